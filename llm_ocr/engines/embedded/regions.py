@@ -1,0 +1,31 @@
+"""What the table and figure finders hand to the layout: rectangles of a page that are read as one thing."""
+
+from dataclasses import dataclass
+
+from llm_ocr.types import Box, Line, Path, Raster
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A table or figure. `box` in page units; `lines` are indices into `PageContent.lines` that it takes in."""
+
+    kind: str  # "table" or "figure"
+    box: Box
+    lines: frozenset[int]
+    text: str = ""  # tables: Markdown pipe table, or HTML when cells span
+    label: str = ""  # figures: image, chart or diagram; tables: ruled, booktabs or filled
+    caption: frozenset[int] = frozenset()  # lines of its caption; they stay in the page's text
+
+
+@dataclass(frozen=True, slots=True)
+class ScanObjects:
+    """What is seen in the pixels of a scan, as a PDF's objects would be given. Page units are pixels of the image."""
+
+    rasters: tuple[Raster, ...] = ()  # picture-like areas
+    paths: tuple[Path, ...] = ()  # ruling lines
+
+
+def inside_text(lines: tuple[Line, ...], members: frozenset[int]) -> str:
+    """The text of a figure, one line a row, top to bottom, left to right."""
+    chosen = sorted((lines[index] for index in members), key=lambda line: (round(line.box.y0), line.box.x0))
+    return "\n".join(line.text for line in chosen)

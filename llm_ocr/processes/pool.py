@@ -1,0 +1,169 @@
+"""The main process's side: a pool of worker commands, each with one request at a time."""
+
+import asyncio
+import contextlib
+import json
+import struct
+import sys
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
+from llm_ocr.processes import wire
+from llm_ocr.processes.worker import OUT_OF_MEMORY
+from llm_ocr.settings.environment import worker_environment
+from llm_ocr.types import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one worker process. `memory` and `file_size` in bytes."""
+
+    memory: int
+    file_size: int = 64 << 20
+    requests: int = 500  # recycled after so many
+
+
+class WorkerPool:
+    """`workers` processes that run `python -m module`; `module` ends in `processes.worker.serve(handlers)`."""
+
+    def __init__(self, module: str, *, workers: int, limits: Limits) -> None:
+        self.module = module
+        self.workers = workers
+        self.limits = limits
+        self._idle: list[_Worker] = []
+        self._all: set[_Worker] = set()
+        self._turns = asyncio.Semaphore(workers)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def call(
+        self, operation: str, payload: Mapping[str, Any], *, deadline: float, affinity: str = ""
+    ) -> dict[str, Any]:
+        """Run one operation in a worker, one that did `affinity` last if it is idle.
+
+        `deadline` in seconds; past it the worker is killed. Raises `WorkerDied` (deadline, memory, crash), `PageFailure`
+        as the worker raised it, and `WorkerError` for anything else it raised.
+        """
+        async with self._turns:
+            worker = await self._take(affinity)
+            try:
+                reply = await worker.ask({"operation": operation, "payload": payload}, deadline)
+            except BaseException:
+                self._all.discard(worker)
+                await worker.kill()
+                raise
+            worker.affinity = affinity
+            await self._give_back(worker, reply)
+        return _result(reply)
+
+    async def close(self) -> None:
+        """End all workers at once."""
+        workers, self._all, self._idle = list(self._all), set(), []
+        await asyncio.gather(*(worker.kill() for worker in workers))
+
+    async def _take(self, affinity: str) -> "_Worker":
+        for index, worker in enumerate(self._idle):
+            if affinity and worker.affinity == affinity:
+                return self._idle.pop(index)
+        if self._idle:
+            return self._idle.pop(0)
+        worker = await _Worker.start(self.module, self.limits)
+        self._all.add(worker)
+        return worker
+
+    async def _give_back(self, worker: "_Worker", reply: Mapping[str, Any]) -> None:
+        worn = worker.answered >= self.limits.requests or reply.get("out_of_memory")
+        if worn or worker not in self._all:
+            self._all.discard(worker)
+            await worker.kill()
+        else:
+            self._idle.append(worker)
+
+
+def _result(reply: Mapping[str, Any]) -> dict[str, Any]:
+    if "result" in reply:
+        result = reply["result"]
+        if not isinstance(result, dict):
+            raise WorkerError("a worker answered with something that is not an object")
+        return result
+    if "failure" in reply:
+        raise PageFailure(Reason(reply["failure"]), str(reply.get("detail", "")), hint=str(reply.get("hint", "")))
+    if reply.get("out_of_memory"):
+        raise WorkerDied("out of its memory limit", out_of_memory=True)
+    raise WorkerError(str(reply.get("error", "no answer")))
+
+
+class _Worker:
+    """One process. Not for use by two callers at a time."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.affinity = ""
+        self.answered = 0
+        self._last_words: deque[str] = deque(maxlen=5)
+        self._listener = asyncio.create_task(self._listen())
+
+    @classmethod
+    async def start(cls, module: str, limits: Limits) -> "_Worker":
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", module, json.dumps(asdict(limits)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=worker_environment(),
+            limit=1 << 20,
+        )  # fmt: skip
+        return cls(process)
+
+    async def ask(self, request: Mapping[str, Any], deadline: float) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(deadline):
+                reply = await self._exchange(request)
+        except TimeoutError as error:
+            raise WorkerDied(f"killed after {deadline:g} s", timed_out=True) from error
+        except (asyncio.IncompleteReadError, ConnectionError, ValueError, IndexError) as error:
+            raise await self._died() from error
+        self.answered += 1
+        return reply
+
+    async def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        stdin, stdout = self.process.stdin, self.process.stdout
+        if stdin is None or stdout is None:
+            raise ConnectionError("the worker has no pipes")
+        for piece in wire.encode(request):
+            stdin.write(piece)
+        await stdin.drain()
+        head_size, count = wire.HEAD.unpack(await stdout.readexactly(wire.HEAD.size))
+        sizes = struct.unpack(f">{count}I", await stdout.readexactly(4 * count))
+        head = await stdout.readexactly(head_size)
+        return wire.decode(head, [await stdout.readexactly(size) for size in sizes])
+
+    async def _died(self) -> WorkerDied:
+        await self.kill()
+        code = self.process.returncode
+        words = "; ".join(self._last_words)
+        memory = code == OUT_OF_MEMORY or any(sign in words for sign in ("bad_alloc", "MemoryError", "out of memory"))
+        return WorkerDied(f"ended with code {code}" + (f": {words}" if words else ""), out_of_memory=memory)
+
+    async def _listen(self) -> None:
+        if self.process.stderr is None:
+            return
+        with contextlib.suppress(ValueError):  # a line longer than the buffer: no more words
+            async for line in self.process.stderr:
+                self._last_words.append(line.decode(errors="replace").strip()[:300])
+
+    async def kill(self) -> None:
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+        await self.process.wait()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._listener, 1)

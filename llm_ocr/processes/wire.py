@@ -1,0 +1,42 @@
+"""Messages between the main process and its workers: JSON with the bytes beside it.
+
+Not pickle: a worker reads untrusted documents, and what it sends back must not be able to run code here.
+A frame is three lengths (JSON, number of blobs, and one per blob; 4 bytes each, big endian), then the JSON, then the blobs.
+"""
+
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+_BLOB = "$blob"
+HEAD = struct.Struct(">II")
+
+
+def encode(message: Mapping[str, Any]) -> list[bytes]:
+    """The frame of a message made of JSON values and `bytes`, as pieces to write one after the other."""
+    blobs: list[bytes] = []
+
+    def lift(value: Any) -> Any:  # noqa: ANN401 - any JSON value or bytes
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            blobs.append(bytes(value))
+            return {_BLOB: len(blobs) - 1}
+        raise TypeError(f"{type(value).__name__} cannot be sent to a worker")
+
+    head = json.dumps(message, default=lift, separators=(",", ":")).encode()
+    sizes = struct.pack(f">{len(blobs)}I", *(len(blob) for blob in blobs))
+    return [HEAD.pack(len(head), len(blobs)) + sizes + head, *blobs]
+
+
+def decode(head: bytes, blobs: list[bytes]) -> dict[str, Any]:
+    """The message of a frame's JSON and blobs; raises ValueError if it is not one."""
+
+    def put_back(value: dict[str, Any]) -> Any:  # noqa: ANN401 - bytes or the object itself
+        if len(value) == 1 and _BLOB in value:
+            return blobs[value[_BLOB]]
+        return value
+
+    message = json.loads(head, object_hook=put_back)
+    if not isinstance(message, dict):
+        raise ValueError("a message must be an object")
+    return message

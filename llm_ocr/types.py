@@ -1,0 +1,354 @@
+"""The nouns that every part of the library shares: frozen values, no behaviour beyond arithmetic, no I/O.
+
+Coordinates: `Box` is used in two systems, and the field that holds one says which.
+*Relative* boxes are 0..1 of the page as shown, x to the right, y down; everything that leaves a reader or is stored uses them.
+*Page units* are PDF points (or pixels for images) of the page as shown, y down; only text layers and layout analysis use them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Status(StrEnum):
+    """How a page or a figure ended."""
+
+    OK = "ok"
+    DEGRADED = "degraded"
+    FAILED = "failed"
+
+
+class Reason(StrEnum):
+    """Why a page or a figure is not `ok`; stored in rows and shown to users as it stands here."""
+
+    UNREADABLE = "unreadable"
+    ENCRYPTED = "encrypted"
+    NOT_FOUND = "not found"
+    UNKNOWN_TYPE = "unknown type"
+    SOURCE_CHANGED = "source changed"
+    RENDER_TIMEOUT = "render timeout"
+    RENDER_LIMIT = "render limit"
+    RENDER_CRASHED = "render crashed"
+    OCR_NOT_INSTALLED = "OCR not installed"
+    SCRIPT_NOT_SUPPORTED = "script not supported"
+    ENGINE_TIMEOUT = "engine timeout"
+    ENGINE_LIMIT = "engine limit"
+    ENGINE_ERROR = "engine error"
+    NO_SUCH_PAGE = "no such page"
+
+
+class BlockKind(StrEnum):
+    """What a block is, whatever label the model gave it."""
+
+    TITLE = "title"
+    HEADING = "heading"
+    TEXT = "text"
+    LIST_ITEM = "list_item"
+    TABLE = "table"
+    FORMULA = "formula"
+    CODE = "code"
+    FIGURE = "figure"
+    CAPTION = "caption"
+    FOOTNOTE = "footnote"
+    HEADER = "header"
+    FOOTER = "footer"
+    PAGE_NUMBER = "page_number"
+
+
+#: Kept in the layout, left out of the Markdown body.
+FURNITURE = frozenset({BlockKind.HEADER, BlockKind.FOOTER, BlockKind.PAGE_NUMBER})
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """An axis-parallel rectangle, `x0 <= x1` and `y0 <= y1`; the unit is that of the field that holds it."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+    @property
+    def width(self) -> float:
+        return self.x1 - self.x0
+
+    @property
+    def height(self) -> float:
+        return self.y1 - self.y0
+
+    @property
+    def area(self) -> float:
+        return max(0.0, self.width) * max(0.0, self.height)
+
+    @property
+    def centre(self) -> tuple[float, float]:
+        return (self.x0 + self.x1) / 2, (self.y0 + self.y1) / 2
+
+    def union(self, other: "Box") -> "Box":
+        return Box(min(self.x0, other.x0), min(self.y0, other.y0), max(self.x1, other.x1), max(self.y1, other.y1))
+
+    def intersection(self, other: "Box") -> float:
+        """The area that both cover, in this box's squared unit."""
+        width = min(self.x1, other.x1) - max(self.x0, other.x0)
+        height = min(self.y1, other.y1) - max(self.y0, other.y0)
+        return max(0.0, width) * max(0.0, height)
+
+    def covered_by(self, other: "Box") -> float:
+        """The share 0..1 of this box that `other` covers; 0 for an empty box."""
+        return self.intersection(other) / self.area if self.area > 0 else 0.0
+
+    def iou(self, other: "Box") -> float:
+        """Intersection over union, 0..1."""
+        shared = self.intersection(other)
+        total = self.area + other.area - shared
+        return shared / total if total > 0 else 0.0
+
+    def scaled(self, x: float, y: float) -> "Box":
+        return Box(self.x0 * x, self.y0 * y, self.x1 * x, self.y1 * y)
+
+    def grown(self, by: float) -> "Box":
+        return Box(self.x0 - by, self.y0 - by, self.x1 + by, self.y1 + by)
+
+    def clipped(self, width: float = 1.0, height: float = 1.0) -> "Box":
+        """The part inside 0..width, 0..height; corners out of order are put in order."""
+        xs, ys = sorted((self.x0, self.x1)), sorted((self.y0, self.y1))
+        return Box(
+            min(max(xs[0], 0.0), width),
+            min(max(ys[0], 0.0), height),
+            min(max(xs[1], 0.0), width),
+            min(max(ys[1], 0.0), height),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedImage:
+    """An image as it is stored and sent: encoded once, never decoded on the way. Sizes in pixels."""
+
+    data: bytes = field(repr=False)
+    media_type: str  # image/png, image/jpeg, image/webp
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A run of characters without a space. `box` in page units."""
+
+    text: str
+    box: Box
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Words on one baseline without a wide gap: table cells and columns on the same height are lines of their own.
+
+    `box` in page units; `size` is the font's height in page units (for OCR the height of the line's box).
+    """
+
+    text: str
+    box: Box
+    size: float
+    words: tuple[Word, ...] = ()
+    bold: bool = False
+    italic: bool = False
+    mono: bool = False
+    recurs: bool = False  # the same text, digits aside, stands at the same place on a neighbouring page
+    confidence: float = 1.0  # OCR only, 0..1
+
+
+@dataclass(frozen=True, slots=True)
+class Raster:
+    """An image object of a PDF page. `box` in page units."""
+
+    box: Box
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A vector object of a PDF page. `box` in page units; colours are `(r, g, b)` 0..255, None where not painted."""
+
+    box: Box
+    stroke: tuple[int, int, int] | None
+    fill: tuple[int, int, int] | None
+    segments: int  # drawing operators in the path: a rule or rectangle has few, a curve of a chart many
+
+
+@dataclass(frozen=True, slots=True)
+class PageContent:
+    """What a page holds beside its pixels: text lines and objects in page units (`width` x `height`) as shown."""
+
+    width: float
+    height: float
+    lines: tuple[Line, ...] = ()
+    rasters: tuple[Raster, ...] = ()
+    paths: tuple[Path, ...] = ()
+    unmapped: int = 0  # characters of the text layer without a meaning: control codes, private use, U+FFFD
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page as a reader gets it. `number` counts from 1; `content` is None for images."""
+
+    id: str
+    document_id: str
+    number: int
+    image: EncodedImage
+    content: PageContent | None = None
+    source: str = ""  # for messages only
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A piece of a page in reading order. `box` is relative; `text` is Markdown (tables: pipe table or HTML)."""
+
+    kind: BlockKind
+    box: Box
+    text: str = ""
+    label: str = ""  # as the model or engine named it
+    level: int = 0  # headings: 1 is the highest; list items: depth from 0
+    figure_id: str = ""  # figures only, set when the crop is made
+    inside: str = ""  # figures only: text read inside the figure, one line a row
+    caption: str = ""  # figures only: the document's own caption
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try at a page, and what came of it."""
+
+    engine: str  # "embedded", or the served model's name
+    source: str  # "text-layer", "ocr" or "model"
+    status: Status
+    blocks: tuple[Block, ...] = ()
+    reason: Reason | None = None
+    detail: str = ""
+    raw: str = ""  # the model's answer as it came; empty for the embedded engine
+    rotation: int = 0  # degrees clockwise by which the page was turned to be upright
+    image: EncodedImage | None = None  # the upright page, when it was turned
+    probe: float | None = None  # disagreement 0..1 of the text layer with OCR of sample lines; None: not probed
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A crop of a page. `box` is relative."""
+
+    id: str
+    label: str
+    box: Box
+    image: EncodedImage
+    caption: str = ""
+    inside: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PageRecord:
+    """One row of Extract: every expected page has exactly one, a failed one too."""
+
+    page_id: str
+    document_id: str
+    source: str  # path or URL of the document, nothing appended
+    page_number: int | None  # None: the document could not be opened
+    dataset_index: int
+    status: Status
+    reason: Reason | None = None
+    detail: str = ""
+    engine: str = ""
+    text_source: str = ""  # Attempt.source of the attempt that counts
+    rotation: int = 0
+    blank: bool = False
+    image: EncodedImage | None = None
+    markdown: str = ""
+    blocks: tuple[Block, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+    probe: float | None = None
+    attempts: tuple[Mapping[str, Any], ...] = ()  # status, reason, tokens, seconds of each try; JSON values only
+
+
+@dataclass(frozen=True, slots=True)
+class FigureRecord:
+    """One row of Describe: every figure of the unit has exactly one."""
+
+    figure_id: str
+    page_id: str
+    document_id: str
+    status: Status
+    mode: str  # describe, parse, classify, or the name of a user's prompt
+    reason: Reason | None = None
+    detail: str = ""
+    description: str = ""
+    data: str = ""  # JSON, mode parse
+    label: str = ""  # mode classify
+    engine: str = ""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPart:
+    """The pages of one document that belong to a unit. `pages` is empty when the document could not be opened."""
+
+    document_id: str
+    source: str  # as the user can open it: absolute path or URL
+    relative: str  # path below the source root, for the Markdown tree
+    version: str
+    pages: tuple[int, ...]
+    page_total: int  # pages of the whole document; 0 when it could not be opened
+    first_index: int  # dataset_index of the first of `pages`
+    aliases: tuple[str, ...] = ()  # relative paths of documents with the same content and page selection
+    reason: Reason | None = None  # why it could not be opened
+    detail: str = ""
+
+    @property
+    def expected(self) -> int:
+        """Rows that this part gives: a document that cannot be opened is one expected page."""
+        return len(self.pages) or 1
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What one worker does at a time and publishes whole or not at all."""
+
+    id: str  # "<generation>-<index>", for example 0001-000042
+    generation: int
+    index: int
+    parts: tuple[DocumentPart, ...]
+    replaces: int = 0  # rows of older generations that this unit's rows stand for
+
+    @property
+    def expected(self) -> int:
+        return sum(part.expected for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Conservation: `expected == ok + degraded + failed` for a finished stage."""
+
+    expected: int = 0
+    ok: int = 0
+    degraded: int = 0
+    failed: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(
+            self.expected + other.expected,
+            self.ok + other.ok,
+            self.degraded + other.degraded,
+            self.failed + other.failed,
+        )
+
+
+def page_id(document_id: str, number: int | None) -> str:
+    """`<document_id>-p00012`; number 0 stands for a document that could not be opened."""
+    return f"{document_id}-p{number or 0:05d}"
+
+
+def figure_id(page: str, index: int) -> str:
+    """`<page_id>-f02`; figures count from 1 in reading order."""
+    return f"{page}-f{index:02d}"
