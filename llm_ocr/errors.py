@@ -10,6 +10,7 @@ LlmOcrError                 exit 1 unless a subclass says otherwise
 │   └── ObjectExists            also a FileExistsError: create-if-absent lost
 ├── MissingExtra            exit 1: an optional package is not installed
 ├── PageFailure             never ends a run: becomes a failed record of one page or document
+├── Interrupted             exit 4: stopped by a signal; the same command goes on
 ├── WorkerDied              a worker process ended before it answered (limit, crash); callers turn it into a PageFailure
 └── WorkerError             a worker process met an error that it did not expect; callers turn it into a PageFailure
 
@@ -76,6 +77,12 @@ class PageFailure(LlmOcrError):
         self.reason = reason
         self.detail = detail
         self.retryable = retryable
+
+
+class Interrupted(LlmOcrError):
+    """Stopped by SIGTERM or SIGINT; finished units are published."""
+
+    exit_code = 4
 
 
 class WorkerDied(LlmOcrError):

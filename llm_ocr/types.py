@@ -1,8 +1,8 @@
 """The nouns that every part of the library shares: frozen values, no behaviour beyond arithmetic, no I/O.
 
 Coordinates: `Box` is used in two systems, and the field that holds one says which.
-*Relative* boxes are 0..1 of the page as shown, x to the right, y down; everything that leaves a reader or is stored uses them.
-*Page units* are PDF points (or pixels for images) of the page as shown, y down; only text layers and layout analysis use them.
+*Relative* boxes are 0..1 of the page as shown, x to the right, y down; all that leaves a reader or is stored uses them.
+*Page units* are PDF points (or pixels for images) of the page as shown, y down; only text layers and layout use them.
 """
 
 from collections.abc import Mapping

@@ -48,8 +48,8 @@ class WorkerPool:
     ) -> dict[str, Any]:
         """Run one operation in a worker, one that did `affinity` last if it is idle.
 
-        `deadline` in seconds; past it the worker is killed. Raises `WorkerDied` (deadline, memory, crash), `PageFailure`
-        as the worker raised it, and `WorkerError` for anything else it raised.
+        `deadline` in seconds; past it the worker is killed. Raises `WorkerDied` (deadline, memory, crash),
+        `PageFailure` as the worker raised it, and `WorkerError` for anything else it raised.
         """
         async with self._turns:
             worker = await self._take(affinity)

@@ -1,7 +1,7 @@
 """Messages between the main process and its workers: JSON with the bytes beside it.
 
 Not pickle: a worker reads untrusted documents, and what it sends back must not be able to run code here.
-A frame is three lengths (JSON, number of blobs, and one per blob; 4 bytes each, big endian), then the JSON, then the blobs.
+A frame: length of the JSON, number of blobs, length of each blob (4 bytes each, big endian), the JSON, the blobs.
 """
 
 import json
@@ -17,7 +17,7 @@ def encode(message: Mapping[str, Any]) -> list[bytes]:
     """The frame of a message made of JSON values and `bytes`, as pieces to write one after the other."""
     blobs: list[bytes] = []
 
-    def lift(value: Any) -> Any:  # noqa: ANN401 - any JSON value or bytes
+    def lift(value: Any) -> Any:
         if isinstance(value, (bytes, bytearray, memoryview)):
             blobs.append(bytes(value))
             return {_BLOB: len(blobs) - 1}
@@ -31,7 +31,7 @@ def encode(message: Mapping[str, Any]) -> list[bytes]:
 def decode(head: bytes, blobs: list[bytes]) -> dict[str, Any]:
     """The message of a frame's JSON and blobs; raises ValueError if it is not one."""
 
-    def put_back(value: dict[str, Any]) -> Any:  # noqa: ANN401 - bytes or the object itself
+    def put_back(value: dict[str, Any]) -> Any:
         if len(value) == 1 and _BLOB in value:
             return blobs[value[_BLOB]]
         return value

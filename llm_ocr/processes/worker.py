@@ -24,7 +24,7 @@ OUT_OF_MEMORY = 77
 
 
 def serve(handlers: Mapping[str, Handler]) -> None:
-    """Answer requests until the parent closes the pipe. The first argument of the command line is the limits as JSON."""
+    """Answer requests until the parent closes the pipe. The command line's first argument is the limits as JSON."""
     limits = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
     answers = _take_stdout()
     _limit_myself(limits)

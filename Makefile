@@ -1,0 +1,42 @@
+# Two commands do all the set-up: `make demo` and `make test`. The rest is for those who work on the library.
+PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: demo test lint fast slow examples bench clean
+
+demo: .venv/.demo
+	$(BIN)/llm-ocr demo
+
+test: lint
+	$(PYTEST) -n 2 --dist loadfile
+
+lint: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fast: .venv/.dev
+	$(PYTEST) -n 2 --dist loadfile -m "not slow"
+
+examples: .venv/.dev
+	$(BIN)/python examples/make_examples.py
+
+bench: .venv/.dev
+	$(BIN)/python benchmarks/embedded.py examples
+
+clean:
+	rm -rf .venv build dist llm-ocr-demo .pytest_cache .mypy_cache .ruff_cache
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 14) else "llm-ocr needs Python 3.11 to 3.13; say which: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv .venv
+
+.venv/.demo: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable ".[embedded]"
+	@touch $@
+
+.venv/.dev: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable ".[embedded,dev]"
+	@touch $@ .venv/.demo

@@ -1,0 +1,59 @@
+"""Attempts as JSON values and bytes, for the way from a worker process to the main one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from llm_ocr.types import Attempt, Block, BlockKind, Box, EncodedImage, Reason, Status
+
+
+def attempt_to_wire(attempt: Attempt) -> dict[str, Any]:
+    """What the embedded engine fills of an attempt; times and tokens are the caller's."""
+    return {
+        "source": attempt.source,
+        "status": attempt.status.value,
+        "reason": attempt.reason.value if attempt.reason else None,
+        "detail": attempt.detail,
+        "rotation": attempt.rotation,
+        "probe": attempt.probe,
+        "image": image_to_wire(attempt.image) if attempt.image else None,
+        "blocks": [_block_to_wire(block) for block in attempt.blocks],
+    }
+
+
+def attempt_from_wire(wire: Mapping[str, Any], *, seconds: float) -> Attempt:
+    """The attempt; `seconds` as the caller measured them."""
+    return Attempt(
+        engine="embedded",
+        source=wire["source"],
+        status=Status(wire["status"]),
+        blocks=tuple(_block_from_wire(block) for block in wire["blocks"]),
+        reason=Reason(wire["reason"]) if wire["reason"] else None,
+        detail=wire["detail"],
+        rotation=wire["rotation"],
+        probe=wire["probe"],
+        image=image_from_wire(wire["image"]) if wire["image"] else None,
+        seconds=seconds,
+    )
+
+
+def image_to_wire(image: EncodedImage) -> list[Any]:
+    """Bytes, media type, width and height."""
+    return [image.data, image.media_type, image.width, image.height]
+
+
+def image_from_wire(wire: Sequence[Any]) -> EncodedImage:
+    """The inverse of `image_to_wire`."""
+    return EncodedImage(*wire)
+
+
+def _block_to_wire(block: Block) -> list[Any]:
+    box = block.box
+    about = [block.text, block.label, block.level, block.inside, block.caption]
+    return [block.kind.value, box.x0, box.y0, box.x1, box.y1, *about]
+
+
+def _block_from_wire(wire: Sequence[Any]) -> Block:
+    kind, x0, y0, x1, y1, text, label, level, inside, caption = wire
+    return Block(
+        BlockKind(kind), Box(x0, y0, x1, y1), text=text, label=label, level=level, inside=inside, caption=caption
+    )

@@ -1,0 +1,80 @@
+"""The embedded figure reader: says what the document itself says about a figure, and no more.
+
+It sees no picture. Its description is the figure's caption and the text that was read inside it, each marked as such;
+where neither is known it is empty and the row says so.
+"""
+
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any
+
+from llm_ocr.errors import UsageError
+from llm_ocr.types import Figure, FigureRecord, Status
+
+#: What the Describe stage can ask of a figure; this engine can only do the first.
+MODES = ("describe", "parse", "classify")
+_RESULT = 1  # raised when the same figure gets another description
+_LONGEST_INSIDE = 1000  # characters
+_NOTHING_KNOWN = "no caption and no text inside"
+
+
+class EmbeddedFigureReader:
+    """A `FigureReader` without a model: quotes the caption and the text inside the figure."""
+
+    def __init__(self, mode: str = "describe", prompt: str = "") -> None:
+        """Raises `UsageError` for every mode but `describe`, and for a prompt: no model would read it."""
+        if mode != MODES[0]:
+            raise UsageError(
+                f"the embedded engine cannot {mode} figures: it has no vision model",
+                hint="Use mode describe, or a vision-language model: --engine vllm, or --server-url URL.",
+            )
+        if prompt:
+            raise UsageError(
+                "the embedded engine takes no prompt for figures: it has no vision model",
+                hint="Leave the prompt out, or use a vision-language model: --engine vllm, or --server-url URL.",
+            )
+
+    @property
+    def name(self) -> str:
+        """Stored with each figure."""
+        return "embedded"
+
+    def identity(self) -> Mapping[str, Any]:
+        """What changes the descriptions."""
+        return {"engine": self.name, "mode": MODES[0], "result": _RESULT}
+
+    async def describe(self, figure: Figure, page_id: str, document_id: str) -> FigureRecord:
+        """Always `ok`: an empty description has the detail that nothing is known."""
+        started = perf_counter()
+        description = known_text(figure.caption, figure.inside)
+        return FigureRecord(
+            figure_id=figure.id,
+            page_id=page_id,
+            document_id=document_id,
+            status=Status.OK,
+            mode=MODES[0],
+            detail="" if description else _NOTHING_KNOWN,
+            description=description,
+            engine=self.name,
+            seconds=perf_counter() - started,
+        )
+
+    async def close(self) -> None:
+        """Nothing to end."""
+
+
+def known_text(caption: str, inside: str) -> str:
+    """`Caption: "…" Text inside the figure: "…"`; the part that is not known is left out, rows are joined by `; `."""
+    rows = [" ".join(row.split()) for row in inside.splitlines()]
+    parts = {
+        "Caption": " ".join(caption.split()),
+        "Text inside the figure": _shortened("; ".join(row for row in rows if row)),
+    }
+    return " ".join(f'{name}: "{text}"' for name, text in parts.items() if text)
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= _LONGEST_INSIDE:
+        return text
+    cut = text.rfind(" ", 0, _LONGEST_INSIDE)
+    return text[: cut if cut > 0 else _LONGEST_INSIDE].rstrip("; ") + " …"

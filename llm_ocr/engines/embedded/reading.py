@@ -1,0 +1,118 @@
+"""One page, inside a worker process: which text is trusted, and what the page is made of."""
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from llm_ocr.engines.embedded.figures import find_figures
+from llm_ocr.engines.embedded.layout import page_blocks
+from llm_ocr.engines.embedded.scan_objects import scan_objects
+from llm_ocr.engines.embedded.tables import find_tables
+from llm_ocr.errors import PageFailure
+from llm_ocr.types import Attempt, Block, Box, EncodedImage, Page, PageContent, Reason, Status
+
+if TYPE_CHECKING:
+    from llm_ocr.engines.embedded.ocr import Recogniser
+
+#: A text layer that disagrees with OCR by more than this share of its characters lies (embedded_engine.md: liars score
+#: above 0.9, true layers 0.0).
+LIE = 0.3
+#: An image that covers more than this share of a page makes it a scan, whose text layer, if any, is older OCR.
+SCAN = 0.6
+#: Fewer characters than this on a scan are a stamp or a page number, not the page's text.
+FEW = 30
+#: Darkest and lightest pixel of a page without content differ by less than this (of 255).
+BLANK = 24
+
+GetRecogniser = Callable[[], "Recogniser"]
+
+
+def read_page(page: Page, recogniser: GetRecogniser, *, text_layer: bool) -> Attempt:
+    """Blocks of one page; raises PageFailure when the page needs OCR and none is installed."""
+    content = page.content
+    probe: float | None = None
+    if content is not None and text_layer and _has_text(content):
+        needs_probe = _needs_probe(page, content)
+        probe = _probe(page, content, recogniser) if needs_probe else None
+        if probe is None or probe <= LIE:
+            return Attempt("embedded", "text-layer", Status.OK, _blocks(content), probe=probe)
+    pixels = _pixels(page.image)
+    if int(pixels.max()) - int(pixels.min()) < BLANK:
+        return Attempt("embedded", "text-layer" if content is not None else "ocr", Status.OK, probe=probe)
+    return replace(_by_ocr(page, pixels, recogniser()), probe=probe)
+
+
+def _has_text(content: PageContent) -> bool:
+    characters = sum(len(line.text) for line in content.lines)
+    if not characters:
+        return False
+    return characters >= FEW or not _is_scan(content)
+
+
+def _is_scan(content: PageContent) -> bool:
+    page = Box(0, 0, content.width, content.height)
+    return any(page.covered_by(raster.box) > SCAN for raster in content.rasters)
+
+
+def _needs_probe(page: Page, content: PageContent) -> bool:
+    """The first page of a document, what may be older OCR, and what looks wrong: a probe costs more than the layout."""
+    from llm_ocr.engines.embedded.probe import suspicious
+
+    return page.number == 1 or _is_scan(content) or suspicious(content)
+
+
+def _probe(page: Page, content: PageContent, recogniser: GetRecogniser) -> float | None:
+    from llm_ocr.engines.embedded.ocr import available
+
+    if not available():
+        return None
+    return recogniser().probe(_pixels(page.image), content)
+
+
+def _blocks(content: PageContent) -> tuple[Block, ...]:
+    tables = find_tables(content)
+    figures = find_figures(content, tables)
+    return page_blocks(content, [*tables, *figures])
+
+
+def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser") -> Attempt:
+    read = recogniser.read(pixels)
+    objects = scan_objects(read.image, read.lines)
+    height, width = read.image.shape[:2]
+    content = PageContent(float(width), float(height), read.lines, objects.rasters, objects.paths)
+    turned = _encode(read.image, page.image.media_type) if read.rotation else None
+    return Attempt("embedded", "ocr", Status.OK, _blocks(content), rotation=read.rotation, image=turned)
+
+
+def read_figure(image: EncodedImage, recogniser: GetRecogniser) -> str:
+    """The text inside a figure, one line a row; empty where OCR is not installed."""
+    from llm_ocr.engines.embedded.ocr import available
+
+    if not available():
+        return ""
+    lines = recogniser().read(_pixels(image)).lines
+    return "\n".join(line.text for line in sorted(lines, key=lambda line: (round(line.box.y0), line.box.x0)))
+
+
+def _pixels(image: EncodedImage) -> Any:
+    import numpy
+    from PIL import Image
+
+    try:
+        return numpy.asarray(Image.open(io.BytesIO(image.data)).convert("RGB"))
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        raise PageFailure(Reason.UNREADABLE, f"the page image: {error}") from error
+
+
+def _encode(pixels: Any, media_type: str) -> EncodedImage:
+    from PIL import Image
+
+    out = io.BytesIO()
+    picture = Image.fromarray(pixels)
+    if media_type == "image/png":
+        picture.save(out, "PNG", compress_level=1)
+    else:
+        media_type = "image/jpeg"
+        picture.save(out, "JPEG", quality=90)
+    return EncodedImage(out.getvalue(), media_type, picture.width, picture.height)

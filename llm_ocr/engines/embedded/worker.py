@@ -1,0 +1,34 @@
+"""The reader's worker process: `python -m llm_ocr.engines.embedded.worker`."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from llm_ocr.documents.page_wire import page_from_wire
+from llm_ocr.engines.embedded.attempt_wire import attempt_to_wire, image_from_wire
+from llm_ocr.engines.embedded.reading import read_figure, read_page
+from llm_ocr.processes.worker import serve
+
+if TYPE_CHECKING:
+    from llm_ocr.engines.embedded.ocr import Recogniser
+
+
+@cache
+def _recogniser() -> "Recogniser":
+    """Loaded when the first page needs it: pages with a true text layer never do."""
+    from llm_ocr.engines.embedded.ocr import Recogniser
+
+    return Recogniser()
+
+
+def _read(payload: Mapping[str, Any]) -> dict[str, Any]:
+    attempt = read_page(page_from_wire(payload["page"]), _recogniser, text_layer=payload["text_layer"])
+    return attempt_to_wire(attempt)
+
+
+def _read_figure(payload: Mapping[str, Any]) -> dict[str, Any]:
+    return {"inside": read_figure(image_from_wire(payload["image"]), _recogniser)}
+
+
+if __name__ == "__main__":
+    serve({"read": _read, "read_figure": _read_figure})

@@ -1,0 +1,98 @@
+"""Workers may hang, eat memory, crash or chatter: the caller gets a typed error, and the next request an answer."""
+
+import asyncio
+
+import pytest
+
+from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
+from llm_ocr.processes import Limits, WorkerPool
+from llm_ocr.types import Reason
+
+MODULE = "llm_ocr.testing.misbehaving_worker"
+
+
+def pool(workers: int = 1, **limits: int) -> WorkerPool:
+    return WorkerPool(MODULE, workers=workers, limits=Limits(**{"memory": 1 << 30, **limits}))
+
+
+def with_pool(steps, **options):
+    async def main():
+        async with pool(**options) as workers:
+            return await steps(workers)
+
+    return asyncio.run(main())
+
+
+async def echo(workers, value="x"):
+    return await workers.call("echo", {"value": value}, deadline=30)
+
+
+@pytest.mark.parametrize("value", [b"", b"\x00\xff" * 300_000, ["ä", {"b": b"1"}, None], {"$blob": 0, "x": 1}])
+def test_values_and_bytes_arrive_as_they_were_sent(value):
+    assert with_pool(lambda workers: echo(workers, value))["got"] == value
+
+
+@pytest.mark.parametrize(
+    ("operation", "payload", "deadline", "sign"),
+    [
+        ("hang", {"seconds": 60}, 0.3, "timed_out"),
+        ("eat", {"bytes": 4 << 30}, 30, "out_of_memory"),
+        ("die", {"code": 3}, 30, None),
+    ],
+)
+def test_a_worker_that_dies_is_named_and_replaced(operation, payload, deadline, sign):
+    async def steps(workers):
+        await echo(workers)  # started: the deadline is for the operation, not for the start
+        with pytest.raises(WorkerDied) as death:
+            await workers.call(operation, payload, deadline=deadline)
+        return death.value, await echo(workers)
+
+    death, after = with_pool(steps)
+    assert after["got"] == "x"
+    assert [name for name in ("timed_out", "out_of_memory") if getattr(death, name)] == ([sign] if sign else [])
+
+
+def test_failures_of_a_page_and_unexpected_errors_are_told_apart():
+    async def steps(workers):
+        with pytest.raises(PageFailure) as failure:
+            await workers.call("refuse", {"detail": "broken xref"}, deadline=30)
+        with pytest.raises(WorkerError, match="KeyError: 'k'"):
+            await workers.call("raise", {"key": "k"}, deadline=30)
+        return failure.value
+
+    failure = with_pool(steps)
+    assert (failure.reason, failure.detail) == (Reason.UNREADABLE, "broken xref")
+
+
+def test_what_native_code_prints_does_not_reach_the_answers():
+    async def steps(workers):
+        await workers.call("print", {}, deadline=30)
+        return await echo(workers)
+
+    assert with_pool(steps)["got"] == "x"
+
+
+def test_workers_see_no_secret(monkeypatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
+    monkeypatch.setenv("HF_TOKEN", "hf_x")
+    names = with_pool(lambda workers: workers.call("names", {}, deadline=30))["environment"]
+    assert not {"AWS_SECRET_ACCESS_KEY", "HF_TOKEN"} & set(names)
+
+
+def test_requests_run_side_by_side_and_workers_are_recycled():
+    async def steps(workers):
+        answers = await asyncio.gather(*(echo(workers, number) for number in range(12)))
+        return [answer["got"] for answer in answers], {answer["process"] for answer in answers}
+
+    values, processes = with_pool(steps, workers=2, requests=3)
+    assert values == list(range(12))
+    assert len(processes) >= 4
+
+
+def test_a_cancelled_request_frees_its_place():
+    async def steps(workers):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(workers.call("hang", {"seconds": 60}, deadline=60), 0.5)
+        return await echo(workers)
+
+    assert with_pool(steps)["got"] == "x"
