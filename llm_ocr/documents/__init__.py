@@ -1,0 +1,1 @@
+"""Files to pages: sources, renderer processes, text layers."""

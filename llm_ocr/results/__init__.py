@@ -1,0 +1,1 @@
+"""Finished pages to files: the stored schema, Markdown, dataset."""

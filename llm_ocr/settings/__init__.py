@@ -1,0 +1,1 @@
+"""Settings: their one definition, how they are found, and the only reader of the environment."""

@@ -5,6 +5,7 @@ the older ones. Its pages are read twice, first without images to know which row
 one unit's images whatever the length of the document.
 """
 
+import heapq
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,20 +16,12 @@ from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.enrich import enrich
 from llm_ocr.results.schema import Images
 from llm_ocr.types import EncodedImage, Figure, FigureRecord, PageRecord, Status
+from llm_ocr.work.effective import effective_rows
 
 _log = logging.getLogger(__name__)
 
 #: Gives the pages of one unit, with the images that are asked for.
 Pages = Callable[[str, Images], Iterable[PageRecord]]
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Which unit's row counts for each page of an item, in the order of the dataset."""
-
-    units: tuple[str, ...]
-    unit_of: Mapping[str, str]  # page id -> unit
-    order: tuple[str, ...]  # page ids as they follow each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,46 +33,50 @@ class Finished:
     boxes: EncodedImage | None = field(default=None, repr=False)
 
 
-def choose(units: Sequence[str], documents: frozenset[str], pages: Pages) -> Choice:
-    """The rows that count among `units`, oldest generation first, for the documents of the item.
-
-    The last ok or degraded row of a page wins, else the last failed one. The row of a document that could not be opened
-    (number null) counts only while no later generation opened it.
-    """
-    best: dict[str, tuple[str, PageRecord]] = {}
-    for unit in units:
-        for record in pages(unit, Images.NONE):
-            if record.document_id not in documents:
-                continue
-            known = best.get(record.page_id)
-            if known is None or record.status is not Status.FAILED or known[1].status is Status.FAILED:
-                best[record.page_id] = (unit, record)
-    opened = {record.document_id for _, record in best.values() if record.page_number is not None}
-    counted = [
-        (unit, record)
-        for unit, record in best.values()
-        if record.page_number is not None or record.document_id not in opened
-    ]
-    counted.sort(key=lambda chosen: chosen[1].dataset_index)
-    return Choice(
-        tuple(units),
-        {record.page_id: unit for unit, record in counted},
-        tuple(record.page_id for _, record in counted),
+def choose(units: Iterable[str], documents: frozenset[str], pages: Pages) -> dict[str, str]:
+    """Which unit's row counts for each page id, among `units`, oldest generation first, and the item's documents."""
+    rows = (
+        _Row(record.page_id, record.document_id, record.page_number, record.status, unit)
+        for unit in units
+        for record in pages(unit, Images.NONE)
+        if record.document_id in documents
     )
+    return {row.page_id: row.unit for row in effective_rows(rows)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """What the choice needs of a row, so that the texts of a long document are not all held."""
+
+    page_id: str
+    document_id: str
+    page_number: int | None
+    status: Status
+    unit: str
 
 
 def finished_pages(
-    choice: Choice, pages: Pages, descriptions: Mapping[str, FigureRecord], *, images: Images
+    layers: Iterable[Sequence[str]],
+    chosen: Mapping[str, str],
+    pages: Pages,
+    descriptions: Mapping[str, FigureRecord],
+    *,
+    images: Images,
 ) -> Iterator[Finished]:
-    """The item's pages, unit by unit; with all images, the page with its boxes drawn as well."""
+    """The item's pages in the order of the dataset; with all images, the page with its boxes drawn as well.
+
+    `layers` are the item's units by generation, oldest first; within one, pages ascend.
+    """
+
+    def rows(units: Sequence[str]) -> Iterator[PageRecord]:
+        wanted = set(chosen.values())
+        for unit in units:
+            if unit in wanted:
+                yield from (record for record in pages(unit, images) if chosen.get(record.page_id) == unit)
+
     texts = {figure: record.description for figure, record in descriptions.items() if record.description}
-    for unit in choice.units:
-        if unit not in choice.unit_of.values():
-            continue
-        for record in pages(unit, images):
-            if choice.unit_of.get(record.page_id) != unit:
-                continue
-            yield Finished(record, enrich(record.markdown, texts), _boxes(record) if images is Images.ALL else None)
+    for record in heapq.merge(*(rows(units) for units in layers), key=lambda record: record.dataset_index):
+        yield Finished(record, enrich(record.markdown, texts), _boxes(record) if images is Images.ALL else None)
 
 
 def _boxes(record: PageRecord) -> EncodedImage | None:

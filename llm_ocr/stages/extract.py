@@ -39,12 +39,12 @@ class Extract:
         await flow(with_places(), self._page, self.publish, in_flight=self.in_flight)
 
     async def _page(self, place: tuple[DocumentPart, int]) -> PageRecord:
-        record = await self._read(*place)
+        record = await self.read(*place)
         self.progress.count(record.status)
         return record
 
-    async def _read(self, part: DocumentPart, position: int) -> PageRecord:
-        """The row of one page: a page that cannot be read is a failed row, never an error."""
+    async def read(self, part: DocumentPart, position: int) -> PageRecord:
+        """The row of `part.pages[position]`: a page that cannot be read is a failed row, never an error."""
         page: Page | None = None
         try:
             if part.reason is not None:

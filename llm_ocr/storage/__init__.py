@@ -8,17 +8,22 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One object: `size` in bytes, `version` a token that changes with its content."""
+    """One object: `size` in bytes, `version` a token that changes with its content.
+
+    `modified` is when it was written, in seconds since 1970 by the clock of the store.
+    """
 
     key: str
     size: int
     version: str
+    modified: float = 0.0
 
 
 class ObjectStore(Protocol):
-    """What a workspace needs of a storage system. Methods block: async code calls them in threads.
+    """What a workspace needs of a storage system. Methods block: async code calls them in threads, several at once.
 
-    All raise `StorageError`; `get`, `download` and `read_range` raise `ObjectNotFound` for a missing key.
+    All raise `StorageError`, also for what is no key (see `storage.names`); `get`, `download` and `read_range` raise
+    `ObjectNotFound` for a missing key.
     """
 
     @property
@@ -35,16 +40,22 @@ class ObjectStore(Protocol):
         """Write the object whole, replacing an older one; durable when it returns."""
 
     def create(self, key: str, data: bytes) -> None:
-        """Write the object if none is there; raise `ObjectExists` otherwise. Exactly one of many callers succeeds."""
+        """Write the object if none is there; raise `ObjectExists` otherwise. Exactly one of many callers succeeds.
+
+        After any other `StorageError` the object may have been written all the same: read it back.
+        """
 
     def upload(self, path: Path, key: str) -> None:
         """`put` from a local file."""
 
     def download(self, key: str, path: Path) -> None:
-        """Write the object to a local file."""
+        """Write the object to a local file, whole or not at all."""
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """Objects whose key begins with `prefix`, in key order, after `start_after`."""
+        """Objects whose key begins with `prefix`, in key order, after `start_after`. Unfinished writes are left out."""
+
+    def unfinished(self) -> Iterator[ObjectInfo]:
+        """What writes that were cut off have left behind: no objects, only space; `delete` takes their keys."""
 
     def stat(self, key: str) -> ObjectInfo | None:
         """None when there is no such object."""

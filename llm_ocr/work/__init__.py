@@ -1,0 +1,1 @@
+"""Who does which unit, and what is done: plan, publish, resume, status."""

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llm_ocr.types import Attempt, Block, BlockKind, Box, EncodedImage, Reason, Status
+from llm_ocr.documents.page_wire import image_from_wire, image_to_wire
+from llm_ocr.types import Attempt, Block, BlockKind, Box, Reason, Status
 
 
 def attempt_to_wire(attempt: Attempt) -> dict[str, Any]:
@@ -34,16 +35,6 @@ def attempt_from_wire(wire: Mapping[str, Any], *, seconds: float) -> Attempt:
         image=image_from_wire(wire["image"]) if wire["image"] else None,
         seconds=seconds,
     )
-
-
-def image_to_wire(image: EncodedImage) -> list[Any]:
-    """Bytes, media type, width and height."""
-    return [image.data, image.media_type, image.width, image.height]
-
-
-def image_from_wire(wire: Sequence[Any]) -> EncodedImage:
-    """The inverse of `image_to_wire`."""
-    return EncodedImage(*wire)
 
 
 def _block_to_wire(block: Block) -> list[Any]:

@@ -4,12 +4,15 @@ It sees no picture. Its description is the figure's caption and the text that wa
 where neither is known it is empty and the row says so.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
 from typing import Any
 
 from llm_ocr.errors import UsageError
-from llm_ocr.types import Figure, FigureRecord, Status
+from llm_ocr.types import EncodedImage, Figure, FigureRecord, Status
+
+#: Gives the text inside a picture, one line a row; empty when there is none.
+ReadInside = Callable[[EncodedImage], Awaitable[str]]
 
 #: What the Describe stage can ask of a figure; this engine can only do the first.
 MODES = ("describe", "parse", "classify")
@@ -21,18 +24,22 @@ _NOTHING_KNOWN = "no caption and no text inside"
 class EmbeddedFigureReader:
     """A `FigureReader` without a model: quotes the caption and the text inside the figure."""
 
-    def __init__(self, mode: str = "describe", prompt: str = "") -> None:
-        """Raises `UsageError` for every mode but `describe`, and for a prompt: no model would read it."""
+    def __init__(self, mode: str = "describe", prompt: str = "", read_inside: ReadInside | None = None) -> None:
+        """`read_inside` reads the text of figures whose text Extract does not know (pictures in PDFs).
+
+        Raises `UsageError` for every mode but `describe`, and for a prompt: no model would read it.
+        """
         if mode != MODES[0]:
             raise UsageError(
                 f"the embedded engine cannot {mode} figures: it has no vision model",
-                hint="Use mode describe, or a vision-language model: --engine vllm, or --server-url URL.",
+                hint="Use --describe-mode describe.",
             )
         if prompt:
             raise UsageError(
                 "the embedded engine takes no prompt for figures: it has no vision model",
-                hint="Leave the prompt out, or use a vision-language model: --engine vllm, or --server-url URL.",
+                hint="Leave the prompt out.",
             )
+        self._read_inside = read_inside
 
     @property
     def name(self) -> str:
@@ -41,12 +48,20 @@ class EmbeddedFigureReader:
 
     def identity(self) -> Mapping[str, Any]:
         """What changes the descriptions."""
-        return {"engine": self.name, "mode": MODES[0], "result": _RESULT}
+        return {
+            "engine": self.name,
+            "mode": MODES[0],
+            "reads_inside": self._read_inside is not None,
+            "result": _RESULT,
+        }
 
     async def describe(self, figure: Figure, page_id: str, document_id: str) -> FigureRecord:
         """Always `ok`: an empty description has the detail that nothing is known."""
         started = perf_counter()
-        description = known_text(figure.caption, figure.inside)
+        inside = figure.inside
+        if not inside and self._read_inside is not None:
+            inside = await self._read_inside(figure.image)
+        description = known_text(figure.caption, inside)
         return FigureRecord(
             figure_id=figure.id,
             page_id=page_id,

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from llm_ocr.documents.page_wire import page_to_wire
-from llm_ocr.engines.embedded.attempt_wire import attempt_from_wire, image_to_wire
+from llm_ocr.documents.page_wire import image_to_wire, page_to_wire
+from llm_ocr.engines.embedded.attempt_wire import attempt_from_wire
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
 from llm_ocr.processes import Limits, WorkerPool
 from llm_ocr.types import Attempt, EncodedImage, Page, Reason
@@ -32,6 +32,7 @@ class EmbeddedReader:
 
     def __init__(self, options: EmbeddedOptions) -> None:
         self._options = options
+        self.workers = options.workers
         self._pool = WorkerPool(
             "llm_ocr.engines.embedded.worker",
             workers=options.workers,

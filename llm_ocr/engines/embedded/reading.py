@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from llm_ocr.engines.embedded.figures import find_figures
 from llm_ocr.engines.embedded.layout import page_blocks
-from llm_ocr.engines.embedded.scan_objects import scan_objects
 from llm_ocr.engines.embedded.tables import find_tables
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Attempt, Block, Box, EncodedImage, Page, PageContent, Reason, Status
@@ -77,6 +76,8 @@ def _blocks(content: PageContent) -> tuple[Block, ...]:
 
 
 def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser") -> Attempt:
+    from llm_ocr.engines.embedded.scan_objects import scan_objects
+
     read = recogniser.read(pixels)
     objects = scan_objects(read.image, read.lines)
     height, width = read.image.shape[:2]

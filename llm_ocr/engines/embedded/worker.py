@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from llm_ocr.documents.page_wire import page_from_wire
-from llm_ocr.engines.embedded.attempt_wire import attempt_to_wire, image_from_wire
+from llm_ocr.documents.page_wire import image_from_wire, page_from_wire
+from llm_ocr.engines.embedded.attempt_wire import attempt_to_wire
 from llm_ocr.engines.embedded.reading import read_figure, read_page
 from llm_ocr.processes.worker import serve
 

@@ -1,0 +1,133 @@
+"""Planning over a workspace: documents found, opened in renderer processes to count their pages, cut into units."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+
+from llm_ocr.api.threads import stepwise
+from llm_ocr.api.wiring import EMBEDDED_PAGES_PER_UNIT, passwords, render_options
+from llm_ocr.documents.page_ranges import PageRanges, parse_pages
+from llm_ocr.documents.rendering import Renderer
+from llm_ocr.documents.sources import SourceDocument, find_documents, version_of
+from llm_ocr.errors import PageFailure, StageMissing, UsageError
+from llm_ocr.settings.models import PlanSettings, RunSettings
+from llm_ocr.stages import Progress
+from llm_ocr.types import Reason
+from llm_ocr.work.generations import generations
+from llm_ocr.work.plan import PlannedDocument, PlanResult, plan_stream
+from llm_ocr.work.workspace import Workspace
+
+#: Documents opened ahead of the one that is planned next.
+_AHEAD = 16
+
+
+async def plan(workspace: Workspace, settings: PlanSettings | RunSettings, progress: Progress) -> None:
+    """Add the sources to the plan; without sources there must be a plan. Says what was new."""
+    if not settings.sources:
+        if not await asyncio.to_thread(generations, workspace):
+            raise UsageError("no source and no plan", hint="Name files or folders: llm-ocr run SOURCE -w FOLDER")
+        return
+    found = await asyncio.to_thread(
+        find_documents, settings.sources, only=settings.only, max_samples=settings.max_samples
+    )
+    ranges = parse_pages(settings.pages) if settings.pages else None
+    secrets = passwords(settings.password, settings.password_file)
+    async with Renderer(render_options(settings, secrets)) as renderer:
+        counter = PageCounter(renderer, ranges, settings.max_pages_per_document)
+        result = await plan_stream(
+            workspace,
+            counter.all(found.documents),
+            pages_per_unit=settings.pages_per_unit or EMBEDDED_PAGES_PER_UNIT,
+            skipped=found.skipped,
+        )
+    _tell(result, dict(found.skipped), progress)
+
+
+async def need_plan(workspace: Workspace) -> None:
+    """Raise `StageMissing` unless there is a plan."""
+    if not await asyncio.to_thread(generations, workspace):
+        raise StageMissing(
+            f"no plan in {workspace.url}", hint=f"Name the sources: llm-ocr extract SOURCE -w {workspace.url}"
+        )
+
+
+def _tell(result: PlanResult, skipped: dict[str, int], progress: Progress) -> None:
+    if skipped:
+        kinds = ", ".join(f"{count} {suffix or 'without suffix'}" for suffix, count in sorted(skipped.items()))
+        progress.say(f"Skipped files of other types: {kinds}")
+    if result.copies:
+        progress.say(f"{result.copies} documents are copies of others: read once, written under each path")
+    if result.differing:
+        named = ", ".join(result.examples)
+        progress.say(
+            f"{result.differing} documents are in the plan with other content or pages and stay as planned: {named}"
+        )
+
+
+class PageCounter:
+    """Opens documents, some at a time, and gives them in their order with their pages selected."""
+
+    def __init__(self, renderer: Renderer, ranges: PageRanges | None, most_pages: int | None) -> None:
+        self._renderer = renderer
+        self._ranges = ranges
+        self._most_pages = most_pages
+
+    async def all(self, documents: Iterable[SourceDocument]) -> AsyncIterator[PlannedDocument]:
+        """One planned document for each, in order; what cannot be opened is planned as failed."""
+        waiting: deque[asyncio.Task[PlannedDocument]] = deque()
+        try:
+            async for document in stepwise(documents):
+                waiting.append(asyncio.create_task(self.one(document)))
+                if len(waiting) > _AHEAD:
+                    yield await waiting.popleft()
+            while waiting:
+                yield await waiting.popleft()
+        finally:
+            for task in waiting:
+                task.cancel()
+
+    async def one(self, document: SourceDocument) -> PlannedDocument:
+        """Open one document and select its pages."""
+        if document.reason is not None:
+            return _planned(document, "", (), 0, document.reason, document.detail)
+        version = ""
+        try:
+            version = document.version or await asyncio.to_thread(_version, document.source)
+            total = await self._renderer.open(document.source, document.kind)
+        except PageFailure as failure:
+            return _planned(document, version, (), 0, failure.reason, failure.detail)
+        pages = document.pages if document.pages is not None else tuple(range(1, total + 1))
+        if self._ranges is not None:
+            chosen = set(self._ranges.select(total))
+            pages = tuple(page for page in pages if page in chosen)
+        return _planned(document, version, tuple(sorted(set(pages)))[: self._most_pages], total)
+
+
+def _version(source: str) -> str:
+    try:
+        return version_of(Path(source))
+    except FileNotFoundError as error:
+        raise PageFailure(Reason.NOT_FOUND, str(error)) from error
+    except OSError as error:
+        raise PageFailure(Reason.UNREADABLE, str(error)) from error
+
+
+def _planned(
+    document: SourceDocument,
+    version: str,
+    pages: tuple[int, ...],
+    total: int,
+    reason: Reason | None = None,
+    detail: str = "",
+) -> PlannedDocument:
+    return PlannedDocument(
+        source=document.source,
+        relative=document.relative,
+        version=version,
+        document_id=document.document_id,
+        pages=pages,
+        page_total=total,
+        reason=reason,
+        detail=detail,
+    )

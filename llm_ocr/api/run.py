@@ -1,0 +1,93 @@
+"""A workspace as its user sees it: status, pages, documents, failures, dataset. Read-only."""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llm_ocr.errors import ObjectNotFound, StageMissing
+from llm_ocr.results.documents import markdown_file
+from llm_ocr.results.paths import DocumentNames
+from llm_ocr.results.schema import Images, iter_pages
+from llm_ocr.types import PageRecord, Status
+from llm_ocr.work.items import items
+from llm_ocr.work.keys import EXTRACT, required_key
+from llm_ocr.work.publish import find_marker, read_data
+from llm_ocr.work.status import RunStatus, run_status
+from llm_ocr.work.workspace import Workspace
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+
+class Run:
+    """Results of a workspace, finished or not."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def __repr__(self) -> str:
+        return f"Run({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        """The workspace's URL."""
+        return self._workspace.url
+
+    @property
+    def status(self) -> RunStatus:
+        """Counts of pages and figures, units done, reasons of failures; read anew each time."""
+        return run_status(self._workspace)
+
+    def pages(self, *, images: bool = True) -> Iterator[PageRecord]:
+        """The row that counts for every page that Extract has finished, in the order of the plan."""
+        from llm_ocr.stages.assemble import choose
+
+        key = required_key(self._workspace, EXTRACT)
+
+        def rows(unit: str, wanted: Images) -> Iterator[PageRecord]:
+            marker = find_marker(self._workspace, EXTRACT, key, unit)
+            if marker is None:
+                return iter(())
+            return iter_pages(io.BytesIO(read_data(self._workspace, marker)), images=wanted)
+
+        for item in items(self._workspace):
+            chosen = choose(item.unit_ids, item.documents, rows)
+            found = [
+                record
+                for unit in dict.fromkeys(chosen.values())
+                for record in rows(unit, Images.ALL if images else Images.NONE)
+                if chosen.get(record.page_id) == unit
+            ]
+            yield from sorted(found, key=lambda record: record.dataset_index)
+
+    def failures(self) -> Iterator[PageRecord]:
+        """The failed pages, without images."""
+        return (page for page in self.pages(images=False) if page.status is Status.FAILED)
+
+    def documents(self) -> Iterator[tuple[str, str, str]]:
+        """`(document_id, key of its Markdown file, Markdown)` of every assembled document, in the order of the plan."""
+        parts = [part for item in items(self._workspace) for part in item.parts]
+        names = DocumentNames.of_plan(
+            (part.document_id, path) for part in parts for path in (part.relative, *part.aliases)
+        )
+        seen: set[str] = set()
+        for part in parts:
+            if part.document_id in seen:
+                continue
+            seen.add(part.document_id)
+            key = markdown_file(names.of(part.document_id, part.relative))
+            try:
+                text = self._workspace.store.get(key).decode()
+            except ObjectNotFound:
+                continue
+            yield part.document_id, key, text
+
+    def to_dataset(self) -> "Dataset":
+        """The assembled dataset, opened with `datasets`. Raises `StageMissing` before Assemble has run."""
+        from datasets import load_dataset
+
+        folder = Path(self._workspace.url.removeprefix("file://")) / "dataset"
+        if not any(folder.glob("*.parquet")):
+            raise StageMissing(f"no dataset in {self.url}", hint=f"Run first: llm-ocr assemble -w {self.url}")
+        return load_dataset(str(folder), split="train")

@@ -1,0 +1,59 @@
+"""The console program `llm-ocr`: parse, wire, print, exit code. Nothing heavy is imported before a command needs it."""
+
+import sys
+from collections.abc import Sequence
+
+from llm_ocr.cli.commands import find_command, general_help
+from llm_ocr.cli.output import complain, write
+from llm_ocr.errors import LlmOcrError, UsageError
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; `argv` without the program's name. Returns the exit code, never raises for what users do.
+
+    0 clean, 1 could not be done, 2 wrong usage or settings, 3 more pages failed than allowed, 4 interrupted.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(arguments)
+    except SystemExit as exit_:  # argparse, after it printed help
+        return int(exit_.code or 0)
+    except KeyboardInterrupt:
+        complain("interrupted. Run the same command again to go on.")
+        return 4
+    except LlmOcrError as error:
+        complain(str(error))
+        return error.exit_code
+    except Exception as error:  # noqa: BLE001 - the last resort: users get a sentence, not a traceback
+        complain(f"{type(error).__name__}: {_first_line(error)}", "Run with --log-level debug for the traceback.")
+        return 1
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments:
+        write(general_help(), sys.stderr)
+        return 2
+    first, rest = arguments[0], arguments[1:]
+    if first in ("-h", "--help"):
+        write(general_help())
+        return 0
+    if first in ("-V", "--version"):
+        from llm_ocr import __version__
+
+        write(f"llm-ocr {__version__}\n")
+        return 0
+    if first == "help":
+        return _dispatch([rest[0], "--help"] if rest else ["--help"])
+    if first.startswith("-"):
+        raise UsageError(f"{first} stands before the command", hint="The command comes first: llm-ocr run report.pdf")
+    command = find_command(first)
+
+    from llm_ocr.cli.start import start
+
+    return start(command, rest)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or "no message").splitlines()[0]

@@ -1,0 +1,189 @@
+"""The commands: their names, what they do, examples, and where each is carried out. Light: help is made from it."""
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from llm_ocr.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command of the console program. `model` names a class in `settings.models`, `handler` a function."""
+
+    name: str
+    summary: str
+    model: str
+    handler: str  # "module:function" below llm_ocr.cli; called with the command's name and its settings
+    usage: str
+    examples: tuple[tuple[str, str], ...]  # what is typed, what it does
+
+
+_PIPELINE = "pipeline:run_stage"
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        "run",
+        "all three stages here: documents to Markdown, figures and a data set",
+        "RunSettings",
+        _PIPELINE,
+        "run SOURCE... [-w FOLDER] [options]",
+        (
+            ("llm-ocr run report.pdf", "read one document; the result is in ./llm-ocr-out"),
+            ("llm-ocr run scans/ -w out --text-layer never", "a folder of documents, every page by OCR"),
+            ("llm-ocr run paper.pdf --pages 1-5,9 --stdout", "print the Markdown of some pages"),
+        ),
+    ),
+    Command(
+        "plan",
+        "list the documents, count their pages, cut units of work",
+        "PlanSettings",
+        _PIPELINE,
+        "plan SOURCE... -w FOLDER [options]",
+        (
+            ("llm-ocr plan scans/ -w out", "what extract will do"),
+            ("llm-ocr plan list.jsonl -w out --max-samples 100", "the first 100 documents of a manifest"),
+        ),
+    ),
+    Command(
+        "extract",
+        "stage 1: pages to Markdown, figures and layout",
+        "ExtractSettings",
+        _PIPELINE,
+        "extract [SOURCE...] -w FOLDER [options]",
+        (
+            ("llm-ocr extract scans/ -w out --engine embedded", "plan, then read every page on the CPU"),
+            (
+                "llm-ocr extract -w out --engine embedded --shard-index 0 --shard-count 4",
+                "a quarter of the units",
+            ),
+        ),
+    ),
+    Command(
+        "describe",
+        "stage 2: a description for each figure",
+        "DescribeSettings",
+        _PIPELINE,
+        "describe -w FOLDER [options]",
+        (
+            ("llm-ocr describe -w out --engine embedded", "describe the figures that extract found"),
+            ("llm-ocr describe -w out --engine embedded --describe-mode classify", "name their kind instead"),
+        ),
+    ),
+    Command(
+        "assemble",
+        "stage 3: descriptions into the Markdown; documents and data set written",
+        "AssembleSettings",
+        _PIPELINE,
+        "assemble -w FOLDER [options]",
+        (
+            ("llm-ocr assemble -w out", "write out/documents and out/dataset"),
+            ("llm-ocr assemble -w out --no-page-markers --dataset-images figures", "with other options"),
+        ),
+    ),
+    Command(
+        "status",
+        "what is done, what failed and why",
+        "StatusSettings",
+        "status:run_status",
+        "status -w FOLDER [--json] [--watch]",
+        (
+            ("llm-ocr status -w out", "pages, figures, units, reasons of failures"),
+            ("llm-ocr status -w out --json", "the same for programs"),
+        ),
+    ),
+    Command(
+        "retry-failed",
+        "plan the failed pages again",
+        "RetrySettings",
+        _PIPELINE,
+        "retry-failed -w FOLDER [options]",
+        (
+            ("llm-ocr retry-failed -w out --password-file secrets.txt", "a new generation with the failed pages"),
+            ("llm-ocr extract -w out --engine embedded", "then read them"),
+        ),
+    ),
+    Command(
+        "clean",
+        "remove what no finished unit refers to",
+        "CleanSettings",
+        _PIPELINE,
+        "clean -w FOLDER [--dry-run]",
+        (
+            ("llm-ocr clean -w out --dry-run", "list what would go"),
+            ("llm-ocr clean -w out", "remove it"),
+        ),
+    ),
+    Command(
+        "demo",
+        "the three stages on documents that come with the library",
+        "DemoSettings",
+        "demo:run_demo",
+        "demo [-w FOLDER]",
+        (
+            ("llm-ocr demo", "result in ./llm-ocr-demo"),
+            ("llm-ocr demo -w /tmp/demo", "result elsewhere"),
+        ),
+    ),
+    Command(
+        "doctor",
+        "what works on this machine, what is missing and how to get it",
+        "DoctorSettings",
+        "doctor:run_doctor",
+        "doctor [--json]",
+        (("llm-ocr doctor", "a table"), ("llm-ocr doctor --json", "the same for programs")),
+    ),
+    Command(
+        "init",
+        "write a configuration file with every setting explained",
+        "InitSettings",
+        "init:run_init",
+        "init [PATH] [--force]",
+        (
+            ("llm-ocr init", "writes ./llm-ocr.toml"),
+            ("llm-ocr run scans/ --config llm-ocr.toml", "uses it"),
+        ),
+    ),
+)
+
+BY_NAME = {command.name: command for command in COMMANDS}
+
+
+def find_command(name: str) -> Command:
+    """The command of this name. Raises UsageError with the nearest name, or with the right form for a file."""
+    if name in BY_NAME:
+        return BY_NAME[name]
+    near = get_close_matches(name, BY_NAME, n=1, cutoff=0.6)
+    if near:
+        hint = f"Did you mean llm-ocr {near[0]}?"
+    elif "." in name or "/" in name:
+        hint = f"To read documents: llm-ocr run {name}"
+    else:
+        hint = f"Commands: {', '.join(BY_NAME)}"
+    raise UsageError(f"unknown command {name!r}", hint=hint)
+
+
+def general_help() -> str:
+    """What `llm-ocr --help` prints."""
+    width = max(len(command.name) for command in COMMANDS)
+    commands = "\n".join(f"  {command.name:<{width}}  {command.summary}" for command in COMMANDS)
+    return f"""usage: llm-ocr COMMAND [options]
+
+Documents (PDF, images) to clean Markdown with figures cropped and described, in three resumable stages.
+
+commands:
+{commands}
+
+on every command:
+  -h, --help       its settings, with defaults and examples
+  --config FILE    settings from a TOML or YAML file
+  --show-settings  print each setting and where it came from, do nothing
+  --version        (without a command) print the version
+
+Settings: flags > environment (LLM_OCR_PAGES=1-5 is --pages 1-5) > .env > --config > what the workspace holds > default.
+Exit codes: 0 clean, 1 could not be done, 2 wrong usage, 3 more pages failed than --max-failed-rate, 4 interrupted.
+
+examples:
+  llm-ocr demo                   see it work, on documents that come with it
+  llm-ocr run report.pdf         read a document; the result is in ./llm-ocr-out
+  llm-ocr doctor                 what works on this machine
+"""

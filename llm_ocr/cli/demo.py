@@ -1,0 +1,87 @@
+"""llm-ocr demo: the three stages on the documents that come with the library, and where to look afterwards."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from llm_ocr.cli.output import write_line
+from llm_ocr.cli.pipeline import finish
+from llm_ocr.cli.progress import progress_for
+from llm_ocr.cli.report import quoted
+from llm_ocr.errors import LlmOcrError
+from llm_ocr.settings.models import DemoSettings, RunSettings
+
+_TYPES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff"})
+
+
+def run_demo(command: str, settings: DemoSettings) -> int:
+    """Run the stages on the examples and say where to look; returns the exit code."""
+    from llm_ocr.api import execute
+
+    documents = example_documents()
+    sources = tuple(str(path) for path in documents)
+    chosen = {name: getattr(settings, name) for name in type(settings).model_fields}
+    run_settings = RunSettings(sources=sources, engine="embedded", **chosen)
+    progress = progress_for(settings)
+    progress.say(
+        f"The three stages on {len(sources)} documents in {documents[0].parent}, on the CPU, no model download"
+    )
+    try:
+        run = execute("run", run_settings, progress)
+    finally:
+        progress.close()
+    if not settings.quiet:
+        write_line(where_to_look(run.documents(), settings.workspace))
+    return finish("run", run_settings, run, sys.stdout)
+
+
+def example_documents() -> list[Path]:
+    """The documents that ship: in the installed package, or beside it in a checkout. Raises LlmOcrError without any."""
+    package = Path(__file__).resolve().parent.parent
+    for folder in (package / "examples", package.parent / "examples"):
+        found = sorted(path for path in folder.glob("*") if path.suffix.lower() in _TYPES)
+        if found:
+            return found
+    raise LlmOcrError(
+        "the example documents did not come with this installation", hint="Any PDF will do: llm-ocr run report.pdf"
+    )
+
+
+def where_to_look(documents: Iterable[tuple[str, str, str]], workspace: str) -> str:
+    """What the demo made, what this engine cannot do, and what comes next."""
+    made = [(path, markdown.count("![")) for _, path, markdown in documents]
+    lines = ["", "Look at:"]
+    lines += [f"  {_below(path, workspace)}{_figures(count)}" for path, count in made]
+    following = (
+        ("llm-ocr run your.pdf -w out", "your own documents"),
+        (f"llm-ocr status -w {quoted(workspace)}", "what was read, what failed and why"),
+        ("llm-ocr doctor", "what works on this machine"),
+        ("llm-ocr run --help", "every setting"),
+    )
+    width = max(len(typed) for typed, _ in following)
+    return "\n".join(
+        [
+            *lines,
+            f"  {workspace}/dataset  one row a page: image, Markdown, figures, the page with its boxes drawn",
+            f'    python -c "from datasets import load_dataset; print(load_dataset({workspace + "/dataset"!r}))"',
+            "",
+            "What the CPU engine cannot do: it leaves formulas as the text that stands there (no LaTeX), and describes",
+            "a figure by its caption and the words inside it, never by what it shows. Handwriting is beyond it.",
+            "",
+            "Next:",
+            *(f"  {typed:<{width}}  {meaning}" for typed, meaning in following),
+            "",
+        ]
+    )
+
+
+def _below(path: Any, workspace: str) -> str:
+    text = str(path)
+    return text if text.startswith((workspace, "/")) or "://" in text else f"{workspace}/{text}"
+
+
+def _figures(count: int) -> str:
+    if not count:
+        return ""
+    return f"  with {count} figure{'s' if count > 1 else ''} beside it"

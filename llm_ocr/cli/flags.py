@@ -1,0 +1,222 @@
+"""The command line of a command, made from the fields of its settings model."""
+
+import argparse
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pydantic import BaseModel
+
+from llm_ocr.cli.commands import Command
+from llm_ocr.errors import UsageError
+from llm_ocr.settings.fields import Setting, models_with, settings_of
+from llm_ocr.settings.models import LogSettings
+from llm_ocr.settings.sources import did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What a command line says: values of settings as text (or bool), and the flags that are no settings."""
+
+    values: dict[str, Any]
+    written: dict[str, str]  # how each flag was spelled
+    config: Path | None = None
+    show_settings: bool = False
+
+
+def parse_flags(command: Command, model: type[BaseModel], arguments: Sequence[str]) -> Flags:
+    """Read the arguments after the command's name. Prints help and raises SystemExit(0) on `--help`.
+
+    Positional arguments may stand anywhere; all after `--` is positional, whatever it begins with.
+
+    Raises:
+        UsageError: an unknown flag or argument, a flag without its value.
+    """
+    before, after = _cut(arguments)
+    parser = build_parser(command, model)
+    namespace, rest = parser.parse_known_args(before)
+    values = dict(vars(namespace))
+    written: dict[str, str] = values.pop(_WRITTEN, {})
+    for token in rest:
+        if token.startswith("-") and token != "-":
+            raise _unknown_flag(model, token)
+    positional = [*rest, *after]
+    if positional:
+        _place(model, positional, values)
+    config = values.pop("config", None)
+    return Flags(values, written, config and Path(config), values.pop("show_settings", False))
+
+
+def build_parser(command: Command, model: type[BaseModel], *, for_help: bool = False) -> argparse.ArgumentParser:
+    """The parser of a command: one group of flags for each group of settings, defaults and choices in the help.
+
+    Positional arguments stand in the help only: argparse cannot take them mixed with flags, `parse_flags` can.
+    """
+    parser = _Parser(
+        prog="llm-ocr",
+        usage=f"llm-ocr {command.usage}",
+        description=command.summary[0].upper() + command.summary[1:] + ".",
+        epilog=_epilog(command),
+        formatter_class=_Format,
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+        add_help=False,
+    )
+    for title, members in groups_of(model):
+        section = parser.add_argument_group(title)
+        for setting in members:
+            if not setting.positional:
+                _add(section, setting)
+            elif for_help:
+                section.add_argument(setting.name, metavar=setting.metavar, nargs="*", help=_help(setting))
+    more = parser.add_argument_group("on every command")
+    more.add_argument("-h", "--help", action=_Help, command=command, model=model, nargs=0, help="this help")
+    more.add_argument("--config", metavar="FILE", help="settings from a TOML or YAML file (llm-ocr init writes one)")
+    more.add_argument(
+        "--show-settings", action="store_true", help="print each setting and where it came from, do nothing"
+    )
+    return parser
+
+
+def groups_of(model: type[BaseModel]) -> Iterator[tuple[str, list[Setting]]]:
+    """Titles and settings in the order of help: what has a positional argument, the workspace, others, logging."""
+    members: dict[type[BaseModel], list[Setting]] = {}
+    for setting in settings_of(model).values():
+        members.setdefault(setting.group, []).append(setting)
+
+    def rank(group: type[BaseModel]) -> tuple[bool, bool, bool]:
+        positional = any(setting.positional for setting in members[group])
+        workspace = any(setting.name == "workspace" for setting in members[group])
+        return group is LogSettings, not positional, not (workspace or group is model)
+
+    for group in sorted(members, key=rank):
+        yield _title(model, group), members[group]
+
+
+_WRITTEN = "flags as written"  # no field can have this name
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        match = re.match(r"argument (?:-\w/)?(-[^:]+): (.*)", message)
+        if match and match[2] == "expected one argument":
+            flag = match[1]
+            raise UsageError(f"{flag} needs a value", hint=f"A value that begins with a dash is written {flag}=-value")
+        raise UsageError(f"{match[1]}: {match[2]}" if match else message)
+
+
+class _Format(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=34)
+
+
+class _Help(argparse.Action):
+    """Prints the help and ends the program, as argparse's own does."""
+
+    def __init__(self, command: Command, model: type[BaseModel], **options: Any) -> None:
+        super().__init__(**options)
+        self.command, self.model = command, model
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        build_parser(self.command, self.model, for_help=True).print_help()
+        parser.exit()
+
+
+class _Record(argparse.Action):
+    """Keeps the value as text, or the constant of a switch, and the spelling of the flag."""
+
+    def __init__(self, many: bool = False, switch: bool | None = None, **options: Any) -> None:
+        super().__init__(nargs=None if switch is None else 0, **options)
+        self.many, self.switch = many, switch
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *rest: Any) -> None:
+        held = vars(namespace)
+        value = values if self.switch is None else self.switch
+        held[self.dest] = [*held.get(self.dest, []), value] if self.many else value
+        held.setdefault(_WRITTEN, {})[self.dest] = rest[0]
+
+
+def _add(section: argparse._ArgumentGroup, setting: Setting) -> None:
+    short = [f"-{setting.short}"] if setting.short else []
+    if setting.kind is not bool:
+        section.add_argument(
+            *short,
+            setting.flag,
+            dest=setting.name,
+            action=_Record,
+            many=setting.many,
+            metavar=setting.metavar,
+            help=_help(setting),
+        )
+        return
+    names = {True: setting.flag, False: "--no-" + setting.flag.removeprefix("--")}
+    for value, name in names.items():
+        text = _help(setting) if value is not setting.default else argparse.SUPPRESS
+        if value is False and text is not argparse.SUPPRESS:
+            text = f"do not {text}"
+        section.add_argument(name, dest=setting.name, action=_Record, switch=value, help=text)
+
+
+def _help(setting: Setting) -> str:
+    unsaid = setting.default is None or setting.default == () or setting.kind is bool
+    default = "" if unsaid else f" (default: {_number(setting.default)})"
+    missing = " (required)" if setting.required else ""
+    return (setting.description + default + missing).replace("%", "%%")
+
+
+def _number(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _title(model: type[BaseModel], group: type[BaseModel]) -> str:
+    if group is model:
+        return "options"
+    text = (group.__doc__ or "").splitlines()[0].rstrip(".")
+    return text[0].lower() + text[1:]
+
+
+def _epilog(command: Command) -> str:
+    width = max(len(typed) for typed, _ in command.examples)
+    lines = "\n".join(f"  {typed:<{width}}  {meaning}" for typed, meaning in command.examples)
+    note = "Each flag is an environment variable too: --log-level is LLM_OCR_LOG_LEVEL. Lists there: one item a line."
+    return f"examples:\n{lines}\n\n{note}"
+
+
+def _cut(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    words = list(arguments)
+    if "--" not in words:
+        return words, []
+    place = words.index("--")
+    return words[:place], words[place + 1 :]
+
+
+def _place(model: type[BaseModel], positional: list[str], values: dict[str, Any]) -> None:
+    setting = next((one for one in settings_of(model).values() if one.positional), None)
+    if setting is None:
+        raise UsageError(f"unexpected argument {positional[0]!r}", hint=_sources_elsewhere(positional[0]))
+    if not setting.many and len(positional) > 1:
+        raise UsageError(f"unexpected argument {positional[1]!r}: only one {setting.metavar} is taken")
+    values[setting.name] = positional if setting.many else positional[0]
+
+
+def _sources_elsewhere(word: str) -> str:
+    return f"Documents are given to run, plan and extract: llm-ocr run {word}"
+
+
+def _unknown_flag(model: type[BaseModel], token: str) -> UsageError:
+    flag = token.split("=", 1)[0]
+    known = {setting.flag for setting in settings_of(model).values()} | {"--config", "--show-settings", "--help"}
+    others = _commands_with(flag)
+    if others:
+        return UsageError(f"unknown flag {flag}", hint=f"It is a flag of: {', '.join(others)}")
+    return UsageError(
+        f"unknown flag {flag}{did_you_mean(flag, frozenset(known))}",
+        hint="A file name that begins with a dash goes after --, for example: llm-ocr run -- -name.pdf",
+    )
+
+
+def _commands_with(flag: str) -> list[str]:
+    name = flag.removeprefix("--").replace("-", "_")
+    return [(model.__doc__ or "").split(":")[0].removeprefix("llm-ocr ") for model in models_with(name)]

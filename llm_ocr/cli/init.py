@@ -1,0 +1,68 @@
+"""llm-ocr init: a configuration file that explains every setting."""
+
+import json
+import os
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from llm_ocr.cli.flags import groups_of
+from llm_ocr.cli.output import write_line
+from llm_ocr.errors import LlmOcrError, UsageError
+from llm_ocr.settings.fields import Setting
+from llm_ocr.settings.models import InitSettings, RunSettings
+
+_HEAD = """\
+# Settings of llm-ocr, for every command: llm-ocr run SOURCE... --config {name}
+# Each line shows a default; take the first # away to change it. "" means: not set.
+# Flags and LLM_OCR_* variables win over this file. Paths are relative to the folder where llm-ocr is started.
+"""
+
+
+def run_init(command: str, settings: InitSettings) -> int:
+    """Write the file. Raises UsageError when one is there and `force` is not given."""
+    path = settings.path
+    if path.suffix not in (".toml", ""):
+        raise UsageError(f"{path}: init writes TOML", hint="Give it a name that ends in .toml")
+    if path.is_dir():
+        path = path / "llm-ocr.toml"
+    elif not path.suffix:
+        path = path.with_suffix(".toml")
+    try:
+        with path.open("w" if settings.force else "x", encoding="utf-8") as file:
+            file.write(config_text(path.name))
+    except FileExistsError as error:
+        raise UsageError(f"{path} is there already", hint="--force replaces it.") from error
+    except OSError as error:
+        raise LlmOcrError(f"{path} cannot be written: {error.strerror or error}") from error
+    if not settings.quiet:
+        write_line(f"Wrote {path}. Use it: llm-ocr run SOURCE... --config {os.fspath(path)}")
+    return 0
+
+
+def config_text(name: str = "llm-ocr.toml") -> str:
+    """The file: every setting of `run`, its meaning and default, commented out."""
+    parts = [_HEAD.format(name=name)]
+    for title, settings in groups_of(RunSettings):
+        parts.append(f"\n# --- {title} ---\n")
+        parts += [_entry(setting) for setting in settings]
+    return "".join(parts)
+
+
+def _entry(setting: Setting) -> str:
+    note = f"{setting.description} [{setting.allowed}]" if _has_range(setting) else setting.description
+    comment = "\n".join(textwrap.wrap(note, 110, initial_indent="## ", subsequent_indent="## "))
+    return f"\n{comment}\n# {setting.name} = {_toml(setting.default)}\n"
+
+
+def _has_range(setting: Setting) -> bool:
+    return bool(setting.choices) or setting.kind in (int, float, bool)
+
+
+def _toml(value: Any) -> str:
+    if value is None:
+        return '""'
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return "[" + ", ".join(json.dumps(str(item)) for item in value) + "]"
+    return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)

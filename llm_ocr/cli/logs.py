@@ -1,0 +1,103 @@
+"""Logging of the console program: the only place that attaches handlers to the library's logger."""
+
+import json
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from pydantic import SecretStr
+
+from llm_ocr.cli.output import write_line
+from llm_ocr.errors import UsageError
+from llm_ocr.settings.loading import MASKED
+from llm_ocr.settings.models import LogSettings
+
+
+@contextmanager
+def logging_to(settings: LogSettings) -> Iterator[None]:
+    """Log as the settings say while the block runs: to a file, else to standard error (errors only when quiet).
+
+    An exception that leaves the block is logged with its traceback at level debug. Raises UsageError when the log file
+    cannot be written.
+    """
+    logger = logging.getLogger("llm_ocr")
+    handler = _handler(settings)
+    before = logger.level, logger.propagate
+    logger.setLevel(settings.log_level.upper())
+    logger.propagate = False
+    logger.addHandler(handler)
+    try:
+        yield
+    except Exception:
+        logger.debug("the command ended with an error", exc_info=True)
+        raise
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
+
+
+def _handler(settings: LogSettings) -> logging.Handler:
+    handler: logging.Handler
+    if settings.log_file is None:
+        handler = _ToStandardError()
+        if settings.quiet and settings.log_level != "debug":
+            handler.setLevel(logging.ERROR)
+    else:
+        try:
+            handler = logging.FileHandler(settings.log_file, encoding="utf-8", errors="backslashreplace")
+        except OSError as error:
+            raise UsageError(f"--log-file {settings.log_file} cannot be written: {error.strerror}") from error
+    secrets = _secrets(settings)
+    handler.setFormatter(_JsonLine(secrets) if settings.log_format == "json" else _TextLine(secrets))
+    return handler
+
+
+def _secrets(settings: LogSettings) -> tuple[str, ...]:
+    values = [value for name in type(settings).model_fields for value in _items(getattr(settings, name))]
+    return tuple(value.get_secret_value() for value in values if isinstance(value, SecretStr) and value)
+
+
+def _items(value: object) -> Sequence[object]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+class _ToStandardError(logging.Handler):
+    """Looks up `sys.stderr` for each line: the progress display replaces it while it draws."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        write_line(self.format(record), sys.stderr)
+
+
+class _Masked(logging.Formatter):
+    """A formatter that never lets a secret of the settings through, whatever a message or traceback holds."""
+
+    def __init__(self, secrets: Sequence[str]) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
+        self.secrets = secrets
+
+    def masked(self, text: str) -> str:
+        for secret in self.secrets:
+            text = text.replace(secret, MASKED)
+        return text
+
+
+class _TextLine(_Masked):
+    def format(self, record: logging.LogRecord) -> str:
+        return self.masked(super().format(record))
+
+
+class _JsonLine(_Masked):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": self.masked(record.getMessage()),
+        }
+        if record.exc_info:
+            line["exception"] = self.masked(self.formatException(record.exc_info))
+        return json.dumps(line, ensure_ascii=False)

@@ -1,0 +1,91 @@
+"""The commands that work on a workspace: run, plan, extract, describe, assemble, retry-failed, clean."""
+
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
+
+from llm_ocr.cli import report
+from llm_ocr.cli.output import write, write_line
+from llm_ocr.cli.progress import QuietProgress, progress_for
+
+if TYPE_CHECKING:
+    from llm_ocr.work.status import RunStatus
+
+#: What comes after each command.
+_NEXT = {"plan": "extract", "retry-failed": "extract", "extract": "describe", "describe": "assemble"}
+
+
+def run_stage(command: str, settings: Any) -> int:
+    """Carry out a command and say how it ended; returns the exit code."""
+    from llm_ocr.api import execute
+
+    progress = Removals(quiet=settings.quiet) if command == "clean" else progress_for(settings)
+    try:
+        run = execute(command, settings, progress)
+    finally:
+        progress.close()
+    if isinstance(progress, Removals):
+        write_line(progress.summary(dry_run=settings.dry_run))
+        return 0
+    to_stdout = bool(getattr(settings, "stdout", False))
+    if to_stdout:
+        _print_documents(run)
+    return finish(command, settings, run, sys.stderr if to_stdout else sys.stdout)
+
+
+def finish(command: str, settings: Any, run: Any, out: TextIO) -> int:
+    """Write the closing lines of a command; returns its exit code."""
+    status: RunStatus = run.status
+    if command in ("plan", "retry-failed"):
+        text = report.plan_line(status) if command == "plan" else report.retry_line(status)
+        done = status.stages["extract"].finished
+        write_line(text if done else f"{text}. {_next(command, settings)}", out)
+        return 0
+    if not settings.quiet:
+        for line in _results(command, settings, status):
+            write_line(line, out)
+    if command == "describe":
+        write_line(report.figures_line(status), out)
+        return report.exit_code(status.figures, settings.max_failed_rate)
+    write_line(report.last_line(status, settings.workspace), out)
+    return report.exit_code(status.pages, settings.max_failed_rate)
+
+
+class Removals(QuietProgress):
+    """What `clean` says is its result: each line names an object that was, or would be, removed."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._count = 0
+
+    def say(self, message: str) -> None:
+        self._count += 1
+        if not self._quiet:
+            write_line(message)
+
+    def summary(self, *, dry_run: bool) -> str:
+        """The last line."""
+        if not self._count:
+            return "Nothing to remove"
+        return f"{self._count} leftover objects {'would be' if dry_run else 'were'} removed"
+
+
+def _results(command: str, settings: Any, status: "RunStatus") -> list[str]:
+    if command in ("run", "assemble"):
+        workspace = settings.workspace
+        result = f"Result: {workspace}/documents (Markdown), {workspace}/dataset (load_dataset opens it)"
+        return [report.figures_line(status), result] if status.figures.expected else [result]
+    return [_next(command, settings)]
+
+
+def _next(command: str, settings: Any) -> str:
+    follows = _NEXT[command]
+    engine = getattr(settings, "engine", "auto")
+    # A stage of its own takes no engine unasked.
+    asked = "" if follows == "assemble" else f" --engine {'embedded' if engine == 'auto' else engine}"
+    return f"Next: llm-ocr {follows} -w {report.quoted(settings.workspace)}{asked}"
+
+
+def _print_documents(run: Any) -> None:
+    for number, (_, _, markdown) in enumerate(run.documents()):
+        text = markdown if markdown.endswith("\n") else markdown + "\n"
+        write(("\n" if number else "") + text)

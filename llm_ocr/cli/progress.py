@@ -1,0 +1,226 @@
+"""Progress of a stage for the eye: a live line on a terminal, plain lines elsewhere, nothing when quiet."""
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+from llm_ocr.cli.output import write_line
+from llm_ocr.settings.environment import environment
+from llm_ocr.settings.models import LogSettings
+from llm_ocr.stages import Progress, Silent
+from llm_ocr.types import Counts, Status
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
+
+#: Seconds over which the speed is measured.
+WINDOW = 30.0
+#: A plain line at least this often (seconds), or when a tenth of the work was done since the last one.
+EVERY, SHARES = 10.0, 10
+#: No two plain lines closer than this, in seconds.
+APART = 1.0
+#: Stages that count other things than pages.
+NOUNS = {"describe": "figures"}
+
+Clock = Callable[[], float]
+
+
+class ShownProgress(Progress, Protocol):
+    """Progress that ends: what it drew is left on the screen in order."""
+
+    def close(self) -> None:
+        """Stop drawing; may be called twice."""
+
+
+def progress_for(settings: LogSettings, stream: TextIO | None = None) -> ShownProgress:
+    """The progress that suits the settings and the stream (standard error by default)."""
+    out = stream or sys.stderr
+    if settings.quiet:
+        return QuietProgress()
+    redrawn = out.isatty() and environment().get("TERM") != "dumb"
+    return LiveProgress(out) if redrawn else PlainProgress(out)
+
+
+@dataclass(slots=True)
+class Meter:
+    """Counts of one stage, its speed and the time it has left. Seconds throughout."""
+
+    stage: str
+    expected: int
+    before: Counts  # finished in earlier runs
+    clock: Clock
+    now: Counts = field(default_factory=Counts)
+    started: float = 0.0
+    ends: deque[float] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
+
+    def count(self, status: Status) -> None:
+        """One more page ended."""
+        self.now += Counts(
+            ok=int(status is Status.OK), degraded=int(status is Status.DEGRADED), failed=int(status is Status.FAILED)
+        )
+        self.ends.append(self.clock())
+
+    @property
+    def total(self) -> Counts:
+        """Ended pages, earlier runs included."""
+        return self.before + self.now
+
+    @property
+    def done(self) -> int:
+        return self.total.ok + self.total.degraded + self.total.failed
+
+    def speed(self) -> float:
+        """Pages per second over the last half minute of this run; 0 before the first."""
+        moment = self.clock()
+        while self.ends and self.ends[0] < moment - WINDOW:
+            self.ends.popleft()
+        span = min(WINDOW, moment - self.started)
+        return len(self.ends) / span if span > 0 else 0.0
+
+    def left(self) -> float | None:
+        """Seconds that the rest will take at this speed; None when it cannot be said."""
+        speed = self.speed()
+        return max(0, self.expected - self.done) / speed if speed > 0 else None
+
+    def words(self) -> str:
+        """`120/412 pages, 118 ok, 1 degraded, 1 failed`."""
+        noun = NOUNS.get(self.stage, "pages")
+        return f"{self.done}/{self.expected} {noun}, {outcome(self.total)}"
+
+    def pace(self) -> str:
+        """`12.3 pages/s, 0:24 left`, as far as it is known."""
+        speed, left = self.speed(), self.left()
+        if left is None:
+            return ""
+        return f"{speed:.{1 if speed >= 1 else 2}f} {NOUNS.get(self.stage, 'pages')}/s, {span_text(left)} left"
+
+
+def outcome(counts: Counts) -> str:
+    """`412 ok, 3 degraded, 1 failed`; the last two only where there are any."""
+    parts = [f"{counts.ok} ok"]
+    parts += [f"{counts.degraded} degraded"] if counts.degraded else []
+    parts += [f"{counts.failed} failed"] if counts.failed else []
+    return ", ".join(parts)
+
+
+def span_text(seconds: float) -> str:
+    """`0:24`, `12:03`, `3:04:05`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+class QuietProgress(Silent):
+    """Says nothing."""
+
+    def close(self) -> None: ...
+
+
+class PlainProgress:
+    """Lines for logs: at the start of a stage, every ten seconds or ten per cent, and at its end."""
+
+    def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
+        self._stream, self._clock = stream, clock
+        self._meter: Meter | None = None
+        self._last = (0.0, 0)  # when the last line was written, and how many were done then
+
+    def begin(self, stage: str, expected: int, done: Counts) -> None:
+        meter = self._meter = Meter(stage, expected, done, self._clock)
+        self._last = (meter.started, meter.done)
+        before = f", {meter.done} of them done before" if meter.done else ""
+        self.say(f"{stage}: {expected} {NOUNS.get(stage, 'pages')}{before}")
+
+    def count(self, status: Status) -> None:
+        meter = self._meter
+        if meter is None:
+            return
+        meter.count(status)
+        moment = self._clock()
+        waited, grown = moment - self._last[0], meter.done - self._last[1]
+        due = waited >= EVERY or (grown * SHARES >= meter.expected and waited >= APART)
+        if due and meter.done < meter.expected:
+            self._last = (moment, meter.done)
+            self.say(f"{meter.stage}: {meter.words()}, {meter.pace()}")
+
+    def say(self, message: str) -> None:
+        write_line(message, self._stream)
+
+    def end(self) -> None:
+        meter, self._meter = self._meter, None
+        if meter is not None:
+            self.say(f"{meter.stage}: {meter.words()} in {span_text(self._clock() - meter.started)}")
+
+    def close(self) -> None: ...
+
+
+class LiveProgress:
+    """One line per stage, redrawn in place: bar, pages, outcome, speed, time left."""
+
+    def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
+        self._stream, self._clock = stream, clock
+        self._bars: Bars | None = None
+        self._task: TaskID | None = None
+        self._meter: Meter | None = None
+
+    def begin(self, stage: str, expected: int, done: Counts) -> None:
+        bars = self._bars = self._bars or _bars(self._stream)
+        self._meter = Meter(stage, expected, done, self._clock)
+        bars.start()
+        self._task = bars.add_task(stage, total=max(1, expected), completed=self._meter.done, meter=self._meter)
+
+    def count(self, status: Status) -> None:
+        if self._bars is not None and self._meter is not None and self._task is not None:
+            self._meter.count(status)
+            self._bars.update(self._task, completed=self._meter.done)
+
+    def say(self, message: str) -> None:
+        if self._bars is None:
+            write_line(message, self._stream)
+        else:
+            self._bars.console.print(message, markup=False, highlight=False, soft_wrap=True)
+
+    def end(self) -> None:
+        if self._bars is not None and self._task is not None and self._meter is not None:
+            self._bars.update(self._task, completed=max(1, self._meter.expected), ended=True)
+            self._bars.refresh()
+            self._bars.stop_task(self._task)
+        self._task = self._meter = None
+
+    def close(self) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+            self._bars = None
+
+
+def _bars(stream: TextIO) -> "Bars":
+    from rich.console import Console
+    from rich.progress import BarColumn, ProgressColumn, Task, TextColumn
+    from rich.progress import Progress as RichProgress
+    from rich.text import Text
+
+    class Numbers(ProgressColumn):
+        """Counts while it runs; counts and time taken when it ended."""
+
+        def render(self, task: Task) -> Text:
+            return Text(numbers(task.fields["meter"], ended=bool(task.fields.get("ended")), taken=task.elapsed))
+
+    return RichProgress(
+        TextColumn("{task.description:<9}"),
+        BarColumn(bar_width=24),
+        Numbers(),
+        console=Console(file=stream),
+        refresh_per_second=4,
+    )
+
+
+def numbers(meter: Meter, *, ended: bool, taken: float | None) -> str:
+    """The text right of the bar."""
+    tail: Any = f"in {span_text(taken or 0.0)}" if ended else meter.pace()
+    return f"{meter.words()}  {tail}".rstrip()

@@ -1,0 +1,135 @@
+"""What is said when a command is over: outcome in words, where the result is, exit code."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from llm_ocr.cli.progress import outcome
+from llm_ocr.types import Counts
+
+if TYPE_CHECKING:
+    from llm_ocr.work.publish import Example
+    from llm_ocr.work.status import RunStatus, StageStatus
+
+#: Examples named for each reason in the last line.
+NAMED = 3
+
+
+def exit_code(counts: Counts, max_failed_rate: float) -> int:
+    """3 when more of the expected pages (figures) failed than allowed, else 0."""
+    return 3 if counts.expected and counts.failed / counts.expected > max_failed_rate else 0
+
+
+def last_line(status: "RunStatus", workspace: str) -> str:
+    """`412 ok, 3 degraded, 1 failed (encrypted: a.pdf). Retry: llm-ocr retry-failed -w out`."""
+    pages = status.pages
+    text = outcome(pages)
+    reasons = failures_text(status)
+    text += f" ({reasons})" if reasons else ""
+    text += _waiting(pages)
+    return f"{text}. Retry: llm-ocr retry-failed -w {quoted(workspace)}" if pages.failed else text
+
+
+def figures_line(status: "RunStatus") -> str:
+    """`40 figures: 39 ok, 1 failed (engine error)`."""
+    figures = status.figures
+    reasons = ", ".join(status.figure_reasons) if figures.failed else ""
+    return f"{figures.expected} figures: {outcome(figures)}" + (f" ({reasons})" if reasons else "") + _waiting(figures)
+
+
+def plan_line(status: "RunStatus") -> str:
+    """`12 documents, 412 pages, 26 units`."""
+    units = status.stages["extract"].total
+    return ", ".join(
+        _plural(count, noun)
+        for count, noun in ((status.documents, "document"), (status.pages.expected, "page"), (units, "unit"))
+    )
+
+
+def retry_line(status: "RunStatus") -> str:
+    """`2 units to be read again`."""
+    extract = status.stages["extract"]
+    return f"{_plural(extract.total - extract.done, 'unit')} to be read again"
+
+
+def failures_text(status: "RunStatus") -> str:
+    """`render timeout 12: b.pdf page 3, c.pdf page 1, ...; encrypted: a.pdf`; the most frequent reason first.
+
+    The reasons of a status are those of degraded pages too: where there are such, only reasons with an example of a
+    failed page are named, and not how often.
+    """
+    if not status.pages.failed:
+        return ""
+    reasons, examples = status.reasons, status.examples
+    exact = sum(reasons.values()) == status.pages.failed
+    parts = []
+    for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
+        names = list(dict.fromkeys(_name(one) for one in examples if one.reason == reason))
+        if exact or names:
+            parts.append(_reason_text(reason, count if exact else None, names))
+    return "; ".join(parts)
+
+
+def status_text(status: "RunStatus") -> str:
+    """A status for people."""
+    rows = [
+        ("workspace", status.url),
+        ("documents", _documents(status)),
+        ("pages", _counts_text(status.pages)),
+        ("figures", _counts_text(status.figures)),
+        *((name, _stage_text(name, stage)) for name, stage in status.stages.items()),
+    ]
+    if status.tokens_in or status.tokens_out:
+        rows.append(("tokens", f"{status.tokens_in} in, {status.tokens_out} out"))
+    if status.pages.failed:
+        rows.append(("failed", failures_text(status)))
+    if status.skipped:
+        rows.append(("skipped", _tally(status.skipped)))
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
+
+
+def quoted(text: str) -> str:
+    """A name as a shell takes it."""
+    return shlex.quote(text)
+
+
+def _reason_text(reason: str, count: int | None, names: Sequence[str]) -> str:
+    number = f" {count}" if count is not None and count > 1 else ""
+    shown = names[:NAMED]
+    more = ", ..." if len(names) > NAMED or (count or 0) > len(names) else ""
+    return f"{reason}{number}: {', '.join(shown)}{more}" if shown else f"{reason}{number}"
+
+
+def _name(example: "Example") -> str:
+    name = PurePath(example.source).name or example.source
+    return f"{name} page {example.page}" if example.page else name
+
+
+def _documents(status: "RunStatus") -> str:
+    more = f" in {status.generations} generations" if status.generations > 1 else ""
+    return f"{status.documents}{more}"
+
+
+def _counts_text(counts: Counts) -> str:
+    return f"{counts.expected} expected: {outcome(counts)}{_waiting(counts)}"
+
+
+def _waiting(counts: Counts) -> str:
+    waiting = counts.expected - counts.ok - counts.degraded - counts.failed
+    return f", {waiting} not done yet" if waiting > 0 else ""
+
+
+def _stage_text(name: str, stage: "StageStatus") -> str:
+    if not stage.key:
+        return "not begun"
+    return f"{stage.done} of {stage.total} {'items' if name == 'assemble' else 'units'} done (key {stage.key})"
+
+
+def _tally(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name or 'without a suffix'}" for name, count in counts.items())
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

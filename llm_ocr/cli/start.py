@@ -1,0 +1,83 @@
+"""From the arguments of a command to its settings, its logging and its handler."""
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from pydantic_settings import BaseSettings
+
+from llm_ocr.cli.commands import Command
+from llm_ocr.cli.flags import groups_of, parse_flags
+from llm_ocr.cli.logs import logging_to
+from llm_ocr.cli.output import write, write_line
+from llm_ocr.settings import models
+from llm_ocr.settings.environment import environment
+from llm_ocr.settings.loading import Loaded, load, shown_values
+
+Handler = Callable[[str, Any], int]
+
+
+def start(command: Command, arguments: Sequence[str]) -> int:
+    """Carry out one command; returns its exit code."""
+    model: type[BaseSettings] = getattr(models, command.model)
+    flags = parse_flags(command, model, arguments)
+    loaded = load(
+        model,
+        flags.values,
+        config=flags.config,
+        environ=environment(),
+        dotenv=Path(".env"),
+        written=flags.written,
+        lenient=flags.show_settings,
+    )
+    if flags.show_settings:
+        write(settings_table(loaded))
+        return 0
+    settings: Any = loaded.settings
+    with logging_to(settings), _terminated_like_interrupted():
+        _warn(loaded.warnings, quiet=settings.quiet)
+        return _handler(command)(command.name, settings)
+
+
+def settings_table(loaded: Loaded[Any]) -> str:
+    """Each setting, its value and where it came from; secrets masked."""
+    values = shown_values(loaded.settings)
+    names = [setting.name for _, members in groups_of(type(loaded.settings)) for setting in members]
+    rows = [("setting", "value", "from"), *((name, values[name], loaded.origins[name]) for name in names)]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    lines = [f"{name:<{widths[0]}}  {value:<{widths[1]}}  {origin}".rstrip() for name, value, origin in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _handler(command: Command) -> Handler:
+    module, _, function = command.handler.partition(":")
+    handler: Handler = getattr(import_module(f"llm_ocr.cli.{module}"), function)
+    return handler
+
+
+def _warn(warnings: Sequence[str], *, quiet: bool) -> None:
+    for line in () if quiet else warnings:
+        write_line(f"llm-ocr: warning: {line}", sys.stderr)
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM ends the command like Ctrl-C does (exit code 4), where nobody has said otherwise."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,50 @@
+"""llm-ocr status: reads a workspace, whatever failed in it."""
+
+import json
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from llm_ocr.cli.output import write_line
+from llm_ocr.cli.report import status_text
+from llm_ocr.settings.models import StatusSettings
+from llm_ocr.types import Counts
+
+if TYPE_CHECKING:
+    from llm_ocr.work.status import RunStatus
+
+#: Seconds between two looks with --watch.
+EVERY = 5.0
+
+
+def run_status(command: str, settings: StatusSettings) -> int:
+    """Print the status once, or until every page is accounted for; returns 0."""
+    from llm_ocr.api import open as open_workspace
+
+    watch(lambda: open_workspace(settings.workspace).status, settings, time.sleep)
+    return 0
+
+
+def watch(look: Callable[[], "RunStatus"], settings: StatusSettings, sleep: Callable[[float], object]) -> None:
+    """Print what `look` finds; with --watch again whenever it has changed, until no page is missing."""
+    shown = ""
+    while True:
+        status = look()
+        text = status_as_text(status, settings)
+        if text != shown:
+            write_line(text)
+            shown = text
+        if not settings.watch or _accounted(status.pages):
+            return
+        sleep(EVERY)
+
+
+def status_as_text(status: "RunStatus", settings: StatusSettings) -> str:
+    """JSON for programs (one line while watching), a table for people."""
+    if settings.json_output:
+        return json.dumps(status.to_json(), ensure_ascii=False, indent=None if settings.watch else 2)
+    return status_text(status)
+
+
+def _accounted(pages: Counts) -> bool:
+    return pages.expected > 0 and pages.expected == pages.ok + pages.degraded + pages.failed

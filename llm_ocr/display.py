@@ -1,0 +1,140 @@
+"""Results in notebooks: pages as Markdown with their figures, samples of a data set, pages with their boxes.
+
+Rows come from `datasets.load_dataset` or are dictionaries with the same keys. Outside of a notebook nothing is shown
+and each function returns its Markdown instead. What a page holds is not trusted: see `results/safe.py`.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from itertools import islice
+from typing import Any
+
+from llm_ocr.errors import UsageError
+from llm_ocr.results.boxes import boxes_image
+from llm_ocr.results.figure_links import IMAGE, escape, target_id
+from llm_ocr.results.lines import map_prose
+from llm_ocr.results.pictures import data_url, encoded_image
+from llm_ocr.results.safe import safe_markdown
+from llm_ocr.types import Block, BlockKind, Box, PageRecord
+
+_FIGURE_SIDE = 1000  # pixels
+_PAGE_SIDE = 1600
+_THUMBNAIL_SIDE = 500
+_MOST_FIGURES = 8_000_000  # characters of data URLs in one page's Markdown
+_PREVIEW = 500  # characters of a sample's Markdown
+_DESCRIPTION = 200
+_FIGURES_A_SAMPLE = 2
+
+
+def display_markdown(page: str | Mapping[str, Any] | PageRecord) -> str | None:
+    """Show Markdown, or the Markdown of a row with its figures; returns it when there is no notebook to show it in."""
+    return _show(safe_markdown(page) if isinstance(page, str) else render_sample_markdown(page))
+
+
+def render_sample_markdown(row: Mapping[str, Any] | PageRecord) -> str:
+    """The page's Markdown, final if there is one, safe to show, with its figures as data URLs (together about 8 MB)."""
+    pictures: dict[str, object]
+    if isinstance(row, PageRecord):
+        markdown, pictures = row.markdown, {figure.id: figure.image for figure in row.figures}
+    else:
+        markdown = row.get("document_final_markdown") or row.get("document_markdown") or ""
+        pictures = {entry["figure_id"]: picture for entry, picture in _figures(row)}
+    return safe_markdown(_with_figures(markdown, pictures))
+
+
+def display_samples(dataset: Iterable[Mapping[str, Any]], n: int = 2) -> str | None:
+    """Show the first `n` rows in short: thumbnails, the beginning of the text, two figures with their descriptions.
+
+    Of a dictionary of splits the first is taken. Returns the Markdown when there is no notebook.
+    """
+    if isinstance(dataset, Mapping):
+        dataset = next(iter(dataset.values()), ())
+    rows = len(dataset) if isinstance(dataset, Sized) else None
+    samples = list(islice(dataset, max(0, n)))
+    parts = [f"**{rows if rows is not None else 'Streamed'} rows**"]
+    if samples:
+        parts.append("Columns: " + ", ".join(escape(name) for name in samples[0]))
+    parts += [part for number, row in enumerate(samples, 1) for part in _sample(number, row)]
+    return _show("\n\n".join(parts))
+
+
+def display_page(page: Mapping[str, Any] | PageRecord) -> str | None:
+    """Show the page's picture with its blocks drawn in; returns it as Markdown when there is no notebook.
+
+    Raises `UsageError` for a row without a page image.
+    """
+    url = data_url(_boxes(page), _PAGE_SIDE)
+    if url is None:
+        raise UsageError(
+            "this page has no image to show",
+            hint="Failed pages have none; of the others Assemble keeps the images with --dataset-images all.",
+        )
+    return _show(f"![page]({url})")
+
+
+def _show(markdown: str) -> str | None:
+    try:
+        from IPython import get_ipython
+        from IPython.display import Markdown, display
+    except ImportError:
+        return markdown
+    if get_ipython() is None:
+        return markdown
+    display(Markdown(markdown))
+    return None
+
+
+def _figures(row: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], object]]:
+    """Metadata and picture of each figure; rows without figure images have none."""
+    metadata = row.get("extracted_figures_metadata") or ()
+    pictures = row.get("extracted_figures") or ()
+    for text, picture in zip(metadata, pictures, strict=False):
+        yield json.loads(text), picture
+
+
+def _with_figures(markdown: str, pictures: Mapping[str, object]) -> str:
+    left = _MOST_FIGURES
+    urls: dict[str, str | None] = {}
+
+    def to_data(image: re.Match[str]) -> str:
+        nonlocal left
+        figure = target_id(image["target"])
+        if figure is None or figure not in pictures:
+            return image[0]
+        if figure not in urls:
+            urls[figure] = data_url(pictures[figure], _FIGURE_SIDE)
+        url = urls[figure]
+        if url is None or len(url) > left:
+            return image[0]
+        left -= len(url)
+        return f"![{image['alt']}]({url})"
+
+    return map_prose(markdown, lambda text: IMAGE.sub(to_data, text))
+
+
+def _sample(number: int, row: Mapping[str, Any]) -> Iterator[str]:
+    status = " ".join(str(row[name]) for name in ("status", "reason") if row.get(name))
+    yield f"**Sample {number}: {escape(str(row.get('sample_id', '')))}** {escape(status)}"
+    pages = (data_url(row.get(name), _THUMBNAIL_SIDE) for name in ("source_image", "document_with_boxes_image"))
+    yield " ".join(f"![page]({url})" for url in pages if url)
+    text = row.get("document_final_markdown") or row.get("document_markdown") or ""
+    yield escape(text[:_PREVIEW]) + (" …" if len(text) > _PREVIEW else "")
+    for entry, picture in islice(_figures(row), _FIGURES_A_SAMPLE):
+        description = entry.get("description") or "not described"
+        url = data_url(picture, _THUMBNAIL_SIDE)
+        yield f"![figure]({url})" if url else ""
+        yield f"*{escape(entry['figure_id'])}*: {escape(description[:_DESCRIPTION])}"
+
+
+def _boxes(page: Mapping[str, Any] | PageRecord) -> object:
+    if isinstance(page, PageRecord):
+        return boxes_image(page.image, page.blocks) if page.image and page.image.data else None
+    if page.get("document_with_boxes_image"):
+        return page["document_with_boxes_image"]
+    image = encoded_image(page.get("source_image"))
+    return boxes_image(image, [_block(block) for block in page.get("blocks") or ()]) if image else None
+
+
+def _block(value: Mapping[str, Any]) -> Block:
+    return Block(BlockKind(value["kind"]), Box(**value["box"]))

@@ -1,0 +1,132 @@
+"""Image files as documents: PNG, JPEG, WebP, and every frame of a TIFF."""
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llm_ocr.documents.encoding import encoded
+from llm_ocr.errors import PageFailure
+from llm_ocr.types import EncodedImage, Reason
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+#: Pixels of one image that are decoded; more is refused before anything is decoded. 200 megapixels are A2 at 600 dpi.
+MAX_PIXELS = 200_000_000
+#: A side of a page image, in pixels, below which nothing can be read.
+MIN_SIDE = 8
+_ORIENTATION = 0x0112  # the EXIF tag
+
+
+class ImageFile:
+    """An opened image file. Raises PageFailure `unreadable` when it is none."""
+
+    def __init__(self, source: str) -> None:
+        from PIL import Image, UnidentifiedImageError
+
+        Image.MAX_IMAGE_PIXELS = MAX_PIXELS
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        try:
+            self._image = Image.open(source, formats=("PNG", "JPEG", "MPO", "WEBP", "TIFF"))
+        except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+            raise PageFailure(Reason.RENDER_LIMIT, f"more than {MAX_PIXELS // 1_000_000} million pixels") from error
+        except UnidentifiedImageError as error:
+            raise PageFailure(Reason.UNREADABLE, "not an image that can be read (PNG, JPEG, WebP, TIFF)") from error
+        except (OSError, SyntaxError, ValueError, EOFError) as error:
+            raise PageFailure(Reason.UNREADABLE, f"cannot be opened as an image: {error}") from error
+        self._source = source
+
+    @property
+    def pages(self) -> int:
+        """Frames of a TIFF, 1 for other formats: the frames of an animation are no pages."""
+        if self._image.format != "TIFF":
+            return 1
+        return max(1, int(getattr(self._image, "n_frames", 1)))
+
+    def page(self, number: int, *, size: int, image_format: str, quality: int) -> EncodedImage:
+        """Page `number`, upright by EXIF, at most `size` pixels on its longest side; never enlarged."""
+        from PIL import Image
+
+        if not 1 <= number <= self.pages:
+            raise PageFailure(Reason.NO_SUCH_PAGE, f"page {number} of {self.pages}")
+        try:
+            return self._page(number, size, image_format, quality)
+        except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+            raise PageFailure(Reason.RENDER_LIMIT, f"more than {MAX_PIXELS // 1_000_000} million pixels") from error
+        except (OSError, SyntaxError, ValueError, EOFError) as error:
+            raise PageFailure(Reason.UNREADABLE, f"image data cannot be decoded: {error}") from error
+
+    def _page(self, number: int, size: int, image_format: str, quality: int) -> EncodedImage:
+        image = self._image
+        if self.pages > 1:
+            image.seek(number - 1)
+        _check(image.width, image.height, size)
+        if self._needs_no_change(image, size):
+            image.load()  # proves that it can be decoded
+            return EncodedImage(Path(self._source).read_bytes(), "image/jpeg", image.width, image.height)
+        if image.format in ("JPEG", "MPO"):
+            image.draft(image.mode, (size, size))  # decodes at a half, quarter or eighth where that is enough
+        return encoded(_prepared(image, size), image_format, quality)
+
+    def _needs_no_change(self, image: "Image.Image", size: int) -> bool:
+        if image.format != "JPEG" or image.mode not in ("RGB", "L") or max(image.size) > size:
+            return False
+        return bool(image.getexif().get(_ORIENTATION, 1) == 1)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._image.close()
+
+
+def _check(width: int, height: int, size: int) -> None:
+    if width * height > MAX_PIXELS:
+        raise PageFailure(Reason.RENDER_LIMIT, f"{width} x {height} pixels")
+    shrink = min(1.0, size / max(width, height))
+    if min(width, height) * shrink < MIN_SIDE:
+        raise PageFailure(Reason.RENDER_LIMIT, f"{width} x {height} pixels is too narrow to be read")
+
+
+def _prepared(image: "Image.Image", size: int) -> "Image.Image":
+    """RGB or grey, upright, within `size`."""
+    from PIL import Image, ImageOps
+
+    image.load()
+    plain = _plain(ImageOps.exif_transpose(image) if image.getexif().get(_ORIENTATION, 1) != 1 else image)
+    if max(plain.size) > size:
+        if plain is image:
+            plain = image.copy()
+        plain.thumbnail((size, size), Image.Resampling.LANCZOS, reducing_gap=2.0)
+    return plain
+
+
+def _plain(image: "Image.Image") -> "Image.Image":
+    """8 bits a channel, RGB or grey, transparency on white."""
+    from PIL import Image
+
+    if image.mode in ("RGB", "L"):
+        if "transparency" not in image.info:
+            return image
+        image = image.convert("RGBA")
+    if image.mode == "1":
+        return image.convert("L")
+    if image.mode.startswith(("I", "F")):
+        return _eight_bits(image)
+    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or (image.mode == "P" and "transparency" in image.info):
+        layer = image.convert("RGBA")
+        white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
+        return Image.alpha_composite(white, layer).convert("RGB")
+    return image.convert("RGB")
+
+
+def _eight_bits(image: "Image.Image") -> "Image.Image":
+    """16-bit grey by its high byte; wider or floating values spread between their extremes."""
+    import numpy as np
+    from PIL import Image
+
+    values = np.asarray(image).astype(np.float64)
+    if image.mode.startswith("I;16") or (image.mode == "I" and 255 < values.max() <= 65535 and values.min() >= 0):
+        values = values / 257
+    elif values.max() > 255 or values.min() < 0 or image.mode == "F":
+        spread = float(values.max() - values.min()) or 1.0
+        values = (values - values.min()) * (255 / spread)
+    return Image.fromarray(np.clip(np.round(values), 0, 255).astype(np.uint8))

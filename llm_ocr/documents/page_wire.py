@@ -1,0 +1,98 @@
+"""Pages as JSON values and bytes, for the ways between the main process and its workers. Lists rather than objects."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from llm_ocr.types import Box, EncodedImage, Line, Page, PageContent, Path, Raster, Word
+
+#: Digits kept of coordinates: a hundredth of a point is finer than any printer.
+_DIGITS = 2
+_BOLD, _ITALIC, _MONO, _RECURS = 1, 2, 4, 8
+
+
+def page_to_wire(page: Page) -> dict[str, Any]:
+    """A page as JSON values and one `bytes`."""
+    return {
+        "id": page.id,
+        "document_id": page.document_id,
+        "number": page.number,
+        "source": page.source,
+        "image": image_to_wire(page.image),
+        "content": content_to_wire(page.content) if page.content else None,
+    }
+
+
+def page_from_wire(wire: Mapping[str, Any]) -> Page:
+    """The inverse of `page_to_wire`; coordinates are rounded to 1/100."""
+    content = wire["content"]
+    return Page(
+        id=wire["id"],
+        document_id=wire["document_id"],
+        number=wire["number"],
+        image=image_from_wire(wire["image"]),
+        content=content_from_wire(content) if content else None,
+        source=wire["source"],
+    )
+
+
+def image_to_wire(image: EncodedImage) -> list[Any]:
+    """Bytes, media type, width, height."""
+    return [image.data, image.media_type, image.width, image.height]
+
+
+def image_from_wire(wire: Sequence[Any]) -> EncodedImage:
+    """The inverse of `image_to_wire`."""
+    data, media_type, width, height = wire
+    return EncodedImage(data, media_type, width, height)
+
+
+def content_to_wire(content: PageContent) -> dict[str, Any]:
+    """A page's text and objects as JSON values."""
+    return {
+        "size": [content.width, content.height],
+        "unmapped": content.unmapped,
+        "lines": [_line_to_wire(line) for line in content.lines],
+        "rasters": [_numbers(raster.box) for raster in content.rasters],
+        "paths": [[*_numbers(path.box), path.stroke, path.fill, path.segments] for path in content.paths],
+    }
+
+
+def content_from_wire(wire: Mapping[str, Any]) -> PageContent:
+    """The inverse of `content_to_wire`."""
+    width, height = wire["size"]
+    return PageContent(
+        width,
+        height,
+        tuple(_line_from_wire(line) for line in wire["lines"]),
+        tuple(Raster(Box(*box)) for box in wire["rasters"]),
+        tuple(
+            Path(Box(x0, y0, x1, y1), _colour(stroke), _colour(fill), segments)
+            for x0, y0, x1, y1, stroke, fill, segments in wire["paths"]
+        ),
+        wire["unmapped"],
+    )
+
+
+def _numbers(box: Box) -> list[float]:
+    return [round(box.x0, _DIGITS), round(box.y0, _DIGITS), round(box.x1, _DIGITS), round(box.y1, _DIGITS)]
+
+
+def _colour(wire: Sequence[int] | None) -> tuple[int, int, int] | None:
+    return (wire[0], wire[1], wire[2]) if wire else None
+
+
+def _line_to_wire(line: Line) -> list[Any]:
+    flags = _BOLD * line.bold | _ITALIC * line.italic | _MONO * line.mono | _RECURS * line.recurs
+    words = [_numbers(word.box) for word in line.words]
+    texts = [word.text for word in line.words]
+    # Nearly always the words are what the line's text says: then only their boxes are sent.
+    own = None if texts == line.text.split(" ") or not texts else texts
+    return [line.text, *_numbers(line.box), line.size, flags, line.confidence, words, own]
+
+
+def _line_from_wire(wire: Sequence[Any]) -> Line:
+    text, x0, y0, x1, y1, size, flags, confidence, boxes, own = wire
+    texts = own if own is not None else text.split(" ")
+    words = tuple(Word(word, Box(*box)) for word, box in zip(texts, boxes, strict=False))
+    bold, italic, mono, recurs = (bool(flags & bit) for bit in (_BOLD, _ITALIC, _MONO, _RECURS))
+    return Line(text, Box(x0, y0, x1, y1), size, words, bold, italic, mono, recurs, confidence)

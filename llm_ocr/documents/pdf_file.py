@@ -1,0 +1,208 @@
+"""A PDF opened in the worker process: pages counted, rendered and read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pypdfium2
+import pypdfium2.raw as pdfium
+
+from llm_ocr.documents import poppler
+from llm_ocr.documents.pdf_frame import page_frame
+from llm_ocr.documents.pdf_objects import Objects, page_objects
+from llm_ocr.documents.pdf_text import page_content
+from llm_ocr.errors import PageFailure
+from llm_ocr.types import PageContent, Reason
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+#: Pixels per point at most: 288 dpi. A small page is not blown up to the full size.
+MAX_SCALE = 4.0
+#: A side of a page image, in pixels, below which nothing can be read.
+MIN_SIDE = 8
+#: The share of the memory limit that one decoded image may take. pdfium leaves out what it has no memory for and says
+#: nothing, so that such a page must be refused before.
+IMAGE_SHARE = 0.7
+#: pdfium silently draws nothing for images of more bytes than this, whatever memory there is (seen with 5.15.2).
+_IMAGE_BYTES = (1 << 31) - 1
+#: Pages whose text is kept for their neighbours' sake.
+_KEPT_PAGES = 16
+_FILLED_IN = (pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_FREETEXT)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How pages are made. `timeout` in seconds is for poppler's processes only, `memory` in bytes."""
+
+    size: int
+    renderer: str
+    timeout: float
+    memory: int
+
+
+class PdfFile:
+    """An opened PDF. Raises PageFailure `unreadable` or `encrypted`."""
+
+    def __init__(self, source: str, passwords: Sequence[str], look: Look) -> None:
+        self._source = source
+        self._look = look
+        self._password = ""
+        self._pdf: pypdfium2.PdfDocument | None = None
+        self._contents: dict[int, PageContent] = {}
+        self._total = 0
+        try:
+            self._open(["", *passwords])
+        except PageFailure as failure:
+            if failure.reason is not Reason.UNREADABLE or not poppler.installed():
+                raise
+            self._open_with_poppler(failure, ["", *passwords])
+
+    def _open(self, passwords: Sequence[str]) -> None:
+        for password in passwords:
+            try:
+                self._pdf = pypdfium2.PdfDocument(Path(self._source), password=password or None)
+            except pypdfium2.PdfiumError as error:
+                if error.err_code == pdfium.FPDF_ERR_PASSWORD:
+                    continue
+                raise _refused(error) from error
+            self._password = password
+            self._total = len(self._pdf)
+            self._pdf.init_forms()
+            return
+        given = (
+            f"none of the {len(passwords) - 1} passwords given opens it" if len(passwords) > 1 else "no password given"
+        )
+        raise PageFailure(Reason.ENCRYPTED, given, hint="Give its password with --password-file.")
+
+    def _open_with_poppler(self, failure: PageFailure, passwords: Sequence[str]) -> None:
+        for password in passwords:
+            try:
+                self._total = poppler.page_count(self._source, password, self._look.timeout)
+            except PageFailure:
+                continue
+            self._password = password
+            break
+        if self._total < 1:
+            raise failure
+
+    @property
+    def pages(self) -> int:
+        """The number of pages."""
+        return self._total
+
+    def close(self) -> None:
+        """Free what pdfium holds."""
+        if self._pdf is not None:
+            self._pdf.close()
+
+    def page(self, number: int, *, text_layer: bool) -> "tuple[Image.Image, PageContent | None]":
+        """Page `number` as shown, RGB, and what it holds: None when not asked for, or when only poppler reads it."""
+        if not 1 <= number <= self._total:
+            raise PageFailure(Reason.NO_SUCH_PAGE, f"page {number} of {self._total}")
+        loaded = self._loaded(number)
+        if loaded is None:
+            return self._by_poppler(number), None
+        try:
+            self._check_size(loaded)
+            objects = page_objects(loaded, page_frame(loaded))
+            self._check_images(objects)
+            image = self._by_poppler(number) if self._look.renderer == "poppler" else self._rendered(loaded)
+            return image, self._content(number, loaded, objects) if text_layer else None
+        finally:
+            loaded.close()
+
+    def content(self, number: int) -> PageContent | None:
+        """What page `number` holds, read before it is rendered, for its neighbours' sake."""
+        if number not in self._contents:
+            loaded = self._loaded(number)
+            if loaded is None:
+                return None
+            try:
+                return self._content(number, loaded, page_objects(loaded, page_frame(loaded)))
+            finally:
+                loaded.close()
+        return self._contents[number]
+
+    def _loaded(self, number: int) -> pypdfium2.PdfPage | None:
+        """None when only poppler can read it."""
+        if self._pdf is None:
+            return None
+        try:
+            return self._pdf[number - 1]
+        except pypdfium2.PdfiumError as error:
+            if poppler.installed():
+                return None
+            raise PageFailure(Reason.UNREADABLE, f"page {number} cannot be loaded") from error
+
+    def _check_size(self, page: pypdfium2.PdfPage) -> None:
+        width, height = page.get_size()
+        if width <= 0 or height <= 0:
+            raise PageFailure(Reason.UNREADABLE, "the page has no size")
+        if min(width, height) * self._scale(width, height) < MIN_SIDE:
+            raise PageFailure(Reason.RENDER_LIMIT, f"a page of {width:g} x {height:g} points is too narrow to be read")
+
+    def _check_images(self, objects: Objects) -> None:
+        allowed = min(IMAGE_SHARE * self._look.memory, _IMAGE_BYTES)
+        if objects.largest_image > allowed:
+            megabytes = objects.largest_image >> 20
+            raise PageFailure(
+                Reason.RENDER_LIMIT,
+                f"an image of the page takes {megabytes} MiB, {int(allowed) >> 20} are allowed",
+                hint="Raise the renderer's memory limit if the document is to be trusted.",
+            )
+
+    def _scale(self, width: float, height: float) -> float:
+        return min(self._look.size / max(width, height), MAX_SCALE)
+
+    def _rendered(self, page: pypdfium2.PdfPage) -> "Image.Image":
+        width, height = page.get_size()
+        scale = self._scale(width, height) * (1 - 1e-7)  # sizes are rounded up: never to one pixel too many
+        image: Image.Image = page.render(scale=scale, rev_byteorder=True).to_pil()
+        return image
+
+    def _by_poppler(self, number: int) -> "Image.Image":
+        timeout = self._look.timeout
+        width, height = poppler.page_size(self._source, number, password=self._password, timeout=timeout)
+        scale = self._scale(width, height)
+        if min(width, height) * scale < MIN_SIDE:
+            raise PageFailure(Reason.RENDER_LIMIT, f"a page of {width:g} x {height:g} points is too narrow to be read")
+        longest = max(1, round(max(width, height) * scale))
+        return poppler.render(self._source, number, longest, password=self._password, timeout=timeout)
+
+    def _content(self, number: int, page: pypdfium2.PdfPage, objects: Objects) -> PageContent:
+        if number not in self._contents:
+            while len(self._contents) >= _KEPT_PAGES:
+                del self._contents[next(iter(self._contents))]
+            self._contents[number] = self._read(number, page, objects)
+        return self._contents[number]
+
+    def _read(self, number: int, page: pypdfium2.PdfPage, objects: Objects) -> PageContent:
+        """What was filled into a form, and free text notes, are text of the page: pdfium does not read annotations."""
+        if not _filled_in(page) or pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY) != pdfium.FLATTEN_SUCCESS:
+            return page_content(page, objects)
+        flat = self._pdf[number - 1] if self._pdf else page
+        try:
+            return page_content(flat, page_objects(flat, page_frame(flat)))
+        finally:
+            flat.close()
+
+
+def _refused(error: pypdfium2.PdfiumError) -> PageFailure:
+    if error.err_code == pdfium.FPDF_ERR_SECURITY:
+        return PageFailure(Reason.ENCRYPTED, "encrypted in a way that the renderer does not know")
+    if error.err_code in (pdfium.FPDF_ERR_FORMAT, pdfium.FPDF_ERR_UNKNOWN):
+        return PageFailure(Reason.UNREADABLE, "not a PDF that can be read: damaged, empty or without pages")
+    return PageFailure(Reason.UNREADABLE, str(error))
+
+
+def _filled_in(page: pypdfium2.PdfPage) -> bool:
+    """Whether the page has form fields or free text."""
+    for index in range(min(pdfium.FPDFPage_GetAnnotCount(page), 1000)):
+        annotation = pdfium.FPDFPage_GetAnnot(page, index)
+        kind = pdfium.FPDFAnnot_GetSubtype(annotation)
+        pdfium.FPDFPage_CloseAnnot(annotation)
+        if kind in _FILLED_IN:
+            return True
+    return False

@@ -1,0 +1,168 @@
+"""Image and vector objects of a PDF page, in points of the page as shown."""
+
+import ctypes
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pypdfium2
+import pypdfium2.raw as pdfium
+
+from llm_ocr.documents.pdf_frame import Frame
+from llm_ocr.types import Box, Path, Raster
+
+#: Form XObjects nest; what lies deeper is not looked at. The reference measurements used the same depth.
+MAX_DEPTH = 8
+#: Objects looked at and vector objects kept on one page: maps have hundreds of thousands, a chart some thousands.
+MAX_OBJECTS = 60_000
+MAX_PATHS = 20_000
+#: Points of a clip path looked at; a longer one is not used.
+_MAX_CLIP_POINTS = 200
+
+#: Pixels from which an image's depth matters (a scanned sheet of A0 in black and white has 280 million), and from which
+#: it does not.
+_HUGE, _ABSURD = 100_000_000, 1_000_000_000
+
+Colour = tuple[int, int, int]
+
+
+@dataclass(slots=True)
+class Objects:
+    """What was found; `complete` is False when the page has more objects than are looked at.
+
+    `largest_image`: bytes of the largest image once decoded.
+    """
+
+    rasters: list[Raster] = field(default_factory=list)
+    paths: list[Path] = field(default_factory=list)
+    complete: bool = True
+    largest_image: int = 0
+
+
+def page_objects(page: pypdfium2.PdfPage, frame: Frame) -> Objects:
+    """Images and visible paths that lie on the page, clipped to it, in drawing order."""
+    found = Objects()
+    for seen, (handle, kind, where) in enumerate(_walk(page, frame)):
+        if seen >= MAX_OBJECTS or len(found.paths) >= MAX_PATHS:
+            found.complete = False
+            break
+        if kind == pdfium.FPDF_PAGEOBJ_IMAGE:
+            found.largest_image = max(found.largest_image, _decoded_size(page, handle))
+            if (box := _visible(handle, where, clip=True)) is not None:
+                found.rasters.append(Raster(box))
+        elif kind == pdfium.FPDF_PAGEOBJ_PATH and (path := _path(handle, where)) is not None:
+            found.paths.append(path)
+        elif kind == pdfium.FPDF_PAGEOBJ_SHADING and (box := _visible(handle, where, clip=True)) is not None:
+            found.paths.append(Path(box, None, (128, 128, 128), 1))
+    return found
+
+
+_Handle = Any  # a ctypes pointer to an FPDF_PAGEOBJECT
+
+
+def _walk(page: pypdfium2.PdfPage, frame: Frame) -> Iterator[tuple[_Handle, int, Frame]]:
+    """All objects but text and forms themselves, those inside forms with the form's frame."""
+
+    def level(count: int, get: Callable[[int], _Handle], frame: Frame, depth: int) -> Iterator[tuple[Any, int, Frame]]:
+        for index in range(count):
+            handle = get(index)
+            kind = pdfium.FPDFPageObj_GetType(handle)
+            if kind == pdfium.FPDF_PAGEOBJ_FORM:
+                if depth < MAX_DEPTH:
+                    yield from inside(handle, frame, depth)
+            else:
+                yield handle, kind, frame
+
+    def inside(form: _Handle, frame: Frame, depth: int) -> Iterator[tuple[Any, int, Frame]]:
+        matrix = pdfium.FS_MATRIX()
+        if pdfium.FPDFPageObj_GetMatrix(form, matrix):
+            frame = frame.within((matrix.a, matrix.b, matrix.c, matrix.d, matrix.e, matrix.f))
+        count = pdfium.FPDFFormObj_CountObjects(form)
+        return level(count, lambda index: pdfium.FPDFFormObj_GetObject(form, index), frame, depth + 1)
+
+    raw = page.raw
+    return level(pdfium.FPDFPage_CountObjects(raw), lambda index: pdfium.FPDFPage_GetObject(raw, index), frame, 1)
+
+
+_bounds = tuple(ctypes.c_float() for _ in range(4))  # left, bottom, right, top; a worker has one thread
+_colour = tuple(ctypes.c_uint() for _ in range(4))
+_mode, _stroked = ctypes.c_int(), ctypes.c_int()
+
+
+def _decoded_size(page: pypdfium2.PdfPage, handle: _Handle) -> int:
+    """Bytes of an image in memory, at 8 bits a channel; the depth is asked of huge ones only: that may decode them."""
+    width, height = ctypes.c_uint(), ctypes.c_uint()
+    if not pdfium.FPDFImageObj_GetImagePixelSize(handle, width, height):
+        return 0
+    pixels = width.value * height.value
+    if not _HUGE <= pixels <= _ABSURD:
+        return 3 * pixels
+    about = pdfium.FPDF_IMAGEOBJ_METADATA()
+    known = pdfium.FPDFImageObj_GetImageMetadata(handle, page, about) and about.bits_per_pixel
+    return pixels * max(1, about.bits_per_pixel // 8) if known else 3 * pixels
+
+
+def _path(handle: _Handle, frame: Frame) -> Path | None:
+    if not pdfium.FPDFPath_GetDrawMode(handle, _mode, _stroked):
+        return None
+    fill = _painted(pdfium.FPDFPageObj_GetFillColor, handle) if _mode.value else None
+    stroke = _painted(pdfium.FPDFPageObj_GetStrokeColor, handle) if _stroked.value else None
+    if fill is None and stroke is None:
+        return None
+    box = _visible(handle, frame, clip=False)
+    if box is None:
+        return None
+    if max(box.width / frame.width, box.height / frame.height) > 0.05:  # often cut down to its place by a clip path
+        box = _visible(handle, frame, clip=True)
+        if box is None:
+            return None
+    return Path(box, stroke, fill, max(0, pdfium.FPDFPath_CountSegments(handle)))
+
+
+def _painted(get: Callable[..., int], handle: _Handle) -> Colour | None:
+    if not get(handle, *_colour):
+        return None
+    red, green, blue, alpha = (part.value for part in _colour)
+    return (red, green, blue) if alpha else None
+
+
+def _visible(handle: _Handle, frame: Frame, *, clip: bool) -> Box | None:
+    """The object's box on the page; None when nothing of it is there."""
+    if not pdfium.FPDFPageObj_GetBounds(handle, *_bounds):
+        return None
+    left, bottom, right, top = (part.value for part in _bounds)
+    if clip and (cut := _clip_bounds(handle)) is not None:
+        left, bottom, right, top = max(left, cut[0]), max(bottom, cut[1]), min(right, cut[2]), min(top, cut[3])
+        if left > right or bottom > top:
+            return None
+    box = frame.box(left, bottom, right, top)
+    if box.x1 < 0 or box.y1 < 0 or box.x0 > frame.width or box.y0 > frame.height:
+        return None
+    return box.clipped(frame.width, frame.height)
+
+
+def _clip_bounds(handle: _Handle) -> tuple[float, float, float, float] | None:
+    """The rectangle around the intersection of an object's clip paths; None without clip paths."""
+    clip = pdfium.FPDFPageObj_GetClipPath(handle)
+    count = pdfium.FPDFClipPath_CountPaths(clip) if clip else 0
+    left, bottom, right, top = -1e9, -1e9, 1e9, 1e9
+    for index in range(min(count, 20)):
+        points = _clip_points(clip, index)
+        if points:
+            xs, ys = [x for x, _ in points], [y for _, y in points]
+            left, bottom = max(left, min(xs)), max(bottom, min(ys))
+            right, top = min(right, max(xs)), min(top, max(ys))
+    return (left, bottom, right, top) if count > 0 else None
+
+
+def _clip_points(clip: _Handle, index: int) -> list[tuple[float, float]]:
+    count = pdfium.FPDFClipPath_CountPathSegments(clip, index)
+    if not 0 < count <= _MAX_CLIP_POINTS:
+        return []
+    points = []
+    x, y = ctypes.c_float(), ctypes.c_float()
+    for number in range(count):
+        segment = pdfium.FPDFClipPath_GetPathSegment(clip, index, number)
+        if segment and pdfium.FPDFPathSegment_GetPoint(segment, x, y):
+            points.append((x.value, y.value))
+    return points

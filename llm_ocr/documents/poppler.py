@@ -1,0 +1,99 @@
+"""Pages by poppler's pdftoppm: the other renderer, and the second chance for what pdfium cannot open.
+
+Runs in the worker process; pdftoppm is its child, under the same limits, in the same process group.
+"""
+
+import resource
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from llm_ocr.errors import PageFailure
+from llm_ocr.types import Reason
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+
+def installed() -> bool:
+    """Whether pdftoppm and pdfinfo are on the PATH."""
+    return shutil.which("pdftoppm") is not None and shutil.which("pdfinfo") is not None
+
+
+def page_count(source: str, password: str, timeout: float) -> int:
+    """Pages of a PDF as poppler sees it. Raises PageFailure when it cannot open it."""
+    from pdf2image import pdfinfo_from_path
+
+    info = _asked(pdfinfo_from_path, source, userpw=password or None, timeout=timeout)
+    return int(info.get("Pages", 0))
+
+
+def render(source: str, number: int, longest: int, *, password: str, timeout: float) -> "Image.Image":
+    """Page `number` as RGB, its longest side `longest` pixels."""
+    from pdf2image import convert_from_path
+
+    images: list[Image.Image] = _asked(
+        convert_from_path,
+        source,
+        first_page=number,
+        last_page=number,
+        size=longest,
+        use_cropbox=True,
+        userpw=password or None,
+        timeout=timeout,
+    )
+    if not images:
+        raise PageFailure(Reason.UNREADABLE, f"poppler rendered nothing for page {number}")
+    return images[0] if images[0].mode == "RGB" else images[0].convert("RGB")
+
+
+def page_size(source: str, number: int, *, password: str, timeout: float) -> tuple[float, float]:
+    """Width and height in points, as shown."""
+    from pdf2image import pdfinfo_from_path
+
+    info = _asked(
+        pdfinfo_from_path, source, userpw=password or None, first_page=number, last_page=number, timeout=timeout
+    )
+    size = str(info.get(f"Page {number:>4} size", info.get("Page size", ""))).split()
+    turned = str(info.get(f"Page {number:>4} rot", info.get("Page rot", "0"))).strip()
+    try:
+        width, height = float(size[0]), float(size[2])
+    except (IndexError, ValueError) as error:
+        raise PageFailure(Reason.UNREADABLE, f"poppler gives no size for page {number}") from error
+    return (height, width) if turned in ("90", "270") else (width, height)
+
+
+def _asked(function: Any, source: str, *, timeout: float, **options: Any) -> Any:
+    """Call pdf2image; its errors as PageFailure."""
+    from pdf2image import exceptions
+
+    try:
+        with _child_seconds(timeout):
+            return function(source, timeout=max(1, int(timeout)), **options)
+    except exceptions.PDFPopplerTimeoutError as error:
+        raise PageFailure(Reason.RENDER_TIMEOUT, f"poppler was killed after {timeout:g} s") from error
+    except exceptions.PDFInfoNotInstalledError as error:
+        raise PageFailure(
+            Reason.UNREADABLE,
+            "poppler is not installed",
+            hint="Install it (Debian: apt-get install poppler-utils, macOS: brew install poppler).",
+        ) from error
+    except (exceptions.PDFPageCountError, exceptions.PDFSyntaxError, OSError, ValueError) as error:
+        words = " ".join(str(error).split())
+        reason = Reason.ENCRYPTED if "Incorrect password" in words else Reason.UNREADABLE
+        raise PageFailure(reason, f"poppler: {words[:200]}") from error
+
+
+@contextmanager
+def _child_seconds(timeout: float) -> Iterator[None]:
+    """Processor seconds that a child may use: it inherits the limit, and ends by it even when this process is gone."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    wanted = int(usage.ru_utime + usage.ru_stime + timeout) + 10
+    ceiling = min(value for value in (soft, hard, wanted) if value != resource.RLIM_INFINITY)
+    resource.setrlimit(resource.RLIMIT_CPU, (ceiling, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))

@@ -1,0 +1,104 @@
+"""The renderer's worker process: `python -m llm_ocr.documents.renderer`. Opens what nobody has looked at before."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from llm_ocr.documents.encoding import cropped, encoded
+from llm_ocr.documents.file_types import IMAGE, PDF, kind_of
+from llm_ocr.documents.furniture import edge_lines
+from llm_ocr.documents.image_file import ImageFile
+from llm_ocr.documents.page_wire import content_to_wire, image_from_wire, image_to_wire
+from llm_ocr.documents.pdf_file import Look, PdfFile
+from llm_ocr.errors import PageFailure
+from llm_ocr.processes.worker import serve
+from llm_ocr.types import Box, Reason
+
+
+class _Shelf:
+    """The document that was used last, open."""
+
+    def __init__(self) -> None:
+        self._key: tuple[Any, ...] = ()
+        self._document: PdfFile | ImageFile | None = None
+
+    def document(self, payload: Mapping[str, Any]) -> PdfFile | ImageFile:
+        source = payload["source"]
+        key = (*_state(source), source, payload["kind"], *payload["passwords"])
+        if self._document is None or key != self._key:
+            self._put_back()
+            self._document = _opened(source, payload)
+            self._key = key
+        return self._document
+
+    def _put_back(self) -> None:
+        if self._document is not None:
+            self._document.close()
+        self._document, self._key = None, ()
+
+
+_shelf = _Shelf()
+
+
+def _state(source: str) -> tuple[int, int]:
+    """What changes when the file does."""
+    try:
+        status = Path(source).stat()
+    except FileNotFoundError as error:
+        raise PageFailure(Reason.NOT_FOUND, f"{source} does not exist") from error
+    except OSError as error:
+        raise PageFailure(Reason.UNREADABLE, f"{source}: {error.strerror or error}") from error
+    return status.st_mtime_ns, status.st_size
+
+
+def _opened(source: str, payload: Mapping[str, Any]) -> PdfFile | ImageFile:
+    if not os.access(source, os.R_OK) or Path(source).is_dir():
+        raise PageFailure(Reason.UNREADABLE, "not a file that may be read")
+    kind = kind_of(source) or payload["kind"]
+    if kind == IMAGE:
+        return ImageFile(source)
+    if kind == PDF:
+        return PdfFile(source, payload["passwords"], Look(**payload["look"]))
+    if Path(source).stat().st_size == 0:
+        raise PageFailure(Reason.UNREADABLE, "the file is empty")
+    raise PageFailure(Reason.UNKNOWN_TYPE, "neither a PDF nor an image (PNG, JPEG, WebP, TIFF)")
+
+
+def _open(payload: Mapping[str, Any]) -> dict[str, Any]:
+    pages = _shelf.document(payload).pages
+    if pages < 1:
+        raise PageFailure(Reason.UNREADABLE, "the document has no pages")
+    return {"pages": pages}
+
+
+def _page(payload: Mapping[str, Any]) -> dict[str, Any]:
+    document = _shelf.document(payload)
+    number, image_format, quality = payload["number"], payload["image_format"], payload["quality"]
+    if isinstance(document, ImageFile):
+        image = document.page(number, size=payload["look"]["size"], image_format=image_format, quality=quality)
+        return {"image": image_to_wire(image), "content": None, "pages": document.pages}
+    picture, content = document.page(number, text_layer=payload["text_layer"])
+    return {
+        "image": image_to_wire(encoded(picture, image_format, quality)),
+        "content": content_to_wire(content) if content else None,
+        "pages": document.pages,
+    }
+
+
+def _edges(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """The lines near a page's edges, before it is rendered."""
+    document = _shelf.document(payload)
+    content = document.content(payload["number"]) if isinstance(document, PdfFile) else None
+    lines = edge_lines(content) if content else []
+    return {"edges": [[line.text, line.numbers, line.left, line.right, line.middle] for line in lines]}
+
+
+def _crop(payload: Mapping[str, Any]) -> dict[str, Any]:
+    image = image_from_wire(payload["image"])
+    boxes = [Box(*box) for box in payload["boxes"]]
+    return {"crops": [image_to_wire(crop) for crop in cropped(image, boxes, payload["format"], payload["quality"])]}
+
+
+if __name__ == "__main__":
+    serve({"open": _open, "page": _page, "edges": _edges, "crop": _crop})

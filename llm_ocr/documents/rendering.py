@@ -1,0 +1,158 @@
+"""Pages of documents, made in limited worker processes: images, text layers and objects."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from llm_ocr.documents.edges import EdgeCache
+from llm_ocr.documents.furniture import EdgeLine, marked
+from llm_ocr.documents.page_wire import content_from_wire, image_from_wire, image_to_wire
+from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
+from llm_ocr.processes import Limits, WorkerPool
+from llm_ocr.types import Box, EncodedImage, Page, PageContent, Reason
+
+MODULE = "llm_ocr.documents.renderer"
+#: Raised when what stands in text layers, or how pixels are made, changes: then results of older versions do not mix.
+REVISION = 1
+#: Seconds that reading neighbours' margins may take: they are only asked whether a header recurs.
+_EDGES_TIMEOUT = 10.0
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True)
+class RenderOptions:
+    """How pages are made. `image_size`: longest side in pixels; `timeout`: seconds a page; `memory`: bytes a worker."""
+
+    image_size: int = 1540
+    image_format: str = "png"  # or "jpeg"
+    quality: int = 90  # of JPEG
+    text_layer: bool = True
+    renderer: str = "pdfium"  # or "poppler"
+    timeout: float = 60.0
+    memory: int = 2 << 30
+    passwords: tuple[str, ...] = field(default=(), repr=False)
+    workers: int = field(default_factory=_cores)
+
+
+class Renderer:
+    """Makes pages. A page that hangs, eats memory or crashes its worker costs that page, and nothing beside it."""
+
+    def __init__(self, options: RenderOptions) -> None:
+        self._options = options
+        self._pool = WorkerPool(MODULE, workers=options.workers, limits=Limits(memory=options.memory))
+        self._edges = EdgeCache(self._read_edges)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    def identity(self) -> dict[str, Any]:
+        """What changes pixels or text, as JSON values."""
+        options = self._options
+        about: dict[str, Any] = {
+            "revision": REVISION,
+            "renderer": options.renderer,
+            "image_size": options.image_size,
+            "image_format": options.image_format,
+            "text_layer": options.text_layer,
+        }
+        return {**about, "quality": options.quality} if options.image_format == "jpeg" else about
+
+    async def open(self, source: str, kind: str = "") -> int:
+        """The number of pages. Raises PageFailure when the document cannot be opened."""
+        reply = await self._call("open", self._payload(source, kind), source, "the document was not opened")
+        return int(reply["pages"])
+
+    async def page(self, source: str, kind: str, number: int, *, page_id: str, document_id: str) -> Page:
+        """Page `number`, from 1. `kind` may be empty. Raises PageFailure when it cannot be made."""
+        options = self._options
+        payload = self._payload(source, kind) | {
+            "number": number,
+            "image_format": options.image_format,
+            "quality": options.quality,
+            "text_layer": options.text_layer,
+        }
+        reply = await self._call("page", payload, source, f"page {number} was not rendered")
+        content = content_from_wire(reply["content"]) if reply["content"] else None
+        if content is not None and content.lines:
+            content = await self._marked(content, source, kind, number, reply["pages"])
+        return Page(page_id, document_id, number, image_from_wire(reply["image"]), content, source)
+
+    async def crop(
+        self, image: EncodedImage, boxes: Sequence[Box], *, image_format: str = ""
+    ) -> tuple[EncodedImage, ...]:
+        """The parts of a page image under relative boxes, as PNG or JPEG; empty: as the page is."""
+        if not boxes:
+            return ()
+        chosen = image_format or ("png" if image.media_type == "image/png" else "jpeg")
+        payload = {
+            "image": image_to_wire(image),
+            "boxes": [[box.x0, box.y0, box.x1, box.y1] for box in boxes],
+            "format": chosen,
+            "quality": self._options.quality,
+        }
+        reply = await self._call("crop", payload, "", "figures were not cut out")
+        return tuple(image_from_wire(crop) for crop in reply["crops"])
+
+    async def close(self) -> None:
+        """End the workers at once."""
+        self._edges.close()
+        await self._pool.close()
+
+    def _payload(self, source: str, kind: str) -> dict[str, Any]:
+        options = self._options
+        look = {
+            "size": options.image_size,
+            "renderer": options.renderer,
+            "timeout": options.timeout,
+            "memory": options.memory,
+        }
+        return {"source": source, "kind": kind, "passwords": list(options.passwords), "look": look}
+
+    async def _call(self, operation: str, payload: dict[str, Any], affinity: str, failing: str) -> dict[str, Any]:
+        """One request, once more on another worker after a crash; workers' deaths as PageFailure."""
+        for last in (False, True):
+            try:
+                return await self._pool.call(operation, payload, deadline=self._options.timeout, affinity=affinity)
+            except WorkerDied as death:
+                if last or death.timed_out or death.out_of_memory:
+                    raise self._failure(death, failing) from death
+            except WorkerError as error:
+                raise PageFailure(Reason.RENDER_CRASHED, f"{failing}: {error}") from error
+        raise AssertionError("unreachable")
+
+    def _failure(self, death: WorkerDied, failing: str) -> PageFailure:
+        if death.timed_out:
+            return PageFailure(
+                Reason.RENDER_TIMEOUT,
+                f"{failing} in {self._options.timeout:g} s",
+                hint="Raise --render-timeout if the document is to be trusted.",
+            )
+        if death.out_of_memory:
+            megabytes = self._options.memory >> 20
+            return PageFailure(
+                Reason.RENDER_LIMIT,
+                f"{failing} with {megabytes} MiB",
+                hint="Raise --render-memory if the document is to be trusted.",
+            )
+        return PageFailure(Reason.RENDER_CRASHED, f"{failing}: the renderer {death}", retryable=True)
+
+    async def _marked(self, content: PageContent, source: str, kind: str, number: int, total: int) -> PageContent:
+        neighbours = await self._edges.around(source, kind, number, total, content)
+        return marked(content, neighbours)
+
+    async def _read_edges(self, source: str, kind: str, number: int) -> list[EdgeLine]:
+        """The margins of a page that has not been rendered yet. A page that costs its worker has none."""
+        payload = self._payload(source, kind) | {"number": number}
+        deadline = min(self._options.timeout, _EDGES_TIMEOUT)
+        try:
+            reply = await self._pool.call("edges", payload, deadline=deadline, affinity=source)
+        except (PageFailure, WorkerDied, WorkerError):
+            return []  # the page itself says why when its turn comes
+        return [EdgeLine(text, tuple(numbers), *place) for text, numbers, *place in reply["edges"]]

@@ -1,0 +1,235 @@
+"""Which documents the user means: files, folders, globs, lists of paths and manifests."""
+
+import glob
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from llm_ocr.documents.file_types import ACCEPTED, kind_by_content, kind_by_name
+from llm_ocr.documents.folders import Folder, files_below
+from llm_ocr.documents.manifests import ManifestEntry, UniqueIds, listed_paths, manifest_entries
+from llm_ocr.errors import UsageError
+from llm_ocr.types import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDocument:
+    """A document that the user named, directly or through a folder, glob, list or manifest."""
+
+    source: str  # absolute path
+    relative: str  # path below its source root, with `/`
+    kind: str = ""  # "pdf" or "image"; empty when `reason` is set
+    version: str = ""  # of stores that know it without reading; local files: `version_of`
+    document_id: str | None = None  # from a manifest
+    pages: tuple[int, ...] | None = None  # from a manifest; None: all
+    reason: Reason | None = None  # why it will be a failed document
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Documents in a fixed order, and the files of folders and globs that are of no known type, by suffix."""
+
+    documents: list[SourceDocument]
+    skipped: Counter[str] = field(default_factory=Counter)
+
+
+def find_documents(sources: Sequence[str], *, only: Sequence[str] = (), max_samples: int | None = None) -> Found:
+    """Expand what the user named; the same file is taken once, at its first place.
+
+    `only`: file names or patterns of names. What is named and is not there, or of no known type, comes as a document with
+    a reason, so that it is counted as failed. Raises UsageError when nothing else is left, and for bad lists and manifests.
+    """
+    skipped: Counter[str] = Counter()
+    documents: list[SourceDocument] = []
+    seen: set[tuple[str, str | None]] = set()
+    for document in _chosen(_expanded(sources, skipped), only):
+        if (document.source, document.document_id) in seen:
+            continue
+        seen.add((document.source, document.document_id))
+        documents.append(document)
+        if max_samples is not None and len(documents) >= max_samples:
+            break
+    if not any(document.reason is None for document in documents):
+        raise _nothing(sources, documents, only, skipped)
+    return Found(documents, skipped)
+
+
+def version_of(path: str | Path) -> str:
+    """The SHA-256 of a file's bytes, in hex. Raises OSError."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _expanded(sources: Sequence[str], skipped: Counter[str]) -> Iterator[SourceDocument]:
+    ids = UniqueIds()
+    for source in sources:
+        path = local_path(source)
+        if not _is_document(path) and path.is_file():
+            if path.suffix.lower() == ".txt":
+                yield from _from_list(path, skipped)
+                continue
+            if path.suffix.lower() == ".jsonl":
+                yield from _from_manifest(path, ids)
+                continue
+        yield from _from_path(path, skipped)
+
+
+def local_path(source: str, base: Path | None = None) -> Path:
+    """A path or `file://` URL as an absolute path, not resolved. Raises UsageError for other URLs."""
+    if source.startswith("file://"):
+        parts = urlsplit(source.replace("#", "%23").replace("?", "%3F"))
+        if parts.netloc not in ("", "localhost"):
+            raise UsageError(f"{source}: a file on another host", hint="Write file:///path, or the path alone.")
+        source = unquote(parts.path)
+    elif "://" in source and not Path(source).exists():
+        raise UsageError(f"{source}: not a local file or folder", hint="Only local sources can be read.")
+    elif source.startswith("~") and not os.path.lexists(source):
+        source = str(Path(source).expanduser())
+    if not source:
+        raise UsageError("a source is empty", hint="Name files, folders, globs, .txt lists or .jsonl manifests.")
+    return Path(os.path.abspath(base / source if base else source))  # noqa: PTH100 - keeps links
+
+
+def _from_path(path: Path, skipped: Counter[str]) -> Iterator[SourceDocument]:
+    """A literal path wins over a pattern of the same spelling."""
+    if path.is_dir():
+        yield from _from_folder(files_below(path), path, skipped)
+    elif os.path.lexists(path) or not glob.has_magic(str(path)):
+        yield _explicit(path, path.name)
+    else:
+        yield from _from_glob(path, skipped)
+
+
+def _from_folder(found: Iterable[Path | Folder], root: Path, skipped: Counter[str]) -> Iterator[SourceDocument]:
+    for entry in found:
+        if isinstance(entry, Folder):
+            relative = _relative(entry.path, root)
+            yield _failed(entry.path, relative, Reason.UNREADABLE, f"folder cannot be listed: {entry.problem}")
+        elif kind := _kind_in_folder(entry):
+            yield _document(entry, _relative(entry, root), kind)
+        else:
+            skipped[entry.suffix.lower()] += 1
+
+
+def _from_glob(pattern: Path, skipped: Counter[str]) -> Iterator[SourceDocument]:
+    fixed: list[str] = []
+    for part in pattern.parts:
+        if glob.has_magic(part):
+            break
+        fixed.append(part)
+    root = Path(*fixed)
+    matches = sorted(Path(match) for match in glob.glob(str(pattern), recursive=True))  # noqa: PTH207 - hides dot files
+    if not matches:
+        yield _failed(pattern, pattern.name, Reason.NOT_FOUND, "no file matches")
+    for match in matches:
+        if match.is_dir():  # with ** a folder's files match themselves
+            below = () if "**" in pattern.parts else files_below(match)
+            yield from _from_folder(below, root, skipped)
+        else:
+            yield from _from_folder([match], root, skipped)
+
+
+def _from_list(file: Path, skipped: Counter[str]) -> Iterator[SourceDocument]:
+    for line in listed_paths(file):
+        path = local_path(line, file.parent)
+        if path.is_file() and path.is_relative_to(file.parent):
+            yield _explicit(path, _relative(path, file.parent))
+        else:
+            yield from _from_path(path, skipped)
+
+
+def _from_manifest(file: Path, ids: UniqueIds) -> Iterator[SourceDocument]:
+    for entry in manifest_entries(file, ids):
+        path = local_path(entry.path, file.parent)
+        below = path.is_relative_to(file.parent)
+        yield _explicit(path, _relative(path, file.parent) if below else path.name, entry)
+
+
+def _explicit(path: Path, relative: str, entry: ManifestEntry | None = None) -> SourceDocument:
+    """A file that was named itself: what is wrong with it is recorded."""
+    if not path.exists():
+        return _failed(path, relative, Reason.NOT_FOUND, "no such file", entry)
+    if path.is_dir():
+        return _failed(path, relative, Reason.UNKNOWN_TYPE, "a folder", entry)
+    if not path.is_file():
+        return _failed(path, relative, Reason.UNKNOWN_TYPE, "not a regular file", entry)
+    try:
+        kind = kind_by_content(path) or kind_by_name(path)
+    except OSError as error:
+        return _failed(path, relative, Reason.UNREADABLE, error.strerror or str(error), entry)
+    if not kind:
+        return _failed(path, relative, Reason.UNKNOWN_TYPE, f"accepted are {ACCEPTED}", entry)
+    return _document(path, relative, kind, entry)
+
+
+def _document(path: Path, relative: str, kind: str, entry: ManifestEntry | None = None) -> SourceDocument:
+    if _unspeakable(path):
+        return _failed(path, relative, Reason.UNREADABLE, "its name is not valid Unicode: rename it", entry)
+    return SourceDocument(
+        str(path), relative, kind, "", entry.document_id if entry else None, entry.pages if entry else None
+    )
+
+
+def _failed(
+    path: Path, relative: str, reason: Reason, detail: str, entry: ManifestEntry | None = None
+) -> SourceDocument:
+    source, relative = (text.encode("utf-8", "replace").decode() for text in (str(path), relative))
+    return SourceDocument(
+        source, relative, document_id=entry.document_id if entry else None, reason=reason, detail=detail
+    )
+
+
+def _unspeakable(path: Path) -> bool:
+    """Whether the name cannot be written down: bytes that are no text come as lone surrogates."""
+    return any("\ud800" <= character <= "\udfff" for character in str(path))
+
+
+def _is_document(path: Path) -> bool:
+    try:
+        return path.is_file() and bool(kind_by_content(path))
+    except OSError:
+        return False
+
+
+def _kind_in_folder(path: Path) -> str:
+    """By content where the name promises a document or says nothing; other files are not opened."""
+    by_name = kind_by_name(path)
+    if (path.suffix and not by_name) or not path.is_file():
+        return ""
+    try:
+        return kind_by_content(path) or by_name
+    except OSError:
+        return by_name  # the renderer says what is wrong with it
+
+
+def _relative(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()
+
+
+def _chosen(documents: Iterable[SourceDocument], only: Sequence[str]) -> Iterator[SourceDocument]:
+    for document in documents:
+        name = Path(document.source).name
+        if not only or any(name == wanted or fnmatchcase(name, wanted) for wanted in only):
+            yield document
+
+
+def _nothing(
+    sources: Sequence[str], documents: Sequence[SourceDocument], only: Sequence[str], skipped: Counter[str]
+) -> UsageError:
+    shown = [
+        f"{document.source}: {document.reason}, {document.detail}" for document in documents[:5] if document.reason
+    ]
+    if not shown:
+        named = ", ".join(sources[:5]) or "no source"
+        shown = [f"{named}: no document" + (f" named {', '.join(only)}" if only else "")]
+    if skipped and not only:
+        shown[-1] += f" ({sum(skipped.values())} files of other types)"
+    return UsageError(
+        "; ".join(shown), hint=f"Accepted are {ACCEPTED}; a folder, a glob, a .txt list or a .jsonl manifest."
+    )

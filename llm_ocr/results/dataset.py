@@ -1,0 +1,212 @@
+"""The data set: `dataset/*.parquet`, a folder that `datasets.load_dataset` opens without a script, with Image columns.
+
+The features stand in the Arrow schema's metadata as `datasets` writes them, lists in the form that its old and new
+versions read. One row a page, failed ones too; image bytes are those that Extract stored.
+"""
+
+import io
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
+
+from llm_ocr.results.parquet import open_writer
+from llm_ocr.results.schema import Images, box_value, image_value
+from llm_ocr.results.text import clean
+from llm_ocr.types import Block, Box, EncodedImage, Figure, FigureRecord, PageRecord
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: The folder of a workspace that holds the data set.
+FOLDER = "dataset"
+
+# Readers stream a row group at a time.
+_GROUP_ROWS = 100
+_GROUP_BYTES = 100_000_000
+
+_UNIT = re.compile(r"[\d-]+")
+
+_STRING = {"dtype": "string", "_type": "Value"}
+_INTEGER = {"dtype": "int64", "_type": "Value"}
+_REAL = {"dtype": "float64", "_type": "Value"}
+_IMAGE = {"_type": "Image"}
+_BOX = dict.fromkeys(("x0", "y0", "x1", "y1"), _REAL)
+_BLOCK_TEXTS = ("kind", "label", "text", "figure_id", "caption", "inside")
+_BLOCK = {**dict.fromkeys(_BLOCK_TEXTS, _STRING), "level": _INTEGER, "box": _BOX}
+
+#: Columns in order, with their features as JSON; `[x]` is a list of x.
+FEATURES: Mapping[str, Any] = {
+    "sample_id": _STRING,
+    "dataset_index": _INTEGER,
+    "source_image": _IMAGE,
+    "document_with_boxes_image": _IMAGE,
+    "document_markdown": _STRING,
+    "extracted_figures": [_IMAGE],
+    "extracted_figures_metadata": [_STRING],
+    "document_final_markdown": _STRING,
+    "document_id": _STRING,
+    "source": _STRING,
+    "page_number": _INTEGER,
+    "status": _STRING,
+    "reason": _STRING,
+    "engine": _STRING,
+    "blocks": [_BLOCK],
+    "tokens_in": _INTEGER,
+    "tokens_out": _INTEGER,
+    "attempts": [_STRING],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetRow:
+    """What Assemble knows of a page. `figures` holds Describe's rows by figure id; those not described are missing."""
+
+    record: PageRecord
+    final_markdown: str
+    figures: Mapping[str, FigureRecord] = field(default_factory=dict)
+    boxes: EncodedImage | None = None
+
+
+def dataset_file(item: str) -> str:
+    """The key of one item's file. `load_dataset` takes words like `test` in names for splits: all files say `train`.
+
+    Unit ids stand in the name as they are, anything else as a hash.
+    """
+    name = item if _UNIT.fullmatch(item) else sha256(item.encode("utf-8", "replace")).hexdigest()[:16]
+    return f"{FOLDER}/train-{name}.parquet"
+
+
+def dataset_to_parquet(rows: Iterable[DatasetRow], images: Images = Images.ALL) -> bytes:
+    """A file in memory; `DatasetWriter` for what may not fit."""
+    buffer = io.BytesIO()
+    with DatasetWriter(buffer, images) as writer:
+        for row in rows:
+            writer.add(row)
+    return buffer.getvalue()
+
+
+class DatasetWriter:
+    """Writes rows group by group (at most 100 rows, about 100 MB); a context manager that ends the file.
+
+    `images`: figures leaves the page images out, none all images; the columns stay, null or empty.
+    """
+
+    def __init__(self, where: Path | BinaryIO, images: Images = Images.ALL) -> None:
+        self._images = images
+        self._writer = open_writer(where, _schema())
+        self._rows: list[dict[str, object]] = []
+        self._bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._flush()
+        self._writer.close()
+
+    def add(self, row: DatasetRow) -> None:
+        """One page."""
+        self._rows.append(_row(row, self._images))
+        self._bytes += _size(row, self._images)
+        if len(self._rows) >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        if self._rows:
+            self._writer.write_table(pa.Table.from_pylist(self._rows, schema=_schema()))
+        self._rows, self._bytes = [], 0
+
+
+@cache
+def _schema() -> "pa.Schema":
+    import pyarrow as pa
+
+    fields = [(name, _arrow(feature)) for name, feature in FEATURES.items()]
+    info = json.dumps({"info": {"features": FEATURES}})
+    return pa.schema(fields).with_metadata({"huggingface": info})
+
+
+def _arrow(feature: Any) -> "pa.DataType":
+    import pyarrow as pa
+
+    if isinstance(feature, list):
+        return pa.list_(_arrow(feature[0]))
+    if feature == _IMAGE:
+        return pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    if "_type" in feature:
+        return pa.type_for_alias(feature["dtype"])
+    return pa.struct([(name, _arrow(inner)) for name, inner in feature.items()])
+
+
+def _row(row: DatasetRow, images: Images) -> dict[str, object]:
+    record, everything = row.record, images is Images.ALL
+    shown = () if images is Images.NONE else record.figures
+    return {
+        "sample_id": clean(record.page_id),
+        "dataset_index": record.dataset_index,
+        "source_image": _picture(record.image, record.page_id) if everything else None,
+        "document_with_boxes_image": _picture(row.boxes, f"{record.page_id}-boxes") if everything else None,
+        "document_markdown": clean(record.markdown),
+        "extracted_figures": [_picture(figure.image, figure.id) for figure in shown],
+        "extracted_figures_metadata": [_metadata(figure, record.image, row.figures) for figure in record.figures],
+        "document_final_markdown": clean(row.final_markdown),
+        "document_id": clean(record.document_id),
+        "source": clean(record.source),
+        "page_number": record.page_number,
+        "status": record.status.value,
+        "reason": record.reason.value if record.reason else None,
+        "engine": clean(record.engine),
+        "blocks": [_block(block) for block in record.blocks],
+        "tokens_in": record.tokens_in,
+        "tokens_out": record.tokens_out,
+        "attempts": [_json(dict(attempt)) for attempt in record.attempts],
+    }
+
+
+def _picture(image: EncodedImage | None, name: str) -> dict[str, object] | None:
+    return image_value(image, clean(name)) if image else None
+
+
+def _block(block: Block) -> dict[str, object]:
+    texts = {name: clean(str(getattr(block, name))) for name in _BLOCK_TEXTS}
+    return {**texts, "level": block.level, "box": box_value(block.box)}
+
+
+def _metadata(figure: Figure, page: EncodedImage | None, described: Mapping[str, FigureRecord]) -> str:
+    record = described.get(figure.id)
+    return _json(
+        {
+            "figure_id": figure.id,
+            "label": figure.label,
+            "bounding_box_pixels": _pixels(figure.box, page) if page else None,
+            "description": (record.description if record else "") or None,
+            "caption": figure.caption,
+            "status": record.status.value if record else None,
+        }
+    )
+
+
+def _pixels(box: Box, page: EncodedImage) -> dict[str, int]:
+    inside = box.clipped().scaled(page.width, page.height)
+    return {"x1": round(inside.x0), "y1": round(inside.y0), "x2": round(inside.x1), "y2": round(inside.y1)}
+
+
+def _json(value: object) -> str:
+    return clean(json.dumps(value, ensure_ascii=False))
+
+
+def _size(row: DatasetRow, images: Images) -> int:
+    figures = sum(len(figure.image.data) for figure in row.record.figures)
+    pages = sum(len(image.data) for image in (row.record.image, row.boxes) if image)
+    return {Images.ALL: figures + pages, Images.FIGURES: figures, Images.NONE: 0}[images]

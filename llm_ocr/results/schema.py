@@ -1,0 +1,280 @@
+"""Stage results as Parquet: one row a page for Extract, one a figure for Describe. Only this file names their columns.
+
+Blocks and figures are lists of structs, attempts JSON texts (their keys are the engines' own). The images of a page and
+its figures stand last, as `{bytes, path}`, the form in which `datasets` keeps them.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from llm_ocr.results.parquet import Source, iter_rows, table_bytes, with_format
+from llm_ocr.results.text import clean
+from llm_ocr.types import Block, BlockKind, Box, EncodedImage, Figure, FigureRecord, PageRecord, Reason, Status
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PAGES, _FIGURES = "pages", "figures"
+_STATUS_COLUMNS = ("page_id", "document_id", "page_number", "status", "reason")
+_IMAGE_COLUMN, _FIGURE_IMAGES_COLUMN = "image", "figure_images"
+_PLAIN_PAGE_COLUMNS = (
+    "page_id",
+    "document_id",
+    "source",
+    "page_number",
+    "dataset_index",
+    "detail",
+    "engine",
+    "text_source",
+    "rotation",
+    "blank",
+    "markdown",
+    "tokens_in",
+    "tokens_out",
+    "seconds",
+    "probe",
+)
+_PLAIN_FIGURE_COLUMNS = (
+    "figure_id",
+    "page_id",
+    "document_id",
+    "mode",
+    "detail",
+    "description",
+    "data",
+    "label",
+    "engine",
+    "tokens_in",
+    "tokens_out",
+    "seconds",
+)
+
+_EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
+
+
+class Images(StrEnum):
+    """Which image bytes a reader fetches; what it leaves out has its size and media type, and empty `data`."""
+
+    ALL = "all"
+    FIGURES = "figures"
+    NONE = "none"
+
+
+class FailedPage(NamedTuple):
+    """A page (number None: a document that could not be opened) that ended `failed`."""
+
+    page_id: str
+    document_id: str
+    page_number: int | None
+    status: Status
+    reason: Reason | None
+
+
+def image_extension(media_type: str) -> str:
+    """`png`, `jpg` or `webp`, without a dot; `bin` for anything else."""
+    return _EXTENSIONS.get(media_type, "bin")
+
+
+def pages_to_parquet(records: Sequence[PageRecord]) -> bytes:
+    """One unit of Extract. Lone surrogates become U+FFFD; nothing else changes on the way there and back."""
+    return table_bytes(_page_schema(), [_page_row(record) for record in records])
+
+
+def pages_from_parquet(source: Source, *, images: bool | Images) -> list[PageRecord]:
+    """All rows of one unit of Extract; see `iter_pages`."""
+    return list(iter_pages(source, images=images))
+
+
+def iter_pages(source: Source, *, images: bool | Images) -> Iterator[PageRecord]:
+    """The rows of one unit of Extract, a few at a time; True fetches all image bytes, False none.
+
+    Raises `StorageError` for a damaged file and `WorkspaceMismatch` for one of a newer format.
+    """
+    wanted = _wanted(images)
+    left_out = {
+        Images.ALL: (),
+        Images.FIGURES: (_IMAGE_COLUMN,),
+        Images.NONE: (_IMAGE_COLUMN, _FIGURE_IMAGES_COLUMN),
+    }[wanted]
+    columns = [name for name in _page_schema().names if name not in left_out]
+    for row in iter_rows(source, _PAGES, columns):
+        yield _page_record(row)
+
+
+def failed_pages(source: Source) -> list[FailedPage]:
+    """The failed rows of one unit of Extract, reading the status columns only."""
+    return [
+        FailedPage(
+            row["page_id"], row["document_id"], row["page_number"], Status(row["status"]), _reason(row["reason"])
+        )
+        for row in iter_rows(source, _PAGES, _STATUS_COLUMNS)
+        if row["status"] == Status.FAILED
+    ]
+
+
+def figures_to_parquet(records: Sequence[FigureRecord]) -> bytes:
+    """One unit of Describe."""
+    return table_bytes(_figure_schema(), [_figure_row(record) for record in records])
+
+
+def figures_from_parquet(source: Source) -> list[FigureRecord]:
+    """All rows of one unit of Describe; errors as in `iter_pages`."""
+    return [
+        FigureRecord(
+            status=Status(row["status"]),
+            reason=_reason(row["reason"]),
+            **{name: row[name] for name in _PLAIN_FIGURE_COLUMNS},
+        )
+        for row in iter_rows(source, _FIGURES, _figure_schema().names)
+    ]
+
+
+def _wanted(images: bool | Images) -> Images:
+    if isinstance(images, bool):
+        return Images.ALL if images else Images.NONE
+    return images
+
+
+def _texts(*names: str) -> list[tuple[str, "pa.DataType"]]:
+    import pyarrow as pa
+
+    return [(name, pa.string()) for name in names]
+
+
+@cache
+def _page_schema() -> "pa.Schema":
+    import pyarrow as pa
+
+    box = pa.struct([(side, pa.float64()) for side in ("x0", "y0", "x1", "y1")])
+    block = pa.struct(
+        [*_texts("kind", "text", "label", "figure_id", "inside", "caption"), ("level", pa.int32()), ("box", box)]
+    )
+    size = [("media_type", pa.string()), ("width", pa.int32()), ("height", pa.int32())]
+    figure = pa.struct([*_texts("id", "label", "caption", "inside"), ("box", box), *size])
+    # large_binary: a unit's images may pass the 2 GiB that an Arrow array of plain binary can hold
+    image = pa.struct([("bytes", pa.large_binary()), ("path", pa.string())])
+    schema = pa.schema(
+        [
+            *_texts("page_id", "document_id", "source"),
+            ("page_number", pa.int32()),
+            ("dataset_index", pa.int64()),
+            *_texts("status", "reason", "detail", "engine", "text_source"),
+            ("rotation", pa.int32()),
+            ("blank", pa.bool_()),
+            ("tokens_in", pa.int64()),
+            ("tokens_out", pa.int64()),
+            ("seconds", pa.float64()),
+            ("probe", pa.float64()),
+            ("attempts", pa.list_(pa.string())),
+            ("markdown", pa.string()),
+            ("blocks", pa.list_(block)),
+            ("figures", pa.list_(figure)),
+            ("image_size", pa.struct(size)),
+            (_FIGURE_IMAGES_COLUMN, pa.list_(image)),
+            (_IMAGE_COLUMN, image),
+        ]
+    )
+    return with_format(schema, _PAGES)
+
+
+@cache
+def _figure_schema() -> "pa.Schema":
+    import pyarrow as pa
+
+    other = {"tokens_in": pa.int64(), "tokens_out": pa.int64(), "seconds": pa.float64()}
+    names = (*_PLAIN_FIGURE_COLUMNS, "status", "reason")
+    return with_format(pa.schema([(name, other.get(name, pa.string())) for name in names]), _FIGURES)
+
+
+def _figure_row(record: FigureRecord) -> dict[str, object]:
+    row: dict[str, object] = {name: getattr(record, name) for name in _PLAIN_FIGURE_COLUMNS}
+    row |= {"status": record.status.value, "reason": record.reason and record.reason.value}
+    return {name: _cleaned(value) for name, value in row.items()}
+
+
+def _page_row(record: PageRecord) -> dict[str, object]:
+    row: dict[str, object] = {name: getattr(record, name) for name in _PLAIN_PAGE_COLUMNS}
+    row |= {
+        "status": record.status.value,
+        "reason": record.reason and record.reason.value,
+        "attempts": [json.dumps(dict(attempt), ensure_ascii=False) for attempt in record.attempts],
+        "blocks": [_block_row(block) for block in record.blocks],
+        "figures": [_crop_row(figure) for figure in record.figures],
+        "image_size": record.image and _size(record.image),
+        _FIGURE_IMAGES_COLUMN: [image_value(figure.image, figure.id) for figure in record.figures],
+        _IMAGE_COLUMN: record.image and image_value(record.image, record.page_id),
+    }
+    return {name: _cleaned(value) for name, value in row.items()}
+
+
+def image_value(image: EncodedImage, name: str) -> dict[str, Any]:
+    """`{bytes, path}` as `datasets` stores an image; the path is only a name."""
+    return {"bytes": image.data, "path": f"{name}.{image_extension(image.media_type)}"}
+
+
+def box_value(box: Box) -> dict[str, float]:
+    """`{x0, y0, x1, y1}`."""
+    return {"x0": box.x0, "y0": box.y0, "x1": box.x1, "y1": box.y1}
+
+
+def _size(image: EncodedImage) -> dict[str, Any]:
+    return {"media_type": image.media_type, "width": image.width, "height": image.height}
+
+
+def _block_row(block: Block) -> dict[str, Any]:
+    names = ("text", "label", "level", "figure_id", "inside", "caption")
+    return {
+        "kind": block.kind.value,
+        "box": box_value(block.box),
+        **{name: getattr(block, name) for name in names},
+    }
+
+
+def _crop_row(figure: Figure) -> dict[str, Any]:
+    names = ("id", "label", "caption", "inside")
+    return {**{name: getattr(figure, name) for name in names}, "box": box_value(figure.box), **_size(figure.image)}
+
+
+def _cleaned(value: object) -> object:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return {key: _cleaned(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_cleaned(item) for item in value]
+    return value
+
+
+def _page_record(row: Mapping[str, Any]) -> PageRecord:
+    pictures = row.get(_FIGURE_IMAGES_COLUMN) or [None] * len(row["figures"])
+    return PageRecord(
+        status=Status(row["status"]),
+        reason=_reason(row["reason"]),
+        attempts=tuple(json.loads(text) for text in row["attempts"]),
+        blocks=tuple(_block(value) for value in row["blocks"]),
+        figures=tuple(_figure(value, picture) for value, picture in zip(row["figures"], pictures, strict=True)),
+        image=row["image_size"] and _image(row["image_size"], row.get(_IMAGE_COLUMN)),
+        **{name: row[name] for name in _PLAIN_PAGE_COLUMNS},
+    )
+
+
+def _reason(value: str | None) -> Reason | None:
+    return None if value is None else Reason(value)
+
+
+def _image(size: Mapping[str, Any], picture: Mapping[str, Any] | None) -> EncodedImage:
+    data = picture["bytes"] if picture else b""
+    return EncodedImage(data, size["media_type"], size["width"], size["height"])
+
+
+def _block(value: Mapping[str, Any]) -> Block:
+    rest = {name: value[name] for name in ("text", "label", "level", "figure_id", "inside", "caption")}
+    return Block(kind=BlockKind(value["kind"]), box=Box(**value["box"]), **rest)
+
+
+def _figure(value: Mapping[str, Any], picture: Mapping[str, Any] | None) -> Figure:
+    rest = {name: value[name] for name in ("id", "label", "caption", "inside")}
+    return Figure(box=Box(**value["box"]), image=_image(value, picture), **rest)

@@ -1,0 +1,215 @@
+"""Where settings come from: pydantic-settings sources that also know what each value was called and where it stood."""
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+
+from llm_ocr.errors import UsageError
+from llm_ocr.settings.fields import PREFIX, Setting, all_names, settings_of
+from llm_ocr.settings.predecessor import BY_NAME, bare_for, notices
+from llm_ocr.settings.values import split_list
+
+#: Variables with our prefix that are no settings: the path of the configuration file, and what tests require.
+NOT_SETTINGS = frozenset({PREFIX + "CONFIG", PREFIX + "REQUIRE"})
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One value that somebody set."""
+
+    value: Any
+    origin: str  # for --show-settings: "flag --pages", "environment MAX_SAMPLES"
+    shown: Callable[[str], str]  # how error messages write it, from the value's text: "--pages 1-x", "MAX_SAMPLES=1k"
+
+
+class Source(PydanticBaseSettingsSource):
+    """Values from one place. Subclasses fill `given`; `warnings` are for the user."""
+
+    def __init__(self, model: type[BaseSettings]) -> None:
+        super().__init__(model)
+        self.settings: Mapping[str, Setting] = settings_of(model)
+        self.given: dict[str, Given] = {}
+        self.warnings: list[str] = []
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """The value, its key, and that it needs no further parsing."""
+        given = self.given.get(field_name)
+        return (None if given is None else given.value), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        return {name: given.value for name, given in self.given.items()}
+
+
+class FlagSource(Source):
+    """What the command line gave; `written` says by which spelling."""
+
+    def __init__(self, model: type[BaseSettings], flags: Mapping[str, Any], written: Mapping[str, str]) -> None:
+        super().__init__(model)
+        for name, value in flags.items():
+            setting = self.settings[name]
+            spelling = written.get(name) or (setting.metavar if setting.positional else setting.flag)
+            self.given[name] = Given(value, f"flag {spelling}", _after(spelling + " "))
+            if setting.secret:
+                self.warnings.append(
+                    f"{spelling}: other users of this machine can see it in the list of processes; "
+                    f"better: --password-file or {setting.variable}"
+                )
+
+
+class TextSource(Source):
+    """Variables, from the environment or a .env file: ours first, then the predecessor's bare names."""
+
+    def __init__(self, model: type[BaseSettings], variables: Mapping[str, str], place: str) -> None:
+        super().__init__(model)
+        self.place = place
+        held = {name: text for name, text in variables.items() if text != ""}
+        for setting in self.settings.values():
+            self._take(setting, held)
+        self.warnings += [_unknown_variable(name) for name in sorted(held) if _is_unknown(name)]
+        self.present = frozenset(held) & BY_NAME.keys()
+
+    def _take(self, setting: Setting, held: Mapping[str, str]) -> None:
+        if setting.variable in held:
+            self._give(setting, setting.variable, held[setting.variable], held[setting.variable])
+            return
+        for bare in bare_for(setting.name):
+            if bare.name in held:
+                self._give(setting, bare.name, bare.convert(held[bare.name]), held[bare.name])
+                return
+
+    def _give(self, setting: Setting, variable: str, text: str | None, written: str) -> None:
+        value: Any = text
+        if setting.many and text is not None:
+            try:
+                value = split_list(text)
+            except ValueError as error:
+                raise UsageError(f"{variable}{_in(self.place)} {error}") from error
+        secret = setting.secret
+        self.given[setting.name] = Given(
+            value, f"{self.place} {variable}", lambda text: f"{variable}={text if secret else written}{_in(self.place)}"
+        )
+
+
+class FileSource(Source):
+    """A configuration file: TOML or YAML, names as in the environment without `LLM_OCR_`, in lower case."""
+
+    def __init__(self, model: type[BaseSettings], path: Path | None) -> None:
+        super().__init__(model)
+        if path is None:
+            return
+        unknown = []
+        for key, value in read_config(path).items():
+            name = str(key).replace("-", "_")
+            if name not in all_names():
+                unknown.append(f"unknown key {key!r} in {path}{did_you_mean(name, all_names())}")
+            elif name in self.settings and value is not None and value != "":
+                self.given[name] = Given(value, f"file {path}", _around(f"{key} = ", f" in {path}"))
+        if unknown:
+            raise UsageError("\n".join(unknown), hint="llm-ocr init writes a file with every key and its meaning.")
+
+
+class StoredSource(Source):
+    """What the workspace holds; settings that this command does not have are left out."""
+
+    def __init__(self, model: type[BaseSettings], stored: Mapping[str, Any]) -> None:
+        super().__init__(model)
+        for name, value in stored.items():
+            if name in self.settings:
+                self.given[name] = Given(value, "workspace", _around(f"{name} = ", " in the workspace"))
+
+
+def predecessor_warnings(sources: tuple[TextSource, ...]) -> tuple[str, ...]:
+    """One warning for each kind of variable of the predecessor that is set and does nothing here."""
+    return notices(name for source in sources for name in source.present)
+
+
+def read_dotenv(path: Path) -> dict[str, str]:
+    """Our names and the predecessor's in a .env file, values as written (no `${…}`); empty when there is no file."""
+    from dotenv import dotenv_values
+
+    if not path.is_file():
+        return {}
+    try:
+        held = dotenv_values(path, interpolate=False, encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    return {name: text for name, text in held.items() if text and (name.startswith(PREFIX) or name in BY_NAME)}
+
+
+def read_config(path: Path) -> Mapping[Any, Any]:
+    """The top level of a TOML or YAML file. Raises UsageError that names the file, and the place where it is wrong."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise UsageError(f"--config {path} cannot be read: {reason}") from error
+    if path.suffix == ".toml":
+        return _read_toml(path, text)
+    if path.suffix in (".yaml", ".yml"):
+        return _read_yaml(path, text)
+    raise UsageError(f"--config {path}: unknown kind of file", hint="Accepted: .toml, .yaml, .yml")
+
+
+def _read_toml(path: Path, text: str) -> Mapping[Any, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is no valid TOML: {error}") from error
+
+
+def _read_yaml(path: Path, text: str) -> Mapping[Any, Any]:
+    import yaml
+
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        # Not str(error): that one quotes the line, and a password may stand in it.
+        mark = getattr(error, "problem_mark", None)
+        where = f" (at line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        raise UsageError(f"{path} is no valid YAML: {getattr(error, 'problem', 'unreadable')}{where}") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise UsageError(f"{path} must hold names and values, one a line", hint="For example: max_samples: 10")
+    return content
+
+
+def did_you_mean(name: str, known: frozenset[str] | tuple[str, ...]) -> str:
+    """`; did you mean X?`, or nothing when no known name is near."""
+    near = get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def as_text(value: Any) -> str:
+    """A value as error messages and --show-settings write it."""
+    if isinstance(value, bool | int | float | dict | list | tuple):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value) or "''"
+
+
+def _is_unknown(name: str) -> bool:
+    return name.startswith(PREFIX) and name[len(PREFIX) :].lower() not in all_names() and name not in NOT_SETTINGS
+
+
+def _unknown_variable(name: str) -> str:
+    known = frozenset(PREFIX + setting.upper() for setting in all_names())
+    return f"unknown variable {name} is ignored{did_you_mean(name, known)}"
+
+
+def _in(place: str) -> str:
+    return "" if place == "environment" else f" in {place}"
+
+
+def _after(before: str) -> Callable[[str], str]:
+    return lambda text: before + text
+
+
+def _around(before: str, after: str) -> Callable[[str], str]:
+    return lambda text: before + text + after

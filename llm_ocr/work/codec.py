@@ -1,0 +1,121 @@
+"""JSON as the workspace stores it: the same value gives the same bytes, whatever characters are in file names."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from llm_ocr.errors import WorkspaceError
+from llm_ocr.types import Counts, DocumentPart, Reason, Unit
+
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+def dump(value: object, *, indent: int | None = None) -> bytes:
+    """Canonical JSON with a newline; ASCII only, so that half surrogate pairs in file names survive.
+
+    Raises TypeError for what is no JSON value: a secret that is wrapped can never be written by mistake.
+    """
+    separators = (",", ":") if indent is None else (",", ": ")
+    return json.dumps(value, sort_keys=True, separators=separators, indent=indent, allow_nan=False).encode() + b"\n"
+
+
+def load(data: bytes, where: str) -> dict[str, Any]:
+    """The JSON object in `data`. Raises `WorkspaceError` that names `where` when it is damaged."""
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise damaged(where, str(error)) from error
+    if not isinstance(value, dict):
+        raise damaged(where, "no JSON object")
+    return value
+
+
+def damaged(where: str, what: str) -> WorkspaceError:
+    """The error for an object of the workspace that does not say what it should."""
+    return WorkspaceError(
+        f"{where} is damaged: {what}",
+        hint="Bring it back from a copy of the workspace, or begin again with another workspace (-w).",
+    )
+
+
+def pages_to_text(pages: Iterable[int]) -> str:
+    """`1-5,9` for ascending page numbers; empty for none."""
+    runs: list[list[int]] = []
+    for page in pages:
+        if runs and page == runs[-1][1] + 1:
+            runs[-1][1] = page
+        else:
+            runs.append([page, page])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def pages_from_text(text: str) -> tuple[int, ...]:
+    """The inverse of `pages_to_text`. Raises ValueError for any other text."""
+    return tuple(page for run in text.split(",") if text for page in _run(run))
+
+
+def _run(text: str) -> Iterator[int]:
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"no page range: {text}")
+    return iter(range(int(match[1]), int(match[2] or match[1]) + 1))
+
+
+def unit_to_json(unit: Unit) -> dict[str, Any]:
+    """One line of a plan; what has its default is left out."""
+    value: dict[str, Any] = {"id": unit.id, "parts": [_part_to_json(part) for part in unit.parts]}
+    if unit.replaces:
+        value["replaces"] = unit.replaces
+    return value
+
+
+def unit_from_json(value: Mapping[str, Any]) -> Unit:
+    """Raises KeyError, TypeError or ValueError for anything but what `unit_to_json` made."""
+    generation, index = (int(number) for number in value["id"].split("-"))
+    parts = tuple(_part_from_json(part) for part in value["parts"])
+    return Unit(value["id"], generation, index, parts, value.get("replaces", 0))
+
+
+def _part_to_json(part: DocumentPart) -> dict[str, Any]:
+    value: dict[str, Any] = {
+        "document_id": part.document_id,
+        "source": part.source,
+        "relative": part.relative,
+        "version": part.version,
+        "pages": pages_to_text(part.pages),
+        "page_total": part.page_total,
+        "first_index": part.first_index,
+    }
+    optional = {
+        "aliases": list(part.aliases),
+        "reason": part.reason.value if part.reason else None,
+        "detail": part.detail,
+    }
+    return value | {name: given for name, given in optional.items() if given}
+
+
+def _part_from_json(value: Mapping[str, Any]) -> DocumentPart:
+    reason = value.get("reason")
+    return DocumentPart(
+        document_id=value["document_id"],
+        source=value["source"],
+        relative=value["relative"],
+        version=value["version"],
+        pages=pages_from_text(value["pages"]),
+        page_total=value["page_total"],
+        first_index=value["first_index"],
+        aliases=tuple(value.get("aliases", ())),
+        reason=Reason(reason) if reason else None,
+        detail=value.get("detail", ""),
+    )
+
+
+def counts_to_json(counts: Counts) -> dict[str, int]:
+    """`{expected, ok, degraded, failed}`."""
+    return {"expected": counts.expected, "ok": counts.ok, "degraded": counts.degraded, "failed": counts.failed}
+
+
+def counts_from_json(value: Mapping[str, int]) -> Counts:
+    """The inverse of `counts_to_json`."""
+    return Counts(value["expected"], value["ok"], value["degraded"], value["failed"])

@@ -1,0 +1,242 @@
+"""How a stage's result of one unit becomes visible: the data under a name of its own, then the marker.
+
+Readers follow markers only. A unit may be done twice, and is published once: the first marker stands, for ever.
+
+<stage>/<key>/<xx>/<unit>/<attempt>.parquet     <xx>: two hex digits of the unit's name, so that folders stay small
+<stage>/<key>/<xx>/<unit>.done
+"""
+
+import hashlib
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from llm_ocr.errors import ObjectNotFound, StorageError, WorkspaceError
+from llm_ocr.types import Counts, Unit
+from llm_ocr.work import codec
+from llm_ocr.work.marker import attempt_id, remove_lost, settle, slept_since
+from llm_ocr.work.workspace import Workspace, library_version
+
+_log = logging.getLogger(__name__)
+
+_DONE = ".done"
+
+#: A marker shows so many failures; the rows hold them all.
+MOST_EXAMPLES = 5
+
+
+class NotConserved(WorkspaceError):
+    """`expected == ok + degraded + failed` does not hold: a page was lost or counted twice."""
+
+
+class DataDamaged(StorageError):
+    """The data that a marker names are gone or changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A page that failed, for messages: `page` is None for a document that could not be opened."""
+
+    page_id: str
+    source: str
+    page: int | None
+    reason: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a marker tells about the rows of a unit; enough for `status` of a million pages.
+
+    `counts` are of pages (Assemble: pages as well) and `figures` of figures: Extract knows only how many are expected,
+    Describe how they ended. `reasons` counts rows that are not ok by their reason. `seconds` are the rows' own, summed.
+    """
+
+    counts: Counts = field(default_factory=Counts)
+    figures: Counts = field(default_factory=Counts)
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    examples: tuple[Example, ...] = ()
+    replaces: int = 0
+    extra: Mapping[str, Any] = field(default_factory=dict)  # JSON values of the stage's own
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A unit that is done. `object` is the key of its data, `size` in bytes."""
+
+    unit: str
+    stage: str
+    key: str
+    attempt: str
+    object: str
+    sha256: str
+    size: int
+    summary: Summary
+    created_by: str
+
+    @property
+    def counts(self) -> Counts:
+        return self.summary.counts
+
+    @property
+    def figures(self) -> Counts:
+        return self.summary.figures
+
+
+def publish(workspace: Workspace, stage: str, key: str, unit: str, data: bytes, summary: Summary) -> Marker:
+    """Publish the unit's data; the marker that counts, this one or that of another attempt that was first.
+
+    Raises `NotConserved` when the summary loses rows, before anything is written.
+    """
+    _check_conserved(stage, unit, summary)
+    attempt = attempt_id()
+    name = f"{_base(stage, key, unit)}/{attempt}.parquet"
+    digest = hashlib.sha256(data).hexdigest()
+    marker = Marker(unit, stage, key, attempt, name, digest, len(data), summary, library_version())
+    begun = time.time()
+    workspace.store.put(name, data)
+    if slept_since(begun) and workspace.store.stat(name) is None:
+        workspace.store.put(name, data)
+    standing = _marker_from(
+        settle(workspace.store, marker_key(stage, key, unit), codec.dump(_marker_to_json(marker))), workspace, unit
+    )
+    if standing.attempt != attempt:
+        _log.info("unit %s of %s was published by another attempt, whose result counts", unit, stage)
+        remove_lost(workspace.store, name)
+    return standing
+
+
+def marker_key(stage: str, key: str, unit: str) -> str:
+    """Where the marker of a unit stands."""
+    return _base(stage, key, unit) + _DONE
+
+
+def is_done(workspace: Workspace, stage: str, key: str, unit: str) -> bool:
+    """Whether the unit has a marker now."""
+    return workspace.store.stat(marker_key(stage, key, unit)) is not None
+
+
+def find_marker(workspace: Workspace, stage: str, key: str, unit: str) -> Marker | None:
+    """The unit's marker; None when it is not done."""
+    try:
+        data = workspace.store.get(marker_key(stage, key, unit))
+    except ObjectNotFound:
+        return None
+    return _marker_from(data, workspace, unit)
+
+
+def done_units(workspace: Workspace, stage: str, key: str) -> set[str]:
+    """The ids of all units that have a marker, from their names alone."""
+    return {_unit_of(info.key) for info in workspace.store.list(f"{stage}/{key}/") if info.key.endswith(_DONE)}
+
+
+def iter_markers(workspace: Workspace, stage: str, key: str) -> Iterator[Marker]:
+    """All markers of a stage, one at a time, in no order that means anything."""
+    for info in workspace.store.list(f"{stage}/{key}/"):
+        if info.key.endswith(_DONE):
+            yield _marker_from(workspace.store.get(info.key), workspace, _unit_of(info.key))
+
+
+def markers(workspace: Workspace, stage: str, key: str) -> dict[str, Marker]:
+    """All markers of a stage by unit id."""
+    return {marker.unit: marker for marker in iter_markers(workspace, stage, key)}
+
+
+def missing(workspace: Workspace, stage: str, key: str, units: Iterable[Unit]) -> Iterator[Unit]:
+    """Those of the units that have no marker, in their order."""
+    done = done_units(workspace, stage, key)
+    return (unit for unit in units if unit.id not in done)
+
+
+def read_data(workspace: Workspace, marker: Marker) -> bytes:
+    """The data that a marker names, proved by their size and hash. Raises `DataDamaged`."""
+    try:
+        data = workspace.store.get(marker.object)
+    except ObjectNotFound as error:
+        raise _data_damaged(workspace, marker, "missing") from error
+    if len(data) != marker.size or hashlib.sha256(data).hexdigest() != marker.sha256:
+        raise _data_damaged(workspace, marker, f"damaged ({len(data)} of {marker.size} bytes, or other content)")
+    return data
+
+
+def _data_damaged(workspace: Workspace, marker: Marker, how: str) -> DataDamaged:
+    return DataDamaged(
+        f"{workspace.url}: the data of unit {marker.unit} of {marker.stage} are {how}: {marker.object}",
+        hint=f"Remove its marker {marker_key(marker.stage, marker.key, marker.unit)} from the workspace and run the "
+        f"same command again: the unit is then done once more. No other unit is touched.",
+    )
+
+
+def _base(stage: str, key: str, unit: str) -> str:
+    return f"{stage}/{key}/{hashlib.sha256(unit.encode()).hexdigest()[:2]}/{unit}"
+
+
+def _unit_of(key: str) -> str:
+    return key.rpartition("/")[2].removesuffix(_DONE)
+
+
+def _check_conserved(stage: str, unit: str, summary: Summary) -> None:
+    checked = {"pages": summary.counts}
+    if stage == "describe":
+        checked["figures"] = summary.figures
+    for what, counts in checked.items():
+        check_conserved(counts, f"unit {unit} of {stage}", what)
+
+
+def check_conserved(counts: Counts, where: str, what: str = "pages") -> None:
+    """Raise `NotConserved` unless `expected == ok + degraded + failed`."""
+    if counts.expected != counts.ok + counts.degraded + counts.failed:
+        raise NotConserved(
+            f"{where}: expected {counts.expected} {what}, but {counts.ok} ok + {counts.degraded} degraded + "
+            f"{counts.failed} failed = {counts.ok + counts.degraded + counts.failed}",
+            hint="This is an error of llm-ocr, or the workspace was changed by hand: please report it.",
+        )
+
+
+def _marker_to_json(marker: Marker) -> dict[str, Any]:
+    summary = marker.summary
+    return {
+        "unit": marker.unit,
+        "stage": marker.stage,
+        "key": marker.key,
+        "attempt": marker.attempt,
+        "object": marker.object,
+        "sha256": marker.sha256,
+        "size": marker.size,
+        "created_by": marker.created_by,
+        "counts": codec.counts_to_json(summary.counts),
+        "figures": codec.counts_to_json(summary.figures),
+        "tokens_in": summary.tokens_in,
+        "tokens_out": summary.tokens_out,
+        "seconds": round(summary.seconds, 3),
+        "reasons": dict(summary.reasons),
+        "examples": [asdict(example) for example in summary.examples[:MOST_EXAMPLES]],
+        "replaces": summary.replaces,
+        "extra": dict(summary.extra),
+    }
+
+
+def _marker_from(data: bytes, workspace: Workspace, unit: str) -> Marker:
+    where = f"{workspace.url}: the marker of unit {unit}"
+    value = codec.load(data, where)
+    try:
+        summary = Summary(
+            counts=codec.counts_from_json(value["counts"]),
+            figures=codec.counts_from_json(value["figures"]),
+            tokens_in=value["tokens_in"],
+            tokens_out=value["tokens_out"],
+            seconds=value["seconds"],
+            reasons=value["reasons"],
+            examples=tuple(Example(**example) for example in value["examples"]),
+            replaces=value["replaces"],
+            extra=value["extra"],
+        )
+        names = ("unit", "stage", "key", "attempt", "object", "sha256", "size")
+        return Marker(**{name: value[name] for name in names}, summary=summary, created_by=value["created_by"])
+    except (KeyError, TypeError) as error:
+        raise codec.damaged(where, f"{type(error).__name__} {error}") from error

@@ -1,0 +1,167 @@
+"""`retry-failed`: a new generation with the pages that are failed now."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
+
+from llm_ocr.types import DocumentPart, Unit, page_id
+from llm_ocr.work import codec
+from llm_ocr.work.generations import Generation, Kind, generations, new_draft, units_of, write_generation
+from llm_ocr.work.items import whole_documents
+from llm_ocr.work.keys import EXTRACT
+from llm_ocr.work.plan import PlannedDocument
+from llm_ocr.work.publish import Marker, iter_markers, read_data
+from llm_ocr.work.units import CutUnit, Piece, cut_units
+from llm_ocr.work.workspace import Workspace
+
+_NO_REASON = "unknown"
+
+
+class FailedRow(Protocol):
+    """A failed row of Extract; `page_number` is None for a document that could not be opened."""
+
+    @property
+    def page_id(self) -> str: ...
+
+    @property
+    def document_id(self) -> str: ...
+
+    @property
+    def page_number(self) -> int | None: ...
+
+    @property
+    def reason(self) -> str | None: ...
+
+
+#: Gives the failed rows of a unit from its data: `results.schema.failed_pages`.
+ReadFailed = Callable[[bytes], Iterable[FailedRow]]
+
+#: Opens a document again and counts its pages, with the passwords that are known now.
+Reopen = Callable[[DocumentPart], Awaitable[PlannedDocument]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """A page (number None: a document) that is failed now, and the part of the plan it was tried in last."""
+
+    part: DocumentPart
+    number: int | None
+    index: int
+    reason: str
+
+
+@dataclass(slots=True)
+class _State:
+    """What is failed after the generations seen so far."""
+
+    failed: dict[str, _Failed] = field(default_factory=dict)  # by page id
+    item_of: dict[str, str] = field(default_factory=dict)  # by document id, for documents that ever failed
+
+
+async def plan_retry(
+    workspace: Workspace, key: str, *, failed_rows: ReadFailed, reopen: Reopen, pages_per_unit: int
+) -> Generation | None:
+    """Write a generation with all pages that are failed now under Extract's `key`; None when nothing can be retried.
+
+    Pages that wait in a retry which is not done are left to it. A document that could not be opened is opened again: if
+    that works now, the generation holds its pages, which stand for the one row that it had; else it is left as it is.
+    """
+    while True:
+        found = await asyncio.to_thread(generations, workspace)
+        state = await asyncio.to_thread(_failed_now, workspace, key, found, failed_rows)
+        begin = found[-1].next_index if found else 0
+        pieces, next_index = await _pieces(state, reopen, begin)
+        if not pieces:
+            return None
+        touched = sorted({state.item_of[piece.part.document_id] for piece in pieces})
+        draft = new_draft(
+            len(found) + 1, Kind.RETRY, pages_per_unit=pages_per_unit, next_index=next_index, touched=touched
+        )
+        standing = await asyncio.to_thread(write_generation, workspace, draft, partial(_cut, pieces, draft))
+        if standing.attempt == draft.attempt:
+            return standing
+        # Another generation came first: what is failed, and what waits in it, is looked up again.
+
+
+def _cut(pieces: Sequence[Piece], draft: Generation) -> Iterator[CutUnit]:
+    return cut_units(pieces, generation=draft.number, pages_per_unit=draft.pages_per_unit)
+
+
+def _failed_now(workspace: Workspace, key: str, found: Sequence[Generation], failed_rows: ReadFailed) -> _State:
+    with_failures = {marker.unit: marker for marker in iter_markers(workspace, EXTRACT, key) if marker.counts.failed}
+    state = _State()
+    for generation in found:
+        for group in whole_documents(units_of(workspace, generation)):
+            for unit in group:
+                if generation.kind is Kind.RETRY:
+                    _supersede(state, unit)
+                marker = with_failures.get(unit.id)
+                if marker is not None:
+                    item = group[0].id if generation.kind is Kind.SOURCES else None
+                    _add(state, unit, failed_rows(read_data(workspace, marker)), item, marker)
+    return state
+
+
+def _supersede(state: _State, unit: Unit) -> None:
+    """The unit's rows, which come or are to come, stand for older ones."""
+    for part in unit.parts:
+        state.failed.pop(page_id(part.document_id, None), None)
+        for number in part.pages:
+            state.failed.pop(page_id(part.document_id, number), None)
+
+
+def _add(state: _State, unit: Unit, rows: Iterable[FailedRow], item: str | None, marker: Marker) -> None:
+    places = {
+        page_id(part.document_id, number): (part, number, part.first_index + position)
+        for part in unit.parts
+        for position, number in enumerate(part.pages or (None,))
+    }
+    for row in rows:
+        if row.page_id not in places:
+            raise codec.damaged(marker.object, f"it has the page {row.page_id}, which is not in unit {unit.id}")
+        part, number, index = places[row.page_id]
+        state.failed[row.page_id] = _Failed(part, number, index, str(row.reason or _NO_REASON))
+        if item is not None:
+            state.item_of[part.document_id] = item
+
+
+async def _pieces(state: _State, reopen: Reopen, begin: int) -> tuple[list[Piece], int]:
+    """What is to be tried again, in the order of the plan, and the first dataset index that is free after it."""
+    by_document: dict[str, list[_Failed]] = {}
+    for failed in sorted(state.failed.values(), key=lambda failed: failed.index):
+        by_document.setdefault(failed.part.document_id, []).append(failed)
+    pieces: list[Piece] = []
+    for group in by_document.values():
+        if group[0].number is not None:
+            pieces.append(_again(group))
+            continue
+        document = await reopen(group[0].part)
+        if document.reason is None and document.pages:
+            pieces.append(_opened(group[0], document, begin))
+            begin += len(document.pages)
+    return pieces, begin
+
+
+def _again(group: Sequence[_Failed]) -> Piece:
+    pages = tuple(failed.number for failed in group if failed.number is not None)
+    return Piece(
+        replace(group[0].part, pages=pages),
+        [failed.index for failed in group],
+        [failed.reason for failed in group],
+    )
+
+
+def _opened(failed: _Failed, document: PlannedDocument, begin: int) -> Piece:
+    part = replace(
+        failed.part,
+        source=document.source,
+        version=document.version,
+        pages=document.pages,
+        page_total=document.page_total,
+        reason=None,
+        detail="",
+    )
+    rows = len(document.pages)
+    return Piece(part, range(begin, begin + rows), [failed.reason] + [""] * (rows - 1))

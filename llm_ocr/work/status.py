@@ -1,0 +1,220 @@
+"""Where a run stands, from markers alone: `status` of a million pages reads no row."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from llm_ocr.types import Counts, Unit, page_id
+from llm_ocr.work import codec
+from llm_ocr.work.generations import Generation, Kind, generations, totals_of, units_of
+from llm_ocr.work.items import parse_item_name
+from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, newest_key
+from llm_ocr.work.publish import MOST_EXAMPLES, Example, check_conserved, done_units, iter_markers
+from llm_ocr.work.workspace import Workspace
+
+#: Failures that are kept while markers are read; those that a retry has superseded are then left out.
+_MOST_CANDIDATES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class StageStatus:
+    """One stage under one key ("" when it has not begun). `done` and `total` are units, for Assemble items."""
+
+    key: str
+    done: int
+    total: int
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+
+    @property
+    def finished(self) -> bool:
+        return self.key != "" and self.done >= self.total
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """A workspace's state. Counts are of rows that count: what a retry stands for is counted once.
+
+    `pages.expected` is that of the whole plan, the other counts those of finished units. `figures.expected` are the
+    figures that Extract has found so far. `reasons` count pages that are not ok now, `figure_reasons` figures.
+    Tokens and seconds were spent, superseded work included; seconds are summed over all workers.
+    """
+
+    url: str
+    generations: int
+    documents: int
+    pages: Counts
+    figures: Counts
+    stages: Mapping[str, StageStatus]  # extract, describe, assemble
+    reasons: Mapping[str, int]
+    figure_reasons: Mapping[str, int]
+    examples: tuple[Example, ...]
+    skipped: Mapping[str, int]  # files of unknown types, by suffix
+
+    @property
+    def tokens_in(self) -> int:
+        return sum(stage.tokens_in for stage in self.stages.values())
+
+    @property
+    def tokens_out(self) -> int:
+        return sum(stage.tokens_out for stage in self.stages.values())
+
+    @property
+    def seconds(self) -> float:
+        return sum(stage.seconds for stage in self.stages.values())
+
+    @property
+    def finished(self) -> bool:
+        """Whether all three stages are done."""
+        return all(stage.finished for stage in self.stages.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values, for `status --json`."""
+        return {
+            "workspace": self.url,
+            "generations": self.generations,
+            "documents": self.documents,
+            "pages": codec.counts_to_json(self.pages),
+            "figures": codec.counts_to_json(self.figures),
+            "units": {name: asdict(stage) for name, stage in self.stages.items()},
+            "tokens": {"in": self.tokens_in, "out": self.tokens_out},
+            "seconds": round(self.seconds, 3),
+            "reasons": dict(self.reasons),
+            "figure_reasons": dict(self.figure_reasons),
+            "examples": [asdict(example) for example in self.examples],
+            "skipped": dict(self.skipped),
+        }
+
+
+@dataclass(slots=True)
+class _Sum:
+    """The markers of one stage, added up."""
+
+    done: set[str] = field(default_factory=set)
+    counts: Counts = field(default_factory=Counts)
+    figures: Counts = field(default_factory=Counts)
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+    reasons: Counter[str] = field(default_factory=Counter)
+    examples: list[tuple[str, Example]] = field(default_factory=list)  # with the unit
+
+    def stage(self, key: str | None, total: int, done: int | None = None) -> StageStatus:
+        count = len(self.done) if done is None else done
+        return StageStatus(key or "", count, total, self.tokens_in, self.tokens_out, self.seconds)
+
+
+def run_status(workspace: Workspace, *, describe: str = "") -> RunStatus:
+    """The state of the workspace; figures by Describe's newest key, or by the key `describe`.
+
+    Raises `NotConserved` when a finished stage has lost or doubled a row, `UsageError` for an unknown key.
+    """
+    found = generations(workspace)
+    totals = totals_of(found)
+    keys = {
+        EXTRACT: newest_key(workspace, EXTRACT),
+        DESCRIBE: newest_key(workspace, DESCRIBE, describe),
+        ASSEMBLE: newest_key(workspace, ASSEMBLE),
+    }
+    extracted = _sum(workspace, EXTRACT, keys[EXTRACT])
+    described = _sum(workspace, DESCRIBE, keys[DESCRIBE])
+    assembled = _assembled(workspace, keys[ASSEMBLE], found)
+    superseded = _superseded(found, extracted.done)
+    pages = Counts(
+        totals.expected,
+        extracted.counts.ok,
+        extracted.counts.degraded,
+        extracted.counts.failed - superseded.total(),
+    )
+    ended = described.figures
+    figures = Counts(extracted.figures.expected, ended.ok, ended.degraded, ended.failed)
+    stages = {
+        EXTRACT: extracted.stage(keys[EXTRACT], totals.units),
+        DESCRIBE: described.stage(keys[DESCRIBE], totals.units),
+        ASSEMBLE: StageStatus(keys[ASSEMBLE] or "", assembled, totals.items),
+    }
+    if found and stages[EXTRACT].finished:
+        check_conserved(pages, workspace.url)
+        if stages[DESCRIBE].finished:
+            check_conserved(figures, workspace.url, "figures")
+    return RunStatus(
+        url=workspace.url,
+        generations=totals.generations,
+        documents=totals.documents,
+        pages=pages,
+        figures=figures,
+        stages=stages,
+        reasons=_sorted(extracted.reasons - superseded),
+        figure_reasons=_sorted(described.reasons),
+        examples=_examples(workspace, found, extracted),
+        skipped=totals.skipped,
+    )
+
+
+def _sum(workspace: Workspace, stage: str, key: str | None) -> _Sum:
+    total = _Sum()
+    if key is None:
+        return total
+    for marker in iter_markers(workspace, stage, key):
+        summary = marker.summary
+        total.done.add(marker.unit)
+        total.counts += summary.counts
+        total.figures += summary.figures
+        total.tokens_in += summary.tokens_in
+        total.tokens_out += summary.tokens_out
+        total.seconds += summary.seconds
+        total.reasons.update(summary.reasons)
+        if len(total.examples) < _MOST_CANDIDATES:
+            total.examples += [(marker.unit, example) for example in summary.examples]
+    return total
+
+
+def _superseded(found: Iterable[Generation], done: set[str]) -> Counter[str]:
+    """Failed rows that rows of finished retries stand for, by reason."""
+    superseded: Counter[str] = Counter()
+    for generation in found:
+        for unit, reasons in generation.replaced.items():
+            if unit in done:
+                superseded.update(reasons)
+    return superseded
+
+
+def _assembled(workspace: Workspace, key: str | None, found: Sequence[Generation]) -> int:
+    """Items whose newest state is assembled."""
+    if key is None:
+        return 0
+    newest: dict[str, int] = {}
+    for name in done_units(workspace, ASSEMBLE, key):
+        item, generation = parse_item_name(name)
+        newest[item] = max(generation, newest.get(item, 0))
+    needed = {item: generation.number for generation in found for item in generation.touched}
+    return sum(generation >= needed.get(item, 0) for item, generation in newest.items())
+
+
+def _examples(workspace: Workspace, found: Iterable[Generation], extracted: _Sum) -> tuple[Example, ...]:
+    """The first failures in the order of the plan that no finished retry stands for."""
+    candidates = {example.page_id: (unit, example) for unit, example in sorted(extracted.examples, key=_by_unit)}
+    for generation in found if candidates else ():
+        if generation.kind is Kind.RETRY:
+            for unit in units_of(workspace, generation):
+                if unit.id in extracted.done:
+                    _drop_older(candidates, unit)
+    return tuple(example for _, example in candidates.values())[:MOST_EXAMPLES]
+
+
+def _drop_older(candidates: dict[str, tuple[str, Example]], unit: Unit) -> None:
+    for part in unit.parts:
+        for number in (None, *part.pages):
+            page = page_id(part.document_id, number)
+            if page in candidates and candidates[page][0] < unit.id:
+                del candidates[page]
+
+
+def _by_unit(candidate: tuple[str, Example]) -> str:
+    return candidate[0]
+
+
+def _sorted(reasons: Counter[str]) -> dict[str, int]:
+    return dict(sorted(reasons.items(), key=lambda reason: (-reason[1], reason[0])))

@@ -1,0 +1,48 @@
+"""What a unit's marker tells, counted from the unit's rows."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from llm_ocr.types import Counts, FigureRecord, PageRecord, Reason, Status, Unit
+from llm_ocr.work.publish import MOST_EXAMPLES, Example, Summary
+
+
+def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
+    """For Extract. What is expected comes from the plan, so that a lost row is noticed when the unit is published."""
+    failed = [record for record in records if record.status is Status.FAILED]
+    return Summary(
+        counts=_counts(unit.expected, (record.status for record in records)),
+        figures=Counts(expected=sum(len(record.figures) for record in records)),
+        tokens_in=sum(record.tokens_in for record in records),
+        tokens_out=sum(record.tokens_out for record in records),
+        seconds=sum(record.seconds for record in records),
+        reasons=_reasons(record.reason for record in records),
+        examples=tuple(_example(record) for record in failed[:MOST_EXAMPLES]),
+        replaces=unit.replaces,
+    )
+
+
+def figures_summary(expected: int, records: Sequence[FigureRecord], *, replaces: int = 0) -> Summary:
+    """For Describe. `expected` is the number of figures that Extract found in the unit."""
+    return Summary(
+        figures=_counts(expected, (record.status for record in records)),
+        tokens_in=sum(record.tokens_in for record in records),
+        tokens_out=sum(record.tokens_out for record in records),
+        seconds=sum(record.seconds for record in records),
+        reasons=_reasons(record.reason for record in records),
+        replaces=replaces,
+    )
+
+
+def _counts(expected: int, statuses: Iterable[Status]) -> Counts:
+    found = Counter(statuses)
+    return Counts(expected, found[Status.OK], found[Status.DEGRADED], found[Status.FAILED])
+
+
+def _reasons(reasons: Iterable[Reason | None]) -> dict[str, int]:
+    return dict(Counter(reason.value for reason in reasons if reason is not None))
+
+
+def _example(record: PageRecord) -> Example:
+    reason = record.reason.value if record.reason else ""
+    return Example(record.page_id, record.source, record.page_number, reason, record.detail)

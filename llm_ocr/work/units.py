@@ -1,0 +1,76 @@
+"""Cutting documents into units: either whole documents, or a page range of exactly one long document."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from llm_ocr.types import DocumentPart, Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The pages of one document that go into units.
+
+    `indices` has the dataset index of each expected row (one for a document that could not be opened). `replaced` has,
+    for a retry, the reason of the failed row that each row stands for; "" for a row that stands for none.
+    """
+
+    part: DocumentPart
+    indices: Sequence[int]
+    replaced: Sequence[str] = ()
+
+    def cut(self, most: int) -> Iterator["Piece"]:
+        """Pieces of nearly the same size, none with more than `most` pages."""
+        rows = len(self.indices)
+        count = -(-rows // most)
+        for number in range(count):
+            chosen = slice(rows * number // count, rows * (number + 1) // count)
+            part = replace(self.part, pages=self.part.pages[chosen])
+            yield Piece(part, self.indices[chosen], self.replaced[chosen])
+
+    def parts(self) -> Iterator[DocumentPart]:
+        """One part for each run of indices without a gap: a page's index is `first_index` and its place in the part."""
+        if not self.part.pages:
+            yield replace(self.part, first_index=self.indices[0])
+            return
+        begin = 0
+        for end in range(1, len(self.indices) + 1):
+            if end == len(self.indices) or self.indices[end] != self.indices[end - 1] + 1:
+                yield replace(self.part, pages=self.part.pages[begin:end], first_index=self.indices[begin])
+                begin = end
+
+
+@dataclass(frozen=True, slots=True)
+class CutUnit:
+    """A unit, and what it stands for by reason. `continues`: it is a later range of the unit before it."""
+
+    unit: Unit
+    replaced: Mapping[str, int]
+    continues: bool = False
+
+
+def cut_units(pieces: Iterable[Piece], *, generation: int, pages_per_unit: int) -> Iterator[CutUnit]:
+    """Units of about `pages_per_unit` pages, in the order of the pieces. The same pieces give the same units."""
+    for index, (group, continues) in enumerate(_groups(pieces, pages_per_unit)):
+        parts = tuple(part for piece in group for part in piece.parts())
+        reasons = Counter(reason for piece in group for reason in piece.replaced if reason)
+        unit = Unit(f"{generation:04d}-{index:06d}", generation, index, parts, reasons.total())
+        yield CutUnit(unit, dict(reasons), continues)
+
+
+def _groups(pieces: Iterable[Piece], most: int) -> Iterator[tuple[list[Piece], bool]]:
+    group: list[Piece] = []
+    filled = 0
+    for piece in pieces:
+        rows = len(piece.indices)
+        if group and filled + rows > most:
+            yield group, False
+            group, filled = [], 0
+        if rows > most:
+            for number, cut in enumerate(piece.cut(most)):
+                yield [cut], number > 0
+        else:
+            group.append(piece)
+            filled += rows
+    if group:
+        yield group, False

@@ -1,0 +1,153 @@
+"""The workspace: one URL under which everything of a run lives."""
+
+import contextlib
+import shutil
+import tempfile
+import threading
+import weakref
+from collections.abc import Mapping
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Self
+
+from llm_ocr.errors import ObjectExists, ObjectNotFound, WorkspaceError, WorkspaceMismatch
+from llm_ocr.storage import ObjectStore, open_store
+from llm_ocr.work import codec
+
+#: The format that this version writes. It reads this one and all older ones.
+FORMAT = 1
+
+_RUN = "run.json"
+
+#: Left by file managers in folders that the user sees as empty.
+_NOT_CONTENT = frozenset({".DS_Store", "Thumbs.db", "desktop.ini", ".directory", ".localized"})
+
+
+@cache
+def library_version() -> str:
+    """The version of llm-ocr that runs; `unknown` where it was not installed."""
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return metadata.version("llm-ocr")
+    return "unknown"
+
+
+class Workspace:
+    """An opened workspace. Usable from any number of threads; `close` (or `with`) removes its spool folder."""
+
+    def __init__(self, store: ObjectStore, run: Mapping[str, Any]) -> None:
+        self.store = store
+        self.run = run
+        self._lock = threading.Lock()
+        self._spool: Path | None = None
+
+    @classmethod
+    def open(cls, url: str, create: bool = False, *, settings: Mapping[str, Any] | None = None) -> Self:
+        """Open the workspace at `url` (a folder or `file://` URL); see `on`. Raises `UsageError` for another scheme."""
+        return cls.on(open_store(url), create, settings=settings)
+
+    @classmethod
+    def on(cls, store: ObjectStore, create: bool = False, *, settings: Mapping[str, Any] | None = None) -> Self:
+        """Open the workspace in `store`.
+
+        Without `create` nothing is written, and there must be one. With it the store is first proved to be fit for
+        writing, and a new workspace is made with `settings` (JSON values; secrets must not be among them) unless there
+        is one already, whose settings then stay.
+
+        Raises `WorkspaceError` for no workspace or a folder with other content, `WorkspaceMismatch` for a newer format,
+        `StorageError` for a store that cannot be used.
+        """
+        if create:
+            store.check()
+        run = _read_run(store)
+        if run is None and create:
+            run = _make_run(store, settings or {})
+        if run is None:
+            raise WorkspaceError(
+                f"no workspace at {store.url}",
+                hint="Give the workspace of an earlier run, or begin one: llm-ocr run SOURCE -w FOLDER",
+            )
+        _check_format(run, store.url)
+        return cls(store, run)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def url(self) -> str:
+        """As it is shown to users."""
+        return self.store.url
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What the workspace was made with."""
+        settings: Mapping[str, Any] = self.run.get("settings", {})
+        return settings
+
+    @property
+    def spool(self) -> Path:
+        """A folder of this process alone on the local disk (`TMPDIR`), for what is not finished."""
+        with self._lock:
+            if self._spool is None:
+                self._spool = Path(tempfile.mkdtemp(prefix="llm-ocr-"))
+                weakref.finalize(self, shutil.rmtree, self._spool, ignore_errors=True)
+            return self._spool
+
+    def close(self) -> None:
+        """Remove the spool folder."""
+        with self._lock:
+            spool, self._spool = self._spool, None
+        if spool is not None:
+            shutil.rmtree(spool, ignore_errors=True)
+
+    def get_json(self, key: str) -> dict[str, Any]:
+        """A stored JSON object. Raises `ObjectNotFound`, and `WorkspaceError` when it is damaged."""
+        return codec.load(self.store.get(key), f"{self.url}: {key}")
+
+    def find_json(self, key: str) -> dict[str, Any] | None:
+        """`get_json`, and None when there is no such object."""
+        try:
+            return self.get_json(key)
+        except ObjectNotFound:
+            return None
+
+    def create_json(self, key: str, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Store a JSON object unless one is there; the one that stands then, this or the older one."""
+        with contextlib.suppress(ObjectExists):
+            self.store.create(key, codec.dump(value, indent=2))
+        return self.get_json(key)
+
+
+def _read_run(store: ObjectStore) -> dict[str, Any] | None:
+    try:
+        return codec.load(store.get(_RUN), f"{store.url}: {_RUN}")
+    except ObjectNotFound:
+        return None
+
+
+def _make_run(store: ObjectStore, settings: Mapping[str, Any]) -> dict[str, Any]:
+    found = next((info.key for info in store.list() if info.key.rpartition("/")[2] not in _NOT_CONTENT), None)
+    if found is not None and store.stat(_RUN) is None:  # else another process has made it since
+        raise WorkspaceError(
+            f"{store.url} has content ({found}) and is no workspace: it has no {_RUN}",
+            hint="Give a new or empty folder with -w.",
+        )
+    run = {"format": FORMAT, "created_by": library_version(), "settings": dict(settings)}
+    with contextlib.suppress(ObjectExists):
+        store.create(_RUN, codec.dump(run, indent=2))
+    return codec.load(store.get(_RUN), f"{store.url}: {_RUN}")
+
+
+def _check_format(run: Mapping[str, Any], url: str) -> None:
+    number = run.get("format")
+    if not isinstance(number, int) or number < 1:
+        raise codec.damaged(f"{url}: {_RUN}", "it has no format number")
+    if number > FORMAT:
+        raise WorkspaceMismatch(
+            f"{url} was made by a newer version: llm-ocr {run.get('created_by', 'unknown')}, format {number}; "
+            f"this is {library_version()} and reads formats up to {FORMAT}",
+            hint='Upgrade: pip install --upgrade "llm-ocr"',
+        )
