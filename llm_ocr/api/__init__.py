@@ -12,9 +12,9 @@ from llm_ocr.api.planning import need_plan, plan
 from llm_ocr.api.retrying import retry_failed
 from llm_ocr.api.run import Run
 from llm_ocr.api.wiring import choose_engine
-from llm_ocr.settings.models import WorkspaceSettings
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.work.clean import clean
+from llm_ocr.work.stored import to_remember
 from llm_ocr.work.workspace import Workspace
 
 __all__ = ["Run", "execute", "open"]
@@ -39,8 +39,10 @@ def execute(command: str, settings: Any, progress: Progress | None = None) -> Ru
     return run_blocking(lambda: _execute(command, settings, shown))
 
 
-async def _execute(command: str, settings: WorkspaceSettings, progress: Progress) -> Run:
-    workspace = await asyncio.to_thread(Workspace.open, str(settings.workspace), command in _MAKE)
+async def _execute(command: str, settings: Any, progress: Progress) -> Run:
+    make = command in _MAKE
+    remember = to_remember(settings, engine=choose_engine(settings, command=command)) if make else None
+    workspace = await asyncio.to_thread(Workspace.open, str(settings.workspace), make, settings=remember)
     await _COMMANDS[command](workspace, settings, command, progress)
     return Run(workspace)
 

@@ -16,6 +16,7 @@ from llm_ocr.settings.loading import load
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.extract import Extract
 from llm_ocr.types import DocumentPart, PageRecord, Unit
+from llm_ocr.work.stored import remembered
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -100,5 +101,12 @@ def _call(
     if named:
         flags["sources"] = tuple(str(source) for source in named)
     config = flags.pop("config", None)
-    loaded = load(model, flags, config=Path(config) if config else None, environ=environment(), dotenv=Path(".env"))
+    loaded = load(
+        model,
+        flags,
+        config=Path(config) if config else None,
+        environ=environment(),
+        dotenv=Path(".env"),
+        stored=remembered(str(workspace)),
+    )
     return execute(command, loaded.settings, progress)

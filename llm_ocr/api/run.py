@@ -3,7 +3,7 @@
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from llm_ocr.errors import ObjectNotFound, StageMissing
 from llm_ocr.results.documents import markdown_file
@@ -18,6 +18,15 @@ from llm_ocr.work.workspace import Workspace
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+
+class Document(NamedTuple):
+    """An assembled document. `path` is the key of its Markdown file in the workspace."""
+
+    document_id: str
+    source: str
+    path: str
+    markdown: str
 
 
 class Run:
@@ -65,8 +74,8 @@ class Run:
         """The failed pages, without images."""
         return (page for page in self.pages(images=False) if page.status is Status.FAILED)
 
-    def documents(self) -> Iterator[tuple[str, str, str]]:
-        """`(document_id, key of its Markdown file, Markdown)` of every assembled document, in the order of the plan."""
+    def documents(self) -> Iterator[Document]:
+        """Every assembled document, in the order of the plan."""
         parts = [part for item in items(self._workspace) for part in item.parts]
         names = DocumentNames.of_plan(
             (part.document_id, path) for part in parts for path in (part.relative, *part.aliases)
@@ -81,7 +90,7 @@ class Run:
                 text = self._workspace.store.get(key).decode()
             except ObjectNotFound:
                 continue
-            yield part.document_id, key, text
+            yield Document(part.document_id, part.source, key, text)
 
     def to_dataset(self) -> "Dataset":
         """The assembled dataset, opened with `datasets`. Raises `StageMissing` before Assemble has run."""

@@ -53,7 +53,7 @@ COMMANDS: tuple[Command, ...] = (
         (
             ("llm-ocr extract scans/ -w out --engine embedded", "plan, then read every page on the CPU"),
             (
-                "llm-ocr extract -w out --engine embedded --shard-index 0 --shard-count 4",
+                "llm-ocr extract -w out --shard-index 0 --shard-count 4",
                 "a quarter of the units",
             ),
         ),
@@ -65,8 +65,8 @@ COMMANDS: tuple[Command, ...] = (
         _PIPELINE,
         "describe -w FOLDER [options]",
         (
-            ("llm-ocr describe -w out --engine embedded", "describe the figures that extract found"),
-            ("llm-ocr describe -w out --engine embedded --describe-mode classify", "name their kind instead"),
+            ("llm-ocr describe -w out", "describe the figures that extract found"),
+            ("llm-ocr describe -w out --describe-mode classify", "name their kind instead"),
         ),
     ),
     Command(
@@ -99,7 +99,7 @@ COMMANDS: tuple[Command, ...] = (
         "retry-failed -w FOLDER [options]",
         (
             ("llm-ocr retry-failed -w out --password-file secrets.txt", "a new generation with the failed pages"),
-            ("llm-ocr extract -w out --engine embedded", "then read them"),
+            ("llm-ocr run -w out", "then read them, describe and assemble anew what they touch"),
         ),
     ),
     Command(

@@ -48,9 +48,9 @@ def example_documents() -> list[Path]:
     )
 
 
-def where_to_look(documents: Iterable[tuple[str, str, str]], workspace: str) -> str:
+def where_to_look(documents: Iterable[Any], workspace: str) -> str:
     """What the demo made, what this engine cannot do, and what comes next."""
-    made = [(path, markdown.count("![")) for _, path, markdown in documents]
+    made = [(one.path, one.markdown.count("![")) for one in documents]
     lines = ["", "Look at:"]
     lines += [f"  {_below(path, workspace)}{_figures(count)}" for path, count in made]
     following = (

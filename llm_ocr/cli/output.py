@@ -4,6 +4,8 @@ import os
 import sys
 from typing import TextIO
 
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
 
 def write(text: str, stream: TextIO | None = None) -> None:
     """Write to standard output, or to `stream`; what the encoding lacks is written as an escape."""
@@ -16,8 +18,13 @@ def write(text: str, stream: TextIO | None = None) -> None:
 
 
 def write_line(text: str, stream: TextIO | None = None) -> None:
-    """`write`, and a line end."""
-    write(text + "\n", stream)
+    """A message and a line end; file names in it cannot steer the terminal."""
+    write(harmless(text) + "\n", stream)
+
+
+def harmless(text: str) -> str:
+    """The text with control characters, line ends and tabs aside, written as escapes."""
+    return text.translate(_CONTROLS)
 
 
 def complain(*lines: str) -> None:

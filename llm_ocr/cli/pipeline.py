@@ -1,6 +1,7 @@
 """The commands that work on a workspace: run, plan, extract, describe, assemble, retry-failed, clean."""
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from llm_ocr.cli import report
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from llm_ocr.work.status import RunStatus
 
 #: What comes after each command.
-_NEXT = {"plan": "extract", "retry-failed": "extract", "extract": "describe", "describe": "assemble"}
+_NEXT = {"plan": "extract", "retry-failed": "run", "extract": "describe", "describe": "assemble"}
 
 
 def run_stage(command: str, settings: Any) -> int:
@@ -24,11 +25,11 @@ def run_stage(command: str, settings: Any) -> int:
     finally:
         progress.close()
     if isinstance(progress, Removals):
-        write_line(progress.summary(dry_run=settings.dry_run))
+        progress.finish()
         return 0
     to_stdout = bool(getattr(settings, "stdout", False))
     if to_stdout:
-        _print_documents(run)
+        _print_documents(run, settings.sources)
     return finish(command, settings, run, sys.stderr if to_stdout else sys.stdout)
 
 
@@ -51,22 +52,20 @@ def finish(command: str, settings: Any, run: Any, out: TextIO) -> int:
 
 
 class Removals(QuietProgress):
-    """What `clean` says is its result: each line names an object that was, or would be, removed."""
+    """What `clean` says is its result: the objects that were, or would be, removed, and at last their sum."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
-        self._count = 0
+        self._last = ""
 
     def say(self, message: str) -> None:
-        self._count += 1
-        if not self._quiet:
-            write_line(message)
+        if self._last and not self._quiet:
+            write_line(self._last)
+        self._last = message
 
-    def summary(self, *, dry_run: bool) -> str:
-        """The last line."""
-        if not self._count:
-            return "Nothing to remove"
-        return f"{self._count} leftover objects {'would be' if dry_run else 'were'} removed"
+    def finish(self) -> None:
+        """Write the last line."""
+        write_line(self._last or "Nothing to remove")
 
 
 def _results(command: str, settings: Any, status: "RunStatus") -> list[str]:
@@ -78,14 +77,14 @@ def _results(command: str, settings: Any, status: "RunStatus") -> list[str]:
 
 
 def _next(command: str, settings: Any) -> str:
-    follows = _NEXT[command]
-    engine = getattr(settings, "engine", "auto")
-    # A stage of its own takes no engine unasked.
-    asked = "" if follows == "assemble" else f" --engine {'embedded' if engine == 'auto' else engine}"
-    return f"Next: llm-ocr {follows} -w {report.quoted(settings.workspace)}{asked}"
+    return f"Next: llm-ocr {_NEXT[command]} -w {report.quoted(settings.workspace)}"
 
 
-def _print_documents(run: Any) -> None:
-    for number, (_, _, markdown) in enumerate(run.documents()):
-        text = markdown if markdown.endswith("\n") else markdown + "\n"
-        write(("\n" if number else "") + text)
+def _print_documents(run: Any, sources: Sequence[str]) -> None:
+    """Those of the sources; without any, all of the workspace."""
+    from llm_ocr.documents.sources import find_documents
+
+    named = {document.source for document in find_documents(sources).documents} if sources else None
+    texts = [one.markdown for one in run.documents() if named is None or one.source in named]
+    for number, text in enumerate(texts):
+        write(("\n" if number else "") + (text if text.endswith("\n") else text + "\n"))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from llm_ocr.cli.output import write_line
+from llm_ocr.cli.output import harmless, write_line
 from llm_ocr.settings.environment import environment
 from llm_ocr.settings.models import LogSettings
 from llm_ocr.stages import Progress, Silent
@@ -184,7 +184,7 @@ class LiveProgress:
         if self._bars is None:
             write_line(message, self._stream)
         else:
-            self._bars.console.print(message, markup=False, highlight=False, soft_wrap=True)
+            self._bars.console.print(harmless(message), markup=False, highlight=False, soft_wrap=True)
 
     def end(self) -> None:
         if self._bars is not None and self._task is not None and self._meter is not None:

@@ -87,7 +87,8 @@ def status_text(status: "RunStatus") -> str:
     if status.skipped:
         rows.append(("skipped", _tally(status.skipped)))
     width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
+    lines = [f"{name:<{width}}  {text}" for name, text in rows]
+    return "\n".join([*lines, *(f"  {_example_text(one)}" for one in status.examples)])
 
 
 def quoted(text: str) -> str:
@@ -105,6 +106,12 @@ def _reason_text(reason: str, count: int | None, names: Sequence[str]) -> str:
 def _name(example: "Example") -> str:
     name = PurePath(example.source).name or example.source
     return f"{name} page {example.page}" if example.page else name
+
+
+def _example_text(example: "Example") -> str:
+    page = f", page {example.page}" if example.page else ""
+    detail = f" ({example.detail.splitlines()[0]})" if example.detail else ""
+    return f"{example.source}{page}: {example.reason}{detail}"
 
 
 def _documents(status: "RunStatus") -> str:

@@ -3,8 +3,9 @@
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
@@ -27,7 +28,8 @@ def start(command: Command, arguments: Sequence[str]) -> int:
     """Carry out one command; returns its exit code."""
     model: type[BaseSettings] = getattr(models, command.model)
     flags = parse_flags(command, model, arguments)
-    loaded = load(
+    look = partial(
+        load,
         model,
         flags.values,
         config=flags.config,
@@ -36,6 +38,9 @@ def start(command: Command, arguments: Sequence[str]) -> int:
         written=flags.written,
         lenient=flags.show_settings,
     )
+    loaded = look()
+    if stored := _stored(loaded.settings):
+        loaded = look(stored=stored)
     if flags.show_settings:
         write(settings_table(loaded))
         return 0
@@ -43,6 +48,16 @@ def start(command: Command, arguments: Sequence[str]) -> int:
     with logging_to(settings), _terminated_like_interrupted():
         _warn(loaded.warnings, quiet=settings.quiet)
         return _handler(command)(command.name, settings)
+
+
+def _stored(settings: Any) -> Mapping[str, Any]:
+    """What the command's workspace remembers, if it works on one that is there."""
+    workspace = getattr(settings, "workspace", None)
+    if not isinstance(workspace, str):
+        return {}
+    from llm_ocr.work.stored import remembered
+
+    return remembered(workspace)
 
 
 def settings_table(loaded: Loaded[Any]) -> str:

@@ -18,7 +18,7 @@ def files_below(root: Path) -> Iterator[Path | Folder]:
     """Files by path, hidden ones and hidden folders left out. Links are followed; each folder is visited once."""
     found: list[Path | Folder] = []
     visited: set[tuple[int, int]] = set()
-    plain, linked = [root], []
+    plain, linked = [root], list[Path]()
     while plain or linked:
         # Links last: a folder that can be reached without one is listed under its own name.
         folder = plain.pop() if plain else linked.pop(0)

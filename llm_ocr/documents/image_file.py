@@ -27,7 +27,9 @@ class ImageFile:
         Image.MAX_IMAGE_PIXELS = MAX_PIXELS
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         try:
-            self._image = Image.open(source, formats=("PNG", "JPEG", "MPO", "WEBP", "TIFF"))
+            self._image = Image.open(source, formats=("PNG", "JPEG", "WEBP", "TIFF"))  # a JPEG may be an MPO
+            # Frames of a TIFF are pages, those of an animation are not.
+            self.pages = int(getattr(self._image, "n_frames", 1)) if self._image.format == "TIFF" else 1
         except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
             raise PageFailure(Reason.RENDER_LIMIT, f"more than {MAX_PIXELS // 1_000_000} million pixels") from error
         except UnidentifiedImageError as error:
@@ -35,13 +37,6 @@ class ImageFile:
         except (OSError, SyntaxError, ValueError, EOFError) as error:
             raise PageFailure(Reason.UNREADABLE, f"cannot be opened as an image: {error}") from error
         self._source = source
-
-    @property
-    def pages(self) -> int:
-        """Frames of a TIFF, 1 for other formats: the frames of an animation are no pages."""
-        if self._image.format != "TIFF":
-            return 1
-        return max(1, int(getattr(self._image, "n_frames", 1)))
 
     def page(self, number: int, *, size: int, image_format: str, quality: int) -> EncodedImage:
         """Page `number`, upright by EXIF, at most `size` pixels on its longest side; never enlarged."""

@@ -42,14 +42,14 @@ class UniqueIds:
 def listed_paths(file: Path) -> Iterator[str]:
     """The paths of a list: one a line, `#` begins a comment line, empty lines are skipped."""
     for _, line in _lines(file):
-        if line and not line.startswith("#"):
-            yield line
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield line if (file.parent / line).exists() else line.strip()
 
 
 def manifest_entries(file: Path, ids: UniqueIds) -> Iterator[ManifestEntry]:
     """The documents of a manifest. Raises UsageError that names the line and what is wrong."""
     for number, line in _lines(file):
-        if line:
+        if line.strip():
             yield _entry(line, f"{file} line {number}", ids)
 
 
@@ -59,7 +59,7 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror or error}") from error
     for number, line in enumerate(text.split("\n"), start=1):
-        yield number, line.strip()
+        yield number, line.rstrip("\r")
 
 
 def _entry(line: str, place: str, ids: UniqueIds) -> ManifestEntry:

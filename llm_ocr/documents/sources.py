@@ -42,8 +42,9 @@ class Found:
 def find_documents(sources: Sequence[str], *, only: Sequence[str] = (), max_samples: int | None = None) -> Found:
     """Expand what the user named; the same file is taken once, at its first place.
 
-    `only`: file names or patterns of names. What is named and is not there, or of no known type, comes as a document with
-    a reason, so that it is counted as failed. Raises UsageError when nothing else is left, and for bad lists and manifests.
+    `only`: file names or patterns of names. What is named and is not there, or of no known type, comes as a document
+    with a reason, so that it is counted as failed. Raises UsageError when nothing else is left, and for bad lists and
+    manifests.
     """
     skipped: Counter[str] = Counter()
     documents: list[SourceDocument] = []
@@ -118,13 +119,14 @@ def _from_folder(found: Iterable[Path | Folder], root: Path, skipped: Counter[st
 
 
 def _from_glob(pattern: Path, skipped: Counter[str]) -> Iterator[SourceDocument]:
-    fixed: list[str] = []
-    for part in pattern.parts:
-        if glob.has_magic(part):
+    root = Path(pattern.anchor)
+    for part in pattern.parts[1:]:
+        if not os.path.lexists(root / part):
             break
-        fixed.append(part)
-    root = Path(*fixed)
-    matches = sorted(Path(match) for match in glob.glob(str(pattern), recursive=True))  # noqa: PTH207 - hides dot files
+        root /= part  # as it stands, whatever brackets are in it
+    rest = str(pattern.relative_to(root))
+    found = glob.glob(rest, root_dir=root, recursive=True)  # noqa: PTH207 - leaves hidden files out
+    matches = sorted(root / match for match in found)
     if not matches:
         yield _failed(pattern, pattern.name, Reason.NOT_FOUND, "no file matches")
     for match in matches:

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import json
+import os
+import signal
 import struct
 import sys
 from collections import deque
@@ -119,6 +121,7 @@ class _Worker:
             stderr=asyncio.subprocess.PIPE,
             env=worker_environment(),
             limit=1 << 20,
+            start_new_session=True,  # a group of its own: killed together with what it started
         )  # fmt: skip
         return cls(process)
 
@@ -149,7 +152,10 @@ class _Worker:
         await self.kill()
         code = self.process.returncode
         words = "; ".join(self._last_words)
-        memory = code == OUT_OF_MEMORY or any(sign in words for sign in ("bad_alloc", "MemoryError", "out of memory"))
+        # Native libraries abort when they get no memory.
+        memory = code in (OUT_OF_MEMORY, -signal.SIGABRT) or any(
+            sign in words for sign in ("bad_alloc", "MemoryError", "out of memory")
+        )
         return WorkerDied(f"ended with code {code}" + (f": {words}" if words else ""), out_of_memory=memory)
 
     async def _listen(self) -> None:
@@ -162,8 +168,9 @@ class _Worker:
     async def kill(self) -> None:
         if self.process.stdin is not None:
             self.process.stdin.close()
-        with contextlib.suppress(ProcessLookupError):
-            self.process.kill()
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
         await self.process.wait()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._listener, 1)

@@ -1,0 +1,1 @@
+"""Fakes that ship: real servers and stores that misbehave on purpose."""

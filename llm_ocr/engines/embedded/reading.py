@@ -12,7 +12,7 @@ from llm_ocr.errors import PageFailure
 from llm_ocr.types import Attempt, Block, Box, EncodedImage, Page, PageContent, Reason, Status
 
 if TYPE_CHECKING:
-    from llm_ocr.engines.embedded.ocr import Recogniser
+    from llm_ocr.engines.embedded.ocr import OcrPage, Recogniser
 
 #: A text layer that disagrees with OCR by more than this share of its characters lies (embedded_engine.md: liars score
 #: above 0.9, true layers 0.0).
@@ -23,6 +23,8 @@ SCAN = 0.6
 FEW = 30
 #: Darkest and lightest pixel of a page without content differ by less than this (of 255).
 BLANK = 24
+#: So many places with text that cannot be read, and more than lines that can, are a script that the model lacks.
+UNREAD = 5
 
 GetRecogniser = Callable[[], "Recogniser"]
 
@@ -82,8 +84,20 @@ def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser") -> Attempt:
     objects = scan_objects(read.image, read.lines)
     height, width = read.image.shape[:2]
     content = PageContent(float(width), float(height), read.lines, objects.rasters, objects.paths)
-    turned = _encode(read.image, page.image.media_type) if read.rotation else None
-    return Attempt("embedded", "ocr", Status.OK, _blocks(content), rotation=read.rotation, image=turned)
+    turned = _encode(read.image, page.image.media_type) if read.turned else None
+    status, reason, detail = _script(read)
+    if status is Status.FAILED:
+        raise PageFailure(reason or Reason.ENGINE_ERROR, detail)
+    blocks = _blocks(content)
+    return Attempt("embedded", "ocr", status, blocks, reason, detail, rotation=read.rotation, image=turned)
+
+
+def _script(read: "OcrPage") -> tuple[Status, Reason | None, str]:
+    """A page of a script that the model does not know is text of which nothing, or little, could be read."""
+    if read.unread < UNREAD or read.unread <= len(read.lines):
+        return Status.OK, None, ""
+    detail = f"{read.unread} places with text that OCR cannot read; it knows Latin, Greek, Chinese and Japanese"
+    return Status.DEGRADED if read.lines else Status.FAILED, Reason.SCRIPT_NOT_SUPPORTED, detail
 
 
 def read_figure(image: EncodedImage, recogniser: GetRecogniser) -> str:

@@ -1,0 +1,137 @@
+"""From a page's content to its blocks."""
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+
+from llm_ocr.engines.embedded.layout.escape import escape
+from llm_ocr.engines.embedded.layout.flow import arrange, column_entries
+from llm_ocr.engines.embedded.layout.furniture import find_furniture
+from llm_ocr.engines.embedded.layout.groups import Group
+from llm_ocr.engines.embedded.layout.kinds import Entry
+from llm_ocr.engines.embedded.layout.measures import Measures, is_vertical, measure, steadied
+from llm_ocr.engines.embedded.layout.order import make_sheet, reading_order, ruling_lines
+from llm_ocr.engines.embedded.layout.rows import Row, make_row, make_rows, with_level_box
+from llm_ocr.engines.embedded.layout.turning import sideways, turned_back, upright
+from llm_ocr.engines.embedded.layout.writing import code_text, heading_text, markdown
+from llm_ocr.engines.embedded.regions import Region, inside_text
+from llm_ocr.types import Block, BlockKind, Box, Line, PageContent
+
+
+def page_blocks(content: PageContent, regions: Sequence[Region]) -> tuple[Block, ...]:
+    """The blocks of a page in reading order: furniture of the top, body, footnotes, furniture of the foot.
+
+    `regions` are laid out as wholes; lines that they claim appear in their TABLE or FIGURE block only, their captions
+    as CAPTION blocks beside them. Every other line of `content` is in exactly one block. Boxes of the result are
+    relative. Pages with no lines and no regions give no blocks.
+    """
+    up = sideways(content)
+    if up is not None:
+        turned, turned_regions = upright(content, regions, up)
+        return turned_back(_blocks(turned, turned_regions), up)
+    return _blocks(content, regions)
+
+
+def _blocks(content: PageContent, regions: Sequence[Region]) -> tuple[Block, ...]:
+    claimed: set[int] = set()
+    for region in regions:
+        claimed |= region.lines | region.caption
+    visible = [line for line in content.lines if line.text.strip()]
+    free = steadied([line for index, line in enumerate(content.lines) if index not in claimed and line.text.strip()])
+    standard = free if sum(len(line.text) for line in free) > _ENOUGH else visible
+    if not standard and not regions:
+        return ()
+    page = _Page(content, measure(content, standard or [_NO_LINE]))
+    free = [with_level_box(line) for line in free]
+    furniture = find_furniture(free, page.measures, len(content.lines))
+    taken = {id(line) for _, row in furniture for line in row.lines}
+    free = [line for line in free if id(line) not in taken]
+    flowing = [line for line in free if not is_vertical(line)]
+    entries = _entries(content, flowing, regions, page.measures)
+    at_top = [kind is BlockKind.HEADER or row.middle < content.height / 2 for kind, row in furniture]
+    top = [page.furniture(*found) for found, above in zip(furniture, at_top, strict=True) if above]
+    foot = [page.furniture(*found) for found, above in zip(furniture, at_top, strict=True) if not above]
+    body = page.entries(entries)
+    aside = [page.text(BlockKind.TEXT, Group([make_row([line])], [False])) for line in free if is_vertical(line)]
+    return tuple([*top, *body, *aside, *foot])
+
+
+#: Characters outside of tables and figures from which on they set the page's standards.
+_ENOUGH = 150
+_NO_LINE = Line("", Box(0, 0, 1, 10), 10.0)
+
+
+def _entries(content: PageContent, lines: list[Line], regions: Sequence[Region], measures: Measures) -> list[Entry]:
+    places = [_place(content, region) for region in regions]
+    rules = ruling_lines(content.paths, content.width, places)
+    sheet = make_sheet(lines, places, rules, measures)
+    entries: list[Entry] = []
+    for column, ids in enumerate(reading_order(sheet)):
+        members = [lines[index] for index in ids if index < len(lines)]
+        here = [regions[index - len(lines)] for index in ids if index >= len(lines)]
+        entries += column_entries(column, members, here, measures)
+    return arrange(entries, _short_rules(content), measures)
+
+
+def _place(content: PageContent, region: Region) -> Box:
+    """The region with its caption: they are placed as one."""
+    return reduce(Box.union, (content.lines[index].box for index in region.caption), region.box)
+
+
+def _short_rules(content: PageContent) -> list[Box]:
+    """Rules as they stand above footnotes: thin, short, low on the page."""
+    found = [
+        path.box
+        for path in content.paths
+        if path.box.height < 2.5
+        and 0.04 * content.width < path.box.width < 0.5 * content.width
+        and path.box.y0 > 0.4 * content.height
+    ]
+    return found[:100]
+
+
+class _Page:
+    """Writes blocks with relative boxes."""
+
+    def __init__(self, content: PageContent, measures: Measures) -> None:
+        self.content, self.measures = content, measures
+        self._x, self._y = 1 / max(content.width, 1e-6), 1 / max(content.height, 1e-6)
+
+    def box(self, boxes: Iterable[Box]) -> Box:
+        return reduce(Box.union, boxes).scaled(self._x, self._y).clipped()
+
+    def furniture(self, kind: BlockKind, row: Row) -> Block:
+        return Block(kind, self.box(line.box for line in row.lines), escape(row.text.replace("\t", " ")))
+
+    def text(self, kind: BlockKind, group: Group, level: int = 0) -> Block:
+        words = self.measures.words
+        if kind is BlockKind.CODE:
+            text = code_text(group)
+        elif kind in (BlockKind.TITLE, BlockKind.HEADING):
+            text = heading_text(group, words)
+        else:
+            text = markdown(group, words)
+        return Block(kind, self.box(line.box for row in group.rows for line in row.lines), text, level=level)
+
+    def entries(self, entries: Sequence[Entry]) -> list[Block]:
+        blocks: list[Block] = []
+        for entry in entries:
+            if entry.region is not None:
+                blocks += self.region(entry.region)
+            elif entry.group is not None:
+                blocks.append(self.text(entry.kind, entry.group, entry.level))
+        return blocks
+
+    def region(self, region: Region) -> list[Block]:
+        """The table or figure with its caption above or below, as on the page."""
+        lines = self.content.lines
+        box = self.box([region.box])
+        rows = make_rows([lines[index] for index in sorted(region.caption) if lines[index].text.strip()], self.measures)
+        caption = [self.text(BlockKind.CAPTION, Group(rows, [False] * len(rows)))] if rows else []
+        plain = caption[0].text if caption else ""
+        if region.kind == "table":
+            block = Block(BlockKind.TABLE, box, region.text, label=region.label)
+        else:
+            inside = inside_text(lines, region.lines)
+            block = Block(BlockKind.FIGURE, box, label=region.label, inside=inside, caption=plain)
+        above = bool(rows) and sum(row.middle for row in rows) / len(rows) < (region.box.y0 + region.box.y1) / 2
+        return [*caption, block] if above else [block, *caption]

@@ -1,0 +1,193 @@
+"""Where a part of a page falls into columns: the search for white strips between texts, on a coarse grid.
+
+The grid bounds the cost by the area, not by the number of lines: a page with 20,000 words costs what others do.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+#: Cells of the grid in line heights, and their greatest numbers.
+_CELL_X, _CELL_Y, _MOST_X, _MOST_Y = 0.15, 0.4, 480, 320
+#: Width of the narrowest gutter in cells (0.6 line heights less what rounding takes).
+_WINDOW = 3
+#: Fewer rows of text on both sides are not called columns.
+_LEAST_ROWS = 2.5
+_TRIES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """All elements of a page as arrays of the same length. `chars` is -1 for regions and -2 for ruling lines."""
+
+    boxes: Floats  # n x 4, page units
+    size: Floats
+    chars: Ints
+    lower: Bools  # begins in lower case: goes on from the line before
+    rtl: bool
+
+    def lines(self, ids: Ints) -> Ints:
+        """The elements among `ids` that are lines of text."""
+        return ids[self.chars[ids] >= 0]
+
+
+@dataclass(frozen=True, slots=True)
+class Gutter:
+    """A white strip at `x` from `top` to `bottom`; `left` and `right` are the elements beside it."""
+
+    x: float
+    top: float
+    bottom: float
+    left: Ints
+    right: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    ink: Ints  # running sums of occupied cells along x, one column more than the grid
+    x0: float
+    y0: float
+    cell_x: float
+    cell_y: float
+
+
+def _grid(boxes: Floats, height: float) -> _Grid:
+    x0, y0 = boxes[:, 0].min(), boxes[:, 1].min()
+    x1, y1 = boxes[:, 2].max(), boxes[:, 3].max()
+    cell_x = max(_CELL_X * height, (x1 - x0) / _MOST_X, 1e-6)
+    cell_y = max(_CELL_Y * height, (y1 - y0) / _MOST_Y, 1e-6)
+    left = ((boxes[:, 0] - x0) / cell_x).astype(np.int64)
+    right = np.maximum(np.ceil((boxes[:, 2] - x0) / cell_x).astype(np.int64), left + 1)
+    top = ((boxes[:, 1] - y0) / cell_y).astype(np.int64)
+    bottom = np.maximum(np.floor((boxes[:, 3] - y0) / cell_y).astype(np.int64), top + 1)
+    shape = (int(bottom.max()) + 1, int(right.max()) + 1)
+    marks = np.zeros(shape, dtype=np.int64)
+    np.add.at(marks, (top, left), 1)
+    np.add.at(marks, (bottom, left), -1)
+    np.add.at(marks, (top, right), -1)
+    np.add.at(marks, (bottom, right), 1)
+    filled = (marks.cumsum(axis=0).cumsum(axis=1) > 0)[:-1, :-1]
+    ink = np.zeros((filled.shape[0], filled.shape[1] + 1), dtype=np.int64)
+    np.cumsum(filled, axis=1, out=ink[:, 1:])
+    return _Grid(ink, float(x0), float(y0), float(cell_x), float(cell_y))
+
+
+def _strips(grid: _Grid) -> tuple[Bools, Ints]:
+    """For each row and strip of `_WINDOW` cells: is it white, and how many rows so far have text on both sides."""
+    ink = grid.ink
+    white = ink[:, _WINDOW:] == ink[:, :-_WINDOW]
+    both = white & (ink[:, :-_WINDOW] > 0) & (ink[:, -1:] > ink[:, _WINDOW:])
+    total = both.cumsum(axis=0)
+    before = np.maximum.accumulate(np.where(white, 0, total), axis=0)
+    return white, total - before
+
+
+def _extent(white: Bools, row: int) -> tuple[int, int]:
+    """First and last white row around `row` in one strip."""
+    dark = np.flatnonzero(~white)
+    at = int(np.searchsorted(dark, row))
+    first = int(dark[at - 1]) + 1 if at else 0
+    last = int(dark[at]) - 1 if at < len(dark) else len(white) - 1
+    return first, last
+
+
+def find_gutter(sheet: Sheet, ids: Ints) -> Gutter | None:
+    """The white strip that parts most text of `ids` into columns, or None where it is read across."""
+    lines = sheet.lines(ids)
+    if len(ids) < 2 or not len(lines):
+        return None
+    boxes = sheet.boxes[ids]
+    height = float(np.median(sheet.size[lines]))
+    grid = _grid(boxes, height)
+    if grid.ink.shape[1] <= _WINDOW + 1:
+        return None
+    white, score = _strips(grid)
+    best = score.max(axis=0)
+    least = _LEAST_ROWS * height / grid.cell_y * 0.5
+    for _ in range(_TRIES):
+        top_score = int(best.max())
+        if top_score < least:
+            return None
+        peak = int(best.argmax())
+        low, high = _plateau(best, peak, top_score)
+        middle = (low + high) // 2
+        row = int(score[:, middle].argmax())
+        first, last = _extent(white[:, middle], row)
+        gutter = _cut(sheet, ids, boxes, grid, middle, first, last)
+        if are_columns(sheet, gutter.left, gutter.right, height):
+            return gutter
+        margin = int(2 * height / grid.cell_x)
+        best[max(0, low - margin) : high + margin + 1] = 0
+    return None
+
+
+def _plateau(best: Ints, peak: int, top_score: int) -> tuple[int, int]:
+    """The strips around the best one that are as good: together they are the gutter."""
+    good = best >= 0.97 * top_score
+    low = high = peak
+    while low > 0 and good[low - 1]:
+        low -= 1
+    while high + 1 < len(good) and good[high + 1]:
+        high += 1
+    return low, high
+
+
+def _cut(sheet: Sheet, ids: Ints, boxes: Floats, grid: _Grid, strip: int, first: int, last: int) -> Gutter:
+    x = grid.x0 + (strip + _WINDOW / 2) * grid.cell_x
+    top, bottom = grid.y0 + first * grid.cell_y, grid.y0 + (last + 1) * grid.cell_y
+    middle = (boxes[:, 1] + boxes[:, 3]) / 2
+    inside = (middle >= top) & (middle <= bottom) & ((boxes[:, 2] <= x + 1e-6) | (boxes[:, 0] >= x - 1e-6))
+    on_left = (boxes[:, 0] + boxes[:, 2]) / 2 < x
+    return Gutter(x, top, bottom, ids[inside & on_left], ids[inside & ~on_left])
+
+
+def _aligned(fewer: Floats, more: Floats, tolerance: float) -> float:
+    """The share of heights in `fewer` that have one in `more` (sorted) within `tolerance`."""
+    at = np.searchsorted(more, fewer)
+    below = np.abs(more[np.minimum(at, len(more) - 1)] - fewer)
+    above = np.abs(more[np.maximum(at - 1, 0)] - fewer)
+    return float((np.minimum(below, above) < tolerance).mean())
+
+
+@dataclass(frozen=True, slots=True)
+class _Texture:
+    chars: float  # mean of a line
+    full: float  # share of the lines that are about as wide as the widest
+    running: float  # share of the lines that go on from the one before
+
+
+def _texture(sheet: Sheet, lines: Ints) -> _Texture:
+    widths = sheet.boxes[lines, 2] - sheet.boxes[lines, 0]
+    wide = float(np.percentile(widths, 90)) or 1.0
+    full = float((widths > 0.7 * wide).mean())
+    return _Texture(float(sheet.chars[lines].mean()), full, float(sheet.lower[lines].mean()))
+
+
+def are_columns(sheet: Sheet, left: Ints, right: Ints, height: float) -> bool:
+    """Whether two neighbours are texts of their own, rather than the cells of a table, a form or a list.
+
+    Cells share their baselines and are short; columns of text are full lines, or their lines do not share baselines.
+    """
+    one, other = sheet.lines(left), sheet.lines(right)
+    if not len(one) or not len(other):  # a figure or table beside text
+        solid = [bool((sheet.chars[side] > -2).any()) for side in (left, right)]
+        return all(solid) and max(len(one), len(other)) > 1
+    if min(len(one), len(other)) < 2:
+        return False
+    base = [np.sort(sheet.boxes[lines, 3]) for lines in (one, other)]
+    fewer, more = sorted(base, key=len)
+    textures = [_texture(sheet, lines) for lines in (one, other)]
+    aligned = _aligned(fewer, more, 0.22 * height)
+    chars = min(texture.chars for texture in textures)
+    if aligned < 0.6:
+        return chars >= 9 and (aligned < 0.34 or chars >= 16)
+    if len(fewer) < 3:
+        return False
+    full = min(texture.full for texture in textures)
+    running = min(texture.running for texture in textures)
+    return (chars >= 20 and full >= 0.5) or (chars >= 13 and running >= 0.3) or (chars >= 28 and running >= 0.15)

@@ -1,0 +1,126 @@
+"""What the pixels of a line's crop say beside its text: gaps between characters, the size of the letters, their weight."""
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from llm_ocr.engines.embedded.ocr.detect import Pixels
+from llm_ocr.engines.embedded.ocr.recognise import Reading
+
+#: Lightest and darkest pixel of a crop with letters differ by at least this (of 255).
+_CONTRAST = 24
+#: A pixel counts as ink from this share of the contrast on; low, so that grey edges of small letters close no gap.
+_INK = 0.4
+#: A row filled to this share is a rule or an underline, not letters.
+_RULE = 0.85
+#: Heights above and depths below the baseline, in em, of a plain book face: capitals and ascenders, small letters,
+#: descenders, and the full square of an ideograph.
+_ASCENDER, _X_HEIGHT, _DESCENDER, _SQUARE = 0.72, 0.5, 0.21, 0.92
+_DESCENDING = frozenset("gjpqyQ,;()[]{}|/ç")
+_SMALL = frozenset("acegmnopqrsuvwxyzæœø")
+_FLAT = frozenset(".,;:-–—_~=+<>·•'\"’‘“”´`*^°…")
+
+
+@dataclass(frozen=True, slots=True)
+class Ink:
+    """Measures of one crop, in its pixels.
+
+    `gaps[i]` is the empty range of columns between character i and i + 1 of the text without its spaces, `(x, x)` where they
+    touch. `size` is the font's height (0: cannot be told), `top` and `bottom` the rows of the letters, `stroke` the mean
+    thickness of their strokes.
+    """
+
+    left: float
+    right: float
+    top: float
+    bottom: float
+    gaps: tuple[tuple[float, float], ...]
+    size: float
+    stroke: float
+
+
+def measure(crop: Pixels, reading: Reading) -> Ink | None:
+    """None for a crop in which nothing stands out from the ground."""
+    dark = _darkness(crop)
+    if dark is None:
+        return None
+    top, bottom = _rows(dark)
+    dark = dark[top:bottom]
+    filled = (dark > _INK).any(axis=0)
+    columns = np.flatnonzero(filled)
+    if not len(columns):
+        return None
+    characters = [(c, x) for c, x in zip(reading.text, reading.centres, strict=True) if not c.isspace()]
+    edges = np.flatnonzero(np.diff(np.concatenate(([1], filled.astype(np.int8), [1]))))
+    empty = edges.reshape(-1, 2)
+    gaps = tuple(_widest(empty, left, right) for (_, left), (_, right) in zip(characters, characters[1:], strict=False))
+    size = (bottom - top) / _share_of_em("".join(c for c, _ in characters))
+    return Ink(float(columns[0]), float(columns[-1] + 1), float(top), float(bottom), gaps, size, _stroke(dark))
+
+
+def _darkness(crop: Pixels) -> NDArray[np.float32] | None:
+    """How much of each pixel is ink, 0..1, whichever of letters and ground is the lighter."""
+    grey = cv2.cvtColor(crop, cv2.COLOR_RGB2GRAY)
+    low, ground, high = (float(value) for value in np.percentile(grey, (1, 50, 99)))
+    if high - low < _CONTRAST:
+        return None
+    share = (grey.astype(np.float32) - low) / (high - low)
+    dark: NDArray[np.float32] = 1 - share if high - ground <= ground - low else share
+    dark = dark.clip(0, 1)
+    rules = (dark > _INK).mean(axis=1) > _RULE
+    if crop.shape[1] > 3 * crop.shape[0]:
+        dark[rules] = 0
+    return dark
+
+
+def _rows(dark: NDArray[np.float32]) -> tuple[int, int]:
+    """The rows of the line's letters: those with ink around the middle, without what neighbouring lines put into the crop."""
+    height = len(dark)
+    profile = (dark > 0.5).sum(axis=1)
+    busy = profile > max(0, 0.02 * int(profile.max()))
+    if not busy.any():
+        return 0, height
+    middle = int(np.average(np.arange(height), weights=profile.astype(np.float64)))
+    reach = max(1, height // 8)  # the dot of an i stands apart from its stem
+    top = bottom = middle
+    while top > 0 and busy[max(0, top - reach) : top].any():
+        top -= 1
+    while bottom < height and busy[bottom : bottom + reach].any():
+        bottom += 1
+    rows = np.flatnonzero(busy[top:bottom])
+    return (top + int(rows[0]), top + int(rows[-1]) + 1) if len(rows) else (0, height)
+
+
+def _widest(empty: NDArray[np.intp], left: float, right: float) -> tuple[float, float]:
+    """The widest empty range that touches left..right, cut to it."""
+    first = int(np.searchsorted(empty[:, 1], left))
+    best = ((left + right) / 2, (left + right) / 2)
+    for start, end in empty[first:]:
+        if start >= right:
+            break
+        x0, x1 = max(float(start), left), min(float(end), right)
+        if x1 - x0 > best[1] - best[0]:
+            best = (x0, x1)
+    return best
+
+
+def _share_of_em(text: str) -> float:
+    """The height of a line's ink in em, from which letters it holds."""
+    letters = [c for c in text if c not in _FLAT]
+    if not letters:
+        return _X_HEIGHT
+    if sum(ord(c) >= 0x2E80 for c in letters) * 3 > len(letters):
+        return _SQUARE
+    tall = any(c not in _SMALL for c in letters)
+    deep = any(c in _DESCENDING for c in letters)
+    return (_ASCENDER if tall else _X_HEIGHT) + (_DESCENDER if deep else 0.0)
+
+
+def _stroke(dark: NDArray[np.float32]) -> float:
+    """Twice the area over the length of the outline; grey edges count in both, so that small letters compare with large."""
+    across = np.abs(np.diff(dark, axis=1))[1:, :]
+    down = np.abs(np.diff(dark, axis=0))[:, 1:]
+    outline = float(np.hypot(across, down).sum()) if min(dark.shape) > 1 else 0.0
+    return 2 * float(dark.sum()) / outline if outline else 0.0

@@ -1,0 +1,78 @@
+"""Where the two models come from, and sessions that suit one page at a time in one process.
+
+The models are files of the rapidocr wheel. Its Python code is not imported: it would read its own settings, log to stderr,
+and download whatever it misses; a file that is not there is `MissingExtra` here.
+"""
+
+import importlib.util
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from llm_ocr.errors import MissingExtra
+
+_INSTALL = 'pip install "llm-ocr[embedded]"'
+#: Index 0 of the recogniser's output is "no character"; a space follows the alphabet that the model file carries.
+BLANK = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """Paths of the detector and the recogniser."""
+
+    detector: Path
+    recogniser: Path
+
+
+@cache
+def find_models() -> ModelFiles | None:
+    """The models in the installed rapidocr wheel, None where the wheel, onnxruntime or OpenCV is missing."""
+    if any(importlib.util.find_spec(name) is None for name in ("onnxruntime", "cv2")):
+        return None
+    spec = importlib.util.find_spec("rapidocr")
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        folder = Path(place) / "models"
+        detectors = sorted(folder.glob("*_det_*.onnx"))
+        recognisers = sorted(folder.glob("*_rec_*.onnx"))
+        if detectors and recognisers:
+            return ModelFiles(detectors[-1], recognisers[-1])
+    return None
+
+
+def available() -> bool:
+    """Whether OCR is installed here; imports nothing heavy."""
+    return find_models() is not None
+
+
+def require_models() -> ModelFiles:
+    """The model files; raises MissingExtra where OCR is not installed."""
+    models = find_models()
+    if models is None:
+        raise MissingExtra("OCR is not installed: rapidocr with its models, or onnxruntime, is missing", hint=_INSTALL)
+    return models
+
+
+def open_session(model: Path) -> Any:  # noqa: ANN401 - an onnxruntime session
+    """A session on one thread.
+
+    Measured with onnxruntime 1.31 on two cores: more threads than one spin and slow the other processes down; without the
+    memory arena the process stays 200 MiB smaller at the same speed; some weights of the detector are denormal numbers, which
+    cost two thirds of its time unless they count as zero. onnxruntime reads that setting when the first session of a process
+    is made, and it holds for the thread that makes it: sessions are made and used in one thread.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = False
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.set_denormal_as_zero", "1")
+    return onnxruntime.InferenceSession(str(model), sess_options=options, providers=["CPUExecutionProvider"])
+
+
+def alphabet_of(session: Any) -> list[str]:  # noqa: ANN401 - an onnxruntime session
+    """The recogniser's characters by output index."""
+    characters = session.get_modelmeta().custom_metadata_map["character"].splitlines()
+    return [BLANK, *characters, " "]

@@ -1,0 +1,112 @@
+"""One page image: find, turn, level, read."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
+
+import cv2
+import numpy as np
+
+from llm_ocr.engines.embedded.ocr import OcrPage
+from llm_ocr.engines.embedded.ocr.detect import Detector, Pixels, Quad
+from llm_ocr.engines.embedded.ocr.ink import measure
+from llm_ocr.engines.embedded.ocr.lines import Piece, compared, is_text, pieces, standing_line
+from llm_ocr.engines.embedded.ocr.recognise import Reader, Reading, cut_out
+from llm_ocr.engines.embedded.rotation import needed_turn, turn
+from llm_ocr.types import Line
+
+#: Longest side of what the detector sees, and of its tiles. On 20 digital pages: 960 misses 1.4 % of the characters, 1280
+#: 0.28 %, 1540 0.26 % at half as much memory again.
+_SIDE = _TILE = 1280
+#: Lines under this height (in the detector's pixels, as detected) run together: seen again in tiles, larger.
+_DENSE = 12.0
+_DENSE_SIDE = 2560
+#: Skew in degrees that is worth levelling, and the most that is taken for skew.
+_LEVEL, _SKEWED = 0.5, 8.0
+#: Slender lines needed to tell the skew.
+_SKEW_LINES = 3
+#: Lightest and darkest pixel of a page with text differ by at least this.
+_CONTRAST = 24
+
+
+class PageReading:
+    """Reads pages with one detector and one recogniser."""
+
+    def __init__(self) -> None:
+        cv2.setNumThreads(1)
+        self._detector = Detector()
+        self.reader = Reader()
+
+    def read(self, image: Pixels) -> OcrPage:
+        """All lines; see `Recogniser.read`."""
+        if int(image.max()) - int(image.min()) < _CONTRAST:
+            return OcrPage((), 0, image)
+        quads = self._find(image)
+        rotation = needed_turn(image, quads, self.reader.read)
+        if rotation:
+            image = turn(image, rotation)
+            quads = self._find(image)
+        skew = _skew(quads)
+        if skew:
+            image, quads = _level(image, quads, skew)
+        lines, unread = self._read_all(image, quads)
+        return OcrPage(tuple(lines), rotation, image, skew, unread)
+
+    def _find(self, image: Pixels) -> list[Quad]:
+        quads = self._detector.find(image, side=_SIDE, tile=_TILE)
+        longest = max(image.shape[:2])
+        if longest > _SIDE and quads:
+            shrunk = longest / _SIDE
+            if median(min(quad.width, quad.height) for quad in quads) < _DENSE * shrunk:
+                return self._detector.find(image, side=_DENSE_SIDE, tile=_TILE)
+        return quads
+
+    def _read_all(self, image: Pixels, quads: Sequence[Quad]) -> tuple[list[Line], int]:
+        lying: list[Piece] = []
+        standing: list[Line] = []
+        unread = 0
+        for quad in quads:
+            crop = cut_out(image, quad)
+            reading = self._read_standing(crop) if quad.tall else self.reader.read(crop)
+            if not is_text(reading):
+                unread += 1
+            elif quad.tall:
+                standing.append(standing_line(reading, quad))
+            else:
+                lying += pieces(reading, measure(crop, reading), quad, crop.shape[1])
+        return compared(lying) + standing, unread
+
+    def _read_standing(self, crop: Pixels) -> Reading:
+        upwards = self.reader.read(turn(crop, 90))
+        downwards = self.reader.read(turn(crop, 270))
+        return max(upwards, downwards, key=lambda reading: reading.confidence * bool(reading.text.strip()))
+
+
+def _skew(quads: Sequence[Quad]) -> float:
+    """Degrees by which the lines fall to the right, 0.0 when they are level or do not agree."""
+    slender = sorted((quad.angle, quad.width) for quad in quads if quad.width > 5 * quad.height)
+    if len(slender) < _SKEW_LINES:
+        return 0.0
+    half = sum(width for _, width in slender) / 2
+    angle = 0.0
+    for angle, width in slender:
+        half -= width
+        if half <= 0:
+            break
+    return angle if _LEVEL <= abs(angle) <= _SKEWED else 0.0
+
+
+def _level(image: Pixels, quads: Sequence[Quad], skew: float) -> tuple[Pixels, list[Quad]]:
+    """The image and its quads turned back by `skew` about the middle; the picture keeps its size."""
+    height, width = image.shape[:2]
+    matrix = cv2.getRotationMatrix2D((width / 2, height / 2), skew, 1)
+    ground = tuple(float(np.median(image[::8, ::8, channel])) for channel in range(3))
+    level: Pixels = cv2.warpAffine(image, matrix, (width, height), flags=cv2.INTER_LINEAR, borderValue=ground)
+    cosine, sine = math.cos(math.radians(skew)), math.sin(math.radians(skew))
+    moved = []
+    for quad in quads:
+        x, y = quad.x - width / 2, quad.y - height / 2
+        x, y = x * cosine + y * sine + width / 2, y * cosine - x * sine + height / 2
+        moved.append(replace(quad, x=x, y=y, angle=quad.angle - skew))
+    return level, moved

@@ -1,0 +1,211 @@
+"""Rules and pictures seen in the pixels of a scan, given as a PDF's objects would be.
+
+Ink is what is darker than the paper around it, or coloured. Long thin ink is a rule. What is left without the text is
+closed into areas: solid ones are pictures (`Raster`), those of thin strokes are drawings (a `Path` of many segments),
+which only a caption makes a figure, because handwriting looks the same.
+"""
+
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from llm_ocr.engines.embedded.regions import ScanObjects
+from llm_ocr.types import Box, Line, Path, Raster
+
+Pixels = npt.NDArray[np.uint8]
+
+#: Longest side, in pixels, at which pictures are looked for; rules are looked for at full size.
+_SMALL = 1000
+#: Ink is darker than this share of the paper's brightness, or this much more coloured (0..255) than the paper.
+_DARK, _COLOURED = 0.74, 42
+#: Grey levels between a light rule and the paper on both sides.
+_CONTRAST = 18
+#: A rule is at least this share of the page's width long.
+_RULE = 0.03
+#: A picture is at least this share of the page, and this share of each side.
+_LEAST_AREA, _LEAST_SIDE = 0.008, 0.04
+#: Segments of a drawing's path: many, as a curve has.
+_STROKES = 40
+
+
+def scan_objects(image: Pixels, lines: tuple[Line, ...]) -> ScanObjects:
+    """Ruling lines and picture-like areas of an upright page.
+
+    `image`: height x width x 3, RGB. `lines`: the OCR's lines, in pixels of the image. Boxes are in the same pixels.
+    """
+    height, width = image.shape[:2]
+    if min(height, width) < 40:
+        return ScanObjects()
+    grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
+    paper = _paper(grey)
+    # Thin rules are often printed light: there the contrast to both sides counts.
+    contrast = cv2.morphologyEx(grey, cv2.MORPH_BLACKHAT, np.ones((11, 11), np.uint8))
+    dark = _without_margin(((grey < _DARK * paper) | (contrast > _CONTRAST)).astype(np.uint8))
+    horizontal = [box for box in _rules(dark, upright=False) if not _is_lettering(box, lines)]
+    vertical = [box for box in _rules(dark, upright=True) if not _is_lettering(box, lines)]
+    scale = min(1.0, _SMALL / max(height, width))
+    ink = _small_ink(image, grey, paper, scale)
+    rules = np.zeros_like(ink)
+    for box in (*horizontal, *vertical):
+        _fill(rules, box.scaled(scale, scale).grown(1), 1)
+    free = _without_text(ink, lines, scale)
+    rasters, drawings = _areas(free, rules, scale)
+    outside = [box for box in (*horizontal, *vertical) if not any(box.covered_by(area) > 0.9 for area in rasters)]
+    paths = [Path(box, None, (0, 0, 0), 5) for box in outside]  # thin filled rectangles
+    paths += [Path(box, (0, 0, 0), None, _STROKES) for box in drawings]
+    return ScanObjects(tuple(Raster(box) for box in rasters), tuple(paths))
+
+
+def _paper(grey: Pixels) -> npt.NDArray[np.float32]:
+    """The paper's brightness at each pixel: a smooth surface through the bright tiles, which pictures do not bend."""
+    tiles = cv2.dilate(cv2.resize(grey, (48, 48), interpolation=cv2.INTER_AREA), np.ones((3, 3), np.uint8))
+    bright = tiles.astype(np.float64).ravel()
+    y, x = (axis.ravel() / 47 - 0.5 for axis in np.mgrid[0:48, 0:48])
+    terms = np.stack((np.ones_like(x), x, y, x * x, y * y, x * y), axis=1)
+    used = bright >= np.percentile(bright, 40)
+    surface = np.full_like(bright, np.percentile(bright, 60))
+    for _ in range(4):
+        if used.sum() < 200:
+            break
+        surface = terms @ np.linalg.lstsq(terms[used], bright[used], rcond=None)[0]
+        used = np.abs(bright - surface) < 18
+    smooth = np.clip(surface, 0.55 * surface.max(), 255).reshape(48, 48).astype(np.float32)
+    paper: npt.NDArray[np.float32] = cv2.resize(smooth, grey.shape[::-1], interpolation=cv2.INTER_LINEAR)
+    return paper
+
+
+def _without_margin(mask: Pixels) -> Pixels:
+    """Without the outermost pixels, where scanners leave dark edges."""
+    y, x = max(2, round(0.008 * mask.shape[0])), max(2, round(0.008 * mask.shape[1]))
+    mask[:y], mask[-y:], mask[:, :x], mask[:, -x:] = 0, 0, 0, 0
+    return mask
+
+
+def _rules(dark: Pixels, *, upright: bool) -> list[Box]:
+    """Straight thin ink, as boxes in pixels; breaks and a slight slope do not matter."""
+    mask = dark.T.copy() if upright else dark
+    length = max(20, round(_RULE * min(dark.shape)))
+    thick = max(4, round(0.0035 * max(dark.shape)))
+    joined = cv2.dilate(mask, np.ones((3, 1), np.uint8))
+    opened = cv2.morphologyEx(joined, cv2.MORPH_OPEN, np.ones((1, length), np.uint8))
+    opened = cv2.morphologyEx(opened, cv2.MORPH_CLOSE, np.ones((1, length // 3), np.uint8))
+    found = []
+    for x, y, w, h, _ in _components(opened):
+        if (
+            w >= length
+            and h <= thick + 0.012 * w
+            and h <= 3 * thick
+            and w > 6 * h
+            and _is_thin(mask, x, y, w, h, thick)
+        ):
+            middle, half = y + h / 2, max(1.0, min(h, thick) / 2)
+            box = Box(x, middle - half, x + w, middle + half)
+            found.append(Box(box.y0, box.x0, box.y1, box.x1) if upright else box)
+    return found
+
+
+def _is_thin(mask: Pixels, x: int, y: int, w: int, h: int, thick: int) -> bool:
+    """Whether paper lies above and below: the edge of a dark area is no rule, nor is a row of letters."""
+    above = mask[max(0, y - thick - 2) : max(0, y - 2), x : x + w]
+    below = mask[y + h + 2 : y + h + thick + 2, x : x + w]
+    sides = [float(side.mean()) for side in (above, below) if side.size]
+    return bool(sides) and max(sides) < 0.5 and sum(sides) / len(sides) < 0.3
+
+
+def _is_lettering(rule: Box, lines: tuple[Line, ...]) -> bool:
+    """Whether the rule is a stroke of letters: within a line's height, and not longer than the line."""
+    x, y = rule.centre
+    for line in lines:
+        box = line.box
+        if box.x0 <= x <= box.x1 and box.y0 <= y <= box.y1:
+            if rule.height > rule.width:
+                return rule.height < 1.3 * box.height
+            return rule.width < 1.02 * box.width and box.y0 + 0.12 * box.height < y < box.y1 - 0.12 * box.height
+    return False
+
+
+def _components(mask: Pixels) -> list[tuple[int, int, int, int, int]]:
+    """x, y, width, height and area of each connected set of pixels."""
+    _, _, stats, _ = cv2.connectedComponentsWithStats(mask, connectivity=8)
+    return [(int(x), int(y), int(w), int(h), int(area)) for x, y, w, h, area in stats[1:]]
+
+
+def _small_ink(image: Pixels, grey: Pixels, paper: npt.NDArray[np.float32], scale: float) -> Pixels:
+    size = (max(1, round(grey.shape[1] * scale)), max(1, round(grey.shape[0] * scale)))
+    small = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
+    level = cv2.resize(paper, size, interpolation=cv2.INTER_AREA)
+    colour = small.max(axis=2).astype(np.int16) - small.min(axis=2)
+    usual = float(np.median(colour))  # old paper is coloured too
+    ink = (cv2.cvtColor(small, cv2.COLOR_RGB2GRAY) < _DARK * level) | (colour > usual + _COLOURED)
+    return _without_margin(ink.astype(np.uint8))
+
+
+def _fill(mask: Pixels, box: Box, value: int) -> None:
+    x0, y0 = max(0, int(box.x0)), max(0, int(box.y0))
+    mask[y0 : max(0, round(box.y1)) + 1, x0 : max(0, round(box.x1)) + 1] = value
+
+
+def _without_text(ink: Pixels, lines: tuple[Line, ...], scale: float) -> Pixels:
+    """Ink without the lines that stand on paper; text in a picture, with ink around it, stays."""
+    free = ink.copy()
+    sums = cv2.integral(ink)
+    height, width = ink.shape
+    for line in lines:
+        box = line.box.scaled(scale, scale)
+        ring = max(2.0, 0.2 * min(box.height, box.width))
+        outer, inner = box.grown(ring).clipped(width, height), box.clipped(width, height)
+        space = outer.area - inner.area
+        around = _count(sums, outer) - _count(sums, inner)
+        if space > 0 and around < 0.3 * space:
+            _fill(free, box.grown(min(ring, 3.0)), 0)
+    return free
+
+
+def _count(sums: Any, box: Box) -> float:
+    x0, y0, x1, y1 = int(box.x0), int(box.y0), int(box.x1), int(box.y1)
+    return float(sums[y1, x1] - sums[y0, x1] - sums[y1, x0] + sums[y0, x0])
+
+
+def _areas(free: Pixels, rules: Pixels, scale: float) -> tuple[list[Box], list[Box]]:
+    """Boxes, in full-size pixels, of solid areas and of areas of strokes."""
+    height, width = free.shape
+    strokes = free & (1 - rules)
+    solid = cv2.morphologyEx(strokes, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
+    core = cv2.morphologyEx(cv2.morphologyEx(solid, cv2.MORPH_CLOSE, _disc(7)), cv2.MORPH_OPEN, _disc(15))
+    rasters: list[Box] = []
+    drawings: list[Box] = []
+    # Without the rules first: a frame would make one area of a picture and all else that it holds. Then with them: the
+    # axes hold the bars of a chart together. In between, the solid parts alone: on a dense page the OCR leaves text.
+    for mask in (strokes, core, free):
+        reach = 29 if mask is core else 17
+        for x, y, w, h, area in _components(cv2.morphologyEx(mask, cv2.MORPH_CLOSE, _disc(reach))):
+            box = Box(x, y, x + w, y + h)
+            big = box.area >= _LEAST_AREA * width * height and w >= _LEAST_SIDE * width and h >= _LEAST_SIDE * height
+            if not big or _is_edge(x, y, w, h, width, height) or any(_same(box, other) for other in rasters):
+                continue
+            window = (slice(y, y + h), slice(x, x + w))
+            if core[window].mean() > 0.3 and area > 0.4 * w * h:
+                rasters.append(box)
+            elif mask is free and strokes[window].mean() > 0.015 and box.area < 0.5 * width * height:
+                drawings.append(box)
+    return [box.scaled(1 / scale, 1 / scale) for box in rasters], [box.scaled(1 / scale, 1 / scale) for box in drawings]
+
+
+def _same(box: Box, raster: Box) -> bool:
+    return box.intersection(raster) > 0.3 * min(box.area, raster.area)
+
+
+def _disc(size: int) -> Any:
+    return cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (size, size))
+
+
+def _is_edge(x: int, y: int, w: int, h: int, width: int, height: int) -> bool:
+    """A dark edge of the scan: at the border, long and narrow, or around the whole page."""
+    near = 0.02
+    at_side = x < near * width or x + w > (1 - near) * width
+    at_end = y < near * height or y + h > (1 - near) * height
+    if at_side and at_end and w > 0.9 * width and h > 0.9 * height:
+        return True
+    return (at_side and w < 0.12 * width and h > 2 * w) or (at_end and h < 0.12 * height and w > 2 * h)

@@ -1,0 +1,159 @@
+"""Crash points: a store that dies at its n-th write, so that a test can go through all of them.
+
+Two layers are counted: `CrashingStore` wraps any store and counts its calls that write; `CrashingLocalStore` counts the
+single steps of the local store's writes (temporary file, link or rename, sync of the folder, removal).
+"""
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import BinaryIO, NoReturn
+
+from llm_ocr.storage import ObjectInfo, ObjectStore
+from llm_ocr.storage.local import LocalStore
+
+#: What a shell shows for a process that was killed with signal 9.
+KILLED = 137
+
+
+class Crash(BaseException):
+    """The death of a process, for tests that stay in theirs. No `except Exception` catches it."""
+
+
+class When(StrEnum):
+    """Where a write is cut off."""
+
+    BEFORE = "before"
+    AFTER = "after"
+
+
+def die_by_exception() -> NoReturn:
+    """Raise `Crash`."""
+    raise Crash
+
+
+def die_by_exit() -> NoReturn:
+    """End the process at once, as kill -9 does: no cleaning up, no buffers written."""
+    os._exit(KILLED)
+
+
+class CrashPoint:
+    """Counts write boundaries and dies at number `at` (from 0; None: never). After its death every write dies."""
+
+    def __init__(
+        self, at: int | None = None, when: When = When.BEFORE, die: Callable[[], NoReturn] = die_by_exception
+    ) -> None:
+        self._at = at
+        self._when = when
+        self._die = die
+        self._lock = threading.Lock()
+        self._dead = False
+        self.seen: list[str] = []
+
+    @contextlib.contextmanager
+    def write(self, what: str) -> Iterator[None]:
+        """Around one write; `what` names it in `seen`."""
+        with self._lock:
+            number = len(self.seen)
+            self.seen.append(what)
+            self._dead = self._dead or (number == self._at and self._when is When.BEFORE)
+        if self._dead:
+            self._die()
+        try:
+            yield
+        finally:  # also after a write that failed, such as a lost create
+            if number == self._at and self._when is When.AFTER:
+                self._dead = True
+                self._die()
+
+
+class CrashingStore:
+    """Any store, with a crash point before or after each call that writes."""
+
+    def __init__(self, inner: ObjectStore, point: CrashPoint) -> None:
+        self._inner = inner
+        self._point = point
+
+    @property
+    def url(self) -> str:
+        """The inner store's."""
+        return self._inner.url
+
+    def get(self, key: str) -> bytes:
+        return self._inner.get(key)
+
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        return self._inner.read_range(key, start, length)
+
+    def put(self, key: str, data: bytes) -> None:
+        with self._point.write(f"put {key}"):
+            self._inner.put(key, data)
+
+    def create(self, key: str, data: bytes) -> None:
+        with self._point.write(f"create {key}"):
+            self._inner.create(key, data)
+
+    def upload(self, path: Path, key: str) -> None:
+        with self._point.write(f"upload {key}"):
+            self._inner.upload(path, key)
+
+    def download(self, key: str, path: Path) -> None:
+        self._inner.download(key, path)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        return self._inner.list(prefix, start_after=start_after)
+
+    def unfinished(self) -> Iterator[ObjectInfo]:
+        return self._inner.unfinished()
+
+    def stat(self, key: str) -> ObjectInfo | None:
+        return self._inner.stat(key)
+
+    def delete(self, key: str) -> None:
+        with self._point.write(f"delete {key}"):
+            self._inner.delete(key)
+
+    def check(self) -> None:
+        with self._point.write("check"):
+            self._inner.check()
+
+
+class CrashingLocalStore(LocalStore):
+    """The local store, with a crash point before or after each step of a write, an empty temporary file among them."""
+
+    def __init__(self, root: Path, point: CrashPoint) -> None:
+        super().__init__(root)
+        self._point = point
+
+    def _write_file(self, path: Path, fill: Callable[[BinaryIO], None]) -> None:
+        with self._point.write(f"begin {path.name}"):
+            path.touch()
+        path.unlink()
+        with self._point.write(f"fill {path.name}"):
+            super()._write_file(path, fill)
+
+    def _link(self, temporary: Path, path: Path) -> None:
+        with self._point.write(f"link {path.name}"):
+            super()._link(temporary, path)
+
+    def _rename(self, temporary: Path, path: Path) -> None:
+        with self._point.write(f"rename {path.name}"):
+            super()._rename(temporary, path)
+
+    def _sync_folder(self, folder: Path) -> None:
+        with self._point.write(f"sync {folder.name}"):
+            super()._sync_folder(folder)
+
+    def _unlink(self, temporary: Path) -> None:
+        with self._point.write(f"unlink {temporary.name}"):
+            super()._unlink(temporary)
+
+
+def boundaries(wrap: Callable[[CrashPoint], ObjectStore], run: Callable[[ObjectStore], object]) -> list[str]:
+    """The writes of an undisturbed run, in order: its crash points are 0 to their number."""
+    point = CrashPoint()
+    run(wrap(point))
+    return point.seen

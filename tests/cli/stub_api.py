@@ -1,0 +1,86 @@
+"""Stands in for `llm_ocr.api` in tests of the command line: does nothing, and ends as the environment says.
+
+`STUB_API` holds JSON: `pages` (expected, ok, degraded, failed), `raises` (what `execute` does instead), `say` (lines),
+`documents` (pairs of path and Markdown). What it was called with is written to the file `STUB_CALLS`.
+"""
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from llm_ocr.errors import LlmOcrError, UsageError
+from llm_ocr.types import Counts, Status
+from llm_ocr.work.publish import Example
+from llm_ocr.work.status import RunStatus, StageStatus
+
+PLAN = json.loads(os.environ.get("STUB_API", "{}"))
+
+
+@dataclass(frozen=True)
+class Run:
+    workspace: str
+    status: RunStatus
+
+    def documents(self):
+        found = enumerate(PLAN.get("documents", []))
+        return [
+            SimpleNamespace(document_id=f"id{n}", source=path, path=path, markdown=text) for n, (path, text) in found
+        ]
+
+
+def open(url: str) -> Run:
+    failed = [Example("p", f"/in/{name}", page, reason) for name, page, reason in PLAN.get("failed", [])]
+    units = PLAN.get("units", [0, 1])
+    stages = {
+        "extract": StageStatus("abc", *units),
+        "describe": StageStatus("abc", *units),
+        "assemble": StageStatus("", 0, 2),
+    }
+    status = RunStatus(
+        url=url,
+        generations=1,
+        documents=2,
+        pages=Counts(*PLAN.get("pages", [10, 10, 0, 0])),
+        figures=Counts(4, 4),
+        stages=stages,
+        reasons=Counter(one.reason for one in failed) | Counter(PLAN.get("degraded", [])),
+        figure_reasons={},
+        examples=tuple(failed),
+        skipped={".docx": 2},
+    )
+    return Run(url, status)
+
+
+def execute(command: str, settings: Any, progress: Any) -> Run:
+    if calls := os.environ.get("STUB_CALLS"):
+        Path(calls).write_text(json.dumps({"command": command, **json.loads(settings.model_dump_json())}))
+    for line in PLAN.get("say", []):
+        progress.say(line)
+    _raise(PLAN.get("raises", ""))
+    run = open(settings.workspace)
+    progress.begin(command, run.status.pages.expected, Counts())
+    for status in Status:
+        for _ in range(getattr(run.status.pages, status.value)):
+            progress.count(status)
+    progress.end()
+    return run
+
+
+def _raise(what: str) -> None:
+    if what == "usage":
+        raise UsageError("no such file: x.pdf", hint="Accepted: .pdf")
+    if what == "library":
+        raise LlmOcrError("the disk is full", hint="Make room.")
+    if what == "bug":
+        raise RuntimeError("first line\nsecond line")
+    if what == "interrupt":
+        raise KeyboardInterrupt
+    if what == "terminated":
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(20)

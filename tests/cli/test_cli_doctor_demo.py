@@ -1,0 +1,117 @@
+"""doctor tells what works here; demo runs the examples and says where to look."""
+
+import json
+import logging
+from types import SimpleNamespace
+
+import pytest
+
+from llm_ocr.cli import checks
+from llm_ocr.cli.checks import Check, State
+from llm_ocr.cli.demo import example_documents, where_to_look
+from llm_ocr.cli.doctor import engine_works, run_doctor, table, verdict
+from llm_ocr.cli.logs import logging_to
+from llm_ocr.errors import LlmOcrError
+from llm_ocr.settings.models import DoctorSettings, RetrySettings
+
+
+def test_doctor_agrees_with_itself(capsys):
+    code = run_doctor("doctor", DoctorSettings(json_output=True))
+    report = json.loads(capsys.readouterr().out)
+    assert code == (0 if report["embedded_engine"] else 1)
+    names = [check["name"] for check in report["checks"]]
+    for name in ("Python", "cores", "memory", "disk", "hard links", "pypdfium2", "Pillow", "OCR", "poppler", "GPU"):
+        assert name in names
+    run_doctor("doctor", DoctorSettings())
+    assert "embedded engine" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_a_missing_part_is_named_with_the_command_that_brings_it(monkeypatch):
+    monkeypatch.setattr(checks, "_version", lambda package: None if package == "rapidocr" else "1.0")
+    check = checks.ocr()
+    assert (check.state, check.needed) == (State.MISSING, True)
+    assert 'pip install "llm-ocr[embedded]"' in verdict([check])
+    assert not engine_works([check])
+    assert '-> pip install "llm-ocr[embedded]"' in table([check])
+
+
+def test_a_part_that_is_installed_and_fails_is_broken():
+    def fail() -> str:
+        raise ImportError("libGL.so.1: cannot open shared object file")
+
+    check = checks._tried("OCR", ("pypdfium2",), "reads scans", fail, "fix")
+    assert (check.state, check.detail) == (
+        State.BROKEN,
+        "installed, does not work: libGL.so.1: cannot open shared object file",
+    )
+
+
+def test_what_is_optional_does_not_make_the_engine_fail():
+    assert engine_works([Check("poppler", State.MISSING, ""), Check("Pillow", State.LIMITED, "", needed=True)])
+
+
+def test_the_gpu_is_what_nvidia_smi_says(tmp_path, monkeypatch):
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 'NVIDIA L4, 23034 MiB'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    assert checks.gpu().detail.startswith("NVIDIA L4, 23034 MiB")
+    program.write_text("#!/bin/sh\nexit 9\n")
+    assert checks.gpu().state is State.BROKEN
+    program.unlink()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert checks.gpu().state is State.MISSING
+
+
+def test_limits_of_a_container_are_seen(monkeypatch):
+    limits = {"memory.max": str(1 << 30), "cpu.max": "50000 100000"}
+    monkeypatch.setattr(checks, "_cgroup", lambda name: limits.get(name, ""))
+    assert checks.memory().detail.startswith("1.0 GiB (container limit")
+    assert "limited to 0.5 by the container" in checks.cores().detail
+    monkeypatch.setattr(checks, "_cgroup", lambda name: "max")
+    assert checks.memory().state is State.WORKS
+    assert "container" not in checks.cores().detail
+
+
+def test_the_examples_are_found():
+    try:
+        found = example_documents()
+    except LlmOcrError:
+        pytest.skip("the examples have not been made in this checkout")
+    assert {path.suffix for path in found} <= {".pdf", ".png", ".tiff", ".jpg"}
+
+
+def test_demo_says_where_to_look_and_what_this_engine_cannot_do(llm_ocr, called):
+    stub = {"documents": [["documents/paper.pdf.md", "![a](b) ![c](d)"], ["documents/scan.pdf.md", "text"]]}
+    done = llm_ocr("demo", "-w", "my demo", stub=stub)
+    if "did not come" in done.stderr:
+        pytest.skip("the examples have not been made in this checkout")
+    assert done.returncode == 0, done.stderr
+    assert (called()["command"], called()["engine"], called()["workspace"]) == ("run", "embedded", "my demo")
+    assert "my demo/documents/paper.pdf.md  with 2 figures beside it" in done.stdout
+    assert "formulas" in done.stdout
+    assert "llm-ocr status -w 'my demo'" in done.stdout
+    assert done.stdout.splitlines()[-1] == "10 ok"
+
+
+def test_paths_are_shown_as_the_user_can_open_them():
+    paths = ("w/documents/a.md", "/abs/b.md", "documents/c.md")
+    text = where_to_look([SimpleNamespace(path=path, markdown="") for path in paths], "w")
+    for path in ("  w/documents/a.md\n", "  /abs/b.md\n", "  w/documents/c.md\n"):
+        assert path in text
+
+
+def test_a_secret_never_reaches_the_log(tmp_path):
+    path = tmp_path / "log"
+    settings = RetrySettings(workspace="w", password=("hunter2",), log_file=path)
+    with logging_to(settings):
+        logging.getLogger("llm_ocr.test").warning("tried %s", "hunter2")
+    assert path.read_text().endswith("WARNING llm_ocr.test: tried ********\n")
+
+
+def test_logging_is_left_as_it_was_found(tmp_path):
+    logger = logging.getLogger("llm_ocr")
+    before = logger.level, logger.propagate, list(logger.handlers)
+    with logging_to(RetrySettings(workspace="w", log_file=tmp_path / "log", log_level="debug")):
+        assert len(logger.handlers) == len(before[2]) + 1
+    assert (logger.level, logger.propagate, list(logger.handlers)) == before

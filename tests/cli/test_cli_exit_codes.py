@@ -1,0 +1,135 @@
+"""Exit codes and the words at the end, seen from outside."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("stub", "code", "said"),
+    [
+        ({}, 0, "10 ok"),
+        ({"pages": [1000, 999, 0, 1], "failed": [["a.pdf", None, "encrypted"]]}, 0, "1 failed (encrypted: a.pdf)"),
+        ({"pages": [10, 9, 0, 1], "failed": [["a.pdf", None, "encrypted"]]}, 3, "9 ok, 1 failed (encrypted: a.pdf)"),
+        ({"raises": "usage"}, 2, "no such file: x.pdf\nAccepted: .pdf"),
+        ({"raises": "library"}, 1, "the disk is full\nMake room."),
+        ({"raises": "bug"}, 1, "RuntimeError: first line\nRun with --log-level debug"),
+        ({"raises": "interrupt"}, 4, "interrupted. Run the same command again"),
+        ({"raises": "terminated"}, 4, "interrupted. Run the same command again"),
+    ],
+)
+def test_the_exit_code_says_how_it_ended(llm_ocr, stub, code, said):
+    done = llm_ocr("run", "a.pdf", stub=stub)
+    assert done.returncode == code, done.stderr
+    assert said in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_last_line_says_it_in_words_and_how_to_go_on(llm_ocr):
+    failed = [["a.pdf", None, "encrypted"], ["dir/b.pdf", 3, "render timeout"], ["b.pdf", 4, "render timeout"]]
+    done = llm_ocr("run", "a.pdf", "-w", "my out", stub={"pages": [416, 411, 2, 3], "failed": failed})
+    assert done.stdout.splitlines()[-1] == (
+        "411 ok, 2 degraded, 3 failed (render timeout 2: b.pdf page 3, b.pdf page 4; encrypted: a.pdf). "
+        "Retry: llm-ocr retry-failed -w 'my out'"
+    )
+    assert "my out/documents" in done.stdout
+
+
+def test_the_allowed_share_of_failed_pages_can_be_set(llm_ocr):
+    stub = {"pages": [10, 5, 0, 5]}
+    assert llm_ocr("run", "a.pdf", "--max-failed-rate", "0.5", stub=stub).returncode == 0
+    assert llm_ocr("run", "a.pdf", "--max-failed-rate", "0.49", stub=stub).returncode == 3
+
+
+def test_the_traceback_is_there_for_who_asks(llm_ocr):
+    done = llm_ocr("run", "a.pdf", "--log-level", "debug", stub={"raises": "bug"})
+    assert "Traceback" in done.stderr
+    assert done.stderr.splitlines()[-2].startswith("llm-ocr: RuntimeError: first line")
+
+
+def test_progress_goes_to_standard_error_and_results_to_standard_output(llm_ocr):
+    done = llm_ocr("run", "a.pdf", "-w", "w", stub={"say": ["engine: embedded"]})
+    assert done.stderr.splitlines()[:2] == ["engine: embedded", "run: 10 pages"]
+    assert done.stdout.splitlines() == [
+        "4 figures: 4 ok",
+        "Result: w/documents (Markdown), w/dataset (load_dataset opens it)",
+        "10 ok",
+    ]
+
+
+def test_quiet_leaves_nothing_but_the_last_line(llm_ocr):
+    stub = {"say": ["engine: embedded"]}
+    done = llm_ocr("run", "a.pdf", "--quiet", stub=stub, env={"MODEL_ID": "x", "LLM_OCR_NONSENSE": "1"})
+    assert (done.stdout, done.stderr) == ("10 ok\n", "")
+
+
+def test_markdown_alone_goes_to_standard_output_when_asked(llm_ocr):
+    stub = {"documents": [["a.md", "# A\n"], ["b.md", "# Bé"]]}
+    done = llm_ocr("run", "--stdout", stub=stub)
+    assert done.stdout == "# A\n\n# Bé\n"
+    assert done.stderr.splitlines()[-1] == "10 ok"
+
+
+def test_what_standard_output_cannot_hold_is_escaped(llm_ocr):
+    stub = {"documents": [["a.md", "# 日本\n"]]}
+    done = llm_ocr("run", "--stdout", stub=stub, env={"PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stdout) == (0, "# \\u65e5\\u672c\n")
+
+
+def test_a_file_name_cannot_steer_the_terminal(llm_ocr):
+    stub = {"pages": [10, 9, 0, 1], "failed": [["\x1b[31m\r.pdf", None, "encrypted"]], "say": ["skipped \x1b]0;x\x07"]}
+    done = llm_ocr("run", "a.pdf", stub=stub)
+    assert "encrypted: \\x1b[31m\\x0d.pdf" in done.stdout
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error(llm_ocr):
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        stub = {"documents": [["a.md", "x" * 100_000]]}
+        done = llm_ocr("run", "--stdout", stub=stub, stdout=writing, stderr=subprocess.PIPE)
+    finally:
+        os.close(writing)
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[-1] == "10 ok"
+
+
+def test_other_stages_say_what_comes_next(llm_ocr):
+    plan = llm_ocr("plan", "a.pdf", "-w", "w", stub={})
+    assert plan.stdout == "2 documents, 10 pages, 1 unit. Next: llm-ocr extract -w w\n"
+    extract = llm_ocr("extract", "-w", "w", "--engine", "embedded", stub={})
+    assert extract.stdout == "Next: llm-ocr describe -w w\n10 ok\n"
+    assert llm_ocr("describe", "-w", "w", stub={}).stdout == "Next: llm-ocr assemble -w w\n4 figures: 4 ok\n"
+    retry = llm_ocr("retry-failed", "-w", "w", stub={})
+    assert retry.stdout == "1 unit to be read again. Next: llm-ocr run -w w\n"
+    nothing = llm_ocr("retry-failed", "-w", "w", stub={"units": [3, 3]})
+    assert nothing.stdout == "0 units to be read again\n"
+
+
+def test_clean_lists_what_it_removes_as_its_result(llm_ocr):
+    stub = {"say": ["removed a", "removed b", "removed 2 files, 12 bytes"]}
+    assert llm_ocr("clean", "-w", "w", stub=stub).stdout.splitlines() == stub["say"]
+    assert llm_ocr("clean", "-w", "w", "--quiet", stub=stub).stdout == "removed 2 files, 12 bytes\n"
+    assert llm_ocr("clean", "-w", "w", stub={}).stdout == "Nothing to remove\n"
+
+
+def test_status_ends_with_0_whatever_failed_and_prints_json(llm_ocr):
+    stub = {"pages": [10, 0, 0, 9], "failed": [["a.pdf", 1, "encrypted"]] * 9}
+    done = llm_ocr("status", "-w", "w", stub=stub)
+    assert done.returncode == 0
+    assert "10 expected: 0 ok, 9 failed, 1 not done yet" in done.stdout
+    assert "failed     encrypted 9: a.pdf page 1, ..." in done.stdout
+    assert "  /in/a.pdf, page 1: encrypted\n" in done.stdout
+    assert "skipped    2 .docx" in done.stdout
+    assert "assemble   not begun" in done.stdout
+    data = json.loads(llm_ocr("status", "-w", "w", "--json", stub=stub).stdout)
+    assert data["pages"] == {"expected": 10, "ok": 0, "degraded": 0, "failed": 9}
+
+
+def test_no_command_is_wrong_usage_and_shows_the_help(llm_ocr):
+    done = llm_ocr()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "commands:" in done.stderr

@@ -1,0 +1,107 @@
+"""Flags are made from the settings; what is typed arrives, what is mistyped is named."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from llm_ocr.cli.commands import BY_NAME, COMMANDS, find_command
+from llm_ocr.cli.flags import Flags, build_parser, parse_flags
+from llm_ocr.errors import UsageError
+from llm_ocr.settings import models
+from llm_ocr.settings.fields import settings_of
+
+
+def parsed(name: str, *arguments: str) -> Flags:
+    command = BY_NAME[name]
+    return parse_flags(command, getattr(models, command.model), arguments)
+
+
+def test_sources_and_flags_may_be_mixed():
+    flags = parsed("run", "a.pdf", "-w", "W", "b,[c].pdf", "--only", "x", "--only=-y", "--no-page-markers", "d")
+    assert flags.values == {
+        "sources": ["a.pdf", "b,[c].pdf", "d"],
+        "workspace": "W",
+        "only": ["x", "-y"],
+        "page_markers": False,
+    }
+    assert flags.written["workspace"] == "-w"
+
+
+def test_what_was_not_typed_is_not_there():
+    assert parsed("run") == Flags({}, {})
+
+
+def test_all_after_two_dashes_is_a_source():
+    assert parsed("run", "--", "-a.pdf", "--pages", "--").values == {"sources": ["-a.pdf", "--pages", "--"]}
+
+
+@given(st.lists(st.text(min_size=1, max_size=20), max_size=4))
+@example(["--", "-w", "--pages=3", "@file", "a b", "-1", "[x],y", ""])
+def test_any_name_after_two_dashes_arrives_unchanged(names):
+    assert parsed("run", "-w", "W", "--", *names).values.get("sources", []) == names
+
+
+@given(st.lists(st.text(min_size=1, max_size=20).filter(lambda name: not name.startswith("-")), max_size=4))
+@example(["a,b.pdf", "[1].pdf", "a = b", "@list", "日本.pdf", "caf\udce9.pdf", "{x}"])
+def test_any_name_without_a_leading_dash_arrives_unchanged(names):
+    assert parsed("run", *names).values.get("sources", []) == names
+    for name in names:
+        assert parsed("run", "--only", name, f"--password-file={name}").values == {
+            "only": [name],
+            "password_file": name,
+        }
+
+
+def test_a_switch_can_be_turned_both_ways():
+    assert parsed("run", "--page-markers").values == {"page_markers": True}
+    assert parsed("run", "--quiet", "--no-quiet").values == {"quiet": False}
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["run", "--pagse", "3"], r"unknown flag --pagse; did you mean --pages\?"),
+        (["run", "--page", "3"], r"unknown flag --page"),
+        (["run", "-report.pdf"], r"(?s)unknown flag -report.pdf.*goes after --"),
+        (["extract", "-w", "w", "--stdout"], r"(?s)unknown flag --stdout.*It is a flag of: run"),
+        (["status", "-w"], r"--workspace needs a value"),
+        (["run", "--only", "-a.pdf"], r"(?s)--only needs a value.*--only=-value"),
+        (["status", "-w", "w", "a.pdf"], r"(?s)unexpected argument 'a.pdf'.*llm-ocr run a.pdf"),
+        (["init", "a", "b"], r"unexpected argument 'b': only one PATH"),
+        (["run", "--quiet=yes"], r"--quiet: ignored explicit argument 'yes'"),
+    ],
+)
+def test_a_mistyped_flag_is_named_with_what_was_meant(typed, said):
+    with pytest.raises(UsageError, match=said):
+        parsed(*typed)
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [("runn", "llm-ocr run"), ("retry", "retry-failed"), ("a.pdf", "llm-ocr run a.pdf"), ("x", "Commands: run, plan")],
+)
+def test_a_mistyped_command_is_named_with_what_was_meant(typed, said):
+    with pytest.raises(UsageError, match=said):
+        find_command(typed)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_help_teaches_every_setting_its_choices_and_its_default(command):
+    model = getattr(models, command.model)
+    text = " ".join(build_parser(command, model, for_help=True).format_help().split())
+    for setting in settings_of(model).values():
+        assert setting.metavar in text if setting.positional else setting.flag.removeprefix("--") in text
+        for choice in setting.choices:
+            assert choice in text
+        if isinstance(setting.default, int | float) and not isinstance(setting.default, bool):
+            assert f"(default: {setting.default:g})" in text
+    assert len(command.examples) >= 2
+    assert all(typed in text for typed, _ in command.examples)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_the_examples_in_the_help_are_right(command):
+    for typed, _ in command.examples:
+        program, name, *arguments = typed.split()
+        assert program == "llm-ocr"
+        parsed(name, *arguments)

@@ -1,0 +1,129 @@
+"""What is shown while a stage runs. The clock is the test's."""
+
+import io
+
+import pytest
+
+from llm_ocr.cli.progress import LiveProgress, Meter, PlainProgress, QuietProgress, progress_for, span_text
+from llm_ocr.settings.models import LogSettings
+from llm_ocr.types import Counts, Status
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_speed_is_that_of_the_last_half_minute(clock):
+    meter = Meter("extract", 1000, Counts(), clock)
+    for _ in range(60):
+        clock.now += 1
+        meter.count(Status.OK)
+    assert meter.speed() == pytest.approx(1.0, abs=0.05)
+    for _ in range(300):
+        clock.now += 0.1
+        meter.count(Status.OK)
+    assert meter.speed() == pytest.approx(10.0, abs=0.1)
+    assert meter.left() == pytest.approx(64, abs=1)
+    clock.now += 60
+    assert (meter.speed(), meter.left(), meter.pace()) == (0.0, None, "")
+
+
+def test_pages_of_earlier_runs_count_as_done_and_not_for_the_speed(clock):
+    meter = Meter("extract", 100, Counts(50, 49, 0, 1), clock)
+    clock.now += 10
+    meter.count(Status.DEGRADED)
+    assert meter.words() == "51/100 pages, 49 ok, 1 degraded, 1 failed"
+    assert meter.pace() == "0.10 pages/s, 8:10 left"
+
+
+def test_plain_lines_come_at_the_start_every_ten_seconds_or_ten_per_cent_and_at_the_end(clock):
+    out = io.StringIO()
+    progress = PlainProgress(out, clock)
+    progress.begin("extract", 100, Counts(20, 20))
+    for _ in range(80):
+        clock.now += 0.25
+        progress.count(Status.OK)
+    progress.end()
+    shown = out.getvalue().splitlines()
+    assert shown[0] == "extract: 100 pages, 20 of them done before"
+    assert shown[1] == "extract: 30/100 pages, 30 ok, 4.0 pages/s, 0:18 left"
+    assert shown[-1] == "extract: 100/100 pages, 100 ok in 0:20"
+    assert len(shown) == 9
+
+
+def test_a_slow_stage_still_says_something_every_ten_seconds(clock):
+    out = io.StringIO()
+    progress = PlainProgress(out, clock)
+    progress.begin("describe", 10_000, Counts())
+    for _ in range(4):
+        clock.now += 6
+        progress.count(Status.OK)
+    assert [line.split(",")[0] for line in out.getvalue().splitlines()] == [
+        "describe: 10000 figures",
+        "describe: 2/10000 figures",
+        "describe: 4/10000 figures",
+    ]
+
+
+def test_a_quick_stage_does_not_flood_the_log(clock):
+    out = io.StringIO()
+    progress = PlainProgress(out, clock)
+    progress.begin("assemble", 5, Counts())
+    for _ in range(5):
+        progress.count(Status.OK)
+    progress.end()
+    assert out.getvalue().splitlines() == ["assemble: 5 pages", "assemble: 5/5 pages, 5 ok in 0:00"]
+
+
+def test_a_stage_without_work_is_shown_as_done(clock):
+    out = io.StringIO()
+    progress = PlainProgress(out, clock)
+    progress.begin("describe", 0, Counts())
+    progress.end()
+    assert out.getvalue().splitlines()[-1] == "describe: 0/0 figures, 0 ok in 0:00"
+
+
+def test_on_a_terminal_each_stage_leaves_one_line(clock, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    out = io.StringIO()
+    progress = LiveProgress(out, clock)
+    progress.say("before")
+    for stage in ("extract", "describe"):
+        progress.begin(stage, 3, Counts())
+        progress.say(f"[bold]{stage}[/] begins")
+        for status in (Status.OK, Status.DEGRADED, Status.FAILED):
+            clock.now += 1
+            progress.count(status)
+        progress.end()
+    progress.close()
+    progress.close()
+    text = out.getvalue()
+    assert text.startswith("before\n")
+    assert "[bold]extract[/] begins" in text
+    assert "3/3 pages, 1 ok, 1 degraded, 1 failed  in 0:0" in text
+    assert "3/3 figures, 1 ok, 1 degraded, 1 failed  in 0:0" in text
+
+
+def test_the_display_suits_the_settings_and_the_stream(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    assert isinstance(progress_for(LogSettings(quiet=True), terminal), QuietProgress)
+    assert isinstance(progress_for(LogSettings(), terminal), LiveProgress)
+    assert isinstance(progress_for(LogSettings(), io.StringIO()), PlainProgress)
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(progress_for(LogSettings(), terminal), PlainProgress)
+
+
+def test_times_are_written_as_clocks_write_them():
+    assert [span_text(seconds) for seconds in (0, 24.4, 723, 11045)] == ["0:00", "0:24", "12:03", "3:04:05"]

@@ -1,0 +1,77 @@
+"""The words at the end of a command."""
+
+from dataclasses import replace
+
+from llm_ocr.cli import report
+from llm_ocr.cli.status import watch
+from llm_ocr.settings.models import StatusSettings
+from llm_ocr.types import Counts
+from llm_ocr.work.publish import Example
+from llm_ocr.work.status import RunStatus, StageStatus
+
+STATUS = RunStatus(
+    url="/w",
+    generations=1,
+    documents=1,
+    pages=Counts(100, 100),
+    figures=Counts(3, 3),
+    stages={name: StageStatus("abc", 1, 1) for name in ("extract", "describe", "assemble")},
+    reasons={},
+    figure_reasons={},
+    examples=(),
+    skipped={},
+)
+
+
+def test_many_failures_are_summed_up_by_reason():
+    limits = [Example("p", f"/x/{number}.pdf", number, "render limit") for number in range(1, 6)]
+    status = replace(
+        STATUS,
+        pages=Counts(100, 7, 0, 93),
+        reasons={"render limit": 90, "encrypted": 1, "unreadable": 2},
+        examples=(*limits, Example("q", "s3://b/k.pdf", None, "encrypted")),
+    )
+    assert report.failures_text(status) == (
+        "render limit 90: 1.pdf page 1, 2.pdf page 2, 3.pdf page 3, ...; unreadable 2; encrypted: k.pdf"
+    )
+
+
+def test_reasons_of_degraded_pages_are_not_said_of_failed_ones():
+    status = replace(
+        STATUS,
+        pages=Counts(100, 90, 8, 2),
+        reasons={"script not supported": 8, "encrypted": 2},
+        examples=(Example("p", "a.pdf", None, "encrypted"),),
+    )
+    assert report.last_line(status, "w") == (
+        "90 ok, 8 degraded, 2 failed (encrypted: a.pdf). Retry: llm-ocr retry-failed -w w"
+    )
+
+
+def test_degraded_pages_alone_are_no_reason_to_retry():
+    status = replace(STATUS, pages=Counts(100, 92, 8), reasons={"script not supported": 8})
+    assert report.last_line(status, "w") == "92 ok, 8 degraded"
+
+
+def test_what_other_workers_still_have_to_do_is_said():
+    assert report.last_line(replace(STATUS, pages=Counts(100, 40)), "w") == "40 ok, 60 not done yet"
+
+
+def test_failed_figures_are_said_with_their_reasons():
+    status = replace(STATUS, figures=Counts(3, 2, 0, 1), figure_reasons={"engine error": 1})
+    assert report.figures_line(status) == "3 figures: 2 ok, 1 failed (engine error)"
+
+
+def test_the_allowed_rate_itself_is_allowed():
+    assert report.exit_code(Counts(100, 99, 0, 1), 0.01) == 0
+    assert report.exit_code(Counts(100, 98, 0, 2), 0.01) == 3
+    assert report.exit_code(Counts(), 0.0) == 0
+
+
+def test_watching_ends_when_every_page_is_accounted_for(capsys):
+    waiting, done = replace(STATUS, pages=Counts(100, 40)), STATUS
+    looks = iter([waiting, waiting, done])
+    waits: list[float] = []
+    watch(lambda: next(looks), StatusSettings(workspace="w", watch=True, json_output=True), waits.append)
+    shown = capsys.readouterr().out.splitlines()
+    assert (len(shown), len(waits)) == (2, 2)

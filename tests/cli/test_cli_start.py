@@ -1,0 +1,175 @@
+"""How the program starts: quickly, from any of its names, with settings from everywhere."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+HEAVY = (
+    "numpy",
+    "pyarrow",
+    "pandas",
+    "boto3",
+    "datasets",
+    "onnxruntime",
+    "rapidocr",
+    "cv2",
+    "PIL",
+    "pypdfium2",
+    "rich",
+)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"], ["status", "--show-settings"]])
+def test_help_imports_nothing_heavy(arguments, tmp_path):
+    program = f"import sys; from llm_ocr.cli import main; main({arguments!r}); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert not {name.split(".")[0] for name in done.stderr.split()} & set(HEAVY)
+    assert done.stdout
+
+
+def test_general_help_names_every_command_and_needs_no_settings(llm_ocr):
+    done = llm_ocr("--help")
+    assert done.returncode == 0
+    for name in "run plan extract describe assemble status retry-failed clean demo doctor init".split():  # noqa: SIM905
+        assert f"\n  {name} " in done.stdout
+    assert llm_ocr("help").stdout == done.stdout
+
+
+def test_help_of_a_command_by_both_ways(llm_ocr):
+    assert llm_ocr("help", "clean").stdout == llm_ocr("clean", "--help").stdout != ""
+    assert llm_ocr("help", "cleen").returncode == 2
+
+
+def test_the_version_is_printed(llm_ocr):
+    from llm_ocr import __version__
+
+    assert llm_ocr("--version").stdout == f"llm-ocr {__version__}\n"
+
+
+def test_stages_as_a_module_are_the_same_program(llm_ocr):
+    done = llm_ocr("extract", "--show-settings", "-w", "W", module=".stages")
+    assert (done.returncode, done.stdout) == (0, llm_ocr("extract", "--show-settings", "-w", "W").stdout)
+
+
+def test_environment_variables_alone_are_enough(llm_ocr, called):
+    env = {"LLM_OCR_SOURCES": "a,b.pdf\nc.pdf", "OUTPUT_DIR": "out", "MAX_SAMPLES": "0", "PIPELINE_STAGE": "extract"}
+    done = llm_ocr(stub={}, env=env)
+    assert done.returncode == 0, done.stderr
+    got = called()
+    assert (got["command"], got["sources"], got["workspace"]) == ("extract", ["a,b.pdf", "c.pdf"], "out")
+    assert got["max_samples"] is None
+    assert "warning" not in done.stderr
+
+
+def test_flags_may_follow_the_stage_of_the_environment(llm_ocr, called):
+    assert llm_ocr("-w", "W", stub={}, env={"PIPELINE_STAGE": "assemble"}).returncode == 0
+    assert (called()["command"], called()["workspace"]) == ("assemble", "W")
+    assert llm_ocr("describe", "-w", "W", stub={}, env={"PIPELINE_STAGE": "assemble"}).returncode == 0
+    assert called()["command"] == "describe"
+
+
+def test_a_bad_stage_in_the_environment_is_named(llm_ocr):
+    done = llm_ocr(env={"PIPELINE_STAGE": "ocr"})
+    assert done.returncode == 2
+    assert "PIPELINE_STAGE=ocr: must be one of extract, describe, assemble" in done.stderr
+
+
+def test_a_bad_value_ends_with_2_and_names_variable_and_value(llm_ocr):
+    done = llm_ocr("run", "a.pdf", env={"MAX_SAMPLES": "1k"})
+    assert done.returncode == 2
+    assert done.stderr == "llm-ocr: MAX_SAMPLES=1k: must be a whole number, 1 or more\n"
+
+
+def test_an_unknown_key_in_the_file_ends_with_2(llm_ocr, tmp_path):
+    (tmp_path / "c.yaml").write_text("imagesize: 3\n")
+    done = llm_ocr("run", "a.pdf", "--config", "c.yaml")
+    assert done.returncode == 2
+    assert "unknown key 'imagesize' in c.yaml; did you mean image_size?" in done.stderr
+
+
+def test_a_flag_before_the_command_is_explained(llm_ocr):
+    done = llm_ocr("-w", "x", "run")
+    assert (done.returncode, "The command comes first" in done.stderr) == (2, True)
+
+
+def test_show_settings_prints_values_and_origins_and_masks_secrets(llm_ocr, tmp_path):
+    (tmp_path / ".env").write_text("LLM_OCR_PASSWORD=hunter2\nLLM_OCR_PAGES=1-3\n")
+    (tmp_path / "c.toml").write_text('engine = "embedded"\npages = "9"\n')
+    done = llm_ocr(
+        "run", "a.pdf", "--config", "c.toml", "--max-failed-rate", "0.5", "--show-settings", env={"MAX_SAMPLES": "7"}
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = {line.split()[0]: line.split(maxsplit=2)[1:] for line in done.stdout.splitlines()}
+    assert rows["pages"] == ["1-3", ".env LLM_OCR_PAGES"]
+    assert rows["password"] == ["********", ".env LLM_OCR_PASSWORD"]
+    assert rows["max_samples"] == ["7", "environment MAX_SAMPLES"]
+    assert rows["engine"] == ["embedded", "file c.toml"]
+    assert rows["max_failed_rate"] == ["0.5", "flag --max-failed-rate"]
+    assert rows["quiet"] == ["false", "default"]
+    assert "hunter2" not in done.stdout
+
+
+def test_every_command_shows_its_settings_without_a_workspace(llm_ocr):
+    for name in ("plan", "clean", "retry-failed", "doctor"):
+        done = llm_ocr(name, "--show-settings")
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_warnings_about_variables_come_once_at_start(llm_ocr):
+    done = llm_ocr("run", "a.pdf", stub={}, env={"EXTRACT_BATCH_SIZE": "4", "MODEL_ID": "m", "LLM_OCR_PAGS": "1"})
+    assert done.returncode == 0
+    assert [line for line in done.stderr.splitlines() if "warning" in line] == [
+        "llm-ocr: warning: unknown variable LLM_OCR_PAGS is ignored; did you mean LLM_OCR_PAGES?",
+        "llm-ocr: warning: without effect here: EXTRACT_BATCH_SIZE (see docs/migrating.md)",
+        "llm-ocr: warning: not in this version, ignored: MODEL_ID (with the vLLM engine)",
+    ]
+
+
+def test_init_writes_a_file_that_run_takes(llm_ocr, tmp_path, called):
+    assert llm_ocr("init").returncode == 0
+    path = tmp_path / "llm-ocr.toml"
+    assert tomllib.loads(path.read_text()) == {}
+    assert llm_ocr("run", "a.pdf", "--config", "llm-ocr.toml", stub={}).returncode == 0
+    untouched = called()
+    shown = [line.removeprefix("# ") if line.startswith("# ") and " = " in line else line for line in lines(path)]
+    path.write_text("\n".join(shown))
+    assert set(tomllib.loads(path.read_text())) == set(untouched) - {"command"}
+    assert llm_ocr("run", "a.pdf", "--config", "llm-ocr.toml", stub={}).returncode == 0
+    assert called() == untouched
+
+
+def test_init_does_not_replace_a_file_unless_told(llm_ocr, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("pages = '1'\n")
+    done = llm_ocr("init", "mine.toml")
+    assert (done.returncode, path.read_text()) == (2, "pages = '1'\n")
+    assert "--force replaces it" in done.stderr
+    assert llm_ocr("init", "mine.toml", "--force").returncode == 0
+    assert "max_samples" in path.read_text()
+    assert llm_ocr("init", "no/such/folder.toml").returncode == 1
+
+
+def test_the_log_goes_to_a_file_as_json(llm_ocr, tmp_path):
+    done = llm_ocr(
+        "run", "a.pdf", "--log-file", "log", "--log-format", "json", "--log-level", "debug", stub={"raises": "bug"}
+    )
+    assert done.returncode == 1
+    record = json.loads((tmp_path / "log").read_text())
+    assert (record["level"], record["logger"]) == ("debug", "llm_ocr")
+    assert "RuntimeError: first line" in record["exception"]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_log_file_that_cannot_be_written_is_wrong_usage(llm_ocr):
+    done = llm_ocr("run", "a.pdf", "--log-file", "no/such/log", stub={})
+    assert done.returncode == 2
+    assert "--log-file no/such/log cannot be written: No such file or directory" in done.stderr
+
+
+def lines(path: Path) -> list[str]:
+    """Lines that are settings or their explanations; the head of the file is left out."""
+    return path.read_text().splitlines()[4:]

@@ -1,0 +1,106 @@
+"""Image files are documents: every frame a page, upright, RGB or grey, and untouched where nothing needs to change."""
+
+import io
+
+import numpy as np
+import pytest
+from making import written
+from PIL import Image, ImageDraw
+from test_rendering import opened, pixels, rendered
+
+from llm_ocr.types import Reason
+
+
+@pytest.fixture
+def picture():
+    """Red in its left upper quarter, blue elsewhere: its corners say how it was turned."""
+    image = Image.new("RGB", (200, 100), "blue")
+    ImageDraw.Draw(image).rectangle((0, 0, 99, 49), fill="red")
+    return image
+
+
+def corner(page):
+    red, _, blue = pixels(page).getpixel((page.image.width // 8, page.image.height // 8))
+    return "red" if red > blue else "blue"
+
+
+def test_a_jpeg_that_needs_no_change_is_passed_through_byte_for_byte(tmp_path, picture):
+    path = tmp_path / "a.jpg"
+    picture.save(path, quality=71)
+    for image_format in ("png", "jpeg"):
+        (page,) = rendered(str(path), image_format=image_format)
+        assert page.image.data == path.read_bytes()
+        assert (page.image.media_type, page.image.width, page.content) == ("image/jpeg", 200, None)
+
+
+def test_a_jpeg_that_is_too_large_is_scaled_down(tmp_path, picture):
+    path = tmp_path / "a.jpg"
+    picture.resize((4000, 2000)).save(path)
+    (page,) = rendered(str(path), image_format="jpeg", image_size=1000)
+    assert (page.image.width, page.image.height, corner(page)) == (1000, 500, "red")
+
+
+def test_a_jpeg_turned_by_exif_is_shown_upright(tmp_path, picture):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by 90 degrees clockwise
+    picture.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "a.jpg", exif=exif)
+    (page,) = rendered(str(tmp_path / "a.jpg"))
+    assert (page.image.width, page.image.height, corner(page)) == (200, 100, "red")
+
+
+def test_every_frame_of_a_tiff_is_a_page(tmp_path, picture):
+    frames = [picture, picture.rotate(180), picture.convert("L")]
+    frames[0].save(tmp_path / "a.tiff", save_all=True, append_images=frames[1:])
+    assert opened(str(tmp_path / "a.tiff")) == 3
+    first, second, third, beyond = rendered(str(tmp_path / "a.tiff"), 1, 2, 3, 4)
+    assert (corner(first), corner(second)) == ("red", "blue")
+    assert third.image.width == 200
+    assert beyond is Reason.NO_SUCH_PAGE
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "mean"),
+    [
+        ("a.tiff", "CMYK", 255),
+        ("a.png", "RGBA", 255),
+        ("a.png", "LA", 255),
+        ("a.png", "P", 255),
+        ("a.png", "1", 255),
+        ("a.webp", "RGB", 255),
+        ("a.webp", "RGBA", 255),
+    ],
+)
+def test_colour_modes_become_rgb_or_grey_on_white(tmp_path, name, mode, mean):
+    blank = {"CMYK": (0, 0, 0, 0), "RGBA": (0, 0, 0, 0), "LA": (0, 0), "RGB": (255, 255, 255)}.get(mode, 255)
+    image = Image.new("RGB", (64, 64), "white").convert("P") if mode == "P" else Image.new(mode, (64, 64), blank)
+    image.save(tmp_path / name)
+    (page,) = rendered(str(tmp_path / name))
+    assert np.asarray(pixels(page)).mean() == pytest.approx(mean, abs=3)
+    assert Image.open(io.BytesIO(page.image.data)).mode in ("RGB", "L")
+
+
+def test_sixteen_bits_a_channel_keep_their_greys(tmp_path):
+    ramp = np.linspace(0, 65535, 64 * 64).reshape(64, 64).astype(np.uint16)
+    Image.fromarray(ramp).save(tmp_path / "a.tiff")
+    (page,) = rendered(str(tmp_path / "a.tiff"))
+    assert np.asarray(pixels(page))[..., 0] == pytest.approx(ramp / 257, abs=1)
+
+
+def test_an_image_of_too_many_pixels_is_refused_before_it_is_decoded(tmp_path):
+    path = tmp_path / "a.png"
+    Image.new("1", (20_000, 20_000)).save(path)
+    assert opened(str(path)) is Reason.RENDER_LIMIT
+
+
+def test_a_sliver_is_refused(tmp_path):
+    Image.new("L", (5000, 3)).save(tmp_path / "a.png")
+    assert rendered(str(tmp_path / "a.png")) == [Reason.RENDER_LIMIT]
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.tiff", "a.webp"])
+def test_damaged_images_are_unreadable(tmp_path, picture, name):
+    noise = Image.effect_noise((300, 300), 90).convert("RGB")
+    noise.save(tmp_path / name)
+    data = (tmp_path / name).read_bytes()
+    assert rendered(written(tmp_path / f"cut-{name}", data[: len(data) // 2])) == [Reason.UNREADABLE]
+    assert rendered(written(tmp_path / f"empty-{name}", b"")) == [Reason.UNREADABLE]

@@ -1,0 +1,162 @@
+"""The text layer comes as lines and words in page units of the page as shown."""
+
+import contextlib
+
+import pypdfium2
+import pytest
+from making import pages, stream, text
+
+from llm_ocr.documents.pdf_text import page_content
+
+
+def content(data, number=1):
+    pdf = pypdfium2.PdfDocument(data)
+    with contextlib.closing(pdf):
+        return page_content(pdf[number - 1])
+
+
+def lines(*drawn, **options):
+    return content(pages(b"".join(drawn), **options)).lines
+
+
+def texts(*drawn, **options):
+    return [line.text for line in lines(*drawn, **options)]
+
+
+def test_a_line_has_words_a_size_and_a_box_with_y_down():
+    (line,) = lines(text("Hello brave world", x=72, y=700, size=12))
+    assert line.text == "Hello brave world"
+    assert [word.text for word in line.words] == ["Hello", "brave", "world"]
+    assert line.size == pytest.approx(12, abs=0.1)
+    assert line.box.x0 == pytest.approx(72, abs=1)
+    assert line.box.y0 < 792 - 700 < line.box.y1
+    assert line.words[0].box.x1 < line.words[1].box.x0
+
+
+def test_columns_and_table_cells_are_lines_of_their_own():
+    rows = [(72, "left column"), (250, "right column")]
+    drawn = [text(word, x=x, y=700 - 14 * row, size=10) for row in range(5) for x, word in rows]
+    assert texts(*drawn) == ["left column", "right column"] * 5
+
+
+def test_a_narrow_gutter_over_several_lines_separates_columns():
+    # 1.2 times the font size apart, as in the narrowest two-column styles; Helvetica's "mmmm" is 33.3 points wide.
+    drawn = [text("mmmm", x=x, y=700 - 12 * row, size=10) for row in range(6) for x in (100, 145.3)]
+    assert len(lines(*drawn)) == 12
+
+
+def test_a_stretched_line_of_a_justified_column_stays_whole():
+    def row(y, gap):
+        return f"BT /F 10 Tf {gap} Tw 1 0 0 1 72 {y} Tm (only four wide words) Tj ET\n".encode()
+
+    assert texts(row(700, 0), row(688, 11), row(676, 0)) == ["only four wide words"] * 3
+
+
+def test_a_list_mark_stays_with_its_item():
+    drawn = [text(mark, x=72, y=700 - 12 * row, size=10) + text("item", x=92, y=700 - 12 * row, size=10)
+             for row, mark in enumerate(["1.", "2.", "3."])]  # fmt: skip
+    assert texts(*drawn) == ["1. item", "2. item", "3. item"]
+
+
+def test_the_order_in_the_file_does_not_matter():
+    shuffled = [text("world", x=110, y=700), text("second", y=680), text("Hello", x=72, y=700)]
+    assert texts(*shuffled) == ["Hello world", "second"]
+
+
+def test_a_script_joins_its_line_and_a_word_joins_its_script():
+    drawn = text("energy mc", x=72, y=700) + text("2", x=128, y=704.5, size=7) + text("is known", x=136, y=700)
+    assert texts(drawn) == ["energy mc2 is known"]
+
+
+def test_overprinted_text_is_read_once_and_is_bold():
+    between = b"".join(text("other words", y=600 - 12 * row) for row in range(8))  # nearer ones pdfium drops itself
+    line = lines(text("Heavy words", x=72), between, text("Heavy words", x=72.4))[0]
+    assert (line.text, line.bold) == ("Heavy words", True)
+    assert texts(text("full"), text("full")) == ["full"]
+
+
+def test_invisible_text_is_read():
+    assert texts(b"BT 3 Tr /F 12 Tf 72 700 Td (from an older OCR) Tj ET") == ["from an older OCR"]
+
+
+def test_text_turned_on_the_page_is_a_line_of_its_own():
+    axis = text("axis label", matrix="0 1 -1 0 60 300")
+    found = lines(axis, text("body text", x=72, y=400))
+    turned = next(line for line in found if line.text == "axis label")
+    assert turned.box.height > 3 * turned.box.width
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize(("rotate", "size"), [(0, (612, 792)), (90, (792, 612)), (180, (612, 792)), (270, (792, 612))])
+def test_a_turned_page_gives_boxes_where_the_text_is_shown(rotate, size):
+    data = pages(text("corner", x=10, y=770), attributes=b"/MediaBox[0 0 612 792]/Rotate %d" % rotate)
+    found = content(data)
+    assert (found.width, found.height) == size
+    x, y = found.lines[0].box.centre
+    right, low = {0: (0, 0), 90: (1, 0), 180: (1, 1), 270: (0, 1)}[rotate]  # the corner to which it has moved
+    assert (x > size[0] / 2, y > size[1] / 2) == (bool(right), bool(low))
+
+
+def test_a_crop_box_moves_the_origin_and_cuts_text_away():
+    data = pages(
+        text("inside", x=110, y=600) + text("outside", x=20, y=20),
+        attributes=b"/MediaBox[0 0 612 792]/CropBox[100 100 400 700]",
+    )
+    found = content(data)
+    assert [line.text for line in found.lines] == ["inside"]
+    assert found.lines[0].box.x0 == pytest.approx(10, abs=1)
+    assert found.lines[0].box.y1 == pytest.approx(100, abs=4)
+
+
+def test_characters_without_a_meaning_are_counted():
+    unmapped = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding<</Differences[65/uniE001/uniE002]>>>>"
+    data = pages(b"BT /F 12 Tf 72 700 Td (AB) Tj ET").replace(
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>", unmapped
+    )
+    assert content(data).unmapped == 2
+
+
+def test_a_page_without_text_is_empty():
+    found = content(pages(b""))
+    assert (found.lines, found.rasters, found.paths, found.unmapped) == ((), (), (), 0)
+
+
+def test_paths_have_colours_boxes_and_segments_and_lie_on_the_page():
+    drawn = b"1 0 0 RG 100 100 m 300 100 l S\n0 0 1 rg 50 50 20 20 re f\n600 780 100 100 re f\n2000 2000 9 9 re f\n"
+    rule, square, cut = content(pages(drawn)).paths
+    assert (rule.stroke, rule.fill) == ((255, 0, 0), None)
+    assert (rule.box.x0, rule.box.x1) == (pytest.approx(100, abs=1), pytest.approx(300, abs=1))
+    assert square.fill == (0, 0, 255)
+    assert square.box.y0 == pytest.approx(792 - 70, abs=1)
+    assert (cut.box.x1, cut.box.y0) == (612, 0)
+    assert rule.segments < square.segments
+
+
+def test_an_image_inside_a_form_lies_where_it_is_drawn():
+    image = stream(b"U", b"/Type/XObject/Subtype/Image/Width 1/Height 1/ColorSpace/DeviceGray/BitsPerComponent 8")
+    form = stream(
+        b"q 100 0 0 50 0 0 cm /I Do Q",
+        b"/Type/XObject/Subtype/Form/BBox[0 0 100 50]/Matrix[1 0 0 1 7 0]/Resources<</XObject<</I 5 0 R>>>>",
+    )
+    (raster,) = content(pages(b"q 2 0 0 2 50 60 cm /X Do Q", extra=(form, image))).rasters
+    assert (raster.box.x0, raster.box.x1) == (pytest.approx(64, abs=0.5), pytest.approx(264, abs=0.5))
+    assert (raster.box.y0, raster.box.y1) == (pytest.approx(792 - 160, abs=0.5), pytest.approx(792 - 60, abs=0.5))
+
+
+def test_thousands_of_paths_are_capped():
+    drawn = b"".join(b"%d %d m %d 9 l S\n" % (x % 600, x % 700, x % 500) for x in range(21_000))
+    assert len(content(pages(drawn)).paths) == 20_000
+
+
+def test_right_to_left_text_is_in_reading_order(shared_pdfs):
+    found = content(str(shared_pdfs / "right_to_left_01.pdf"))
+    assert found.lines[0].text.startswith("تحسين الإنتاجية وحل المشكلات")
+
+
+def test_soft_hyphens_end_their_line_as_hyphens(shared_pdfs):
+    found = content(str(shared_pdfs / "2305.03393v1-pg9.pdf"))
+    assert any(line.text.endswith("PubTabNet [22]. Ef-") for line in found.lines)
+
+
+def test_control_codes_of_a_lying_layer_are_counted(shared_pdfs):
+    assert content(str(shared_pdfs / "redp5110_sampled.pdf"), number=3).unmapped > 50

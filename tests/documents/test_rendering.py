@@ -1,0 +1,303 @@
+"""Pages are made in limited worker processes: what one page does to its worker is no other page's matter."""
+
+import asyncio
+import io
+import os
+from pathlib import Path
+
+import pypdfium2
+import pytest
+from making import pages, stream, text, written, zeros_image
+from PIL import Image
+
+from llm_ocr.documents.rendering import Renderer, RenderOptions
+from llm_ocr.errors import PageFailure
+from llm_ocr.types import Box, Page, Reason
+
+HELLO = pages(text("Hello"))
+
+
+def with_renderer(steps, **options):
+    async def main():
+        async with Renderer(RenderOptions(**{"workers": 1, "timeout": 30, **options})) as renderer:
+            return await steps(renderer)
+
+    return asyncio.run(main())
+
+
+async def outcome(renderer, source, number=1):
+    """The page, or the reason why there is none."""
+    try:
+        return await renderer.page(source, "", number, page_id=f"d-p{number:05}", document_id="d")
+    except PageFailure as failure:
+        return failure.reason
+
+
+def rendered(source, *numbers, **options):
+    async def steps(renderer):
+        return [await outcome(renderer, source, number) for number in numbers or (1,)]
+
+    return with_renderer(steps, **options)
+
+
+def opened(source, **options):
+    async def steps(renderer):
+        try:
+            return await renderer.open(source)
+        except PageFailure as failure:
+            return failure.reason
+
+    return with_renderer(steps, **options)
+
+
+def pixels(page):
+    return Image.open(io.BytesIO(page.image.data)).convert("RGB")
+
+
+def test_a_page_has_an_image_of_the_size_asked_for_and_its_content(tmp_path):
+    source = written(tmp_path / "a.pdf", HELLO)
+    (page,) = rendered(source, image_size=1000, image_format="jpeg")
+    assert (page.image.width, page.image.height, page.image.media_type) == (773, 1000, "image/jpeg")
+    assert (page.id, page.document_id, page.number, page.source) == ("d-p00001", "d", 1, source)
+    assert page.content.lines[0].text == "Hello"
+    assert pixels(page).getextrema()[0][0] < 100
+
+
+def test_without_a_text_layer_asked_for_there_is_none(tmp_path):
+    (page,) = rendered(written(tmp_path / "a.pdf", HELLO), text_layer=False)
+    assert page.content is None
+
+
+def test_a_small_page_is_not_blown_up(tmp_path):
+    data = pages(text("x", x=5, y=5), attributes=b"/MediaBox[0 0 100 50]")
+    (page,) = rendered(written(tmp_path / "a.pdf", data))
+    assert (page.image.width, page.image.height) == (400, 200)
+
+
+def test_a_page_of_200_inches_is_rendered_at_the_size_asked_for(tmp_path):
+    data = pages(text("x", size=900), attributes=b"/MediaBox[0 0 14400 14400]")
+    (page,) = rendered(written(tmp_path / "a.pdf", data), memory=512 << 20)
+    assert (page.image.width, page.image.height) == (1540, 1540)
+
+
+@pytest.mark.parametrize("box", [b"0 0 100000 10", b"0 0 3 9000"])
+def test_a_page_too_narrow_to_read_fails_at_the_limit(tmp_path, box):
+    data = pages(text("x"), attributes=b"/MediaBox[%s]" % box)
+    assert rendered(written(tmp_path / "a.pdf", data)) == [Reason.RENDER_LIMIT]
+
+
+def test_a_turned_page_is_shown_turned(tmp_path):
+    data = pages(text("x"), attributes=b"/MediaBox[0 0 612 792]/Rotate 90")
+    (page,) = rendered(written(tmp_path / "a.pdf", data))
+    assert page.image.width > page.image.height
+
+
+@pytest.mark.slow
+def test_a_page_that_hangs_is_killed_and_its_neighbours_are_done(tmp_path):
+    bomb = b"".join(b"%d %d 500 500 re S\n" % (n % 97, n % 89) for n in range(30_000)) * 20
+    source = written(tmp_path / "a.pdf", pages(text("first"), bomb, text("third")))
+    first, hung, third = rendered(source, 1, 2, 3, timeout=4, workers=2)
+    assert hung is Reason.RENDER_TIMEOUT
+    assert [page.content.lines[0].text for page in (first, third)] == ["first", "third"]
+
+
+def test_an_image_that_eats_memory_fails_at_the_limit_and_its_neighbours_are_done(tmp_path):
+    source = written(
+        tmp_path / "a.pdf", pages(text("first"), b"q 612 0 0 792 0 0 cm /X Do Q", extra=(zeros_image(9000),))
+    )
+    bomb, first = rendered(source, 2, 1, memory=320 << 20)
+    assert (first.content.lines[0].text, bomb) == ("first", Reason.RENDER_LIMIT)
+
+
+def test_a_stream_that_unpacks_to_gigabytes_fails_at_the_limit(tmp_path):
+    source = written(tmp_path / "a.pdf", pages(text("first"), b"q " * (100 << 20)))
+    first, bomb = rendered(source, 1, 2, memory=320 << 20)
+    assert (first.content.lines[0].text, bomb) == ("first", Reason.RENDER_LIMIT)
+
+
+def test_absurd_images_are_refused_before_they_are_drawn_as_nothing(tmp_path):
+    image = stream(
+        b"x", b"/Type/XObject/Subtype/Image/Width 40000/Height 40000/ColorSpace/DeviceRGB/BitsPerComponent 8"
+    )
+    source = written(tmp_path / "a.pdf", pages(b"q 9 0 0 9 0 0 cm /X Do Q", extra=(image,)))
+    assert rendered(source, memory=16 << 30) == [Reason.RENDER_LIMIT]
+
+
+NO_PAGES = pages(text("x")).replace(b"/Kids[4 0 R]/Count 1", b"/Kids[     ]/Count 0")
+
+
+@pytest.mark.parametrize("data", [b"", b"garbage" * 100, b"%PDF-1.5\nnothing", HELLO[:200], NO_PAGES])
+def test_a_damaged_document_is_unreadable(tmp_path, data):
+    source = written(tmp_path / "a.pdf", data)
+    assert opened(source) is Reason.UNREADABLE
+    assert rendered(source) == [Reason.UNREADABLE]
+
+
+def test_what_is_not_there_is_not_found_and_other_types_are_unknown(tmp_path):
+    assert opened(str(tmp_path / "no.pdf")) is Reason.NOT_FOUND
+    assert opened(written(tmp_path / "a.bin", b"PK\x03\x04")) is Reason.UNKNOWN_TYPE
+    assert opened(str(tmp_path)) is Reason.UNREADABLE
+
+
+def test_a_page_beyond_the_end_does_not_exist(tmp_path):
+    assert rendered(written(tmp_path / "a.pdf", HELLO), 2, 0) == [Reason.NO_SUCH_PAGE] * 2
+
+
+def encrypted(path, user):
+    from reportlab.lib.pdfencrypt import StandardEncryption
+    from reportlab.pdfgen.canvas import Canvas
+
+    canvas = Canvas(str(path), encrypt=StandardEncryption(user, ownerPassword="owner", strength=128))
+    canvas.drawString(72, 700, "Hidden words")
+    canvas.save()
+    return str(path)
+
+
+def test_an_encrypted_document_needs_one_of_the_passwords(tmp_path):
+    source = encrypted(tmp_path / "a.pdf", user="secret")
+    assert opened(source) is Reason.ENCRYPTED
+    assert opened(source, passwords=("wrong",)) is Reason.ENCRYPTED
+    (page,) = rendered(source, passwords=("wrong", "secret"))
+    assert page.content.lines[0].text == "Hidden words"
+
+
+def test_the_empty_password_is_tried(tmp_path):
+    assert opened(encrypted(tmp_path / "a.pdf", user="")) == 1
+
+
+def test_a_real_encrypted_document_opens_with_its_password(shared_pdfs):
+    source = str(shared_pdfs / "encrypted_password_1234.pdf")
+    assert opened(source) is Reason.ENCRYPTED
+    assert opened(source, passwords=("1234",)) == 1
+
+
+def filled_form(path):
+    from reportlab.pdfgen.canvas import Canvas
+
+    canvas = Canvas(str(path))
+    canvas.drawString(72, 700, "Name")
+    canvas.acroForm.textfield(name="who", value="Filled In", x=72, y=600, width=300, height=40, fontSize=24)
+    canvas.save()
+    return str(path)
+
+
+def test_what_was_filled_into_a_form_is_drawn_and_read(tmp_path):
+    (page,) = rendered(filled_form(tmp_path / "a.pdf"))
+    assert "Filled In" in [line.text for line in page.content.lines]
+    scale = page.image.height / page.content.height
+    line = next(line for line in page.content.lines if line.text == "Filled In")
+    shown = pixels(page).crop([int(value * scale) for value in (line.box.x0, line.box.y0, line.box.x1, line.box.y1)])
+    assert shown.convert("L").getextrema()[0] < 100
+
+
+def test_running_headers_and_page_numbers_recur(tmp_path):
+    made = [
+        text("A Study of Headers", y=770) + text(f"Body of page {name}", y=400) + text(str(number), x=300, y=30)
+        for number, name in enumerate(["one", "two", "three"], start=17)
+    ]
+    for page in rendered(written(tmp_path / "a.pdf", pages(*made)), 1, 2, 3):
+        assert [line.recurs for line in page.content.lines] == [True, False, True]
+
+
+def test_numbers_that_do_not_count_with_the_pages_do_not_recur(tmp_path):
+    made = [text(cell, y=770) for cell in ("47", "12", "93")]
+    for page in rendered(written(tmp_path / "a.pdf", pages(*made)), 1, 2, 3):
+        assert not any(line.recurs for line in page.content.lines)
+
+
+def test_a_document_that_changes_is_opened_anew(tmp_path):
+    source = written(tmp_path / "a.pdf", HELLO)
+
+    async def steps(renderer):
+        before = await renderer.open(source)
+        written(Path(source), pages(text("one"), text("two")))
+        return before, await renderer.open(source)
+
+    assert with_renderer(steps) == (1, 2)
+
+
+def test_crops_have_the_boxes_pixels(tmp_path):
+    async def steps(renderer):
+        page = await renderer.page(source, "pdf", 1, page_id="p", document_id="d")
+        boxes = [Box(0, 0, 0.5, 0.25), Box(0.9, 0.9, 2, 2), Box(0.3, 0.3, 0.3, 0.3)]
+        return page, await renderer.crop(page.image, boxes), await renderer.crop(page.image, [])
+
+    source = written(tmp_path / "a.pdf", HELLO)
+    page, (quarter, corner, point), none = with_renderer(steps, image_size=400)
+    assert (quarter.width, quarter.height, quarter.media_type) == (round(page.image.width / 2), 100, "image/png")
+    assert (corner.height, point.width, point.height, none) == (40, 1, 1, ())
+
+
+def test_workers_hold_no_secret(tmp_path, monkeypatch):
+    if not Path("/proc/self/environ").exists():
+        pytest.skip("no /proc here")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "do-not-tell")
+    source = written(tmp_path / "a.pdf", HELLO)
+
+    async def steps(renderer):
+        await renderer.open(source)
+        return _environments()
+
+    environments = with_renderer(steps)
+    assert environments
+    assert not any(b"do-not-tell" in environment for environment in environments)
+
+
+def _environments():
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [Path(f"/proc/{child}/environ").read_bytes() for child in children]
+
+
+def test_identity_names_what_changes_pixels_and_no_secret():
+    plain = Renderer(RenderOptions(passwords=("1234",))).identity()
+    assert plain == Renderer(RenderOptions(workers=7, timeout=1, memory=1 << 30)).identity()
+    assert plain != Renderer(RenderOptions(image_size=1000)).identity()
+    assert "1234" not in repr(plain) + repr(RenderOptions(passwords=("1234",)))
+
+
+def test_poppler_renders_the_same_page(tmp_path):
+    _need_poppler()
+    data = pages(text("Hello"), attributes=b"/MediaBox[0 0 612 792]/Rotate 90")
+    source = written(tmp_path / "-odd [name], 1.pdf", data)
+    (page,) = rendered(source, renderer="poppler", image_size=800)
+    assert max(page.image.width, page.image.height) == 800
+    assert page.image.width > page.image.height
+    assert page.content.lines[0].text == "Hello"
+
+
+@pytest.mark.slow
+def test_poppler_is_killed_at_the_deadline(tmp_path):
+    _need_poppler()
+    bomb = b"".join(b"%d %d 500 500 re S\n" % (n % 97, n % 89) for n in range(30_000)) * 60
+    source = written(tmp_path / "a.pdf", pages(bomb))
+
+    async def steps(renderer):
+        failure = await outcome(renderer, source)
+        await asyncio.sleep(0.2)
+        return failure, [name for name in _commands() if source in name]
+
+    assert with_renderer(steps, renderer="poppler", timeout=3) == (Reason.RENDER_TIMEOUT, [])
+
+
+def _commands():
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            yield entry.read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+
+
+def _need_poppler():
+    from llm_ocr.documents import poppler
+
+    if not poppler.installed():
+        pytest.skip("poppler is not installed")
+
+
+def test_what_pdfium_cannot_open_gets_a_second_chance(tmp_path):
+    _need_poppler()
+    broken = b"x" * 3000 + HELLO  # the header stands too deep for pdfium
+    with pytest.raises(pypdfium2.PdfiumError):
+        pypdfium2.PdfDocument(broken)
+    (page,) = rendered(written(tmp_path / "a.pdf", broken))
+    assert isinstance(page, Page)

@@ -1,0 +1,178 @@
+"""What users name is found, in a fixed order, whatever it is called; what is wrong is named."""
+
+import hashlib
+import json
+import os
+from collections import Counter
+
+import pytest
+from making import pages, text, written
+from PIL import Image
+
+from llm_ocr.documents.sources import find_documents, version_of
+from llm_ocr.errors import UsageError
+from llm_ocr.types import Reason
+
+PDF = pages(text("Hello"))
+
+
+def names(found):
+    return [document.relative for document in found.documents]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("b.pdf", "a.PDF", "sub/c.pdf", ".hidden.pdf", ".git/d.pdf"):
+        written(tmp_path / name, PDF)
+    written(tmp_path / "notes.docx", b"PK")
+    written(tmp_path / "sub/more.docx", b"PK")
+    return tmp_path
+
+
+def test_a_folder_gives_its_documents_in_order_and_counts_the_rest(folder):
+    found = find_documents([str(folder)])
+    assert names(found) == ["a.PDF", "b.pdf", "sub/c.pdf"]
+    assert found.skipped == Counter({".docx": 2})
+
+
+def test_loops_of_links_end_and_linked_folders_are_read_once(folder):
+    (folder / "sub" / "up").symlink_to(folder)
+    (folder / "also").symlink_to(folder / "sub")
+    assert names(find_documents([str(folder)])) == ["a.PDF", "b.pdf", "sub/c.pdf"]
+
+
+def test_globs_match_and_keep_the_path_below_their_fixed_part(folder):
+    assert names(find_documents([str(folder / "*.pdf")])) == ["b.pdf"]
+    assert names(find_documents([str(folder / "**" / "*.pdf")])) == ["b.pdf", "sub/c.pdf"]
+    assert names(find_documents([str(folder / "s*")])) == ["sub/c.pdf"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a,b.pdf", "a [1].pdf", "x*?.pdf", "-rf.pdf", " two  words .pdf", "Ünïcode 文書 عربي.pdf", "50%.pdf", "#1.pdf"],
+)
+def test_odd_names_work_alone_in_folders_and_in_lists(tmp_path, name):
+    path = written(tmp_path / "docs[1]" / name, PDF)
+    written(tmp_path / "docs[1]" / "a 1.pdf", PDF)  # what the pattern "a [1].pdf" would match
+    assert [document.source for document in find_documents([path]).documents] == [path]
+    assert name in names(find_documents([str(tmp_path / "docs[1]")]))
+    assert name in names(find_documents([str(tmp_path / "docs[1]" / "*.pdf")]))
+    listing = tmp_path / "list.txt"
+    listing.write_text(f"# comment\n\n./docs[1]/{name}\r\n", encoding="utf-8")
+    assert names(find_documents([str(listing)])) == [f"docs[1]/{name}"]
+
+
+def test_a_relative_name_with_a_leading_dash_is_a_file(tmp_path, monkeypatch):
+    written(tmp_path / "-x.pdf", PDF)
+    monkeypatch.chdir(tmp_path)
+    assert names(find_documents(["-x.pdf"])) == ["-x.pdf"]
+
+
+def test_a_file_url_is_a_path(tmp_path):
+    path = written(tmp_path / "a b#.pdf", PDF)
+    assert find_documents([(tmp_path / "a b#.pdf").as_uri()]).documents[0].source == path
+
+
+def test_content_decides_when_the_name_lies(tmp_path):
+    Image.new("RGB", (20, 20)).save(tmp_path / "really-png.pdf", "PNG")
+    written(tmp_path / "really-pdf.png", PDF)
+    written(tmp_path / "no suffix", PDF)
+    written(tmp_path / "list.txt", PDF)
+    found = {document.relative: document.kind for document in find_documents([str(tmp_path)]).documents}
+    assert found == {"really-png.pdf": "image", "really-pdf.png": "pdf", "no suffix": "pdf"}
+    assert find_documents([str(tmp_path / "list.txt")]).documents[0].kind == "pdf"
+
+
+def test_the_same_file_named_twice_is_one_document(folder):
+    assert len(find_documents([str(folder), str(folder / "b.pdf"), str(folder / "*.pdf")]).documents) == 3
+
+
+def test_what_is_missing_or_unknown_fails_alone_while_the_rest_goes_on(folder):
+    found = find_documents([str(folder / "no.pdf"), str(folder / "notes.docx"), str(folder / "b.pdf")])
+    assert [document.reason for document in found.documents] == [Reason.NOT_FOUND, Reason.UNKNOWN_TYPE, None]
+
+
+@pytest.mark.parametrize("name", ["no.pdf", "notes.docx", "empty", "*.tiff"])
+def test_nothing_to_do_names_the_source_and_what_is_accepted(folder, name):
+    (folder / "empty").mkdir()
+    with pytest.raises(UsageError) as caught:
+        find_documents([str(folder / name)])
+    assert name in str(caught.value)
+    assert "TIFF" in str(caught.value)
+
+
+def test_other_urls_are_refused_by_name():
+    with pytest.raises(UsageError, match="s3://bucket/x"):
+        find_documents(["s3://bucket/x"])
+
+
+def test_only_takes_names_and_patterns(folder):
+    assert names(find_documents([str(folder)], only=["b.pdf"])) == ["b.pdf"]
+    assert names(find_documents([str(folder)], only=["[ac].*"])) == ["a.PDF", "sub/c.pdf"]
+    with pytest.raises(UsageError, match=r"z\.pdf"):
+        find_documents([str(folder)], only=["z.pdf"])
+
+
+def test_max_samples_takes_the_first(folder):
+    assert names(find_documents([str(folder)], max_samples=2)) == ["a.PDF", "b.pdf"]
+
+
+def manifest(folder, *lines):
+    path = folder / "m.jsonl"
+    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines))
+    return str(path)
+
+
+def test_a_manifest_gives_ids_and_pages(folder):
+    path = manifest(
+        folder,
+        {"document_id": "x1", "pdf_path": "b.pdf", "pages": [3, 1, 1]},
+        {"id": 7, "pdf_path": "sub/c.pdf", "pages": "2-4,9"},
+        "",
+        {"pdf_path": str(folder / "a.PDF")},
+        {"id": "gone", "pdf_path": "gone.pdf"},
+    )
+    found = [(d.document_id, d.relative, d.pages, d.reason) for d in find_documents([path]).documents]
+    assert found == [
+        ("x1", "b.pdf", (1, 3), None),
+        ("7", "sub/c.pdf", (2, 3, 4, 9), None),
+        (None, "a.PDF", None, None),
+        ("gone", "gone.pdf", None, Reason.NOT_FOUND),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "sign"),
+    [
+        ("{", "JSON"),
+        ("[1]", "object"),
+        ({"id": "a"}, "pdf_path"),
+        ({"pdf_path": "b.pdf", "pages": [0]}, "pages"),
+        ({"pdf_path": "b.pdf", "pages": "3-x"}, "3-x"),
+        ({"pdf_path": "b.pdf", "pages": "3-"}, "no end"),
+        ({"pdf_path": "b.pdf", "id": "../x"}, "file name"),
+        ({"pdf_path": "b.pdf", "id": [1]}, "id"),
+        ({"pdf_path": "b.pdf", "id": "one"}, "line 1"),
+    ],
+)
+def test_a_bad_manifest_line_is_named(folder, line, sign):
+    path = manifest(folder, {"id": "one", "pdf_path": "b.pdf"}, line)
+    with pytest.raises(UsageError, match="line 2") as caught:
+        find_documents([path])
+    assert sign in str(caught.value)
+
+
+def test_names_that_are_no_text_fail_with_a_reason(tmp_path):
+    try:
+        (tmp_path / os.fsdecode(b"b\xff.pdf")).write_bytes(PDF)
+    except OSError:
+        pytest.skip("this file system takes no such names")
+    written(tmp_path / "a.pdf", PDF)
+    good, bad = find_documents([str(tmp_path)]).documents
+    assert (good.reason, bad.reason) == (None, Reason.UNREADABLE)
+    bad.source.encode("utf-8")
+
+
+def test_the_version_is_the_hash_of_the_bytes(tmp_path):
+    path = written(tmp_path / "a.pdf", PDF)
+    assert version_of(path) == hashlib.sha256(PDF).hexdigest()

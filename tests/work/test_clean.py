@@ -1,0 +1,102 @@
+"""clean: leftovers go, everything that counts stays."""
+
+import asyncio
+import time
+
+import pytest
+
+from llm_ocr.errors import StorageError, WorkspaceError
+from llm_ocr.storage.local import LocalStore
+from llm_ocr.testing.crash import Crash, CrashingLocalStore, CrashPoint, When
+from llm_ocr.work.clean import clean
+from llm_ocr.work.generations import read_units
+from llm_ocr.work.keys import EXTRACT, claim_key
+from llm_ocr.work.publish import find_marker, read_data
+from llm_ocr.work.retry import plan_retry
+
+LATER = time.time() + 7200
+
+
+@pytest.fixture
+def leftovers(made, workspace):
+    """A workspace with one done unit, and what the dead have left; the keys of the leftovers."""
+    made.plan(workspace, [made.document("a", 4), made.document("b", 4)])
+    units = list(read_units(workspace))
+    claim_key(workspace, "describe", {})
+    marker = made.extract(workspace, units[0])
+    base = marker.object.rpartition("/")[0]
+    keys = [
+        f"{base}/0000000000000000.parquet",
+        f"{EXTRACT}/{made.key(workspace)}/00/{units[1].id}/1.parquet",
+        "plan/0001/0000000000000000/units-00000.jsonl",
+        "plan/0002/0000000000000000/units-00000.jsonl",
+    ]
+    for key in keys:
+        workspace.store.put(key, b"leftover")
+    with pytest.raises(Crash):
+        CrashingLocalStore(made.root, CrashPoint(1, When.AFTER)).put("run.json", b"torn")
+    return sorted([*keys, *(info.key for info in workspace.store.unfinished())])
+
+
+def kept(workspace, leftovers):
+    return {info.key for info in workspace.store.list()} - set(leftovers)
+
+
+def test_leftovers_go_and_nothing_else(made, workspace, leftovers):
+    before = kept(workspace, leftovers)
+    cleaned = clean(workspace, now=LATER)
+    assert sorted(info.key for info in cleaned.objects) == leftovers
+    assert cleaned.size > 0
+    assert {info.key for info in workspace.store.list()} == before
+    assert list(workspace.store.unfinished()) == []
+    units = list(read_units(workspace))
+    assert read_data(workspace, find_marker(workspace, EXTRACT, made.key(workspace), units[0].id))
+
+
+def test_a_dry_run_lists_and_keeps(workspace, leftovers):
+    cleaned = clean(workspace, now=LATER, dry_run=True)
+    assert sorted(info.key for info in cleaned.objects) == leftovers
+    assert clean(workspace, now=LATER, dry_run=True) == cleaned
+
+
+def test_what_is_young_may_be_a_running_workers(workspace, leftovers):
+    assert clean(workspace).objects == ()
+    assert clean(workspace, older_than=60, now=time.time() + 30).objects == ()
+
+
+def test_a_second_time_there_is_nothing_to_do(workspace, leftovers):
+    clean(workspace, now=LATER)
+    assert clean(workspace, now=LATER).objects == ()
+
+
+def test_nothing_of_a_unit_with_a_damaged_marker_is_removed(made, workspace, leftovers):
+    (marker,) = made.root.glob(f"{EXTRACT}/*/*/*.done")
+    marker.write_bytes(b"")
+    with pytest.raises(WorkspaceError, match="damaged"):
+        clean(workspace, now=LATER)
+    assert len(list(marker.with_suffix("").iterdir())) == 2
+
+
+def test_retries_and_their_data_stay(made, workspace):
+    document = made.document("a", 4)
+    made.plan(workspace, [document])
+    (unit,) = read_units(workspace)
+    made.extract(workspace, unit, [f"{document.id}-p00001"])
+
+    async def reopen(part):
+        raise AssertionError
+
+    retry = plan_retry(workspace, made.key(workspace), failed_rows=made.failed_rows, reopen=reopen, pages_per_unit=4)
+    assert asyncio.run(retry) is not None
+    for again in list(read_units(workspace))[1:]:
+        made.extract(workspace, again)
+    assert clean(workspace, now=LATER).objects == ()
+
+
+def test_an_error_in_the_middle_is_not_hidden(made, workspace, leftovers):
+    class Stuck(LocalStore):
+        def delete(self, key):
+            raise StorageError(f"cannot remove {key}")
+
+    with pytest.raises(StorageError, match="cannot remove"):
+        clean(made.workspace(Stuck(made.root)), now=LATER)

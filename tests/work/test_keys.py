@@ -1,0 +1,86 @@
+"""Keys: results of different settings never stand together."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from llm_ocr.errors import StageMissing, UsageError, WorkspaceMismatch
+from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, claim_key, differences, key_of, newest_key, required_key
+from llm_ocr.work.keys import stage_keys as keys
+
+
+def test_a_key_is_12_hex_of_the_settings_whatever_their_order():
+    assert key_of({"a": 1, "b": {"c": [1, 2], "d": "é"}}) == key_of({"b": {"d": "é", "c": [1, 2]}, "a": 1})
+    assert key_of({"a": 1}) != key_of({"a": 2})
+    assert len(key_of({})) == 12
+    assert set(key_of({})) <= set("0123456789abcdef")
+
+
+def test_keys_stay_as_they_are_from_version_to_version():
+    assert key_of({"engine": "embedded", "image_size": 1540}) == "2c8447186eb2"
+
+
+def test_what_is_no_json_value_has_no_key():
+    for value in (object(), float("nan")):
+        with pytest.raises((TypeError, ValueError)):
+            key_of({"a": value})
+
+
+def test_another_extract_key_is_refused_and_the_difference_shown(workspace):
+    settings = {"image_size": 1540, "engine": {"name": "embedded", "version": 1}}
+    key = claim_key(workspace, EXTRACT, settings)
+    assert claim_key(workspace, EXTRACT, settings) == key
+    with pytest.raises(WorkspaceMismatch) as caught:
+        claim_key(workspace, EXTRACT, {"image_size": 1024, "engine": {"name": "embedded", "version": 2}, "new": "x"})
+    shown = str(caught.value)
+    for line in ("image_size: 1540 -> 1024", "engine.version: 1 -> 2", "new: not set -> 'x'"):
+        assert line in shown
+    assert "engine.name" not in shown
+    assert [one.key for one in keys(workspace, EXTRACT)] == [key]
+
+
+def test_of_workers_with_other_settings_at_once_one_gets_the_workspace(made):
+    def claimed(number):
+        try:
+            return claim_key(made.workspace(), EXTRACT, {"image_size": number})
+        except WorkspaceMismatch:
+            return None
+
+    with ThreadPoolExecutor(8) as pool:
+        won = [key for key in pool.map(claimed, range(8)) if key]
+    assert len(won) == 1
+    assert [one.key for one in keys(made.workspace(), EXTRACT)] == won
+
+
+def test_describe_keys_stand_side_by_side_and_the_newest_is_taken(workspace):
+    made = [claim_key(workspace, DESCRIBE, {"mode": mode}) for mode in ("describe", "parse", "classify")]
+    assert [one.key for one in keys(workspace, DESCRIBE)] == made
+    assert keys(workspace, DESCRIBE)[1].settings == {"mode": "parse"}
+    assert newest_key(workspace, DESCRIBE) == made[-1]
+    assert newest_key(workspace, DESCRIBE, made[0]) == made[0]
+    claim_key(workspace, DESCRIBE, {"mode": "describe"})
+    assert newest_key(workspace, DESCRIBE) == made[-1]
+
+
+def test_an_unknown_key_is_wrong_usage_and_lists_those_there_are(workspace):
+    key = claim_key(workspace, DESCRIBE, {"mode": "describe"})
+    with pytest.raises(UsageError, match=key):
+        newest_key(workspace, DESCRIBE, "000000000000")
+
+
+def test_a_stage_that_has_not_begun_is_said(workspace):
+    assert newest_key(workspace, ASSEMBLE) is None
+    with pytest.raises(StageMissing, match="llm-ocr extract"):
+        required_key(workspace, EXTRACT)
+
+
+def test_listing_keys_does_not_read_what_stands_under_them(made, workspace):
+    key = claim_key(workspace, DESCRIBE, {"mode": "describe"})
+    for number in range(50):
+        workspace.store.put(f"describe/{key}/{number:02x}/u.done", b"damaged")
+    workspace.store.put("describe/notes.txt", b"")
+    assert [one.key for one in keys(workspace, DESCRIBE)] == [key]
+
+
+def test_differences_of_equal_settings_are_none():
+    assert differences({"a": {"b": 1}}, {"a": {"b": 1}}) == []
