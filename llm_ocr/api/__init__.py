@@ -8,7 +8,7 @@ from llm_ocr.api.assembling import assemble
 from llm_ocr.api.describing import describe
 from llm_ocr.api.extracting import extract
 from llm_ocr.api.loop import run_blocking
-from llm_ocr.api.planning import need_plan, plan
+from llm_ocr.api.planning import find, need_plan, plan
 from llm_ocr.api.retrying import retry_failed
 from llm_ocr.api.run import Run
 from llm_ocr.api.wiring import choose_engine
@@ -40,28 +40,26 @@ def execute(command: str, settings: Any, progress: Progress | None = None) -> Ru
 
 
 async def _execute(command: str, settings: Any, progress: Progress) -> Run:
+    if command == "run":
+        progress.say("Engine: embedded (text layer and OCR on the CPU)")
     make = command in _MAKE
+    found = await find(settings, command) if make else None  # wrong usage leaves no workspace behind
     remember = to_remember(settings, engine=choose_engine(settings, command=command)) if make else None
-    workspace = await asyncio.to_thread(Workspace.open, str(settings.workspace), make, settings=remember)
+    create = found is not None
+    workspace = await asyncio.to_thread(Workspace.open, str(settings.workspace), create, settings=remember)
+    if found is not None:
+        await plan(workspace, settings, found, progress)
+    elif make:
+        await need_plan(workspace, command)
     await _COMMANDS[command](workspace, settings, command, progress)
     return Run(workspace)
 
 
 async def _plan(workspace: Workspace, settings: Any, command: str, progress: Progress) -> None:
-    await plan(workspace, settings, progress)
-
-
-async def _extract(workspace: Workspace, settings: Any, command: str, progress: Progress) -> None:
-    if settings.sources:
-        await plan(workspace, settings, progress)
-    else:
-        await need_plan(workspace)
-    await extract(workspace, settings, command, progress)
+    """The plan stands already: sources are planned before any command."""
 
 
 async def _run(workspace: Workspace, settings: Any, command: str, progress: Progress) -> None:
-    progress.say("Engine: embedded (text layer and OCR on the CPU)")
-    await plan(workspace, settings, progress)
     await extract(workspace, settings, command, progress)
     await describe(workspace, settings, command, progress)
     await assemble(workspace, settings, progress)
@@ -85,7 +83,7 @@ async def _clean(workspace: Workspace, settings: Any, command: str, progress: Pr
 
 _COMMANDS: dict[str, Callable[[Workspace, Any, str, Progress], Awaitable[None]]] = {
     "plan": _plan,
-    "extract": _extract,
+    "extract": extract,
     "describe": describe,
     "assemble": _assemble,
     "run": _run,

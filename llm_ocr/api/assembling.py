@@ -24,7 +24,7 @@ from llm_ocr.stages.assemble import Finished, choose, dataset_row, finished_page
 from llm_ocr.types import Counts, DocumentPart, FigureRecord, PageRecord, Status
 from llm_ocr.work.items import Item, items
 from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, claim_key, required_key
-from llm_ocr.work.publish import Marker, Summary, done_units, publish, read_data
+from llm_ocr.work.publish import Marker, Summary, markers, publish, read_data
 from llm_ocr.work.workspace import Workspace
 
 #: Raised when the same rows give other Markdown or another dataset.
@@ -111,7 +111,7 @@ def _paths(part: DocumentPart) -> tuple[str, ...]:
 
 def _begin(job: AssembleJob, settings: AssembleSettings | RunSettings, progress: Progress) -> Iterator[Item]:
     """This worker's items whose marker or view is missing."""
-    done = done_units(job.workspace, ASSEMBLE, job.key)
+    done = markers(job.workspace, ASSEMBLE, job.key)
     views = {info.key for info in job.workspace.store.list("dataset/")}
     expected, finished = 0, Counts()
 
@@ -121,7 +121,7 @@ def _begin(job: AssembleJob, settings: AssembleSettings | RunSettings, progress:
     for item in shard_of(settings).of(items(job.workspace)):
         pages = sum(unit.expected for unit in (*item.units, *item.newer)) - sum(unit.replaces for unit in item.newer)
         expected += pages
-        finished += Counts(pages, pages) if is_done(item) else Counts()
+        finished += done[item.name].counts if is_done(item) else Counts()
     progress.begin(ASSEMBLE, expected, finished)
     return (item for item in shard_of(settings).of(items(job.workspace)) if not is_done(item))
 

@@ -9,8 +9,8 @@ from llm_ocr.api.threads import stepwise
 from llm_ocr.api.wiring import EMBEDDED_PAGES_PER_UNIT, passwords, render_options
 from llm_ocr.documents.page_ranges import PageRanges, parse_pages
 from llm_ocr.documents.rendering import Renderer
-from llm_ocr.documents.sources import SourceDocument, find_documents, version_of
-from llm_ocr.errors import PageFailure, StageMissing, UsageError
+from llm_ocr.documents.sources import Found, SourceDocument, find_documents, version_of
+from llm_ocr.errors import PageFailure, StageMissing, UsageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.settings.models import PlanSettings, RunSettings
 from llm_ocr.stages import Progress
 from llm_ocr.types import Reason
@@ -20,17 +20,36 @@ from llm_ocr.work.workspace import Workspace
 
 #: Documents opened ahead of the one that is planned next.
 _AHEAD = 16
+_NAME_SOURCES = "Name files or folders: llm-ocr run SOURCE -w FOLDER"
 
 
-async def plan(workspace: Workspace, settings: PlanSettings | RunSettings, progress: Progress) -> None:
-    """Add the sources to the plan; without sources there must be a plan. Says what was new."""
-    if not settings.sources:
-        if not await asyncio.to_thread(generations, workspace):
-            raise UsageError("no source and no plan", hint="Name files or folders: llm-ocr run SOURCE -w FOLDER")
-        return
-    found = await asyncio.to_thread(
-        find_documents, settings.sources, only=settings.only, max_samples=settings.max_samples
-    )
+async def find(settings: PlanSettings | RunSettings, command: str) -> Found | None:
+    """The documents that the sources mean; None without sources, when those of an earlier run are meant.
+
+    Writes nothing. Raises `UsageError` for nothing to do and for wrong page ranges.
+    """
+    if settings.pages:
+        parse_pages(settings.pages)
+    if settings.sources:
+        return await asyncio.to_thread(
+            find_documents, settings.sources, only=settings.only, max_samples=settings.max_samples
+        )
+    if command != "extract":
+        await asyncio.to_thread(_need_workspace, str(settings.workspace))
+    return None
+
+
+def _need_workspace(url: str) -> None:
+    try:
+        Workspace.open(url)
+    except WorkspaceMismatch:
+        raise
+    except WorkspaceError as error:
+        raise UsageError(f"no source, and {error.args[0]}", hint=_NAME_SOURCES) from error
+
+
+async def plan(workspace: Workspace, settings: PlanSettings | RunSettings, found: Found, progress: Progress) -> None:
+    """Add the documents to the plan. Says what was new."""
     ranges = parse_pages(settings.pages) if settings.pages else None
     secrets = passwords(settings.password, settings.password_file)
     async with Renderer(render_options(settings, secrets)) as renderer:
@@ -44,12 +63,15 @@ async def plan(workspace: Workspace, settings: PlanSettings | RunSettings, progr
     _tell(result, dict(found.skipped), progress)
 
 
-async def need_plan(workspace: Workspace) -> None:
-    """Raise `StageMissing` unless there is a plan."""
-    if not await asyncio.to_thread(generations, workspace):
-        raise StageMissing(
-            f"no plan in {workspace.url}", hint=f"Name the sources: llm-ocr extract SOURCE -w {workspace.url}"
-        )
+async def need_plan(workspace: Workspace, command: str) -> None:
+    """Raise `StageMissing`, or `UsageError` where the command names sources by itself, unless there is a plan."""
+    if await asyncio.to_thread(generations, workspace):
+        return
+    if command != "extract":
+        raise UsageError("no source and no plan", hint=_NAME_SOURCES)
+    raise StageMissing(
+        f"no plan in {workspace.url}", hint=f"Name the sources: llm-ocr extract SOURCE -w {workspace.url}"
+    )
 
 
 def _tell(result: PlanResult, skipped: dict[str, int], progress: Progress) -> None:

@@ -1,7 +1,6 @@
 """Lists of paths (`.txt`) and manifests (`.jsonl`)."""
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,6 @@ from llm_ocr.documents.page_ranges import parse_pages
 from llm_ocr.errors import UsageError
 
 #: Ids become parts of object and file names: no separators, no control characters, no leading dot.
-_ID = re.compile(r"[^\x00-\x20\x7f/\\:.][^\x00-\x1f\x7f/\\:]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +82,9 @@ def _id(entry: dict[str, Any], place: str, ids: UniqueIds) -> str | None:
         return None
     if isinstance(given, bool) or not isinstance(given, (str, int)):
         raise UsageError(f"{place}: the id is neither text nor a number", hint=_HINT)
-    document_id = str(given)
-    if not _ID.fullmatch(document_id):
-        raise UsageError(
-            f"{place}: id {document_id!r} cannot be part of a file name",
-            hint="Up to 128 characters, no slash, backslash, colon or line break, no dot at the start.",
-        )
+    document_id = str(given)  # any text: files are named by made-safe forms of ids, never by the ids themselves
+    if not document_id.strip():
+        raise UsageError(f"{place}: the id is empty", hint=_HINT)
     ids.take(document_id, place)
     return document_id
 

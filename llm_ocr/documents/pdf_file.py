@@ -61,6 +61,7 @@ class PdfFile:
 
     def _open(self, passwords: Sequence[str]) -> None:
         for password in passwords:
+            _forget_last_error()
             try:
                 self._pdf = pypdfium2.PdfDocument(Path(self._source), password=password or None)
             except pypdfium2.PdfiumError as error:
@@ -187,6 +188,11 @@ class PdfFile:
             return page_content(flat, page_objects(flat, page_frame(flat)))
         finally:
             flat.close()
+
+
+def _forget_last_error() -> None:
+    """A PDF without pages sets no error code: an older one, that of a missing password say, would be taken for its."""
+    pdfium.FPDF_LoadMemDocument64(b"", 0, None)  # refused as no PDF
 
 
 def _refused(error: pypdfium2.PdfiumError) -> PageFailure:

@@ -9,6 +9,7 @@ Readers follow markers only. A unit may be done twice, and is published once: th
 import hashlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -24,7 +25,7 @@ _log = logging.getLogger(__name__)
 _DONE = ".done"
 
 #: A marker shows so many failures; the rows hold them all.
-MOST_EXAMPLES = 5
+MOST_EXAMPLES = 8
 
 
 class NotConserved(WorkspaceError):
@@ -44,6 +45,17 @@ class Example:
     page: int | None
     reason: str
     detail: str = ""
+
+
+def varied(examples: Iterable[Example]) -> tuple[Example, ...]:
+    """At most `MOST_EXAMPLES` in their order: one of each reason before a second one of any."""
+    found = list(examples)
+    seen: Counter[str] = Counter()
+    turns = []
+    for place, example in enumerate(found):
+        turns.append((seen[example.reason], place))
+        seen[example.reason] += 1
+    return tuple(found[place] for place in sorted(place for _, place in sorted(turns)[:MOST_EXAMPLES]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +227,7 @@ def _marker_to_json(marker: Marker) -> dict[str, Any]:
         "tokens_out": summary.tokens_out,
         "seconds": round(summary.seconds, 3),
         "reasons": dict(summary.reasons),
-        "examples": [asdict(example) for example in summary.examples[:MOST_EXAMPLES]],
+        "examples": [asdict(example) for example in varied(summary.examples)],
         "replaces": summary.replaces,
         "extra": dict(summary.extra),
     }

@@ -10,7 +10,7 @@ from llm_ocr.work import codec
 from llm_ocr.work.generations import Generation, Kind, generations, totals_of, units_of
 from llm_ocr.work.items import parse_item_name
 from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, newest_key
-from llm_ocr.work.publish import MOST_EXAMPLES, Example, check_conserved, done_units, iter_markers
+from llm_ocr.work.publish import Example, check_conserved, done_units, iter_markers, varied
 from llm_ocr.work.workspace import Workspace
 
 #: Failures that are kept while markers are read; those that a retry has superseded are then left out.
@@ -194,14 +194,14 @@ def _assembled(workspace: Workspace, key: str | None, found: Sequence[Generation
 
 
 def _examples(workspace: Workspace, found: Iterable[Generation], extracted: _Sum) -> tuple[Example, ...]:
-    """The first failures in the order of the plan that no finished retry stands for."""
+    """Failures that no finished retry stands for, in the order of the plan."""
     candidates = {example.page_id: (unit, example) for unit, example in sorted(extracted.examples, key=_by_unit)}
     for generation in found if candidates else ():
         if generation.kind is Kind.RETRY:
             for unit in units_of(workspace, generation):
                 if unit.id in extracted.done:
                     _drop_older(candidates, unit)
-    return tuple(example for _, example in candidates.values())[:MOST_EXAMPLES]
+    return varied(example for _, example in candidates.values())
 
 
 def _drop_older(candidates: dict[str, tuple[str, Example]], unit: Unit) -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from llm_ocr.types import Counts, FigureRecord, PageRecord, Reason, Status, Unit
-from llm_ocr.work.publish import MOST_EXAMPLES, Example, Summary
+from llm_ocr.work.publish import Example, Summary, varied
 
 
 def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
@@ -17,7 +17,7 @@ def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
         tokens_out=sum(record.tokens_out for record in records),
         seconds=sum(record.seconds for record in records),
         reasons=_reasons(record.reason for record in records),
-        examples=tuple(_example(record) for record in failed[:MOST_EXAMPLES]),
+        examples=varied(_example(record) for record in failed),
         replaces=unit.replaces,
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llm_ocr.storage import ObjectStore
-from llm_ocr.storage.local import LocalStore
+from llm_ocr.testing.crash import CrashingLocalStore, CrashPoint
 from llm_ocr.types import Counts, DocumentPart, Reason, Unit, page_id
 from llm_ocr.work.keys import EXTRACT, claim_key
 from llm_ocr.work.plan import PlannedDocument, plan_documents
@@ -35,7 +35,11 @@ class Made:
         self.root = root
 
     def workspace(self, store: ObjectStore | None = None) -> Workspace:
-        return Workspace.on(store or LocalStore(self.root), create=True)
+        return Workspace.on(store or self.store(), create=True)
+
+    def store(self) -> ObjectStore:
+        """A local store that does not wait for the disk."""
+        return CrashingLocalStore(self.root, CrashPoint())
 
     def document(self, name: str, pages: int | Sequence[int] = 1, **other) -> PlannedDocument:
         selected = tuple(range(1, pages + 1)) if isinstance(pages, int) else tuple(pages)

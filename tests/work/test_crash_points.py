@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from llm_ocr.storage.local import LocalStore
 from llm_ocr.testing.crash import Crash, CrashingLocalStore, CrashingStore, CrashPoint, When, boundaries
 from llm_ocr.types import Counts, page_id
 from llm_ocr.work.claim import claim
@@ -21,7 +20,7 @@ from llm_ocr.work.retry import plan_retry
 from llm_ocr.work.status import run_status
 
 LAYERS = {
-    "calls": lambda root, point: CrashingStore(LocalStore(root), point),
+    "calls": lambda root, point: CrashingStore(CrashingLocalStore(root, CrashPoint()), point),
     "steps": CrashingLocalStore,
 }
 
@@ -91,7 +90,7 @@ def test_killed_at_any_write_the_same_command_completes(made, tmp_path, layer, w
         with pytest.raises(Crash):
             first(wrap(made.root, CrashPoint(at, when)))
         finished = finished_units(made)
-        second(LocalStore(made.root))
+        second(made.store())
         with made.workspace() as workspace:
             check_complete(made, workspace, small)
             assert finished.isdisjoint(second.done), f"done again after a crash {when} {writes[at]}"
@@ -123,7 +122,7 @@ def test_killed_again_and_again_it_still_completes(made, layer):
         except Crash:
             continue
         break
-    Pipeline(made)(LocalStore(made.root))
+    Pipeline(made)(made.store())
     with made.workspace() as workspace:
         check_complete(made, workspace)
 
@@ -145,6 +144,6 @@ Pipeline(Made(root))(CrashingLocalStore(root, point))
     for at in (2, 9, 23, 40, 61):
         command = [sys.executable, "-c", code, str(made.root), str(at), here]
         assert subprocess.run(command, check=False).returncode in (0, 137)
-    Pipeline(made)(LocalStore(made.root))
+    Pipeline(made)(made.store())
     with made.workspace() as workspace:
         check_complete(made, workspace)

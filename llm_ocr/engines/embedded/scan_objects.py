@@ -2,12 +2,12 @@
 
 Ink is what is darker than the paper around it, or coloured. Long thin ink is a rule. What is left without the text is
 closed into areas: solid ones are pictures (`Raster`), those of thin strokes are drawings (a `Path` of many segments),
-which only a caption makes a figure, because handwriting looks the same.
+which only a caption makes a figure, because handwriting looks the same. OpenCV comes with the OCR, so it is imported
+where it is used.
 """
 
 from typing import Any
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -35,6 +35,8 @@ def scan_objects(image: Pixels, lines: tuple[Line, ...]) -> ScanObjects:
 
     `image`: height x width x 3, RGB. `lines`: the OCR's lines, in pixels of the image. Boxes are in the same pixels.
     """
+    import cv2
+
     height, width = image.shape[:2]
     if min(height, width) < 40:
         return ScanObjects()
@@ -60,6 +62,8 @@ def scan_objects(image: Pixels, lines: tuple[Line, ...]) -> ScanObjects:
 
 def _paper(grey: Pixels) -> npt.NDArray[np.float32]:
     """The paper's brightness at each pixel: a smooth surface through the bright tiles, which pictures do not bend."""
+    import cv2
+
     tiles = cv2.dilate(cv2.resize(grey, (48, 48), interpolation=cv2.INTER_AREA), np.ones((3, 3), np.uint8))
     bright = tiles.astype(np.float64).ravel()
     y, x = (axis.ravel() / 47 - 0.5 for axis in np.mgrid[0:48, 0:48])
@@ -85,6 +89,8 @@ def _without_margin(mask: Pixels) -> Pixels:
 
 def _rules(dark: Pixels, *, upright: bool) -> list[Box]:
     """Straight thin ink, as boxes in pixels; breaks and a slight slope do not matter."""
+    import cv2
+
     mask = dark.T.copy() if upright else dark
     length = max(20, round(_RULE * min(dark.shape)))
     thick = max(4, round(0.0035 * max(dark.shape)))
@@ -128,11 +134,15 @@ def _is_lettering(rule: Box, lines: tuple[Line, ...]) -> bool:
 
 def _components(mask: Pixels) -> list[tuple[int, int, int, int, int]]:
     """x, y, width, height and area of each connected set of pixels."""
+    import cv2
+
     _, _, stats, _ = cv2.connectedComponentsWithStats(mask, connectivity=8)
     return [(int(x), int(y), int(w), int(h), int(area)) for x, y, w, h, area in stats[1:]]
 
 
 def _small_ink(image: Pixels, grey: Pixels, paper: npt.NDArray[np.float32], scale: float) -> Pixels:
+    import cv2
+
     size = (max(1, round(grey.shape[1] * scale)), max(1, round(grey.shape[0] * scale)))
     small = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
     level = cv2.resize(paper, size, interpolation=cv2.INTER_AREA)
@@ -149,6 +159,8 @@ def _fill(mask: Pixels, box: Box, value: int) -> None:
 
 def _without_text(ink: Pixels, lines: tuple[Line, ...], scale: float) -> Pixels:
     """Ink without the lines that stand on paper; text in a picture, with ink around it, stays."""
+    import cv2
+
     free = ink.copy()
     sums = cv2.integral(ink)
     height, width = ink.shape
@@ -170,6 +182,8 @@ def _count(sums: Any, box: Box) -> float:
 
 def _areas(free: Pixels, rules: Pixels, scale: float) -> tuple[list[Box], list[Box]]:
     """Boxes, in full-size pixels, of solid areas and of areas of strokes."""
+    import cv2
+
     height, width = free.shape
     strokes = free & (1 - rules)
     solid = cv2.morphologyEx(strokes, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
@@ -198,6 +212,8 @@ def _same(box: Box, raster: Box) -> bool:
 
 
 def _disc(size: int) -> Any:
+    import cv2
+
     return cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (size, size))
 
 

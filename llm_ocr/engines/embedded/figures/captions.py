@@ -29,7 +29,7 @@ def find_captions(texts: Texts) -> list[Caption]:
     used: set[int] = set()
     for index in order:
         if index not in used and texts.free[index] and (name := _begins(texts, index)):
-            members = _members(lines, order, index, texts)
+            members = _members(lines, order, index, texts) - used
             used |= members
             box = lines[index].box
             for member in members:

@@ -93,15 +93,27 @@ def _looks_apart(before: Row, row: Row, step: float, measures: Measures) -> bool
     tolerance = 1.6 if large else 1.32 if measures.noisy else 1.27
     if distance > tolerance * step and white > step - 1.0 + 0.12:
         return True
-    ratio = max(before.size, row.size) / size
     full = goes_on(before.text, row.text)
-    if ratio > (1.25 if full else 1.0) * measures.slack:
+    if (
+        measures.noisy
+        and size > 0.9 * measures.body
+        and before.size > 1.22 * row.size
+        and before.x1 - before.x0 < 26 * size
+    ):
+        return not full
+    one, other = measures.settled(before.size), measures.settled(row.size)
+    if max(one, other) > (1.25 if full else 1.0) * measures.slack * min(one, other):
         return True
-    if before.mono != row.mono and not measures.typewriter and not full:
+    return not full and _face_changes(before, row, measures)
+
+
+def _face_changes(before: Row, row: Row, measures: Measures) -> bool:
+    if before.mono != row.mono and not measures.typewriter:
         return True
-    if before.bold != row.bold and not full:
-        return True
-    return before.italic and not row.italic and not full and before.x1 < row.x1 - 3 * size
+    shorter, longer = sorted((before.x1 - before.x0, row.x1 - row.x0))
+    if before.bold != row.bold:  # OCR takes a heavy line of a text for bold: a heading is shorter than the text
+        return not measures.noisy or shorter < 0.8 * longer
+    return before.italic and not row.italic and before.x1 < row.x1 - 3 * row.size
 
 
 def _stretches(rows: Sequence[Row], measures: Measures) -> list[list[Row]]:

@@ -14,10 +14,10 @@ Bools = NDArray[np.bool_]
 
 #: Cells of the grid in line heights, and their greatest numbers.
 _CELL_X, _CELL_Y, _MOST_X, _MOST_Y = 0.15, 0.4, 480, 320
-#: Width of the narrowest gutter in cells (0.6 line heights less what rounding takes).
-_WINDOW = 3
-#: Fewer rows of text on both sides are not called columns.
-_LEAST_ROWS = 2.5
+#: Width of the narrowest gutter in cells (0.6 line heights less what rounding takes), and rows of text beside it at least.
+_WINDOW, _LEAST_ROWS = 3, 2.5
+#: Newspapers and padded boxes of OCR leave less; then only a long gutter between many lines counts.
+_NARROW_WINDOW, _NARROW_LEAST_ROWS, _NARROW_LINES = 2, 10.0, 40
 _TRIES = 4
 
 
@@ -77,11 +77,10 @@ def _grid(boxes: Floats, height: float) -> _Grid:
     return _Grid(ink, float(x0), float(y0), float(cell_x), float(cell_y))
 
 
-def _strips(grid: _Grid) -> tuple[Bools, Ints]:
-    """For each row and strip of `_WINDOW` cells: is it white, and how many rows so far have text on both sides."""
-    ink = grid.ink
-    white = ink[:, _WINDOW:] == ink[:, :-_WINDOW]
-    both = white & (ink[:, :-_WINDOW] > 0) & (ink[:, -1:] > ink[:, _WINDOW:])
+def _strips(ink: Ints, window: int) -> tuple[Bools, Ints]:
+    """For each row and strip of `window` cells: is it white, and how many rows so far have text on both sides."""
+    white = ink[:, window:] == ink[:, :-window]
+    both = white & (ink[:, :-window] > 0) & (ink[:, -1:] > ink[:, window:])
     total = both.cumsum(axis=0)
     before = np.maximum.accumulate(np.where(white, 0, total), axis=0)
     return white, total - before
@@ -104,21 +103,26 @@ def find_gutter(sheet: Sheet, ids: Ints) -> Gutter | None:
     boxes = sheet.boxes[ids]
     height = float(np.median(sheet.size[lines]))
     grid = _grid(boxes, height)
-    if grid.ink.shape[1] <= _WINDOW + 1:
+    found = _search(sheet, ids, grid, height, _WINDOW, _LEAST_ROWS)
+    if found is None and len(lines) >= _NARROW_LINES:
+        found = _search(sheet, ids, grid, height, _NARROW_WINDOW, _NARROW_LEAST_ROWS)
+    return found
+
+
+def _search(sheet: Sheet, ids: Ints, grid: _Grid, height: float, window: int, least_rows: float) -> Gutter | None:
+    if grid.ink.shape[1] <= window + 1:
         return None
-    white, score = _strips(grid)
+    white, score = _strips(grid.ink, window)
     best = score.max(axis=0)
-    least = _LEAST_ROWS * height / grid.cell_y * 0.5
+    least = least_rows * height / grid.cell_y * 0.5
     for _ in range(_TRIES):
         top_score = int(best.max())
         if top_score < least:
             return None
-        peak = int(best.argmax())
-        low, high = _plateau(best, peak, top_score)
+        low, high = _plateau(best, int(best.argmax()), top_score)
         middle = (low + high) // 2
-        row = int(score[:, middle].argmax())
-        first, last = _extent(white[:, middle], row)
-        gutter = _cut(sheet, ids, boxes, grid, middle, first, last)
+        first, last = _extent(white[:, middle], int(score[:, middle].argmax()))
+        gutter = _cut(sheet, ids, grid, middle + window / 2, first, last)
         if are_columns(sheet, gutter.left, gutter.right, height):
             return gutter
         margin = int(2 * height / grid.cell_x)
@@ -137,8 +141,9 @@ def _plateau(best: Ints, peak: int, top_score: int) -> tuple[int, int]:
     return low, high
 
 
-def _cut(sheet: Sheet, ids: Ints, boxes: Floats, grid: _Grid, strip: int, first: int, last: int) -> Gutter:
-    x = grid.x0 + (strip + _WINDOW / 2) * grid.cell_x
+def _cut(sheet: Sheet, ids: Ints, grid: _Grid, cell: float, first: int, last: int) -> Gutter:
+    boxes = sheet.boxes[ids]
+    x = grid.x0 + cell * grid.cell_x
     top, bottom = grid.y0 + first * grid.cell_y, grid.y0 + (last + 1) * grid.cell_y
     middle = (boxes[:, 1] + boxes[:, 3]) / 2
     inside = (middle >= top) & (middle <= bottom) & ((boxes[:, 2] <= x + 1e-6) | (boxes[:, 0] >= x - 1e-6))

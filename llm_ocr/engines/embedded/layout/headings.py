@@ -9,8 +9,10 @@ from llm_ocr.engines.embedded.layout.markers import is_caption, is_keyword, numb
 from llm_ocr.engines.embedded.layout.measures import Measures
 from llm_ocr.types import BlockKind
 
-_LARGE, _LARGE_NOISY = 1.14, 1.4
-_TITLE, _TITLE_NOISY = 1.35, 1.6
+_LARGE, _LARGE_NOISY = 1.14, 1.3
+_TITLE, _TITLE_NOISY = 1.35, 1.42
+#: With room above and a text below, a short row of a scan is a heading from this size on.
+_RAISED = 1.08
 #: Largest number of characters of a large, a bold and a plain heading.
 _LONGEST, _LONGEST_BOLD, _LONGEST_PLAIN = 220, 130, 70
 #: Titles stand in this part of the page.
@@ -39,7 +41,7 @@ def _can_be(group: Group, measures: Measures) -> bool:
     letters = sum(character.isalpha() for character in text)
     if group.code or letters < 2 or letters < 0.4 * len(text.replace(" ", "")) or len(text) > _LONGEST:
         return False
-    if (group.marker and group.marker.certain) or is_caption(text):
+    if (group.marker and group.marker.certain) or is_caption(text) or _is_scrawl(group, text):
         return False
     if text.endswith((",", ";", "-", "\u00ad")) or (
         text.endswith(".") and len(text.split()) > 2 and not is_keyword(text)
@@ -49,6 +51,11 @@ def _can_be(group: Group, measures: Measures) -> bool:
         return False
     first = next(character for character in text if character.isalnum())
     return not first.islower() or (group.size > 1.3 * measures.body and not measures.noisy)
+
+
+def _is_scrawl(group: Group, text: str) -> bool:
+    """Whether OCR has read a signature or a drawing: few characters, and unsure of them."""
+    return len(text) < 12 and min(line.confidence for row in group.rows for line in row.lines) < 0.9
 
 
 def _is_large(group: Group, measures: Measures) -> bool:
@@ -85,8 +92,17 @@ def _is_plain(group: Group, following: Group | None, measures: Measures) -> bool
         return group.size > 0.75 * measures.body
     if group.size < 0.92 * measures.body:
         return False
-    before_text = following.length > 1.5 * len(text) and following.first.cells == 1
-    if not before_text or following.marker is not None:
+    if following.length < 1.5 * len(text) or following.first.cells > 1:
+        return False
+    if (
+        measures.noisy
+        and group.size > _RAISED * measures.body
+        and _is_apart(group, measures)
+        and text[:1].isalpha()
+        and text[-1].isalpha()
+    ):
+        return following.gap < group.gap
+    if following.marker is not None:
         return False
     if numbering(text) and is_sure_heading(group.first):
         return numbering(text) > 1 or _is_apart(group, measures)

@@ -39,6 +39,10 @@ class Measures:
         """The ratio from which two sizes differ."""
         return 1.28 if self.noisy else 1.09
 
+    def settled(self, size: float) -> float:
+        """The size as rows are compared by it: where sizes waver, those near that of the body are that of the body."""
+        return self.body if self.noisy and self.body / self.slack < size < self.body * self.slack else size
+
 
 def is_vertical(line: Line) -> bool:
     """Whether the line runs up or down the page: much higher than wide, with several characters."""

@@ -57,7 +57,13 @@ class Detector:
         """
         height, width = image.shape[:2]
         scale = min(1.0, side / max(height, width))
-        small = cv2.resize(image, (max(1, round(width * scale)), max(1, round(height * scale))), interpolation=cv2.INTER_AREA) if scale < 1 else image
+        small = (
+            cv2.resize(
+                image, (max(1, round(width * scale)), max(1, round(height * scale))), interpolation=cv2.INTER_AREA
+            )
+            if scale < 1
+            else image
+        )
         return _rectangles(self._map(small, tile), width / small.shape[1], height / small.shape[0])
 
     def _map(self, image: Pixels, tile: int) -> Floats:

@@ -20,7 +20,7 @@ _BOX_HEIGHT = 1.25
 _TRUST = 1.3
 #: Height of a line's box in em: ascent and descent, as text layers give it.
 _LINE_HEIGHT = 1.15
-#: Lines that touch nothing to their left: no space is missing there.
+#: Signs that belong to the word before, or after: no space is missing there, nor between digits, ones stand far apart.
 _CLOSING = frozenset(".,;:!?)]}%'’”\"")
 _OPENING = frozenset("([{'‘“\"#$€£")
 #: A reading below the first confidence is a guess. One or two characters, or signs without a letter or digit, need the second:
@@ -123,8 +123,9 @@ def _missing_space(usual: Sequence[float], size: float) -> float:
 
 
 def _may_part(left: str, right: str) -> bool:
-    ideographs = ord(left) >= 0x2E80 or ord(right) >= 0x2E80
-    return not ideographs and right not in _CLOSING and left not in _OPENING
+    if ord(left) >= 0x2E80 or ord(right) >= 0x2E80 or (left.isdigit() and right.isdigit()):
+        return False
+    return right not in _CLOSING and left not in _OPENING
 
 
 def _runs(glyphs: Sequence[_Glyph], size: float) -> list[list[_Glyph]]:

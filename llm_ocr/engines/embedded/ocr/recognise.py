@@ -61,7 +61,9 @@ class Reader:
         values = np.zeros((1, 3, _HEIGHT, -(-columns // _STEP) * _STEP), np.float32)
         how = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
         pixels = cv2.resize(crop, (columns, _HEIGHT), interpolation=how)[:, :, ::-1]  # the network takes BGR
-        np.subtract(pixels.transpose(2, 0, 1) * np.float32(1 / 127.5), 1, out=values[0, :, :, :columns], casting="same_kind")
+        np.subtract(
+            pixels.transpose(2, 0, 1) * np.float32(1 / 127.5), 1, out=values[0, :, :, :columns], casting="same_kind"
+        )
         scores: Any = self._session.run(None, {self._session.get_inputs()[0].name: values})[0]
         return self._decode(scores[0], width / columns)
 

@@ -84,7 +84,8 @@ class Finder:
             lattice = lattice_of(rules.horizontal[horizontal], rules.vertical[vertical], rules.unit)
             if lattice is not None and lattice.rows > 1:
                 members = self.inside(lattice.box)
-                if len(members) >= 4 and not self._is_other(lattice.box, members):
+                lines = [self.content.lines[index] for index in members]
+                if len(members) >= 4 and not self._is_other(lattice.box, members) and not is_code(lines):
                     table = ruled_table(lattice, self.pieces(members))
                     if table is not None:
                         self._take(table, lattice.box, members, "filled")
@@ -97,7 +98,8 @@ class Finder:
 
     def _take_spaced(self, area: Area, label: str) -> bool:
         members = self.inside(area.box)
-        if len(members) < 3 or self._is_other(area.box, members, pictures=0.08):
+        lines = [self.content.lines[index] for index in members]
+        if len(members) < 3 or self._is_other(area.box, members, pictures=0.08) or is_code(lines):
             return False
         table = spaced_table(area, self.pieces(members))
         if table is None or not is_table(table) or (label == "plain" and not is_plain_table(table)):
@@ -114,7 +116,7 @@ class Finder:
         return True
 
     def _is_other(self, box: Box, members: Sequence[int], pictures: float = 0.2) -> bool:
-        """Whether the area is a picture, a drawing, a form, code, or a page that lies on its side.
+        """Whether the area is a picture, a drawing, a form, or part of a page that lies on its side.
 
         `pictures`: the share of the area that images may cover.
         """
@@ -124,7 +126,7 @@ class Finder:
         upright = sum(is_upright(line) for line in lines)
         if len(members) > _MOST_LINES or self._drawn_in(box) > max(40, len(lines)):
             return True
-        return covered > pictures or fields >= 2 or upright * 2 < len(lines) or is_code(lines)
+        return covered > pictures or fields >= 2 or upright * 2 < len(lines)
 
     def _drawn_in(self, box: Box) -> int:
         """Curves and other rich shapes in the area: a chart or a map has many."""

@@ -10,6 +10,7 @@ _NUMBER = re.compile(
     r"^[\s(\[<>≤≥~≈±+\-−–—*†‡$€£¥#]*(?:\d[\d\s.,:/×x±^()%\-−–+]*\s?[kKMB%°†‡*]{0,2}|[-–—−]+|n/?a|N/?A|[✓✗×✔✘xX])[\s)\]*†‡%]*$"
 )
 _DOTS = ".․…·_"
+_DOTTED = re.compile(r"(?<=[-–—])[.․…·]+(?=\w)")
 _LEADERS = re.compile(r"(?:[.․…·_]\s?){4,}")
 
 
@@ -64,10 +65,11 @@ def is_code(lines: Sequence[Line]) -> bool:
     """Whether the lines are set in a font of one width, as code is: code stands in columns without being a table."""
     if sum(line.mono for line in lines) > 0.4 * len(lines):
         return True
-    worded = [line for line in lines if sum(map(str.isalpha, line.text)) >= 4 and line.size > 0]
-    if len(worded) < 4 or len(worded) * 2 < len(lines):  # the digits of most fonts have one width
+    worded = {line.text.strip("0123456789 "): line for line in lines if sum(map(str.isalpha, line.text)) >= 4}
+    wordy = sum(sum(map(str.isalpha, line.text)) >= 4 for line in lines)
+    if len(worded) < 4 or wordy * 2 < len(lines):  # the digits of most fonts have one width
         return False
-    widths = sorted(line.box.width / len(line.text) for line in worded)
+    widths = sorted(line.box.width / len(line.text) for line in worded.values())
     middle = widths[len(widths) // 2]
     return sum(abs(width - middle) < 0.01 * middle for width in widths) > 0.6 * len(worded)
 
@@ -86,7 +88,7 @@ def line_pieces(index: int, line: Line) -> list[Piece]:
     if len(dots) < 4 and not any(len(text) >= 3 for text in dots):
         return pieces
     # Print often runs the leaders through the words: what is left of them beside the words goes too.
-    bare = [replace(piece, text=piece.text.strip(_DOTS)) for piece in pieces]
+    bare = [replace(piece, text=_DOTTED.sub(" ", piece.text.strip(_DOTS))) for piece in pieces]
     return [piece for piece in bare if piece.text] or pieces
 
 

@@ -1,0 +1,161 @@
+"""Documents with something wrong, made on the spot; each function gives the bytes of a file."""
+
+import io
+import random
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+
+from PIL import Image, ImageDraw, ImageFont
+
+SENTENCES = (
+    "The river rose in the night and was down again by noon.",
+    "Nobody had moved the boats, and three of them were gone.",
+    "The clerk wrote the level on the wall with a piece of chalk.",
+    "It was the highest mark that anyone in the village had seen.",
+)
+
+
+def text_pdf(*pages: Iterable[str], password: str = "", size: tuple[float, float] = (612, 792)) -> bytes:
+    """A PDF with these lines on its pages, encrypted when there is a password."""
+    from reportlab.lib.pdfencrypt import StandardEncryption
+    from reportlab.pdfgen.canvas import Canvas
+
+    lock = StandardEncryption(password, ownerPassword="of the owner", strength=128) if password else None
+    out = io.BytesIO()
+    canvas = Canvas(out, pagesize=size, encrypt=lock, invariant=1)
+    step = size[1] / 30
+    for lines in pages:
+        canvas.setFont("Helvetica", step * 0.6)
+        for row, line in enumerate(lines, start=3):
+            canvas.drawString(size[0] / 9, size[1] - row * step, line)
+        canvas.showPage()
+    canvas.save()
+    return out.getvalue()
+
+
+def good_pages(name: str, count: int) -> list[list[str]]:
+    """Lines for pages that no other document has."""
+    return [[f"{name}, sheet {number + 1}.", *SENTENCES] for number in range(count)]
+
+
+def garbage() -> bytes:
+    return b"%PDF-1.7\n" + random.Random(7).randbytes(20_000)
+
+
+def no_pages() -> bytes:
+    return _pdf(b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Kids[]/Count 0>>")
+
+
+def blank() -> bytes:
+    return _page_by_page([b""])
+
+
+def path_bomb(before: str, after: str) -> bytes:
+    """Three pages; the second strokes 200,000 dashed curves, which takes minutes, and a few kilobytes in the file."""
+    curves = b"[1 1] 0 d 3 w\n" + b"0 0 m 300 792 600 0 612 400 c S\n" * 200_000
+    return _page_by_page([_shown(before), curves, _shown(after)])
+
+
+def image_bomb(before: str, after: str) -> bytes:
+    """Three pages; the second shows an image that takes some 400 kB in the file and 430 MB decoded."""
+    side = 12_000
+    packer = zlib.compressobj(9)
+    packed = b"".join(packer.compress(bytes(3 * side)) for _ in range(side)) + packer.flush()
+    about = b"/Type/XObject/Subtype/Image/Width %d/Height %d/ColorSpace/DeviceRGB/BitsPerComponent 8" % (side, side)
+    image = b"<<%s/Filter/FlateDecode/Length %d>>stream\n%s\nendstream" % (about, len(packed), packed)
+    return _page_by_page([_shown(before), b"612 0 0 792 0 0 cm /X Do\n", _shown(after)], extra=(image,))
+
+
+def image_file_bomb() -> bytes:
+    """A PNG of 900 million white pixels."""
+    side = 30_000
+    header = side.to_bytes(4) * 2 + bytes([1, 0, 0, 0, 0])
+    packer = zlib.compressobj(9)
+    data = packer.compress((b"\0" + b"\xff" * (side // 8)) * side) + packer.flush()
+    chunks = [(b"IHDR", header), (b"IDAT", data), (b"IEND", b"")]
+    packed = [len(d).to_bytes(4) + kind + d + zlib.crc32(kind + d).to_bytes(4) for kind, d in chunks]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
+
+
+def lying_pdf(lines: Sequence[str], said: Callable[[int], int]) -> bytes:
+    """A page that shows `lines`, and whose font tells readers that code c means the character `said(c)`."""
+    pairs = b"".join(b"<%02x><%04x>\n" % (code, said(code)) for code in range(33, 127))
+    meaning = (
+        b"/CIDInit/ProcSet findresource begin 12 dict begin begincmap/CMapName/L def/CMapType 2 def\n"
+        b"1 begincodespacerange <00><ff> endcodespacerange\n94 beginbfchar\n"
+        + pairs
+        + b"endbfchar endcmap CMapName currentdict/CMap defineresource pop end end"
+    )
+    return _page_by_page([_shown(*lines)], font=b"/ToUnicode 4 0 R", extra=(_stream(meaning),))
+
+
+def shifted(code: int) -> int:
+    """The next letter."""
+    return code + 1
+
+
+def control_code(code: int) -> int:
+    """A code without a meaning."""
+    return 1 + code % 8
+
+
+def wrong_layer_pdf(seen: Sequence[str], invisible: Sequence[str]) -> bytes:
+    """A scan of the lines `seen` below an invisible text layer that says something else, as bad OCR leaves it."""
+    image = _picture(seen)
+    data = io.BytesIO()
+    image.save(data, "JPEG", quality=90)
+    about = b"/Type/XObject/Subtype/Image/Width %d/Height %d/ColorSpace/DeviceGray/BitsPerComponent 8/Filter/DCTDecode"
+    head = about % image.size + b"/Length %d" % len(data.getvalue())
+    scan = b"<<%s>>stream\n%s\nendstream" % (head, data.getvalue())
+    content = b"q 612 0 0 792 0 0 cm /X Do Q 3 Tr\n" + _shown(*invisible)
+    return _page_by_page([content], extra=(scan,))
+
+
+def _picture(lines: Sequence[str]) -> Image.Image:
+    image = Image.new("L", (1224, 1584), 255)
+    draw = ImageDraw.Draw(image)
+    for row, line in enumerate(lines):
+        draw.text((144, 180 + 60 * row), line, fill=0, font=ImageFont.load_default(32))
+    return image
+
+
+def _shown(*lines: str) -> bytes:
+    """Operators that draw lines of text from the top of the page, in font /F."""
+    drawn = [
+        b"BT /F 16 Tf 72 %d Td (%s) Tj ET\n" % (702 - 30 * row, line.encode("ascii")) for row, line in enumerate(lines)
+    ]
+    return b"".join(drawn)
+
+
+def _page_by_page(contents: Sequence[bytes], *, font: bytes = b"", extra: Sequence[bytes] = ()) -> bytes:
+    """A PDF with these page contents, font /F, and further objects from number 4, which pages know as /X."""
+    first = 4 + len(extra)
+    kids = b" ".join(b"%d 0 R" % (first + 2 * index) for index in range(len(contents)))
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[%s]/Count %d>>" % (kids, len(contents)),
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding%s>>" % font,
+        *extra,
+    ]
+    resources = b"<</Font<</F 3 0 R>>%s>>" % (b"/XObject<</X 4 0 R>>" if extra and not font else b"")
+    for index, content in enumerate(contents):
+        number = first + 2 * index + 1
+        about = b"/MediaBox[0 0 612 792]/Contents %d 0 R/Resources%s" % (number, resources)
+        objects += [b"<</Type/Page/Parent 2 0 R%s>>" % about, _stream(content)]
+    return _pdf(*objects)
+
+
+def _stream(data: bytes) -> bytes:
+    packed = zlib.compress(data, 9)
+    return b"<</Filter/FlateDecode/Length %d>>stream\n%s\nendstream" % (len(packed), packed)
+
+
+def _pdf(*objects: bytes) -> bytes:
+    """A PDF of numbered objects, the first of them its catalogue."""
+    out, places = b"%PDF-1.5\n", []
+    for number, body in enumerate(objects, start=1):
+        places.append(len(out))
+        out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
+    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    head = b"xref\n0 %d\n0000000000 65535 f \n%s" % (len(objects) + 1, table)
+    return out + head + b"trailer<</Root 1 0 R/Size %d>>\nstartxref\n%d\n%%%%EOF" % (len(objects) + 1, len(out))

@@ -1,0 +1,88 @@
+"""Runs the console program as users do: a process of its own, with nothing of this machine's environment."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+#: One process of each kind: what is tested here is what comes out, not how fast.
+FRUGAL = ("--engine", "embedded", "--render-workers", "1", "--ocr-workers", "1")
+
+Finished = subprocess.CompletedProcess[str]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """What the program gets of an environment."""
+    return {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY), "COLUMNS": "100", **more}
+
+
+def program(*arguments: str) -> list[str]:
+    """The command line that runs `llm-ocr` with these arguments."""
+    return [sys.executable, "-m", "llm_ocr", *arguments]
+
+
+def cli(*arguments: str | Path, cwd: Path, env: dict[str, str] | None = None, timeout: float = 240) -> Finished:
+    """The finished process."""
+    return finished(program(*map(str, arguments)), cwd=cwd, env=env, timeout=timeout)
+
+
+def finished(
+    command: list[str], *, cwd: Path, env: dict[str, str] | None = None, timeout: float = 240
+) -> Finished:
+    """Run a command line to its end, with its output as text."""
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        env=environment(**(env or {})),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=timeout,
+    )
+
+
+def said(run: Finished) -> str:
+    """All that a process wrote, for messages of assertions."""
+    return f"exit {run.returncode}\n{run.stdout}\n{run.stderr}"
+
+
+def status_of(workspace: Path) -> dict[str, Any]:
+    """`status --json` of a workspace."""
+    run = cli("status", "-w", workspace, "--json", cwd=workspace.parent)
+    assert run.returncode == 0, said(run)
+    return json.loads(run.stdout)
+
+
+def published(workspace: Path) -> dict[str, bytes]:
+    """Every marker and its content, by its path below the workspace."""
+    return {path.relative_to(workspace).as_posix(): path.read_bytes() for path in sorted(workspace.rglob("*.done"))}
+
+
+def assert_nothing_half_published(workspace: Path) -> None:
+    """Every marker is whole and names data that are there; no temporary file has been left."""
+    for path in workspace.rglob("*.done"):
+        marker = json.loads(path.read_text())
+        if "object" in marker:
+            data = workspace / marker["object"]
+            assert data.stat().st_size == marker["size"], path
+    assert not [path for path in workspace.rglob("*") if path.is_file() and path.name.startswith(".")]
+
+
+def in_own_mounts(script: str, *arguments: str | Path, cwd: Path) -> Finished:
+    """Run a shell script that may mount: in a mount namespace of its own, gone when the script ends.
+
+    Skips the test where the system allows no such thing; needs no root where users may make namespaces.
+    """
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        pytest.skip("unshare is not installed: no file system can be made for the test")
+    inside = [unshare, "--map-root-user", "--mount", "sh", "-euc"]
+    probe = subprocess.run([*inside, f"mount -t tmpfs -o size=1m tmpfs '{cwd}'"], capture_output=True, text=True)
+    if probe.returncode:
+        pytest.skip(f"no file system can be made for the test here: {probe.stderr.strip()}")
+    return finished([*inside, script, "sh", *map(str, arguments)], cwd=cwd)

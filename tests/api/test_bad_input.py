@@ -1,0 +1,214 @@
+"""What cannot be read ends as a failed row with its reason, and everything beside it is done: one real run over all."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import bad_documents as bad
+import pytest
+from running import FRUGAL, Finished, assert_nothing_half_published, cli, said, status_of
+
+import llm_ocr
+from llm_ocr.types import PageRecord, Reason, Status
+
+SECRET = "open sesame"
+
+#: Documents that no page can be had of, and why.
+UNOPENED = {
+    "empty.pdf": Reason.UNREADABLE,
+    "truncated.pdf": Reason.UNREADABLE,
+    "garbage.pdf": Reason.UNREADABLE,
+    "no pages.pdf": Reason.UNREADABLE,
+    "empty.png": Reason.UNREADABLE,
+    "locked.pdf": Reason.ENCRYPTED,
+    "bomb.png": Reason.RENDER_LIMIT,
+    "gone.pdf": Reason.NOT_FOUND,
+    "notes.docx": Reason.UNKNOWN_TYPE,
+}
+#: Pages that cost their renderer: what it may use is set low.
+LIMITS = ("--render-timeout", "8", "--render-memory", "512")
+BOMBS = {"paths.pdf": Reason.RENDER_TIMEOUT, "image.pdf": Reason.RENDER_LIMIT}
+LIARS = ("shifted.pdf", "controls.pdf", "wrong layer.pdf")
+
+
+class Outcome:
+    """The run, its rows by file name, and where it is."""
+
+    def __init__(self, run: Finished, workspace: Path) -> None:
+        self.run = run
+        self.workspace = workspace
+        self.rows: dict[str, list[PageRecord]] = {}
+        for page in llm_ocr.open(str(workspace)).pages(images=False):
+            self.rows.setdefault(Path(page.source).name, []).append(page)
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory) -> Iterator[Outcome]:
+    folder = tmp_path_factory.mktemp("bad input")
+    documents = folder / "documents"
+    documents.mkdir()
+    paper = bad.text_pdf(*bad.good_pages("Truncated", 2))
+    files = {
+        "good.pdf": bad.text_pdf(*bad.good_pages("Good", 2)),
+        "empty.pdf": b"",
+        "truncated.pdf": paper[: len(paper) // 2],
+        "garbage.pdf": bad.garbage(),
+        "no pages.pdf": bad.no_pages(),
+        "empty.png": b"",
+        "locked.pdf": bad.text_pdf(*bad.good_pages("Locked", 2), password=SECRET),
+        "bomb.png": bad.image_file_bomb(),
+        "paths.pdf": bad.path_bomb("Before the paths.", "After the paths."),
+        "image.pdf": bad.image_bomb("Before the image.", "After the image."),
+        "poster.pdf": bad.text_pdf(["A page of two hundred inches."], size=(14400, 14400)),
+        "blank.pdf": bad.blank(),
+        "shifted.pdf": bad.lying_pdf(bad.SENTENCES, bad.shifted),
+        "controls.pdf": bad.lying_pdf(bad.SENTENCES, bad.control_code),
+        "wrong layer.pdf": bad.wrong_layer_pdf(bad.SENTENCES, [line[::-1] for line in bad.SENTENCES]),
+        "unknown.xyz": b"skipped and counted",
+    }
+    for name, data in files.items():
+        (documents / name).write_bytes(data)
+    (folder / "notes.docx").write_bytes(b"PK\3\4 named explicitly")
+    workspace = folder / "out"
+    run = cli("run", "gone.pdf", "documents", "notes.docx", "-w", workspace, *FRUGAL, *LIMITS, cwd=folder)
+    yield Outcome(run, workspace)
+
+
+def test_the_run_ends_by_the_policy_and_its_last_line_names_reasons_and_files(outcome):
+    assert outcome.run.returncode == 3, said(outcome.run)
+    last = outcome.run.stdout.splitlines()[-1]
+    assert "failed (" in last
+    assert "encrypted: locked.pdf" in last
+    assert "llm-ocr retry-failed -w" in last
+
+
+@pytest.mark.parametrize("name", UNOPENED)
+def test_what_cannot_be_opened_is_one_failed_row_with_its_reason(outcome, name):
+    (row,) = outcome.rows[name]
+    assert (row.status, row.reason, row.page_number) == (Status.FAILED, UNOPENED[name], None)
+    assert row.detail
+    assert len(row.attempts) == 1
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_page_that_costs_too_much_is_given_up_and_its_neighbours_are_done(outcome, name):
+    before, bomb, after = outcome.rows[name]
+    assert (bomb.status, bomb.reason, bomb.page_number) == (Status.FAILED, BOMBS[name], 2)
+    assert (before.status, after.status) == (Status.OK, Status.OK)
+    assert before.markdown.startswith("Before the")
+    assert after.markdown.startswith("After the")
+
+
+def test_a_page_of_two_hundred_inches_is_read_within_the_limits(outcome):
+    (page,) = outcome.rows["poster.pdf"]
+    assert (page.status, page.markdown.strip()) == (Status.OK, "A page of two hundred inches.")
+
+
+def test_a_blank_page_is_ok_empty_and_marked_blank(outcome):
+    (page,) = outcome.rows["blank.pdf"]
+    assert (page.status, page.markdown, page.blank, page.blocks) == (Status.OK, "", True, ())
+
+
+@pytest.mark.parametrize("name", LIARS)
+def test_a_text_layer_that_lies_is_replaced_by_ocr_and_the_record_says_so(outcome, name):
+    (page,) = outcome.rows[name]
+    assert (page.status, page.text_source) == (Status.OK, "ocr")
+    for sentence in bad.SENTENCES:
+        assert squeezed(sentence) in squeezed(page.markdown)
+
+
+def test_the_record_of_a_lie_says_how_far_the_layer_is_off(outcome):
+    assert outcome.rows["shifted.pdf"][0].probe > 0.5
+
+
+def test_a_true_text_layer_stays(outcome):
+    assert [page.text_source for page in outcome.rows["good.pdf"]] == ["text-layer", "text-layer"]
+    assert all(bad.SENTENCES[3] in " ".join(page.markdown.split()) for page in outcome.rows["good.pdf"])
+
+
+def squeezed(text: str) -> str:
+    """Letters alone: what a reader of pixels makes of spaces and stops is tested elsewhere."""
+    return "".join(character for character in text.lower() if character.isalpha())
+
+
+def test_every_page_is_accounted_for_in_status_dataset_and_markdown(outcome):
+    rows = [row for rows in outcome.rows.values() for row in rows]
+    failed = [row for row in rows if row.status is Status.FAILED]
+    pages = status_of(outcome.workspace)["pages"]
+    assert pages == {"expected": len(rows), "ok": len(rows) - len(failed), "degraded": 0, "failed": len(failed)}
+    table = dataset(outcome.workspace)
+    assert {row["sample_id"]: (row["status"], row["reason"] or None) for row in table} == {
+        row.page_id: (row.status.value, row.reason.value if row.reason else None) for row in rows
+    }
+    documents = outcome.workspace / "documents"
+    assert (documents / "locked.pdf.md").read_text() == "<!-- document failed: encrypted -->\n"
+    assert "<!-- page 2 failed: render timeout -->" in (documents / "paths.pdf.md").read_text()
+
+
+def dataset(workspace: Path) -> list[dict[str, Any]]:
+    """The rows of the assembled dataset, without images."""
+    import pyarrow.dataset
+
+    columns = ["sample_id", "status", "reason"]
+    return pyarrow.dataset.dataset(workspace / "dataset").to_table(columns=columns).to_pylist()
+
+
+def test_skipped_files_are_counted_and_nothing_is_half_published(outcome):
+    assert status_of(outcome.workspace)["skipped"] == {".xyz": 1}
+    assert ".xyz" in outcome.run.stderr
+    assert_nothing_half_published(outcome.workspace)
+
+
+def test_the_last_words_of_a_run_are_the_same_when_nothing_is_left_to_do(outcome):
+    again = cli("extract", "-w", outcome.workspace, *FRUGAL, cwd=outcome.workspace.parent)
+    assert again.returncode == 3, said(again)
+    assert again.stdout.splitlines()[-1] == outcome.run.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["gone.pdf"], "gone.pdf"),
+        (["notes.docx"], "notes.docx"),
+        (["empty folder"], "empty folder"),
+        (["only others"], "only others"),
+        (["*.pdf"], "*.pdf"),
+        (["gone.pdf", "notes.docx"], "notes.docx"),
+        (["good.pdf", "--only", "other.pdf"], "other.pdf"),
+        ([], "source"),
+    ],
+)
+def test_with_nothing_to_do_the_exit_code_is_2_and_the_message_names_it_and_what_is_accepted(
+    tmp_path, arguments, named
+):
+    (tmp_path / "empty folder").mkdir()
+    (tmp_path / "only others").mkdir()
+    (tmp_path / "only others" / "a.txt.bak").write_text("x")
+    (tmp_path / "notes.docx").write_bytes(b"PK\3\4")
+    folder = tmp_path if arguments == ["*.pdf"] else tmp_path / "sources"
+    folder.mkdir(exist_ok=True)
+    for name in ("empty folder", "only others", "notes.docx"):
+        if folder != tmp_path:
+            (tmp_path / name).rename(folder / name)
+    if "good.pdf" in arguments:
+        (folder / "good.pdf").write_bytes(bad.text_pdf(["Good."]))
+    run = cli("run", *arguments, "-w", tmp_path / "out", cwd=folder)
+    assert run.returncode == 2, said(run)
+    assert named in run.stderr
+    if arguments:
+        assert "PDF, PNG, JPEG" in run.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_manifest_that_names_a_missing_page_costs_that_page_alone(tmp_path):
+    (tmp_path / "a.pdf").write_bytes(bad.text_pdf(*bad.good_pages("Manifest", 2)))
+    entry = {"document_id": "mine", "pdf_path": "a.pdf", "pages": [2, 7]}
+    (tmp_path / "list.jsonl").write_text(json.dumps(entry) + "\n")
+    run = cli("run", "list.jsonl", "-w", "out", *FRUGAL, "--quiet", cwd=tmp_path)
+    assert run.returncode == 3, said(run)
+    pages = list(llm_ocr.open(str(tmp_path / "out")).pages(images=False))
+    assert [(page.page_id, page.status.value, page.reason) for page in pages] == [
+        ("mine-p00002", "ok", None),
+        ("mine-p00007", "failed", Reason.NO_SUCH_PAGE),
+    ]

@@ -1,0 +1,206 @@
+"""A workspace that cannot be used: exit 1 at once with what to do, and nothing half-published."""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import bad_documents as bad
+import pytest
+from running import (
+    FRUGAL,
+    assert_nothing_half_published,
+    cli,
+    finished,
+    in_own_mounts,
+    program,
+    published,
+    said,
+    status_of,
+)
+
+PAGES = 4
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory) -> Path:
+    file = tmp_path_factory.mktemp("source") / "report.pdf"
+    file.write_bytes(bad.text_pdf(*bad.good_pages("Report", PAGES)))
+    return file
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, source) -> Path:
+    """A finished workspace; tests that change it copy it."""
+    workspace = tmp_path_factory.mktemp("made") / "out"
+    run = cli("run", source, "-w", workspace, *FRUGAL, "--quiet", cwd=workspace.parent)
+    assert run.returncode == 0, said(run)
+    return workspace
+
+
+@pytest.fixture
+def copy(made, tmp_path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "out"))
+
+
+def quoted(*arguments: str) -> str:
+    """A shell's form of the command line that runs `llm-ocr`."""
+    return " ".join(f"'{part}'" for part in program(*arguments))
+
+
+def test_a_full_disk_ends_the_run_and_the_same_command_goes_on_when_there_is_room(tmp_path, source):
+    run = quoted("run", str(source), "-w", "disk/out", *FRUGAL, "--pages-per-unit", "1", "--quiet")
+    script = f"""
+        mkdir disk; mount -t tmpfs -o size=400k tmpfs disk
+        {run} >first.out 2>first.err && echo 0 >first.rc || echo $? >first.rc
+        cp -r disk/out after_first
+        mount -o remount,size=100m disk
+        {run} >second.out 2>second.err && echo 0 >second.rc || echo $? >second.rc
+        cp -r disk/out out
+    """
+    done = in_own_mounts(script, cwd=tmp_path)
+    assert done.returncode == 0, said(done)
+    assert (tmp_path / "first.rc").read_text() == "1\n"
+    message = (tmp_path / "first.err").read_text()
+    assert "No space left on device" in message
+    assert "run the same command again" in message
+    assert_nothing_half_published(tmp_path / "after_first")
+    before = published(tmp_path / "after_first")
+    assert (tmp_path / "second.rc").read_text() == "0\n", (tmp_path / "second.err").read_text()
+    assert before.items() <= published(tmp_path / "out").items()
+    assert status_of(tmp_path / "out")["pages"] == {"expected": PAGES, "ok": PAGES, "degraded": 0, "failed": 0}
+
+
+def test_a_read_only_workspace_is_refused_before_anything_is_read(tmp_path, source, copy):
+    (copy / "assemble").rename(tmp_path / "removed")
+    before = published(copy)
+    run = quoted("run", str(source), "-w", "out", *FRUGAL)
+    script = f"mount --bind out out; mount -o remount,bind,ro out; {run}"
+    done = in_own_mounts(script, cwd=tmp_path)
+    assert done.returncode == 1, said(done)
+    assert "read-only" in done.stderr.lower()
+    assert "-w FOLDER" in done.stderr
+    assert "extract:" not in done.stderr
+    assert published(copy) == before
+
+
+def test_a_read_only_workspace_can_be_looked_at(tmp_path, copy):
+    looked = quoted("status", "-w", "out")
+    done = in_own_mounts(f"mount --bind out out; mount -o remount,bind,ro out; {looked}", cwd=tmp_path)
+    assert done.returncode == 0, said(done)
+    assert f"{PAGES} ok" in done.stdout
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission_is_refused(tmp_path, source):
+    (tmp_path / "closed").mkdir(mode=0o500)
+    run = cli("run", source, "-w", "closed/out", *FRUGAL, cwd=tmp_path)
+    assert run.returncode == 1, said(run)
+    assert "Permission denied" in run.stderr
+
+
+#: Answers links as FAT does; the rest of the program is the real one.
+_NO_LINKS = """
+import errno, os, sys
+def link(*_, **__):
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+os.link = link
+from llm_ocr.cli import main
+sys.exit(main())
+"""
+
+
+def test_without_hard_links_the_run_ends_at_once_and_says_where_to_go(tmp_path, source):
+    run = finished([sys.executable, "-c", _NO_LINKS, "run", str(source), "-w", "out", *FRUGAL], cwd=tmp_path)
+    assert run.returncode == 1, said(run)
+    assert "hard links" in run.stderr
+    assert "another file system" in run.stderr
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
+
+
+def test_a_file_in_the_place_of_the_workspace_is_refused(tmp_path, source):
+    (tmp_path / "out").write_text("mine")
+    run = cli("run", source, "-w", "out", *FRUGAL, cwd=tmp_path)
+    assert run.returncode == 1, said(run)
+    assert "out" in run.stderr
+    assert (tmp_path / "out").read_text() == "mine"
+
+
+def test_a_folder_with_other_content_is_not_taken_for_a_workspace(tmp_path, source):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("mine")
+    run = cli("run", source, "-w", "out", *FRUGAL, cwd=tmp_path)
+    assert run.returncode == 1, said(run)
+    assert "thesis.tex" in run.stderr
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.tex"]
+
+
+def test_a_workspace_of_another_key_is_refused_and_the_difference_shown(tmp_path, source, copy):
+    before = published(copy)
+    run = cli("run", source, "-w", copy, "--image-size", "800", *FRUGAL, cwd=tmp_path)
+    assert run.returncode == 1, said(run)
+    assert "image_size: 1540 -> 800" in run.stderr
+    assert "another workspace (-w)" in run.stderr
+    assert published(copy) == before
+
+
+def test_a_workspace_of_a_newer_format_is_refused_by_every_command(tmp_path, source, copy):
+    about = json.loads((copy / "run.json").read_text())
+    (copy / "run.json").write_text(json.dumps({**about, "format": 2, "created_by": "9.0"}))
+    before = published(copy)
+    for arguments in (["run", source, *FRUGAL], ["status"], ["assemble"], ["retry-failed"], ["clean"]):
+        run = cli(*arguments, "-w", copy, cwd=tmp_path)
+        assert run.returncode == 1, said(run)
+        assert "llm-ocr 9.0, format 2" in run.stderr
+        assert "pip install --upgrade" in run.stderr
+    assert published(copy) == before
+
+
+def test_data_that_were_damaged_are_named_with_what_to_do_and_done_again(tmp_path, source, copy):
+    (marker,) = copy.glob("extract/*/*/*.done")
+    data = copy / json.loads(marker.read_text())["object"]
+    data.write_bytes(data.read_bytes()[:-100])
+    shutil.rmtree(copy / "assemble")
+    run = cli("assemble", "-w", copy, cwd=tmp_path)
+    assert run.returncode == 1, said(run)
+    assert marker.relative_to(copy).as_posix() in run.stderr
+    marker.unlink()
+    again = cli("run", source, "-w", copy, *FRUGAL, cwd=tmp_path)
+    assert again.returncode == 0, said(again)
+    assert status_of(copy)["pages"]["ok"] == PAGES
+
+
+def test_a_stage_before_its_time_says_how_many_units_are_missing(tmp_path, source):
+    planned = cli("plan", source, "-w", "out", "--pages-per-unit", "2", cwd=tmp_path)
+    assert planned.returncode == 0, said(planned)
+    described = cli("describe", "-w", "out", "--engine", "embedded", cwd=tmp_path)
+    assert described.returncode == 1, said(described)
+    assert "llm-ocr extract" in described.stderr
+    assembled = cli("assemble", "-w", "out", cwd=tmp_path)
+    assert assembled.returncode == 1, said(assembled)
+    assert "Run first: llm-ocr" in assembled.stderr
+
+
+def test_a_bad_value_of_the_environment_is_named_as_it_was_written(tmp_path, source):
+    run = cli("run", source, "-w", "out", cwd=tmp_path, env={"MAX_SAMPLES": "1k"})
+    assert run.returncode == 2, said(run)
+    assert "MAX_SAMPLES" in run.stderr
+    assert "1k" in run.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_key_of_the_configuration_file_is_named_with_the_nearest_one(tmp_path, source):
+    (tmp_path / "mine.toml").write_text('image_sise = 800\nworkspace = "out"\n')
+    run = cli("run", source, "--config", "mine.toml", cwd=tmp_path)
+    assert run.returncode == 2, said(run)
+    for words in ("mine.toml", "image_sise", "image_size"):
+        assert words in run.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_flag_is_named_with_the_nearest_one(tmp_path, source):
+    run = cli("run", source, "-w", "out", "--image-sise", "800", cwd=tmp_path)
+    assert run.returncode == 2, said(run)
+    assert "--image-sise" in run.stderr
+    assert "--image-size" in run.stderr

@@ -1,0 +1,226 @@
+"""Figures are found by their captions, by their pictures and by their strokes; decoration and text are not taken."""
+
+import contextlib
+import io
+
+import pypdfium2
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from llm_ocr.documents.pdf_text import page_content
+from llm_ocr.engines.embedded.figures import find_figures
+from llm_ocr.engines.embedded.regions import Region
+from llm_ocr.engines.embedded.tables import find_tables
+from llm_ocr.types import Box, Line, PageContent, Path, Raster, Word
+
+PROSE = "the quick brown fox jumps over the lazy dog and runs away from it all again"
+
+
+def line(text, x, y, size=10, **look):
+    end = x + sum(size * (0.3 if letter in "ijlt.,:r " else 0.52) for letter in text)
+    return Line(text, Box(x, y, end, y + size), size, (), **look)
+
+
+def prose(x, y, count, words=14):
+    return [line(" ".join(PROSE.split()[:words]), x, y + 12 * number) for number in range(count)]
+
+
+def curve(x0, y0, x1, y1):
+    return Path(Box(x0, y0, x1, y1), (0, 0, 0), None, 12)
+
+
+def bar(x0, y0, x1, y1, fill=(0, 0, 200)):
+    return Path(Box(x0, y0, x1, y1), None, fill, 5)
+
+
+def page(lines=(), paths=(), rasters=(), width=595, height=842):
+    return PageContent(width, height, tuple(lines), tuple(Raster(box) for box in rasters), tuple(paths))
+
+
+def figures(content):
+    return find_figures(content, find_tables(content))
+
+
+def only(content):
+    (figure,) = figures(content)
+    return figure
+
+
+def test_an_image_with_a_caption_below_is_a_figure_with_that_caption():
+    body = prose(60, 60, 8)
+    caption = [line("Figure 3: A fox that jumps,", 60, 420), line("and a dog.", 60, 432)]
+    figure = only(page([*body, *caption, *prose(60, 470, 20)], rasters=[Box(100, 200, 400, 400)]))
+    assert figure.kind == "figure"
+    assert figure.label == "image"
+    assert figure.caption == {8, 9}
+    assert figure.box.iou(Box(100, 200, 400, 400)) > 0.95
+
+
+@pytest.mark.parametrize(
+    "head", ["Fig. 2.", "FIG. 4", "Abb. 1:", "Chart 5.", "Exhibit A:", "Plate IV.", "图 3", "Figure 1-2"]
+)
+def test_captions_are_known_in_many_forms(head):
+    lines = [*prose(60, 60, 8), line(f"{head} A drawing", 60, 420, 8), *prose(60, 470, 20)]
+    assert only(page(lines, rasters=[Box(100, 300, 200, 400)])).caption == {8}
+
+
+def test_a_sentence_that_begins_with_figure_is_no_caption():
+    lines = prose(60, 60, 20)
+    lines[10] = line("Figure 3 shows that the fox has jumped over the lazy dog for a", 60, 180)
+    assert figures(page(lines, [curve(60, 400, 66, 404)])) == []
+
+
+def test_panels_under_one_caption_are_one_figure_with_their_labels():
+    panels = [Box(60 + 130 * n, 200, 170 + 130 * n, 300) for n in range(4)]
+    labels = [line(f"({'abcd'[n]})", 105 + 130 * n, 306, 8) for n in range(4)]
+    lines = [*prose(60, 60, 8), *labels, line("Figure 1: Four panels of it.", 60, 330, 9), *prose(60, 360, 30)]
+    figure = only(page(lines, rasters=panels))
+    assert figure.box.iou(Box(60, 200, 560, 316)) > 0.9
+    assert figure.lines == set(range(8, 12))
+
+
+def test_tiles_and_strips_of_an_image_are_one_figure():
+    tiles = [Box(100 + 50 * x, 200 + 20 * y, 150 + 50 * x, 220 + 20 * y) for x in range(5) for y in range(8)]
+    assert only(page(prose(60, 420, 20), rasters=tiles)).box.iou(Box(100, 200, 350, 360)) > 0.95
+
+
+def chart():
+    bars = [bar(120 + 40 * n, 300 - 20 * n, 140 + 40 * n, 400) for n in range(6)]
+    axes = [Path(Box(110, 200, 110.5, 400), (0, 0, 0), None, 2), Path(Box(110, 400, 360, 400.5), (0, 0, 0), None, 2)]
+    numbers = [line(str(20 * n), 92, 395 - 40 * n, 7) for n in range(6)] + [
+        line(str(2000 + n), 120 + 40 * n, 404, 7) for n in range(6)
+    ]
+    return [*bars, *axes], numbers
+
+
+def test_a_chart_takes_in_its_numbers_and_says_what_it_is():
+    paths, numbers = chart()
+    caption = line("Figure 2: Growth over time.", 60, 430, 9)
+    figure = only(page([*prose(60, 60, 8), *numbers, caption, *prose(60, 460, 25)], paths))
+    assert figure.label == "chart"
+    assert figure.lines == set(range(8, 20))
+    assert figure.box.x0 < 94
+    assert figure.box.y1 > 408
+
+
+def test_a_drawing_without_caption_needs_many_strokes():
+    strokes = [curve(150 + 7 * n, 200 + 5 * n, 250 + 7 * n, 260 + 5 * n) for n in range(30)]
+    assert only(page(prose(60, 500, 20), strokes)).label == "diagram"
+    assert figures(page(prose(60, 500, 20), strokes[:5])) == []
+
+
+def test_a_caption_above_its_figure_is_found_too():
+    lines = [*prose(60, 60, 8), line("Chart 1: Above the picture.", 60, 180, 9), *prose(60, 440, 25)]
+    assert only(page(lines, rasters=[Box(100, 210, 400, 400)])).caption == {8}
+
+
+def test_figures_of_two_columns_keep_apart():
+    left, right = Box(60, 200, 280, 300), Box(310, 150, 530, 300)
+    lines = [*prose(60, 60, 6, 8), *prose(310, 60, 6, 8), line("Figure 1: Left one.", 60, 310, 9),
+             line("Figure 2: Right one.", 310, 310, 9), *prose(60, 340, 30, 8), *prose(310, 340, 30, 8)]  # fmt: skip
+    found = figures(page(lines, rasters=[left, right]))
+    assert sorted(min(figure.caption) for figure in found) == [12, 13]
+    assert all(max(figure.box.iou(left), figure.box.iou(right)) > 0.9 for figure in found)
+
+
+@pytest.mark.parametrize(
+    ("lines", "paths", "rasters"),
+    [
+        (prose(60, 120, 40), [], [Box(40, 30, 160, 80)]),
+        (prose(60, 60, 50), [], [Box(0, 0, 595, 842)]),
+        (prose(60, 60, 50), [bar(50, 50, 550, 400, (240, 240, 200))], []),
+        (prose(60, 60, 50), [bar(0, 20, 595, 50)], []),
+        (
+            prose(60, 60, 50),
+            [Path(Box(60, 71 + 12 * n, 200, 71.5 + 12 * n), (0, 0, 0), None, 2) for n in range(40)],
+            [],
+        ),
+        (prose(60, 60, 50), [curve(100, 300, 140, 312)], [Box(60, 100, 70, 110)]),
+        ([line(str(n), 20, 20 + 15 * n) for n in range(50)], [bar(30, 30, 500, 800, (255, 255, 255))], []),
+    ],
+    ids=["logo", "scanned page", "text box", "title bar", "underlines", "formula and icon", "white fill"],
+)
+def test_decoration_is_not_a_figure(lines, paths, rasters):
+    assert figures(page(lines, paths, rasters)) == []
+
+
+def test_a_coloured_table_is_not_a_figure():
+    xs, ys = [100, 200, 300, 400], [100, 120, 140, 160]
+    cells = [bar(x, y, x + 100, y + 20, (200, 220, 255)) for x in xs[:3] for y in ys[:3]]
+    rules = [Path(Box(100, y, 400, y + 0.5), (0, 0, 0), None, 2) for y in ys]
+    rules += [Path(Box(x, 100, x + 0.5, 160), (0, 0, 0), None, 2) for x in xs]
+    words = [line(f"cell {x}{y}", x + 5, y + 5) for x in xs[:3] for y in ys[:3]]
+    content = page([*words, *prose(60, 300, 30)], [*cells, *rules])
+    assert len(find_tables(content)) == 1
+    assert figures(content) == []
+
+
+def test_a_poster_keeps_its_text():
+    strokes = [curve(20 + 10 * n, 20, 120 + 10 * n, 820) for n in range(45)]
+    assert figures(page(prose(60, 100, 40), strokes)) == []
+
+
+def test_lines_of_tables_stay_with_the_tables():
+    content = page([line("12", 200, 250)], rasters=[Box(100, 200, 400, 400)])
+    (figure,) = find_figures(content, [Region("table", Box(190, 240, 230, 270), frozenset({0}), "| 12 |")])
+    assert figure.lines == frozenset()
+
+
+def test_a_photo_and_its_caption_are_read_from_a_pdf():
+    canvas_module = pytest.importorskip("reportlab.pdfgen.canvas", reason="reportlab is not installed")
+    from PIL import Image
+    from reportlab.lib.utils import ImageReader
+
+    out = io.BytesIO()
+    canvas = canvas_module.Canvas(out, pagesize=(595, 842))
+    canvas.drawImage(ImageReader(Image.effect_noise((60, 40), 80).convert("RGB")), 150, 500, 300, 200)
+    canvas.setFont("Helvetica", 9)
+    canvas.drawString(150, 480, "Figure 1: Noise.")
+    canvas.setFont("Helvetica", 10)
+    for row in range(20):
+        canvas.drawString(60, 440 - 12 * row, PROSE)
+    canvas.save()
+    pdf = pypdfium2.PdfDocument(out.getvalue())
+    with contextlib.closing(pdf):
+        content = page_content(pdf[0])
+    figure = only(content)
+    assert figure.box.iou(Box(150, 142, 450, 342)) > 0.95
+    assert [content.lines[index].text for index in figure.caption] == ["Figure 1: Noise."]
+
+
+numbers = st.floats(-50, 900, allow_nan=False) | st.sampled_from([0.0, 100.0, 300.0])
+
+
+@st.composite
+def boxes(draw):
+    x, y = draw(numbers), draw(numbers)
+    return Box(
+        x, y, x + draw(st.sampled_from([0, 0.5, 10, 40, 200, 600])), y + draw(st.sampled_from([0, 0.5, 10, 30, 400]))
+    )
+
+
+@st.composite
+def contents(draw):
+    lines = []
+    for box in draw(st.lists(boxes(), max_size=25)):
+        text = draw(st.sampled_from(["Table 1: x", "12.5", "Figure 2. y", "Fig. 3", PROSE, "a b", "", " "]))
+        words = tuple(Word(part, box) for part in text.split()) if draw(st.booleans()) else ()
+        lines.append(Line(text, box, draw(st.sampled_from([0.0, 1.0, 10.0, box.height])), words))
+    colour = st.none() | st.just((0, 0, 0)) | st.just((255, 255, 255))
+    paths = draw(st.lists(st.builds(Path, boxes(), colour, colour, st.integers(0, 40)), max_size=40))
+    rasters = draw(st.lists(st.builds(Raster, boxes()), max_size=8))
+    return PageContent(draw(st.sampled_from([0.0, 1.0, 595.0])), draw(st.sampled_from([0.0, 842.0])), tuple(lines),
+                       tuple(rasters), tuple(paths))  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(contents())
+def test_any_page_is_searched_without_an_error_and_no_line_is_in_two_regions(content):
+    tables = find_tables(content)
+    taken = []
+    for region in [*tables, *find_figures(content, tables)]:
+        taken.extend([*region.lines, *region.caption])
+        assert region.box.x0 <= region.box.x1
+        assert region.box.y0 <= region.box.y1
+    assert len(taken) == len(set(taken))

@@ -1,0 +1,175 @@
+from llm_ocr.engines.embedded.layout import page_blocks
+from llm_ocr.types import Block, BlockKind, Box, Line
+from tests.engines.layout.pages import line, page, paragraph, prose
+
+
+def kinds(blocks: tuple[Block, ...]) -> list[tuple[str, str]]:
+    return [(block.kind.value, block.text) for block in blocks]
+
+
+def body(y: float = 300, seed: int = 9) -> list[Line]:
+    """Enough running text for a page to have a body size."""
+    return [*paragraph(prose(seed), 50, y, 400), *paragraph(prose(seed + 1), 50, y + 150, 400)]
+
+
+def test_a_first_line_indent_begins_a_paragraph():
+    first, second = prose(1, 40), prose(2, 40)
+    lines = list(paragraph(first, 50, 100, 400, indent=15))
+    lines += paragraph(second, 50, lines[-1].box.y0 + 12, 400, indent=15)
+    assert [block.text for block in page_blocks(page(lines), [])] == [first, second]
+
+
+def test_a_wider_gap_begins_a_paragraph():
+    first, second = prose(1, 40), prose(2, 40)
+    lines = list(paragraph(first, 50, 100, 400))
+    lines += paragraph(second, 50, lines[-1].box.y0 + 20, 400)
+    assert [block.text for block in page_blocks(page(lines), [])] == [first, second]
+
+
+def test_hanging_indents_keep_an_entry_together():
+    lines: list[Line] = []
+    entries = [prose(seed, 25) for seed in (1, 2, 3, 4)]
+    for entry in entries:
+        y = lines[-1].box.y0 + 12 if lines else 100
+        set_lines = list(paragraph(entry, 70, y, 380))
+        head = set_lines[0]
+        lines += [line(head.text, 50, y, width=400), *set_lines[1:]]
+    assert [block.text for block in page_blocks(page(lines), [])] == entries
+
+
+def test_an_address_keeps_its_lines():
+    lines = [
+        line(text, 50, 200 + 12 * row) for row, text in enumerate(("Mara Hollins", "The Mill House", "Hollow Bridge"))
+    ]
+    blocks = page_blocks(page([*lines, *body()]), [])
+    assert blocks[0].text.split("  \n") == ["Mara Hollins", "The Mill House", "Hollow Bridge"]
+
+
+def test_title_headings_and_text_are_told_apart_by_size_and_numbers():
+    content = page(
+        [
+            line("Reading the Staff of a Small River", 100, 80, size=20),
+            line("1 Introduction", 50, 150, size=12, bold=True),
+            *paragraph(prose(1), 50, 170, 400),
+            line("1.1 The River", 50, 270, size=10, bold=True),
+            *paragraph(prose(2), 50, 290, 400),
+            line("References", 50, 400, size=12, bold=True),
+            *paragraph(prose(3), 50, 420, 400),
+        ]
+    )
+    found = [(b.kind, b.level, b.text) for b in page_blocks(content, []) if b.kind is not BlockKind.TEXT]
+    assert found == [
+        (BlockKind.TITLE, 1, "Reading the Staff of a Small River"),
+        (BlockKind.HEADING, 1, "1 Introduction"),
+        (BlockKind.HEADING, 2, "1.1 The River"),
+        (BlockKind.HEADING, 1, "References"),
+    ]
+
+
+def test_a_heading_of_two_lines_is_one_heading():
+    content = page(
+        [
+            line("A long heading that is set in", 50, 200, size=13, bold=True),
+            line("two lines", 50, 216, size=13, bold=True),
+            *body(),
+        ]
+    )
+    assert (BlockKind.HEADING, "A long heading that is set in two lines") in [
+        (b.kind, b.text) for b in page_blocks(content, [])
+    ]
+
+
+def test_a_bold_start_of_a_paragraph_and_a_bold_sentence_are_no_headings():
+    first = list(paragraph("Summary. " + prose(1), 50, 100, 400))
+    bold = line("Nothing of this may be copied without being asked for.", 50, 260, bold=True)
+    content = page([line(first[0].text, 50, 100, width=400, bold=True), *first[1:], bold, *body()])
+    assert {block.kind for block in page_blocks(content, [])} == {BlockKind.TEXT}
+
+
+def test_bullets_and_numbers_become_list_items_with_their_depth():
+    content = page(
+        [
+            *body(80),
+            line("• Paint the staff", 60, 400),
+            line("• Read it every", 60, 412),
+            line("morning", 69, 424),
+            line("– also on Sundays", 80, 436),
+            line("• Chalk the result", 60, 448),
+            line("1. First of all", 60, 500),
+            line("2. Second of all", 60, 512),
+            line("3. Third of all", 60, 524),
+        ]
+    )
+    items = [(b.level, b.text) for b in page_blocks(content, []) if b.kind is BlockKind.LIST_ITEM]
+    assert items[:4] == [
+        (0, "- Paint the staff"),
+        (0, "- Read it every morning"),
+        (1, "- also on Sundays"),
+        (0, "- Chalk the result"),
+    ]
+    assert [text for _, text in items[4:]] == ["1. First of all", "2. Second of all", "3. Third of all"]
+
+
+def test_initials_and_years_at_line_starts_are_no_list_items():
+    content = page([*body(80), line("A. Smith wrote to the council about the quay.", 50, 400), *body(500, 3)])
+    assert BlockKind.LIST_ITEM not in {block.kind for block in page_blocks(content, [])}
+
+
+def test_code_keeps_its_lines_and_indentation():
+    content = page(
+        [
+            *body(80),
+            line("def level(h):", 60, 400, mono=True),
+            line("return 3 * h", 80, 412, mono=True),
+            line("print(level(2))", 60, 436, mono=True),
+            *body(500, 3),
+        ]
+    )
+    (code,) = [block.text for block in page_blocks(content, []) if block.kind is BlockKind.CODE]
+    assert code == "def level(h):\n    return 3 * h\n\nprint(level(2))"
+
+
+def test_page_numbers_and_running_headers_are_furniture():
+    content = page(
+        [
+            line("46", 50, 40),
+            line("L. Lucaccioni et al., 2015, Vol. 113", 350, 40),
+            *(item for n in range(5) for item in paragraph(prose(n), 50, 100 + 110 * n, 400)),
+            line("Page 3 of 10", 270, 770),
+        ]
+    )
+    found = kinds(page_blocks(content, []))
+    assert found[0] == ("page_number", "46")
+    assert found[1] == ("header", "L. Lucaccioni et al., 2015, Vol. 113")
+    assert found[-1] == ("page_number", "Page 3 of 10")
+    assert {kind for kind, _ in found[2:-1]} == {"text"}
+
+
+def test_what_recurs_on_other_pages_is_furniture():
+    content = page([line("Some words", 50, 30, recurs=True), *body(100)])
+    assert kinds(page_blocks(content, []))[0] == ("header", "Some words")
+
+
+def test_the_first_line_of_the_text_a_title_and_a_letterhead_are_kept():
+    top_text = page([item for n in range(6) for item in paragraph(prose(n), 50, 30 + 110 * n, 400)])
+    assert {block.kind for block in page_blocks(top_text, [])} == {BlockKind.TEXT}
+    letter = page([line("Hollow Bridge Parish Council", 200, 40, size=16), *body(200)])
+    assert page_blocks(letter, [])[0].kind in (BlockKind.TITLE, BlockKind.HEADING)
+
+
+def test_footnotes_follow_the_text_of_all_columns():
+    def column(x: float, seed: int) -> list[Line]:
+        return [item for n in range(3) for item in paragraph(prose(seed + n), x, 100 + 180 * n, 240)]
+
+    note = [line("1 See the notebooks of the parish.", 50, 700, size=7)]
+    blocks = page_blocks(page([*column(50, 10), *note, *column(310, 20)]), [])
+    assert blocks[-1].kind is BlockKind.FOOTNOTE
+    assert blocks[-1].text == "1 See the notebooks of the parish."
+
+
+def test_a_stamp_in_the_margin_is_a_header_and_other_vertical_text_is_kept():
+    stamp = Line("arXiv:1511.05298v3 [cs.CV] 11 Apr 2016", Box(15, 200, 30, 600), 12)
+    label = Line("Height above the mark", Box(560, 300, 570, 420), 9)
+    blocks = page_blocks(page([stamp, label, *body(100)]), [])
+    assert (blocks[0].kind, blocks[0].text[:5]) == (BlockKind.HEADER, "arXiv")
+    assert "Height above the mark" in [block.text for block in blocks]

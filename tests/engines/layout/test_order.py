@@ -1,0 +1,165 @@
+from llm_ocr.engines.embedded.layout import page_blocks
+from llm_ocr.engines.embedded.regions import Region
+from llm_ocr.types import Block, BlockKind, Box, Line, PageContent
+from tests.engines.layout.pages import line, page, paragraph, prose
+
+
+def starts(blocks: tuple[Block, ...]) -> list[str]:
+    """First words of the blocks, in order."""
+    return [block.text.split()[0] for block in blocks if block.text]
+
+
+def column(seed: int, x: float, y: float, width: float, count: int = 3) -> list[Line]:
+    lines: list[Line] = []
+    for index in range(count):
+        lines += paragraph(prose(10 * seed + index), x, y, width, indent=12)
+        y = lines[-1].box.y0 + 12
+    return lines
+
+
+def test_two_columns_are_read_one_after_the_other():
+    blocks = page_blocks(page([*column(1, 50, 100, 240), *column(2, 310, 100, 240)]), [])
+    assert starts(blocks) == ["Start10", "Start11", "Start12", "Start20", "Start21", "Start22"]
+
+
+def test_three_columns_are_read_from_left_to_right():
+    content = page([*column(1, 40, 100, 165), *column(2, 220, 100, 165), *column(3, 400, 100, 165)])
+    assert starts(page_blocks(content, [])) == [f"Start{c}{i}" for c in (1, 2, 3) for i in range(3)]
+
+
+def test_a_heading_over_both_columns_parts_what_is_above_from_what_is_below():
+    heading = line("A heading that reaches from the first column into the second one", 80, 330, size=14)
+    content = page(
+        [
+            *column(1, 50, 100, 240, 2),
+            *column(2, 310, 100, 240, 2),
+            heading,
+            *column(3, 50, 370, 240, 2),
+            *column(4, 310, 370, 240, 2),
+        ]
+    )
+    assert starts(page_blocks(content, [])) == [
+        *("Start10", "Start11", "Start20", "Start21", "A", "Start30", "Start31", "Start40", "Start41")
+    ]
+
+
+def test_a_short_heading_over_balanced_columns_parts_them_as_well():
+    content = page(
+        [
+            *column(1, 50, 100, 240, 2),
+            *column(2, 310, 100, 240, 2),
+            line("Second part", 50, 346, size=16),
+            *column(3, 50, 380, 240, 2),
+            *column(4, 310, 380, 240, 2),
+        ]
+    )
+    assert starts(page_blocks(content, [])) == [
+        *("Start10", "Start11", "Start20", "Start21", "Second", "Start30", "Start31", "Start40", "Start41")
+    ]
+
+
+def test_columns_may_begin_at_different_heights():
+    content = page([*column(1, 50, 100, 240, 4), *column(2, 310, 220, 240, 3)])
+    assert starts(page_blocks(content, [])) == [f"Start{n}" for n in (10, 11, 12, 13, 20, 21, 22)]
+
+
+def test_columns_of_a_page_written_from_right_to_left_begin_at_the_right():
+    def text(seed: int) -> str:
+        return " ".join(["مرحبا", *(["نص", "طويل", "جدا", "كلمة"] * 12), f"نهاية{seed}."])
+
+    left = [*paragraph(text(2), 50, 100, 240)]
+    right = [*paragraph(text(1), 310, 100, 240)]
+    blocks = page_blocks(page([*left, *right]), [])
+    assert ["نهاية1" in block.text for block in blocks] == [True, False]
+
+
+def test_rows_of_a_table_that_no_region_covers_are_read_across():
+    rows = [("Apples", "12", "3.50"), ("Pears", "7", "2.25"), ("Plums", "31", "1.10"), ("Cherries", "4", "9.80")]
+    lines = [line(text, 60 + 150 * c, 100 + 14 * r) for r, row in enumerate(rows) for c, text in enumerate(row)]
+    (block,) = page_blocks(page(lines), [])
+    assert [row.split() for row in block.text.splitlines()] == [list(row) for row in rows]
+
+
+def test_labels_and_values_of_a_form_stay_together():
+    rows = [
+        ("Name:", "Ines Carvalho"),
+        ("Date of birth:", "3 May 1970"),
+        ("Town:", "Hollow Bridge"),
+        ("Signed:", "yes"),
+    ]
+    lines = [line(text, 60 + 200 * c, 100 + 16 * r) for r, row in enumerate(rows) for c, text in enumerate(row)]
+    text = "\n".join(block.text for block in page_blocks(page(lines), []))
+    for label, value in rows:
+        assert f"{label}\t{value}" in text
+
+
+def test_a_table_and_its_caption_stand_where_they_are_on_the_page():
+    before, after = list(paragraph(prose(1), 50, 100, 400)), list(paragraph(prose(2), 50, 400, 400))
+    cells = [line("a", 60, 220), line("b", 200, 220)]
+    caption = line("Table 1: What was measured", 60, 200)
+    lines = [*before, caption, *cells, *after]
+    first = len(before)
+    region = Region(
+        "table", Box(50, 215, 300, 300), frozenset({first + 1, first + 2}), "| a | b |", "ruled", frozenset({first})
+    )
+    blocks = page_blocks(page(lines), [region])
+    assert [block.kind for block in blocks] == [BlockKind.TEXT, BlockKind.CAPTION, BlockKind.TABLE, BlockKind.TEXT]
+    assert blocks[2].text == "| a | b |"
+    assert blocks[1].text == "Table 1: What was measured"
+
+
+def test_a_figure_keeps_the_text_inside_it_and_its_caption_below():
+    lines = [
+        line("metres", 100, 150),
+        line("hours", 200, 250),
+        line("Figure 2: Levels", 100, 320),
+        *paragraph(prose(1), 50, 400, 400),
+    ]
+    region = Region("figure", Box(60, 100, 400, 310), frozenset({0, 1}), label="chart", caption=frozenset({2}))
+    blocks = page_blocks(page(lines), [region])
+    assert [block.kind for block in blocks] == [BlockKind.FIGURE, BlockKind.CAPTION, BlockKind.TEXT]
+    assert blocks[0].inside.split() == ["metres", "hours"]
+    assert blocks[0].caption == blocks[1].text == "Figure 2: Levels"
+    assert blocks[0].label == "chart"
+
+
+def test_a_paragraph_broken_by_a_figure_is_whole_again():
+    text = prose(1, 80)
+    lines = list(paragraph(text, 50, 100, 400))
+    half = len(lines) // 2
+    moved = [line(item.text, item.box.x0, item.box.y0 + 200, width=item.box.width) for item in lines[half:]]
+    region = Region("figure", Box(50, lines[half].box.y0, 450, lines[half].box.y0 + 180), frozenset())
+    blocks = page_blocks(page([*lines[:half], *moved]), [region])
+    assert [block.kind for block in blocks] == [BlockKind.TEXT, BlockKind.FIGURE]
+    assert blocks[0].text == text
+
+
+def test_a_page_that_lies_on_its_side_is_read_in_the_order_of_its_lines():
+    upright = list(paragraph(prose(1), 50, 100, 400))
+    width, height = 800.0, 600.0
+
+    def turned(box: Box) -> Box:  # read from the bottom to the top
+        return Box(box.y0, height - box.x1, box.y1, height - box.x0)
+
+    lines = tuple(
+        Line(
+            item.text,
+            turned(item.box),
+            item.size,
+            tuple(type(word)(word.text, turned(word.box)) for word in item.words),
+        )
+        for item in reversed(upright)
+    )
+    (block,) = page_blocks(PageContent(width, height, lines), [])
+    assert block.text == prose(1)
+    assert block.box.height > block.box.width
+
+
+def test_a_page_without_anything_has_no_blocks():
+    assert page_blocks(page([]), []) == ()
+
+
+def test_a_figure_on_a_page_without_text_is_a_block():
+    (block,) = page_blocks(page([]), [Region("figure", Box(60, 80, 300, 400), frozenset(), label="image")])
+    assert block.kind is BlockKind.FIGURE
+    assert (block.box.x0, block.box.y0, block.box.x1, block.box.y1) == (0.1, 0.1, 0.5, 0.5)

@@ -1,0 +1,259 @@
+"""Tables are found where rules or clear columns show one, and come out as Markdown or HTML."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from table_pages import drawn, grid, line, page, rows, rule
+
+from llm_ocr.engines.embedded.tables import find_tables
+from llm_ocr.types import Box, Line, PageContent, Path, Raster, Word
+
+PROSE = "the quick brown fox jumps over the lazy dog and runs away from it all again"
+
+
+def only(content):
+    (table,) = find_tables(content)
+    return table
+
+
+def cell_lines(table, xs, ys):
+    return [
+        line(text, x + 3, y + 3)
+        for y, row in zip(ys, table, strict=False)
+        for x, text in zip(xs, row, strict=False)
+        if text
+    ]
+
+
+def test_a_ruled_grid_becomes_a_pipe_table_with_empty_cells_kept():
+    cells = [["Name", "Type"], ["alpha", ""], ["beta", "string"]]
+    xs, ys = [100, 200, 300], [100, 120, 140, 160]
+    table = only(page(cell_lines(cells, xs, ys), grid(xs, ys)))
+    assert table.label == "ruled"
+    assert rows(table.text) == cells
+    assert table.lines == frozenset(range(5))
+
+
+def test_rules_drawn_in_pieces_and_doubled_are_still_one_grid():
+    xs, ys = [100, 200, 300], [100, 120, 140]
+    pieces = [rule(x, y, x + 9, y) for y in ys for x in range(100, 300, 10)]
+    pieces += [rule(x + d, 100, x + d, 140) for x in xs for d in (0, 1.5)]
+    cells = [["Name", "Type"], ["alpha", "string"]]
+    assert rows(only(page(cell_lines(cells, xs, ys), pieces)).text) == cells
+
+
+def test_stroked_rectangles_and_rules_stored_as_images_make_a_grid():
+    xs, ys = [100, 200, 300], [100, 120, 140]
+    boxes = [Path(Box(x0, y0, x1, y1), (0, 0, 0), None, 5)
+             for x0, x1 in pairwise(xs) for y0, y1 in pairwise(ys)]  # fmt: skip
+    images = [Raster(Box(r.box.x0, r.box.y0, r.box.x1, r.box.y1)) for r in grid(xs, ys)]
+    cells = [["Name", "Type"], ["alpha", "string"]]
+    assert rows(only(page(cell_lines(cells, xs, ys), boxes)).text) == cells
+    assert rows(only(page(cell_lines(cells, xs, ys), rasters=images)).text) == cells
+
+
+def test_cells_that_span_make_an_html_table_without_other_attributes():
+    xs, ys = [100, 180, 260, 340], [100, 120, 140, 160]
+    rules = [rule(100, y, 340, y) for y in (100, 140, 160)] + [rule(180, 120, 340, 120)]
+    rules += [rule(x, 100, x, 160) for x in (100, 180, 340)] + [rule(260, 120, 260, 160)]
+    words = [line("Key", 103, 113), line("Both <a> & b", 183, 103), line("one", 183, 123), line("two", 263, 123)]
+    words += cell_lines([["k", "1", "2"]], xs, [140])
+    text = only(page(words, rules)).text
+    assert text == (
+        '<table>\n<tr><th rowspan="2">Key</th><th colspan="2">Both &lt;a&gt; &amp; b</th></tr>\n'
+        "<tr><th>one</th><th>two</th></tr>\n<tr><td>k</td><td>1</td><td>2</td></tr>\n</table>"
+    )
+    assert len(ys) == 4
+
+
+def test_lines_of_a_cell_are_joined_and_pipes_escaped():
+    xs, ys = [100, 200, 300], [100, 120, 150]
+    words = cell_lines([["Name", "Type"]], xs, ys)
+    words += [line("a|b", 103, 123), line("a long exam-", 203, 123), line("ple of text", 203, 135)]
+    assert only(page(words, grid(xs, ys))).text.split("\n")[2] == "| a\\|b | a long example of text |"
+
+
+def test_values_on_common_baselines_are_rows_though_no_rule_parts_them():
+    xs, ys = [100, 200, 300], [100, 120, 160]
+    words = cell_lines([["City", "Count"]], xs, ys)
+    for row, (name, value) in enumerate([("Bonn", "12"), ("Kiel", "34"), ("Ulm", "56")]):
+        words += [line(name, 103, 122 + 12 * row), line(value, 203, 122 + 12 * row)]
+    assert rows(only(page(words, grid(xs, ys))).text)[1:] == [["Bonn", "12"], ["Kiel", "34"], ["Ulm", "56"]]
+
+
+def booktabs(body, xs=(100, 220, 320), top=100, ends=(98, 380)):
+    words = [line(text, x, top + 6) for x, text in zip(xs, body[0], strict=True)]
+    for number, cells in enumerate(body[1:]):
+        words += [line(text, x, top + 30 + 14 * number) for x, text in zip(xs, cells, strict=True) if text]
+    last = top + 30 + 14 * (len(body) - 1)
+    return words, [rule(ends[0], y, ends[1], y) for y in (top, top + 22, last)]
+
+
+def test_a_booktabs_table_has_its_columns_from_the_gaps():
+    body = [["Model", "Size", "Score"], ["small net", "1.2", "0.81"], ["large net", "33", "0.9"], ["none", "", "0.1"]]
+    words, rules = booktabs(body)
+    table = only(page(words, rules))
+    assert table.label == "booktabs"
+    assert rows(table.text) == body
+
+
+def test_a_heading_over_a_short_rule_spans_its_columns():
+    words, rules = booktabs([["Model", "Size", "Score"], ["small", "1.2", "0.81"], ["large", "33", "0.9"]])
+    words = [line("Results", 250, 92), *words]
+    rules = [rule(98, 88, 380, 88), rule(215, 103, 350, 103), *rules[1:]]
+    text = only(page(words, rules)).text
+    assert '<th colspan="2">Results</th>' in text
+    assert "<tr><th>Model</th><th>Size</th><th>Score</th></tr>" in text
+
+
+def test_a_line_that_goes_on_with_a_text_cell_joins_the_row_above():
+    body = [["Item", "Note", "N"], ["one", "some words", "1"], ["", "and more", ""], ["two", "other words", "2"]]
+    words, rules = booktabs(body)
+    assert rows(only(page(words, rules)).text) == [
+        ["Item", "Note", "N"], ["one", "some words and more", "1"], ["two", "other words", "2"]]  # fmt: skip
+
+
+def test_captions_above_and_below_are_given_with_the_table():
+    words, rules = booktabs([["Model", "Size", "Score"], ["small", "1.2", "0.81"], ["large", "33", "0.9"]])
+    above = [line("Table 3: Results of the two", 98, 70), line("models.", 98, 82)]
+    below = [line("TABLE IV", 98, 170)]
+    assert only(page([*words, *above], rules)).caption == {len(words), len(words) + 1}
+    assert only(page([*words, *below], rules)).caption == {len(words)}
+
+
+def test_numbers_beside_labels_are_a_table_without_any_rule():
+    body = [["", "2023", "2024"], ["Bread", "12.5", "13"], ["Milk", "3", "4.1"], ["Eggs", "30", "31"],
+            ["Salt", "7", "8"], ["Tea", "9.9", "10.1"], ["Rice", "2", "2.2"]]  # fmt: skip
+    words = [line(text, x - 5 * len(text) * (x > 100), 100 + 14 * n) for n, cells in enumerate(body)
+             for x, text in zip((100, 240, 300), cells, strict=True) if text]  # fmt: skip
+    assert rows(only(page(words)).text) == body
+
+
+def test_leader_dots_are_not_text_of_the_table():
+    words = []
+    for number, (name, first, second) in enumerate([("Bonn", "12", "13"), ("Kiel", "34", "31"), ("Ulm", "5", "6"),
+                                                    ("Hof", "7", "9"), ("Jena", "8", "2")]):  # fmt: skip
+        y = 100 + 12 * number
+        words += [
+            line(f"{name} . . . . . .", 100, y),
+            line(first, 220 - 5 * len(first), y),
+            line(second, 260 - 5 * len(second), y),
+        ]
+    assert rows(only(page(words)).text)[0] == ["Bonn", "12", "13"]
+
+
+def test_a_reportlab_table_with_filled_heading_and_spans_is_read_back():
+    platypus = pytest.importorskip("reportlab.platypus", reason="reportlab is not installed")
+
+    def draw(canvas):
+        table = platypus.Table(
+            [["Region", "Sales", ""], ["", "2023", "2024"], ["North", "10", "12"], ["South", "7", "9"]],
+            colWidths=80, rowHeights=18,
+            style=[("GRID", (0, 0), (-1, -1), 0.5, "black"), ("BACKGROUND", (0, 0), (-1, 1), "lightblue"),
+                   ("SPAN", (1, 0), (2, 0)), ("SPAN", (0, 0), (0, 1))],
+        )  # fmt: skip
+        table.wrapOn(canvas, 400, 400)
+        table.drawOn(canvas, 100, 500)
+
+    text = only(drawn(draw)).text
+    assert '<th rowspan="2">Region</th><th colspan="2">Sales</th>' in text
+    assert "<td>North</td><td>10</td><td>12</td>" in text
+
+
+def test_colour_banded_rows_without_rules_are_a_table():
+    def draw(canvas):
+        for row in range(6):
+            canvas.setFillGray(0.9 if row % 2 else 0.75)
+            canvas.rect(80, 700 - 20 * row, 300, 20, stroke=0, fill=1)
+            canvas.setFillGray(0)
+            for x, text in ((90, f"item {row}"), (200, f"{row * 3}.5"), (300, "red" if row % 2 else "blue")):
+                canvas.drawString(x, 706 - 20 * row, text)
+
+    assert rows(only(drawn(draw)).text)[2] == ["item 2", "6.5", "blue"]
+
+
+def prose(x, y, count, words=14):
+    return [line(" ".join(PROSE.split()[:words]), x, y + 12 * number) for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "paths"),
+    [
+        (prose(60, 100, 30), []),
+        (prose(60, 100, 30, 8) + prose(320, 100, 30, 8), [rule(60, 90, 540, 90), rule(60, 470, 540, 470)]),
+        (prose(60, 100, 6), grid([50, 480], [90, 180])),
+        (prose(60, 100, 40), grid([20, 575], [20, 822])),
+        ([line("Title of the whole", 200, 100, 16)], grid([180, 420], [90, 130])),
+        ([line("0", 90, 200), line("50", 85, 100), line("1", 120, 212)],
+         [rule(100, y, 300, y) for y in range(100, 220, 20)] + [rule(x, 100, x, 200) for x in range(100, 320, 20)]),
+        ([line(f"Chapter {n} . . . . . . .", 80, 100 + 14 * n) for n in range(9)]
+         + [line(str(n * 7), 400, 100 + 14 * n) for n in range(9)], []),
+        ([line("Name", 60, 105), line("Street", 60, 135)],
+         grid([50, 400], [90, 160]) + grid([120, 300], [100, 118]) + grid([120, 300], [130, 148])),
+    ],
+    ids=["prose", "two columns between rules", "frame", "page border", "title box", "graph paper", "contents", "form"],
+)  # fmt: skip
+def test_what_is_not_a_table_is_not_taken_for_one(lines, paths):
+    assert find_tables(page(lines, paths)) == []
+
+
+def test_code_in_columns_and_pictures_in_a_grid_are_no_tables():
+    code = [line(a, 100, 110 + 12 * n, mono=True) for n, a in enumerate(["SELECT", "FROM", "WHERE"])]
+    code += [line(a, 200, 110 + 12 * n, mono=True) for n, a in enumerate(["name", "people", "age > 3"])]
+    assert find_tables(page(code, [rule(95, 100, 400, 100), rule(95, 150, 400, 150)])) == []
+    xs, ys = [100, 200, 300], [100, 200, 300]
+    labels = [line("left", 130, 185), line("right", 230, 185), line("low", 130, 285), line("last", 230, 285)]
+    pictures = [Raster(Box(x + 5, y + 5, x + 95, y + 80)) for x in xs[:2] for y in ys[:2]]
+    assert find_tables(page(labels, grid(xs, ys), pictures)) == []
+
+
+def test_what_stands_over_a_figure_caption_is_a_chart_and_no_table():
+    words, rules = booktabs([["Model", "Size", "Score"], ["small", "1.2", "0.81"], ["large", "33", "0.9"]])
+    assert find_tables(page([*words, line("Figure 2: The models at work.", 98, 165)], rules)) == []
+
+
+def test_tables_come_from_top_to_bottom():
+    first, upper = booktabs([["Model", "Size", "Score"], ["small", "1.2", "0.81"], ["large", "33", "0.9"]], top=400)
+    second, lower = booktabs([["A", "B", "C"], ["x", "1", "2"], ["y", "3", "4"]], top=100)
+    found = find_tables(page([*first, *second], [*upper, *lower]))
+    assert [table.text.split("\n")[0] for table in found] == ["| A | B | C |", "| Model | Size | Score |"]
+
+
+numbers = st.floats(-50, 900, allow_nan=False) | st.sampled_from([0.0, 100.0, 100.5, 200.0, 300.0])
+
+
+@st.composite
+def boxes(draw):
+    x, y = draw(numbers), draw(numbers)
+    return Box(
+        x, y, x + draw(st.sampled_from([0, 0.5, 10, 40, 200, 600])), y + draw(st.sampled_from([0, 0.5, 10, 30, 400]))
+    )
+
+
+@st.composite
+def contents(draw):
+    lines = []
+    for box in draw(st.lists(boxes(), max_size=25)):
+        text = draw(
+            st.sampled_from(["Table 1: x", "12.5", "Figure 2. y", PROSE, "a b", ". . . . .", "نص", "表", "", " "])
+        )
+        words = tuple(Word(part, box) for part in text.split()) if draw(st.booleans()) else ()
+        lines.append(Line(text, box, draw(st.sampled_from([0.0, 1.0, 10.0, box.height])), words))
+    colour = st.none() | st.just((0, 0, 0)) | st.just((255, 255, 255))
+    paths = draw(st.lists(st.builds(Path, boxes(), colour, colour, st.integers(0, 40)), max_size=30))
+    rasters = draw(st.lists(st.builds(Raster, boxes()), max_size=5))
+    return PageContent(draw(st.sampled_from([0.0, 1.0, 595.0])), draw(st.sampled_from([0.0, 842.0])), tuple(lines),
+                       tuple(rasters), tuple(paths))  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(contents())
+def test_any_page_is_searched_without_an_error_and_no_line_is_in_two_tables(content):
+    taken = []
+    for table in find_tables(content):
+        assert table.text
+        taken.extend([*table.lines, *table.caption])
+    assert len(taken) == len(set(taken))
+    assert set(taken) <= set(range(len(content.lines)))

@@ -1,0 +1,117 @@
+"""Rules and pictures are seen in the pixels of a scan; text, edges and handwriting are not."""
+
+import pytest
+
+np = pytest.importorskip("numpy")
+cv2 = pytest.importorskip("cv2", reason="OpenCV comes with the embedded extra, which is not installed")
+
+from llm_ocr.engines.embedded.figures import find_figures  # noqa: E402
+from llm_ocr.engines.embedded.scan_objects import scan_objects  # noqa: E402
+from llm_ocr.engines.embedded.tables import find_tables  # noqa: E402
+from llm_ocr.types import Box, Line, PageContent  # noqa: E402
+
+HEIGHT, WIDTH = 1540, 1090
+
+
+def paper(level=245, noise=3):
+    pixels = np.random.default_rng(1).normal(level, noise, (HEIGHT, WIDTH, 3))
+    return np.clip(pixels, 0, 255).astype(np.uint8)
+
+
+def write(image, text, x, y, scale=0.7):
+    """Draws text with its top left at x, y and gives its line."""
+    (width, height), base = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, scale, 2)
+    cv2.putText(image, text, (x, y + height), cv2.FONT_HERSHEY_SIMPLEX, scale, (20, 20, 20), 2)
+    return Line(text, Box(x, y, x + width, y + height + base / 2), height + base / 2)
+
+
+def photo(image, x0, y0, x1, y1):
+    rough = np.random.default_rng(2).integers(20, 210, ((y1 - y0) // 12 + 1, (x1 - x0) // 12 + 1, 3)).astype(np.uint8)
+    image[y0:y1, x0:x1] = cv2.resize(rough, (x1 - x0, y1 - y0), interpolation=cv2.INTER_LINEAR) // 2 + 30
+
+
+def page_of(image, lines):
+    objects = scan_objects(image, tuple(lines))
+    return PageContent(image.shape[1], image.shape[0], tuple(lines), objects.rasters, objects.paths)
+
+
+def text_page(image):
+    return [write(image, "some words that stand in a line of text here", 80, 80 + 34 * row) for row in range(12)]
+
+
+def test_a_page_of_text_has_neither_rules_nor_pictures():
+    image = paper()
+    objects = scan_objects(image, tuple(text_page(image)))
+    assert objects.rasters == ()
+    assert objects.paths == ()
+
+
+def test_a_photo_is_a_raster_where_it_stands():
+    image = paper()
+    lines = text_page(image)
+    photo(image, 200, 700, 800, 1100)
+    (raster,) = scan_objects(image, tuple(lines)).rasters
+    assert raster.box.iou(Box(200, 700, 800, 1100)) > 0.9
+
+
+def test_a_photo_with_a_caption_on_a_scan_is_a_figure():
+    image = paper()
+    lines = text_page(image)
+    photo(image, 200, 700, 800, 1100)
+    lines.append(write(image, "Figure 1: A photo.", 200, 1120))
+    content = page_of(image, lines)
+    (figure,) = find_figures(content, find_tables(content))
+    assert figure.caption == {12}
+
+
+@pytest.mark.parametrize("grey", [40, 190])
+def test_ruled_grids_dark_or_light_become_tables_like_those_of_a_pdf(grey):
+    image = paper()
+    lines = []
+    for row in range(4):
+        for column in range(3):
+            lines.append(write(image, f"cell {row}{column}", 120 + 250 * column, 212 + 60 * row))
+    for row in range(5):
+        cv2.line(image, (100, 200 + 60 * row), (850, 200 + 60 * row + 1), (grey,) * 3, 2)
+    for column in range(4):
+        cv2.line(image, (100 + 250 * column, 200), (100 + 250 * column, 440), (grey,) * 3, 2)
+    (table,) = find_tables(page_of(image, lines))
+    assert table.text.split("\n")[0] == "| cell 00 | cell 01 | cell 02 |"
+    assert len(table.text.split("\n")) == 5
+
+
+def test_dark_edges_punch_holes_and_specks_are_no_pictures():
+    image = paper()
+    image[:, :40], image[-30:] = 10, 15
+    for y in (300, 800):
+        cv2.circle(image, (70, y), 18, (5, 5, 5), -1)
+    for x, y in np.random.default_rng(3).integers(100, 1000, (80, 2)).tolist():
+        image[y : y + 3, x : x + 3] = 30
+    assert scan_objects(image, ()).rasters == ()
+
+
+def test_yellowed_paper_with_a_shadow_is_still_paper():
+    image = paper(level=200)
+    image[..., 2] = image[..., 2] // 2 + 60
+    shade = np.linspace(1.0, 0.8, WIDTH)[None, :, None]
+    image = (image * shade).astype(np.uint8)
+    lines = text_page(image)
+    assert scan_objects(image, tuple(lines)).rasters == ()
+
+
+def test_strokes_without_a_caption_are_no_figure_as_they_may_be_handwriting():
+    image = paper()
+    lines = text_page(image)
+    rng = np.random.default_rng(4)
+    for row in range(8):
+        points = np.stack((np.arange(150, 900, 12), 700 + 60 * row + rng.integers(-16, 16, 63)), axis=1)
+        cv2.polylines(image, [points.astype(np.int32)], False, (40, 40, 90), 2)
+    content = page_of(image, lines)
+    assert find_figures(content, find_tables(content)) == []
+
+
+def test_tiny_and_empty_images_are_searched_without_an_error():
+    for height, width in ((1, 1), (39, 500), (60, 60), (41, 3000)):
+        assert scan_objects(np.full((height, width, 3), 255, np.uint8), ()).rasters == ()
+    box = Box(-5, -5, 90, 90)
+    scan_objects(paper()[:60, :60], (Line("out", box, 10), Line("", Box(3, 3, 3, 3), 0)))
