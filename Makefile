@@ -15,7 +15,7 @@ lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 
 fast: .venv/.dev
 	$(PYTEST) -n 2 --dist loadfile -m "not slow"
@@ -24,7 +24,7 @@ examples: .venv/.dev
 	$(BIN)/python examples/make_examples.py
 
 bench: .venv/.dev
-	$(BIN)/python benchmarks/embedded.py examples
+	$(BIN)/python benchmarks/embedded.py examples --peers none
 
 clean:
 	rm -rf .venv build dist llm-ocr-demo .pytest_cache .mypy_cache .ruff_cache

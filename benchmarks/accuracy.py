@@ -26,7 +26,13 @@ TRUTH = Path(__file__).parent / "truth"
 PASSWORD = "1234"  # of the one encrypted file, named in shared/README.md
 TOLERANCE = 0.1  # scanned pages: share of characters of a phrase or cell that OCR may get wrong
 #: Pages whose text layer is not the truth, or is of a script that the OCR model lacks (truth/README.md).
-NO_CER = {"large_prompt_hint3.pdf", "encrypted_password_1234.pdf", "right_to_left_01.pdf", "skinnypage.pdf"}
+NO_CER = {
+    "normal_4pages.pdf",
+    "large_prompt_hint3.pdf",
+    "encrypted_password_1234.pdf",
+    "right_to_left_01.pdf",
+    "skinnypage.pdf",
+}
 
 Key = tuple[str, int]
 

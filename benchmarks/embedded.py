@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace, corpus: Sequence[Path], scratch: Path) ->
     lists, left_out = sort_pages(stand, corpus, workspace, arguments)
     tools: list[Tool] = [LlmOcr(stand), *(PeerTool(stand, peer) for peer in peers)]
     report: dict[str, Any] = {
-        "command": "python benchmarks/embedded.py " + " ".join(sys.argv[1:]),
+        "command": embedded_report.without_folders("python benchmarks/embedded.py " + " ".join(sys.argv[1:])),
         "machine": machine,
         "versions": versions(),
         "measured": embedded_report.HOW,
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace, corpus: Sequence[Path], scratch: Path) ->
     }
     for kind, selections in lists.items():
         whole = page_lists.make_list(kind, selections, scratch / kind, workspace)
-        one = page_lists.make_list(kind, page_lists.first_page(selections), scratch / f"{kind}-one", workspace)
+        one = page_lists.make_list(kind, page_lists.cheapest_page(selections), scratch / f"{kind}-one", workspace)
         report["lists"][kind] = time_list(whole, one, [tool for tool in tools if kind in tool.kinds], arguments.repeats)
     if arguments.grow and DIGITAL in lists:
         sizes = [int(size) for size in arguments.grow_pages.split(",")]

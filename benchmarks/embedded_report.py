@@ -1,5 +1,6 @@
 """Samples to medians, and medians to a table."""
 
+import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,8 +12,9 @@ HOW = {
     "cpu_s": "user and system time of the whole process tree",
     "rss_mib": "highest sum of resident sizes over the tree, every 50 ms; shared pages count in each process",
     "pss_mib": "highest sum of proportional sizes over the tree, every 0.25 s or more; shared pages count once",
-    "startup_s": "the same command on one page, that page included",
-    "steady": "the list without that one page, over the difference of the two wall (or CPU) times",
+    "startup_s": "the same command on the one page that costs least, that page included",
+    "steady": "the list without that one page, over the difference of the two wall (or CPU) times; "
+    "only where that difference is more than twice the start",
     "elsewhere_cores": "cores that the rest of the machine used meanwhile: a quiet machine has almost 0",
     "spread": "of the repeats: first quartile, median, third quartile",
 }
@@ -28,11 +30,13 @@ def summary(samples: Sequence[Mapping[str, Sample]], pages: int) -> dict[str, An
     startup = _spread(one, lambda sample: sample.usage.wall)
     more_wall = result["wall_s"][1] - startup[1]
     more_cpu = result["cpu_s"][1] - _spread(one, lambda sample: sample.usage.cpu)[1]
+    # One page keeps one worker busy: of a list that takes little longer than its start the difference says nothing.
+    enough = pages > 1 and more_wall > 2 * startup[1]
     return {
         **result,
         "startup_s": startup,
-        "steady_pages_per_s": _rounded((pages - 1) / more_wall) if pages > 1 and more_wall > 0 else None,
-        "steady_cpu_s_per_page": _rounded(more_cpu / (pages - 1)) if pages > 1 else None,
+        "steady_pages_per_s": _rounded((pages - 1) / more_wall) if enough else None,
+        "steady_cpu_s_per_page": _rounded(more_cpu / (pages - 1)) if enough else None,
     }
 
 
@@ -52,7 +56,7 @@ def whole_runs(samples: Sequence[Sample], pages: int) -> dict[str, Any]:
         "processes": max(sample.usage.processes for sample in samples),
         "elsewhere_cores": _spread(samples, lambda sample: sample.usage.elsewhere),
         "characters_per_page": round(samples[-1].characters / pages),
-        "failed": list(samples[-1].failed),
+        "failed": [without_folders(failure) for failure in samples[-1].failed],
     }
 
 
@@ -60,8 +64,13 @@ def _error(samples: Sequence[Sample]) -> dict[str, Any]:
     for sample in samples:
         if sample.usage.code != 0:
             why = "took too long" if sample.usage.timed_out else f"ended with {sample.usage.code}"
-            return {"error": f"{why}: {' '.join(sample.usage.tail.splitlines()[-1:])}"}
+            return {"error": without_folders(f"{why}: {' '.join(sample.usage.tail.splitlines()[-1:])}")}
     return {}
+
+
+def without_folders(text: str) -> str:
+    """Absolute paths cut down to their last part: results are read on other machines."""
+    return re.sub(r"(?<![\w.~/])/(?:[^\s/'\"]+/)+", "", text)
 
 
 def _spread(samples: Sequence[Sample], value: Callable[[Sample], float]) -> list[float]:

@@ -2,9 +2,10 @@
 
 import itertools
 import json
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pypdfium2
@@ -17,11 +18,12 @@ KIND_OF = {"text-layer": DIGITAL, "ocr": SCANNED}
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Pages, from 1, of one PDF; `total` is how many it has."""
+    """Pages, from 1, of one PDF; `total` is how many it has, `seconds` what the engine took for each of `pages`."""
 
     path: Path
     pages: tuple[int, ...]
     total: int
+    seconds: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +52,18 @@ def find_pdfs(corpus: Iterable[Path]) -> list[Path]:
 
 def sort_pages(workspace: Path) -> tuple[dict[str, list[Selection]], dict[str, int]]:
     """Digital and scanned pages of a finished Extract, and how many pages were left out, by reason."""
-    chosen: dict[str, dict[Path, list[int]]] = {DIGITAL: defaultdict(list), SCANNED: defaultdict(list)}
+    chosen: dict[str, dict[Path, dict[int, float]]] = {DIGITAL: defaultdict(dict), SCANNED: defaultdict(dict)}
     left_out: Counter[str] = Counter()
     for page in llm_ocr.open(str(workspace)).pages(images=False):
         kind = KIND_OF.get(page.text_source)
         if kind is None or page.page_number is None or page.status == "failed":
             left_out[str(page.reason or page.status)] += 1
         else:
-            chosen[kind][Path(page.source)].append(page.page_number)
+            # A blank page would not show what the start costs: nothing has to be loaded for it.
+            chosen[kind][Path(page.source)][page.page_number] = math.inf if page.blank else page.seconds
     totals = {path: _page_total(path) for pages in chosen.values() for path in pages}
     lists = {
-        kind: [Selection(path, tuple(sorted(numbers)), totals[path]) for path, numbers in sorted(pages.items())]
+        kind: [_selection(path, numbers, totals[path]) for path, numbers in sorted(pages.items())]
         for kind, pages in chosen.items()
     }
     return lists, dict(left_out)
@@ -70,18 +73,28 @@ def limited(selections: Sequence[Selection], count: int | None) -> list[Selectio
     """At most `count` pages, taken from all documents in turn."""
     if count is None:
         return list(selections)
-    turns = [[(place, page) for page in selection.pages] for place, selection in enumerate(selections)]
+    turns = [[(selection, page) for page in _seconds(selection).items()] for selection in selections]
     in_turn = [item for row in itertools.zip_longest(*turns) for item in row if item is not None][:count]
-    kept: dict[int, list[int]] = defaultdict(list)
-    for place, page in in_turn:
-        kept[place].append(page)
-    return [replace(selections[place], pages=tuple(sorted(kept[place]))) for place in sorted(kept)]
+    kept: dict[Path, dict[int, float]] = defaultdict(dict)
+    for selection, (page, seconds) in in_turn:
+        kept[selection.path][page] = seconds
+    return [_selection(one.path, kept[one.path], one.total) for one in selections if one.path in kept]
 
 
-def first_page(selections: Sequence[Selection]) -> list[Selection]:
-    """A list of one page, which costs the start-up and little more."""
-    shortest = min(selections, key=lambda selection: (selection.total, selection.path.name))
-    return [Selection(shortest.path, shortest.pages[:1], shortest.total)]
+def _selection(path: Path, seconds: Mapping[int, float], total: int) -> Selection:
+    pages = tuple(sorted(seconds))
+    return Selection(path, pages, total, tuple(seconds[page] for page in pages))
+
+
+def _seconds(selection: Selection) -> dict[int, float]:
+    return dict(zip(selection.pages, selection.seconds, strict=True))
+
+
+def cheapest_page(selections: Sequence[Selection]) -> list[Selection]:
+    """The page that cost least, as a list of its own: it takes the start-up and little more."""
+    best = min(selections, key=lambda selection: min(selection.seconds))
+    page, seconds = min(_seconds(best).items(), key=lambda item: item[1])
+    return [_selection(best.path, {page: seconds}, best.total)]
 
 
 def make_list(kind: str, selections: Sequence[Selection], folder: Path, workspace: Path | None) -> PageList:
@@ -111,12 +124,12 @@ def copies(selections: Sequence[Selection], count: int, folder: Path) -> list[Se
     for number, selection in enumerate(itertools.cycle(selections)):
         if left <= 0:
             return made
-        pages = selection.pages[:left]
+        part = dict(list(_seconds(selection).items())[:left])
         copy = folder / f"{number:05d}.pdf"
         # A comment after the end of the file: readers look for the end within the last KiB.
         copy.write_bytes(selection.path.read_bytes() + f"\n% copy {number}\n".encode())
-        made.append(Selection(copy, pages, selection.total))
-        left -= len(pages)
+        made.append(_selection(copy, part, selection.total))
+        left -= len(part)
     return made
 
 

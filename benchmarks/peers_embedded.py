@@ -144,7 +144,8 @@ def _run(command: list[str]) -> str:
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
         # The package index of one machine is nothing that a result should name.
-        raise NotRun("cannot be installed: " + re.sub(r"\S+://\S+", "(address)", " ".join(lines[-2:]))[:300])
+        said = re.sub(r"\S+://\S+", "(address)", re.sub(r" \(from versions:.*\)", "", " ".join(lines[-2:])))
+        raise NotRun(f"cannot be installed: {said[:300]}")
     return done.stdout
 
 

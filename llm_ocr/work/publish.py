@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 _DONE = ".done"
 
 #: A marker shows so many failures; the rows hold them all.
-MOST_EXAMPLES = 8
+MOST_EXAMPLES = 5
 
 
 class NotConserved(WorkspaceError):

@@ -31,9 +31,7 @@ def cli(*arguments: str | Path, cwd: Path, env: dict[str, str] | None = None, ti
     return finished(program(*map(str, arguments)), cwd=cwd, env=env, timeout=timeout)
 
 
-def finished(
-    command: list[str], *, cwd: Path, env: dict[str, str] | None = None, timeout: float = 240
-) -> Finished:
+def finished(command: list[str], *, cwd: Path, env: dict[str, str] | None = None, timeout: float = 240) -> Finished:
     """Run a command line to its end, with its output as text."""
     return subprocess.run(
         command,

@@ -173,3 +173,27 @@ def test_a_stamp_in_the_margin_is_a_header_and_other_vertical_text_is_kept():
     blocks = page_blocks(page([stamp, label, *body(100)]), [])
     assert (blocks[0].kind, blocks[0].text[:5]) == (BlockKind.HEADER, "arXiv")
     assert "Height above the mark" in [block.text for block in blocks]
+
+
+def test_a_numbered_list_that_goes_on_in_the_next_column_keeps_its_depth():
+    def items(first: int, x: float) -> list[Line]:
+        lines: list[Line] = []
+        for number in range(first, first + 4):
+            y = lines[-1].box.y0 + 12 if lines else 200
+            head, *rest = paragraph(f"{number}. {prose(number, 40)}", x, y, 240)
+            lines += [head, *(line(item.text, x + 15, item.box.y0, width=225) for item in rest)]
+        return lines
+
+    blocks = page_blocks(page([*items(1, 50), *items(5, 310)]), [])
+    assert [(block.kind, block.level) for block in blocks] == [(BlockKind.LIST_ITEM, 0)] * 8
+    assert [block.text.split()[0] for block in blocks] == [f"{number}." for number in range(1, 9)]
+
+
+def test_an_address_of_the_web_broken_over_two_lines_is_no_code():
+    lines = list(paragraph(prose(1, 40), 50, 100, 400))
+    y = lines[-1].box.y0
+    lines += [
+        line("see the material at http://example.", 50, y + 12, width=400),
+        line("org/material.", 50, y + 24, mono=True),
+    ]
+    assert {block.kind for block in page_blocks(page([*lines, *body()]), [])} == {BlockKind.TEXT}

@@ -59,7 +59,7 @@ def shown(block: Block) -> str:
     return block.text if block.kind in (BlockKind.CODE, BlockKind.TABLE) else unescape(block.text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(pages())
 def test_every_character_of_the_page_is_in_exactly_one_block(made: tuple[PageContent, list[Region]]):
     content, regions = made
@@ -68,7 +68,7 @@ def test_every_character_of_the_page_is_in_exactly_one_block(made: tuple[PageCon
     assert sum((characters(shown(block)) for block in blocks), Counter()) == given_text
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(pages())
 def test_boxes_are_relative_and_every_region_is_one_block(made: tuple[PageContent, list[Region]]):
     content, regions = made
@@ -80,7 +80,7 @@ def test_boxes_are_relative_and_every_region_is_one_block(made: tuple[PageConten
     assert sum(block.kind is BlockKind.FIGURE for block in blocks) == sum(region.kind == "figure" for region in regions)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(pages())
 def test_the_same_page_gives_the_same_blocks(made: tuple[PageContent, list[Region]]):
     assert page_blocks(*made) == page_blocks(*made)

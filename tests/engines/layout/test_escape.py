@@ -49,9 +49,4 @@ def test_what_markdown_would_read_is_escaped(text: str, escaped: str):
 
 @given(st.text(alphabet=st.sampled_from("ab1 #>-+*_`~<[](!)&;.:\\\n"), max_size=40))
 def test_escaping_can_be_undone(text: str):
-    assert unescape(escape(text)) == unescape_plain(text)
-
-
-def unescape_plain(text: str) -> str:
-    """Nothing in a text is an escape before it is escaped: the text itself."""
-    return text
+    assert unescape(escape(text)) == text

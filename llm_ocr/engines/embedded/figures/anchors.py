@@ -79,7 +79,18 @@ class Anchors:
                 edge = max(edge, box.y1)
             elif not above and box.y0 >= caption.box.y1 - 1:
                 edge = min(edge, box.y0)
-        return Box(left, edge, right, caption.box.y0) if above else Box(left, caption.box.y1, right, edge)
+        zone = Box(left, edge, right, caption.box.y0) if above else Box(left, caption.box.y1, right, edge)
+        return self._widened(zone, caption)
+
+    def _widened(self, zone: Box, caption: Caption) -> Box:
+        """The zone out to the page's edge on each side where no text and no other caption stands beside it."""
+        page = self.texts.content
+        reach = 0.1 * page.height
+        beside = [box for box in self.body if box.y1 > zone.y0 and box.y0 < zone.y1]
+        beside += [b for b in self.stops if b is not caption.box and b.y1 > zone.y0 and b.y0 < zone.y1 + reach]
+        left = 0.0 if not any(box.x1 <= zone.x0 + 1 for box in beside) else zone.x0
+        right = page.width if not any(box.x0 >= zone.x1 - 1 for box in beside) else zone.x1
+        return Box(min(left, zone.x0), zone.y0, max(right, zone.x1), zone.y1)
 
     def _beside(self, caption: Caption) -> list[int]:
         """The cluster at the caption's left or right that reaches at least as high and as low as the caption."""

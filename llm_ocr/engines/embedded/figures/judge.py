@@ -72,7 +72,7 @@ def is_figure(cluster: Cluster, texts: Texts) -> bool:
     if share < 0.1 and box.y1 < 0.35 * page.height and texts.outside_margins(box) > 0.3:
         return False
     members = texts.inside(box)
-    if texts.body[members].sum() * texts.body_size > 0.25 * box.height:
+    if texts.body[members].sum() * texts.body_size > 0.25 * box.height or texts.covered(box) > 0.15:
         return False
     if picture:
         return share >= _PICTURE
@@ -119,6 +119,8 @@ def _is_label(index: int, texts: Texts, box: Box) -> bool:
     line = texts.content.lines[index]
     if texts.body[index] or line.size > 1.05 * texts.body_size or line.recurs:
         return False
+    if min(line.box.width, line.box.height) > 2.5 * line.size:
+        return False  # slanted: its box says little of where it stands
     beyond = max(box.x0 - line.box.x0, 0) + max(line.box.x1 - box.x1, 0)
     return beyond <= 0.5 * line.box.width or line.box.width < 4 * line.size
 

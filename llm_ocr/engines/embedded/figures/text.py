@@ -90,6 +90,13 @@ class Texts:
         left, right = float(self.boxes[self.body, 0].min()), float(self.boxes[self.body, 2].max())
         return (max(0.0, left - box.x0) + max(0.0, box.x1 - right)) / max(box.width, 1e-6)
 
+    def covered(self, box: Box) -> float:
+        """The share of the box that lines of running text cover."""
+        x0, y0, x1, y1 = self.boxes[self.body].T
+        across = np.clip(np.minimum(x1, box.x1) - np.maximum(x0, box.x0), 0, None)
+        down = np.clip(np.minimum(y1, box.y1) - np.maximum(y0, box.y0), 0, None)
+        return float((across * down).sum()) / max(box.area, 1e-6)
+
     def without_drawn(self, drawings: Sequence[Box]) -> None:
         """Lines inside drawings are labels, however long, unless they are most of the page's prose."""
         for box in drawings:

@@ -4,6 +4,7 @@ Two passes. Rows are first parted where they look different (distance, size, fac
 short rows tell where paragraphs begin.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -23,6 +24,7 @@ from llm_ocr.engines.embedded.layout.measures import Measures
 from llm_ocr.engines.embedded.layout.rows import Row
 
 _SENTENCE_END = tuple('.!?。！？…:;"”’»)]؟۔')
+_OPEN_ADDRESS = re.compile(r"(?:https?://|www\.)\S*$")
 _CONTINUES = tuple("-,\u00ad\u2010–")
 
 
@@ -35,7 +37,6 @@ class Group:
     marker: Marker | None = None
     code: bool = False
     gap: float = 0.0  # to the row above in the column, page units; large for the first
-    below: float = 0.0  # to the row below
 
     @property
     def size(self) -> float:
@@ -61,7 +62,9 @@ def ends_sentence(text: str) -> bool:
 
 def goes_on(before: str, after: str) -> bool:
     """Whether the words say that `after` continues the sentence of `before`."""
-    return (after[:1].islower() and not ends_sentence(before)) or before.endswith(_CONTINUES)
+    if after[:1].islower() and (not ends_sentence(before) or _OPEN_ADDRESS.search(before)):
+        return True
+    return before.endswith(_CONTINUES)
 
 
 def may_go_on(before: str, after: str) -> bool:
@@ -234,6 +237,6 @@ def group_rows(rows: Sequence[Row], measures: Measures) -> list[Group]:
             groups += _with_footnote_starts(_in_stretch(stretch, measures, edge), measures)
     usual = median(row.size for row in rows)
     for upper, lower in pairwise(groups):
-        upper.below = lower.gap = lower.first.y0 - upper.rows[-1].y1
-    groups[0].gap = groups[-1].below = 2 * usual
+        lower.gap = lower.first.y0 - upper.rows[-1].y1
+    groups[0].gap = 2 * usual
     return groups

@@ -14,10 +14,14 @@ Bools = NDArray[np.bool_]
 
 #: Cells of the grid in line heights, and their greatest numbers.
 _CELL_X, _CELL_Y, _MOST_X, _MOST_Y = 0.15, 0.4, 480, 320
-#: Width of the narrowest gutter in cells (0.6 line heights less what rounding takes), and rows of text beside it at least.
+#: Width of the narrowest gutter in cells (0.6 line heights less what rounding takes), and rows beside it at least.
 _WINDOW, _LEAST_ROWS = 3, 2.5
 #: Newspapers and padded boxes of OCR leave less; then only a long gutter between many lines counts.
 _NARROW_WINDOW, _NARROW_LEAST_ROWS, _NARROW_LINES = 2, 10.0, 40
+#: Where sizes waver, boxes of OCR lie across gutters: holes of this many cells in a long gutter are closed.
+_HOLE = 4
+#: Pieces of one row that cover this share of it are running text, not cells.
+_DENSE = 0.82
 _TRIES = 4
 
 
@@ -30,6 +34,7 @@ class Sheet:
     chars: Ints
     lower: Bools  # begins in lower case: goes on from the line before
     rtl: bool
+    worn: bool = False  # boxes are those of poor OCR: some lie across gutters
 
     def lines(self, ids: Ints) -> Ints:
         """The elements among `ids` that are lines of text."""
@@ -77,13 +82,29 @@ def _grid(boxes: Floats, height: float) -> _Grid:
     return _Grid(ink, float(x0), float(y0), float(cell_x), float(cell_y))
 
 
-def _strips(ink: Ints, window: int) -> tuple[Bools, Ints]:
+def _strips(ink: Ints, window: int, hole: int) -> tuple[Bools, Ints]:
     """For each row and strip of `window` cells: is it white, and how many rows so far have text on both sides."""
     white = ink[:, window:] == ink[:, :-window]
+    if hole:
+        white = _closed(white, hole)
     both = white & (ink[:, :-window] > 0) & (ink[:, -1:] > ink[:, window:])
     total = both.cumsum(axis=0)
     before = np.maximum.accumulate(np.where(white, 0, total), axis=0)
     return white, total - before
+
+
+def _closed(white: Bools, hole: int) -> Bools:
+    """With dark runs of at most `hole` cells made white, where they stand between white runs three times as long."""
+    result = white.copy()
+    for column in range(white.shape[1]):
+        edges = np.flatnonzero(np.diff(white[:, column])) + 1
+        bounds = np.concatenate(([0], edges, [len(white)]))
+        lengths = np.diff(bounds)
+        for run in range(1, len(lengths) - 1):
+            if not white[bounds[run], column] and lengths[run] <= hole:
+                beside = lengths[run - 1] + lengths[run + 1]
+                result[bounds[run] : bounds[run + 1], column] = beside >= 3 * lengths[run]
+    return result
 
 
 def _extent(white: Bools, row: int) -> tuple[int, int]:
@@ -106,13 +127,17 @@ def find_gutter(sheet: Sheet, ids: Ints) -> Gutter | None:
     found = _search(sheet, ids, grid, height, _WINDOW, _LEAST_ROWS)
     if found is None and len(lines) >= _NARROW_LINES:
         found = _search(sheet, ids, grid, height, _NARROW_WINDOW, _NARROW_LEAST_ROWS)
+        if found is None and sheet.worn and len(lines) >= 2 * _NARROW_LINES:
+            found = _search(sheet, ids, grid, height, _NARROW_WINDOW, _NARROW_LEAST_ROWS, _HOLE)
     return found
 
 
-def _search(sheet: Sheet, ids: Ints, grid: _Grid, height: float, window: int, least_rows: float) -> Gutter | None:
+def _search(
+    sheet: Sheet, ids: Ints, grid: _Grid, height: float, window: int, least_rows: float, hole: int = 0
+) -> Gutter | None:
     if grid.ink.shape[1] <= window + 1:
         return None
-    white, score = _strips(grid.ink, window)
+    white, score = _strips(grid.ink, window, hole)
     best = score.max(axis=0)
     least = least_rows * height / grid.cell_y * 0.5
     for _ in range(_TRIES):
@@ -122,7 +147,7 @@ def _search(sheet: Sheet, ids: Ints, grid: _Grid, height: float, window: int, le
         low, high = _plateau(best, int(best.argmax()), top_score)
         middle = (low + high) // 2
         first, last = _extent(white[:, middle], int(score[:, middle].argmax()))
-        gutter = _cut(sheet, ids, grid, middle + window / 2, first, last)
+        gutter = _cut(sheet, ids, grid, middle + window / 2, first, last, hole * grid.cell_y)
         if are_columns(sheet, gutter.left, gutter.right, height):
             return gutter
         margin = int(2 * height / grid.cell_x)
@@ -141,12 +166,13 @@ def _plateau(best: Ints, peak: int, top_score: int) -> tuple[int, int]:
     return low, high
 
 
-def _cut(sheet: Sheet, ids: Ints, grid: _Grid, cell: float, first: int, last: int) -> Gutter:
+def _cut(sheet: Sheet, ids: Ints, grid: _Grid, cell: float, first: int, last: int, bridge: float) -> Gutter:
     boxes = sheet.boxes[ids]
     x = grid.x0 + cell * grid.cell_x
     top, bottom = grid.y0 + first * grid.cell_y, grid.y0 + (last + 1) * grid.cell_y
     middle = (boxes[:, 1] + boxes[:, 3]) / 2
-    inside = (middle >= top) & (middle <= bottom) & ((boxes[:, 2] <= x + 1e-6) | (boxes[:, 0] >= x - 1e-6))
+    low = boxes[:, 3] - boxes[:, 1] < bridge
+    inside = (middle >= top) & (middle <= bottom) & ((boxes[:, 2] <= x + 1e-6) | (boxes[:, 0] >= x - 1e-6) | low)
     on_left = (boxes[:, 0] + boxes[:, 2]) / 2 < x
     return Gutter(x, top, bottom, ids[inside & on_left], ids[inside & ~on_left])
 
@@ -166,11 +192,21 @@ class _Texture:
     running: float  # share of the lines that go on from the one before
 
 
-def _texture(sheet: Sheet, lines: Ints) -> _Texture:
-    widths = sheet.boxes[lines, 2] - sheet.boxes[lines, 0]
+def _texture(sheet: Sheet, lines: Ints, height: float) -> _Texture:
+    boxes = sheet.boxes[lines]
+    widths, chars = boxes[:, 2] - boxes[:, 0], sheet.chars[lines].astype(np.float64)
+    rows, row_of = np.unique(np.floor((boxes[:, 1] + boxes[:, 3]) / 2 / height), return_inverse=True)
+    if len(rows) < 0.8 * len(lines):  # several pieces a row: cells, or one text that OCR has torn apart
+        extents = np.full(len(rows), -np.inf)
+        np.maximum.at(extents, row_of, boxes[:, 2])
+        starts = np.full(len(rows), np.inf)
+        np.minimum.at(starts, row_of, boxes[:, 0])
+        extents -= starts
+        if widths.sum() > _DENSE * extents.sum():
+            widths, chars = extents, np.bincount(row_of, weights=chars).astype(np.float64)
     wide = float(np.percentile(widths, 90)) or 1.0
     full = float((widths > 0.7 * wide).mean())
-    return _Texture(float(sheet.chars[lines].mean()), full, float(sheet.lower[lines].mean()))
+    return _Texture(float(chars.mean()), full, float(sheet.lower[lines].mean()))
 
 
 def are_columns(sheet: Sheet, left: Ints, right: Ints, height: float) -> bool:
@@ -186,7 +222,7 @@ def are_columns(sheet: Sheet, left: Ints, right: Ints, height: float) -> bool:
         return False
     base = [np.sort(sheet.boxes[lines, 3]) for lines in (one, other)]
     fewer, more = sorted(base, key=len)
-    textures = [_texture(sheet, lines) for lines in (one, other)]
+    textures = [_texture(sheet, lines, height) for lines in (one, other)]
     aligned = _aligned(fewer, more, 0.22 * height)
     chars = min(texture.chars for texture in textures)
     if aligned < 0.6:

@@ -61,7 +61,7 @@ def _footnotes_of(column: Sequence[Entry], rules: Sequence[Box], measures: Measu
         pending.append(entry)
         ruled = any(_rule_above(rule, group) for rule in rules)
         marked = is_footnote(group.first.text)
-        if (marked and group.size <= small) or (ruled and (marked or group.size <= small)):
+        if (marked and group.size <= small) or (ruled and (marked or _is_note(group, small))):
             found += pending
             pending = []
         elif group.size > small and not marked:
@@ -69,6 +69,11 @@ def _footnotes_of(column: Sequence[Entry], rules: Sequence[Box], measures: Measu
         if ruled:
             break
     return found
+
+
+def _is_note(group: Group, small: float) -> bool:
+    """Whether small print below a rule is a sentence, as that of a note begun on the page before; not a cell."""
+    return group.size <= small and group.length > 60 and all(row.cells == 1 for row in group.rows)
 
 
 def _rule_above(rule: Box, group: Group) -> bool:
@@ -107,8 +112,11 @@ def _mark_headings(entries: Sequence[Entry], measures: Measures) -> None:
 def _mark_lists(entries: Sequence[Entry], measures: Measures) -> None:
     """List items and their depth; a letter or roman number alone is no list."""
     depths: list[float] = []
+    column = -1
     for index, entry in enumerate(entries):
         group = entry.group
+        if entry.column != column:
+            column, depths = entry.column, []
         if group is None or group.marker is None or entry.kind is not BlockKind.TEXT:
             if group is not None:
                 depths = []

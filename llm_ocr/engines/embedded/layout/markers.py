@@ -69,17 +69,21 @@ def _value(text: str) -> int | None:
 
 
 def parse_marker(text: str) -> Marker | None:
-    """The list marker at the start of `text`, or None."""
+    """The list marker at the start of `text`, or None; a marker with nothing to read behind it is none."""
     bullet = _BULLET.match(text)
-    if bullet:
-        dash = bullet["dash"]
-        if dash == "o" and not text[bullet.end()].isupper():
-            return None
-        return Marker("-", None, text[bullet.end() :], bullet["mark"] is not None, bullet[0].strip())
-    found = _ORDERED.match(text)
-    if not found:
+    found = bullet or _ORDERED.match(text)
+    if found is None or not any(character.isalnum() for character in text[found.end() :]):
         return None
-    rest = text[found.end() :]
+    return _bullet(bullet, text) if bullet else _ordered(found, text[found.end() :])
+
+
+def _bullet(found: re.Match[str], text: str) -> Marker | None:
+    if found["dash"] == "o" and not text[found.end()].isupper():
+        return None
+    return Marker("-", None, text[found.end() :], found["mark"] is not None, found[0].strip())
+
+
+def _ordered(found: re.Match[str], rest: str) -> Marker | None:
     if found["circled"]:
         return Marker(f"- {found['circled']}", ord(found["circled"]) - ord("①") + 1, rest, True, "①")
     if found["open"] == "[" or found["close"] == "]":  # entries of a bibliography are paragraphs, not list items

@@ -31,6 +31,7 @@ def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Bo
         np.array(chars, dtype=np.int64),
         np.array(lower, dtype=np.bool_),
         measures.rtl,
+        measures.noisy,
     )
 
 

@@ -1,0 +1,134 @@
+"""`retry-failed`: pages that failed are read again, and only what they touch is described and assembled again."""
+
+import json
+from pathlib import Path
+
+import bad_documents as bad
+import pytest
+from running import FRUGAL, cli, published, said, status_of
+
+import llm_ocr
+from llm_ocr.types import Status
+
+SECRET = "open sesame"
+LOCKED_PAGES = 2
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory) -> Path:
+    """A folder with documents of which the second is encrypted, and a workspace in which it has failed."""
+    folder = tmp_path_factory.mktemp("retry")
+    (folder / "documents").mkdir()
+    for name, password in (("a first", ""), ("b locked", SECRET), ("c last", "")):
+        data = bad.text_pdf(*bad.good_pages(name, LOCKED_PAGES), password=password)
+        (folder / "documents" / f"{name}.pdf").write_bytes(data)
+    (folder / "secrets.txt").write_text(f"wrong\n{SECRET}\n")
+    run = cli("run", "documents", "-w", "out", *FRUGAL, "--pages-per-unit", str(LOCKED_PAGES), cwd=folder)
+    assert run.returncode == 3, said(run)
+    assert "1 failed (encrypted: b locked.pdf)" in run.stdout
+    return folder
+
+
+def views(workspace: Path) -> dict[str, tuple[int, bytes]]:
+    """Inode and content of every file of the dataset and of the documents."""
+    files = [path for folder in ("dataset", "documents") for path in (workspace / folder).rglob("*") if path.is_file()]
+    return {path.relative_to(workspace).as_posix(): (path.stat().st_ino, path.read_bytes()) for path in files}
+
+
+@pytest.mark.slow
+def test_an_encrypted_document_is_read_when_its_password_is_known(before):
+    workspace = before / "out"
+    old_views, old_markers = views(workspace), published(workspace)
+    assert status_of(workspace)["pages"] == {"expected": 5, "ok": 4, "degraded": 0, "failed": 1}
+
+    for command in (
+        ["retry-failed", "--password-file", "secrets.txt"],
+        ["extract", "--engine", "embedded", "--password-file", "secrets.txt"],
+        ["describe", "--engine", "embedded"],
+        ["assemble"],
+    ):
+        run = cli(*command, "-w", "out", cwd=before)
+        assert run.returncode == 0, said(run)
+
+    status = status_of(workspace)
+    assert status["pages"] == {"expected": 6, "ok": 6, "degraded": 0, "failed": 0}
+    assert (status["generations"], status["reasons"], status["examples"]) == (2, {}, [])
+    rows = list(llm_ocr.open(str(workspace)).pages(images=False))
+    assert [(Path(row.source).stem, row.page_number) for row in rows] == [
+        (name, number) for name in ("a first", "b locked", "c last") for number in (1, 2)
+    ]
+    assert all(row.status is Status.OK for row in rows)
+
+    new_views = views(workspace)
+    changed = {name for name in new_views if new_views[name] != old_views.get(name)}
+    assert changed == {"documents/b locked.pdf.md", *changed_dataset_files(old_views, new_views)}
+    assert len(changed) == 2
+    text = new_views["documents/b locked.pdf.md"][1].decode()
+    assert "b locked, sheet 2." in text
+    assert "failed" not in text
+    assert old_markers.items() <= published(workspace).items()
+    assert sorted(dataset_pages(workspace)) == sorted(row.page_id for row in rows)
+    assert SECRET not in everything_written(workspace)
+
+
+def changed_dataset_files(old: dict[str, tuple[int, bytes]], new: dict[str, tuple[int, bytes]]) -> set[str]:
+    return {name for name in new if name.startswith("dataset/") and new[name] != old.get(name)}
+
+
+def dataset_pages(workspace: Path) -> list[str]:
+    import pyarrow.dataset
+
+    table = pyarrow.dataset.dataset(workspace / "dataset").to_table(columns=["sample_id"])
+    return [row["sample_id"] for row in table.to_pylist()]
+
+
+def everything_written(workspace: Path) -> str:
+    """The texts of a workspace; page contents aside."""
+    texts = [path.read_text() for path in workspace.rglob("*.json*")]
+    return "\n".join([*texts, *(path.read_text() for path in workspace.rglob("*.done"))])
+
+
+def test_a_retry_with_the_wrong_password_changes_nothing(tmp_path):
+    (tmp_path / "locked.pdf").write_bytes(bad.text_pdf(["Locked."], password=SECRET))
+    (tmp_path / "good.pdf").write_bytes(bad.text_pdf(["Good."]))
+    run = cli("run", "locked.pdf", "good.pdf", "-w", "out", *FRUGAL, "--quiet", cwd=tmp_path)
+    assert run.returncode == 3, said(run)
+    (tmp_path / "secrets.txt").write_text("wrong\n")
+    before = published(tmp_path / "out")
+    retried = cli("retry-failed", "-w", "out", "--password-file", "secrets.txt", cwd=tmp_path)
+    assert retried.returncode == 0, said(retried)
+    assert "Nothing to retry" in retried.stderr
+    assert published(tmp_path / "out") == before
+    again = cli("run", "-w", "out", *FRUGAL, cwd=tmp_path)
+    assert again.returncode == 3, said(again)
+
+
+def test_a_password_given_at_once_opens_the_document(tmp_path):
+    (tmp_path / "locked.pdf").write_bytes(bad.text_pdf(["Behind the lock."], password=SECRET))
+    (tmp_path / "secrets.txt").write_text(f"{SECRET}\n")
+    run = cli("run", "locked.pdf", "--password-file", "secrets.txt", "--stdout", *FRUGAL, "--quiet", cwd=tmp_path)
+    assert run.returncode == 0, said(run)
+    assert "Behind the lock." in run.stdout
+    assert SECRET not in everything_written(tmp_path / "llm-ocr-out")
+
+
+def test_a_document_encrypted_with_the_empty_password_needs_none(tmp_path):
+    from reportlab.lib.pdfencrypt import StandardEncryption
+    from reportlab.pdfgen.canvas import Canvas
+
+    canvas = Canvas(str(tmp_path / "open.pdf"), encrypt=StandardEncryption("", ownerPassword="o", strength=128))
+    canvas.drawString(72, 700, "Open to all readers.")
+    canvas.save()
+    run = cli("run", "open.pdf", "-w", "out", "--stdout", *FRUGAL, "--quiet", cwd=tmp_path)
+    assert run.returncode == 0, said(run)
+    assert "Open to all readers." in run.stdout
+
+
+@pytest.mark.parametrize(("rate", "code"), [("0.5", 0), ("0.49", 3), ("0", 3), ("1", 0)])
+def test_the_exit_code_follows_the_rate_of_failed_pages(tmp_path, rate, code):
+    (tmp_path / "locked.pdf").write_bytes(bad.text_pdf(["Locked."], password=SECRET))
+    (tmp_path / "good.pdf").write_bytes(bad.blank())
+    sources = ["locked.pdf", "good.pdf"]
+    run = cli("run", *sources, "-w", "out", *FRUGAL, "--max-failed-rate", rate, cwd=tmp_path)
+    assert run.returncode == code, said(run)
+    assert json.loads(cli("status", "-w", "out", "--json", cwd=tmp_path).stdout)["pages"]["failed"] == 1

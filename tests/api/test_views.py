@@ -1,0 +1,165 @@
+"""What Assemble writes and how its options change it; what is done is not done twice."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from running import FRUGAL, REPOSITORY, cli, published, said, status_of
+
+import llm_ocr
+
+PAPER = REPOSITORY / "examples" / "paper.pdf"
+
+
+@pytest.fixture(scope="module")
+def paper(tmp_path_factory) -> Path:
+    """A finished workspace of one document; tests that change it copy it."""
+    folder = tmp_path_factory.mktemp("paper")
+    run = cli("run", PAPER, "-w", "out", *FRUGAL, cwd=folder)
+    assert run.returncode == 0, said(run)
+    return folder / "out"
+
+
+@pytest.fixture
+def copy(paper, tmp_path) -> Path:
+    return Path(shutil.copytree(paper, tmp_path / "out"))
+
+
+def files(folder: Path) -> dict[str, tuple[int, int]]:
+    """Inode and time of change of every file, by its path."""
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): (path.stat().st_ino, path.stat().st_mtime_ns) for path in found}
+
+
+def dataset(workspace: Path) -> list[dict]:
+    import pyarrow.dataset
+
+    return pyarrow.dataset.dataset(workspace / "dataset").to_table().to_pylist()
+
+
+def test_the_same_command_again_does_nothing_and_starts_no_worker(copy, tmp_path):
+    before = files(copy)
+    run = cli("run", PAPER, "-w", copy, *FRUGAL, cwd=tmp_path, env={"PATH": ""})
+    assert run.returncode == 0, said(run)
+    assert "3 of them done before" in run.stderr
+    assert files(copy) == before
+    assert run.stdout.splitlines()[-1] == "3 ok"
+
+
+def test_each_stage_alone_does_nothing_either(copy, tmp_path):
+    before = files(copy)
+    for stage in ("extract", "describe", "assemble"):
+        engine = [] if stage == "assemble" else ["--engine", "embedded"]
+        run = cli(stage, "-w", copy, *engine, cwd=tmp_path)
+        assert run.returncode == 0, said(run)
+    assert files(copy) == before
+
+
+def test_describing_and_assembling_again_give_the_same_bytes(copy, tmp_path):
+    texts = {path.name: path.read_bytes() for path in (copy / "documents").rglob("*") if path.is_file()}
+    rows = dataset(copy)
+    for stage in ("describe", "assemble"):
+        for marker in (copy / stage).rglob("*.done"):
+            marker.unlink()
+    shutil.rmtree(copy / "documents")
+    for stage in ("describe", "assemble"):
+        run = cli(stage, "-w", copy, *(["--engine", "embedded"] if stage == "describe" else []), cwd=tmp_path)
+        assert run.returncode == 0, said(run)
+    assert {path.name: path.read_bytes() for path in (copy / "documents").rglob("*") if path.is_file()} == texts
+    assert dataset(copy) == rows
+
+
+def test_a_dataset_that_was_removed_is_made_again(copy, tmp_path):
+    rows = dataset(copy)
+    shutil.rmtree(copy / "dataset")
+    run = cli("assemble", "-w", copy, cwd=tmp_path)
+    assert run.returncode == 0, said(run)
+    assert dataset(copy) == rows
+
+
+def test_without_images_the_columns_stay_and_documents_keep_their_figures(copy, tmp_path):
+    full = dataset(copy)
+    before = published(copy / "extract")
+    run = cli("assemble", "-w", copy, "--dataset-images", "none", cwd=tmp_path)
+    assert run.returncode == 0, said(run)
+    rows = dataset(copy)
+    assert [list(row) for row in rows] == [list(row) for row in full]
+    for bare, row in zip(rows, full, strict=True):
+        assert (bare["source_image"], bare["document_with_boxes_image"]) == (None, None)
+        assert not any(image and image["bytes"] for image in bare["extracted_figures"])
+        assert bare["document_final_markdown"] == row["document_final_markdown"]
+        assert bare["extracted_figures_metadata"] == row["extracted_figures_metadata"]
+    assert list((copy / "documents" / "paper.pdf.figures").iterdir())
+    assert published(copy / "extract") == before
+
+
+def test_with_figures_alone_pages_have_no_image(copy, tmp_path):
+    full = dataset(copy)
+    run = cli("assemble", "-w", copy, "--dataset-images", "figures", cwd=tmp_path)
+    assert run.returncode == 0, said(run)
+    rows = dataset(copy)
+    assert all(row["source_image"] is None for row in rows)
+    assert [row["extracted_figures"] for row in rows] == [row["extracted_figures"] for row in full]
+
+
+def test_page_markers_can_be_turned_off(copy, tmp_path):
+    file = copy / "documents" / "paper.pdf.md"
+    with_markers = file.read_text()
+    assert with_markers.startswith("<!-- page 1 -->\n")
+    run = cli("assemble", "-w", copy, "--no-page-markers", cwd=tmp_path)
+    assert run.returncode == 0, said(run)
+    without = file.read_text()
+    assert "<!-- page" not in without
+    kept = "\n".join(line for line in with_markers.splitlines() if not line.startswith("<!-- page"))
+    assert without.split() == kept.split()
+
+
+def test_options_that_come_back_give_the_first_result_again(copy, tmp_path):
+    file = copy / "documents" / "paper.pdf.md"
+    first = file.read_bytes()
+    for flags in (["--no-page-markers"], []):
+        run = cli("assemble", "-w", copy, *flags, cwd=tmp_path)
+        assert run.returncode == 0, said(run)
+    assert file.read_bytes() == first
+
+
+def test_the_markdown_goes_to_standard_output_and_everything_else_to_standard_error(copy, tmp_path):
+    run = cli("run", PAPER, "-w", copy, "--stdout", *FRUGAL, cwd=tmp_path)
+    assert run.returncode == 0, said(run)
+    assert run.stdout == (copy / "documents" / "paper.pdf.md").read_text()
+    assert run.stderr.splitlines()[-1] == "3 ok"
+
+
+def test_the_figures_are_images_beside_the_markdown(paper):
+    text = (paper / "documents" / "paper.pdf.md").read_text()
+    figures = sorted((paper / "documents" / "paper.pdf.figures").iterdir())
+    assert len(figures) == 4
+    for figure in figures:
+        assert text.count(f"(paper.pdf.figures/{figure.name})") == 1
+        with Image.open(figure) as picture:
+            picture.load()
+
+
+def test_to_dataset_gives_decoded_images(paper):
+    rows = llm_ocr.open(str(paper)).to_dataset()
+    assert [row["page_number"] for row in rows] == [1, 2, 3]
+    assert all(max(row["source_image"].size) == 1540 for row in rows)
+    assert [row["dataset_index"] for row in rows] == [0, 1, 2]
+
+
+def test_metadata_of_figures_are_json_with_box_and_description(paper):
+    values = [json.loads(text) for row in dataset(paper) for text in row["extracted_figures_metadata"]]
+    assert len(values) == 4
+    for value in values:
+        assert value["figure_id"].rpartition("-f")[0] in {row["sample_id"] for row in dataset(paper)}
+
+
+def test_status_for_machines_tells_the_same_as_the_api(paper):
+    shown = status_of(paper)
+    status = llm_ocr.open(str(paper)).status
+    assert shown == json.loads(json.dumps(status.to_json()))
+    assert shown["pages"] == {"expected": 3, "ok": 3, "degraded": 0, "failed": 0}
+    assert shown["figures"] == {"expected": 4, "ok": 4, "degraded": 0, "failed": 0}
+    assert status.finished
