@@ -1,5 +1,7 @@
 # Two commands do all the set-up: `make demo` and `make test`. The rest is for those who work on the library.
-PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
+FITS := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	if $$python -c '$(FITS)' 2>/dev/null; then echo $$python; break; fi; done)
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
@@ -30,7 +32,8 @@ clean:
 	rm -rf .venv build dist llm-ocr-demo .pytest_cache .mypy_cache .ruff_cache
 
 .venv/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 14) else "llm-ocr needs Python 3.11 to 3.13; say which: make PYTHON=python3.12 ...")'
+	@test -n "$(PYTHON)" && $(PYTHON) -c '$(FITS)' || { \
+	echo "llm-ocr needs Python 3.11, 3.12 or 3.13; say where it is: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 
 .venv/.demo: pyproject.toml | .venv/bin/python
