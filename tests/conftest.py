@@ -1,10 +1,36 @@
 """Fixtures that many tests share."""
 
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
+
+#: What some tests need and not every machine has, and how to tell that it is there.
+_TOOLS: dict[str, Callable[[], bool]] = {
+    "poppler": lambda: all(map(shutil.which, ("pdftoppm", "pdfinfo"))),
+    "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
+    "vllm": lambda: importlib.util.find_spec("vllm") is not None,
+}
+
+
+def need(name: str, required: str) -> None:
+    """Skip the test when the tool `name` is not there; fail it when `required`, names with commas, holds the name."""
+    if _TOOLS[name]():
+        return
+    if name in {one.strip() for one in required.split(",")}:
+        pytest.fail(f"{name} is not installed, and LLM_OCR_REQUIRE names it", pytrace=False)
+    pytest.skip(f"{name} is not installed")
+
+
+@pytest.fixture(scope="session")
+def require() -> Callable[[str], None]:
+    """`require("poppler")` skips the test without it; with LLM_OCR_REQUIRE=poppler such a skip is a failure."""
+    return lambda name: need(name, os.environ.get("LLM_OCR_REQUIRE", ""))
 
 
 @pytest.fixture(scope="session")

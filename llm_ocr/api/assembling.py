@@ -13,6 +13,7 @@ from pathlib import Path
 from llm_ocr.api.describing import finished_units
 from llm_ocr.api.extracting import shard_of
 from llm_ocr.api.threads import stepwise
+from llm_ocr.api.views import begin_views, end_views, key_of_views
 from llm_ocr.results.dataset import DatasetWriter, dataset_file
 from llm_ocr.results.documents import document_markdown, figure_file, markdown_file
 from llm_ocr.results.finals import finals_to_parquet
@@ -110,20 +111,27 @@ def _paths(part: DocumentPart) -> tuple[str, ...]:
 
 
 def _begin(job: AssembleJob, settings: AssembleSettings | RunSettings, progress: Progress) -> Iterator[Item]:
-    """This worker's items whose marker or view is missing."""
+    """This worker's items whose marker or views are missing, or whose views are of another key."""
     done = markers(job.workspace, ASSEMBLE, job.key)
-    views = {info.key for info in job.workspace.store.list("dataset/")}
-    expected, finished = 0, Counts()
-
-    def is_done(item: Item) -> bool:
-        return item.name in done and dataset_file(item.id) in views
-
+    store = job.workspace.store
+    views = {info.key for info in store.list("dataset/")}
+    views |= {info.key for info in store.list("documents/") if info.key.endswith(".md")}
+    expected, finished, whole = 0, Counts(), set[str]()
     for item in shard_of(settings).of(items(job.workspace)):
         pages = sum(unit.expected for unit in (*item.units, *item.newer)) - sum(unit.replaces for unit in item.newer)
         expected += pages
-        finished += done[item.name].counts if is_done(item) else Counts()
+        if item.name in done and views.issuperset(_files(job, item)) and key_of_views(job.workspace, item) == job.key:
+            finished += done[item.name].counts
+            whole.add(item.name)
     progress.begin(ASSEMBLE, expected, finished)
-    return (item for item in shard_of(settings).of(items(job.workspace)) if not is_done(item))
+    return (item for item in shard_of(settings).of(items(job.workspace)) if item.name not in whole)
+
+
+def _files(job: AssembleJob, item: Item) -> Iterator[str]:
+    """The item's views, figures aside."""
+    yield dataset_file(item.id)
+    for part in item.parts:
+        yield from (markdown_file(job.names.of(part.document_id, path)) for path in _paths(part))
 
 
 def assemble_item(job: AssembleJob, item: Item) -> list[Status]:
@@ -134,6 +142,7 @@ def assemble_item(job: AssembleJob, item: Item) -> list[Status]:
     layers = [[unit.id for unit in item.units], *_by_generation(item)]
     wanted = job.images if job.images is Images.ALL else Images.FIGURES  # documents need the figures whatever
     path = job.workspace.spool / f"{item.name}.parquet"
+    begin_views(job.workspace, item)
     try:
         with DatasetWriter(path, job.images) as dataset:
             for page in finished_pages(layers, chosen, job.pages, descriptions, images=wanted):
@@ -185,6 +194,7 @@ class _Views:
                 text = document_markdown(pages, name, page_markers=job.page_markers)
                 store.put(markdown_file(name), text.encode())
         store.upload(dataset, dataset_file(self._item.id))
+        end_views(job.workspace, self._item, job.key)
         rows = [(page.record.page_id, page.markdown) for page in self.pages]
         summary = Summary(counts=_counts([page.record.status for page in self.pages]))
         publish(job.workspace, ASSEMBLE, job.key, self._item.name, finals_to_parquet(rows), summary)

@@ -56,6 +56,8 @@ def boxes_image(
         box = _pixels(block.box, page.size)
         colour = _COLOURS[block.kind]
         draw.rectangle(box, fill=(*colour, _TINT), outline=(*colour, 255), width=_EDGE)
+        for more in block.continued:
+            draw.rectangle(_pixels(more, page.size), fill=(*colour, _TINT), outline=(*colour, 255), width=_EDGE)
         _label(draw, box, f"{number} {block.kind.value.replace('_', ' ')}", colour, font)
     return _encoded(page, media_type)
 

@@ -38,7 +38,7 @@ _REAL = {"dtype": "float64", "_type": "Value"}
 _IMAGE = {"_type": "Image"}
 _BOX = dict.fromkeys(("x0", "y0", "x1", "y1"), _REAL)
 _BLOCK_TEXTS = ("kind", "label", "text", "figure_id", "caption", "inside")
-_BLOCK = {**dict.fromkeys(_BLOCK_TEXTS, _STRING), "level": _INTEGER, "box": _BOX}
+_BLOCK = {**dict.fromkeys(_BLOCK_TEXTS, _STRING), "level": _INTEGER, "box": _BOX, "continued": [_BOX]}
 
 #: Columns in order, with their features as JSON; `[x]` is a list of x.
 FEATURES: Mapping[str, Any] = {
@@ -180,7 +180,8 @@ def _picture(image: EncodedImage | None, name: str) -> dict[str, object] | None:
 
 def _block(block: Block) -> dict[str, object]:
     texts = {name: clean(str(getattr(block, name))) for name in _BLOCK_TEXTS}
-    return {**texts, "level": block.level, "box": box_value(block.box)}
+    continued = [box_value(box) for box in block.continued]
+    return {**texts, "level": block.level, "box": box_value(block.box), "continued": continued}
 
 
 def _metadata(figure: Figure, page: EncodedImage | None, described: Mapping[str, FigureRecord]) -> str:

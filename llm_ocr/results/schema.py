@@ -150,7 +150,12 @@ def _page_schema() -> "pa.Schema":
 
     box = pa.struct([(side, pa.float64()) for side in ("x0", "y0", "x1", "y1")])
     block = pa.struct(
-        [*_texts("kind", "text", "label", "figure_id", "inside", "caption"), ("level", pa.int32()), ("box", box)]
+        [
+            *_texts("kind", "text", "label", "figure_id", "inside", "caption"),
+            ("level", pa.int32()),
+            ("box", box),
+            ("continued", pa.list_(box)),
+        ]
     )
     size = [("media_type", pa.string()), ("width", pa.int32()), ("height", pa.int32())]
     figure = pa.struct([*_texts("id", "label", "caption", "inside"), ("box", box), *size])
@@ -229,6 +234,7 @@ def _block_row(block: Block) -> dict[str, Any]:
     return {
         "kind": block.kind.value,
         "box": box_value(block.box),
+        "continued": [box_value(box) for box in block.continued],
         **{name: getattr(block, name) for name in names},
     }
 
@@ -272,7 +278,8 @@ def _image(size: Mapping[str, Any], picture: Mapping[str, Any] | None) -> Encode
 
 def _block(value: Mapping[str, Any]) -> Block:
     rest = {name: value[name] for name in ("text", "label", "level", "figure_id", "inside", "caption")}
-    return Block(kind=BlockKind(value["kind"]), box=Box(**value["box"]), **rest)
+    continued = tuple(Box(**box) for box in value["continued"])
+    return Block(kind=BlockKind(value["kind"]), box=Box(**value["box"]), continued=continued, **rest)
 
 
 def _figure(value: Mapping[str, Any], picture: Mapping[str, Any] | None) -> Figure:

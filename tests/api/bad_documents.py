@@ -15,6 +15,9 @@ SENTENCES = (
 )
 
 
+_ORDINALS = ("First", "Then", "Next", "After that", "Later", "Towards the end", "Last", "At the very end")
+
+
 def text_pdf(*pages: Iterable[str], password: str = "", size: tuple[float, float] = (612, 792)) -> bytes:
     """A PDF with these lines on its pages, encrypted when there is a password."""
     from reportlab.lib.pdfencrypt import StandardEncryption
@@ -34,8 +37,8 @@ def text_pdf(*pages: Iterable[str], password: str = "", size: tuple[float, float
 
 
 def good_pages(name: str, count: int) -> list[list[str]]:
-    """Lines for pages that no other document has."""
-    return [[f"{name}, sheet {number + 1}.", *SENTENCES] for number in range(count)]
+    """Lines for pages that no other document has, and no running header: each begins otherwise."""
+    return [[f"{_ORDINALS[number]} comes {name}, sheet {number + 1}.", *SENTENCES] for number in range(count)]
 
 
 def garbage() -> bytes:

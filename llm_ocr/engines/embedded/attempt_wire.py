@@ -39,12 +39,20 @@ def attempt_from_wire(wire: Mapping[str, Any], *, seconds: float) -> Attempt:
 
 def _block_to_wire(block: Block) -> list[Any]:
     box = block.box
-    about = [block.text, block.label, block.level, block.inside, block.caption]
+    continued = [[more.x0, more.y0, more.x1, more.y1] for more in block.continued]
+    about = [block.text, block.label, block.level, block.inside, block.caption, continued]
     return [block.kind.value, box.x0, box.y0, box.x1, box.y1, *about]
 
 
 def _block_from_wire(wire: Sequence[Any]) -> Block:
-    kind, x0, y0, x1, y1, text, label, level, inside, caption = wire
+    kind, x0, y0, x1, y1, text, label, level, inside, caption, continued = wire
     return Block(
-        BlockKind(kind), Box(x0, y0, x1, y1), text=text, label=label, level=level, inside=inside, caption=caption
+        BlockKind(kind),
+        Box(x0, y0, x1, y1),
+        text=text,
+        label=label,
+        level=level,
+        inside=inside,
+        caption=caption,
+        continued=tuple(Box(*box) for box in continued),
     )

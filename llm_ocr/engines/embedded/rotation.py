@@ -1,4 +1,4 @@
-"""Which way up a scan is: the shapes of its lines tell lying from standing, and a few lines read both ways tell the rest.
+"""Which way up a scan is: the shapes of its lines tell lying from standing, a few lines read both ways tell the rest.
 
 A page is turned only on evidence that it is wrong and that the turned one is right; everything else stays as it is.
 """
@@ -14,21 +14,21 @@ from llm_ocr.engines.embedded.ocr.recognise import Reading, cut_out
 
 Read = Callable[[Pixels], Reading]
 
-#: Lines that are read to judge; short ones, and their first part only: the whole check costs a few hundredths of a page.
+#: Lines that are read to judge, and their first part only: the whole check costs a few hundredths of a page.
 _SAMPLES = 3
 _SAMPLE_ASPECT = 7.0
 #: A line must be this many times longer than high to show a direction.
 _SLENDER = 2.0
 #: Standing lines must be longer in sum than lying ones by this factor.
 _MAJORITY = 2.0
-#: Mean confidence of lines read the right way, and by how much it must beat the other way. Measured on 30 pages in their
-#: four positions: right way 0.93 to 1.0, wrong way up to 0.81, mostly below 0.7.
+#: Mean confidence of lines read the right way, and by how much it must beat the other way. Measured on 30 pages in
+#: their four positions: right way 0.93 to 1.0, wrong way up to 0.81, mostly below 0.7.
 _LEGIBLE = 0.8
 _MARGIN = 0.15
 #: Lines this sure need no second reading the other way.
 _SURE = 0.93
-#: Confidence and letters of a lying line that vetoes turning a page on its side; the labels of a chart stand while its page
-#: lies. Where standing lines prevail by the larger factor, the lying ones are the labels.
+#: Confidence and letters of a lying line that vetoes turning a page on its side: a chart's labels stand while its page
+#: is upright. Where standing lines prevail by the larger factor, the lying ones are the labels.
 _VETO, _VETO_LETTERS = 0.92, 3
 _NO_VETO = 6.0
 
@@ -98,7 +98,7 @@ def _legible(reading: Reading) -> bool:
 
 
 def _stacked(crops: Iterable[Pixels], degrees: int, read: Read) -> bool:
-    """Ideographs are written downwards too, and the recogniser reads such columns lying; single ones tell which it is."""
+    """Ideographs are written downwards too, and the recogniser reads such columns; single ones tell which it is."""
     here = turned = 0.0
     for crop in crops:
         for cell in _cells(crop):

@@ -1,6 +1,6 @@
 """From a page's content to its blocks."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 
 from llm_ocr.engines.embedded.layout.escape import escape
@@ -89,6 +89,20 @@ def _short_rules(content: PageContent) -> list[Box]:
     return found[:100]
 
 
+def _pieces(group: Group) -> Iterator[list[Box]]:
+    """The boxes of a group's lines, parted where it goes on in the next column or behind a figure."""
+    piece: list[Box] = []
+    for row in group.rows:
+        boxes = [line.box for line in row.lines]
+        top, height = min(box.y0 for box in boxes), max(box.height for box in boxes)
+        if piece and (top < piece[-1].y0 - height or top > piece[-1].y1 + 3 * height):
+            yield piece
+            piece = []
+        piece += boxes
+    if piece:
+        yield piece
+
+
 class _Page:
     """Writes blocks with relative boxes."""
 
@@ -110,7 +124,8 @@ class _Page:
             text = heading_text(group, words)
         else:
             text = markdown(group, words)
-        return Block(kind, self.box(line.box for row in group.rows for line in row.lines), text, level=level)
+        first, *rest = (self.box(boxes) for boxes in _pieces(group))
+        return Block(kind, first, text, level=level, continued=tuple(rest))
 
     def entries(self, entries: Sequence[Entry]) -> list[Block]:
         blocks: list[Block] = []

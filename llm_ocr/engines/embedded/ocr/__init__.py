@@ -1,6 +1,6 @@
 """OCR of page images on the CPU, with the models of the rapidocr wheel.
 
-`Recogniser` belongs in a worker process: one page at a time, all calls from one thread, half a gigabyte with both models.
+`Recogniser` belongs in a worker process: one page at a time, all calls from one thread, half a gigabyte of memory.
 Importing this package is cheap; numpy, OpenCV and onnxruntime are imported when a `Recogniser` is made.
 """
 
@@ -20,9 +20,9 @@ __all__ = ["OcrPage", "Recogniser", "available"]
 class OcrPage:
     """What OCR read on a page. Boxes in pixels of `image`.
 
-    `image` is the page as it was given, unless it was turned by `rotation` degrees clockwise (0, 90, 180 or 270) or its lines,
-    which fell to the right by `skew` degrees (rose, where it is negative), were levelled. `unread` counts the places with text of which nothing could be read: many of
-    them, and few lines, are a script that the model does not know.
+    `image` is the page as it was given, unless it was turned by `rotation` degrees clockwise (0, 90, 180 or 270), or
+    its lines, which fell to the right by `skew` degrees (rose, where that is negative), were levelled. `unread` counts
+    the places with text of which nothing could be read: many of them beside few lines are a script that is not known.
     """
 
     lines: tuple[Line, ...]
@@ -51,7 +51,7 @@ class Recogniser:
         return self._pages.read(image)
 
     def probe(self, image: "Pixels", content: PageContent) -> float | None:
-        """How far the text layer is from what is seen: 0 it is true, 1 it lies; None: the script is not known, or no text.
+        """How far the text layer is from what is seen: 0 true, 1 a lie; None: a script that is not known, or no text.
 
         `image` is the page as shown, `content` its text layer.
         """

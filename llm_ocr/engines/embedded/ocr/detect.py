@@ -28,7 +28,7 @@ _LEAST = 3
 
 @dataclass(frozen=True, slots=True)
 class Quad:
-    """A rectangle around a piece of text, in pixels: centre, size along and across the text, angle in degrees clockwise."""
+    """A rectangle around a piece of text, in pixels: centre, size, angle in degrees clockwise (within 45 of level)."""
 
     x: float
     y: float
@@ -52,8 +52,8 @@ class Detector:
     def find(self, image: Pixels, *, side: int, tile: int) -> list[Quad]:
         """Rectangles in pixels of `image`, unordered.
 
-        The image is shrunk until its longest side is `side` and goes through the network in tiles of at most `tile` pixels a
-        side. Tiles cost no more time than one large map, and bound the memory.
+        The image is shrunk until its longest side is `side` and goes through the network in tiles of at most `tile`
+        pixels a side, which bounds the memory.
         """
         height, width = image.shape[:2]
         scale = min(1.0, side / max(height, width))

@@ -1,6 +1,7 @@
-"""What the pixels of a line's crop say beside its text: gaps between characters, the size of the letters, their weight."""
+"""What the pixels of a line's crop say beside its text: gaps between characters, size and weight of the letters."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import cv2
 import numpy as np
@@ -27,9 +28,9 @@ _FLAT = frozenset(".,;:-–—_~=+<>·•'\"’‘“”´`*^°…")
 class Ink:
     """Measures of one crop, in its pixels.
 
-    `gaps[i]` is the empty range of columns between character i and i + 1 of the text without its spaces, `(x, x)` where they
-    touch. `size` is the font's height (0: cannot be told), `top` and `bottom` the rows of the letters, `stroke` the mean
-    thickness of their strokes.
+    `gaps[i]` is the empty range of columns between character i and i + 1 of the text without its spaces, `(x, x)` where
+    they touch. `size` is the font's height, `top` and `bottom` the rows of the letters, `stroke` the mean thickness of
+    their strokes.
     """
 
     left: float
@@ -55,7 +56,7 @@ def measure(crop: Pixels, reading: Reading) -> Ink | None:
     characters = [(c, x) for c, x in zip(reading.text, reading.centres, strict=True) if not c.isspace()]
     edges = np.flatnonzero(np.diff(np.concatenate(([1], filled.astype(np.int8), [1]))))
     empty = edges.reshape(-1, 2)
-    gaps = tuple(_widest(empty, left, right) for (_, left), (_, right) in zip(characters, characters[1:], strict=False))
+    gaps = tuple(_widest(empty, left, right) for (_, left), (_, right) in pairwise(characters))
     size = (bottom - top) / _share_of_em("".join(c for c, _ in characters))
     return Ink(float(columns[0]), float(columns[-1] + 1), float(top), float(bottom), gaps, size, _stroke(dark))
 
@@ -76,7 +77,7 @@ def _darkness(crop: Pixels) -> NDArray[np.float32] | None:
 
 
 def _rows(dark: NDArray[np.float32]) -> tuple[int, int]:
-    """The rows of the line's letters: those with ink around the middle, without what neighbouring lines put into the crop."""
+    """The rows of the line's letters: those with ink around the middle, without parts of the neighbouring lines."""
     height = len(dark)
     profile = (dark > 0.5).sum(axis=1)
     busy = profile > max(0, 0.02 * int(profile.max()))
@@ -119,7 +120,7 @@ def _share_of_em(text: str) -> float:
 
 
 def _stroke(dark: NDArray[np.float32]) -> float:
-    """Twice the area over the length of the outline; grey edges count in both, so that small letters compare with large."""
+    """Twice the area over the length of the outline; grey edges count in both: small letters compare with large."""
     across = np.abs(np.diff(dark, axis=1))[1:, :]
     down = np.abs(np.diff(dark, axis=0))[:, 1:]
     outline = float(np.hypot(across, down).sum()) if min(dark.shape) > 1 else 0.0

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import median
 
 from llm_ocr.engines.embedded.ocr.detect import Quad
@@ -9,22 +10,23 @@ from llm_ocr.engines.embedded.ocr.ink import Ink
 from llm_ocr.engines.embedded.ocr.recognise import Reading
 from llm_ocr.types import Box, Line, Word
 
-#: Gaps in em. Wider than the first: two columns or cells in one rectangle. Measured on 47,000 gaps between letters of a word
-#: (99 % under 0.25, none over 0.61) and 8,500 between words (99 % over 0.19): wider than the second is a space that was not
-#: read, also at the third where the line's own spaces are no wider.
+#: Gaps in em. Wider than the first: two columns or cells in one rectangle. Measured on 47,000 gaps between letters of
+#: a word (99 % under 0.25, none over 0.61) and 8,500 between words (99 % over 0.19): wider than the second is a space
+#: that was not read, also at the third where the line's own spaces are no wider.
 _COLUMN, _SPACE, _NARROW_SPACE = 1.5, 0.62, 0.33
 #: A recognised rectangle is this many em high (measured: 1.1 to 1.5 by the shrinking for the detector).
 _BOX_HEIGHT = 1.25
-#: How far the size by the ink may be from that by the rectangle before it is cut: the ink of a neighbouring line, or lines of
-#: digits and signs only.
+#: How far the size by the ink may be from that by the rectangle before it is cut: the ink of a neighbouring line, or a
+#: line of signs only.
 _TRUST = 1.3
 #: Height of a line's box in em: ascent and descent, as text layers give it.
 _LINE_HEIGHT = 1.15
 #: Signs that belong to the word before, or after: no space is missing there, nor between digits, ones stand far apart.
 _CLOSING = frozenset(".,;:!?)]}%'’”\"")
 _OPENING = frozenset("([{'‘“\"#$€£")
-#: A reading below the first confidence is a guess. One or two characters, or signs without a letter or digit, need the second:
-#: marks in pictures and specks are read as such (pages with photos, maps and charts: 0.18 to 0.7; labels of axes: 0.98 up).
+#: A reading below the first confidence is a guess. One or two characters, or signs without a letter or digit, need the
+#: second: specks and marks in pictures are read as such (0.18 to 0.7 on pages with photos, maps and charts; the labels
+#: of axes 0.98 up).
 _GUESS, _STRAY = 0.5, 0.75
 
 
@@ -98,7 +100,7 @@ def _glyphs(reading: Reading, ink: Ink | None, width: float, size: float) -> lis
             continue
         placed.append((character, centre, sure, space))
         space = False
-    gaps = ink.gaps if ink else tuple(_halfway(a[1], b[1]) for a, b in zip(placed, placed[1:], strict=False))
+    gaps = ink.gaps if ink else tuple(_halfway(a[1], b[1]) for a, b in pairwise(placed))
     starts = [ink.left if ink else 0.0, *(gap[1] for gap in gaps)]
     ends = [*(gap[0] for gap in gaps), ink.right if ink else width]
     between = [0.0, *(gap[1] - gap[0] for gap in gaps)]
@@ -153,8 +155,8 @@ def _line(run: Sequence[_Glyph], size: float, left: float, y0: float, y1: float)
 
 #: Sizes this near to the page's usual one are it: measuring is no surer (standard deviation 0.06 on 19 pages).
 _SAME_SIZE = 0.1
-#: Strokes thicker than the page's usual ones by this factor are bold (measured: 1.35 to 1.7; regular text under 1.2), on
-#: letters large enough to tell, in pixels.
+#: Strokes thicker than the page's usual ones by this factor are bold (measured: 1.35 to 1.7, regular text mostly under
+#: 1.2), on letters large enough to tell, in pixels.
 _BOLD, _TELLING = 1.3, 14.0
 
 

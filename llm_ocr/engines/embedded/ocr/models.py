@@ -1,7 +1,7 @@
 """Where the two models come from, and sessions that suit one page at a time in one process.
 
-The models are files of the rapidocr wheel. Its Python code is not imported: it would read its own settings, log to stderr,
-and download whatever it misses; a file that is not there is `MissingExtra` here.
+The models are files of the rapidocr wheel. Its Python code is not imported: it would log to stderr and download what it
+misses; a file that is not there is `MissingExtra` here.
 """
 
 import importlib.util
@@ -27,14 +27,17 @@ class ModelFiles:
 
 @cache
 def find_models() -> ModelFiles | None:
-    """The models in the installed rapidocr wheel, None where the wheel, onnxruntime or OpenCV is missing."""
+    """The models in the installed rapidocr wheel, None where the wheel, onnxruntime or OpenCV is missing.
+
+    Others that the user had rapidocr download stand in the same folder; only the kind that the wheel brings counts.
+    """
     if any(importlib.util.find_spec(name) is None for name in ("onnxruntime", "cv2")):
         return None
     spec = importlib.util.find_spec("rapidocr")
     for place in (spec.submodule_search_locations or ()) if spec else ():
         folder = Path(place) / "models"
-        detectors = sorted(folder.glob("*_det_*.onnx"))
-        recognisers = sorted(folder.glob("*_rec_*.onnx"))
+        detectors = sorted(folder.glob("PP-OCRv*_det_small.onnx"))
+        recognisers = sorted(folder.glob("PP-OCRv*_rec_small.onnx"))
         if detectors and recognisers:
             return ModelFiles(detectors[-1], recognisers[-1])
     return None
@@ -53,13 +56,13 @@ def require_models() -> ModelFiles:
     return models
 
 
-def open_session(model: Path) -> Any:  # noqa: ANN401 - an onnxruntime session
+def open_session(model: Path) -> Any:
     """A session on one thread.
 
-    Measured with onnxruntime 1.31 on two cores: more threads than one spin and slow the other processes down; without the
-    memory arena the process stays 200 MiB smaller at the same speed; some weights of the detector are denormal numbers, which
-    cost two thirds of its time unless they count as zero. onnxruntime reads that setting when the first session of a process
-    is made, and it holds for the thread that makes it: sessions are made and used in one thread.
+    Measured with onnxruntime 1.31 on two cores: more threads than one spin and slow the other processes down; without
+    the memory arena the process stays 200 MiB smaller at the same speed; the detector meets denormal numbers, which
+    cost two thirds of its time unless they count as zero. onnxruntime looks at that setting when the first session of a
+    process is made, and it holds for the thread that makes it: sessions are made and used in one thread.
     """
     import onnxruntime
 
@@ -72,7 +75,7 @@ def open_session(model: Path) -> Any:  # noqa: ANN401 - an onnxruntime session
     return onnxruntime.InferenceSession(str(model), sess_options=options, providers=["CPUExecutionProvider"])
 
 
-def alphabet_of(session: Any) -> list[str]:  # noqa: ANN401 - an onnxruntime session
+def alphabet_of(session: Any) -> list[str]:
     """The recogniser's characters by output index."""
     characters = session.get_modelmeta().custom_metadata_map["character"].splitlines()
     return [BLANK, *characters, " "]

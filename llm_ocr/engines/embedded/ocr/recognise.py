@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import cv2
@@ -15,8 +16,8 @@ from llm_ocr.engines.embedded.ocr.models import alphabet_of, open_session, requi
 _HEIGHT = 48
 #: One step of the network's output stands for this many input columns.
 _STEP = 8
-#: Crops wider than this are read in parts: memory grows with the width, and no line of a page is longer than about 60 times
-#: its height.
+#: Crops wider than this are read in parts: memory grows with the width, and no line is longer than about 60 times its
+#: height.
 _WIDEST = 4096
 
 
@@ -50,7 +51,7 @@ class Reader:
         return frozenset(self._alphabet)
 
     def read(self, crop: Pixels) -> Reading:
-        """The text of one crop. One crop at a time: a batch is padded to its widest, and costs more per line (measured)."""
+        """The text of one crop. One at a time: a batch is padded to its widest, and costs more per line (measured)."""
         height, width = crop.shape[:2]
         if not height or not width:
             return NOTHING
@@ -69,8 +70,10 @@ class Reader:
 
     def _read_parts(self, crop: Pixels, parts: int) -> Reading:
         edges = [round(crop.shape[1] * index / parts) for index in range(parts + 1)]
-        texts, centres, sure = "", [], []
-        for left, right in zip(edges, edges[1:], strict=False):
+        texts = ""
+        centres: list[float] = []
+        sure: list[float] = []
+        for left, right in pairwise(edges):
             part = self.read(crop[:, left:right])
             texts += part.text
             centres += [left + centre for centre in part.centres]

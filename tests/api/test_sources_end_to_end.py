@@ -1,0 +1,196 @@
+"""Folders, manifests, copies and awkward names, from the command line to the Markdown tree."""
+
+import json
+import shutil
+from pathlib import Path
+
+import bad_documents as bad
+import pytest
+from running import FRUGAL, Finished, cli, published, said, status_of
+
+import llm_ocr
+
+#: Names that shells, lists, patterns and URLs read in ways of their own.
+NAMES = (
+    "plain.pdf",
+    "a, b; c.pdf",
+    "[draft] {v1} (2)*?.pdf",
+    "  spaces  .pdf",
+    "-w.pdf",
+    "--engine.pdf",
+    "50%20off #1.pdf",
+    'it\'s "quoted" $HOME.pdf',
+    "отчёт за май.pdf",
+    "報告書.pdf",
+    "e\u0301te\u0301.pdf",
+)
+
+
+def image_document(text: str) -> bytes:
+    """A page that needs no reading: what is tested is where it goes. The text makes its content its own."""
+    return bad.blank() + f"\n% {text}\n".encode()
+
+
+def written(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(image_document(name))
+
+
+def run_in(folder: Path, *arguments: str | Path, code: int = 0) -> Finished:
+    run = cli("run", *arguments, "-w", "out", *FRUGAL, "--quiet", cwd=folder)
+    assert run.returncode == code, said(run)
+    return run
+
+
+def rows(workspace: Path) -> list[tuple[str, str, int]]:
+    """Page id, file name and dataset index of every page, in the order of the plan."""
+    pages = llm_ocr.open(str(workspace)).pages(images=False)
+    return [(page.page_id, Path(page.source).name, page.dataset_index) for page in pages]
+
+
+def tree(workspace: Path) -> set[str]:
+    """The Markdown files, by their path below `documents/`."""
+    folder = workspace / "documents"
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*.md")}
+
+
+def test_names_of_any_kind_work_in_a_folder(tmp_path):
+    written(tmp_path / "in", *NAMES)
+    run_in(tmp_path, "in")
+    assert sorted(name for _, name, _ in rows(tmp_path / "out")) == sorted(NAMES)
+    assert len(tree(tmp_path / "out")) == len(NAMES)
+    assert {"plain.pdf.md", "-w.pdf.md", "отчёт за май.pdf.md", "報告書.pdf.md"} <= tree(tmp_path / "out")
+
+
+def test_names_of_any_kind_work_as_arguments(tmp_path):
+    written(tmp_path, *NAMES)
+    dashed = [name for name in NAMES if name.startswith("-")]
+    others = [name for name in NAMES if not name.startswith("-")]
+    run = cli("run", "-w", "out", *FRUGAL, "--quiet", *others, "--", *dashed, cwd=tmp_path)
+    assert run.returncode == 0, said(run)
+    assert sorted(name for _, name, _ in rows(tmp_path / "out")) == sorted(NAMES)
+
+
+def test_names_of_any_kind_work_in_a_list_and_in_the_environment(tmp_path):
+    names = [name for name in NAMES if name == name.strip()]
+    written(tmp_path, *names)
+    (tmp_path / "list.txt").write_text("\n".join(names) + "\n")
+    run_in(tmp_path, "list.txt")
+    assert sorted(name for _, name, _ in rows(tmp_path / "out")) == sorted(names)
+    env = {"LLM_OCR_SOURCES": "\n".join(names), "LLM_OCR_WORKSPACE": "by environment"}
+    planned = cli("plan", cwd=tmp_path, env=env)
+    assert planned.returncode == 0, said(planned)
+    assert status_of(tmp_path / "by environment")["documents"] == len(names)
+
+
+def test_a_document_that_is_added_makes_a_second_generation_and_only_its_unit_is_done(tmp_path):
+    written(tmp_path / "in", "b.pdf", "d.pdf")
+    run_in(tmp_path, "in")
+    before, first = published(tmp_path / "out"), rows(tmp_path / "out")
+    written(tmp_path / "in", "a.pdf")
+    run_in(tmp_path, "in")
+    after = published(tmp_path / "out")
+    assert before.items() <= after.items()
+    new = after.keys() - before.keys()
+    assert "plan/0002.done" in new
+    assert {Path(name).name for name in new} == {"0002.done", "0002-000000.done", "0002-000000.0002.done"}
+    assert rows(tmp_path / "out")[:2] == first
+    assert rows(tmp_path / "out")[2][1:] == ("a.pdf", 2)
+    status = status_of(tmp_path / "out")
+    assert (status["generations"], status["documents"], status["pages"]["ok"]) == (2, 3, 3)
+
+
+def test_ids_and_their_order_do_not_depend_on_the_number_of_workers(tmp_path):
+    written(tmp_path / "in", *(f"{number:02}.pdf" for number in range(12)))
+    found = []
+    for workers in ("1", "4"):
+        flags = ("--engine", "embedded", "--render-workers", workers, "--ocr-workers", workers, "--pages-per-unit", "3")
+        run = cli("run", "in", "-w", f"out {workers}", *flags, "--quiet", cwd=tmp_path)
+        assert run.returncode == 0, said(run)
+        found.append(rows(tmp_path / f"out {workers}"))
+    assert found[0] == found[1]
+    assert [index for _, _, index in found[0]] == list(range(12))
+
+
+def test_static_shards_do_their_share_and_together_everything(tmp_path):
+    written(tmp_path / "in", *(f"{number}.pdf" for number in range(6)))
+    planned = cli("plan", "in", "-w", "out", "--pages-per-unit", "1", cwd=tmp_path)
+    assert planned.returncode == 0, said(planned)
+    for index in ("0", "1"):
+        shard = ("--shard-index", index, "--shard-count", "2")
+        run = cli("extract", "-w", "out", *FRUGAL, *shard, cwd=tmp_path)
+        assert run.returncode == 0, said(run)
+        assert status_of(tmp_path / "out")["units"]["extract"]["done"] == 3 * (int(index) + 1)
+    assert status_of(tmp_path / "out")["pages"]["ok"] == 6
+
+
+def test_copies_are_read_once_and_written_under_each_path(tmp_path):
+    written(tmp_path / "in", "reports/a.pdf", "other.pdf")
+    shutil.copy(tmp_path / "in" / "reports" / "a.pdf", tmp_path / "in" / "z copy.pdf")
+    run = cli("run", "in", "-w", "out", *FRUGAL, cwd=tmp_path)
+    assert run.returncode == 0, said(run)
+    assert "copies" in run.stderr
+    assert len(rows(tmp_path / "out")) == 2
+    assert tree(tmp_path / "out") == {"reports/a.pdf.md", "other.pdf.md", "z copy.pdf.md"}
+    texts = [(tmp_path / "out" / "documents" / name).read_text() for name in ("reports/a.pdf.md", "z copy.pdf.md")]
+    assert texts[0] == texts[1]
+
+
+def test_names_that_differ_in_case_get_files_of_their_own(tmp_path):
+    written(tmp_path / "in", "a.pdf", "A.pdf")
+    if len(list((tmp_path / "in").iterdir())) < 2:
+        pytest.skip("this file system does not tell a.pdf from A.pdf")
+    run_in(tmp_path, "in")
+    names = tree(tmp_path / "out")
+    assert len({name.lower() for name in names}) == 2
+    (document_id,) = {page.rpartition("-p")[0] for page, name, _ in rows(tmp_path / "out") if name == "a.pdf"}
+    assert names == {"A.pdf.md", f"a-{document_id}.pdf.md"}
+
+
+def test_a_manifest_gives_ids_and_pages(tmp_path):
+    (tmp_path / "long.pdf").write_bytes(bad.text_pdf(*bad.good_pages("Long", 6)))
+    written(tmp_path, "short.pdf")
+    entries = [
+        {"document_id": "year/2024", "pdf_path": "long.pdf", "pages": [5, 2]},
+        {"id": "s", "pdf_path": "short.pdf"},
+    ]
+    (tmp_path / "all.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    run_in(tmp_path, "all.jsonl")
+    assert [page for page, _, _ in rows(tmp_path / "out")] == ["year/2024-p00002", "year/2024-p00005", "s-p00001"]
+    text = (tmp_path / "out" / "documents" / "long.pdf.md").read_text()
+    assert "<!-- page 2 -->" in text
+    assert "<!-- page 3 -->" not in text
+
+
+def test_pages_of_a_long_document_are_spread_over_units_and_come_back_in_order(tmp_path):
+    (tmp_path / "long.pdf").write_bytes(bad.text_pdf(*bad.good_pages("Long", 7)))
+    run = cli("run", "long.pdf", "-w", "out", "--pages", "1,3-", *FRUGAL, "--pages-per-unit", "2", cwd=tmp_path)
+    assert run.returncode == 0, said(run)
+    status = status_of(tmp_path / "out")
+    assert (status["units"]["extract"]["total"], status["units"]["assemble"]["total"]) == (3, 1)
+    text = (tmp_path / "out" / "documents" / "long.pdf.md").read_text()
+    marks = [line for line in text.splitlines() if line.startswith("<!--")]
+    assert marks == [f"<!-- page {number} -->" for number in (1, 3, 4, 5, 6, 7)]
+    places = [text.index(f"Long, sheet {number}.") for number in (1, 3, 4, 5, 6, 7)]
+    assert places == sorted(places)
+
+
+def test_limits_of_samples_and_pages_are_kept(tmp_path):
+    (tmp_path / "in").mkdir()
+    for name in ("a", "b", "c"):
+        (tmp_path / "in" / f"{name}.pdf").write_bytes(bad.text_pdf(*bad.good_pages(name, 3)))
+    limits = ("--max-samples", "2", "--max-pages-per-document", "1")
+    planned = cli("plan", "in", "-w", "out", *limits, cwd=tmp_path)
+    assert planned.returncode == 0, said(planned)
+    assert "2 documents, 2 pages" in planned.stdout
+
+
+def test_the_predecessors_variables_do_the_same(tmp_path):
+    written(tmp_path / "in", "a.pdf", "b.pdf", "c.pdf")
+    env = {"MAX_SAMPLES": "2", "LLM_OCR_WORKSPACE": "out", "EXTRACT_BATCH_SIZE": "8"}
+    planned = cli("plan", "in", cwd=tmp_path, env=env)
+    assert planned.returncode == 0, said(planned)
+    assert status_of(tmp_path / "out")["documents"] == 2
+    assert planned.stderr.count("EXTRACT_BATCH_SIZE") == 1

@@ -1,0 +1,226 @@
+"""The Python API as people use it: from a plain script, inside a running loop, without side effects on import."""
+
+import asyncio
+import io
+import json
+import logging
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+import llm_ocr
+from llm_ocr.errors import LlmOcrError, StageMissing, UsageError, WorkspaceError
+from llm_ocr.types import Reason, Status
+
+NAMES = ["Run", "assemble", "describe", "extract", "open", "plan", "read_page", "retry_failed", "run"]
+HEAVY = {"numpy", "pyarrow", "pandas", "datasets", "PIL", "onnxruntime", "cv2", "pypdfium2", "boto3", "torch", "rich"}
+ONE_EACH = {"engine": "embedded", "render_workers": 1, "ocr_workers": 1}
+
+
+@pytest.fixture(scope="module")
+def page(examples: Path, tmp_path_factory) -> Path:
+    """One page of the paper, as a document of its own."""
+    import pypdfium2
+
+    file = tmp_path_factory.mktemp("page") / "page.pdf"
+    paper = pypdfium2.PdfDocument(examples / "paper.pdf")
+    one = pypdfium2.PdfDocument.new()
+    one.import_pages(paper, [1])
+    one.save(file)
+    return file
+
+
+@pytest.fixture(scope="module")
+def made(page: Path, tmp_path_factory) -> llm_ocr.Run:
+    return llm_ocr.run(page, workspace=tmp_path_factory.mktemp("made") / "out", **ONE_EACH)
+
+
+def python(code: str, folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a script in a file, as people do."""
+    (folder / "script.py").write_text(code)
+    command = [sys.executable, "script.py", *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200)
+
+
+def test_the_names_of_the_api_are_these():
+    assert llm_ocr.__all__ == NAMES
+    assert all(callable(getattr(llm_ocr, name)) for name in NAMES)
+
+
+def test_another_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'extrakt'"):
+        _ = llm_ocr.extrakt  # type: ignore[attr-defined]
+
+
+def test_importing_the_library_imports_nothing_heavy_and_sets_up_no_logging(tmp_path):
+    code = """
+import json, logging, sys
+import llm_ocr
+print(json.dumps([sorted(sys.modules), len(logging.getLogger("llm_ocr").handlers), len(logging.root.handlers)]))
+"""
+    done = python(code, tmp_path)
+    modules, own, root = json.loads(done.stdout)
+    assert HEAVY & set(modules) == set()
+    assert (own, root) == (0, 0)
+
+
+def test_a_script_without_a_main_guard_runs_once(page, tmp_path):
+    code = """
+import sys, llm_ocr
+print("begun")
+run = llm_ocr.run(sys.argv[1], workspace="out", engine="embedded", render_workers=2, ocr_workers=1)
+print(run.status.pages.ok, len(list(run.documents())))
+"""
+    done = python(code, tmp_path, page)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["begun", "1 1"]
+    assert done.stderr == ""
+
+
+def test_it_works_inside_a_running_loop_as_in_a_notebook(page, tmp_path):
+    async def cell() -> llm_ocr.Run:
+        return llm_ocr.run(page, workspace=tmp_path / "out", **ONE_EACH)
+
+    run = asyncio.run(cell())
+    assert run.status.pages.ok == 1
+    assert run.status.finished
+
+
+def test_an_error_inside_a_running_loop_reaches_the_cell(tmp_path):
+    async def cell() -> llm_ocr.Run:
+        return llm_ocr.run(tmp_path / "gone.pdf", workspace=tmp_path / "out")
+
+    with pytest.raises(UsageError, match=r"gone\.pdf"):
+        asyncio.run(cell())
+
+
+def test_open_gives_pages_documents_failures_and_the_dataset(made):
+    run = llm_ocr.open(made.url)
+    (page,) = run.pages()
+    assert (page.status, page.page_number, page.engine) == (Status.OK, 1, "embedded")
+    assert page.image is not None
+    assert page.image.data
+    (bare,) = run.pages(images=False)
+    assert bare.markdown == page.markdown
+    assert list(run.failures()) == []
+    (document,) = run.documents()
+    assert document.document_id == page.document_id
+    assert document.source == page.source
+    assert document.markdown == (Path(run.url) / document.path).read_text()
+    dataset = run.to_dataset()
+    assert dataset["sample_id"] == [page.page_id]
+    assert repr(run) == f"Run({made.url!r})"
+
+
+def test_open_of_no_workspace_says_what_to_do(tmp_path):
+    with pytest.raises(WorkspaceError, match="llm-ocr run SOURCE"):
+        llm_ocr.open(str(tmp_path / "nothing"))
+
+
+def test_a_run_that_is_only_planned_has_no_pages_and_no_dataset_yet(page, tmp_path):
+    run = llm_ocr.plan(page, workspace=tmp_path / "out")
+    assert (run.status.pages.expected, run.status.pages.ok) == (1, 0)
+    with pytest.raises(StageMissing, match="extract has not begun"):
+        list(run.pages())
+    with pytest.raises(StageMissing, match="llm-ocr assemble"):
+        run.to_dataset()
+
+
+def test_the_stages_as_functions_give_what_run_gives(made, page, tmp_path):
+    workspace = tmp_path / "out"
+    llm_ocr.extract([page], workspace=workspace, **ONE_EACH)
+    llm_ocr.describe(workspace=workspace, **ONE_EACH)
+    run = llm_ocr.assemble(workspace=workspace)
+    assert [document.markdown for document in run.documents()] == [document.markdown for document in made.documents()]
+
+
+def test_a_bad_keyword_is_named(page, tmp_path):
+    with pytest.raises(UsageError, match="image_sise"):
+        llm_ocr.run(page, workspace=tmp_path / "out", image_sise=800)
+    with pytest.raises(UsageError, match="image_size"):
+        llm_ocr.run(page, workspace=tmp_path / "out", image_size="large")
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_paths_are_two_sources_and_one_path_with_a_comma_is_one(page, tmp_path):
+    names = ("a.pdf", "b, c.pdf")
+    for number, name in enumerate(names):
+        shutil.copy(page, tmp_path / name)
+        with (tmp_path / name).open("ab") as file:
+            file.write(f"\n% {number}\n".encode())
+    both = llm_ocr.plan([tmp_path / name for name in names], workspace=tmp_path / "both")
+    assert both.status.documents == 2
+    one = llm_ocr.plan(str(tmp_path / names[1]), workspace=tmp_path / "one")
+    assert one.status.documents == 1
+
+
+@pytest.mark.slow
+def test_read_page_takes_a_file_its_bytes_or_a_picture(examples):
+    fax = Image.open(examples / "fax.tiff").convert("L").resize((1100, 1560))
+    data = io.BytesIO()
+    fax.save(data, "PNG")
+
+    async def read() -> list[str]:
+        rows = [await llm_ocr.read_page(given, **ONE_EACH) for given in (fax, data.getvalue())]
+        return [row.markdown for row in rows if row.status is Status.OK]
+
+    texts = asyncio.run(read())
+    assert len(texts) == 2
+    assert texts[0] == texts[1]
+    assert "The old willow above the weir" in texts[0]
+
+
+def test_read_page_of_a_pdf_and_of_garbage(page, tmp_path):
+    (tmp_path / "garbage.png").write_bytes(b"no image")
+
+    async def read() -> list[llm_ocr.types.PageRecord]:
+        return [await llm_ocr.read_page(given, **ONE_EACH) for given in (page, tmp_path / "garbage.png")]
+
+    good, bad = asyncio.run(read())
+    assert (good.status, good.text_source) == (Status.OK, "text-layer")
+    assert (bad.status, bad.reason) == (Status.FAILED, Reason.UNREADABLE)
+
+
+def test_page_text_is_never_logged(page, tmp_path, caplog):
+    with caplog.at_level(logging.DEBUG):
+        run = llm_ocr.run([page, tmp_path / "gone.pdf"], workspace=tmp_path / "out", **ONE_EACH)
+    (text,) = [page.markdown for page in run.pages() if page.status is Status.OK]
+    words = [line for line in text.splitlines() if len(line) > 30]
+    assert words
+    assert not [record for record in caplog.records for line in words if line[:30] in record.getMessage()]
+
+
+def test_progress_is_told_to_whoever_asks(page, tmp_path):
+    told: list[tuple[str, object]] = []
+
+    class Listener:
+        def begin(self, stage, expected, done):
+            told.append(("begin", stage))
+
+        def count(self, status):
+            told.append(("count", status))
+
+        def say(self, message):
+            told.append(("say", message))
+
+        def end(self):
+            told.append(("end", ""))
+
+    llm_ocr.run(page, workspace=tmp_path / "out", progress=Listener(), **ONE_EACH)
+    assert [stage for kind, stage in told if kind == "begin"] == ["extract", "describe", "assemble"]
+    assert ("count", Status.OK) in told
+
+
+def test_every_error_says_its_exit_code():
+    codes = {error.__name__: error.exit_code for error in _all_errors(LlmOcrError)}
+    assert codes["UsageError"] == 2
+    assert codes["Interrupted"] == 4
+    assert {code for name, code in codes.items() if name not in ("UsageError", "Interrupted")} == {1}
+
+
+def _all_errors(error: type[LlmOcrError]) -> list[type[LlmOcrError]]:
+    return [error, *(below for one in error.__subclasses__() for below in _all_errors(one))]
