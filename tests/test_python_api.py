@@ -133,15 +133,15 @@ def test_a_run_that_is_only_planned_has_no_pages_and_no_dataset_yet(page, tmp_pa
 def test_the_stages_as_functions_give_what_run_gives(made, page, tmp_path):
     workspace = tmp_path / "out"
     llm_ocr.extract([page], workspace=workspace, **ONE_EACH)
-    llm_ocr.describe(workspace=workspace, **ONE_EACH)
+    llm_ocr.describe(workspace=workspace, engine="embedded", ocr_workers=1)
     run = llm_ocr.assemble(workspace=workspace)
     assert [document.markdown for document in run.documents()] == [document.markdown for document in made.documents()]
 
 
 def test_a_bad_keyword_is_named(page, tmp_path):
-    with pytest.raises(UsageError, match="image_sise"):
+    with pytest.raises(UsageError, match="run has no setting image_sise; did you mean image_size"):
         llm_ocr.run(page, workspace=tmp_path / "out", image_sise=800)
-    with pytest.raises(UsageError, match="image_size"):
+    with pytest.raises(UsageError, match="image_size large: must be"):
         llm_ocr.run(page, workspace=tmp_path / "out", image_size="large")
     assert not (tmp_path / "out").exists()
 

@@ -2,17 +2,22 @@
 
 import asyncio
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pydantic_settings import BaseSettings
 
 from llm_ocr.api import execute
 from llm_ocr.api.run import Run
 from llm_ocr.api.wiring import PartRenderer, embedded_reader, render_options
 from llm_ocr.documents.rendering import Renderer
+from llm_ocr.errors import UsageError
 from llm_ocr.settings import models
 from llm_ocr.settings.environment import environment
+from llm_ocr.settings.fields import settings_of
 from llm_ocr.settings.loading import load
+from llm_ocr.settings.sources import did_you_mean
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.extract import Extract
 from llm_ocr.types import DocumentPart, PageRecord, Unit
@@ -59,8 +64,7 @@ async def read_page(image: "str | Path | bytes | Image", **settings: Any) -> Pag
 
     Raises nothing for a page that cannot be read: the row's status is `failed` then, with its reason.
     """
-    flags = {"workspace": "-", **settings}
-    chosen = load(models.ExtractSettings, flags, config=None, environ=environment(), dotenv=Path(".env")).settings
+    chosen = _load("read_page", models.ExtractSettings, {"workspace": "-", **settings})
     reader = embedded_reader(chosen)
     with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
         file = await asyncio.to_thread(_as_file, image, Path(folder))
@@ -90,7 +94,7 @@ async def _nowhere(unit: Unit, pages: Sequence[PageRecord]) -> None:
 
 def _call(
     command: str,
-    model: type[Any],
+    model: type[BaseSettings],
     sources: Sources,
     workspace: str | Path,
     progress: Progress | None,
@@ -100,13 +104,24 @@ def _call(
     flags: dict[str, Any] = {"workspace": str(workspace), **settings}
     if named:
         flags["sources"] = tuple(str(source) for source in named)
-    config = flags.pop("config", None)
-    loaded = load(
+    return execute(command, _load(command, model, flags, remembered(str(workspace))), progress)
+
+
+def _load(
+    command: str, model: type[BaseSettings], keywords: dict[str, Any], stored: Mapping[str, Any] | None = None
+) -> Any:
+    """The settings of a call; keywords rank as flags do, and messages name them as they were written."""
+    config = keywords.pop("config", None)
+    known = settings_of(model)
+    for name in keywords:
+        if name not in known:
+            raise UsageError(f"{command} has no setting {name}{did_you_mean(name, tuple(known))}")
+    return load(
         model,
-        flags,
+        keywords,
         config=Path(config) if config else None,
         environ=environment(),
         dotenv=Path(".env"),
-        stored=remembered(str(workspace)),
-    )
-    return execute(command, loaded.settings, progress)
+        stored=stored,
+        written={name: name for name in keywords},
+    ).settings

@@ -61,14 +61,23 @@ def published(workspace: Path) -> dict[str, bytes]:
     return {path.relative_to(workspace).as_posix(): path.read_bytes() for path in sorted(workspace.rglob("*.done"))}
 
 
-def assert_nothing_half_published(workspace: Path) -> None:
-    """Every marker is whole and names data that are there; no temporary file has been left."""
+def assert_markers_name_whole_data(workspace: Path) -> None:
+    """Every marker is whole JSON, and what it names is there in its whole length."""
     for path in workspace.rglob("*.done"):
         marker = json.loads(path.read_text())
         if "object" in marker:
-            data = workspace / marker["object"]
-            assert data.stat().st_size == marker["size"], path
-    assert not [path for path in workspace.rglob("*") if path.is_file() and path.name.startswith(".")]
+            assert (workspace / marker["object"]).stat().st_size == marker["size"], path
+
+
+def unfinished(workspace: Path) -> list[Path]:
+    """Temporary files: only a process that was killed may leave some."""
+    return [path for path in workspace.rglob(".*") if path.is_file()]
+
+
+def assert_nothing_half_published(workspace: Path) -> None:
+    """Every marker names whole data, and no temporary file has been left."""
+    assert_markers_name_whole_data(workspace)
+    assert unfinished(workspace) == []
 
 
 def in_own_mounts(script: str, *arguments: str | Path, cwd: Path) -> Finished:

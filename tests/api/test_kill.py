@@ -1,16 +1,15 @@
 """kill -9 at any moment, then the same command: it completes, nothing is lost, nothing twice, finished units stay."""
 
 import json
-import os
 import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from running import assert_markers_name_whole_data, cli, environment, program, said, unfinished
 
 import llm_ocr
 from llm_ocr.types import Status
@@ -18,7 +17,8 @@ from llm_ocr.work.keys import EXTRACT, required_key
 from llm_ocr.work.publish import markers
 from llm_ocr.work.workspace import Workspace
 
-COPIES = 6
+COPIES = 4
+PAGES = 3 * COPIES
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +33,23 @@ def corpus(tmp_path_factory, examples: Path) -> Path:
     return folder
 
 
-def command(corpus: Path, workspace: Path) -> list[str]:
-    run = [sys.executable, "-m", "llm_ocr", "run", str(corpus), "-w", str(workspace)]
+@pytest.fixture(scope="module")
+def undisturbed(corpus: Path, tmp_path_factory) -> list[tuple[str, str]]:
+    """What a run gives that nobody disturbs."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    run = cli(*arguments(corpus, folder / "out"), cwd=folder)
+    assert run.returncode == 0, said(run)
+    return texts(folder / "out")
+
+
+def arguments(corpus: Path, workspace: Path) -> list[str]:
+    run = ["run", str(corpus), "-w", str(workspace)]
     return [*run, "--pages-per-unit", "2", "--engine", "embedded", "--quiet"]
+
+
+def started(corpus: Path, workspace: Path) -> "subprocess.Popen[str]":
+    command = program(*arguments(corpus, workspace))
+    return subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
 def attempts(workspace: Path) -> dict[str, str]:
@@ -52,59 +66,95 @@ def texts(workspace: Path) -> list[tuple[str, str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
-def test_killed_runs_lose_nothing_and_redo_no_finished_unit(corpus, tmp_path, seed):
-    quiet = subprocess.run(command(corpus, tmp_path / "quiet"), capture_output=True, text=True, timeout=120)
-    assert quiet.returncode == 0, quiet.stderr
+def test_killed_runs_lose_nothing_and_redo_no_finished_unit(corpus, undisturbed, tmp_path, seed):
     chance = random.Random(seed)
     workspace = tmp_path / "killed"
     before: dict[str, str] = {}
     for _ in range(4):
-        process = subprocess.Popen(command(corpus, workspace), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        process = started(corpus, workspace)
         time.sleep(chance.uniform(0.3, 3.0))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.communicate()
+        assert_markers_name_whole_data(workspace)
         after = attempts(workspace)
         assert before.items() <= after.items()
         before = after
-    done = subprocess.run(command(corpus, workspace), capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    done = cli(*arguments(corpus, workspace), cwd=tmp_path)
+    assert done.returncode == 0, said(done)
     assert before.items() <= attempts(workspace).items()
-    assert texts(workspace) == texts(tmp_path / "quiet")
+    assert texts(workspace) == undisturbed
     status = llm_ocr.open(str(workspace)).status
-    assert (status.pages.expected, status.pages.ok) == (3 * COPIES, 3 * COPIES)
-    dataset = llm_ocr.open(str(workspace)).to_dataset()
-    assert sorted(dataset["sample_id"]) == sorted(page for page, _ in texts(workspace))
+    assert (status.pages.expected, status.pages.ok) == (PAGES, PAGES)
+    assert dataset_pages(workspace) == sorted(page for page, _ in undisturbed)
+    documents = sorted(path.name for path in (workspace / "documents").glob("*.md"))
+    assert documents == [f"paper {number}.pdf.md" for number in range(COPIES)]
+
+    cleaned = cli("clean", "-w", workspace, "--older-than", "0", cwd=tmp_path)
+    assert cleaned.returncode == 0, said(cleaned)
+    assert unfinished(workspace) == []
+    assert texts(workspace) == undisturbed
+
+
+def dataset_pages(workspace: Path) -> list[str]:
+    import pyarrow.dataset
+
+    table = pyarrow.dataset.dataset(workspace / "dataset").to_table(columns=["sample_id"])
+    return sorted(row["sample_id"] for row in table.to_pylist())
 
 
 @pytest.mark.slow
-def test_two_processes_on_one_workspace_do_no_harm(corpus, tmp_path):
+def test_two_processes_on_one_workspace_do_no_harm(corpus, undisturbed, tmp_path):
     workspace = tmp_path / "shared"
-    both = [subprocess.Popen(command(corpus, workspace), stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    for process in both:
+    for process in [started(corpus, workspace) for _ in range(2)]:
         _, errors = process.communicate(timeout=180)
         assert process.returncode == 0, errors
-    pages = texts(workspace)
-    assert len(pages) == len({page for page, _ in pages}) == 3 * COPIES
+    assert texts(workspace) == undisturbed
     assert all(page.status is Status.OK for page in llm_ocr.open(str(workspace)).pages(images=False))
+    assert dataset_pages(workspace) == sorted(page for page, _ in undisturbed)
 
 
 @pytest.mark.slow
-def test_sigterm_ends_with_exit_code_4_and_leaves_no_process(corpus, tmp_path):
-    process = subprocess.Popen(command(corpus, tmp_path / "w"), stderr=subprocess.PIPE, text=True)
-    time.sleep(1.5)
-    process.send_signal(signal.SIGTERM)
+@pytest.mark.parametrize(
+    ("number", "codes"), [(signal.SIGTERM, (0, 4)), (signal.SIGINT, (0, 4)), (signal.SIGKILL, (-9,))]
+)
+def test_a_run_that_is_stopped_leaves_no_process_behind(corpus, undisturbed, tmp_path, number, codes):
+    workspace = tmp_path / "w"
+    process = started(corpus, workspace)
+    workers = when(lambda: children(process.pid))
+    process.send_signal(number)
     _, errors = process.communicate(timeout=30)
-    assert process.returncode in (0, 4), errors  # 0: it was quicker than the signal
-    time.sleep(0.5)
-    assert not [line for line in _processes() if f"{tmp_path}" in line]
+    assert process.returncode in codes, errors  # 0: it was quicker than the signal
+    if process.returncode == 4:
+        assert "Run the same command again" in errors
+        assert "Traceback" not in errors
+    assert when(lambda: not [worker for worker in workers if alive(worker)])
+    done = cli(*arguments(corpus, workspace), cwd=tmp_path)
+    assert done.returncode == 0, said(done)
+    assert texts(workspace) == undisturbed
 
 
-def _processes() -> list[str]:
-    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True)
-    return [line for line in listed.stdout.splitlines() if str(os.getpid()) not in line]
+def when(true, seconds: float = 20.0):
+    """What `true` gives once it is true; fails after some seconds."""
+    end = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return found
+
+
+def children(parent: int) -> list[int]:
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True)
+    pairs = [line.split() for line in listed.stdout.splitlines()]
+    return [int(pid) for pid, ppid in pairs if int(ppid) == parent]
+
+
+def alive(pid: int) -> bool:
+    """A zombie that nobody has waited for yet is not."""
+    listed = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
+    return listed.returncode == 0 and not listed.stdout.startswith("Z")
 
 
 def test_markers_are_json_that_a_person_can_read(corpus, tmp_path):
     llm_ocr.plan(str(corpus), workspace=tmp_path / "w")
     marker = json.loads((tmp_path / "w" / "plan" / "0001.done").read_text())
-    assert marker["expected"] == 3 * COPIES
+    assert marker["expected"] == PAGES

@@ -255,8 +255,8 @@ def test_identity_names_what_changes_pixels_and_no_secret():
     assert "1234" not in repr(plain) + repr(RenderOptions(passwords=("1234",)))
 
 
-def test_poppler_renders_the_same_page(tmp_path):
-    _need_poppler()
+def test_poppler_renders_the_same_page(require, tmp_path):
+    require("poppler")
     data = pages(text("Hello"), attributes=b"/MediaBox[0 0 612 792]/Rotate 90")
     source = written(tmp_path / "-odd [name], 1.pdf", data)
     (page,) = rendered(source, renderer="poppler", image_size=800)
@@ -266,8 +266,8 @@ def test_poppler_renders_the_same_page(tmp_path):
 
 
 @pytest.mark.slow
-def test_poppler_is_killed_at_the_deadline(tmp_path):
-    _need_poppler()
+def test_poppler_is_killed_at_the_deadline(require, tmp_path):
+    require("poppler")
     bomb = b"".join(b"%d %d 500 500 re S\n" % (n % 97, n % 89) for n in range(30_000)) * 60
     source = written(tmp_path / "a.pdf", pages(bomb))
 
@@ -287,15 +287,8 @@ def _commands():
             continue
 
 
-def _need_poppler():
-    from llm_ocr.documents import poppler
-
-    if not poppler.installed():
-        pytest.skip("poppler is not installed")
-
-
-def test_what_pdfium_cannot_open_gets_a_second_chance(tmp_path):
-    _need_poppler()
+def test_what_pdfium_cannot_open_gets_a_second_chance(require, tmp_path):
+    require("poppler")
     broken = b"x" * 3000 + HELLO  # the header stands too deep for pdfium
     with pytest.raises(pypdfium2.PdfiumError):
         pypdfium2.PdfDocument(broken)

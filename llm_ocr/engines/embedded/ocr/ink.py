@@ -14,8 +14,9 @@ from llm_ocr.engines.embedded.ocr.recognise import Reading
 _CONTRAST = 24
 #: A pixel counts as ink from this share of the contrast on; low, so that grey edges of small letters close no gap.
 _INK = 0.4
-#: A row filled to this share is a rule or an underline, not letters.
-_RULE = 0.85
+#: A row filled to this share is a rule or an underline, not letters; so is a column that is filled from edge to edge (no
+#: letter is as high as its crop) and at most this many pixels wide: a table's or a gutter's rule.
+_RULE, _WALL, _WALL_WIDTH = 0.85, 0.97, 4
 #: Heights above and depths below the baseline, in em, of a plain book face: capitals and ascenders, small letters,
 #: descenders, and the full square of an ideograph.
 _ASCENDER, _X_HEIGHT, _DESCENDER, _SQUARE = 0.72, 0.5, 0.21, 0.92
@@ -29,8 +30,8 @@ class Ink:
     """Measures of one crop, in its pixels.
 
     `gaps[i]` is the empty range of columns between character i and i + 1 of the text without its spaces, `(x, x)` where
-    they touch. `size` is the font's height, `top` and `bottom` the rows of the letters, `stroke` the mean thickness of
-    their strokes.
+    they touch; `walls[i]` whether a vertical rule stands between them. `size` is the font's height, `top` and `bottom`
+    the rows of the letters, `stroke` the mean thickness of their strokes.
     """
 
     left: float
@@ -38,6 +39,7 @@ class Ink:
     top: float
     bottom: float
     gaps: tuple[tuple[float, float], ...]
+    walls: tuple[bool, ...]
     size: float
     stroke: float
 
@@ -47,6 +49,7 @@ def measure(crop: Pixels, reading: Reading) -> Ink | None:
     dark = _darkness(crop)
     if dark is None:
         return None
+    walls = _without_walls(dark)
     top, bottom = _rows(dark)
     dark = dark[top:bottom]
     filled = (dark > _INK).any(axis=0)
@@ -56,9 +59,12 @@ def measure(crop: Pixels, reading: Reading) -> Ink | None:
     characters = [(c, x) for c, x in zip(reading.text, reading.centres, strict=True) if not c.isspace()]
     edges = np.flatnonzero(np.diff(np.concatenate(([1], filled.astype(np.int8), [1]))))
     empty = edges.reshape(-1, 2)
-    gaps = tuple(_widest(empty, left, right) for (_, left), (_, right) in pairwise(characters))
+    between = [(left, right) for (_, left), (_, right) in pairwise(characters)]
+    gaps = tuple(_widest(empty, left, right) for left, right in between)
+    parted = tuple(any(left < wall < right for wall in walls) for left, right in between)
     size = (bottom - top) / _share_of_em("".join(c for c, _ in characters))
-    return Ink(float(columns[0]), float(columns[-1] + 1), float(top), float(bottom), gaps, size, _stroke(dark))
+    left, right = float(columns[0]), float(columns[-1] + 1)
+    return Ink(left, right, float(top), float(bottom), gaps, parted, size, _stroke(dark))
 
 
 def _darkness(crop: Pixels) -> NDArray[np.float32] | None:
@@ -74,6 +80,17 @@ def _darkness(crop: Pixels) -> NDArray[np.float32] | None:
     if crop.shape[1] > 3 * crop.shape[0]:
         dark[rules] = 0
     return dark
+
+
+def _without_walls(dark: NDArray[np.float32]) -> list[float]:
+    """Erases vertical rules from `dark`, and says where they stood."""
+    full = ((dark > _INK).mean(axis=0) > _WALL).astype(np.int8)
+    walls = []
+    for start, end in np.flatnonzero(np.diff(np.concatenate(([0], full, [0])))).reshape(-1, 2):
+        if end - start <= _WALL_WIDTH:
+            dark[:, max(0, start - 1) : end + 1] = 0  # with its grey edges
+            walls.append((start + end) / 2)
+    return walls
 
 
 def _rows(dark: NDArray[np.float32]) -> tuple[int, int]:

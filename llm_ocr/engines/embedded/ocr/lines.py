@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import inf
 from statistics import median
 
 from llm_ocr.engines.embedded.ocr.detect import Quad
@@ -45,7 +46,7 @@ class _Glyph:
     x1: float
     sure: float
     space: bool  # one precedes it
-    gap: float  # pixels between it and the one before
+    gap: float  # pixels between it and the one before; endless where a rule stands between
 
 
 def is_text(reading: Reading) -> bool:
@@ -103,7 +104,8 @@ def _glyphs(reading: Reading, ink: Ink | None, width: float, size: float) -> lis
     gaps = ink.gaps if ink else tuple(_halfway(a[1], b[1]) for a, b in pairwise(placed))
     starts = [ink.left if ink else 0.0, *(gap[1] for gap in gaps)]
     ends = [*(gap[0] for gap in gaps), ink.right if ink else width]
-    between = [0.0, *(gap[1] - gap[0] for gap in gaps)]
+    walls = ink.walls if ink else (False,) * len(gaps)
+    between = [0.0, *(inf if wall else gap[1] - gap[0] for gap, wall in zip(gaps, walls, strict=True))]
     usual = [gap for gap, (_, _, _, space) in zip(between, placed, strict=True) if space]
     enough = _missing_space(usual, size)
     glyphs = []

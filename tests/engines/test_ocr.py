@@ -1,0 +1,152 @@
+"""What is drawn on a page is read from its image: text, places, sizes."""
+
+import subprocess
+import sys
+
+import pytest
+from ocr_pages import PROSE, downwards, needs_ocr, page, pixels, prose, recogniser
+
+from llm_ocr.engines.embedded import ocr
+from llm_ocr.engines.embedded.ocr import models
+from llm_ocr.errors import MissingExtra
+
+pytestmark = needs_ocr
+
+
+@pytest.fixture(scope="module")
+def read_prose():
+    return recogniser().read(pixels(page(*prose())))
+
+
+def test_every_character_of_plain_prose_is_right(read_prose):
+    assert downwards(read_prose.lines) == PROSE
+    assert min(line.confidence for line in read_prose.lines) > 0.9
+    assert (read_prose.rotation, read_prose.skew, read_prose.turned, read_prose.unread) == (0, 0.0, False, 0)
+
+
+def test_boxes_lie_where_the_text_was_drawn(read_prose):
+    scale = 800 / 380
+    for row, line in enumerate(sorted(read_prose.lines, key=lambda line: line.box.y0)):
+        baseline = (300 - 260 + 1.4 * 12 * row) * scale
+        assert line.box.x0 == pytest.approx(40 * scale, abs=6)
+        assert line.box.y0 < baseline - 0.5 * 12 * scale
+        assert baseline - 3 < line.box.y1 < baseline + 0.5 * 12 * scale
+
+
+def test_words_have_boxes_that_follow_each_other_inside_the_line(read_prose):
+    from reportlab.pdfbase.pdfmetrics import stringWidth
+
+    scale = 800 / 380
+    for line in read_prose.lines:
+        assert [word.text for word in line.words] == line.text.split(" ")
+        assert all(a.box.x1 <= b.box.x0 for a, b in zip(line.words, line.words[1:], strict=False))
+        before = line.text.rsplit(" ", 1)[0] + " "
+        last = (40 + stringWidth(before, "Helvetica", 12)) * scale
+        assert line.words[-1].box.x0 == pytest.approx(last, abs=5)
+
+
+def test_lines_of_one_size_have_one_size_and_a_heading_a_larger_one():
+    read = recogniser().read(pixels(page(("A Chapter of its Own", 40, 278, 18, "Helvetica"), *prose())))
+    sizes = {line.text: line.size for line in read.lines}
+    body = {sizes[text] for text in PROSE}
+    assert len(body) == 1
+    assert sizes["A Chapter of its Own"] / body.pop() == pytest.approx(1.5, rel=0.15)
+
+
+def test_bold_lines_are_told_from_regular_ones():
+    read = recogniser().read(pixels(page(("Opening hours in winter", 40, 279, 12, "Helvetica-Bold"), *prose())))
+    assert [line.text for line in read.lines if line.bold] == ["Opening hours in winter"]
+
+
+def test_cells_of_a_row_are_lines_of_their_own():
+    cells = [("Harbour", 40), ("Keeper", 140), ("2041", 250)]
+    rows = [(text, x, 250 - 16 * row, 11, "Helvetica") for row in range(4) for text, x in cells]
+    read = recogniser().read(pixels(page(*rows)))
+    assert downwards(read.lines) == ["Harbour", "Keeper", "2041"] * 4
+
+
+def test_a_rule_between_cells_parts_them_however_near_they_are():
+    def rule(canvas):
+        canvas.line(91, 180, 91, 262)
+
+    rows = [
+        (text, x, 250 - 16 * row, 11, "Helvetica") for row in range(4) for text, x in [("Harbour", 48), ("Keeper", 94)]
+    ]
+    read = recogniser().read(pixels(page(*rows, decorate=rule)))
+    assert downwards(read.lines) == ["Harbour", "Keeper"] * 4
+
+
+def test_a_slightly_slanted_scan_is_levelled():
+    import cv2
+
+    image = pixels(page(*prose()))
+    height, width = image.shape[:2]
+    matrix = cv2.getRotationMatrix2D((width / 2, height / 2), -2.0, 1)
+    slanted = cv2.warpAffine(image, matrix, (width, height), borderValue=(255, 255, 255))
+    read = recogniser().read(slanted)
+    assert read.skew == pytest.approx(2.0, abs=0.3)
+    assert read.turned
+    assert downwards(read.lines) == PROSE
+
+
+def test_light_text_on_a_dark_ground_is_read(read_prose):
+    read = recogniser().read(255 - pixels(page(*prose())))
+    assert downwards(read.lines) == PROSE
+
+
+def test_text_that_runs_up_the_page_is_kept_beside_the_rest():
+    def margin(canvas):
+        canvas.rotate(90)
+        canvas.setFont("Helvetica", 12)
+        canvas.drawString(100, -25, "Visitors in thousands")
+
+    read = recogniser().read(pixels(page(*prose(), decorate=margin)))
+    assert read.rotation == 0
+    (upwards,) = [line for line in read.lines if line.box.height > line.box.width]
+    assert upwards.text == "Visitors in thousands"
+
+
+def test_small_print_on_a_large_page_is_read():
+    pdf = page(*prose(x=60, top=1500, size=10), width=1200, height=1600)
+    assert downwards(recogniser().read(pixels(pdf, longest=2000)).lines) == PROSE
+
+
+@pytest.mark.parametrize("shape", [(1540, 1190, 3), (20, 30, 3), (1, 1, 3)])
+def test_a_page_without_text_has_no_lines(shape):
+    import numpy
+
+    blank = numpy.full(shape, 255, numpy.uint8)
+    assert recogniser().read(blank).lines == ()
+
+
+def test_a_rule_and_a_grey_picture_are_no_text():
+    import numpy
+
+    image = numpy.full((800, 600, 3), 255, numpy.uint8)
+    image[100:104, 50:550] = 0
+    image[300:600, 100:500] = numpy.linspace(60, 200, 400, dtype=numpy.uint8)[None, :, None]
+    assert recogniser().read(image).lines == ()
+
+
+def test_without_the_extra_the_error_names_the_pip_command(monkeypatch):
+    monkeypatch.setattr(models, "find_models", lambda: None)
+    assert not ocr.available()
+    with pytest.raises(MissingExtra, match=r'pip install "llm-ocr\[embedded\]"'):
+        ocr.Recogniser()
+
+
+def test_reading_needs_no_network_and_asking_for_it_loads_nothing_heavy():
+    program = """
+import socket, sys
+from llm_ocr.engines.embedded.ocr import Recogniser, available
+assert available()
+heavy = {"numpy", "cv2", "onnxruntime", "rapidocr"} & set(sys.modules)
+assert not heavy, heavy
+def refuse(*args, **kwargs):
+    raise AssertionError("the network was asked for")
+socket.socket.connect = socket.getaddrinfo = socket.create_connection = refuse
+import numpy
+Recogniser().read(numpy.full((64, 64, 3), 255, numpy.uint8))
+assert not {"rapidocr", "requests", "urllib3"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -1,0 +1,125 @@
+"""Promises about the repository itself: sizes, names, and a README whose commands exist."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import llm_ocr
+from llm_ocr.cli.commands import BY_NAME, find_command
+from llm_ocr.cli.flags import parse_flags
+from llm_ocr.settings import models
+
+#: No file is longer; most are much shorter.
+LONGEST = 350
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/migrating.md", "examples/README.md", "benchmarks/README.md")
+PLACEHOLDERS = {"PLATFORM", "STAGE", "COMMAND", "SOURCE…", "SOURCE"}
+
+
+def modules(repository: Path) -> list[Path]:
+    return sorted((repository / "llm_ocr").rglob("*.py"))
+
+
+def command_lines(text: str) -> list[str]:
+    """The `llm-ocr ...` commands of a document's code blocks and code spans, comments cut off."""
+    blocks = re.findall(r"^```.*?^```", text, re.MULTILINE | re.DOTALL)
+    spans = re.findall(r"`(llm-ocr [^`]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
+    lines = [line.strip().removeprefix("$ ") for block in blocks for line in block.splitlines()]
+    lines = [re.sub(r"^(?:[A-Z_]+=\S+ )*", "", line) for line in lines]
+    found = [line for line in lines if line.startswith("llm-ocr ")] + spans
+    return [re.split(r"\s{3,}|\s#|\s[|>]|\s2>", line)[0] for line in found]
+
+
+def test_no_module_is_longer_than_can_be_taken_in(repository):
+    sizes = {path.relative_to(repository): len(path.read_text().splitlines()) for path in modules(repository)}
+    assert {str(path): size for path, size in sizes.items() if size > LONGEST} == {}
+
+
+def test_every_module_says_what_it_is_for(repository):
+    bare = [path for path in modules(repository) if path.read_text().strip() and not path.read_text().startswith('"""')]
+    assert bare == []
+
+
+def test_the_readme_shows_commands(repository):
+    assert len(command_lines((repository / "README.md").read_text())) > 5
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_command_line_in_the_documents_exists(repository, document):
+    path = repository / document
+    if not path.exists():
+        pytest.skip(f"{document} is not in this copy")
+    for line in command_lines(path.read_text()):
+        words = shlex.split(line)[1:]
+        if not words or words[0] in PLACEHOLDERS or words[0].startswith("-"):
+            continue
+        command = find_command(words[0])
+        if "--help" not in words:
+            parse_flags(command, getattr(models, command.model), words[1:])
+
+
+def test_the_commands_of_the_help_are_all_in_the_readme(repository):
+    text = (repository / "README.md").read_text()
+    shown = {shlex.split(line)[1] for line in command_lines(text) if len(shlex.split(line)) > 1} | {"demo"}
+    assert BY_NAME.keys() - shown <= {"clean"}
+
+
+def test_the_version_is_in_the_package_and_the_project_file_alike(repository):
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    assert project.get("version", llm_ocr.__version__) == llm_ocr.__version__
+    assert version("llm-ocr") == llm_ocr.__version__
+
+
+def test_the_licence_is_there_and_named(repository):
+    assert "Apache License" in (repository / "LICENSE").read_text()[:400]
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    assert project["license"] == "Apache-2.0"
+
+
+def test_the_package_is_marked_as_typed(repository):
+    assert (repository / "llm_ocr" / "py.typed").is_file()
+
+
+def test_one_module_alone_reads_the_environment(repository):
+    readers = re.compile(r"\bos\.environ\b|\bos\.getenv\b|\bos\.environb\b|from os import .*\b(?:environ|getenv)\b")
+    found = [
+        path.relative_to(repository).as_posix() for path in modules(repository) if readers.search(path.read_text())
+    ]
+    shipped = [name for name in found if not name.startswith("llm_ocr/testing/")]
+    assert shipped == ["llm_ocr/settings/environment.py"]
+
+
+def test_no_file_names_a_folder_of_a_developers_machine(repository):
+    texts = [path for path in repository.glob("*.md")] + [path for path in repository.glob("docs/*.md")]
+    for path in (*texts, *modules(repository)):
+        assert not re.search(r"/(?:home|Users|root|work)/\w+", path.read_text()), path
+
+
+def test_nothing_is_left_to_do_in_the_code(repository):
+    marks = re.compile(r"\b(?:TODO|FIXME|XXX)\b|# type: ignore(?!\[)|except Exception:\s*\n\s*pass")
+    assert [path for path in modules(repository) if marks.search(path.read_text())] == []
+
+
+def test_a_needed_tool_that_is_missing_skips_the_test_or_fails_it_when_it_is_required(require, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("LLM_OCR_REQUIRE", "chromium")
+    with pytest.raises(pytest.skip.Exception, match="poppler is not installed"):
+        require("poppler")
+    monkeypatch.setenv("LLM_OCR_REQUIRE", "chromium, poppler")
+    with pytest.raises(pytest.fail.Exception, match="LLM_OCR_REQUIRE names it"):
+        require("poppler")
+
+
+def test_the_help_answers_without_importing_anything_heavy(repository, tmp_path):
+    code = "import sys; from llm_ocr.cli import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
+    environment = {**os.environ, "PYTHONPATH": str(repository)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert "usage: llm-ocr" in done.stdout
+    heavy = {"numpy", "pyarrow", "pandas", "boto3", "datasets", "onnxruntime", "cv2", "PIL", "torch", "pydantic"}
+    assert heavy & set(done.stderr.split()) == set()
