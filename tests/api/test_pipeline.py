@@ -20,13 +20,6 @@ PAGES = [(name, page["number"]) for name, entry in EXPECTED.items() for page in 
 
 #: What the CPU engine does not reach on the examples: a table without any rule between its columns.
 NO_TABLE = {("fax.tiff", 2)}
-#: Headings that stand in the text and are not told from it: no larger or bolder than OCR can see, or beside other text.
-PLAIN_HEADINGS = {
-    ("scan.pdf", 1): {"Repainting of the staffs, and a report on the quay"},
-    ("scan.pdf", 2): {"What is to be decided"},
-    ("scan.pdf", 3): {"What to bring"},
-    ("invoice.png", 1): {"Invoice"},
-}
 
 
 class Examples:
@@ -93,11 +86,26 @@ def test_text_stands_in_reading_order(examples_read, page):
         assert 0 <= before < after, (first, second)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_headings_are_headings(examples_read, page):
-    found = reading.headings(examples_read.markdown[page])
-    wanted = set(expected(page)["headings"]) - PLAIN_HEADINGS.get(page, set())
-    assert wanted - set(found) == set()
+@pytest.mark.parametrize("page", [page for page in PAGES if is_exact(page)])
+def test_headings_of_digital_pages_are_headings(examples_read, page):
+    assert set(expected(page)["headings"]) - set(reading.headings(examples_read.markdown[page])) == set()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if not is_exact(page)])
+def test_headings_of_scans_stand_apart_from_the_text(examples_read, page):
+    found = {
+        cell
+        for line in examples_read.markdown[page].splitlines()
+        for cell in reading.lines("\n".join(line.split("\t")))
+    }
+    assert set(expected(page)["headings"]) - found == set()
+
+
+def test_most_headings_of_scans_are_told_from_the_text(examples_read):
+    pages = [page for page in PAGES if not is_exact(page)]
+    wanted = {(page, heading) for page in pages for heading in expected(page)["headings"]}
+    found = {(page, heading) for page in pages for heading in reading.headings(examples_read.markdown[page])}
+    assert len(found & wanted) >= 0.5 * len(wanted)
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import pytest
@@ -21,12 +22,26 @@ PROSE = [
 ]
 
 
+class _Aside:
+    """A recogniser in a thread of its own, as onnxruntime makes denormal numbers zero for its thread and for ever."""
+
+    def __init__(self):
+        from llm_ocr.engines.embedded.ocr import Recogniser
+
+        self._thread = ThreadPoolExecutor(1)
+        self._reader = self._thread.submit(Recogniser).result()
+
+    def read(self, *arguments):
+        return self._thread.submit(self._reader.read, *arguments).result()
+
+    def probe(self, *arguments):
+        return self._thread.submit(self._reader.probe, *arguments).result()
+
+
 @cache
 def recogniser():
     """One for all tests of a process: loading the models takes a second."""
-    from llm_ocr.engines.embedded.ocr import Recogniser
-
-    return Recogniser()
+    return _Aside()
 
 
 def prose(x=40, top=260, size=12, font="Helvetica"):

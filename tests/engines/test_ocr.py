@@ -67,7 +67,7 @@ def test_cells_of_a_row_are_lines_of_their_own():
 
 def test_a_rule_between_cells_parts_them_however_near_they_are():
     def rule(canvas):
-        canvas.line(91, 180, 91, 262)
+        canvas.line(91, 180, 91, 272)
 
     rows = [
         (text, x, 250 - 16 * row, 11, "Helvetica") for row in range(4) for text, x in [("Harbour", 48), ("Keeper", 94)]

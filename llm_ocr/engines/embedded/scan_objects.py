@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llm_ocr.engines.embedded.regions import ScanObjects
+from llm_ocr.engines.embedded.scan_bars import edged, heading_bars, through_bars, without_bars
 from llm_ocr.types import Box, Line, Path, Raster
 
 Pixels = npt.NDArray[np.uint8]
@@ -44,18 +45,24 @@ def scan_objects(image: Pixels, lines: tuple[Line, ...]) -> ScanObjects:
     paper = _paper(grey)
     # Thin rules are often printed light: there the contrast to both sides counts.
     contrast = cv2.morphologyEx(grey, cv2.MORPH_BLACKHAT, np.ones((11, 11), np.uint8))
-    dark = _without_margin(((grey < _DARK * paper) | (contrast > _CONTRAST)).astype(np.uint8))
+    below_paper = grey < _DARK * paper
+    bars = heading_bars(_without_margin(below_paper.astype(np.uint8)), lines)
+    dark = without_bars(_without_margin((below_paper | (contrast > _CONTRAST)).astype(np.uint8)), bars)
     horizontal = [box for box in _rules(dark, upright=False) if not _is_lettering(box, lines)]
     vertical = [box for box in _rules(dark, upright=True) if not _is_lettering(box, lines)]
+    reach = 0.006 * max(height, width)
+    bars = edged(bars, horizontal, reach)
+    vertical = through_bars(vertical, bars, reach)
     scale = min(1.0, _SMALL / max(height, width))
     ink = _small_ink(image, grey, paper, scale)
     rules = np.zeros_like(ink)
     for box in (*horizontal, *vertical):
         _fill(rules, box.scaled(scale, scale).grown(1), 1)
-    free = _without_text(ink, lines, scale)
+    free = without_bars(_without_text(ink, lines, scale), bars, scale)
     rasters, drawings = _areas(free, rules, scale)
     outside = [box for box in (*horizontal, *vertical) if not any(box.covered_by(area) > 0.9 for area in rasters)]
     paths = [Path(box, None, (0, 0, 0), 5) for box in outside]  # thin filled rectangles
+    paths += [Path(cell, (0, 0, 0), (64, 64, 64), 5) for bar in bars for cell in bar.cells]
     paths += [Path(box, (0, 0, 0), None, _STROKES) for box in drawings]
     return ScanObjects(tuple(Raster(box) for box in rasters), tuple(paths))
 
@@ -106,7 +113,7 @@ def _rules(dark: Pixels, *, upright: bool) -> list[Box]:
             and w > 6 * h
             and _is_thin(mask, x, y, w, h, thick)
         ):
-            middle, half = y + h / 2, max(1.0, min(h, thick) / 2)
+            middle, half = y + h / 2, 1.0  # its weight says nothing, and a shape that is not thin is taken for a fill
             box = Box(x, middle - half, x + w, middle + half)
             found.append(Box(box.y0, box.x0, box.y1, box.x1) if upright else box)
     return found
@@ -194,7 +201,9 @@ def _areas(free: Pixels, rules: Pixels, scale: float) -> tuple[list[Box], list[B
     # axes hold the bars of a chart together. In between, the solid parts alone: on a dense page the OCR leaves text.
     for mask in (strokes, core, free):
         reach = 29 if mask is core else 17
-        for x, y, w, h, area in _components(cv2.morphologyEx(mask, cv2.MORPH_CLOSE, _disc(reach))):
+        closed = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, _disc(reach))
+        # A bright sky parts a picture: the large part has the box of the whole, those within it are not asked.
+        for x, y, w, h, area in sorted(_components(closed), key=lambda one: -one[4]):
             box = Box(x, y, x + w, y + h)
             big = box.area >= _LEAST_AREA * width * height and w >= _LEAST_SIDE * width and h >= _LEAST_SIDE * height
             if not big or _is_edge(x, y, w, h, width, height) or any(_same(box, other) for other in rasters):
@@ -202,7 +211,7 @@ def _areas(free: Pixels, rules: Pixels, scale: float) -> tuple[list[Box], list[B
             window = (slice(y, y + h), slice(x, x + w))
             if core[window].mean() > 0.3 and area > 0.4 * w * h:
                 rasters.append(box)
-            elif mask is free and strokes[window].mean() > 0.015 and box.area < 0.5 * width * height:
+            elif mask is free and strokes[window].mean() > 0.006 and box.area < 0.5 * width * height:
                 drawings.append(box)
     return [box.scaled(1 / scale, 1 / scale) for box in rasters], [box.scaled(1 / scale, 1 / scale) for box in drawings]
 

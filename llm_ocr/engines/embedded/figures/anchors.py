@@ -11,6 +11,8 @@ from llm_ocr.types import Box
 
 #: A figure is at least this share of the page wide, and this share high.
 _LEAST_WIDTH, _LEAST_HEIGHT = 0.06, 0.025
+#: Lines of running text around a caption that tell the column.
+_AROUND = 16
 
 
 class Anchors:
@@ -60,6 +62,8 @@ class Anchors:
         x0, x1 = caption.box.x0, caption.box.x1
         over = [box for box in self.body if min(box.x1, x1) - max(box.x0, x0) > 0.5 * min(box.width, x1 - x0)]
         if over:
+            usual = float(np.median([box.width for box in over]))
+            over = [box for box in over if box.width < 1.3 * usual]  # an abstract across two columns is in neither
             x0 = min(x0, float(np.percentile([box.x0 for box in over], 10)))
             x1 = max(x1, float(np.percentile([box.x1 for box in over], 90)))
         if len(over) < 3:  # nothing tells the columns: a figure may be wider than its caption

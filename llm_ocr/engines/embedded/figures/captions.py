@@ -3,10 +3,14 @@
 import re
 from dataclasses import dataclass
 
+import numpy as np
+
 from llm_ocr.engines.embedded.figures.text import Texts
 from llm_ocr.engines.embedded.tables.captions import FIGURE_CAPTION, caption_lines
 from llm_ocr.types import Box, Line
 
+#: Lines of the longest captions.
+_LONGEST = 40
 _MARKED = re.compile(r"[.:|)–—-]\s*$")
 _SENTENCE = re.compile(
     r"^\s*(?:and|or|in|of|is|are|was|shows?|also|illustrates?|depicts?|can|we|the|to|for|with|by|at|on|as|from|gives?)\b"
@@ -29,7 +33,7 @@ def find_captions(texts: Texts) -> list[Caption]:
     used: set[int] = set()
     for index in order:
         if index not in used and texts.free[index] and (name := _begins(texts, index)):
-            members = _members(lines, order, index, texts) - used
+            members = _members(lines, index, texts) - used
             used |= members
             box = lines[index].box
             for member in members:
@@ -62,12 +66,11 @@ def _in_paragraph(texts: Texts, index: int) -> bool:
     return bool((texts.body & beside & (step > 0.3 * line.size) & (step < 1.5 * line.size)).any())
 
 
-def _members(lines: tuple[Line, ...], order: list[int], start: int, texts: Texts) -> set[int]:
-    following = [
-        index
-        for index in order[order.index(start) + 1 :][:60]
-        if texts.free[index] and not FIGURE_CAPTION.match(lines[index].text)
-    ]
+def _members(lines: tuple[Line, ...], start: int, texts: Texts) -> set[int]:
+    down = texts.boxes[:, 1] - lines[start].box.y0
+    reach = _LONGEST * max(lines[start].box.height, lines[start].size)
+    near = np.nonzero(texts.free & (down > -0.5 * lines[start].size) & (down < reach))[0].tolist()
+    following = [index for index in near if not FIGURE_CAPTION.match(lines[index].text)]
     return set(caption_lines(lines, following, start))
 
 

@@ -14,14 +14,15 @@ from llm_ocr.engines.embedded.ocr.recognise import Reading
 _CONTRAST = 24
 #: A pixel counts as ink from this share of the contrast on; low, so that grey edges of small letters close no gap.
 _INK = 0.4
-#: A row filled to this share is a rule or an underline, not letters; so is a column that is filled from edge to edge (no
-#: letter is as high as its crop) and at most this many pixels wide: a table's or a gutter's rule.
-_RULE, _WALL, _WALL_WIDTH = 0.85, 0.97, 4
+#: A row filled to this share is a rule or an underline, not letters; so is a column that is filled from edge to edge
+#: (no letter is as high as its crop) and at most this many pixels wide: a table's or a gutter's rule.
+_RULE, _WALL, _WALL_WIDTH = 0.85, 0.95, 4
 #: Heights above and depths below the baseline, in em, of a plain book face: capitals and ascenders, small letters,
 #: descenders, and the full square of an ideograph.
 _ASCENDER, _X_HEIGHT, _DESCENDER, _SQUARE = 0.72, 0.5, 0.21, 0.92
 _DESCENDING = frozenset("gjpqyQ,;()[]{}|/ç")
 _SMALL = frozenset("acegmnopqrsuvwxyzæœø")
+_BARS = frozenset("|｜丨")
 _FLAT = frozenset(".,;:-–—_~=+<>·•'\"’‘“”´`*^°…")
 
 
@@ -29,11 +30,12 @@ _FLAT = frozenset(".,;:-–—_~=+<>·•'\"’‘“”´`*^°…")
 class Ink:
     """Measures of one crop, in its pixels.
 
-    `gaps[i]` is the empty range of columns between character i and i + 1 of the text without its spaces, `(x, x)` where
-    they touch; `walls[i]` whether a vertical rule stands between them. `size` is the font's height, `top` and `bottom`
-    the rows of the letters, `stroke` the mean thickness of their strokes.
+    `reading` is the text without vertical rules that were read as bars. `gaps[i]` is the empty range of columns between
+    its characters i and i + 1, spaces not counted, `(x, x)` where they touch; `walls[i]` whether a rule stands between
+    them. `size` is the font's height, `top` and `bottom` the rows of the letters, `stroke` their strokes' thickness.
     """
 
+    reading: Reading
     left: float
     right: float
     top: float
@@ -56,6 +58,7 @@ def measure(crop: Pixels, reading: Reading) -> Ink | None:
     columns = np.flatnonzero(filled)
     if not len(columns):
         return None
+    reading = _without_bars(reading, walls, 0.4 * len(crop))
     characters = [(c, x) for c, x in zip(reading.text, reading.centres, strict=True) if not c.isspace()]
     edges = np.flatnonzero(np.diff(np.concatenate(([1], filled.astype(np.int8), [1]))))
     empty = edges.reshape(-1, 2)
@@ -64,7 +67,7 @@ def measure(crop: Pixels, reading: Reading) -> Ink | None:
     parted = tuple(any(left < wall < right for wall in walls) for left, right in between)
     size = (bottom - top) / _share_of_em("".join(c for c, _ in characters))
     left, right = float(columns[0]), float(columns[-1] + 1)
-    return Ink(left, right, float(top), float(bottom), gaps, parted, size, _stroke(dark))
+    return Ink(reading, left, right, float(top), float(bottom), gaps, parted, size, _stroke(dark))
 
 
 def _darkness(crop: Pixels) -> NDArray[np.float32] | None:
@@ -91,6 +94,15 @@ def _without_walls(dark: NDArray[np.float32]) -> list[float]:
             dark[:, max(0, start - 1) : end + 1] = 0  # with its grey edges
             walls.append((start + end) / 2)
     return walls
+
+
+def _without_bars(reading: Reading, walls: list[float], near: float) -> Reading:
+    """The reading without vertical rules that were read as bars."""
+    read = zip(reading.text, reading.centres, reading.sure, strict=True)
+    kept = [one for one in read if one[0] not in _BARS or all(abs(one[1] - wall) > near for wall in walls)]
+    if len(kept) == len(reading.text):
+        return reading
+    return Reading("".join(c for c, _, _ in kept), tuple(x for _, x, _ in kept), tuple(sure for _, _, sure in kept))
 
 
 def _rows(dark: NDArray[np.float32]) -> tuple[int, int]:

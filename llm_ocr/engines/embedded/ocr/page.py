@@ -22,6 +22,9 @@ _SIDE, _TILE = 1600, 1280
 #: Lines under this height (in the detector's pixels, as detected) run together: seen again, larger.
 _DENSE = 12.0
 _DENSE_SIDE = 3200
+#: Height of a crop over that of its quad. Measured on 20 pages: nothing to 1.1 is 0.33 % wrong characters, 1.2 0.39 %;
+#: every tenth saves as much of the recogniser's time, since it sees all crops at one height.
+_ROOM = 1.1
 #: Skew in degrees that is worth levelling, and the most that is taken for skew.
 _LEVEL, _SKEWED = 0.5, 8.0
 #: Slender lines needed to tell the skew.
@@ -66,7 +69,8 @@ class PageReading:
         lying: list[Piece] = []
         standing: list[Line] = []
         unread = 0
-        for quad in quads:
+        for found in quads:
+            quad = found if found.tall else replace(found, height=_ROOM * found.height)
             crop = cut_out(image, quad)
             reading = self._read_standing(crop) if quad.tall else self.reader.read(crop)
             if not is_text(reading):

@@ -2,8 +2,8 @@
 
 import html
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from llm_ocr.engines.embedded.layout.escape import escape
 from llm_ocr.engines.embedded.layout.joining import join
@@ -73,6 +73,7 @@ def heading_rows(cells: Sequence[Cell], rows: int) -> int:
 
 def markup(table: Table) -> str:
     """A pipe table, or HTML where cells span."""
+    table = replace(table, cells=tuple(part for cell in table.cells for part in _places_of(cell)))
     if any(cell.rowspan > 1 or cell.colspan > 1 for cell in table.cells):
         return _html(table)
     grid = [["" for _ in range(table.columns)] for _ in range(table.rows)]
@@ -80,6 +81,16 @@ def markup(table: Table) -> str:
         grid[cell.row][cell.column] = _pipe(cell.text)
     lines = [f"| {' | '.join(row)} |" for row in grid]
     return "\n".join([lines[0], f"|{' --- |' * table.columns}", *lines[1:]])
+
+
+def _places_of(cell: Cell) -> Iterator[Cell]:
+    """The cell, or the single places of an empty one: that it spans says nothing."""
+    if cell.text:
+        yield cell
+        return
+    for row in range(cell.row, cell.row + cell.rowspan):
+        for column in range(cell.column, cell.column + cell.colspan):
+            yield Cell(row, column)
 
 
 def _pipe(text: str) -> str:

@@ -21,6 +21,10 @@ def rule_chains(finder: "Finder", horizontal: Floats) -> Iterator[Area]:
     """Areas between rules of equal extent in which no band is running text, from top to bottom of each chain."""
     content = finder.content
     long = horizontal[horizontal[:, 2] - horizontal[:, 1] >= 0.1 * content.width]
+    for table in finder.found:  # its rules are spent
+        box = table.box.grown(0.003 * content.height)
+        y, x0, x1 = long.T
+        long = long[(y < box.y0) | (y > box.y1) | (x0 > box.x1) | (x1 < box.x0)]
     if len(long) < 2 or len(long) > _MAX_RULES:
         return
     for group in _equal_extents(long, 0.012 * content.width):
@@ -49,6 +53,8 @@ def _equal_extents(rules: Floats, slack: float) -> list[Floats]:
 
 
 def _is_band(finder: "Finder", box: Box) -> bool:
+    if any(table.box.covered_by(box) > 0.5 for table in finder.found):
+        return False  # rules of the page around a table, not of a table
     members = finder.inside(box)
     lines = finder.content.lines
     if not members:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from llm_ocr.engines.embedded.regions import Region
+from llm_ocr.engines.embedded.tables.aligned import aligned_tables
 from llm_ocr.engines.embedded.tables.captions import FIGURE_CAPTION, TABLE_CAPTION, caption_beside
 from llm_ocr.engines.embedded.tables.cells import Table, markup
 from llm_ocr.engines.embedded.tables.chains import rule_chains
@@ -95,6 +96,12 @@ class Finder:
     def _plain(self, rules: Rules) -> None:
         for area, label in plain_areas(self, rules):
             self._take_spaced(area, label)
+        for box, table in aligned_tables(self):
+            members = self.inside(box)
+            lines = [self.content.lines[index] for index in members]
+            if not (self._is_other(box, members, pictures=0.08) or is_code(lines)):
+                if not self._is_captioned_figure(box, members):
+                    self._take(table, box, members, "aligned")
 
     def _take_spaced(self, area: Area, label: str) -> bool:
         members = self.inside(area.box)

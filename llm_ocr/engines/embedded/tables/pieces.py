@@ -10,6 +10,7 @@ _NUMBER = re.compile(
     r"^[\s(\[<>≤≥~≈±+\-−–—*†‡$€£¥#]*(?:\d[\d\s.,:/×x±^()%\-−–+]*\s?[kKMB%°†‡*]{0,2}|[-–—−]+|n/?a|N/?A|[✓✗×✔✘xX])[\s)\]*†‡%]*$"
 )
 _DOTS = ".․…·_"
+_SPECKS = ("_", "·", ".", "․")
 _DOTTED = re.compile(r"(?<=[-–—])[.․…·]+(?=\w)")
 _LEADERS = re.compile(r"(?:[.․…·_]\s?){4,}")
 
@@ -57,8 +58,11 @@ def is_number(text: str) -> bool:
 
 
 def without_leaders(text: str) -> str:
-    """Without the dots that lead the eye to the next column."""
-    return " ".join(_LEADERS.sub(" ", text).split())
+    """Without the dots that lead the eye to the next column, and without a lone one: a speck that OCR has read."""
+    parts = _LEADERS.sub(" ", text).split()
+    while len(parts) > 1 and parts[-1] in _SPECKS:
+        parts.pop()
+    return " ".join(parts)
 
 
 def is_code(lines: Sequence[Line]) -> bool:

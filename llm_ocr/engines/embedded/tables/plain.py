@@ -62,7 +62,7 @@ def _fits(row: Row, right: float, size: float) -> bool:
 
 def _value_columns(finder: "Finder") -> Iterator[Area]:
     """Labels with one or several columns of numbers on their right."""
-    rows = _line_rows(finder)
+    rows = line_rows(finder)
     values = [
         (number, segment)
         for number, row in enumerate(rows)
@@ -79,7 +79,8 @@ def _value_columns(finder: "Finder") -> Iterator[Area]:
             yield area
 
 
-def _line_rows(finder: "Finder") -> list[Row]:
+def line_rows(finder: "Finder") -> list[Row]:
+    """The free lines of a page in rows."""
     lines = finder.content.lines
     free = np.nonzero(finder.free)[0].tolist()
     pieces = [Piece(lines[i].text, lines[i].box, i, lines[i].size, lines[i].bold) for i in free]
@@ -162,9 +163,7 @@ def _plausible(labels: Sequence[Segment], column: Values, several: int, size: fl
     printed = [piece.text for label in labels for piece in label.pieces]
     if several * 2 < len(column) and any("...." in text or ". . ." in text for text in printed):
         return False
-    whole = [int(text) for text in texts if text.isdigit()]
-    rising = sum(a <= b for a, b in pairwise(whole))
-    if several * 2 < len(column) and len(whole) > 0.8 * len(texts) and rising > 0.8 * (len(whole) - 1):
+    if several * 2 < len(column) and is_counting(texts):
         return False
     if all(text.startswith("(") and text.endswith(")") for text in texts):
         return False
@@ -173,3 +172,10 @@ def _plausible(labels: Sequence[Segment], column: Values, several: int, size: fl
     letters = sum(any(character.isalpha() for character in label.text) for label in labels)
     aligned = float(np.mean(np.abs(starts - np.median(starts)) < 2.5 * size))
     return letters >= 0.8 * len(labels) and float(np.median(words)) <= 7 and aligned >= 0.6
+
+
+def is_counting(texts: Sequence[str]) -> bool:
+    """Whether the values are whole numbers that rise, as numbers of pages and of items do."""
+    whole = [int(text) for text in texts if text.isdecimal()]
+    rising = sum(a <= b for a, b in pairwise(whole))
+    return len(whole) > 0.8 * len(texts) and rising > 0.8 * (len(whole) - 1)
