@@ -18,10 +18,6 @@ pytestmark = pytest.mark.slow
 EXPECTED: dict[str, Any] = json.loads((REPOSITORY / "examples" / "expected.json").read_text(encoding="utf-8"))["files"]
 PAGES = [(name, page["number"]) for name, entry in EXPECTED.items() for page in entry["pages"]]
 
-#: What the CPU engine does not reach on the examples: a table without any rule between its columns.
-NO_TABLE = {("fax.tiff", 2)}
-
-
 class Examples:
     """The finished workspace, its pages and its documents."""
 
@@ -119,10 +115,6 @@ def test_lists_are_lists(examples_read, page):
 
 @pytest.mark.parametrize("page", [page for page in PAGES if expected(page)["tables"]])
 def test_tables_have_their_rows_and_cells(examples_read, page):
-    if page in NO_TABLE:
-        for table in expected(page)["tables"]:
-            assert lacking(examples_read, page, [" ".join(row) for row in table["rows"]]) == []
-        return
     rows = [row for table in reading.tables(examples_read.markdown[page]) for row in table]
     for table in expected(page)["tables"]:
         wanted = [[reading.plain(cell) for cell in row] for row in table["rows"]]

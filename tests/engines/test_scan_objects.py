@@ -80,6 +80,45 @@ def test_ruled_grids_dark_or_light_become_tables_like_those_of_a_pdf(grey):
     assert len(table.text.split("\n")) == 5
 
 
+def test_a_picture_with_a_bright_sky_is_one_raster():
+    image = paper()
+    lines = text_page(image)
+    photo(image, 200, 700, 800, 1100)
+    image[860:920, 200:480] = image[700:920, 420:480] = 230  # parts a corner from the rest
+    (raster,) = scan_objects(image, tuple(lines)).rasters
+    assert raster.box.iou(Box(200, 700, 800, 1100)) > 0.9
+
+
+def headed_table(image, *, parted):
+    """Three columns with light headings on a dark bar; `parted`: light rules part the bar's cells."""
+    lines = []
+    cv2.rectangle(image, (100, 500), (850, 545), (110, 90, 20), -1)
+    for column, text in enumerate(("Item", "Price", "Sum")):
+        (width, height), base = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, 0.7, 2)
+        x, y = 120 + 250 * column, 512
+        cv2.putText(image, text, (x, y + height), cv2.FONT_HERSHEY_SIMPLEX, 0.7, (255, 255, 255), 2)
+        lines.append(Line(text, Box(x - 2, y - 3, x + width + 2, y + height + base / 2 + 3), height + base / 2))
+    for row in range(3):
+        cv2.line(image, (100, 600 + 55 * row), (850, 600 + 55 * row), (170, 170, 160), 2)
+        for column in range(3):
+            lines.append(write(image, f"{row}{column}.50", 120 + 250 * column, 560 + 55 * row))
+    for column in range(4):
+        x = 100 + 250 * column
+        cv2.line(image, (x, 500 if parted else 546), (x, 710), (235, 235, 235) if parted else (170, 170, 160), 3)
+        cv2.line(image, (x, 546), (x, 710), (170, 170, 160), 2)
+    return lines
+
+
+@pytest.mark.parametrize("parted", [True, False])
+def test_light_headings_on_a_dark_bar_head_the_table_below_it(parted):
+    image = paper()
+    content = page_of(image, [*text_page(image), *headed_table(image, parted=parted)])
+    (table,) = find_tables(content)
+    assert table.text.split("\n")[0] == "| Item | Price | Sum |"
+    assert table.text.split("\n")[-1] == "| 20.50 | 21.50 | 22.50 |"
+    assert find_figures(content, [table]) == []
+
+
 def test_dark_edges_punch_holes_and_specks_are_no_pictures():
     image = paper()
     image[:, :40], image[-30:] = 10, 15

@@ -13,7 +13,7 @@ class Region:
     box: Box
     lines: frozenset[int]
     text: str = ""  # tables: Markdown pipe table, or HTML when cells span
-    label: str = ""  # figures: image, chart or diagram; tables: ruled, booktabs or filled
+    label: str = ""  # figures: image, chart or diagram; tables: ruled, booktabs, filled, keys, plain or aligned
     caption: frozenset[int] = frozenset()  # lines of its caption; they stay in the page's text
 
 

@@ -57,6 +57,26 @@ def test_an_image_with_a_caption_below_is_a_figure_with_that_caption():
     assert figure.box.iou(Box(100, 200, 400, 400)) > 0.95
 
 
+def test_an_abstract_wider_than_the_columns_does_not_part_a_figure_from_its_caption():
+    abstract = prose(90, 100, 6, 15)
+    columns = [*prose(60, 200, 40, 8), *prose(310, 200, 5, 8), *prose(310, 480, 16, 8)]
+    caption = [line("Figure 1: The river in an", 310, 440, 9), line("evening of autumn.", 310, 451, 9)]
+    figure = only(page([*abstract, *columns, *caption], rasters=[Box(310, 270, 530, 435)]))
+    assert figure.caption == {len(abstract) + len(columns), len(abstract) + len(columns) + 1}
+
+
+def test_a_caption_keeps_lines_that_are_measured_smaller_and_lines_in_pieces():
+    lines = [
+        line("Figure 1: The first line of it which is the", 60, 420, 9),
+        Line("second that has a small size here and, in", Box(60, 431, 240, 440), 7.4),
+        Line("third, no letters that", Box(60, 442, 150, 450.5), 6.4),
+        line("reach up", 154, 441.5, 9),
+        Line("are.", Box(60, 453, 80, 459.5), 6.4),
+        *prose(60, 500, 20),
+    ]
+    assert only(page(lines, rasters=[Box(60, 200, 240, 410)])).caption == {0, 1, 2, 3, 4}
+
+
 @pytest.mark.parametrize(
     "head", ["Fig. 2.", "FIG. 4", "Abb. 1:", "Chart 5.", "Exhibit A:", "Plate IV.", "图 3", "Figure 1-2"]
 )

@@ -214,6 +214,64 @@ def test_what_stands_over_a_figure_caption_is_a_chart_and_no_table():
     assert find_tables(page([*words, line("Figure 2: The models at work.", 98, 165)], rules)) == []
 
 
+def test_a_long_caption_below_a_table_is_given_whole():
+    words, rules = booktabs([["Model", "Size", "Score"], ["small", "1.2", "0.81"], ["large", "33", "0.9"]])
+    text = ["Table 2: " + " ".join(PROSE.split()[:8])] + [" ".join(PROSE.split()[:9])] * 11
+    caption = [line(part, 98, 170 + 11.5 * number) for number, part in enumerate(text)]
+    assert only(page([*words, *caption], rules)).caption == set(range(len(words), len(words) + 12))
+
+
+def spaces_only(cells, xs=(100, 200, 300)):
+    return [
+        line(text, x, 100 + 18 * number)
+        for number, row in enumerate(cells)
+        for x, text in zip(xs, row, strict=True)
+        if text
+    ]
+
+
+def test_short_cells_under_one_another_are_a_table_though_only_spaces_part_them():
+    cells = [["Time", "Level", "Gates"], ["6.00", "0.71 m", "one open"], ["7.00", "0.88 m", "both open"],
+             ["8.00", "1.02 m", "both open"], ["9.00", "1.11 m", "both open"]]  # fmt: skip
+    lines = [*spaces_only(cells), *prose(100, 220, 3)]
+    table = only(page(lines))
+    assert rows(table.text) == cells
+    assert table.lines == set(range(15))
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [["Ann Abel", "Bob Best", "Cid Cox"], ["Rome", "Bern", "Oslo"], ["Italy", "Swiss", "Norway"], ["a", "b", "c"]],
+        [["Part", "Title", "Page"], ["I", "River", "3"], ["II", "Weir", "14"], ["III", "Quay", "31"]],
+        [["1", "a1", "b1"], ["2", "a2", "b2"], ["3", "a3", "b3"], ["4", "a4", "b4"]],
+        [["Time", "Level", "Gates"], ["6.00", "", "one"], ["7.00", "0.88", "two"], ["8.00", "1.02", "two"]],
+    ],
+    ids=["authors", "contents", "no headings", "gaps"],
+)
+def test_columns_of_words_and_of_pages_are_no_table_without_rules(cells):
+    assert find_tables(page(spaces_only(cells))) == []
+
+
+def test_rules_of_the_page_around_a_table_do_not_draw_its_surroundings_in():
+    xs, ys = [60, 150, 240, 540], [300, 320, 340, 360]
+    cells = [["Item", "Price", "Sum"], ["A", "1.00", "2.00"], ["B", "3.00", "6.00"]]
+    keys = [("Bill to", "Number", "1847"), ("The Mill", "Date", "14 May"), ("Bridge", "Due", "14 June")]
+    lines = [line(text, x, 150 + 16 * n) for n, row in enumerate(keys) for x, text in zip(xs, row, strict=False)]
+    notes = [line("Please pay within thirty days.", 60, 400), line("Boats are welcome.", 60, 416)]
+    rules = [*grid(xs, ys), rule(60, 120, 540, 120), rule(60, 780, 540, 780)]
+    table = only(page([*cell_lines(cells, xs, ys), *lines, *notes], rules))
+    assert rows(table.text) == cells
+
+
+def test_an_empty_corner_of_a_table_leaves_it_a_pipe_table():
+    xs, ys = [100, 200, 300, 400], [100, 120, 140, 160]
+    rules = [rule(100, y, 400, y) for y in ys[:3]] + [rule(300, 160, 400, 160), rule(200, 160, 400, 160)]
+    rules += [rule(x, 100, x, 140) for x in xs] + [rule(300, 140, 300, 160), rule(400, 140, 400, 160)]
+    cells = [["Name", "Count", "Sum"], ["one", "2", "3"], ["", "", "3"]]
+    assert rows(only(page(cell_lines(cells, xs, ys), rules)).text) == cells
+
+
 def test_tables_come_from_top_to_bottom():
     first, upper = booktabs([["Model", "Size", "Score"], ["small", "1.2", "0.81"], ["large", "33", "0.9"]], top=400)
     second, lower = booktabs([["A", "B", "C"], ["x", "1", "2"], ["y", "3", "4"]], top=100)

@@ -1,6 +1,7 @@
 """Tables set with spaces only: rows that follow one another with the same short cells, each under the one above."""
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,10 +26,8 @@ def aligned_tables(finder: "Finder") -> Iterator[tuple[Box, Table]]:
     """Such tables, the certain ones only: three columns, one of them of values in all rows but the first."""
     for block in _blocks(line_rows(finder)):
         if _has_apart_columns(block) and _has_values(block):
-            box = next(block[0].pieces).box
-            for row in block:
-                for piece in row.pieces:
-                    box = box.union(piece.box)
+            boxes = [piece.box for row in block for piece in row.pieces]
+            box = reduce(Box.union, boxes)
             cells = [
                 Cell(number, column, pieces=list(segment.pieces))
                 for number, row in enumerate(block)

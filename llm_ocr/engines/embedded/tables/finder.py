@@ -98,10 +98,10 @@ class Finder:
             self._take_spaced(area, label)
         for box, table in aligned_tables(self):
             members = self.inside(box)
-            lines = [self.content.lines[index] for index in members]
-            if not (self._is_other(box, members, pictures=0.08) or is_code(lines)):
-                if not self._is_captioned_figure(box, members):
-                    self._take(table, box, members, "aligned")
+            code = is_code([self.content.lines[index] for index in members])
+            other = code or self._is_other(box, members, pictures=0.08) or self._is_captioned_figure(box, members)
+            if not other:
+                self._take(table, box, members, "aligned")
 
     def _take_spaced(self, area: Area, label: str) -> bool:
         members = self.inside(area.box)
