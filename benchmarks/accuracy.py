@@ -94,7 +94,7 @@ def score_figures(truth: Sequence[Mapping[str, Any]], pages: Mapping[Key, PageRe
         rows.append({"file": page["file"], "page": page["page"], **_fields(score)})
     return {
         "summary": {**scoring.share(found, total), "false": false, "pages": len(rows), "iou": 0.5},
-        "pages": [row for row in rows if row["found"] < row["truth"] or row["false"]],
+        "pages": rows,
     }
 
 
@@ -111,7 +111,7 @@ def score_tables(truth: Sequence[Mapping[str, Any]], pages: Mapping[Key, PageRec
         missed = [r for r in relations if not scoring.related(r, grids, tolerance=tolerance)]
         total, passed = total + len(relations), passed + len(relations) - len(missed)
         rows.append({"file": page["file"], "page": page["page"], "of": len(relations), "missed": missed})
-    return {"summary": scoring.share(passed, total), "pages": [row for row in rows if row["missed"]]}
+    return {"summary": scoring.share(passed, total), "pages": rows}
 
 
 def score_text(truth: Sequence[Mapping[str, Any]], pages: Mapping[Key, PageRecord]) -> dict[str, Any]:
@@ -129,9 +129,9 @@ def score_text(truth: Sequence[Mapping[str, Any]], pages: Mapping[Key, PageRecor
                     passed[kind] += 1
                 else:
                     missed[kind].append(test)
-        rows.append({"file": page["file"], "page": page["page"], **{k: v for k, v in missed.items() if v}})
+        rows.append({"file": page["file"], "page": page["page"], "missed": {k: v for k, v in missed.items() if v}})
     summary = {kind: scoring.share(passed[kind], total[kind]) for kind in kinds}
-    return {"summary": summary, "pages": [row for row in rows if len(row) > 2]}
+    return {"summary": summary, "pages": rows}
 
 
 def _holds(kind: str, test: Any, markdown: str, tolerance: float) -> bool:
