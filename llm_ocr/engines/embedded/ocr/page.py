@@ -10,6 +10,7 @@ import numpy as np
 
 from llm_ocr.engines.embedded.ocr import OcrPage
 from llm_ocr.engines.embedded.ocr.detect import Detector, Pixels, Quad
+from llm_ocr.engines.embedded.ocr.gutters import parted_at_gutters
 from llm_ocr.engines.embedded.ocr.ink import measure
 from llm_ocr.engines.embedded.ocr.lines import Piece, compared, is_text, pieces, standing_line
 from llm_ocr.engines.embedded.ocr.recognise import Reader, Reading, cut_out
@@ -79,7 +80,7 @@ class PageReading:
                 standing.append(standing_line(reading, quad))
             else:
                 lying += pieces(reading, measure(crop, reading), quad, crop.shape[1])
-        return compared(lying) + standing, unread
+        return parted_at_gutters(compared(lying)) + standing, unread
 
     def _read_standing(self, crop: Pixels) -> Reading:
         upwards = self.reader.read(turn(crop, 90))
