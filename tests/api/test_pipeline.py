@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 EXPECTED: dict[str, Any] = json.loads((REPOSITORY / "examples" / "expected.json").read_text(encoding="utf-8"))["files"]
 PAGES = [(name, page["number"]) for name, entry in EXPECTED.items() for page in entry["pages"]]
 
+
 class Examples:
     """The finished workspace, its pages and its documents."""
 
