@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 
 from llm_ocr.api.threads import stepwise
@@ -14,7 +14,7 @@ from llm_ocr.errors import PageFailure, StageMissing, UsageError, WorkspaceError
 from llm_ocr.settings.models import PlanSettings, RunSettings
 from llm_ocr.stages import Progress
 from llm_ocr.types import Reason
-from llm_ocr.work.generations import generations
+from llm_ocr.work.generations import generations, read_units
 from llm_ocr.work.plan import PlannedDocument, PlanResult, plan_stream
 from llm_ocr.work.workspace import Workspace
 
@@ -53,7 +53,8 @@ async def plan(workspace: Workspace, settings: PlanSettings | RunSettings, found
     ranges = parse_pages(settings.pages) if settings.pages else None
     secrets = passwords(settings.password, settings.password_file)
     async with Renderer(render_options(settings, secrets)) as renderer:
-        counter = PageCounter(renderer, ranges, settings.max_pages_per_document)
+        totals = await asyncio.to_thread(_known_totals, workspace)
+        counter = PageCounter(renderer, ranges, settings.max_pages_per_document, totals)
         result = await plan_stream(
             workspace,
             counter.all(found.documents),
@@ -87,13 +88,30 @@ def _tell(result: PlanResult, skipped: dict[str, int], progress: Progress) -> No
         )
 
 
-class PageCounter:
-    """Opens documents, some at a time, and gives them in their order with their pages selected."""
+def _known_totals(workspace: Workspace) -> dict[str, int]:
+    """How many pages the documents of the plan have, by version: the same content is not opened again to be counted."""
+    if not generations(workspace):
+        return {}
+    return {part.version: part.page_total for unit in read_units(workspace) for part in unit.parts if part.page_total}
 
-    def __init__(self, renderer: Renderer, ranges: PageRanges | None, most_pages: int | None) -> None:
+
+class PageCounter:
+    """Opens documents, some at a time, and gives them in their order with their pages selected.
+
+    `totals` are numbers of pages by version, of documents that need not be opened.
+    """
+
+    def __init__(
+        self,
+        renderer: Renderer,
+        ranges: PageRanges | None = None,
+        most_pages: int | None = None,
+        totals: Mapping[str, int] | None = None,
+    ) -> None:
         self._renderer = renderer
         self._ranges = ranges
         self._most_pages = most_pages
+        self._totals = totals or {}
 
     async def all(self, documents: Iterable[SourceDocument]) -> AsyncIterator[PlannedDocument]:
         """One planned document for each, in order; what cannot be opened is planned as failed."""
@@ -116,7 +134,7 @@ class PageCounter:
         version = ""
         try:
             version = document.version or await asyncio.to_thread(_version, document.source)
-            total = await self._renderer.open(document.source, document.kind)
+            total = self._totals.get(version) or await self._renderer.open(document.source, document.kind)
         except PageFailure as failure:
             return _planned(document, version, (), 0, failure.reason, failure.detail)
         pages = document.pages if document.pages is not None else tuple(range(1, total + 1))

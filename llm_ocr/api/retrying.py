@@ -21,7 +21,7 @@ async def retry_failed(workspace: Workspace, settings: RetrySettings, progress: 
     key = await asyncio.to_thread(required_key, workspace, EXTRACT)
     secrets = passwords(settings.password, settings.password_file)
     async with Renderer(render_options(settings, secrets)) as renderer:
-        counter = PageCounter(renderer, None, None)
+        counter = PageCounter(renderer)
 
         async def reopen(part: DocumentPart) -> PlannedDocument:
             return await counter.one(_source(part))
