@@ -21,6 +21,8 @@ __all__ = ["Run", "execute", "open"]
 
 #: Commands that may make a workspace.
 _MAKE = frozenset({"run", "plan", "extract"})
+#: Commands that need an engine.
+_ENGINE = frozenset({"run", "plan", "extract", "describe"})
 
 
 def open(url: str) -> Run:
@@ -33,47 +35,28 @@ def execute(command: str, settings: Any, progress: Progress | None = None) -> Ru
 
     Raises `LlmOcrError` for what could not be done; pages that failed are rows, never errors.
     """
-    shown = progress or Silent()
-    if command in ("run", "plan", "extract", "describe"):
-        choose_engine(settings, command=command)  # before anything is written
-    return run_blocking(lambda: _execute(command, settings, shown))
+    engine = choose_engine(settings, command=command) if command in _ENGINE else ""  # before anything is written
+    return run_blocking(lambda: _execute(command, settings, engine, progress or Silent()))
 
 
-async def _execute(command: str, settings: Any, progress: Progress) -> Run:
+async def _execute(command: str, settings: Any, engine: str, progress: Progress) -> Run:
     if command == "run":
-        progress.say("Engine: embedded (text layer and OCR on the CPU)")
+        progress.say(f"Engine: {engine} (text layer and OCR on the CPU)")
     make = command in _MAKE
     found = await find(settings, command) if make else None  # wrong usage leaves no workspace behind
-    remember = to_remember(settings, engine=choose_engine(settings, command=command)) if make else None
+    remember = to_remember(settings, engine=engine) if make else None
     create = found is not None
     workspace = await asyncio.to_thread(Workspace.open, str(settings.workspace), create, settings=remember)
     if found is not None:
         await plan(workspace, settings, found, progress)
     elif make:
         await need_plan(workspace, command)
-    await _COMMANDS[command](workspace, settings, command, progress)
+    for stage in _STAGES[command]:
+        await stage(workspace, settings, progress)
     return Run(workspace)
 
 
-async def _plan(workspace: Workspace, settings: Any, command: str, progress: Progress) -> None:
-    """The plan stands already: sources are planned before any command."""
-
-
-async def _run(workspace: Workspace, settings: Any, command: str, progress: Progress) -> None:
-    await extract(workspace, settings, command, progress)
-    await describe(workspace, settings, command, progress)
-    await assemble(workspace, settings, progress)
-
-
-async def _assemble(workspace: Workspace, settings: Any, command: str, progress: Progress) -> None:
-    await assemble(workspace, settings, progress)
-
-
-async def _retry(workspace: Workspace, settings: Any, command: str, progress: Progress) -> None:
-    await retry_failed(workspace, settings, progress)
-
-
-async def _clean(workspace: Workspace, settings: Any, command: str, progress: Progress) -> None:
+async def _clean(workspace: Workspace, settings: Any, progress: Progress) -> None:
     cleaned = await asyncio.to_thread(clean, workspace, older_than=settings.older_than, dry_run=settings.dry_run)
     verb = "would remove" if cleaned.dry_run else "removed"
     for leftover in cleaned.objects:
@@ -81,12 +64,13 @@ async def _clean(workspace: Workspace, settings: Any, command: str, progress: Pr
     progress.say(f"{verb} {len(cleaned.objects)} files, {cleaned.size} bytes")
 
 
-_COMMANDS: dict[str, Callable[[Workspace, Any, str, Progress], Awaitable[None]]] = {
-    "plan": _plan,
-    "extract": extract,
-    "describe": describe,
-    "assemble": _assemble,
-    "run": _run,
-    "retry-failed": _retry,
-    "clean": _clean,
+#: What each command does when the plan stands.
+_STAGES: dict[str, tuple[Callable[[Workspace, Any, Progress], Awaitable[None]], ...]] = {
+    "plan": (),
+    "extract": (extract,),
+    "describe": (describe,),
+    "assemble": (assemble,),
+    "run": (extract, describe, assemble),
+    "retry-failed": (retry_failed,),
+    "clean": (_clean,),
 }

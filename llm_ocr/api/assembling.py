@@ -21,7 +21,7 @@ from llm_ocr.results.paths import DocumentNames
 from llm_ocr.results.schema import Images, figures_from_parquet, iter_pages
 from llm_ocr.settings.models import AssembleSettings, RunSettings
 from llm_ocr.stages import Progress
-from llm_ocr.stages.assemble import Finished, choose, dataset_row, finished_pages, without_images
+from llm_ocr.stages.assemble import Finished, choose, chosen_rows, dataset_row, finished_pages, without_images
 from llm_ocr.types import Counts, DocumentPart, FigureRecord, PageRecord, Status
 from llm_ocr.work.items import Item, items
 from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, claim_key, required_key
@@ -139,13 +139,13 @@ def assemble_item(job: AssembleJob, item: Item) -> list[Status]:
     chosen = choose(item.unit_ids, item.documents, job.pages)
     descriptions = job.descriptions(dict.fromkeys(chosen.values()))
     writer = _Views(job, item, descriptions)
-    layers = [[unit.id for unit in item.units], *_by_generation(item)]
     wanted = job.images if job.images is Images.ALL else Images.FIGURES  # documents need the figures whatever
+    rows = chosen_rows(item.layers, chosen, job.pages, images=wanted)
     path = job.workspace.spool / f"{item.name}.parquet"
     begin_views(job.workspace, item)
     try:
         with DatasetWriter(path, job.images) as dataset:
-            for page in finished_pages(layers, chosen, job.pages, descriptions, images=wanted):
+            for page in finished_pages(rows, descriptions, images=wanted):
                 dataset.add(dataset_row(page, descriptions))
                 writer.add(page)
         writer.publish(path)
@@ -156,13 +156,6 @@ def assemble_item(job: AssembleJob, item: Item) -> list[Status]:
 
 def _counts(statuses: Sequence[Status]) -> Counts:
     return Counts(len(statuses), *(statuses.count(status) for status in (Status.OK, Status.DEGRADED, Status.FAILED)))
-
-
-def _by_generation(item: Item) -> list[list[str]]:
-    layers: dict[int, list[str]] = {}
-    for unit in item.newer:
-        layers.setdefault(unit.generation, []).append(unit.id)
-    return list(layers.values())
 
 
 class _Views:

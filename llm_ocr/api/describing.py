@@ -7,7 +7,7 @@ from typing import Any
 
 from llm_ocr.api.extracting import shard_of
 from llm_ocr.api.threads import stepwise
-from llm_ocr.api.wiring import choose_engine, embedded_reader
+from llm_ocr.api.wiring import embedded_reader
 from llm_ocr.engines.embedded.describe import EmbeddedFigureReader
 from llm_ocr.errors import StageMissing
 from llm_ocr.results.schema import Images, figures_to_parquet, pages_from_parquet
@@ -15,7 +15,7 @@ from llm_ocr.settings.models import DescribeSettings, RunSettings
 from llm_ocr.stages import Progress
 from llm_ocr.stages.describe import Describe
 from llm_ocr.types import Counts, FigureRecord, PageRecord
-from llm_ocr.work.claim import claim
+from llm_ocr.work.claim import Shard, claim
 from llm_ocr.work.generations import read_units
 from llm_ocr.work.keys import DESCRIBE, EXTRACT, claim_key, required_key
 from llm_ocr.work.publish import Marker, iter_markers, markers, publish, read_data
@@ -23,14 +23,11 @@ from llm_ocr.work.summary import figures_summary
 from llm_ocr.work.workspace import Workspace
 
 
-async def describe(
-    workspace: Workspace, settings: DescribeSettings | RunSettings, command: str, progress: Progress
-) -> None:
+async def describe(workspace: Workspace, settings: DescribeSettings | RunSettings, progress: Progress) -> None:
     """Describe the figures of this worker's units that have no marker yet.
 
     Raises `StageMissing` when Extract has not finished all units.
     """
-    choose_engine(settings, command=command)
     pages = embedded_reader(settings)
     reader = EmbeddedFigureReader(settings.describe_mode, read_inside=pages.read_figure)
     try:
@@ -39,7 +36,7 @@ async def describe(
         identity = {"extract": source, "reader": dict(reader.identity())}
         key = await asyncio.to_thread(claim_key, workspace, DESCRIBE, identity)
         shard = shard_of(settings)
-        await asyncio.to_thread(_begin, workspace, key, extracted, progress)
+        await asyncio.to_thread(_begin, workspace, key, extracted, shard, progress)
         units = claim(workspace, DESCRIBE, key, read_units(workspace), shard)
 
         async def with_pages() -> AsyncIterator[tuple[str, Sequence[PageRecord]]]:
@@ -75,10 +72,10 @@ def _pages(workspace: Workspace, marker: Marker) -> list[PageRecord]:
     return pages_from_parquet(io.BytesIO(read_data(workspace, marker)), images=Images.FIGURES)
 
 
-def _begin(workspace: Workspace, key: str, extracted: dict[str, Marker], progress: Progress) -> None:
-    expected = sum(marker.figures.expected for marker in extracted.values())
-    done = sum((marker.figures for marker in iter_markers(workspace, DESCRIBE, key)), Counts())
-    progress.begin(DESCRIBE, expected, done)
+def _begin(workspace: Workspace, key: str, extracted: dict[str, Marker], shard: Shard, progress: Progress) -> None:
+    mine = {unit.id: extracted[unit.id].figures.expected for unit in shard.of(read_units(workspace))}
+    done = sum((marker.figures for marker in iter_markers(workspace, DESCRIBE, key) if marker.unit in mine), Counts())
+    progress.begin(DESCRIBE, sum(mine.values()), done)
 
 
 def _publisher(workspace: Workspace, key: str, extracted: dict[str, Marker]) -> Any:

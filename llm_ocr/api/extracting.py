@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llm_ocr.api.threads import stepwise
-from llm_ocr.api.wiring import PartRenderer, choose_engine, embedded_reader, passwords, render_options
+from llm_ocr.api.wiring import PartRenderer, embedded_reader, passwords, render_options
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.engines import PageReader
 from llm_ocr.results.schema import pages_to_parquet
@@ -21,11 +21,8 @@ from llm_ocr.work.summary import pages_summary
 from llm_ocr.work.workspace import Workspace
 
 
-async def extract(
-    workspace: Workspace, settings: ExtractSettings | RunSettings, command: str, progress: Progress
-) -> None:
+async def extract(workspace: Workspace, settings: ExtractSettings | RunSettings, progress: Progress) -> None:
     """Read the pages of this worker's units that have no marker yet."""
-    choose_engine(settings, command=command)
     shard = shard_of(settings)
     secrets = passwords(settings.password, settings.password_file)
     options = render_options(settings, secrets)

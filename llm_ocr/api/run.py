@@ -9,6 +9,7 @@ from llm_ocr.errors import ObjectNotFound, StageMissing
 from llm_ocr.results.documents import markdown_file
 from llm_ocr.results.paths import DocumentNames
 from llm_ocr.results.schema import Images, iter_pages
+from llm_ocr.stages.assemble import choose, chosen_rows
 from llm_ocr.types import PageRecord, Status
 from llm_ocr.work.items import items
 from llm_ocr.work.keys import EXTRACT, required_key
@@ -50,8 +51,6 @@ class Run:
 
     def pages(self, *, images: bool = True) -> Iterator[PageRecord]:
         """The row that counts for every page that Extract has finished, in the order of the plan."""
-        from llm_ocr.stages.assemble import choose
-
         key = required_key(self._workspace, EXTRACT)
 
         def rows(unit: str, wanted: Images) -> Iterator[PageRecord]:
@@ -62,13 +61,7 @@ class Run:
 
         for item in items(self._workspace):
             chosen = choose(item.unit_ids, item.documents, rows)
-            found = [
-                record
-                for unit in dict.fromkeys(chosen.values())
-                for record in rows(unit, Images.ALL if images else Images.NONE)
-                if chosen.get(record.page_id) == unit
-            ]
-            yield from sorted(found, key=lambda record: record.dataset_index)
+            yield from chosen_rows(item.layers, chosen, rows, images=Images.ALL if images else Images.NONE)
 
     def failures(self) -> Iterator[PageRecord]:
         """The failed pages, without images."""

@@ -1,7 +1,6 @@
 """From settings to the parts that do the work."""
 
 import asyncio
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.documents.sources import version_of
 from llm_ocr.engines.embedded.reader import EmbeddedOptions, EmbeddedReader
 from llm_ocr.errors import LlmOcrError, PageFailure, UsageError
+from llm_ocr.settings.environment import cores
 from llm_ocr.settings.models import EngineSettings, RenderSettings
 from llm_ocr.types import DocumentPart, Page, Reason, page_id
 
@@ -20,13 +20,6 @@ EMBEDDED_IMAGE_SIZE = 1540
 EMBEDDED_PAGES_PER_UNIT = 16
 #: Documents whose content was compared with the plan, remembered; far more than are read at a time.
 _PROVED = 256
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def choose_engine(settings: EngineSettings, *, command: str) -> str:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from llm_ocr.settings import environment
+
 _EXTRA = 'pip install "llm-ocr[embedded]"'
 _POPPLER = "apt-get install poppler-utils (Debian, Ubuntu) or brew install poppler (macOS)"
 #: Free space and memory below which the user is told, in bytes.
@@ -71,7 +73,7 @@ def python() -> Check:
 
 def cores() -> Check:
     """Cores that this process may use, a container's share included."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    count = environment.cores()
     share = _cpu_share()
     if share is not None and share < count:
         return Check("cores", State.LIMITED, f"{count}, limited to {share:g} by the container")

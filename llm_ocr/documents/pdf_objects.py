@@ -28,14 +28,10 @@ Colour = tuple[int, int, int]
 
 @dataclass(slots=True)
 class Objects:
-    """What was found; `complete` is False when the page has more objects than are looked at.
-
-    `largest_image`: bytes of the largest image once decoded.
-    """
+    """What was found among the first `MAX_OBJECTS`. `largest_image`: bytes of the largest image once decoded."""
 
     rasters: list[Raster] = field(default_factory=list)
     paths: list[Path] = field(default_factory=list)
-    complete: bool = True
     largest_image: int = 0
 
 
@@ -44,7 +40,6 @@ def page_objects(page: pypdfium2.PdfPage, frame: Frame) -> Objects:
     found = Objects()
     for seen, (handle, kind, where) in enumerate(_walk(page, frame)):
         if seen >= MAX_OBJECTS or len(found.paths) >= MAX_PATHS:
-            found.complete = False
             break
         if kind == pdfium.FPDF_PAGEOBJ_IMAGE:
             found.largest_image = max(found.largest_image, _decoded_size(page, handle))

@@ -1,6 +1,5 @@
 """Pages of documents, made in limited worker processes: images, text layers and objects."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -10,6 +9,7 @@ from llm_ocr.documents.furniture import EdgeLine, marked
 from llm_ocr.documents.page_wire import content_from_wire, image_from_wire, image_to_wire
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
 from llm_ocr.processes import Limits, WorkerPool
+from llm_ocr.settings.environment import cores
 from llm_ocr.types import Box, EncodedImage, Page, PageContent, Reason
 
 MODULE = "llm_ocr.documents.renderer"
@@ -17,10 +17,6 @@ MODULE = "llm_ocr.documents.renderer"
 REVISION = 1
 #: Seconds that reading neighbours' margins may take: they are only asked whether a header recurs.
 _EDGES_TIMEOUT = 10.0
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +31,7 @@ class RenderOptions:
     timeout: float = 60.0
     memory: int = 2 << 30
     passwords: tuple[str, ...] = field(default=(), repr=False)
-    workers: int = field(default_factory=_cores)
+    workers: int = field(default_factory=cores)
 
 
 class Renderer:

@@ -13,6 +13,11 @@ def environment() -> Mapping[str, str]:
     return dict(os.environ)
 
 
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def worker_environment() -> dict[str, str]:
     """An environment for worker processes: a few harmless names and this process's import path."""
     kept = {name: os.environ[name] for name in _FOR_WORKERS if name in os.environ}

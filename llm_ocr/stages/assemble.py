@@ -55,17 +55,12 @@ class _Row:
     unit: str
 
 
-def finished_pages(
-    layers: Iterable[Sequence[str]],
-    chosen: Mapping[str, str],
-    pages: Pages,
-    descriptions: Mapping[str, FigureRecord],
-    *,
-    images: Images,
-) -> Iterator[Finished]:
-    """The item's pages in the order of the dataset; with all images, the page with its boxes drawn as well.
+def chosen_rows(
+    layers: Iterable[Sequence[str]], chosen: Mapping[str, str], pages: Pages, *, images: Images
+) -> Iterator[PageRecord]:
+    """The rows that count, in the order of the dataset, a few in memory at a time.
 
-    `layers` are the item's units by generation, oldest first; within one, pages ascend.
+    `layers` are the item's units by generation, oldest first (`Item.layers`); within one, pages ascend.
     """
 
     def rows(units: Sequence[str]) -> Iterator[PageRecord]:
@@ -74,8 +69,15 @@ def finished_pages(
             if unit in wanted:
                 yield from (record for record in pages(unit, images) if chosen.get(record.page_id) == unit)
 
+    yield from heapq.merge(*(rows(units) for units in layers), key=lambda record: record.dataset_index)
+
+
+def finished_pages(
+    rows: Iterable[PageRecord], descriptions: Mapping[str, FigureRecord], *, images: Images
+) -> Iterator[Finished]:
+    """The pages with their descriptions; with all images, the page with its boxes drawn as well."""
     texts = {figure: record.description for figure, record in descriptions.items() if record.description}
-    for record in heapq.merge(*(rows(units) for units in layers), key=lambda record: record.dataset_index):
+    for record in rows:
         yield Finished(record, enrich(record.markdown, texts), _boxes(record) if images is Images.ALL else None)
 
 

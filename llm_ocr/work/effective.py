@@ -6,8 +6,8 @@ from typing import Protocol, TypeVar
 from llm_ocr.types import Status
 
 
-class Row(Protocol):
-    """What is needed of a row; `PageRecord` has it."""
+class PageKey(Protocol):
+    """Which page a row is of; `page_number` is None for a document that could not be opened."""
 
     @property
     def page_id(self) -> str: ...
@@ -17,6 +17,10 @@ class Row(Protocol):
 
     @property
     def page_number(self) -> int | None: ...
+
+
+class Row(PageKey, Protocol):
+    """What is needed of a row; `PageRecord` has it."""
 
     @property
     def status(self) -> Status: ...

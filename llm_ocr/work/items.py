@@ -37,6 +37,14 @@ class Item:
         return tuple(unit.id for unit in (*self.units, *self.newer))
 
     @property
+    def layers(self) -> list[list[str]]:
+        """The ids of the units by generation, oldest first; within one, pages ascend."""
+        layers = [[unit.id for unit in self.units]]
+        for _, group in groupby(self.newer, key=lambda unit: unit.generation):
+            layers.append([unit.id for unit in group])
+        return layers
+
+    @property
     def parts(self) -> tuple[DocumentPart, ...]:
         """The item's documents as they were first planned, ranges of a long one apart."""
         return tuple(part for unit in self.units for part in unit.parts)

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from llm_ocr.types import DocumentPart, Unit, page_id
 from llm_ocr.work import codec
+from llm_ocr.work.effective import PageKey
 from llm_ocr.work.generations import Generation, Kind, generations, new_draft, units_of, write_generation
 from llm_ocr.work.items import whole_documents
 from llm_ocr.work.keys import EXTRACT
@@ -19,17 +20,8 @@ from llm_ocr.work.workspace import Workspace
 _NO_REASON = "unknown"
 
 
-class FailedRow(Protocol):
-    """A failed row of Extract; `page_number` is None for a document that could not be opened."""
-
-    @property
-    def page_id(self) -> str: ...
-
-    @property
-    def document_id(self) -> str: ...
-
-    @property
-    def page_number(self) -> int | None: ...
+class FailedRow(PageKey, Protocol):
+    """A failed row of Extract."""
 
     @property
     def reason(self) -> str | None: ...
@@ -128,7 +120,7 @@ def _add(state: _State, unit: Unit, rows: Iterable[FailedRow], item: str | None,
 
 
 async def _pieces(state: _State, reopen: Reopen, begin: int) -> tuple[list[Piece], int]:
-    """What is to be tried again, in the order of the plan, and the first dataset index that is free after it."""
+    """What is to be tried again, by dataset index, and the first index that is free after it."""
     by_document: dict[str, list[_Failed]] = {}
     for failed in sorted(state.failed.values(), key=lambda failed: failed.index):
         by_document.setdefault(failed.part.document_id, []).append(failed)
@@ -141,7 +133,7 @@ async def _pieces(state: _State, reopen: Reopen, begin: int) -> tuple[list[Piece
         if document.reason is None and document.pages:
             pieces.append(_opened(group[0], document, begin))
             begin += len(document.pages)
-    return pieces, begin
+    return sorted(pieces, key=lambda piece: piece.indices[0]), begin
 
 
 def _again(group: Sequence[_Failed]) -> Piece:

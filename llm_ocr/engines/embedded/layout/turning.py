@@ -1,13 +1,11 @@
 """Pages whose text runs up or down: laid out as if turned upright, the boxes turned back."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from llm_ocr.engines.embedded.layout.measures import is_vertical
 from llm_ocr.engines.embedded.regions import Region
 from llm_ocr.types import Block, Box, Line, PageContent
-
-Turn = Callable[[Box], Box]
 
 
 def _runs_up(lines: Sequence[Line]) -> bool:

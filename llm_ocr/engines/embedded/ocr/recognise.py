@@ -45,11 +45,6 @@ class Reader:
         self._session = open_session(require_models().recogniser)
         self._alphabet = alphabet_of(self._session)
 
-    @property
-    def alphabet(self) -> frozenset[str]:
-        """All characters that can be read."""
-        return frozenset(self._alphabet)
-
     def read(self, crop: Pixels) -> Reading:
         """The text of one crop. One at a time: a batch is padded to its widest, and costs more per line (measured)."""
         height, width = crop.shape[:2]
