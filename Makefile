@@ -5,13 +5,40 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test lint fast slow examples bench clean
+.PHONY: demo test test-vllm test-faults lint fast slow examples bench clean
 
 demo: .venv/.demo
 	$(BIN)/llm-ocr demo
 
 test: lint
-	$(PYTEST) -n 2 --dist loadfile
+	$(PYTEST) -n 2 --dist loadfile --durations=15 -m "not long and not vllm"
+
+# A real vLLM on the CPU, with tiny random models, in an environment of its own (x86-64 Linux; 2.5 GB, two minutes).
+test-vllm: .venv/.dev vllm-environment
+	LLM_OCR_REQUIRE="$${LLM_OCR_REQUIRE:+$$LLM_OCR_REQUIRE,}vllm" $(PYTEST) tests/vllm
+
+.PHONY: vllm-environment
+vllm-environment: .venv/bin/python
+	test -n "$$LLM_OCR_TEST_VLLM" || $(BIN)/python tests/vllm/environment.py .venv-vllm
+
+# Workers killed on each kind of store: before and after every single write, and fifty times at random moments (half an hour).
+SEED ?= 0
+test-faults: .venv/.dev
+	$(PYTEST) tests/faults/stores
+	$(BIN)/python tests/faults/stores/kill_loop.py --every-write --seed $(SEED) --output benchmarks/results/kills.json
+
+# A million answers of any kind through all parsers (an hour on one core); FUZZ_SECONDS=300 for a short run.
+FUZZ_SECONDS ?= inf
+.PHONY: fuzz-answers
+fuzz-answers: .venv/.dev
+	$(PYTEST) -m long tests/models
+	$(BIN)/python benchmarks/fuzz_answers.py --answers 1000000 --seconds $(FUZZ_SECONDS) --seed $(SEED) \
+		--output benchmarks/results/fuzz_answers.json
+
+# The READMEs of all platforms, word for word against their stand-ins (five minutes).
+.PHONY: test-readmes
+test-readmes: .venv/.dev
+	$(PYTEST) -n 2 --dist loadfile -m long tests/launch
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
@@ -20,7 +47,7 @@ lint: .venv/.dev
 	$(BIN)/lint-imports --no-cache
 
 fast: .venv/.dev
-	$(PYTEST) -n 2 --dist loadfile -m "not slow"
+	$(PYTEST) -n 2 --dist loadfile -m "not slow and not long and not vllm"
 
 examples: .venv/.dev
 	$(BIN)/python examples/make_examples.py
@@ -29,7 +56,7 @@ bench: .venv/.dev
 	$(BIN)/python benchmarks/embedded.py examples --peers none
 
 clean:
-	rm -rf .venv build dist llm-ocr-demo .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-vllm build dist llm-ocr-demo .pytest_cache .mypy_cache .ruff_cache
 
 .venv/bin/python:
 	@test -n "$(PYTHON)" && $(PYTHON) -c '$(FITS)' || { \

@@ -13,14 +13,37 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from llm_ocr.api import Run, open
-    from llm_ocr.api.calls import assemble, describe, extract, plan, read_page, retry_failed, run
+    from llm_ocr.api.calls import assemble, describe, export, extract, plan, read_page, retry_failed, run, transform
+    from llm_ocr.api.cost_estimate import estimate
+    from llm_ocr.launch.calls import submit
 
 __version__ = "0.1.0"
 
-__all__ = ["Run", "assemble", "describe", "extract", "open", "plan", "read_page", "retry_failed", "run"]
+__all__ = [
+    "Run",
+    "assemble",
+    "describe",
+    "estimate",
+    "export",
+    "extract",
+    "open",
+    "plan",
+    "read_page",
+    "retry_failed",
+    "run",
+    "submit",
+    "transform",
+]
+
+_ELSEWHERE = {
+    "Run": "llm_ocr.api",
+    "estimate": "llm_ocr.api.cost_estimate",
+    "open": "llm_ocr.api",
+    "submit": "llm_ocr.launch.calls",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'llm_ocr' has no attribute {name!r}")
-    return getattr(import_module("llm_ocr.api" if name in ("Run", "open") else "llm_ocr.api.calls"), name)
+    return getattr(import_module(_ELSEWHERE.get(name, "llm_ocr.api.calls")), name)

@@ -73,6 +73,26 @@ def display_page(page: Mapping[str, Any] | PageRecord) -> str | None:
     return _show(f"![page]({url})")
 
 
+def display_failures(pages: Iterable[PageRecord], n: int = 20) -> str | None:
+    """Show which pages failed and why, the first `n` of them; takes `Run.failures()`.
+
+    Returns the Markdown when there is no notebook.
+    """
+    failed = iter(pages)
+    lines = [_failure(page) for page in islice(failed, max(0, n))]
+    more = sum(1 for _ in failed)
+    if not lines and not more:
+        return _show("No page failed.")
+    rows = ["| document | page | reason | tries |", "|---|---|---|---|", *lines]
+    return _show("\n".join(rows) + (f"\n\n{more:,} more" if more else ""))
+
+
+def _failure(page: PageRecord) -> str:
+    number = "all" if page.page_number is None else str(page.page_number)
+    reason = f"{page.reason or ''}: {page.detail}" if page.detail else str(page.reason or "")
+    return f"| {escape(page.source)} | {number} | {escape(reason)} | {len(page.attempts)} |"
+
+
 def _show(markdown: str) -> str | None:
     try:
         from IPython import get_ipython

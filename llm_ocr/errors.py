@@ -7,15 +7,27 @@ LlmOcrError                 exit 1 unless a subclass says otherwise
 │   └── StageMissing            the stage before has not finished
 ├── StorageError            exit 1, also an OSError
 │   ├── ObjectNotFound          also a FileNotFoundError
-│   └── ObjectExists            also a FileExistsError: create-if-absent lost
+│   ├── ObjectExists            also a FileExistsError: create-if-absent lost
+│   └── ObjectChanged           compare-and-swap lost: the object is another by now, or gone
 ├── MissingExtra            exit 1: an optional package is not installed
 ├── PageFailure             never ends a run: becomes a failed record of one page or document
 ├── Interrupted             exit 4: stopped by a signal; the same command goes on
+├── ServerError             exit 1: the model server cannot be started, reached or used
+├── LaunchError             exit 1: a platform refuses a job, or cannot be asked
+│   └── JobFailed               a job ended otherwise than well; its platform's reason
+├── LimitReached            exit 5: stopped by --max-cost; the same command with a higher limit goes on
+├── RequestError            one request to a server failed; the reader makes a try of it, never ends a run
+│   ├── ServerBusy              429 or 503: ask again later, not the page's fault
+│   ├── RequestRefused          the server does not take this question (400, 413, 422)
+│   └── RequestLost             no whole answer came: 500, connection lost, answer cut, no progress
 ├── WorkerDied              a worker process ended before it answered (limit, crash); callers turn it into a PageFailure
 └── WorkerError             a worker process met an error that it did not expect; callers turn it into a PageFailure
 
 Every error carries `hint`, a sentence that says what to do, and `retryable`: whether the same call may succeed later.
 """
+
+from collections.abc import Mapping
+from typing import Any
 
 from llm_ocr.types import Reason
 
@@ -65,24 +77,93 @@ class ObjectExists(StorageError, FileExistsError):
     """Create-if-absent found an object."""
 
 
+class ObjectChanged(StorageError):
+    """Compare-and-swap found another version of the object, or none."""
+
+
 class MissingExtra(LlmOcrError, ImportError):
     """An optional package is not installed; the hint names the command that brings it."""
 
 
 class PageFailure(LlmOcrError):
-    """A page (or, with page None, a whole document) could not be read; it ends as a `failed` record."""
+    """A page (or, with page None, a whole document) could not be read; it ends as a `failed` record.
 
-    def __init__(self, reason: Reason, detail: str = "", *, hint: str = "", retryable: bool = False) -> None:
+    `tries` are the requests that were made for it, as in `Attempt`.
+    """
+
+    def __init__(
+        self,
+        reason: Reason,
+        detail: str = "",
+        *,
+        hint: str = "",
+        retryable: bool = False,
+        tries: tuple[Mapping[str, Any], ...] = (),
+    ) -> None:
         super().__init__(f"{reason.value}: {detail}" if detail else reason.value, hint=hint)
         self.reason = reason
         self.detail = detail
         self.retryable = retryable
+        self.tries = tries
 
 
 class Interrupted(LlmOcrError):
     """Stopped by SIGTERM or SIGINT; finished units are published."""
 
     exit_code = 4
+
+
+class ServerError(LlmOcrError):
+    """The model server cannot be started, reached or used."""
+
+
+class LaunchError(LlmOcrError):
+    """A platform refuses a job, or cannot be asked."""
+
+
+class JobFailed(LaunchError):
+    """A job ended otherwise than well. The message holds the platform's reason."""
+
+
+class LimitReached(LlmOcrError):
+    """Stopped by a limit of the user's own; what is done stays."""
+
+    exit_code = 5
+
+
+class RequestError(LlmOcrError):
+    """One request to a model server failed."""
+
+    retryable = True
+
+
+class ServerBusy(RequestError):
+    """The server asks for patience (429, 503). `retry_after` in seconds, None when it did not say."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class RequestRefused(RequestError):
+    """The server does not take this question. `too_long`: its prompt does not fit, a smaller image may."""
+
+    retryable = False
+
+    def __init__(self, message: str, *, status: int, too_long: bool = False) -> None:
+        super().__init__(message)
+        self.status = status
+        self.too_long = too_long
+
+
+class RequestLost(RequestError):
+    """No whole answer came. `status` is 0 when no response began; `unreachable`: nobody listens there any more."""
+
+    def __init__(self, message: str, *, status: int = 0, unreachable: bool = False, stalled: bool = False) -> None:
+        super().__init__(message)
+        self.status = status
+        self.unreachable = unreachable
+        self.stalled = stalled
 
 
 class WorkerDied(LlmOcrError):

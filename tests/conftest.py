@@ -1,20 +1,27 @@
 """Fixtures that many tests share."""
 
-import importlib.util
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# Timings are never asserted: a machine may be busy with something else.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
+
+#: The command of the vLLM that `make test-vllm` installs; LLM_OCR_TEST_VLLM names that of another such environment.
+VLLM = Path(_REPOSITORY, os.environ.get("LLM_OCR_TEST_VLLM") or ".venv-vllm/bin/vllm")
 
 #: What some tests need and not every machine has, and how to tell that it is there.
 _TOOLS: dict[str, Callable[[], bool]] = {
     "poppler": lambda: all(map(shutil.which, ("pdftoppm", "pdfinfo"))),
     "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
-    "vllm": lambda: importlib.util.find_spec("vllm") is not None,
+    "vllm": VLLM.is_file,
 }
 
 
@@ -31,6 +38,13 @@ def need(name: str, required: str) -> None:
 def require() -> Callable[[str], None]:
     """`require("poppler")` skips the test without it; with LLM_OCR_REQUIRE=poppler such a skip is a failure."""
     return lambda name: need(name, os.environ.get("LLM_OCR_REQUIRE", ""))
+
+
+@pytest.fixture(scope="session")
+def vllm(require) -> Path:
+    """The command of a vLLM that runs on the CPU; skips without one."""
+    require("vllm")
+    return VLLM
 
 
 @pytest.fixture(scope="session")

@@ -174,3 +174,16 @@ def test_a_notebook_shows_it():
     finally:
         InteractiveShell.clear_instance()
         del shell
+
+
+def test_failures_are_shown_with_their_reasons():
+    lost = replace(
+        FAILED, page_id="b-p00002", source="/in/b|c.pdf", page_number=2, detail="<b>no</b>", attempts=({}, {})
+    )
+    assert display.display_failures([]) == "No page failed."
+    shown = (display.display_failures([FAILED, lost, FAILED, FAILED], n=2) or "").splitlines()
+    assert shown[2:4] == [
+        "| /in/b.pdf | all | encrypted | 0 |",
+        "| /in/b\\|c.pdf | 2 | encrypted: &lt;b&gt;no&lt;/b&gt; | 2 |",
+    ]
+    assert shown[-1] == "2 more"

@@ -13,11 +13,38 @@ import pytest
 from PIL import Image
 
 import llm_ocr
-from llm_ocr.errors import LlmOcrError, StageMissing, UsageError, WorkspaceError
+from llm_ocr.errors import Interrupted, LimitReached, LlmOcrError, StageMissing, UsageError, WorkspaceError
 from llm_ocr.types import Reason, Status
 
-NAMES = ["Run", "assemble", "describe", "extract", "open", "plan", "read_page", "retry_failed", "run"]
-HEAVY = {"numpy", "pyarrow", "pandas", "datasets", "PIL", "onnxruntime", "cv2", "pypdfium2", "boto3", "torch", "rich"}
+NAMES = [
+    "Run",
+    "assemble",
+    "describe",
+    "estimate",
+    "export",
+    "extract",
+    "open",
+    "plan",
+    "read_page",
+    "retry_failed",
+    "run",
+    "submit",
+    "transform",
+]
+HEAVY = {
+    "numpy",
+    "pyarrow",
+    "pandas",
+    "datasets",
+    "PIL",
+    "onnxruntime",
+    "cv2",
+    "pypdfium2",
+    "boto3",
+    "torch",
+    "rich",
+    "ray",
+}
 ONE_EACH = {"engine": "embedded", "render_workers": 1, "ocr_workers": 1}
 
 
@@ -216,10 +243,10 @@ def test_progress_is_told_to_whoever_asks(page, tmp_path):
 
 
 def test_every_error_says_its_exit_code():
-    codes = {error.__name__: error.exit_code for error in _all_errors(LlmOcrError)}
-    assert codes["UsageError"] == 2
-    assert codes["Interrupted"] == 4
-    assert {code for name, code in codes.items() if name not in ("UsageError", "Interrupted")} == {1}
+    own = {UsageError: 2, Interrupted: 4, LimitReached: 5}
+    for error in _all_errors(LlmOcrError):
+        expected = next((code for kind, code in own.items() if issubclass(error, kind)), 1)
+        assert error.exit_code == expected, error
 
 
 def _all_errors(error: type[LlmOcrError]) -> list[type[LlmOcrError]]:

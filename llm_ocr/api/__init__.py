@@ -1,20 +1,28 @@
 """From settings to finished work: what the command line and the Python API both call."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
 from typing import Any
 
 from llm_ocr.api.assembling import assemble
 from llm_ocr.api.describing import describe
-from llm_ocr.api.extracting import extract
+from llm_ocr.api.engines import Engines, choose_engine
+from llm_ocr.api.extracting import extract, warm_up
+from llm_ocr.api.import_place import input_of
+from llm_ocr.api.importing import take_over
+from llm_ocr.api.job import Job
+from llm_ocr.api.logs import log_folder, worker_name
 from llm_ocr.api.loop import run_blocking
 from llm_ocr.api.planning import find, need_plan, plan
+from llm_ocr.api.ray import Stage, cluster
+from llm_ocr.api.recording import Recorded
+from llm_ocr.api.remote import Remote
 from llm_ocr.api.retrying import retry_failed
 from llm_ocr.api.run import Run
-from llm_ocr.api.wiring import choose_engine
 from llm_ocr.stages import Progress, Silent
+from llm_ocr.storage import StoreOptions
 from llm_ocr.work.clean import clean
-from llm_ocr.work.stored import to_remember
+from llm_ocr.work.stored import to_remember, workspace_options
 from llm_ocr.work.workspace import Workspace
 
 __all__ = ["Run", "execute", "open"]
@@ -25,9 +33,12 @@ _MAKE = frozenset({"run", "plan", "extract"})
 _ENGINE = frozenset({"run", "plan", "extract", "describe"})
 
 
-def open(url: str) -> Run:
-    """Any workspace, read-only. Raises `WorkspaceError` when there is none."""
-    return Run(Workspace.open(str(url)))
+def open(url: str, *, profile: str | None = None, endpoint: str | None = None, region: str | None = None) -> Run:
+    """Any workspace, read-only; the others as --workspace-profile, -endpoint and -region.
+
+    Raises `WorkspaceError` when there is none, `StorageError` when its store cannot be read.
+    """
+    return Run(Workspace.open(str(url), options=StoreOptions(profile, endpoint, region)))
 
 
 def execute(command: str, settings: Any, progress: Progress | None = None) -> Run:
@@ -40,32 +51,67 @@ def execute(command: str, settings: Any, progress: Progress | None = None) -> Ru
 
 
 async def _execute(command: str, settings: Any, engine: str, progress: Progress) -> Run:
+    on_ray = getattr(settings, "ray", None) is not None  # its workers ask the models, and record what they spend
     if command == "run":
-        progress.say(f"Engine: {engine} (text layer and OCR on the CPU)")
+        whose = "the cluster's" if on_ray else "this machine's"
+        progress.say(f"Engine: {_ABOUT[engine].format(whose=whose)}")
     make = command in _MAKE
     found = await find(settings, command) if make else None  # wrong usage leaves no workspace behind
     remember = to_remember(settings, engine=engine) if make else None
-    create = found is not None
-    workspace = await asyncio.to_thread(Workspace.open, str(settings.workspace), create, settings=remember)
-    if found is not None:
-        await plan(workspace, settings, found, progress)
-    elif make:
-        await need_plan(workspace, command)
-    for stage in _STAGES[command]:
-        await stage(workspace, settings, progress)
+    begun_elsewhere = await asyncio.to_thread(input_of, settings)
+    create = found is not None or begun_elsewhere is not None
+    options = workspace_options(settings)
+    workspace = await asyncio.to_thread(
+        Workspace.open, str(settings.workspace), create, settings=remember, options=options
+    )
+    worker = worker_name()
+    engines = Engines(engine, settings, log_folder(workspace, worker), progress.say)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(engines.close)
+        if engines.uses_models and command != "plan" and not on_ray:
+            recorded = Recorded(progress, workspace, worker, settings)
+            await stack.enter_async_context(recorded.kept())
+            progress = recorded
+        remote = Remote(settings)
+        stack.push_async_callback(remote.close)
+        job = Job(workspace, settings, progress, engines, remote)
+        carry_out = await stack.enter_async_context(cluster(settings)) if on_ray else _here
+        if found is not None:
+            if not on_ray:
+                await warm_up(job, command)
+            await plan(job, found)
+        elif make:
+            await need_plan(workspace, command)
+        if begun_elsewhere is not None:
+            await take_over(job, begun_elsewhere)
+        for stage in _STAGES[command]:
+            await carry_out(stage, job)
+    await asyncio.to_thread(workspace.flush)
     return Run(workspace)
 
 
-async def _clean(workspace: Workspace, settings: Any, progress: Progress) -> None:
-    cleaned = await asyncio.to_thread(clean, workspace, older_than=settings.older_than, dry_run=settings.dry_run)
+async def _here(stage: Stage, job: Job) -> None:
+    await stage(job)
+
+
+async def _clean(job: Job) -> None:
+    settings, progress = job.settings, job.progress
+    cleaned = await asyncio.to_thread(clean, job.workspace, older_than=settings.older_than, dry_run=settings.dry_run)
     verb = "would remove" if cleaned.dry_run else "removed"
     for leftover in cleaned.objects:
         progress.say(f"{verb} {leftover.key} ({leftover.size} bytes)")
     progress.say(f"{verb} {len(cleaned.objects)} files, {cleaned.size} bytes")
 
 
+#: What each engine is, in the first line of a run.
+_ABOUT = {
+    "embedded": "embedded (text layer and OCR on the CPU)",
+    "vllm": "vLLM on {whose} GPUs",
+    "server": "running servers",
+}
+
 #: What each command does when the plan stands.
-_STAGES: dict[str, tuple[Callable[[Workspace, Any, Progress], Awaitable[None]], ...]] = {
+_STAGES: dict[str, tuple[Stage, ...]] = {
     "plan": (),
     "extract": (extract,),
     "describe": (describe,),

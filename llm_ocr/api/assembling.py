@@ -1,51 +1,100 @@
-"""The Assemble stage over a workspace: per item its dataset file and documents, then the marker.
-
-The files are views: written whole, and only by the newest generation that touches the item. They stand before the
-marker does, so a marker means that they are there.
-"""
+"""The Assemble stage over a workspace: which items are this worker's, and which of them are done."""
 
 import asyncio
-import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, islice
 
-from llm_ocr.api.describing import finished_units
-from llm_ocr.api.extracting import shard_of
+from llm_ocr.api.assembly import AssembleJob, assemble_item, markers_of, paths_of
+from llm_ocr.api.following import follows, key_before, pages_stage
+from llm_ocr.api.job import Job
+from llm_ocr.api.sharing import SMALL, Sharing, Split, sharing, shows_all, split_of
 from llm_ocr.api.threads import stepwise
-from llm_ocr.api.views import begin_views, end_views, key_of_views
-from llm_ocr.results.dataset import DatasetWriter, dataset_file
-from llm_ocr.results.documents import document_markdown, figure_file, markdown_file
-from llm_ocr.results.finals import finals_to_parquet
+from llm_ocr.api.views import key_of_views
+from llm_ocr.errors import StageMissing
 from llm_ocr.results.paths import DocumentNames
-from llm_ocr.results.schema import Images, figures_from_parquet, iter_pages
+from llm_ocr.results.schema import Images
 from llm_ocr.settings.models import AssembleSettings, RunSettings
 from llm_ocr.stages import Progress
-from llm_ocr.stages.assemble import Finished, choose, chosen_rows, dataset_row, finished_pages, without_images
-from llm_ocr.types import Counts, DocumentPart, FigureRecord, PageRecord, Status
-from llm_ocr.work.items import Item, items
-from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, claim_key, required_key
-from llm_ocr.work.publish import Marker, Summary, markers, publish, read_data
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.types import Counts
+from llm_ocr.work.generations import totals_of
+from llm_ocr.work.items import Item
+from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, claim_key, stage_keys
+from llm_ocr.work.planned_items import PlannedItems
+from llm_ocr.work.publish import done_units, iter_markers
+from llm_ocr.work.ready import Published, ReadyItems
+from llm_ocr.work.summary import correction
 
 #: Raised when the same rows give other Markdown or another dataset.
-RESULT_VERSION = 1
+RESULT_VERSION = 3
 #: Items under way at a time: one reads and writes while the other draws.
 _SIDE_BY_SIDE = 2
+#: Notes on views that are read at a time, and how many of them before the next are begun.
+_AT_ONCE, _AHEAD = 16, 128
 
 
-async def assemble(workspace: Workspace, settings: AssembleSettings | RunSettings, progress: Progress) -> None:
+async def assemble(command: Job) -> None:
     """Write documents and dataset of this worker's items that are not assembled yet.
 
-    Raises `StageMissing` when Extract or Describe has not finished all units.
+    With `follow` each item when its units are described. Raises `StageMissing`, unless it follows, when Extract or
+    Describe has not finished all units.
     """
-    job = await asyncio.to_thread(_job, workspace, settings)
-    todo = await asyncio.to_thread(_begin, job, settings, progress)
+    workspace, settings, progress = command.workspace, command.settings, command.progress
+    pages_from = pages_stage(settings)
+    source = await key_before(command, pages_from)
+    describe = await _described(command, pages_from, source)
+    key = await asyncio.to_thread(claim_key, workspace, ASSEMBLE, _identity(source, describe, settings))
+    split = await split_of(command, ASSEMBLE)
+    async with sharing(command, split, ASSEMBLE, key) as hands:
+        job = await asyncio.to_thread(_job, command, key, source, describe)
+        whole = not follows(settings) and await asyncio.to_thread(shows_all, command, split, ASSEMBLE)
+        broken = await asyncio.to_thread(_begin, job, split, (pages_from, source), progress, whole=whole)
+        todo = chain(_again(job, broken, split), _todo(job, command, hands, describe))
+        await _assemble(job, todo, hands, progress, whole)
+        while hands.grown:  # all items of the older plan are through: a newer generation may hold pages of the same
+            job = await asyncio.to_thread(_job, command, key, source, describe)
+            await _assemble(job, _todo(job, command, hands, describe), hands, progress, whole)
+    progress.end()
+
+
+async def _described(command: Job, pages_from: str, source: str) -> str:
+    """The key of the descriptions; for pages that a user's stage has changed, one made of those.
+
+    Descriptions of Extract's pages may say what that stage took out.
+    """
+    wanted = command.settings.describe_key or ""
+    newest = await key_before(command, DESCRIBE, wanted)
+    if wanted or pages_from == EXTRACT:
+        return newest
+    fitting = [one.key for one in stage_keys(command.workspace, DESCRIBE) if one.settings.get("extract") == source]
+    if not fitting:
+        raise StageMissing(
+            f"the figures of {pages_from} are not described",
+            hint=f"Run first: llm-ocr describe --pages-from {pages_from} -w {command.workspace.url}",
+        )
+    return await key_before(command, DESCRIBE, fitting[-1])
+
+
+def _identity(source: str, describe: str, settings: AssembleSettings | RunSettings) -> dict[str, object]:
+    return {
+        "describe": describe,
+        "extract": source,
+        "page_markers": settings.page_markers,
+        "dataset_images": settings.dataset_images,
+        "result_version": RESULT_VERSION,
+    }
+
+
+async def _assemble(job: AssembleJob, todo: Iterator[Item], hands: Sharing, progress: Progress, whole: bool) -> None:
     slots = asyncio.Semaphore(_SIDE_BY_SIDE)
 
     async def one(item: Item) -> None:
         try:
+            if not whole:
+                progress.correct(await asyncio.to_thread(job.expected, item), exact=True)
             statuses = await asyncio.to_thread(assemble_item, job, item)
+            await asyncio.to_thread(hands.done, item.name)
             for status in statuses:
                 progress.count(status)
         finally:
@@ -55,139 +104,82 @@ async def assemble(workspace: Workspace, settings: AssembleSettings | RunSetting
         async for item in stepwise(todo):
             await slots.acquire()
             tasks.create_task(one(item))
-    progress.end()
 
 
-@dataclass(frozen=True, slots=True)
-class AssembleJob:
-    """What all items of a run need."""
-
-    workspace: Workspace
-    key: str
-    extracted: Mapping[str, Marker]
-    described: Mapping[str, Marker]
-    names: DocumentNames
-    page_markers: bool
-    images: Images
-
-    def pages(self, unit: str, images: Images) -> Iterator[PageRecord]:
-        """The rows of one unit of Extract."""
-        return iter_pages(io.BytesIO(read_data(self.workspace, self.extracted[unit])), images=images)
-
-    def descriptions(self, units: Iterable[str]) -> dict[str, FigureRecord]:
-        """Describe's rows of these units by figure id."""
-        described = (self.described[unit] for unit in units)
-        wanted = (marker for marker in described if marker.figures.expected)
-        data = (figures_from_parquet(io.BytesIO(read_data(self.workspace, marker))) for marker in wanted)
-        return {record.figure_id: record for records in data for record in records}
-
-
-def _job(workspace: Workspace, settings: AssembleSettings | RunSettings) -> AssembleJob:
-    source = required_key(workspace, EXTRACT)
-    extracted = finished_units(workspace, EXTRACT, source)
-    describe = required_key(workspace, DESCRIBE, settings.describe_key or "")
-    described = finished_units(workspace, DESCRIBE, describe)
-    identity = {
-        "describe": describe,
-        "extract": source,
-        "page_markers": settings.page_markers,
-        "dataset_images": settings.dataset_images,
-        "result_version": RESULT_VERSION,
-    }
-    claims = ((part.document_id, path) for item in items(workspace) for part in item.parts for path in _paths(part))
+def _job(command: Job, key: str, source: str, describe: str) -> AssembleJob:
+    workspace, settings = command.workspace, command.settings
+    planned = PlannedItems(workspace)
+    claims = ((part.document_id, path) for item in planned.read() for part in item.parts for path in paths_of(part))
     return AssembleJob(
         workspace,
-        claim_key(workspace, ASSEMBLE, identity),
-        extracted,
-        described,
+        key,
+        planned,
         DocumentNames.of_plan(claims),
+        markers_of(workspace, pages_stage(settings), source),
+        markers_of(workspace, DESCRIBE, describe),
         settings.page_markers,
         Images(settings.dataset_images),
     )
 
 
-def _paths(part: DocumentPart) -> tuple[str, ...]:
-    return (part.relative, *part.aliases)
+def _todo(job: AssembleJob, command: Job, hands: Sharing, describe: str) -> Iterator[Item]:
+    """This worker's items that have no marker."""
+    if not follows(command.settings):
+        yield from hands.take(job.planned)
+        return
+    # Describe does a unit after Extract, so its marker is enough.
+    published = Published(job.workspace.store, job.planned.units, DESCRIBE, describe)
+    generations = len(job.planned.units.generations)
+    yield from hands.follow(job.planned, ReadyItems(job.planned, published), generations)
 
 
-def _begin(job: AssembleJob, settings: AssembleSettings | RunSettings, progress: Progress) -> Iterator[Item]:
-    """This worker's items whose marker or views are missing, or whose views are of another key."""
-    done = markers(job.workspace, ASSEMBLE, job.key)
+def _begin(job: AssembleJob, split: Split, source: tuple[str, str], progress: Progress, *, whole: bool) -> list[int]:
+    """This worker's items with a marker whose views are missing, or of another key."""
+    done = done_units(job.workspace, ASSEMBLE, job.key)
+    finished = [place for place in split.shard.of(range(len(job.planned))) if job.planned.name(place) in done]
+    # Many workers do not all look at all views of a large plan, unless there is another key that may have written them.
+    looks = split.alone or len(job.planned) <= SMALL or len(stage_keys(job.workspace, ASSEMBLE)) > 1
+    broken = _broken(job, finished) if looks else []
+    if not whole:
+        progress.begin(ASSEMBLE, 0, Counts())
+        return broken
+    names = {job.planned.name(place) for place in set(finished).difference(broken)}
+    counts = (marker.counts for marker in iter_markers(job.workspace, ASSEMBLE, job.key, names))
+    progress.begin(ASSEMBLE, _expected(job, split, source), sum(counts, Counts()))
+    return broken
+
+
+def _expected(job: AssembleJob, split: Split, source: tuple[str, str]) -> int:
+    """Pages of this worker's items; those of documents that the plan did not count are known since Extract."""
+    planned = job.planned
+    totals = totals_of(planned.units.generations)
+    markers = iter_markers(job.workspace, *source) if totals.estimated else ()
+    corrections = {marker.unit: correction(marker.summary) for marker in markers}
+    if split.alone:
+        return totals.expected + sum(corrections.values())
+    mine = [planned[place] for place in split.shard.of(range(len(planned)))]
+    units = [unit for item in mine for unit in (*item.units, *item.newer)]
+    rows = sum(unit.planned + corrections.get(unit.id, 0) for unit in units)
+    return rows - sum(unit.replaces for item in mine for unit in item.newer)
+
+
+def _broken(job: AssembleJob, finished: list[int]) -> list[int]:
     store = job.workspace.store
     views = {info.key for info in store.list("dataset/")}
     views |= {info.key for info in store.list("documents/") if info.key.endswith(".md")}
-    expected, finished, whole = 0, Counts(), set[str]()
-    for item in shard_of(settings).of(items(job.workspace)):
-        pages = sum(unit.expected for unit in (*item.units, *item.newer)) - sum(unit.replaces for unit in item.newer)
-        expected += pages
-        if item.name in done and views.issuperset(_files(job, item)) and key_of_views(job.workspace, item) == job.key:
-            finished += done[item.name].counts
-            whole.add(item.name)
-    progress.begin(ASSEMBLE, expected, finished)
-    return (item for item in shard_of(settings).of(items(job.workspace)) if item.name not in whole)
+    broken = []
+    rest = iter(finished)
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr views") as readers:
+        while some := [(place, job.planned[place]) for place in islice(rest, _AHEAD)]:
+            keys = readers.map(lambda one: key_of_views(job.workspace, one[1]), some)
+            for (place, item), key in zip(some, keys, strict=True):
+                if key != job.key or not views.issuperset(job.files(item)):
+                    broken.append(place)
+    return broken
 
 
-def _files(job: AssembleJob, item: Item) -> Iterator[str]:
-    """The item's views, figures aside."""
-    yield dataset_file(item.id)
-    for part in item.parts:
-        yield from (markdown_file(job.names.of(part.document_id, path)) for path in _paths(part))
-
-
-def assemble_item(job: AssembleJob, item: Item) -> list[Status]:
-    """Write one item's views and publish its Markdown; the statuses of its pages."""
-    chosen = choose(item.unit_ids, item.documents, job.pages)
-    descriptions = job.descriptions(dict.fromkeys(chosen.values()))
-    writer = _Views(job, item, descriptions)
-    wanted = job.images if job.images is Images.ALL else Images.FIGURES  # documents need the figures whatever
-    rows = chosen_rows(item.layers, chosen, job.pages, images=wanted)
-    path = job.workspace.spool / f"{item.name}.parquet"
-    begin_views(job.workspace, item)
-    try:
-        with DatasetWriter(path, job.images) as dataset:
-            for page in finished_pages(rows, descriptions, images=wanted):
-                dataset.add(dataset_row(page, descriptions))
-                writer.add(page)
-        writer.publish(path)
-    finally:
-        path.unlink(missing_ok=True)
-    return [page.record.status for page in writer.pages]
-
-
-def _counts(statuses: Sequence[Status]) -> Counts:
-    return Counts(len(statuses), *(statuses.count(status) for status in (Status.OK, Status.DEGRADED, Status.FAILED)))
-
-
-class _Views:
-    """The files of one item, gathered page by page; figures are written as they come, texts at the end."""
-
-    def __init__(self, job: AssembleJob, item: Item, descriptions: Mapping[str, FigureRecord]) -> None:
-        self._job = job
-        self._item = item
-        self._descriptions = descriptions
-        self._names: dict[str, list[str]] = {}
-        for part in item.parts:
-            names = self._names.setdefault(part.document_id, [])
-            names += [n for path in _paths(part) if (n := job.names.of(part.document_id, path)) not in names]
-        self.pages: list[Finished] = []
-
-    def add(self, page: Finished) -> None:
-        """Write the page's figures beside each path of its document, and keep its texts."""
-        for name in self._names[page.record.document_id]:
-            for figure in page.record.figures:
-                self._job.workspace.store.put(figure_file(name, figure), figure.image.data)
-        self.pages.append(without_images(page))
-
-    def publish(self, dataset: Path) -> None:
-        """The documents and the dataset file, then the marker."""
-        store, job = self._job.workspace.store, self._job
-        for document, names in self._names.items():
-            pages = [(page.record, page.markdown) for page in self.pages if page.record.document_id == document]
-            for name in names:
-                text = document_markdown(pages, name, page_markers=job.page_markers)
-                store.put(markdown_file(name), text.encode())
-        store.upload(dataset, dataset_file(self._item.id))
-        end_views(job.workspace, self._item, job.key)
-        rows = [(page.record.page_id, page.markdown) for page in self.pages]
-        summary = Summary(counts=_counts([page.record.status for page in self.pages]))
-        publish(job.workspace, ASSEMBLE, job.key, self._item.name, finals_to_parquet(rows), summary)
+def _again(job: AssembleJob, broken: list[int], split: Split) -> Iterator[Item]:
+    """The items; of workers that share by leases, which done items have none of, each begins at a place of its own."""
+    begin = random.randrange(len(broken)) if broken and split.leases else 0
+    for place in (*broken[begin:], *broken[:begin]):
+        yield job.planned[place]

@@ -2,26 +2,30 @@
 
 import asyncio
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic_settings import BaseSettings
 
 from llm_ocr.api import execute
+from llm_ocr.api.engines import Engines, choose_engine
+from llm_ocr.api.export_job import Exported
+from llm_ocr.api.exporting import export as export_results
+from llm_ocr.api.following import await_workspace
+from llm_ocr.api.job import Job
+from llm_ocr.api.reading import page_profile, reading
+from llm_ocr.api.remote import Remote
 from llm_ocr.api.run import Run
-from llm_ocr.api.wiring import PartRenderer, embedded_reader, render_options
+from llm_ocr.api.transforming import transform_pages
+from llm_ocr.api.wiring import PartRenderer, render_options
 from llm_ocr.documents.rendering import Renderer
-from llm_ocr.errors import UsageError
 from llm_ocr.settings import models
-from llm_ocr.settings.environment import environment
-from llm_ocr.settings.fields import settings_of
-from llm_ocr.settings.loading import load
-from llm_ocr.settings.sources import did_you_mean
+from llm_ocr.settings.calls import settings_from
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.extract import Extract
 from llm_ocr.types import DocumentPart, PageRecord, Unit
-from llm_ocr.work.stored import remembered
+from llm_ocr.work.stored import stored_settings
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -29,12 +33,12 @@ if TYPE_CHECKING:
 Sources = str | Path | Iterable[str | Path]
 
 
-def run(sources: Sources, *, workspace: str | Path, progress: Progress | None = None, **settings: Any) -> Run:
+def run(sources: Sources = (), *, workspace: str | Path, progress: Progress | None = None, **settings: Any) -> Run:
     """All three stages here. Run it again to go on after an interruption; finished units are not done twice."""
     return _call("run", models.RunSettings, sources, workspace, progress, settings)
 
 
-def plan(sources: Sources, *, workspace: str | Path, progress: Progress | None = None, **settings: Any) -> Run:
+def plan(sources: Sources = (), *, workspace: str | Path, progress: Progress | None = None, **settings: Any) -> Run:
     """List documents, count their pages, cut units of work."""
     return _call("plan", models.PlanSettings, sources, workspace, progress, settings)
 
@@ -59,22 +63,58 @@ def retry_failed(*, workspace: str | Path, progress: Progress | None = None, **s
     return _call("retry-failed", models.RetrySettings, (), workspace, progress, settings)
 
 
+def transform(
+    function: Callable[[PageRecord], PageRecord],
+    *,
+    workspace: str | Path,
+    stage: str,
+    version: str = "1",
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Run:
+    """A stage of your own after Extract: `function` gives each page's new row, called in threads, units at a time.
+
+    The rows stand in the workspace under `stage`; `describe(pages_from=stage)` and `assemble(pages_from=stage)` begin
+    from them. Give another `version` when the function has changed. Shards, leases and resume are those of the other
+    stages. A page for which the function raises is `failed` there, with nothing of its content.
+    """
+    chosen = settings_from(models.TransformSettings, "transform", {"workspace": str(workspace), **settings})
+    return transform_pages(chosen, function, stage, version, progress or Silent())
+
+
+def export(*, workspace: str | Path, output: str | Path, progress: Progress | None = None, **settings: Any) -> Exported:
+    """The assembled results in the form of what comes next, at a folder, a bucket or a dataset repository of the Hub.
+
+    Run it again to go on after an interruption. Raises `StageMissing` when the workspace is not assembled.
+    """
+    flags = {"workspace": str(workspace), "output": str(output), **settings}
+    return export_results(settings_from(models.ExportSettings, "export", flags), progress)
+
+
 async def read_page(image: "str | Path | bytes | Image", **settings: Any) -> PageRecord:
     """One page image through Extract, without a workspace: a file, its bytes, or a Pillow image.
 
     Raises nothing for a page that cannot be read: the row's status is `failed` then, with its reason.
     """
-    chosen = _load("read_page", models.ExtractSettings, {"workspace": "-", **settings})
-    reader = embedded_reader(chosen)
+    chosen = settings_from(models.ExtractSettings, "read_page", {"workspace": "-", **settings})
+    engine = choose_engine(chosen, command="run")
     with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
         file = await asyncio.to_thread(_as_file, image, Path(folder))
         part = DocumentPart("page", str(file), file.name, "", (1,), 1, 0)
-        async with Renderer(render_options(chosen, ())) as renderer:
-            stage = Extract(PartRenderer(renderer), reader, _nowhere, Silent(), in_flight=1)
-            try:
-                return await stage.read(part, 0)
-            finally:
-                await reader.close()
+        engines = Engines(engine, chosen, Path(folder), Silent().say)
+        job = Job(None, chosen, Silent(), engines, Remote(chosen))
+        try:
+            async with Renderer(render_options(chosen, (), page_profile(chosen, engines))) as renderer:
+                ready = await reading(job, renderer)
+                try:
+                    pages = PartRenderer(renderer, job.remote)
+                    kept = chosen.headers == "keep"
+                    stage = Extract(pages, ready.reader, _nowhere, Silent(), ready.admission, furniture=kept)
+                    return await stage.read(part, 0, await ready.admission.enter())
+                finally:
+                    await ready.reader.close()
+        finally:
+            await engines.close()
 
 
 def _as_file(image: "str | Path | bytes | Image", folder: Path) -> Path:
@@ -104,24 +144,8 @@ def _call(
     flags: dict[str, Any] = {"workspace": str(workspace), **settings}
     if named:
         flags["sources"] = tuple(str(source) for source in named)
-    return execute(command, _load(command, model, flags, remembered(str(workspace))), progress)
-
-
-def _load(
-    command: str, model: type[BaseSettings], keywords: dict[str, Any], stored: Mapping[str, Any] | None = None
-) -> Any:
-    """The settings of a call; keywords rank as flags do, and messages name them as they were written."""
-    config = keywords.pop("config", None)
-    known = settings_of(model)
-    for name in keywords:
-        if name not in known:
-            raise UsageError(f"{command} has no setting {name}{did_you_mean(name, tuple(known))}")
-    return load(
-        model,
-        keywords,
-        config=Path(config) if config else None,
-        environ=environment(),
-        dotenv=Path(".env"),
-        stored=stored,
-        written={name: name for name in keywords},
-    ).settings
+    chosen: Any = settings_from(model, command, flags)
+    await_workspace(chosen, (progress or Silent()).say)
+    if stored := stored_settings(command, chosen):
+        chosen = settings_from(model, command, flags, stored)
+    return execute(command, chosen, progress)

@@ -3,85 +3,95 @@
 import asyncio
 import io
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any
 
-from llm_ocr.api.extracting import shard_of
+from llm_ocr.api.extracting import caps_of
+from llm_ocr.api.following import follows, key_before, pages_stage, units_behind
+from llm_ocr.api.import_kept import keeping
+from llm_ocr.api.job import Job, Share
+from llm_ocr.api.reading import describing, keeps_known
+from llm_ocr.api.sharing import Split, publish_held, shared, shows_all, split_of
 from llm_ocr.api.threads import stepwise
-from llm_ocr.api.wiring import embedded_reader
-from llm_ocr.engines.embedded.describe import EmbeddedFigureReader
-from llm_ocr.errors import StageMissing
 from llm_ocr.results.schema import Images, figures_to_parquet, pages_from_parquet
-from llm_ocr.settings.models import DescribeSettings, RunSettings
-from llm_ocr.stages import Progress
 from llm_ocr.stages.describe import Describe
 from llm_ocr.types import Counts, FigureRecord, PageRecord
-from llm_ocr.work.claim import Shard, claim
-from llm_ocr.work.generations import read_units
-from llm_ocr.work.keys import DESCRIBE, EXTRACT, claim_key, required_key
-from llm_ocr.work.publish import Marker, iter_markers, markers, publish, read_data
+from llm_ocr.work.keys import DESCRIBE, claim_key
+from llm_ocr.work.lease_groups import PlannedUnits
+from llm_ocr.work.publish import Marker, iter_markers, read_data, standing_marker
 from llm_ocr.work.summary import figures_summary
 from llm_ocr.work.workspace import Workspace
 
 
-async def describe(workspace: Workspace, settings: DescribeSettings | RunSettings, progress: Progress) -> None:
-    """Describe the figures of this worker's units that have no marker yet.
+async def describe(job: Job) -> None:
+    """Describe the figures of this worker's units that have no marker yet; with `follow` each when it is extracted.
 
-    Raises `StageMissing` when Extract has not finished all units.
+    Raises `StageMissing` when Extract has not finished all units, unless it follows.
     """
-    pages = embedded_reader(settings)
-    reader = EmbeddedFigureReader(settings.describe_mode, read_inside=pages.read_figure)
+    workspace, settings, progress = job.workspace, job.settings, job.progress
+    pages_from = pages_stage(settings)
+    source = await key_before(job, pages_from)
+    ready = await keeping(job, await describing(job))
     try:
-        source = await asyncio.to_thread(required_key, workspace, EXTRACT)
-        extracted = await asyncio.to_thread(finished_units, workspace, EXTRACT, source)
-        identity = {"extract": source, "reader": dict(reader.identity())}
+        keeps = keeps_known(settings)
+        identity = {"extract": source, "reader": dict(ready.reader.identity()), **({"known": "keep"} if keeps else {})}
         key = await asyncio.to_thread(claim_key, workspace, DESCRIBE, identity)
-        shard = shard_of(settings)
-        await asyncio.to_thread(_begin, workspace, key, extracted, shard, progress)
-        units = claim(workspace, DESCRIBE, key, read_units(workspace), shard)
+        split = await split_of(job, DESCRIBE)
+        whole = await asyncio.to_thread(_begin, job, split, key, pages_from, source)
+        behind = partial(units_behind, workspace=workspace, stage=pages_from, key=source) if follows(settings) else None
+        async with shared(job, split, DESCRIBE, key, behind) as share:
+            expected: dict[str, int] = {}  # figures of the units under way
 
-        async def with_pages() -> AsyncIterator[tuple[str, Sequence[PageRecord]]]:
-            async for unit in stepwise(units):
-                yield unit.id, await asyncio.to_thread(_pages, workspace, extracted[unit.id])
+            async def with_pages() -> AsyncIterator[tuple[str, Sequence[PageRecord]]]:
+                async for unit in stepwise(share.units):
+                    marker, pages = await asyncio.to_thread(_pages, workspace, pages_from, source, unit.id)
+                    expected[unit.id] = marker.figures.expected
+                    if not whole:
+                        progress.correct(marker.figures.expected, exact=True)
+                    yield unit.id, pages
 
-        publisher = _publisher(workspace, key, extracted)
-        stage = Describe(reader, settings.describe_mode, publisher, progress, in_flight=2 * pages.workers)
-        await stage.run(with_pages())
+            publisher = _publisher(workspace, key, expected, share)
+            stage = Describe(
+                ready.reader,
+                settings.describe_mode,
+                publisher,
+                progress,
+                ready.admission,
+                caps_of(settings),
+                keep_known=keeps,
+            )
+            await stage.run(with_pages())
     finally:
-        await pages.close()
+        await ready.close()
     progress.end()
 
 
-def finished_units(workspace: Workspace, stage: str, key: str) -> dict[str, Marker]:
-    """The markers of a stage; raises StageMissing "12 of 40 units not extracted" unless all units have one."""
-    done = markers(workspace, stage, key)
-    total = missing = 0
-    for unit in read_units(workspace):
-        total += 1
-        missing += unit.id not in done
-    if missing:
-        past = {"extract": "extracted", "describe": "described"}[stage]
-        raise StageMissing(
-            f"{missing} of {total} units not {past}", hint=f"Run first: llm-ocr {stage} -w {workspace.url}"
-        )
-    return done
-
-
-def _pages(workspace: Workspace, marker: Marker) -> list[PageRecord]:
+def _pages(workspace: Workspace, stage: str, key: str, unit: str) -> tuple[Marker, list[PageRecord]]:
+    """The unit's marker of the stage before, and its pages unless there is no figure on them."""
+    marker = standing_marker(workspace, stage, key, unit)
     if not marker.figures.expected:
-        return []
-    return pages_from_parquet(io.BytesIO(read_data(workspace, marker)), images=Images.FIGURES)
+        return marker, []
+    return marker, pages_from_parquet(io.BytesIO(read_data(workspace, marker)), images=Images.FIGURES)
 
 
-def _begin(workspace: Workspace, key: str, extracted: dict[str, Marker], shard: Shard, progress: Progress) -> None:
-    mine = {unit.id: extracted[unit.id].figures.expected for unit in shard.of(read_units(workspace))}
-    done = sum((marker.figures for marker in iter_markers(workspace, DESCRIBE, key) if marker.unit in mine), Counts())
-    progress.begin(DESCRIBE, sum(mine.values()), done)
+def _begin(job: Job, split: Split, key: str, pages_from: str, source: str) -> bool:
+    """Whether the progress begins with all figures of this worker's units; else they are counted as they come."""
+    workspace = job.workspace
+    if follows(job.settings) or not shows_all(job, split, DESCRIBE):
+        job.progress.begin(DESCRIBE, 0, Counts())
+        return False
+    units = PlannedUnits(workspace)
+    mine = {units.name(place) for place in split.shard.of(range(len(units)))}
+    expected = sum(marker.figures.expected for marker in iter_markers(workspace, pages_from, source, mine))
+    done = sum((marker.figures for marker in iter_markers(workspace, DESCRIBE, key, mine)), Counts())
+    job.progress.begin(DESCRIBE, expected, done)
+    return True
 
 
-def _publisher(workspace: Workspace, key: str, extracted: dict[str, Marker]) -> Any:
+def _publisher(workspace: Workspace, key: str, expected: dict[str, int], share: Share) -> Any:
     def write(unit: str, figures: Sequence[FigureRecord]) -> None:
-        summary = figures_summary(extracted[unit].figures.expected, figures)
-        publish(workspace, DESCRIBE, key, unit, figures_to_parquet(figures), summary)
+        summary = figures_summary(expected.pop(unit), figures)
+        publish_held(share, workspace, (DESCRIBE, key), unit, figures_to_parquet(figures), summary)
 
     async def publish_unit(unit: str, figures: Sequence[FigureRecord]) -> None:
         await asyncio.to_thread(write, unit, figures)

@@ -1,72 +1,106 @@
 """The Extract stage over a workspace."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
+from llm_ocr.api.job import Job, Share
+from llm_ocr.api.reading import page_model, page_profile, reading
+from llm_ocr.api.sharing import Split, publish_held, shared, shows_all, split_of
 from llm_ocr.api.threads import stepwise
-from llm_ocr.api.wiring import PartRenderer, embedded_reader, passwords, render_options
+from llm_ocr.api.wiring import PartRenderer, passwords, render_options
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.engines import PageReader
+from llm_ocr.results.parquet import release_memory
 from llm_ocr.results.schema import pages_to_parquet
-from llm_ocr.settings.models import ExtractSettings, RunSettings
 from llm_ocr.stages import Progress
 from llm_ocr.stages.extract import Extract
+from llm_ocr.stages.turns import Caps
 from llm_ocr.types import Counts, PageRecord, Unit
-from llm_ocr.work.claim import WHOLE, Shard, claim
-from llm_ocr.work.generations import read_units
-from llm_ocr.work.keys import EXTRACT, claim_key
-from llm_ocr.work.publish import iter_markers, publish
+from llm_ocr.work.expected import Expected, expected_pages
+from llm_ocr.work.keys import EXTRACT, claim_key, newest_key
 from llm_ocr.work.summary import pages_summary
 from llm_ocr.work.workspace import Workspace
 
+#: Units whose data wait for the store at a time: a dataset repository takes several in one commit.
+_WAITING = 4
 
-async def extract(workspace: Workspace, settings: ExtractSettings | RunSettings, progress: Progress) -> None:
+
+async def extract(job: Job) -> None:
     """Read the pages of this worker's units that have no marker yet."""
-    shard = shard_of(settings)
+    workspace, settings, progress = job.workspace, job.settings, job.progress
     secrets = passwords(settings.password, settings.password_file)
-    options = render_options(settings, secrets)
-    reader = embedded_reader(settings)
-    async with Renderer(options) as renderer:
+    profile = page_profile(settings, job.engines)
+    async with Renderer(render_options(settings, secrets, profile)) as renderer:
+        ready = await reading(job, renderer)
         try:
-            key = await asyncio.to_thread(claim_key, workspace, EXTRACT, identity(renderer, reader))
-            await asyncio.to_thread(_begin, workspace, key, shard, progress)
-            units = claim(workspace, EXTRACT, key, read_units(workspace), shard)
-            stage = Extract(
-                PartRenderer(renderer),
-                reader,
-                _publisher(workspace, key),
-                progress,
-                in_flight=2 * (options.workers + reader.workers),
-            )
-            await stage.run(stepwise(units))
+            key = await asyncio.to_thread(claim_key, workspace, EXTRACT, identity(renderer, ready.reader, settings))
+            split = await split_of(job, EXTRACT)
+            expected = await asyncio.to_thread(_expected, job, split, key)
+            progress.begin(EXTRACT, expected.pages, expected.done, *([True] if expected.estimated else []))
+            async with shared(job, split, EXTRACT, key) as share:
+                stage = Extract(
+                    PartRenderer(renderer, job.remote),
+                    ready.reader,
+                    _publisher(workspace, key, share),
+                    progress,
+                    ready.admission,
+                    caps_of(settings),
+                    expected.estimated,
+                    furniture=settings.headers == "keep",
+                )
+                units = stepwise(share.units)
+                await stage.run(units if expected.whole else _counted(units, progress))
         finally:
-            await reader.close()
+            await ready.reader.close()
     progress.end()
 
 
-def identity(renderer: Renderer, reader: PageReader) -> Mapping[str, Any]:
+async def warm_up(job: Job, command: str) -> None:
+    """Start the model's servers while the documents are planned, when it is sure that there is something to read."""
+    if command == "plan" or not job.engines.uses_models:
+        return
+    if await asyncio.to_thread(newest_key, job.workspace, EXTRACT) is None:
+        model = await page_model(job.settings, job.engines, job.workspace)
+        fleet = await job.engines.fleet(model.profile, model=model.name, revision=model.revision)
+        await job.engines.check()
+        fleet.begin()
+
+
+def identity(renderer: Renderer, reader: PageReader, settings: Any) -> Mapping[str, Any]:
     """What Extract's key is made of."""
-    return {"reader": dict(reader.identity()), "render": dict(renderer.identity())}
+    about = {"reader": dict(reader.identity()), "render": dict(renderer.identity())}
+    return about if settings.headers == "drop" else {**about, "headers": settings.headers}
 
 
-def shard_of(settings: object) -> Shard:
-    """The worker's share of the units; all of them for commands without shards."""
-    count = getattr(settings, "shard_count", 1)
-    return Shard(getattr(settings, "shard_index", 0), count) if count > 1 else WHOLE
+def caps_of(settings: Any) -> Caps:
+    """What the user allows at once."""
+    return Caps(settings.workers, settings.max_concurrent_documents, settings.max_page_concurrency)
 
 
-def _begin(workspace: Workspace, key: str, shard: Shard, progress: Progress) -> None:
-    expected = {unit.id: unit.expected for unit in shard.of(read_units(workspace))}
-    done = sum((marker.counts for marker in iter_markers(workspace, EXTRACT, key) if marker.unit in expected), Counts())
-    progress.begin(EXTRACT, sum(expected.values()), done)
+def _expected(job: Job, split: Split, key: str) -> Expected:
+    if shows_all(job, split, EXTRACT):
+        return expected_pages(job.workspace, key, split.shard)
+    return Expected(0, Counts(), whole=False)
 
 
-def _publisher(workspace: Workspace, key: str) -> Any:
-    def write(unit: Unit, pages: Sequence[PageRecord]) -> None:
-        publish(workspace, EXTRACT, key, unit.id, pages_to_parquet(pages), pages_summary(unit, pages))
+async def _counted(units: AsyncIterator[Unit], progress: Progress) -> AsyncIterator[Unit]:
+    """The units, whose pages are expected from now on."""
+    async for unit in units:
+        progress.correct(unit.planned, exact=True)
+        yield unit
+
+
+def _publisher(workspace: Workspace, key: str, share: Share) -> Any:
+    encoding = asyncio.Lock()  # each takes several times its images' size in memory
+    waiting = asyncio.Semaphore(_WAITING)
 
     async def publish_unit(unit: Unit, pages: Sequence[PageRecord]) -> None:
-        await asyncio.to_thread(write, unit, pages)
+        async with waiting:
+            async with encoding:
+                data = await asyncio.to_thread(pages_to_parquet, pages)
+                await asyncio.to_thread(release_memory)
+            summary = pages_summary(unit, pages)
+            await asyncio.to_thread(publish_held, share, workspace, (EXTRACT, key), unit.id, data, summary)
 
     return publish_unit

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 from llm_ocr.errors import Interrupted, LlmOcrError
+from llm_ocr.processes.memory import map_large_blocks
 
 T = TypeVar("T")
 
@@ -17,6 +18,7 @@ def run_blocking(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
     Raises `Interrupted` after SIGTERM or SIGINT, and of a group of errors the first that the library raised on purpose.
     """
+    map_large_blocks()
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -2,14 +2,16 @@
 
 import io
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from llm_ocr.costs.report import CostReport, cost_report
+from llm_ocr.costs.spent import Spent, spent
 from llm_ocr.errors import ObjectNotFound, StageMissing
 from llm_ocr.results.documents import markdown_file
 from llm_ocr.results.paths import DocumentNames
 from llm_ocr.results.schema import Images, iter_pages
 from llm_ocr.stages.assemble import choose, chosen_rows
+from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import PageRecord, Status
 from llm_ocr.work.items import items
 from llm_ocr.work.keys import EXTRACT, required_key
@@ -48,6 +50,15 @@ class Run:
     def status(self) -> RunStatus:
         """Counts of pages and figures, units done, reasons of failures; read anew each time."""
         return run_status(self._workspace)
+
+    @property
+    def spent(self) -> list[Spent]:
+        """What each job on a platform has cost; read anew each time."""
+        return spent(self._workspace)
+
+    def costs(self) -> CostReport:
+        """Throughput, money per 1,000 pages, start-up and other hardware, from the run's record; for notebooks, too."""
+        return cost_report(self.status, self.spent)
 
     def pages(self, *, images: bool = True) -> Iterator[PageRecord]:
         """The row that counts for every page that Extract has finished, in the order of the plan."""
@@ -89,7 +100,21 @@ class Run:
         """The assembled dataset, opened with `datasets`. Raises `StageMissing` before Assemble has run."""
         from datasets import load_dataset
 
-        folder = Path(self._workspace.url.removeprefix("file://")) / "dataset"
-        if not any(folder.glob("*.parquet")):
+        files = list(self._dataset_files())
+        if not files:
             raise StageMissing(f"no dataset in {self.url}", hint=f"Run first: llm-ocr assemble -w {self.url}")
-        return load_dataset(str(folder), split="train")
+        return load_dataset("parquet", data_files={"train": files}, split="train")
+
+    def _dataset_files(self) -> Iterator[str]:
+        """The dataset's files on this machine, fetched where the workspace is not."""
+        store = self._workspace.store
+        for info in store.list("dataset/"):
+            if not info.key.endswith(".parquet"):
+                continue
+            if isinstance(store, LocalStore):
+                yield str(store.root / info.key)
+                continue
+            file = self._workspace.spool / info.key
+            file.parent.mkdir(parents=True, exist_ok=True)
+            store.download(info.key, file)
+            yield str(file)

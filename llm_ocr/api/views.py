@@ -12,9 +12,9 @@ from llm_ocr.work.workspace import Workspace
 
 
 def key_of_views(workspace: Workspace, item: Item) -> str:
-    """The key that wrote the item's views; empty when they are not whole."""
+    """The key that wrote the item's views; empty when they are not whole, or a slow worker's of an older generation."""
     note = workspace.find_json(_note(item))
-    return str(note["key"]) if note else ""
+    return str(note["key"]) if note and note.get("generation", item.generation) == item.generation else ""
 
 
 def begin_views(workspace: Workspace, item: Item) -> None:
@@ -24,7 +24,7 @@ def begin_views(workspace: Workspace, item: Item) -> None:
 
 def end_views(workspace: Workspace, item: Item, key: str) -> None:
     """The item's views are whole, and of this key."""
-    workspace.store.put(_note(item), codec.dump({"key": key}))
+    workspace.store.put(_note(item), codec.dump({"key": key, "generation": item.generation}))
 
 
 def _note(item: Item) -> str:

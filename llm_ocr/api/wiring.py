@@ -2,36 +2,30 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pydantic import SecretStr
 
+from llm_ocr.api.models import mode_of
+from llm_ocr.api.remote import Remote
+from llm_ocr.documents.encoding import data_url
+from llm_ocr.documents.remote.urls import is_remote
 from llm_ocr.documents.rendering import Renderer, RenderOptions
+from llm_ocr.documents.rows.address import row_address
 from llm_ocr.documents.sources import version_of
 from llm_ocr.engines.embedded.reader import EmbeddedOptions, EmbeddedReader
-from llm_ocr.errors import LlmOcrError, PageFailure, UsageError
+from llm_ocr.engines.model.reader import has_places
+from llm_ocr.errors import PageFailure, UsageError
+from llm_ocr.models.profile import Profile
 from llm_ocr.settings.environment import cores
-from llm_ocr.settings.models import EngineSettings, RenderSettings
-from llm_ocr.types import DocumentPart, Page, Reason, page_id
+from llm_ocr.types import DocumentPart, EncodedImage, Page, Reason, page_id
 
 #: Longest side of page images for the embedded engine, in pixels.
 EMBEDDED_IMAGE_SIZE = 1540
-#: A page costs this engine seconds when it is scanned: small units are published often.
-EMBEDDED_PAGES_PER_UNIT = 16
 #: Documents whose content was compared with the plan, remembered; far more than are read at a time.
 _PROVED = 256
-
-
-def choose_engine(settings: EngineSettings, *, command: str) -> str:
-    """The engine's name. `run` falls back to the embedded engine; a stage of its own must be told so."""
-    if settings.engine != "auto":
-        return settings.engine
-    if command in ("run", "plan", "retry-failed"):
-        return "embedded"
-    raise LlmOcrError(
-        f"{command}: no engine was chosen",
-        hint="Say --engine embedded to use the CPU engine (text layer and OCR, no GPU).",
-    )
 
 
 def passwords(given: Sequence[SecretStr], file: Path | None) -> tuple[str, ...]:
@@ -45,12 +39,16 @@ def passwords(given: Sequence[SecretStr], file: Path | None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def render_options(settings: RenderSettings, secrets: tuple[str, ...]) -> RenderOptions:
-    """How pages are rendered for the embedded engine, JPEG where the settings leave it open."""
+def render_options(settings: Any, secrets: tuple[str, ...], profile: Profile | None = None) -> RenderOptions:
+    """How pages are rendered: for a model as its profile says, else for the embedded engine, JPEG where left open."""
+    chosen = settings.image_format
+    if chosen == "auto":
+        chosen = profile.image.format if profile else "jpeg"
     return RenderOptions(
-        image_size=settings.image_size or EMBEDDED_IMAGE_SIZE,
-        image_format="png" if settings.image_format == "png" else "jpeg",
-        text_layer=True,
+        image_size=settings.image_size or (profile.image.longest_side if profile else EMBEDDED_IMAGE_SIZE),
+        image_format=chosen,
+        text_layer=profile is None or _leans_on_text(settings, profile),
+        data_url=profile is not None,
         renderer=settings.renderer,
         timeout=settings.render_timeout,
         memory=settings.render_memory << 20,
@@ -59,7 +57,15 @@ def render_options(settings: RenderSettings, secrets: tuple[str, ...]) -> Render
     )
 
 
-def embedded_reader(settings: EngineSettings) -> EmbeddedReader:
+def _leans_on_text(settings: Any, profile: Profile) -> bool:
+    """Whether most pages' text layers are needed beside the model: later, the document would be opened once more."""
+    from_page = settings.figures_from == "page" or (
+        settings.figures_from == "auto" and not has_places(profile, mode_of(profile, settings.mode) or profile.mode)
+    )
+    return from_page or settings.rotate == "probe" or settings.anchor_text > 0
+
+
+def embedded_reader(settings: Any, *, ocr: bool = True) -> EmbeddedReader:
     """The CPU engine, one process a core unless the settings say otherwise."""
     return EmbeddedReader(
         EmbeddedOptions(
@@ -67,6 +73,7 @@ def embedded_reader(settings: EngineSettings) -> EmbeddedReader:
             memory=settings.ocr_memory << 20,
             timeout=settings.page_timeout,
             text_layer=settings.text_layer == "auto",
+            ocr=ocr,
         )
     )
 
@@ -74,17 +81,29 @@ def embedded_reader(settings: EngineSettings) -> EmbeddedReader:
 class PartRenderer:
     """A renderer that is asked by the plan's parts, and reads only what was planned: a changed file fails."""
 
-    def __init__(self, renderer: Renderer) -> None:
+    def __init__(self, renderer: Renderer, remote: Remote) -> None:
         self._renderer = renderer
+        self._remote = remote
         self._proved: dict[str, tuple[str, int, int]] = {}  # by source: version, size and time of change when proved
         self.crop = renderer.crop
 
+    async def count(self, part: DocumentPart) -> int:
+        """How many pages the document has. Raises PageFailure."""
+        if is_remote(part.source):
+            async with self._remote.open(part.source, part.version) as copy:
+                return await self._renderer.open(str(copy.path))
+        await asyncio.to_thread(self._prove, part)
+        return await self._renderer.open(part.source)
+
     async def page(self, part: DocumentPart, number: int) -> Page:
         """Page `number`, from 1. Raises PageFailure."""
+        names = {"page_id": page_id(part.document_id, number), "document_id": part.document_id}
+        if is_remote(part.source):
+            async with self._remote.page(part.source, part.version, number) as (path, number_there):
+                page = await self._renderer.page(str(path), "", number_there, **names)
+            return replace(page, number=number, source=part.source)
         await asyncio.to_thread(self._prove, part)
-        return await self._renderer.page(
-            part.source, "", number, page_id=page_id(part.document_id, number), document_id=part.document_id
-        )
+        return await self._renderer.page(part.source, "", number, **names)
 
     def _prove(self, part: DocumentPart) -> None:
         """The file's content is that of the plan; read again only when its size or time has changed."""
@@ -105,3 +124,44 @@ class PartRenderer:
         if len(self._proved) >= _PROVED:
             self._proved.pop(next(iter(self._proved)))
         self._proved[part.source] = proof
+
+
+class RendererTools:
+    """What readers of pages need done with images: in the renderer's processes, never in the event loop."""
+
+    def __init__(self, renderer: Renderer, remote: Remote) -> None:
+        self._renderer = renderer
+        self._remote = remote
+
+    async def url(self, image: EncodedImage) -> bytes:
+        """The image as a data URL in ASCII."""
+        return await self._renderer.url(image)
+
+    async def resized(self, image: EncodedImage, scale: float) -> tuple[EncodedImage, bytes]:
+        """The image with its sides multiplied by `scale`, and as a data URL."""
+        return await self._renderer.resized(image, scale)
+
+    async def turned(self, image: EncodedImage, degrees: int) -> tuple[EncodedImage, bytes]:
+        """The image turned clockwise by 90, 180 or 270 degrees, and as a data URL."""
+        return await self._renderer.turned(image, degrees)
+
+    async def blank(self, image: EncodedImage) -> bool:
+        """Whether nothing is to be seen on it."""
+        return await self._renderer.blank(image)
+
+    async def content(self, page: Page) -> Page:
+        """The page with its text layer read; as it is where it has none."""
+        if row_address(page.source) is not None:
+            return page  # an image
+        if is_remote(page.source):
+            async with self._remote.open(page.source) as copy:
+                return await self._renderer.content(str(copy.path), "", page.number, page)
+        return await self._renderer.content(page.source, "", page.number, page)
+
+
+class FigureTools:
+    """What describing needs of images: figures are small, so that a thread is enough."""
+
+    async def url(self, image: EncodedImage) -> bytes:
+        """The image as a data URL in ASCII."""
+        return await asyncio.to_thread(data_url, image)

@@ -56,6 +56,7 @@ def all_checks() -> list[Check]:
         poppler,
         notebook,
         vllm,
+        detector,
         gpu,
     )
     return [check() for check in checks]
@@ -176,14 +177,25 @@ def notebook() -> Check:
 
 
 def vllm() -> Check:
-    """Not used by this version: named because users ask."""
-    version = _version("vllm")
-    detail = "not used by this version" if version is None else f"{version}, not used by this version"
-    return Check("vLLM", State.WORKS if version else State.MISSING, detail)
+    """For a server of our own. Other installations are reached with --vllm-command, servers with --server-url."""
+    version = package_version("vllm")
+    if version is None:
+        return Check("vLLM", State.MISSING, "needed for --engine vllm", 'pip install "llm-ocr[vllm]", beside a GPU')
+    return Check("vLLM", State.WORKS, version)
+
+
+def detector() -> Check:
+    """For models that are asked by regions (glm-ocr, paddleocr-vl), and --layout-first."""
+    lacking = [name for name in ("torch", "transformers") if package_version(name) is None]
+    if lacking:
+        text = f"optional: finds regions of pages (--layout-first); {', '.join(lacking)} not installed"
+        return Check("layout detector", State.MISSING, text, 'pip install "llm-ocr[detector]"')
+    text = f"torch {package_version('torch')}, transformers {package_version('transformers')}: finds regions of pages"
+    return Check("layout detector", State.WORKS, text)
 
 
 def gpu() -> Check:
-    """What nvidia-smi says. Not used by this version."""
+    """What nvidia-smi says."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return Check("GPU", State.MISSING, "no nvidia-smi; the embedded engine needs none")
@@ -192,12 +204,12 @@ def gpu() -> Check:
         answer = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True).stdout
     except (OSError, subprocess.SubprocessError) as error:
         return Check("GPU", State.BROKEN, f"nvidia-smi fails: {type(error).__name__}")
-    return Check("GPU", State.WORKS, "; ".join(answer.strip().splitlines()) + " (not used by this version)")
+    return Check("GPU", State.WORKS, "; ".join(answer.strip().splitlines()))
 
 
 def _tried(name: str, packages: tuple[str, ...], use: str, attempt: Callable[[], str], fix: str) -> Check:
     """A needed part: its packages are installed and the attempt succeeds; the attempt may return a remark."""
-    versions = {package: _version(package) for package in packages}
+    versions = {package: package_version(package) for package in packages}
     lacking = [package for package, version in versions.items() if version is None]
     if lacking:
         return Check(name, State.MISSING, f"{', '.join(lacking)} not installed: {use}", fix, needed=True)
@@ -213,13 +225,14 @@ def _tried(name: str, packages: tuple[str, ...], use: str, attempt: Callable[[],
 
 
 def _optional(name: str, package: str, use: str, fix: str) -> Check:
-    version = _version(package)
+    version = package_version(package)
     if version is None:
         return Check(name, State.MISSING, f"optional: {use}", fix)
     return Check(name, State.WORKS, f"{version}: {use}")
 
 
-def _version(package: str) -> str | None:
+def package_version(package: str) -> str | None:
+    """The version of an installed package, None when it is not there."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

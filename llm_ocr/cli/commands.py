@@ -16,6 +16,7 @@ class Command:
     handler: str  # "module:function" below llm_ocr.cli; called with the command's name and its settings
     usage: str
     examples: tuple[tuple[str, str], ...]  # what is typed, what it does
+    remembers: bool = True  # whether what the workspace was made with fills settings that are left open
 
 
 _PIPELINE = "pipeline:run_stage"
@@ -29,6 +30,7 @@ COMMANDS: tuple[Command, ...] = (
         "run SOURCE... [-w FOLDER] [options]",
         (
             ("llm-ocr run report.pdf", "read one document; the result is in ./llm-ocr-out"),
+            ("llm-ocr run scans/ -w out --server-url http://gpu:8000", "read by a model on a running server"),
             ("llm-ocr run scans/ -w out --text-layer never", "a folder of documents, every page by OCR"),
             ("llm-ocr run paper.pdf --pages 1-5,9 --stdout", "print the Markdown of some pages"),
         ),
@@ -51,7 +53,8 @@ COMMANDS: tuple[Command, ...] = (
         _PIPELINE,
         "extract [SOURCE...] -w FOLDER [options]",
         (
-            ("llm-ocr extract scans/ -w out --engine embedded", "plan, then read every page on the CPU"),
+            ("llm-ocr extract scans/ -w out", "plan, start vLLM on the GPUs here, read every page"),
+            ("llm-ocr extract scans/ -w out --engine embedded", "the same on the CPU, without a model"),
             (
                 "llm-ocr extract -w out --shard-index 0 --shard-count 4",
                 "a quarter of the units",
@@ -92,6 +95,21 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
+        "estimate",
+        "what a run will take and cost: pages, times rates, times prices",
+        "EstimateSettings",
+        "estimate:run_estimate",
+        "estimate [SOURCE...] [-w URL] [--hardware PLATFORM:NAME] [options]",
+        (
+            ("llm-ocr estimate scans/", "count the pages; own machines and providers, the cheapest first"),
+            ("llm-ocr estimate --page-count 10000 --hardware hf-jobs:a100-large --shards 4", "four machines of a kind"),
+            (
+                "llm-ocr estimate --tokens-in 75000 --tokens-out 75000 --price-in 0.07 --price-out 0.15",
+                "tokens at a provider's prices per million",
+            ),
+        ),
+    ),
+    Command(
         "retry-failed",
         "plan the failed pages again",
         "RetrySettings",
@@ -100,6 +118,58 @@ COMMANDS: tuple[Command, ...] = (
         (
             ("llm-ocr retry-failed -w out --password-file secrets.txt", "a new generation with the failed pages"),
             ("llm-ocr run -w out", "then read them, describe and assemble anew what they touch"),
+        ),
+    ),
+    Command(
+        "export",
+        "results in the form of what comes next",
+        "ExportSettings",
+        "export:run_export",
+        "export -w FOLDER --output URL [options]",
+        (
+            ("llm-ocr export -w out --output hf://datasets/me/scans", "a private dataset on the Hub, with its card"),
+            ("llm-ocr export -w out --output s3://bucket/scans --shard-size 1000", "files of 1 GB in a bucket"),
+        ),
+    ),
+    Command(
+        "launch",
+        "stages as jobs on rented machines",
+        "LaunchSettings",
+        "launch:run_launch",
+        "launch PLATFORM STAGE|pipeline [SOURCE...] -w URL [options]",
+        (
+            ("llm-ocr launch hf-jobs extract -w hf://buckets/me/scans/run --dry-run", "what would be sent"),
+            (
+                "llm-ocr launch sagemaker pipeline s3://archive/ -w s3://bucket/run --shards 4 --wait",
+                "all three stages",
+            ),
+            ("llm-ocr launch local extract scans/ -w out --shards 2", "as jobs on this machine"),
+        ),
+        remembers=False,
+    ),
+    Command(
+        "jobs",
+        "the jobs that were launched on a workspace",
+        "JobsSettings",
+        "jobs:run_jobs",
+        "jobs [list|logs|cancel|clean] [JOB] -w URL",
+        (
+            ("llm-ocr jobs -w s3://bucket/run", "where they are"),
+            ("llm-ocr jobs logs -w s3://bucket/run --follow", "the log of the newest one"),
+            ("llm-ocr jobs cancel -w s3://bucket/run", "end all that run"),
+        ),
+        remembers=False,
+    ),
+    Command(
+        "models",
+        "the models that are known, one of them, or which suits this machine",
+        "ModelsSettings",
+        "models:run_models",
+        "models [NAME] [--recommend] [--json] [options]",
+        (
+            ("llm-ocr models", "a table of all"),
+            ("llm-ocr models dots.mocr", "everything about one, with its exact vllm serve line"),
+            ("llm-ocr models --recommend --gpu-memory 24 --licence open --language de", "ranked, with the reasons"),
         ),
     ),
     Command(
@@ -129,8 +199,12 @@ COMMANDS: tuple[Command, ...] = (
         "what works on this machine, what is missing and how to get it",
         "DoctorSettings",
         "doctor:run_doctor",
-        "doctor [--json]",
-        (("llm-ocr doctor", "a table"), ("llm-ocr doctor --json", "the same for programs")),
+        "doctor [--image PROFILE] [--json]",
+        (
+            ("llm-ocr doctor", "a table"),
+            ("llm-ocr doctor --json", "the same for programs"),
+            ("llm-ocr doctor --image glm-ocr", "whether the packages here can serve that model"),
+        ),
     ),
     Command(
         "init",
@@ -180,7 +254,8 @@ on every command:
   --version        (without a command) print the version
 
 Settings: flags > environment (LLM_OCR_PAGES=1-5 is --pages 1-5) > .env > --config > what the workspace holds > default.
-Exit codes: 0 clean, 1 could not be done, 2 wrong usage, 3 more pages failed than --max-failed-rate, 4 interrupted.
+Exit codes: 0 clean, 1 could not be done, 2 wrong usage, 3 more pages failed than --max-failed-rate, 4 interrupted,
+5 stopped by --max-cost.
 
 examples:
   llm-ocr demo                   see it work, on documents that come with it

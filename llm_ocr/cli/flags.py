@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from llm_ocr.cli.commands import Command
 from llm_ocr.errors import UsageError
 from llm_ocr.settings.fields import Setting, models_with, settings_of
-from llm_ocr.settings.models import LogSettings
+from llm_ocr.settings.groups import LogSettings
 from llm_ocr.settings.sources import did_you_mean
 
 
@@ -193,12 +193,19 @@ def _cut(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _place(model: type[BaseModel], positional: list[str], values: dict[str, Any]) -> None:
-    setting = next((one for one in settings_of(model).values() if one.positional), None)
-    if setting is None:
+    """Single ones in the order of their definition, the rest to the list, if there is one."""
+    takers = [one for one in settings_of(model).values() if one.positional]
+    if not takers:
         raise UsageError(f"unexpected argument {positional[0]!r}", hint=_sources_elsewhere(positional[0]))
-    if not setting.many and len(positional) > 1:
-        raise UsageError(f"unexpected argument {positional[1]!r}: only one {setting.metavar} is taken")
-    values[setting.name] = positional if setting.many else positional[0]
+    single = [one for one in takers if not one.many]
+    for setting, word in zip(single, positional, strict=False):
+        values[setting.name] = word
+    if rest := positional[len(single) :]:
+        many = next((one for one in takers if one.many), None)
+        if many is None:
+            taken = " and one ".join(one.metavar for one in single)
+            raise UsageError(f"unexpected argument {rest[0]!r}: only one {taken} can be given")
+        values[many.name] = rest
 
 
 def _sources_elsewhere(word: str) -> str:

@@ -29,7 +29,7 @@ def run_stage(command: str, settings: Any) -> int:
         return 0
     to_stdout = bool(getattr(settings, "stdout", False))
     if to_stdout:
-        _print_documents(run, settings.sources)
+        _print_documents(run, settings.sources if settings.dataset is None else ())
     return finish(command, settings, run, sys.stderr if to_stdout else sys.stdout)
 
 

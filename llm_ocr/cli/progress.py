@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
+from llm_ocr.cli.engine_meter import EngineMeter
 from llm_ocr.cli.output import harmless, write_line
+from llm_ocr.engines.asking import Load
 from llm_ocr.settings.environment import environment
-from llm_ocr.settings.models import LogSettings
+from llm_ocr.settings.groups import LogSettings
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.types import Counts, Status
 
@@ -24,7 +26,7 @@ EVERY, SHARES = 10.0, 10
 #: No two plain lines closer than this, in seconds.
 APART = 1.0
 #: Stages that count other things than pages.
-NOUNS = {"describe": "figures"}
+NOUNS = {"describe": "figures", "export": "files"}
 
 Clock = Callable[[], float]
 
@@ -56,6 +58,8 @@ class Meter:
     now: Counts = field(default_factory=Counts)
     started: float = 0.0
     ends: deque[float] = field(default_factory=deque)
+    engine: EngineMeter | None = None
+    estimated: bool = False
 
     def __post_init__(self) -> None:
         self.started = self.clock()
@@ -66,6 +70,11 @@ class Meter:
             ok=int(status is Status.OK), degraded=int(status is Status.DEGRADED), failed=int(status is Status.FAILED)
         )
         self.ends.append(self.clock())
+
+    def correct(self, change: int, exact: bool) -> None:
+        """What is expected is known better."""
+        self.expected += change
+        self.estimated = not exact
 
     @property
     def total(self) -> Counts:
@@ -90,16 +99,21 @@ class Meter:
         return max(0, self.expected - self.done) / speed if speed > 0 else None
 
     def words(self) -> str:
-        """`120/412 pages, 118 ok, 1 degraded, 1 failed`."""
+        """`120/412 pages, 118 ok, 1 degraded, 1 failed`; `120 of about 412 pages, ...` while that is an estimate."""
         noun = NOUNS.get(self.stage, "pages")
-        return f"{self.done}/{self.expected} {noun}, {outcome(self.total)}"
+        of = f" of {about(self.expected)}" if self.estimated else f"/{self.expected}"
+        return f"{self.done}{of} {noun}, {outcome(self.total)}"
 
     def pace(self) -> str:
-        """`12.3 pages/s, 0:24 left`, as far as it is known."""
+        """`12.3 pages/s, 0:24 left, 5,310 tok/s, 120 of 128 in flight`, as far as it is known."""
         speed, left = self.speed(), self.left()
-        if left is None:
-            return ""
-        return f"{speed:.{1 if speed >= 1 else 2}f} {NOUNS.get(self.stage, 'pages')}/s, {span_text(left)} left"
+        parts = []
+        if left is not None:
+            parts.append(f"{speed:.{1 if speed >= 1 else 2}f} {NOUNS.get(self.stage, 'pages')}/s")
+            parts.append(f"{span_text(left)} left")
+        if self.engine is not None:
+            parts.append(self.engine.words())
+        return ", ".join(parts)
 
 
 def outcome(counts: Counts) -> str:
@@ -108,6 +122,12 @@ def outcome(counts: Counts) -> str:
     parts += [f"{counts.degraded} degraded"] if counts.degraded else []
     parts += [f"{counts.failed} failed"] if counts.failed else []
     return ", ".join(parts)
+
+
+def about(count: int) -> str:
+    """`about 412`, `about 1,234,000`: no more digits than an estimate has."""
+    digits = max(0, len(str(count)) - 4)
+    return f"about {round(count, -digits):,}"
 
 
 def span_text(seconds: float) -> str:
@@ -129,13 +149,19 @@ class PlainProgress:
     def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
         self._stream, self._clock = stream, clock
         self._meter: Meter | None = None
+        self._engine: EngineMeter | None = None
         self._last = (0.0, 0)  # when the last line was written, and how many were done then
 
-    def begin(self, stage: str, expected: int, done: Counts) -> None:
-        meter = self._meter = Meter(stage, expected, done, self._clock)
+    def begin(self, stage: str, expected: int, done: Counts, estimated: bool = False) -> None:
+        meter = self._meter = Meter(stage, expected, done, self._clock, engine=self._engine, estimated=estimated)
         self._last = (meter.started, meter.done)
         before = f", {meter.done} of them done before" if meter.done else ""
-        self.say(f"{stage}: {expected} {NOUNS.get(stage, 'pages')}{before}")
+        number = about(expected) if estimated else str(expected)
+        self.say(f"{stage}: {number} {NOUNS.get(stage, 'pages')}{before}")
+
+    def correct(self, change: int, *, exact: bool) -> None:
+        if self._meter is not None:
+            self._meter.correct(change, exact)
 
     def count(self, status: Status) -> None:
         meter = self._meter
@@ -149,11 +175,14 @@ class PlainProgress:
             self._last = (moment, meter.done)
             self.say(f"{meter.stage}: {meter.words()}, {meter.pace()}")
 
+    def measure(self, load: Callable[[], Load]) -> None:
+        self._engine = EngineMeter(load, self._clock)
+
     def say(self, message: str) -> None:
         write_line(message, self._stream)
 
     def end(self) -> None:
-        meter, self._meter = self._meter, None
+        meter, self._meter, self._engine = self._meter, None, None
         if meter is not None:
             self.say(f"{meter.stage}: {meter.words()} in {span_text(self._clock() - meter.started)}")
 
@@ -168,17 +197,26 @@ class LiveProgress:
         self._bars: Bars | None = None
         self._task: TaskID | None = None
         self._meter: Meter | None = None
+        self._engine: EngineMeter | None = None
 
-    def begin(self, stage: str, expected: int, done: Counts) -> None:
+    def begin(self, stage: str, expected: int, done: Counts, estimated: bool = False) -> None:
         bars = self._bars = self._bars or _bars(self._stream)
-        self._meter = Meter(stage, expected, done, self._clock)
+        self._meter = Meter(stage, expected, done, self._clock, engine=self._engine, estimated=estimated)
         bars.start()
         self._task = bars.add_task(stage, total=max(1, expected), completed=self._meter.done, meter=self._meter)
+
+    def correct(self, change: int, *, exact: bool) -> None:
+        if self._bars is not None and self._meter is not None and self._task is not None:
+            self._meter.correct(change, exact)
+            self._bars.update(self._task, total=max(1, self._meter.expected))
 
     def count(self, status: Status) -> None:
         if self._bars is not None and self._meter is not None and self._task is not None:
             self._meter.count(status)
             self._bars.update(self._task, completed=self._meter.done)
+
+    def measure(self, load: Callable[[], Load]) -> None:
+        self._engine = EngineMeter(load, self._clock)
 
     def say(self, message: str) -> None:
         if self._bars is None:
@@ -191,7 +229,7 @@ class LiveProgress:
             self._bars.update(self._task, completed=max(1, self._meter.expected), ended=True)
             self._bars.refresh()
             self._bars.stop_task(self._task)
-        self._task = self._meter = None
+        self._task = self._meter = self._engine = None
 
     def close(self) -> None:
         if self._bars is not None:

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from llm_ocr.cli.progress import outcome
-from llm_ocr.types import Counts
+from llm_ocr.cli.progress import about, outcome
+from llm_ocr.types import Counts, Reason
 
 if TYPE_CHECKING:
+    from llm_ocr.costs.spent import Spent
     from llm_ocr.work.publish import Example
     from llm_ocr.work.status import RunStatus, StageStatus
 
@@ -27,7 +28,7 @@ def last_line(status: "RunStatus", workspace: str) -> str:
     text = outcome(pages)
     reasons = failures_text(status)
     text += f" ({reasons})" if reasons else ""
-    text += _waiting(pages)
+    text += _waiting(pages, estimated=status.estimated)
     return f"{text}. Retry: llm-ocr retry-failed -w {quoted(workspace)}" if pages.failed else text
 
 
@@ -39,12 +40,10 @@ def figures_line(status: "RunStatus") -> str:
 
 
 def plan_line(status: "RunStatus") -> str:
-    """`12 documents, 412 pages, 26 units`."""
+    """`12 documents, 412 pages, 26 units`; `about 412 pages` where documents are counted only when they are read."""
     units = status.stages["extract"].total
-    return ", ".join(
-        _plural(count, noun)
-        for count, noun in ((status.documents, "document"), (status.pages.expected, "page"), (units, "unit"))
-    )
+    pages = f"{about(status.pages.expected)} pages" if status.estimated else _plural(status.pages.expected, "page")
+    return ", ".join((_plural(status.documents, "document"), pages, _plural(units, "unit")))
 
 
 def retry_line(status: "RunStatus") -> str:
@@ -71,24 +70,46 @@ def failures_text(status: "RunStatus") -> str:
     return "; ".join(parts)
 
 
-def status_text(status: "RunStatus") -> str:
-    """A status for people."""
+def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
+    """A status for people; `spent`: what jobs on platforms have cost."""
     rows = [
         ("workspace", status.url),
         ("documents", _documents(status)),
-        ("pages", _counts_text(status.pages)),
+        ("pages", _counts_text(status.pages, estimated=status.estimated)),
         ("figures", _counts_text(status.figures)),
         *((name, _stage_text(name, stage)) for name, stage in status.stages.items()),
     ]
     if status.tokens_in or status.tokens_out:
         rows.append(("tokens", f"{status.tokens_in} in, {status.tokens_out} out"))
+    if retries := status.stages["extract"].retries:
+        rows.append(("retries", f"{retries} requests beyond the first of a page"))
+    if status.cost is not None:
+        rows.append(("cost", f"{status.cost:.2f} for the tokens of {_plural(len(status.workers), 'worker')}"))
+    if spent:
+        from llm_ocr.costs.spent import spent_text
+
+        rows += [("spent", text)] if (text := spent_text(spent)) else []
     if status.pages.failed:
         rows.append(("failed", failures_text(status)))
     if status.skipped:
         rows.append(("skipped", _tally(status.skipped)))
+    if words := advice(status):
+        rows.append(("advice", words))
     width = max(len(name) for name, _ in rows)
     lines = [f"{name:<{width}}  {text}" for name, text in rows]
     return "\n".join([*lines, *(f"  {_example_text(one)}" for one in status.examples)])
+
+
+def advice(status: "RunStatus") -> str:
+    """What to try where a model loops on many pages; "" elsewhere."""
+    loops = status.reasons.get(Reason.LOOP.value, 0)
+    pages = status.pages.ok + status.pages.degraded + status.pages.failed
+    if not (loops and status.model):
+        return ""
+    from llm_ocr.models.choosing import loop_advice
+    from llm_ocr.models.registry import PROFILES
+
+    return loop_advice(loops, pages, status.model, PROFILES)
 
 
 def quoted(text: str) -> str:
@@ -119,13 +140,15 @@ def _documents(status: "RunStatus") -> str:
     return f"{status.documents}{more}"
 
 
-def _counts_text(counts: Counts) -> str:
-    return f"{counts.expected} expected: {outcome(counts)}{_waiting(counts)}"
+def _counts_text(counts: Counts, *, estimated: bool = False) -> str:
+    number = about(counts.expected) if estimated else str(counts.expected)
+    return f"{number} expected: {outcome(counts)}{_waiting(counts, estimated=estimated)}"
 
 
-def _waiting(counts: Counts) -> str:
+def _waiting(counts: Counts, *, estimated: bool = False) -> str:
     waiting = counts.expected - counts.ok - counts.degraded - counts.failed
-    return f", {waiting} not done yet" if waiting > 0 else ""
+    number = about(waiting) if estimated else str(waiting)
+    return f", {number} not done yet" if waiting > 0 else ""
 
 
 def _stage_text(name: str, stage: "StageStatus") -> str:

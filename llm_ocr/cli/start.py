@@ -39,7 +39,9 @@ def start(command: Command, arguments: Sequence[str]) -> int:
         lenient=flags.show_settings,
     )
     loaded = look()
-    if stored := _stored(loaded.settings):
+    if command.remembers and getattr(loaded.settings, "follow", False) and not flags.show_settings:
+        _await_workspace(loaded.settings)
+    if stored := _stored(command, loaded.settings):
         loaded = look(stored=stored)
     if flags.show_settings:
         write(settings_table(loaded))
@@ -50,14 +52,19 @@ def start(command: Command, arguments: Sequence[str]) -> int:
         return _handler(command)(command.name, settings)
 
 
-def _stored(settings: Any) -> Mapping[str, Any]:
-    """What the command's workspace remembers, if it works on one that is there."""
-    workspace = getattr(settings, "workspace", None)
-    if not isinstance(workspace, str):
-        return {}
-    from llm_ocr.work.stored import remembered
+def _await_workspace(settings: Any) -> None:
+    from llm_ocr.api.following import await_workspace
 
-    return remembered(workspace)
+    await_workspace(settings, lambda message: None if settings.quiet else write_line(message, sys.stderr))
+
+
+def _stored(command: Command, settings: Any) -> Mapping[str, Any]:
+    """What the command's workspace remembers, if it works on one that is there, and what a launch left for it there."""
+    if not isinstance(getattr(settings, "workspace", None), str) or not command.remembers:
+        return {}
+    from llm_ocr.work.stored import stored_settings
+
+    return stored_settings(command.name, settings)
 
 
 def settings_table(loaded: Loaded[Any]) -> str:

@@ -2,16 +2,20 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from llm_ocr.cli.output import write_line
-from llm_ocr.cli.report import status_text
+from llm_ocr.cli.report import advice, status_text
 from llm_ocr.settings.models import StatusSettings
 from llm_ocr.types import Counts
 
 if TYPE_CHECKING:
+    from llm_ocr.costs.spent import Spent
     from llm_ocr.work.status import RunStatus
+
+#: What is looked at: the status, and what jobs have cost.
+Look = tuple["RunStatus", Sequence["Spent"]]
 
 #: Seconds between two looks with --watch.
 EVERY = 5.0
@@ -21,16 +25,22 @@ def run_status(command: str, settings: StatusSettings) -> int:
     """Print the status once, or until every page is accounted for; returns 0."""
     from llm_ocr.api import open as open_workspace
 
-    watch(lambda: open_workspace(settings.workspace).status, settings, time.sleep)
+    where = {name: getattr(settings, f"workspace_{name}") for name in ("profile", "endpoint", "region")}
+
+    def look() -> "Look":
+        run = open_workspace(settings.workspace, **where)
+        return run.status, run.spent
+
+    watch(look, settings, time.sleep)
     return 0
 
 
-def watch(look: Callable[[], "RunStatus"], settings: StatusSettings, sleep: Callable[[float], object]) -> None:
+def watch(look: Callable[[], "Look"], settings: StatusSettings, sleep: Callable[[float], object]) -> None:
     """Print what `look` finds; with --watch again whenever it has changed, until no page is missing."""
     shown = ""
     while True:
-        status = look()
-        text = status_as_text(status, settings)
+        status, spent = look()
+        text = status_as_text(status, settings, spent)
         if text != shown:
             write_line(text)
             shown = text
@@ -39,11 +49,14 @@ def watch(look: Callable[[], "RunStatus"], settings: StatusSettings, sleep: Call
         sleep(EVERY)
 
 
-def status_as_text(status: "RunStatus", settings: StatusSettings) -> str:
+def status_as_text(status: "RunStatus", settings: StatusSettings, spent: Sequence["Spent"] = ()) -> str:
     """JSON for programs (one line while watching), a table for people."""
     if settings.json_output:
-        return json.dumps(status.to_json(), ensure_ascii=False, indent=None if settings.watch else 2)
-    return status_text(status)
+        from llm_ocr.costs.spent import spent_to_json
+
+        values = status.to_json() | {"spent": spent_to_json(spent), "advice": advice(status) or None}
+        return json.dumps(values, ensure_ascii=False, indent=None if settings.watch else 2)
+    return status_text(status, spent)
 
 
 def _accounted(pages: Counts) -> bool:

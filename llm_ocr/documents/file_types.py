@@ -18,7 +18,8 @@ SUFFIXES = {
 }
 ACCEPTED = "PDF, PNG, JPEG, WebP, TIFF"
 
-_HEAD = 1024  # readers accept a PDF whose header stands within the first 1024 bytes
+#: Readers accept a PDF whose header stands within the first 1024 bytes.
+HEAD_BYTES = 1024
 _IMAGE_SIGNS = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")
 
 
@@ -30,7 +31,11 @@ def kind_by_name(path: str | Path) -> str:
 def kind_by_content(path: str | Path) -> str:
     """`pdf`, `image`, or empty when the first bytes are of neither. Raises OSError when the file cannot be read."""
     with Path(path).open("rb") as file:
-        head = file.read(_HEAD)
+        return kind_of_head(file.read(HEAD_BYTES))
+
+
+def kind_of_head(head: bytes) -> str:
+    """`pdf`, `image`, or empty, by a file's first `HEAD_BYTES`."""
     if head.startswith(_IMAGE_SIGNS) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP"):
         return IMAGE
     return PDF if b"%PDF-" in head else ""

@@ -48,7 +48,7 @@ def manifest_entries(file: Path, ids: UniqueIds) -> Iterator[ManifestEntry]:
     """The documents of a manifest. Raises UsageError that names the line and what is wrong."""
     for number, line in _lines(file):
         if line.strip():
-            yield _entry(line, f"{file} line {number}", ids)
+            yield entry_of(line, f"{file} line {number}", ids)
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
@@ -60,7 +60,8 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
         yield number, line.rstrip("\r")
 
 
-def _entry(line: str, place: str, ids: UniqueIds) -> ManifestEntry:
+def entry_of(line: str, place: str, ids: UniqueIds) -> ManifestEntry:
+    """The document that a manifest's line names; `place` is said of a wrong one. Raises UsageError."""
     try:
         entry = json.loads(line)
     except json.JSONDecodeError as error:

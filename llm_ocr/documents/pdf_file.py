@@ -10,8 +10,7 @@ import pypdfium2.raw as pdfium
 
 from llm_ocr.documents import poppler
 from llm_ocr.documents.pdf_frame import page_frame
-from llm_ocr.documents.pdf_objects import Objects, page_objects
-from llm_ocr.documents.pdf_text import page_content
+from llm_ocr.documents.pdf_objects import Objects, largest_image, page_objects
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import PageContent, Reason
 
@@ -99,23 +98,24 @@ class PdfFile:
             self._pdf.close()
 
     def page(self, number: int, *, text_layer: bool) -> "tuple[Image.Image, PageContent | None]":
-        """Page `number` as shown, RGB, and what it holds: None when not asked for, or when only poppler reads it."""
-        if not 1 <= number <= self._total:
-            raise PageFailure(Reason.NO_SUCH_PAGE, f"page {number} of {self._total}")
+        """Page `number` as shown, RGB or RGBX, and what it holds: None when not asked for, or when only poppler can."""
+        self._check_number(number)
         loaded = self._loaded(number)
         if loaded is None:
             return self._by_poppler(number), None
         try:
             self._check_size(loaded)
-            objects = page_objects(loaded, page_frame(loaded))
-            self._check_images(objects)
+            frame = page_frame(loaded)
+            objects = page_objects(loaded, frame) if text_layer else None
+            self._check_images(objects.largest_image if objects else largest_image(loaded, frame))
             image = self._by_poppler(number) if self._look.renderer == "poppler" else self._rendered(loaded)
-            return image, self._content(number, loaded, objects) if text_layer else None
+            return image, self._content(number, loaded, objects) if objects else None
         finally:
             loaded.close()
 
     def content(self, number: int) -> PageContent | None:
-        """What page `number` holds, read before it is rendered, for its neighbours' sake."""
+        """What page `number` holds, without rendering it; None when only poppler can read it."""
+        self._check_number(number)
         if number not in self._contents:
             loaded = self._loaded(number)
             if loaded is None:
@@ -125,6 +125,10 @@ class PdfFile:
             finally:
                 loaded.close()
         return self._contents[number]
+
+    def _check_number(self, number: int) -> None:
+        if not 1 <= number <= self._total:
+            raise PageFailure(Reason.NO_SUCH_PAGE, f"page {number} of {self._total}")
 
     def _loaded(self, number: int) -> pypdfium2.PdfPage | None:
         """None when only poppler can read it."""
@@ -144,13 +148,12 @@ class PdfFile:
         if min(width, height) * self._scale(width, height) < MIN_SIDE:
             raise PageFailure(Reason.RENDER_LIMIT, f"a page of {width:g} x {height:g} points is too narrow to be read")
 
-    def _check_images(self, objects: Objects) -> None:
+    def _check_images(self, largest: int) -> None:
         allowed = min(IMAGE_SHARE * self._look.memory, _IMAGE_BYTES)
-        if objects.largest_image > allowed:
-            megabytes = objects.largest_image >> 20
+        if largest > allowed:
             raise PageFailure(
                 Reason.RENDER_LIMIT,
-                f"an image of the page takes {megabytes} MiB, {int(allowed) >> 20} are allowed",
+                f"an image of the page takes {largest >> 20} MiB, {int(allowed) >> 20} are allowed",
                 hint="Raise the renderer's memory limit if the document is to be trusted.",
             )
 
@@ -160,7 +163,8 @@ class PdfFile:
     def _rendered(self, page: pypdfium2.PdfPage) -> "Image.Image":
         width, height = page.get_size()
         scale = self._scale(width, height) * (1 - 1e-7)  # sizes are rounded up: never to one pixel too many
-        image: Image.Image = page.render(scale=scale, rev_byteorder=True).to_pil()
+        # RGBX is what Pillow can take over without a copy.
+        image: Image.Image = page.render(scale=scale, rev_byteorder=True, prefer_bgrx=True).to_pil()
         return image
 
     def _by_poppler(self, number: int) -> "Image.Image":
@@ -181,6 +185,9 @@ class PdfFile:
 
     def _read(self, number: int, page: pypdfium2.PdfPage, objects: Objects) -> PageContent:
         """What was filled into a form, and free text notes, are text of the page: pdfium does not read annotations."""
+        # It needs numpy, which a worker that only renders goes without.
+        from llm_ocr.documents.pdf_text import page_content
+
         if not _filled_in(page) or pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY) != pdfium.FLATTEN_SUCCESS:
             return page_content(page, objects)
         flat = self._pdf[number - 1] if self._pdf else page

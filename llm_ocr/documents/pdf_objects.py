@@ -3,6 +3,7 @@
 import ctypes
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import pypdfium2
@@ -50,6 +51,16 @@ def page_objects(page: pypdfium2.PdfPage, frame: Frame) -> Objects:
         elif kind == pdfium.FPDF_PAGEOBJ_SHADING and (box := _visible(handle, where, clip=True)) is not None:
             found.paths.append(Path(box, None, (128, 128, 128), 1))
     return found
+
+
+def largest_image(page: pypdfium2.PdfPage, frame: Frame) -> int:
+    """`Objects.largest_image` alone: a third of the time, as paths are passed over unread."""
+    images = (
+        _decoded_size(page, handle)
+        for handle, kind, _ in islice(_walk(page, frame), MAX_OBJECTS)
+        if kind == pdfium.FPDF_PAGEOBJ_IMAGE
+    )
+    return max(images, default=0)
 
 
 _Handle = Any  # a ctypes pointer to an FPDF_PAGEOBJECT

@@ -1,10 +1,12 @@
 """Pages of documents, made in limited worker processes: images, text layers and objects."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from llm_ocr.documents.edges import EdgeCache
+from llm_ocr.documents.encoding import data_url
 from llm_ocr.documents.furniture import EdgeLine, marked
 from llm_ocr.documents.page_wire import content_from_wire, image_from_wire, image_to_wire
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
@@ -27,6 +29,7 @@ class RenderOptions:
     image_format: str = "png"  # or "jpeg"
     quality: int = 90  # of JPEG
     text_layer: bool = True
+    data_url: bool = False  # fill in `Page.url`
     renderer: str = "pdfium"  # or "poppler"
     timeout: float = 60.0
     memory: int = 2 << 30
@@ -39,6 +42,7 @@ class Renderer:
 
     def __init__(self, options: RenderOptions) -> None:
         self._options = options
+        self.workers = options.workers
         self._pool = WorkerPool(MODULE, workers=options.workers, limits=Limits(memory=options.memory))
         self._edges = EdgeCache(self._read_edges)
 
@@ -73,12 +77,19 @@ class Renderer:
             "image_format": options.image_format,
             "quality": options.quality,
             "text_layer": options.text_layer,
+            "data_url": options.data_url,
         }
         reply = await self._call("page", payload, source, f"page {number} was not rendered")
-        content = content_from_wire(reply["content"]) if reply["content"] else None
-        if content is not None and content.lines:
-            content = await self._marked(content, source, kind, number, reply["pages"])
-        return Page(page_id, document_id, number, image_from_wire(reply["image"]), content, source)
+        content = await self._content_of(reply, source, kind, number)
+        return Page(page_id, document_id, number, image_from_wire(reply["image"]), content, source, reply["url"])
+
+    async def content(self, source: str, kind: str, number: int, page: Page) -> Page:
+        """The page with its text layer and objects, when it was made without. Raises PageFailure."""
+        if page.content is not None:
+            return page
+        payload = self._payload(source, kind) | {"number": number}
+        reply = await self._call("text", payload, source, f"the text layer of page {number} was not read")
+        return replace(page, content=await self._content_of(reply, source, kind, number))
 
     async def crop(
         self, image: EncodedImage, boxes: Sequence[Box], *, image_format: str = ""
@@ -95,6 +106,27 @@ class Renderer:
         }
         reply = await self._call("crop", payload, "", "figures were not cut out")
         return tuple(image_from_wire(crop) for crop in reply["crops"])
+
+    async def resized(self, image: EncodedImage, scale: float) -> tuple[EncodedImage, bytes]:
+        """The image with its sides times `scale` in the same format, and its data URL. Raises PageFailure."""
+        payload = {"image": image_to_wire(image), "scale": scale, "quality": self._options.quality}
+        reply = await self._call("resize", payload, "", "an image was not resized")
+        return image_from_wire(reply["image"]), reply["url"]
+
+    async def turned(self, image: EncodedImage, degrees: int) -> tuple[EncodedImage, bytes]:
+        """The image turned clockwise by 90, 180 or 270 degrees, and its data URL. Raises PageFailure."""
+        payload = {"image": image_to_wire(image), "degrees": degrees, "quality": self._options.quality}
+        reply = await self._call("turn", payload, "", "an image was not turned")
+        return image_from_wire(reply["image"]), reply["url"]
+
+    async def url(self, image: EncodedImage) -> bytes:
+        """The image as a data URL in ASCII, for an image that came without one."""
+        return await asyncio.to_thread(data_url, image)
+
+    async def blank(self, image: EncodedImage) -> bool:
+        """Whether darkest and lightest value of each channel differ by less than 24 of 255. Raises PageFailure."""
+        reply = await self._call("blank", {"image": image_to_wire(image)}, "", "an image was not looked at")
+        return bool(reply["blank"])
 
     async def close(self) -> None:
         """End the workers at once."""
@@ -139,9 +171,12 @@ class Renderer:
             )
         return PageFailure(Reason.RENDER_CRASHED, f"{failing}: the renderer {death}", retryable=True)
 
-    async def _marked(self, content: PageContent, source: str, kind: str, number: int, total: int) -> PageContent:
-        neighbours = await self._edges.around(source, kind, number, total, content)
-        return marked(content, neighbours)
+    async def _content_of(self, reply: Mapping[str, Any], source: str, kind: str, number: int) -> PageContent | None:
+        """What a worker read, its lines marked where they stand on neighbouring pages, too."""
+        content = content_from_wire(reply["content"]) if reply["content"] else None
+        if content is None or not content.lines:
+            return content
+        return marked(content, await self._edges.around(source, kind, number, reply["pages"], content))
 
     async def _read_edges(self, source: str, kind: str, number: int) -> list[EdgeLine]:
         """The margins of a page that has not been rendered yet. A page that costs its worker has none."""

@@ -7,21 +7,28 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import chain, islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from llm_ocr.documents.file_types import ACCEPTED, kind_by_content, kind_by_name
 from llm_ocr.documents.folders import Folder, files_below
 from llm_ocr.documents.manifests import ManifestEntry, UniqueIds, listed_paths, manifest_entries
+from llm_ocr.documents.remote.urls import is_remote, unknown_scheme
 from llm_ocr.errors import UsageError
 from llm_ocr.types import Reason
+
+if TYPE_CHECKING:
+    from llm_ocr.documents.remote.listing import RemoteListing
+    from llm_ocr.documents.remote.options import RemoteOptions
 
 
 @dataclass(frozen=True, slots=True)
 class SourceDocument:
     """A document that the user named, directly or through a folder, glob, list or manifest."""
 
-    source: str  # absolute path
+    source: str  # absolute path, or URL
     relative: str  # path below its source root, with `/`
     kind: str = ""  # "pdf" or "image"; empty when `reason` is set
     version: str = ""  # of stores that know it without reading; local files: `version_of`
@@ -29,36 +36,56 @@ class SourceDocument:
     pages: tuple[int, ...] | None = None  # from a manifest; None: all
     reason: Reason | None = None  # why it will be a failed document
     detail: str = ""
+    size: int | None = None  # bytes; None where the listing does not say
+    page_total: int | None = None  # None: it must be opened to count them
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Documents in a fixed order, and the files of folders and globs that are of no known type, by suffix."""
+    """Documents in a fixed order, to be taken once: most are looked for when they are asked for.
 
-    documents: list[SourceDocument]
+    That raises what `find_documents` does. `skipped` counts the files of folders and globs that are of no known type,
+    by suffix; it is whole when the documents are at their end.
+    """
+
+    documents: Iterator[SourceDocument]
     skipped: Counter[str] = field(default_factory=Counter)
 
 
-def find_documents(sources: Sequence[str], *, only: Sequence[str] = (), max_samples: int | None = None) -> Found:
-    """Expand what the user named; the same file is taken once, at its first place.
+def find_documents(
+    sources: Sequence[str],
+    *,
+    only: Sequence[str] = (),
+    max_samples: int | None = None,
+    remote: "RemoteOptions | None" = None,
+    rows: Iterable[SourceDocument] = (),
+) -> Found:
+    """Expand what the user named; the same file is taken once, at its first place. `remote`: how URLs are read.
 
-    `only`: file names or patterns of names. What is named and is not there, or of no known type, comes as a document
-    with a reason, so that it is counted as failed. Raises UsageError when nothing else is left, and for bad lists and
-    manifests.
+    `only`: file names or patterns of names. `rows`: documents of a dataset, behind all others. What is named and is not
+    there, or of no known type, comes as a document with a reason, so that it is counted as failed. Raises UsageError
+    when nothing else is left, and for bad lists and manifests; looks no further than the first document without reason.
     """
     skipped: Counter[str] = Counter()
-    documents: list[SourceDocument] = []
-    seen: set[tuple[str, str | None]] = set()
-    for document in _chosen(_expanded(sources, skipped), only):
-        if (document.source, document.document_id) in seen:
-            continue
-        seen.add((document.source, document.document_id))
-        documents.append(document)
-        if max_samples is not None and len(documents) >= max_samples:
-            break
-    if not any(document.reason is None for document in documents):
-        raise _nothing(sources, documents, only, skipped)
-    return Found(documents, skipped)
+    every = chain(_first_of_each(_expanded(sources, skipped, remote)), rows)  # a row is there only once
+    documents = islice(_chosen(every, only), max_samples)
+    begin: list[SourceDocument] = []
+    for document in documents:
+        begin.append(document)
+        if document.reason is None:
+            return Found(chain(begin, documents), skipped)
+    raise _nothing(sources, begin, only, skipped)
+
+
+def _first_of_each(documents: Iterable[SourceDocument]) -> Iterator[SourceDocument]:
+    """In memory are 16 bytes of a hash for each: among a billion, two are the same once in 10^20 runs."""
+    seen: set[bytes] = set()
+    for document in documents:
+        named = f"{document.source}\0{document.document_id or ''}".encode("utf-8", "surrogatepass")
+        number = hashlib.sha256(named).digest()[:16]
+        if number not in seen:
+            seen.add(number)
+            yield document
 
 
 def version_of(path: str | Path) -> str:
@@ -67,16 +94,24 @@ def version_of(path: str | Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _expanded(sources: Sequence[str], skipped: Counter[str]) -> Iterator[SourceDocument]:
+def _expanded(
+    sources: Sequence[str], skipped: Counter[str], options: "RemoteOptions | None"
+) -> Iterator[SourceDocument]:
+    from llm_ocr.documents.remote.listing import RemoteListing  # it is made of what stands here
+
     ids = UniqueIds()
+    remote = RemoteListing(skipped, ids, options)
     for source in sources:
+        if is_remote(source):
+            yield from remote.documents(source)
+            continue
         path = local_path(source)
         if not _is_document(path) and path.is_file():
             if path.suffix.lower() == ".txt":
-                yield from _from_list(path, skipped)
+                yield from _from_list(path, skipped, remote)
                 continue
             if path.suffix.lower() == ".jsonl":
-                yield from _from_manifest(path, ids)
+                yield from _from_manifest(path, ids, remote)
                 continue
         yield from _from_path(path, skipped)
 
@@ -89,7 +124,7 @@ def local_path(source: str, base: Path | None = None) -> Path:
             raise UsageError(f"{source}: a file on another host", hint="Write file:///path, or the path alone.")
         source = unquote(parts.path)
     elif "://" in source and not Path(source).exists():
-        raise UsageError(f"{source}: not a local file or folder", hint="Only local sources can be read.")
+        raise unknown_scheme(source) or UsageError(f"{source}: no file, folder or URL that can be read")
     elif source.startswith("~") and not os.path.lexists(source):
         source = str(Path(source).expanduser())
     if not source:
@@ -137,8 +172,11 @@ def _from_glob(pattern: Path, skipped: Counter[str]) -> Iterator[SourceDocument]
             yield from _from_folder([match], root, skipped)
 
 
-def _from_list(file: Path, skipped: Counter[str]) -> Iterator[SourceDocument]:
+def _from_list(file: Path, skipped: Counter[str], remote: "RemoteListing") -> Iterator[SourceDocument]:
     for line in listed_paths(file):
+        if is_remote(line):
+            yield from remote.line(line)
+            continue
         path = local_path(line, file.parent)
         if path.is_file() and path.is_relative_to(file.parent):
             yield _explicit(path, _relative(path, file.parent))
@@ -146,8 +184,11 @@ def _from_list(file: Path, skipped: Counter[str]) -> Iterator[SourceDocument]:
             yield from _from_path(path, skipped)
 
 
-def _from_manifest(file: Path, ids: UniqueIds) -> Iterator[SourceDocument]:
+def _from_manifest(file: Path, ids: UniqueIds, remote: "RemoteListing") -> Iterator[SourceDocument]:
     for entry in manifest_entries(file, ids):
+        if is_remote(entry.path):
+            yield remote.entry(entry)
+            continue
         path = local_path(entry.path, file.parent)
         below = path.is_relative_to(file.parent)
         yield _explicit(path, _relative(path, file.parent) if below else path.name, entry)
@@ -174,7 +215,12 @@ def _document(path: Path, relative: str, kind: str, entry: ManifestEntry | None 
     if _unspeakable(path):
         return _failed(path, relative, Reason.UNREADABLE, "its name is not valid Unicode: rename it", entry)
     return SourceDocument(
-        str(path), relative, kind, "", entry.document_id if entry else None, entry.pages if entry else None
+        str(path),
+        relative,
+        kind,
+        document_id=entry.document_id if entry else None,
+        pages=entry.pages if entry else None,
+        size=_size(path),
     )
 
 
@@ -185,6 +231,13 @@ def _failed(
     return SourceDocument(
         source, relative, document_id=entry.document_id if entry else None, reason=reason, detail=detail
     )
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None  # the renderer says what is wrong with it
 
 
 def _unspeakable(path: Path) -> bool:
@@ -216,7 +269,7 @@ def _relative(path: Path, root: Path) -> str:
 
 def _chosen(documents: Iterable[SourceDocument], only: Sequence[str]) -> Iterator[SourceDocument]:
     for document in documents:
-        name = Path(document.source).name
+        name = Path(document.relative if is_remote(document.source) else document.source).name
         if not only or any(name == wanted or fnmatchcase(name, wanted) for wanted in only):
             yield document
 

@@ -1,9 +1,13 @@
 """How an answer is made from an image: the protocols; implementations stand beside."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from llm_ocr.types import Attempt, Figure, FigureRecord, Page
+
+
+def unheard() -> None:
+    """For `admitted` where nobody listens."""
 
 
 class PageReader(Protocol):
@@ -16,8 +20,11 @@ class PageReader(Protocol):
     def identity(self) -> Mapping[str, Any]:
         """What changes its answers, as JSON values: goes into the stage's key."""
 
-    async def read(self, page: Page) -> Attempt:
-        """One try at a page."""
+    async def read(self, page: Page, admitted: Callable[[], None] = unheard) -> Attempt:
+        """The best that could be made of a page.
+
+        A reader that queues pages calls `admitted` when this one's turn has come: then the next may be prepared.
+        """
 
     async def close(self) -> None:
         """End its processes and connections."""
@@ -33,8 +40,10 @@ class FigureReader(Protocol):
     def identity(self) -> Mapping[str, Any]:
         """What changes its answers, as JSON values: goes into the stage's key."""
 
-    async def describe(self, figure: Figure, page_id: str, document_id: str) -> FigureRecord:
-        """One figure's row."""
+    async def describe(
+        self, figure: Figure, page_id: str, document_id: str, admitted: Callable[[], None] = unheard
+    ) -> FigureRecord:
+        """One figure's row. `admitted` as in `PageReader.read`."""
 
     async def close(self) -> None:
         """End its processes and connections."""

@@ -4,6 +4,18 @@ Commands rather than `multiprocessing`: they work from a script without a `__mai
 environment that holds no secret, and can be killed while native code runs.
 """
 
-from llm_ocr.processes.pool import Limits, WorkerPool
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Limits", "WorkerPool"]
+if TYPE_CHECKING:
+    from llm_ocr.processes.pool import Interpreter, Limits, WorkerPool
+
+__all__ = ["Interpreter", "Limits", "WorkerPool"]
+
+
+def __getattr__(name: str) -> Any:
+    """The pool is imported when it is asked for: the workers themselves do without asyncio, which it stands on."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from llm_ocr.processes import pool
+
+    return getattr(pool, name)

@@ -28,16 +28,27 @@ class Limits:
     requests: int = 500  # recycled after so many
 
 
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """Another Python than this one; `path` is the folder where it finds this package."""
+
+    python: str
+    path: str
+
+
 class WorkerPool:
     """`workers` processes that run `python -m module`; `module` ends in `processes.worker.serve(handlers)`."""
 
-    def __init__(self, module: str, *, workers: int, limits: Limits) -> None:
+    def __init__(self, module: str, *, workers: int, limits: Limits, interpreter: Interpreter | None = None) -> None:
+        self.interpreter = interpreter
         self.module = module
         self.workers = workers
         self.limits = limits
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
         self._turns = asyncio.Semaphore(workers)
+        self._starting = asyncio.Lock()
+        self._closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -51,7 +62,8 @@ class WorkerPool:
         """Run one operation in a worker, one that did `affinity` last if it is idle.
 
         `deadline` in seconds; past it the worker is killed. Raises `WorkerDied` (deadline, memory, crash),
-        `PageFailure` as the worker raised it, and `WorkerError` for anything else it raised.
+        `PageFailure` as the worker raised it, and `WorkerError` for anything else it raised. Requests that still wait
+        when the pool is closed raise `WorkerDied`.
         """
         async with self._turns:
             worker = await self._take(affinity)
@@ -66,8 +78,10 @@ class WorkerPool:
         return _result(reply)
 
     async def close(self) -> None:
-        """End all workers at once."""
-        workers, self._all, self._idle = list(self._all), set(), []
+        """End all workers at once, for good."""
+        self._closed = True
+        async with self._starting:  # one that starts now would outlive the pool
+            workers, self._all, self._idle = list(self._all), set(), []
         await asyncio.gather(*(worker.kill() for worker in workers))
 
     async def _take(self, affinity: str) -> "_Worker":
@@ -76,8 +90,11 @@ class WorkerPool:
                 return self._idle.pop(index)
         if self._idle:
             return self._idle.pop(0)
-        worker = await _Worker.start(self.module, self.limits)
-        self._all.add(worker)
+        async with self._starting:
+            if self._closed:
+                raise WorkerDied("not started: its pool was closed")
+            worker = await _Worker.start(self.module, self.limits, self.interpreter)
+            self._all.add(worker)
         return worker
 
     async def _give_back(self, worker: "_Worker", reply: Mapping[str, Any]) -> None:
@@ -113,13 +130,25 @@ class _Worker:
         self._listener = asyncio.create_task(self._listen())
 
     @classmethod
-    async def start(cls, module: str, limits: Limits) -> "_Worker":
+    async def start(cls, module: str, limits: Limits, interpreter: Interpreter | None) -> "_Worker":
+        """A new process. One that is being started when the caller is cancelled is ended, not left half made."""
+        starting = asyncio.ensure_future(cls._started(module, limits, interpreter))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await (await starting).kill()
+            raise
+
+    @classmethod
+    async def _started(cls, module: str, limits: Limits, interpreter: Interpreter | None) -> "_Worker":
+        environment = worker_environment() | ({"PYTHONPATH": interpreter.path} if interpreter else {})
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", module, json.dumps(asdict(limits)),
+            # -P: a json.py in the folder where the user works must not be imported.
+            interpreter.python if interpreter else sys.executable, "-P", "-m", module, json.dumps(asdict(limits)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=worker_environment(),
+            env=environment,
             limit=1 << 20,
             start_new_session=True,  # a group of its own: killed together with what it started
         )  # fmt: skip

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import resource
@@ -21,6 +22,8 @@ Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 #: The exit code by which a worker says that it ran out of its memory limit.
 OUT_OF_MEMORY = 77
+#: Bytes that the pipe of answers holds, which is as many as Linux allows users by default.
+_PIPE = 1 << 20
 
 
 def serve(handlers: Mapping[str, Handler]) -> None:
@@ -56,6 +59,9 @@ def _take_stdout() -> BinaryIO:
     """Keep standard output for answers; what native libraries print goes to standard error instead."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    if sys.platform == "linux":  # the parent reads a page at a few goes rather than 64 KiB at a time
+        with contextlib.suppress(OSError):  # no pipe, or more than this user may have
+            fcntl.fcntl(answers, fcntl.F_SETPIPE_SZ, _PIPE)
     return answers
 
 

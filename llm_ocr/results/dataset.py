@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
+from llm_ocr.results.page_notes import page_notes
 from llm_ocr.results.parquet import open_writer
 from llm_ocr.results.schema import Images, box_value, image_value
 from llm_ocr.results.text import clean
@@ -26,18 +27,19 @@ if TYPE_CHECKING:
 #: The folder of a workspace that holds the data set.
 FOLDER = "dataset"
 
-# Readers stream a row group at a time.
-_GROUP_ROWS = 100
-_GROUP_BYTES = 100_000_000
+#: Readers stream a row group at a time: it has at most so many rows, and about so many bytes.
+GROUP_ROWS = 100
+GROUP_BYTES = 100_000_000
 
 _UNIT = re.compile(r"[\d-]+")
 
 _STRING = {"dtype": "string", "_type": "Value"}
 _INTEGER = {"dtype": "int64", "_type": "Value"}
 _REAL = {"dtype": "float64", "_type": "Value"}
+_FLAG = {"dtype": "bool", "_type": "Value"}
 _IMAGE = {"_type": "Image"}
 _BOX = dict.fromkeys(("x0", "y0", "x1", "y1"), _REAL)
-_BLOCK_TEXTS = ("kind", "label", "text", "figure_id", "caption", "inside")
+_BLOCK_TEXTS = ("kind", "label", "text", "figure_id", "caption", "inside", "described")
 _BLOCK = {**dict.fromkeys(_BLOCK_TEXTS, _STRING), "level": _INTEGER, "box": _BOX, "continued": [_BOX]}
 
 #: Columns in order, with their features as JSON; `[x]` is a list of x.
@@ -60,6 +62,13 @@ FEATURES: Mapping[str, Any] = {
     "tokens_in": _INTEGER,
     "tokens_out": _INTEGER,
     "attempts": [_STRING],
+    "primary_language": _STRING,
+    "is_rotation_valid": _FLAG,
+    "rotation_correction": _INTEGER,
+    "rotation": _INTEGER,
+    "is_table": _FLAG,
+    "is_diagram": _FLAG,
+    "is_fallback": _FLAG,
 }
 
 
@@ -117,7 +126,7 @@ class DatasetWriter:
         """One page."""
         self._rows.append(_row(row, self._images))
         self._bytes += _size(row, self._images)
-        if len(self._rows) >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
+        if len(self._rows) >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
             self._flush()
 
     def _flush(self) -> None:
@@ -171,6 +180,7 @@ def _row(row: DatasetRow, images: Images) -> dict[str, object]:
         "tokens_in": record.tokens_in,
         "tokens_out": record.tokens_out,
         "attempts": [_json(dict(attempt)) for attempt in record.attempts],
+        **page_notes(record),
     }
 
 
@@ -194,6 +204,8 @@ def _metadata(figure: Figure, page: EncodedImage | None, described: Mapping[str,
             "description": (record.description if record else "") or None,
             "caption": figure.caption,
             "status": record.status.value if record else None,
+            "class": (record.label if record else "") or None,
+            "data": (record.data if record else "") or None,
         }
     )
 

@@ -21,13 +21,14 @@ _DELIMITED = ("$$", "\\[", "\\begin{", "```")
 _DEEPEST_HEADING = 6
 
 
-def blocks_to_markdown(blocks: Iterable[Block]) -> str:
+def blocks_to_markdown(blocks: Iterable[Block], *, furniture: bool = False) -> str:
     """The page's Markdown, without a newline at the end; "" for a page without text. Never raises.
 
     A title is `#`, headings of level 1 (and 0, not known) are `##`, of level 2 `###` and so on. Code is fenced; a
-    formula is set in `$$` only if its label says LaTeX. Figures without a crop leave the text read inside them.
+    formula is set in `$$` only if its label says LaTeX. Figures without a crop leave the text read inside them. With
+    `furniture`, running heads, feet and page numbers stand in it as text.
     """
-    shown = [block for block in blocks if block.kind not in FURNITURE]
+    shown = [block for block in blocks if furniture or block.kind not in FURNITURE]
     parts: list[str] = []
     for is_list, run in groupby(shown, key=lambda block: block.kind is BlockKind.LIST_ITEM):
         members = list(run)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from llm_ocr.errors import StorageError, WorkspaceMismatch
+from llm_ocr.processes.memory import give_back_memory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,13 +70,22 @@ def open_writer(where: Path | BinaryIO, schema: "pa.Schema") -> "pq.ParquetWrite
 
 
 def table_bytes(schema: "pa.Schema", rows: Sequence[Mapping[str, object]]) -> bytes:
-    """A Parquet file with one row group, in memory."""
+    """A Parquet file in memory, in row groups of a few pages: Arrow's copy of the images is then never that of all."""
     import pyarrow as pa
 
     buffer = io.BytesIO()
     with open_writer(buffer, schema) as writer:
-        writer.write_table(pa.Table.from_pylist(rows, schema=schema), row_group_size=max(1, len(rows)))
+        for start in range(0, len(rows), _ROWS_PER_BATCH):
+            writer.write_table(pa.Table.from_pylist(rows[start : start + _ROWS_PER_BATCH], schema=schema))
     return buffer.getvalue()
+
+
+def release_memory() -> None:
+    """Hand back what Arrow keeps for its next table, and what is free beside it."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+    give_back_memory()
 
 
 def iter_rows(source: Source, kind: str, columns: Iterable[str]) -> Iterator[dict[str, Any]]:
@@ -89,7 +99,8 @@ def iter_rows(source: Source, kind: str, columns: Iterable[str]) -> Iterator[dic
     try:
         file = pq.ParquetFile(io.BytesIO(source) if isinstance(source, bytes) else source)
         _check(file.schema_arrow.metadata or {}, kind)
-        for batch in file.iter_batches(batch_size=_ROWS_PER_BATCH, columns=list(columns)):
+        # Without threads of Arrow: one that still runs when the process ends may abort it.
+        for batch in file.iter_batches(batch_size=_ROWS_PER_BATCH, columns=list(columns), use_threads=False):
             yield from batch.to_pylist()
     except (pa.ArrowException, EOFError) as error:
         raise StorageError(

@@ -1,7 +1,8 @@
 """Stage results as Parquet: one row a page for Extract, one a figure for Describe. Only this file names their columns.
 
-Blocks and figures are lists of structs, attempts JSON texts (their keys are the engines' own). The images of a page and
-its figures stand last, as `{bytes, path}`, the form in which `datasets` keeps them.
+Blocks and figures are lists of structs, attempts and notes JSON texts (their keys are the engines' own). The images of
+a page and its figures stand last, as `{bytes, path}`, the form in which `datasets` keeps them. `described` and `notes`
+came later: files without them are read as if they were empty.
 """
 
 import json
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _PAGES, _FIGURES = "pages", "figures"
 _STATUS_COLUMNS = ("page_id", "document_id", "page_number", "status", "reason")
 _IMAGE_COLUMN, _FIGURE_IMAGES_COLUMN = "image", "figure_images"
+_BLOCK_TEXTS = ("text", "label", "figure_id", "inside", "caption", "described")
+_CROP_TEXTS = ("id", "label", "caption", "inside", "described")
 _PLAIN_PAGE_COLUMNS = (
     "page_id",
     "document_id",
@@ -151,14 +154,14 @@ def _page_schema() -> "pa.Schema":
     box = pa.struct([(side, pa.float64()) for side in ("x0", "y0", "x1", "y1")])
     block = pa.struct(
         [
-            *_texts("kind", "text", "label", "figure_id", "inside", "caption"),
+            *_texts("kind", *_BLOCK_TEXTS),
             ("level", pa.int32()),
             ("box", box),
             ("continued", pa.list_(box)),
         ]
     )
     size = [("media_type", pa.string()), ("width", pa.int32()), ("height", pa.int32())]
-    figure = pa.struct([*_texts("id", "label", "caption", "inside"), ("box", box), *size])
+    figure = pa.struct([*_texts(*_CROP_TEXTS), ("box", box), *size])
     # large_binary: a unit's images may pass the 2 GiB that an Arrow array of plain binary can hold
     image = pa.struct([("bytes", pa.large_binary()), ("path", pa.string())])
     schema = pa.schema(
@@ -174,6 +177,7 @@ def _page_schema() -> "pa.Schema":
             ("seconds", pa.float64()),
             ("probe", pa.float64()),
             ("attempts", pa.list_(pa.string())),
+            ("notes", pa.string()),
             ("markdown", pa.string()),
             ("blocks", pa.list_(block)),
             ("figures", pa.list_(figure)),
@@ -206,6 +210,7 @@ def _page_row(record: PageRecord) -> dict[str, object]:
         "status": record.status.value,
         "reason": record.reason and record.reason.value,
         "attempts": [json.dumps(dict(attempt), ensure_ascii=False) for attempt in record.attempts],
+        "notes": json.dumps(dict(record.notes), ensure_ascii=False) if record.notes else None,
         "blocks": [_block_row(block) for block in record.blocks],
         "figures": [_crop_row(figure) for figure in record.figures],
         "image_size": record.image and _size(record.image),
@@ -230,18 +235,18 @@ def _size(image: EncodedImage) -> dict[str, Any]:
 
 
 def _block_row(block: Block) -> dict[str, Any]:
-    names = ("text", "label", "level", "figure_id", "inside", "caption")
     return {
         "kind": block.kind.value,
+        "level": block.level,
         "box": box_value(block.box),
         "continued": [box_value(box) for box in block.continued],
-        **{name: getattr(block, name) for name in names},
+        **{name: getattr(block, name) for name in _BLOCK_TEXTS},
     }
 
 
 def _crop_row(figure: Figure) -> dict[str, Any]:
-    names = ("id", "label", "caption", "inside")
-    return {**{name: getattr(figure, name) for name in names}, "box": box_value(figure.box), **_size(figure.image)}
+    texts = {name: getattr(figure, name) for name in _CROP_TEXTS}
+    return {**texts, "box": box_value(figure.box), **_size(figure.image)}
 
 
 def _cleaned(value: object) -> object:
@@ -262,6 +267,7 @@ def _page_record(row: Mapping[str, Any]) -> PageRecord:
         attempts=tuple(json.loads(text) for text in row["attempts"]),
         blocks=tuple(_block(value) for value in row["blocks"]),
         figures=tuple(_figure(value, picture) for value, picture in zip(row["figures"], pictures, strict=True)),
+        notes=json.loads(row.get("notes") or "{}"),
         image=row["image_size"] and _image(row["image_size"], row.get(_IMAGE_COLUMN)),
         **{name: row[name] for name in _PLAIN_PAGE_COLUMNS},
     )
@@ -277,11 +283,18 @@ def _image(size: Mapping[str, Any], picture: Mapping[str, Any] | None) -> Encode
 
 
 def _block(value: Mapping[str, Any]) -> Block:
-    rest = {name: value[name] for name in ("text", "label", "level", "figure_id", "inside", "caption")}
-    continued = tuple(Box(**box) for box in value["continued"])
-    return Block(kind=BlockKind(value["kind"]), box=Box(**value["box"]), continued=continued, **rest)
+    return Block(
+        kind=BlockKind(value["kind"]),
+        box=Box(**value["box"]),
+        level=value["level"],
+        continued=tuple(Box(**box) for box in value["continued"]),
+        **_texts_of(value, _BLOCK_TEXTS),
+    )
 
 
 def _figure(value: Mapping[str, Any], picture: Mapping[str, Any] | None) -> Figure:
-    rest = {name: value[name] for name in ("id", "label", "caption", "inside")}
-    return Figure(box=Box(**value["box"]), image=_image(value, picture), **rest)
+    return Figure(box=Box(**value["box"]), image=_image(value, picture), **_texts_of(value, _CROP_TEXTS))
+
+
+def _texts_of(value: Mapping[str, Any], names: Sequence[str]) -> dict[str, str]:
+    return {name: value.get(name) or "" for name in names}

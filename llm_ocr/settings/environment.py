@@ -3,14 +3,103 @@
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 #: What a worker process needs to start, and nothing that could be a secret.
-_FOR_WORKERS = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VIRTUAL_ENV")
+_FOR_WORKERS = (
+    *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VIRTUAL_ENV"),
+    "CUDA_VISIBLE_DEVICES",  # of the layout detector, where it runs on a GPU
+)
+
+#: What a model server may need: where things are, caches, proxies, and the settings of the libraries under it.
+_FOR_SERVERS = frozenset(
+    [
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "TZ",
+        "TMPDIR",
+        "TMP",
+        "TEMP",
+        "HOSTNAME",
+        "LD_LIBRARY_PATH",
+        "LD_PRELOAD",
+        "DYLD_LIBRARY_PATH",
+        "LIBRARY_PATH",
+        "CPATH",
+        "CC",
+        "CXX",
+        "MAX_JOBS",
+        "VIRTUAL_ENV",
+        "PYTHONPATH",
+        "PYTHONHASHSEED",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "ALL_PROXY",
+        "REQUESTS_CA_BUNDLE",
+        "CURL_CA_BUNDLE",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "DBUS_SESSION_BUS_ADDRESS",
+    ]
+)
+_PREFIXES_FOR_SERVERS = tuple(
+    [
+        "CUDA_",
+        "NVIDIA_",
+        "NCCL_",
+        "GLOO_",
+        "UCX_",
+        "VLLM_",
+        "HF_",
+        "HUGGINGFACE_",
+        "HUGGING_FACE_",
+        "TRANSFORMERS_",
+        "TOKENIZERS_",
+        "TORCH_",
+        "TORCHINDUCTOR_",
+        "PYTORCH_",
+        "TRITON_",
+        "FLASHINFER_",
+        "OMP_",
+        "MKL_",
+        "KMP_",
+        "GOMP_",
+        "OPENBLAS_",
+        "HIP_",
+        "ROCR_",
+        "ROCM_",
+        "HSA_",
+        "RAY_",
+        "XDG_",
+        "LC_",
+        "CONDA_",
+        "DOCKER_",
+        "TQDM_",
+    ]
+)
+#: A key of the user's for another server, which must not become the key of ours.
+_NOT_FOR_SERVERS = frozenset({"VLLM_API_KEY"})
 
 
 def environment() -> Mapping[str, str]:
     """The environment as it is now."""
     return dict(os.environ)
+
+
+def quiet_ray(*, alone: bool) -> None:
+    """Before Ray is imported: it reports nothing about its use, and writes nothing to standard output.
+
+    `alone`: a cluster that begins here has this machine only, and listens on loopback only.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^")
+    if alone:
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
 
 
 def cores() -> int:
@@ -21,6 +110,22 @@ def cores() -> int:
 def worker_environment() -> dict[str, str]:
     """An environment for worker processes: a few harmless names and this process's import path."""
     kept = {name: os.environ[name] for name in _FOR_WORKERS if name in os.environ}
-    path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path if entry)  # noqa: PTH100 - keeps links
+    ours = str(Path(__file__).parents[2])  # where this package is, also when it was found in the current folder
+    entries = [os.path.abspath(entry) for entry in (*sys.path, ours) if entry]  # noqa: PTH100 - keeps links
+    path = os.pathsep.join(dict.fromkeys(entries))
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     return {**kept, **threads, "PYTHONPATH": path, "PYTHONNOUSERSITE": "1"}
+
+
+def server_environment() -> dict[str, str]:
+    """An environment for a model server: paths, caches, proxies, and what CUDA, NCCL, vLLM and Hugging Face read.
+
+    The token of Hugging Face is in it, since the server downloads the model; cloud keys and our own settings are not.
+    """
+    return {name: value for name, value in os.environ.items() if _for_servers(name)}
+
+
+def _for_servers(name: str) -> bool:
+    if name in _NOT_FOR_SERVERS:
+        return False
+    return name.upper() in _FOR_SERVERS or name.startswith(_PREFIXES_FOR_SERVERS)

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from llm_ocr.settings import models
+from llm_ocr.settings.groups import Group
 
 #: Every environment variable of ours begins with it.
 PREFIX = "LLM_OCR_"
@@ -39,6 +40,7 @@ class Setting:
     short: str  # "w" for -w, or empty
     flag: str  # with the dashes
     metavar: str
+    bare: bool  # read from the predecessor's variables, too
 
     @property
     def variable(self) -> str:
@@ -75,7 +77,7 @@ def settings_of(model: type[BaseModel]) -> Mapping[str, Setting]:
 @cache
 def command_models() -> tuple[type[BaseModel], ...]:
     """The settings models of all commands: those that other models are not made of."""
-    found = [value for value in vars(models).values() if isinstance(value, type) and issubclass(value, models.Group)]
+    found = [value for value in vars(models).values() if isinstance(value, type) and issubclass(value, Group)]
     return tuple(model for model in found if (model.__doc__ or "").startswith("llm-ocr "))
 
 
@@ -116,6 +118,7 @@ def _setting(model: type[BaseModel], name: str, field: FieldInfo) -> Setting:
         short=str(extra.get("short", "")),
         flag="--" + str(extra.get("flag", name)).replace("_", "-"),
         metavar=str(extra.get("metavar") or _metavar(kind, choices)),
+        bare=bool(extra.get("bare", True)),
     )
 
 

@@ -62,8 +62,8 @@ def load(
         UsageError: a bad or missing value or an unknown key; names the flag, variable or key as written, its value
             unless it is a secret, and what is allowed.
     """
-    in_environment = TextSource(model, environ, "environment")
-    in_dotenv = TextSource(model, read_dotenv(dotenv), dotenv.name)
+    in_environment = TextSource(model, environ, "environment", flags)
+    in_dotenv = TextSource(model, read_dotenv(dotenv), dotenv.name, {**flags, **in_environment.given})
     config = config or (Path(environ[PREFIX + "CONFIG"]) if environ.get(PREFIX + "CONFIG") else None)
     sources = (
         FlagSource(model, flags, written or {}),

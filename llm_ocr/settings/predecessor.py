@@ -3,9 +3,12 @@
 One table: reading, the warnings at start and docs/migrating.md are made from it.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
+from urllib.parse import quote
+
+from llm_ocr.errors import UsageError
 
 
 class Effect(Enum):
@@ -13,7 +16,6 @@ class Effect(Enum):
 
     READ = "read"
     NONE = "no effect, one warning"
-    LATER = "not in this version, one warning"
     IGNORED = "ignored without a word"
 
 
@@ -32,38 +34,58 @@ def _log_level(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Bare:
-    """One variable: `setting` is the field that takes its value, empty where none does."""
+    """One variable: `setting` is the field that takes its value, empty where none does.
+
+    One that is `weak` counts only where no other variable gives that setting.
+    """
 
     name: str
     effect: Effect
     note: str
     setting: str = ""
     convert: Callable[[str], str | None] = _same  # None: the setting's "not set"
+    weak: bool = False
 
 
-_ENGINE = "the vLLM engine"
-_DATASETS = "Hugging Face data sets as a source"
-_STORES = "the remote stores"
-_LAUNCHERS = "the launchers"
+def _launched_elsewhere(text: str) -> str | None:
+    return "server" if text.strip().lower() in ("1", "true", "yes") else "auto"
 
-#: For later parts: what a variable belongs to.
-_LATER = {
-    _ENGINE: (
-        "SKIP_SERVER_LAUNCH BASE_URL HEALTH_URL VLLM_STARTUP_TIMEOUT MODEL_ID SERVED_MODEL_NAME TENSOR_PARALLEL_SIZE "
-        "MAX_MODEL_LEN GPU_MEMORY_UTILIZATION MM_PROCESSOR_CACHE_GB LOGITS_PROCESSORS EXTRA_VLLM_ARGS DOC_PROMPT "
-        "DOC_MAX_TOKENS DOC_TEMPERATURE FIGURE_PROMPT FIGURE_MAX_TOKENS FIGURE_TEMPERATURE EXTRACT_REQUEST_TIMEOUT "
-        "DESCRIBE_REQUEST_TIMEOUT"
-    ),
-    _DATASETS: "DATASET_NAME DATASET_CONFIG DATASET_SPLIT STREAM_DATASET",
-    _STORES: (
-        "HF_REPO_ID HF_REPO SOURCE_REPO_ID HF_BRANCH HF_COMMIT_MESSAGE S3_OUTPUT_URI S3_INPUT_URI GCS_OUTPUT_URI "
-        "GCS_INPUT_URI"
-    ),
-    _LAUNCHERS: "JOB_CODE_REPO JOB_CODE_REPO_TYPE JOB_CODE_REVISION JOB_CODE_LOCAL_DIR",
-}
+
+def _as_argument(flag: str) -> Callable[[str], str | None]:
+    return lambda text: f"{flag}={text.strip()}"
+
+
+def _words(text: str) -> str | None:
+    return "\n".join(text.split())
+
+
+def _without_image(text: str) -> str | None:
+    """vLLM puts the placeholder of the image before the text by itself."""
+    return text.removeprefix("<image>").lstrip("\n")
+
+
+def _repository(text: str) -> str | None:
+    """A dataset of the Hub by its name, as a URL."""
+    return _on("hf://datasets/", text.rstrip("/"))
+
+
+def _in_s3(text: str) -> str | None:
+    return _on("s3://", text)
+
+
+def _in_gcs(text: str) -> str | None:
+    return _on("gs://", text)
+
+
+def _on(root: str, text: str) -> str:
+    """Never a folder, whatever was forgotten."""
+    place = text.strip()
+    return place if "://" in place else root + place
+
 
 _WINDOW = "how much is in flight follows the engine"
 _UNUSED = "the predecessor read it and never used it"
+_SHIPPED = "launchers ship the library as a wheel, known by its hash, or as an image"
 _NONE = {
     "EXTRACT_BATCH_SIZE": f"there are no batches: {_WINDOW}",
     "DESCRIBE_BATCH_SIZE": f"there are no batches: {_WINDOW}",
@@ -73,33 +95,85 @@ _NONE = {
     "DESCRIBE_MAX_RETRIES": _UNUSED,
     "EXTRACT_RETRY_BACKOFF": _UNUSED,
     "DESCRIBE_RETRY_BACKOFF": _UNUSED,
+    "HEALTH_URL": "whether a server is ready is asked at its own URL",
+    "DESCRIBE_REQUEST_TIMEOUT": "one `--request-timeout` for both stages, counted without progress",
     "DATALOADER_WORKERS": "no torch here; renderer processes: `--render-workers`",
     "DATALOADER_PREFETCH": "no torch here; the queue of rendered pages is bounded in bytes",
     "HF_PATH_IN_REPO": _UNUSED,
     "MODEL_NAME": "documented by the predecessor, configured nothing",
+    "STREAM_DATASET": "rows are always read as they are needed",
+    "HF_COMMIT_MESSAGE": "commits say what they hold",
+    "JOB_CODE_REPO": _SHIPPED,
+    "JOB_CODE_REPO_TYPE": _SHIPPED,
+    "JOB_CODE_REVISION": _SHIPPED,
+    "JOB_CODE_LOCAL_DIR": _SHIPPED,
     "NUM_SAMPLES": "documented by the predecessor, configured nothing; `MAX_SAMPLES` does",
 }
 
 #: Set on many machines for other programs: a warning at each start would be noise.
 _IGNORED = {
-    "HOST": f"belongs to {_ENGINE}",
-    "PORT": f"belongs to {_ENGINE}",
+    "HOST": "our server listens on loopback",
+    "PORT": "our server takes a free port, or `--vllm-port`",
     "HF_TOKEN": "read by huggingface_hub itself where it is needed",
     "FORCE_COLOR": "honoured by rich, which draws the progress",
-    "SM_MODEL_DIR": f"set by SageMaker; belongs to {_LAUNCHERS}",
+    "SM_MODEL_DIR": "set by SageMaker",
 }
 
+_PLACE = "the workspace: all stages share one; only one such variable may be set"
+_INPUT = "what to begin with; in the workspace: the workspace itself (see below)"
 _READ = (
     Bare("PIPELINE_STAGE", Effect.READ, "`python -m llm_ocr` without a command runs this stage; no default"),
     Bare("LOG_LEVEL", Effect.READ, "any case; the default is `warning`, no longer `INFO`", "log_level", _log_level),
     Bare("MAX_SAMPLES", Effect.READ, "`0`: no limit; `1k` is an error now", "max_samples", _zero_is_no_limit),
-    Bare("OUTPUT_DIR", Effect.READ, "the workspace: all stages share one", "workspace"),
+    Bare("DATASET_NAME", Effect.READ, "no default: there it was a dataset of the author's", "dataset"),
+    Bare("DATASET_CONFIG", Effect.READ, "no default", "dataset_config"),
+    Bare("DATASET_SPLIT", Effect.READ, "", "dataset_split"),
+    Bare("S3_OUTPUT_URI", Effect.READ, _PLACE, "workspace", _in_s3),
+    Bare("GCS_OUTPUT_URI", Effect.READ, _PLACE, "workspace", _in_gcs),
+    Bare("HF_REPO_ID", Effect.READ, f"{_PLACE}; private when it is made", "workspace", _repository),
+    Bare("HF_REPO", Effect.READ, "as `HF_REPO_ID`", "workspace", _repository),
+    Bare("HF_BRANCH", Effect.READ, "with `HF_REPO_ID`: its branch, which must be there; for reading, too"),
+    Bare(
+        "OUTPUT_DIR",
+        Effect.READ,
+        "the workspace, where none of the above is set: there it was for scratch",
+        "workspace",
+        weak=True,
+    ),
+    Bare("S3_INPUT_URI", Effect.READ, _INPUT, "input", _in_s3),
+    Bare("GCS_INPUT_URI", Effect.READ, _INPUT, "input", _in_gcs),
+    Bare("SOURCE_REPO_ID", Effect.READ, f"{_INPUT}; no longer falls back to `HF_REPO_ID`", "input", _repository),
+    Bare("SKIP_SERVER_LAUNCH", Effect.READ, "`1`: the engine `server`", "engine", _launched_elsewhere),
+    Bare("BASE_URL", Effect.READ, "a running server, with or without `/v1`; no server is started then", "server_url"),
+    Bare("SERVED_MODEL_NAME", Effect.READ, "the name to ask a running server for", "server_model"),
+    Bare("VLLM_STARTUP_TIMEOUT", Effect.READ, "seconds; the default is 1800, no longer 600", "server_timeout"),
+    Bare("MODEL_ID", Effect.READ, "", "model"),
+    Bare("TENSOR_PARALLEL_SIZE", Effect.READ, "", "tensor_parallel_size"),
+    Bare("MAX_MODEL_LEN", Effect.READ, "the default is the model's profile, no longer 4096", "max_model_len"),
+    Bare("GPU_MEMORY_UTILIZATION", Effect.READ, "the default is vLLM's", "gpu_memory_utilization"),
+    Bare(
+        "MM_PROCESSOR_CACHE_GB",
+        Effect.READ,
+        "an argument of `vllm serve`",
+        "vllm_arg",
+        _as_argument("--mm-processor-cache-gb"),
+    ),
+    Bare(
+        "LOGITS_PROCESSORS", Effect.READ, "an argument of `vllm serve`", "vllm_arg", _as_argument("--logits-processors")
+    ),
+    Bare("EXTRA_VLLM_ARGS", Effect.READ, "split at spaces", "vllm_arg", _words),
+    Bare("DOC_PROMPT", Effect.READ, "without `<image>`, which vLLM adds", "prompt", _without_image),
+    Bare("DOC_MAX_TOKENS", Effect.READ, "the default is the model's profile, no longer 2048", "max_tokens"),
+    Bare("DOC_TEMPERATURE", Effect.READ, "of the first try; retries climb a ladder", "temperature"),
+    Bare("FIGURE_PROMPT", Effect.READ, "without `<image>`, which vLLM adds", "describe_prompt", _without_image),
+    Bare("FIGURE_MAX_TOKENS", Effect.READ, "", "describe_max_tokens"),
+    Bare("FIGURE_TEMPERATURE", Effect.READ, "of the first try", "describe_temperature"),
+    Bare("EXTRACT_REQUEST_TIMEOUT", Effect.READ, "seconds without progress; the default is 180", "request_timeout"),
 )
 
 TABLE: tuple[Bare, ...] = (
     *_READ,
     *(Bare(name, Effect.NONE, note) for name, note in _NONE.items()),
-    *(Bare(name, Effect.LATER, f"comes with {part}") for part, names in _LATER.items() for name in names.split()),
     *(Bare(name, Effect.IGNORED, note) for name, note in _IGNORED.items()),
 )
 
@@ -111,21 +185,44 @@ def bare_for(setting: str) -> tuple[Bare, ...]:
     return tuple(bare for bare in TABLE if bare.setting == setting)
 
 
+def chosen(setting: str, held: Mapping[str, str]) -> Bare | None:
+    """The one of the predecessor's variables that gives a setting of one value its value; `held` are those set.
+
+    Raises `UsageError` when two of them say different things.
+    """
+    found = [_on_branch(bare, held) for bare in bare_for(setting) if bare.name in held]
+    strong = [bare for bare in found if not bare.weak] or found
+    if not strong:
+        return None
+    first = strong[0]
+    for other in strong[1:]:
+        if other.convert(held[other.name]) != first.convert(held[first.name]):
+            raise UsageError(
+                f"{first.name}={held[first.name]} and {other.name}={held[other.name]} both name the {setting}, "
+                "and not the same",
+                hint=f"Leave one of them unset, or say it with LLM_OCR_{setting.upper()}.",
+            )
+    return first
+
+
+def _on_branch(bare: Bare, held: Mapping[str, str]) -> Bare:
+    """Of a repository to write to, the branch that HF_BRANCH names."""
+    branch = held.get("HF_BRANCH", "").strip()
+    if not branch or bare.setting != "workspace" or bare.convert is not _repository:
+        return bare
+
+    def on_branch(text: str) -> str | None:
+        url = _repository(text)
+        return url if url is None or "@" in url else f"{url}@{quote(branch, safe='')}"
+
+    return replace(bare, convert=on_branch)
+
+
 def notices(present: Iterable[str]) -> tuple[str, ...]:
-    """The warnings for those of the variables that are set: at most one for each kind."""
+    """The warning for those of the variables that are set and do nothing; none without such."""
     found = set(present)
     without = [name for name in _NONE if name in found]
-    later = [
-        f"{', '.join(held)} (with {part})"
-        for part, names in _LATER.items()
-        if (held := [name for name in names.split() if name in found])
-    ]
-    lines = []
-    if without:
-        lines.append(f"without effect here: {', '.join(without)} (see docs/migrating.md)")
-    if later:
-        lines.append(f"not in this version, ignored: {'; '.join(later)}")
-    return tuple(lines)
+    return (f"without effect here: {', '.join(without)} (see docs/migrating.md)",) if without else ()
 
 
 def markdown_table() -> str:

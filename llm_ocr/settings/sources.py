@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,11 +13,16 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from llm_ocr.errors import UsageError
 from llm_ocr.settings.fields import PREFIX, Setting, all_names, settings_of
-from llm_ocr.settings.predecessor import BY_NAME, bare_for, notices
+from llm_ocr.settings.predecessor import BY_NAME, bare_for, chosen, notices
 from llm_ocr.settings.values import split_list
 
-#: Variables with our prefix that are no settings: the path of the configuration file, and what tests require.
-NOT_SETTINGS = frozenset({PREFIX + "CONFIG", PREFIX + "REQUIRE"})
+#: Variables with our prefix that are no settings: the path of the configuration file, what tests require, and what the
+#: Modal app is deployed with.
+_WORKERS = ("REPLY_LIMIT", "WORKER_CONCURRENCY")  # of serverless endpoints, which read them
+_MODAL = ("DATA_VOLUME", "MODEL_VOLUME", "CACHE_VOLUME", "IMAGE", "GPU", "SECRETS")
+NOT_SETTINGS = frozenset(
+    PREFIX + name for name in ("CONFIG", "REQUIRE", "TEST_VLLM", *(f"MODAL_{name}" for name in _MODAL), *_WORKERS)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +64,26 @@ class FlagSource(Source):
             if setting.secret:
                 self.warnings.append(
                     f"{spelling}: other users of this machine can see it in the list of processes; "
-                    f"better: --password-file or {setting.variable}"
+                    f"better: {setting.flag}-file or {setting.variable}"
                 )
 
 
 class TextSource(Source):
-    """Variables, from the environment or a .env file: ours first, then the predecessor's bare names."""
+    """Variables, from the environment or a .env file: ours first, then the predecessor's bare names.
 
-    def __init__(self, model: type[BaseSettings], variables: Mapping[str, str], place: str) -> None:
+    What `decided` names is given by something that counts more: what stands here of it is not looked at.
+    """
+
+    def __init__(
+        self, model: type[BaseSettings], variables: Mapping[str, str], place: str, decided: Iterable[str] = ()
+    ) -> None:
         super().__init__(model)
         self.place = place
         held = {name: text for name, text in variables.items() if text != ""}
+        done = frozenset(decided)
         for setting in self.settings.values():
-            self._take(setting, held)
+            if setting.name not in done:
+                self._take(setting, held)
         self.warnings += [_unknown_variable(name) for name in sorted(held) if _is_unknown(name)]
         self.present = frozenset(held) & BY_NAME.keys()
 
@@ -79,10 +91,15 @@ class TextSource(Source):
         if setting.variable in held:
             self._give(setting, setting.variable, held[setting.variable], held[setting.variable])
             return
-        for bare in bare_for(setting.name):
-            if bare.name in held:
-                self._give(setting, bare.name, bare.convert(held[bare.name]), held[bare.name])
-                return
+        if not setting.bare:
+            return
+        if setting.many:
+            found = [bare for bare in bare_for(setting.name) if bare.name in held]
+            texts = [text for bare in found if (text := bare.convert(held[bare.name]))]
+            if found:
+                self._give(setting, found[0].name, "\n".join(texts), held[found[0].name])
+        elif bare := chosen(setting.name, held):
+            self._give(setting, bare.name, bare.convert(held[bare.name]), held[bare.name])
 
     def _give(self, setting: Setting, variable: str, text: str | None, written: str) -> None:
         value: Any = text

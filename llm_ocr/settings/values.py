@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,20 @@ def one_or_many(value: Any) -> Any:
     if isinstance(value, Iterable) and not isinstance(value, dict):
         return tuple(value)
     return value
+
+
+def labels(value: Any) -> Any:
+    """Names without commas: `image,table` is two of them."""
+    many = one_or_many(value)
+    if not isinstance(many, tuple):
+        return many
+    return tuple(part.strip() for item in many for part in str(item).split(",") if part.strip())
+
+
+def duration(value: Any) -> Any:
+    """Seconds, from a number or from text such as `90s`, `45m`, `2h`, `1d`; what is neither is left for pydantic."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhd])\s*", value) if isinstance(value, str) else None
+    return round(float(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]) if match else value
 
 
 def split_list(text: str) -> tuple[str, ...]:

@@ -1,13 +1,22 @@
 """How items of many units flow: a bounded number under way, no pause between units, each unit published when whole."""
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from llm_ocr.stages.admission import Admission, Ticket
+from llm_ocr.stages.spool import Kept, Spool
+from llm_ocr.stages.turns import Caps, Turns
 
 U = TypeVar("U")
 ItemT = TypeVar("ItemT")
 RowT = TypeVar("RowT")
+
+#: Units without an item that are published at a time: a store may take long, and nothing else waits for them.
+_EMPTY = 4
+
+Work = Callable[[ItemT, Ticket], Awaitable[RowT]]
 
 
 @dataclass(slots=True)
@@ -15,36 +24,90 @@ class _Open(Generic[U, RowT]):
     """A unit some of whose items are under way; rows wait in the items' order."""
 
     unit: U
-    rows: dict[int, RowT]
+    rows: dict[int, Kept[RowT]]
     expected: int
 
 
-async def flow(
-    units: AsyncIterable[tuple[U, Sequence[ItemT]]],
-    work: Callable[[ItemT], Awaitable[RowT]],
-    publish: Callable[[U, Sequence[RowT]], Awaitable[None]],
-    *,
-    in_flight: int,
-) -> None:
-    """Do all items of all units, `in_flight` at a time; the next unit's items enter while the last one's tail finishes.
+@dataclass(frozen=True, slots=True)
+class _Turn(Generic[U, ItemT, RowT]):
+    """One item of an open unit."""
 
-    Errors of `work` and `publish` end the flow: what can fail for one item alone must come back as its row.
+    opened: _Open[U, RowT]
+    place: int
+    item: ItemT
+
+
+@dataclass(slots=True)
+class Flow(Generic[U, ItemT, RowT]):
+    """Does all items of all units; the next unit's items enter while the last one's tail finishes.
+
+    `work` gets a ticket that it may release when another item may be prepared; it is released at the item's end in any
+    case. `document` names what an item belongs to, for the caps. Errors of `work` and `publish` end the flow: what can
+    fail for one item alone must come back as its row.
     """
-    slots = asyncio.Semaphore(in_flight)
 
-    async def one(opened: _Open[U, RowT], place: int, item: ItemT) -> None:
+    work: Work[ItemT, RowT]
+    publish: Callable[[U, Sequence[RowT]], Awaitable[None]]
+    admission: Admission
+    spool: Spool[RowT]
+    caps: Caps
+    document: Callable[[ItemT], str]
+
+    async def run(self, units: AsyncIterable[tuple[U, Sequence[ItemT]]]) -> None:
+        """Returns when all is published."""
+        places = asyncio.Semaphore(self.caps.units) if self.caps.units else None
         try:
-            opened.rows[place] = await work(item)
-            if len(opened.rows) == opened.expected:
-                await publish(opened.unit, [opened.rows[index] for index in range(opened.expected)])
+            async with asyncio.TaskGroup() as tasks:
+                turns: Turns[_Turn[U, ItemT, RowT]] = Turns(
+                    self._turns(units, places, tasks), lambda turn: self.document(turn.item), self.caps
+                )
+                async for turn in turns:
+                    ticket = await self.admission.enter()
+                    tasks.create_task(self._one(turn, ticket, turns, places))
         finally:
-            slots.release()
+            self.spool.close()
 
-    async with asyncio.TaskGroup() as tasks:
+    async def _turns(
+        self,
+        units: AsyncIterable[tuple[U, Sequence[ItemT]]],
+        places: asyncio.Semaphore | None,
+        tasks: asyncio.TaskGroup,
+    ) -> AsyncIterator[_Turn[U, ItemT, RowT]]:
+        empty = asyncio.Semaphore(_EMPTY)
         async for unit, items in units:
             if not items:
-                await publish(unit, [])
+                await empty.acquire()
+                tasks.create_task(self._empty(unit, empty))
+                continue
+            if places is not None:
+                await places.acquire()
             opened: _Open[U, RowT] = _Open(unit, {}, len(items))
             for place, item in enumerate(items):
-                await slots.acquire()
-                tasks.create_task(one(opened, place, item))
+                yield _Turn(opened, place, item)
+
+    async def _empty(self, unit: U, places: asyncio.Semaphore) -> None:
+        try:
+            await self.publish(unit, [])
+        finally:
+            places.release()
+
+    async def _one(
+        self,
+        turn: _Turn[U, ItemT, RowT],
+        ticket: Ticket,
+        turns: Turns[_Turn[U, ItemT, RowT]],
+        places: asyncio.Semaphore | None,
+    ) -> None:
+        opened = turn.opened
+        try:
+            row = await self.work(turn.item, ticket)
+        finally:
+            ticket.release()
+            turns.done(turn)
+        opened.rows[turn.place] = await self.spool.keep(row)
+        del row
+        if len(opened.rows) == opened.expected:
+            kept = [opened.rows.pop(place) for place in range(opened.expected)]
+            await self.publish(opened.unit, await self.spool.take(kept))
+            if places is not None:
+                places.release()

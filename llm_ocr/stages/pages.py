@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from llm_ocr.documents.remote.urls import shown
 from llm_ocr.errors import PageFailure
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import (
@@ -30,18 +31,21 @@ class Cropper(Protocol):
 
 
 async def finished_page(
-    part: DocumentPart, position: int, page: Page, attempt: Attempt, cropper: Cropper
+    part: DocumentPart, position: int, page: Page, attempt: Attempt, cropper: Cropper, *, furniture: bool = False
 ) -> PageRecord:
-    """The row of a page that was read. `position` is the page's place in `part.pages`."""
+    """The row of a page that was read. `position` is the page's place in `part.pages`.
+
+    With `furniture`, running heads, feet and page numbers stand in the Markdown.
+    """
     image = attempt.image or page.image
     blocks = _named_figures(page.id, attempt.blocks)
     figures = await _figures(blocks, image, cropper)
     return PageRecord(
         page_id=page.id,
         document_id=part.document_id,
-        source=part.source,
+        source=shown(part.source),
         page_number=page.number,
-        dataset_index=part.first_index + position,
+        dataset_index=part.index_of(position),
         status=attempt.status,
         reason=attempt.reason,
         detail=attempt.detail,
@@ -50,14 +54,15 @@ async def finished_page(
         rotation=attempt.rotation,
         blank=not blocks,
         image=image,
-        markdown=blocks_to_markdown(blocks),
+        markdown=blocks_to_markdown(blocks, furniture=furniture),
         blocks=blocks,
         figures=figures,
         tokens_in=attempt.tokens_in,
         tokens_out=attempt.tokens_out,
         seconds=attempt.seconds,
         probe=attempt.probe,
-        attempts=(_summary(attempt),),
+        attempts=attempt.tries or (_summary(attempt),),
+        notes=attempt.notes,
     )
 
 
@@ -66,18 +71,22 @@ def failed_page(
 ) -> PageRecord:
     """The row of a page that could not be read, or of a document that could not be opened."""
     number = part.pages[position] if part.pages else None
+    only = {"status": Status.FAILED.value, "reason": failure.reason.value, "detail": failure.detail}
     return PageRecord(
         page_id=page_id(part.document_id, number),
         document_id=part.document_id,
-        source=part.source,
+        source=shown(part.source),
         page_number=number,
-        dataset_index=part.first_index + position,
+        dataset_index=part.index_of(position),
         status=Status.FAILED,
         reason=failure.reason,
         detail=failure.detail,
         engine=engine,
         image=image,
-        attempts=({"status": Status.FAILED.value, "reason": failure.reason.value, "detail": failure.detail},),
+        tokens_in=sum(one.get("tokens_in", 0) for one in failure.tries),
+        tokens_out=sum(one.get("tokens_out", 0) for one in failure.tries),
+        seconds=sum(one.get("seconds", 0.0) for one in failure.tries),
+        attempts=failure.tries or (only,),
     )
 
 
@@ -98,7 +107,15 @@ async def _figures(blocks: Sequence[Block], image: EncodedImage, cropper: Croppe
         return ()
     crops = await cropper.crop(image, [block.box for block in chosen])
     return tuple(
-        Figure(block.figure_id, block.label, block.box, crop, caption=block.caption, inside=block.inside)
+        Figure(
+            block.figure_id,
+            block.label,
+            block.box,
+            crop,
+            caption=block.caption,
+            inside=block.inside,
+            described=block.described,
+        )
         for block, crop in zip(chosen, crops, strict=True)
     )
 

@@ -2,7 +2,10 @@
 
 An object appears under its name whole or not at all. `put` writes a temporary file beside it, syncs it and renames it;
 `create` makes a hard link instead, which fails when the name is taken. Creating the object itself exclusively
-(`O_EXCL`) would let a crash leave an empty marker that wins for ever.
+(`O_EXCL`) would let a crash leave an empty marker that wins for ever. Where there are no hard links (FAT, exFAT) a lock
+around a look and the rename decides as well, and a crash lets go of it. In a folder with neither, such as a bucket that
+is mounted, of two creators at the same moment the last one wins: its `capabilities` say so, and each worker has to be
+given units of its own. (An exclusive claim file would be left behind by a crash, and nobody could take it over safely.)
 """
 
 import contextlib
@@ -14,16 +17,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from llm_ocr.errors import ObjectExists, ObjectNotFound, StorageError
-from llm_ocr.storage import ObjectInfo
-from llm_ocr.storage.local_errors import NO_LINKS_HINT, link_error, translated
+from llm_ocr.errors import ObjectChanged, ObjectExists, ObjectNotFound, StorageError
+from llm_ocr.storage import Capabilities, ObjectInfo
+from llm_ocr.storage.local_errors import NO_LINKS_HINT, NO_LOCKS_HINT, has_no_links, translated
+from llm_ocr.storage.local_listing import is_temporary, may_hold, walk
+from llm_ocr.storage.local_locks import NoLocks, exclusive, may_be_held, prepare, unreliable
+from llm_ocr.storage.local_versions import set_apart, version_at, version_of
 from llm_ocr.storage.names import TEMPORARY, check_key, local_folder
 
 #: What a file system answers that cannot sync a folder; there is nothing more that could be done for durability.
 _CANNOT_SYNC_FOLDERS = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EBADF})
-
-#: Made by mkfs at the root of ext file systems, readable by root only; never the user's.
-_LOST_AND_FOUND = "lost+found"
 
 
 def open_local(url: str) -> "LocalStore":
@@ -32,10 +35,11 @@ def open_local(url: str) -> "LocalStore":
 
 
 class LocalStore:
-    """Objects are files below `root`. Without state, so it can be used from any number of threads and processes."""
+    """Objects are files below `root`. It can be used from any number of threads and processes."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._capabilities: Capabilities | None = None
 
     @property
     def url(self) -> str:
@@ -63,11 +67,12 @@ class LocalStore:
 
         self._replace(key, copy)
 
-    def create(self, key: str, data: bytes) -> None:
+    def create(self, key: str, data: bytes) -> str:
         path = self._path(key)
         if self._info(key) is not None:  # spares writing what would lose; the link below is what decides
             raise ObjectExists(f"{path} exists")
         with translated("write", str(path)), self._temporary(path, lambda file: _write(file, data)) as temporary:
+            version = version_of(temporary.stat())
             try:
                 self._link(temporary, path)
             except OSError as error:
@@ -75,8 +80,38 @@ class LocalStore:
                 if temporary.stat().st_nlink < 2:
                     if error.errno == errno.EEXIST:
                         raise ObjectExists(f"{path} exists") from error
-                    raise link_error(error, str(path)) from error
+                    if not has_no_links(error):
+                        raise
+                    self._create_without_links(key, temporary)
             self._sync_folder(path.parent)
+        return version
+
+    def _create_without_links(self, key: str, temporary: Path) -> None:
+        """Under a lock; where there are none that all see, of two at the same moment the last wins (`capabilities`)."""
+        path = self._path(key)
+        with contextlib.nullcontext() if unreliable(self.root) else exclusive(self.root, key):
+            if version_at(path) is not None:
+                raise ObjectExists(f"{path} exists")
+            self._rename(temporary, path)
+
+    def fetch(self, key: str) -> tuple[bytes, str]:
+        path = self._path(key)
+        with translated("read", str(path), reading=True), path.open("rb") as file:
+            return file.read(), version_of(os.fstat(file.fileno()))
+
+    def swap(self, key: str, data: bytes, version: str) -> str:
+        path = self._path(key)
+        if not (can := self.capabilities()).swap:
+            raise StorageError(f"cannot swap {path}: {can.note}", hint=NO_LOCKS_HINT)
+        with translated("write", str(path)):
+            _expect(path, version)  # spares writing what would lose; the look under the lock is what decides
+            with self._temporary(path, lambda file: _write(file, data)) as temporary:
+                new = version_of(temporary.stat())
+                with exclusive(self.root, key):
+                    _expect(path, version)
+                    self._rename(temporary, path)
+                self._sync_folder(path.parent)
+        return new
 
     def download(self, key: str, path: Path) -> None:
         info = self.stat(key)
@@ -95,15 +130,15 @@ class LocalStore:
         folder = prefix.rpartition("/")[0]
         if folder:
             check_key(folder)
-        for key in self._walk(folder, lambda inside: _may_hold(inside, prefix, start_after)):
-            if key.startswith(prefix) and key > start_after and not _is_temporary(key):
+        for key in walk(self.root, folder, lambda inside: may_hold(inside, prefix, start_after)):
+            if key.startswith(prefix) and key > start_after and not is_temporary(key):
                 info = self._info(key)
                 if info is not None:
                     yield info
 
     def unfinished(self) -> Iterator[ObjectInfo]:
-        for key in self._walk("", lambda _: True):
-            if _is_temporary(key):
+        for key in walk(self.root, "", lambda _: True):
+            if is_temporary(key):
                 info = self._info(key)
                 if info is not None:
                     yield info
@@ -117,31 +152,68 @@ class LocalStore:
         path = self.root / folder / name if name.startswith(TEMPORARY) else self._path(key)
         if folder:
             check_key(folder)
-        with translated("remove", str(path)), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        with (
+            translated("remove", str(path)),
+            contextlib.suppress(FileNotFoundError, NotADirectoryError),
+            self._between_swaps(key),
+        ):
             path.unlink()
 
+    @contextlib.contextmanager
+    def _between_swaps(self, key: str) -> Iterator[None]:
+        """Without it a swap that has just looked would bring back what is removed."""
+        with contextlib.ExitStack() as stack:
+            if may_be_held(self.root):
+                with contextlib.suppress(NoLocks):
+                    stack.enter_context(exclusive(self.root, key))
+            yield
+
+    def capabilities(self) -> Capabilities:
+        if self._capabilities is None:
+            no_links, moves = self._try_writing()
+            no_locks = unreliable(self.root)
+            found = _judged(no_links is None, moves, no_locks)
+            if found.swap:
+                prepare(self.root)  # before the first swap, so that no `delete` beside it can miss the lock
+            self._capabilities = found
+        return self._capabilities
+
     def check(self) -> None:
-        probe = self.root / f"{TEMPORARY}check-{secrets.token_hex(8)}"
+        self._try_writing()
+
+    def _try_writing(self) -> tuple[OSError | None, bool]:
+        """What `link` says when there are no hard links, and whether a rename moves a file rather than copy it."""
+        probe = self.root / f"{TEMPORARY}probe-{secrets.token_hex(8)}"
         with (
             translated("use the folder", str(self.root)),
-            self._temporary(probe, lambda file: _write(file, b"check")) as temporary,
+            self._temporary(probe, lambda file: _write(file, b"probe")) as temporary,
         ):
             try:
-                self._prove_links(temporary, probe)
+                no_links = self._try_links(temporary, probe)
+                probe.unlink(missing_ok=True)
+                self._write_file(probe, lambda file: _write(file, b"older"))
+                version = version_of(temporary.stat())
+                self._rename(temporary, probe)
+                if probe.read_bytes() != b"probe":
+                    raise StorageError(f"cannot use the folder {self.root}: a rename does not replace a file here")
+                return no_links, version_at(probe) == version
             finally:
                 probe.unlink(missing_ok=True)
-            self._sync_folder(self.root)
+                self._sync_folder(self.root)
 
-    def _prove_links(self, temporary: Path, probe: Path) -> None:
+    def _try_links(self, temporary: Path, probe: Path) -> OSError | None:
         try:
             self._link(temporary, probe)
         except OSError as error:
-            raise link_error(error, str(self.root)) from error
+            if has_no_links(error):
+                return error
+            raise
         try:
             self._link(temporary, probe)
         except FileExistsError:
-            return
-        raise StorageError(f"cannot use the folder {self.root}: a hard link replaces a file here", hint=NO_LINKS_HINT)
+            return None
+        where = f"cannot use the folder {self.root}"
+        raise StorageError(f"{where}: a hard link replaces a file here", hint=NO_LINKS_HINT)
 
     # The steps of a write, one by one: what can be cut off between any two of them is what must be survived.
 
@@ -158,6 +230,7 @@ class LocalStore:
         temporary = beside.with_name(_temporary_name())
         try:
             self._write_file(temporary, fill)
+            set_apart(temporary)
             yield temporary
         finally:
             self._unlink(temporary)
@@ -208,28 +281,7 @@ class LocalStore:
                 return None
         if not path.is_file():
             return None
-        version = f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
-        return ObjectInfo(key, found.st_size, version, found.st_mtime)
-
-    def _walk(self, folder: str, wanted: Callable[[str], bool]) -> Iterator[str]:
-        """All files below `folder` in key order, without the subfolders (given with a `/` at the end) not `wanted`."""
-        for name in _sorted_names(self.root / folder, root=not folder):
-            key = f"{folder}/{name}" if folder else name
-            if not name.endswith("/"):
-                yield key
-            elif wanted(key):
-                yield from self._walk(key[:-1], wanted)
-
-
-def _sorted_names(folder: Path, *, root: bool) -> list[str]:
-    """Sorted as keys are: a folder's name counts with the `/` that follows it. Empty for a folder that is gone."""
-    with translated("list", str(folder)):
-        try:
-            with os.scandir(folder) as entries:
-                names = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-    return sorted(name for name in names if not root or name != f"{_LOST_AND_FOUND}/")
+        return ObjectInfo(key, found.st_size, version_of(found), found.st_mtime)
 
 
 def _write(file: BinaryIO, data: bytes) -> None:
@@ -240,11 +292,20 @@ def _temporary_name() -> str:
     return f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
 
 
-def _is_temporary(key: str) -> bool:
-    return key.rpartition("/")[2].startswith(TEMPORARY)
+def _expect(path: Path, version: str) -> None:
+    found = version_at(path)
+    if found != version:
+        raise ObjectChanged(f"{path} {'is gone' if found is None else 'has been replaced by another worker'}")
 
 
-def _may_hold(folder: str, prefix: str, start_after: str) -> bool:
-    """Whether a folder (with `/` at the end) may hold keys with the prefix and after `start_after`."""
-    fits = folder.startswith(prefix) or prefix.startswith(folder)
-    return fits and (folder > start_after or start_after.startswith(folder))
+def _judged(links: bool, moves: bool, no_locks: str) -> Capabilities:
+    if not links and no_locks:
+        note = f"There are no hard links here, and {no_locks}. Give a bucket that is mounted here by its URL"
+        return Capabilities(False, False, note)
+    if not links:
+        return Capabilities(True, False, "without hard links a file's inode does not last: units cannot be claimed")
+    if no_locks:
+        return Capabilities(True, False, f"{no_locks}: units cannot be claimed")
+    if not moves:
+        return Capabilities(True, False, "a rename copies the file here: units cannot be claimed")
+    return Capabilities(True, True)

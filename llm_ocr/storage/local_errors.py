@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import os
 from collections.abc import Iterator
 
 from llm_ocr.errors import ObjectNotFound, StorageError
@@ -30,10 +29,8 @@ _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
 #: What `link` answers where there are no hard links: FAT, exFAT, object stores mounted as folders, some shares.
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 
-NO_LINKS_HINT = (
-    "A workspace needs hard links, so that of two workers that finish the same unit one wins. FAT and exFAT disks and "
-    "buckets mounted as folders have none: use a folder on another file system."
-)
+NO_LINKS_HINT = "Use a folder on another file system, or a bucket (-w s3://BUCKET/PREFIX, gs://… or hf://buckets/…)."
+NO_LOCKS_HINT = "Units cannot be claimed here. Share them out beforehand: --shard-index I --shard-count N."
 
 
 @contextlib.contextmanager
@@ -57,10 +54,6 @@ def storage_error(error: OSError, action: str, where: str) -> StorageError:
     return said
 
 
-def link_error(error: OSError, where: str) -> StorageError:
-    """The error to raise when `link` failed for another reason than that the name is taken."""
-    if error.errno not in _NO_LINKS:
-        return storage_error(error, "write", where)
-    said = StorageError(f"cannot write {where}: no hard links here ({os.strerror(error.errno)})", hint=NO_LINKS_HINT)
-    said.errno = error.errno
-    return said
+def has_no_links(error: OSError) -> bool:
+    """Whether `link` failed because the file system has no hard links."""
+    return error.errno in _NO_LINKS

@@ -1,6 +1,5 @@
 """What is a key, what is a workspace URL."""
 
-import difflib
 import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -13,12 +12,12 @@ LONGEST_KEY = 1024
 #: Names of unfinished writes begin so; no key has such a segment.
 TEMPORARY = ".tmp-"
 
+#: Keys of what stores write to find out what they can, and remove again. They are never listed: a workspace that begins
+#: elsewhere at the same moment must not take them for content.
+PROBES = ".probe/"
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-
-_LATER = ("s3", "gs", "hf")
-_KNOWN = ("file", *_LATER)
-_OTHER_NAMES = {"gcs": "gs", "google": "gs", "aws": "s3", "s3a": "s3", "s3n": "s3", "huggingface": "hf", "hub": "hf"}
 
 
 def check_key(key: str) -> None:
@@ -40,18 +39,29 @@ def _problem(key: str) -> str:
     return next((problem for problem, found in checks.items() if found), "")
 
 
-def local_folder(url: str) -> Path:
-    """The absolute path of a folder given by path or `file://` URL. Raises `UsageError` for any other scheme.
-
-    A folder whose name looks like a scheme (`a:/b`) can be given as `./a:/b`.
-    """
+def check_url(url: str) -> None:
+    """Raise `UsageError` for a workspace URL or path that is empty or has a control character."""
     if not url or _CONTROL.search(url.encode("utf-8", "surrogateescape").decode("utf-8", "replace")):
         raise UsageError(f"{url!r} is no workspace: it is empty or has a control character")
-    scheme = _SCHEME.match(url)
-    if scheme is None:
+
+
+def split_scheme(url: str) -> tuple[str, str]:
+    """The scheme in small letters and what follows its colon; an empty scheme for a path.
+
+    A folder whose name looks like a scheme (`ab:/c`) can be given as `./ab:/c`.
+    """
+    found = _SCHEME.match(url)
+    return (found[1].lower(), url[found.end(1) + 1 :]) if found else ("", url)
+
+
+def local_folder(url: str) -> Path:
+    """The absolute path of a folder given by path or `file://` URL. Raises `UsageError` for any other scheme."""
+    check_url(url)
+    scheme, _ = split_scheme(url)
+    if not scheme:
         return _absolute(url)
-    if scheme[1].lower() != "file":
-        raise _unknown(url, scheme[1].lower())
+    if scheme != "file":
+        raise UsageError(f"{url} is no folder", hint="Give a path or a file:// URL.")
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         raise UsageError(f"{url}: a file URL names no host", hint=f"Did you mean file:///{parts.netloc}{parts.path}?")
@@ -63,15 +73,3 @@ def _absolute(path: str) -> Path:
     if folder.parts and folder.parts[0] == "~":
         folder = folder.expanduser()
     return Path.cwd() / folder if not folder.is_absolute() else folder
-
-
-def _unknown(url: str, scheme: str) -> UsageError:
-    if scheme in _LATER:
-        return UsageError(
-            f"{url}: workspaces on {scheme}:// are not supported in this version",
-            hint="Give a local folder, for example -w ./llm-ocr-out.",
-        )
-    near = _OTHER_NAMES.get(scheme) or next(iter(difflib.get_close_matches(scheme, _KNOWN, n=1, cutoff=0.5)), "")
-    what = f"Did you mean {near}://?" if near else "Give a local folder or a file:// URL."
-    later = f" ({near}:// is not supported in this version.)" if near in _LATER else ""
-    return UsageError(f"{url}: {scheme}:// is not a scheme that is known", hint=what + later)

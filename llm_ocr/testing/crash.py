@@ -1,7 +1,8 @@
 """Crash points: a store that dies at its n-th write, so that a test can go through all of them.
 
-Two layers are counted: `CrashingStore` wraps any store and counts its calls that write; `CrashingLocalStore` counts the
-single steps of the local store's writes (temporary file, link or rename, sync of the folder, removal).
+Two layers are counted: `CrashingStore` (made by `crashing`) wraps any store and counts its calls that write;
+`CrashingLocalStore` counts the single steps of the local store's writes (temporary file, link or rename, sync of the
+folder, removal).
 """
 
 import contextlib
@@ -12,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-from llm_ocr.storage import ObjectInfo, ObjectStore
+from llm_ocr.storage import Capabilities, ObjectInfo, ObjectStore
 from llm_ocr.storage.local import LocalStore
 
 #: What a shell shows for a process that was killed with signal 9.
@@ -92,9 +93,19 @@ class CrashingStore:
         with self._point.write(f"put {key}"):
             self._inner.put(key, data)
 
-    def create(self, key: str, data: bytes) -> None:
+    def create(self, key: str, data: bytes) -> str:
         with self._point.write(f"create {key}"):
-            self._inner.create(key, data)
+            return self._inner.create(key, data)
+
+    def fetch(self, key: str) -> tuple[bytes, str]:
+        return self._inner.fetch(key)
+
+    def swap(self, key: str, data: bytes, version: str) -> str:
+        with self._point.write(f"swap {key}"):
+            return self._inner.swap(key, data, version)
+
+    def capabilities(self) -> Capabilities:
+        return self._inner.capabilities()
 
     def upload(self, path: Path, key: str) -> None:
         with self._point.write(f"upload {key}"):
@@ -119,6 +130,19 @@ class CrashingStore:
     def check(self) -> None:
         with self._point.write("check"):
             self._inner.check()
+
+
+class CrashingFolder(CrashingStore, LocalStore):
+    """`CrashingStore` around a folder, for code that asks whether a workspace is one."""
+
+    def __init__(self, inner: LocalStore, point: CrashPoint) -> None:
+        CrashingStore.__init__(self, inner, point)
+        self.root = inner.root
+
+
+def crashing(store: ObjectStore, point: CrashPoint) -> CrashingStore:
+    """Any store with crash points at its calls; a folder stays one."""
+    return CrashingFolder(store, point) if isinstance(store, LocalStore) else CrashingStore(store, point)
 
 
 class CrashingLocalStore(LocalStore):

@@ -9,10 +9,12 @@ from llm_ocr.types.geometry import Box
 from llm_ocr.types.outcome import FURNITURE, BlockKind, Reason, Status
 from llm_ocr.types.page import EncodedImage, Line, Page, PageContent, Path, Raster, Word
 from llm_ocr.types.records import Attempt, Block, Figure, FigureRecord, PageRecord
-from llm_ocr.types.work import Counts, DocumentPart, Unit, figure_id, page_id
+from llm_ocr.types.work import ALL_PAGES, RESERVED, Counts, DocumentPart, Unit, Wanted, figure_id, page_id
 
 __all__ = [
+    "ALL_PAGES",
     "FURNITURE",
+    "RESERVED",
     "Attempt",
     "Block",
     "BlockKind",
@@ -31,6 +33,7 @@ __all__ = [
     "Reason",
     "Status",
     "Unit",
+    "Wanted",
     "Word",
     "figure_id",
     "page_id",

@@ -50,6 +50,17 @@ class Box:
     def scaled(self, x: float, y: float) -> "Box":
         return Box(self.x0 * x, self.y0 * y, self.x1 * x, self.y1 * y)
 
+    def turned(self, degrees: int) -> "Box":
+        """A relative box after the page was turned clockwise by a multiple of 90 degrees."""
+        match degrees % 360:
+            case 90:
+                return Box(1 - self.y1, self.x0, 1 - self.y0, self.x1)
+            case 180:
+                return Box(1 - self.x1, 1 - self.y1, 1 - self.x0, 1 - self.y0)
+            case 270:
+                return Box(self.y0, 1 - self.x1, self.y1, 1 - self.x0)
+        return self
+
     def grown(self, by: float) -> "Box":
         return Box(self.x0 - by, self.y0 - by, self.x1 + by, self.y1 + by)
 

@@ -28,6 +28,14 @@ class Reason(StrEnum):
     ENGINE_LIMIT = "engine limit"
     ENGINE_ERROR = "engine error"
     NO_SUCH_PAGE = "no such page"
+    LOOP = "repetition loop"
+    TRUNCATED = "truncated"
+    EMPTY = "empty answer"
+    MALFORMED = "malformed answer"
+    TOO_LONG = "prompt too long"
+    REFUSED = "request refused"
+    SERVER_ERROR = "server error"
+    QUARANTINED = "quarantined"
 
 
 class BlockKind(StrEnum):

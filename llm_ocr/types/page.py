@@ -80,3 +80,4 @@ class Page:
     image: EncodedImage
     content: PageContent | None = None
     source: str = ""  # for messages only
+    url: bytes = field(default=b"", repr=False)  # the image as a data URL in ASCII, where a server is to read it

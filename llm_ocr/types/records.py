@@ -1,7 +1,7 @@
 """What is made of a page and of a figure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from llm_ocr.types.geometry import Box
@@ -21,6 +21,7 @@ class Block:
     figure_id: str = ""  # figures only, set when the crop is made
     inside: str = ""  # figures only: text read inside the figure, one line a row
     caption: str = ""  # figures only: the document's own caption
+    described: str = ""  # figures only: what the model that read the page says of it, data read from charts too
     continued: tuple[Box, ...] = ()  # where the text goes on, in the next column or behind a figure
 
 
@@ -38,9 +39,11 @@ class Attempt:
     rotation: int = 0  # degrees clockwise by which the page was turned to be upright
     image: EncodedImage | None = None  # the upright page, when it was turned
     probe: float | None = None  # disagreement 0..1 of the text layer with OCR of sample lines; None: not probed
+    notes: Mapping[str, Any] = field(default_factory=dict)  # what the model says of the page; see `PageRecord.notes`
     tokens_in: int = 0
     tokens_out: int = 0
     seconds: float = 0.0
+    tries: tuple[Mapping[str, Any], ...] = ()  # each request that led here, as JSON values; empty when there was one
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ class Figure:
     image: EncodedImage
     caption: str = ""
     inside: str = ""
+    described: str = ""  # as in `Block`
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,14 @@ class PageRecord:
     seconds: float = 0.0
     probe: float | None = None
     attempts: tuple[Mapping[str, Any], ...] = ()  # status, reason, tokens, seconds of each try; JSON values only
+    #: What the model says of the page beside its text, as JSON values: primary_language, is_rotation_valid,
+    #: rotation_correction (degrees clockwise), is_table, is_diagram; what it does not say is missing.
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_fallback(self) -> bool:
+        """Whether another reader than the model that was asked read the page."""
+        return self.text_source in ("text-layer", "ocr") and any("server" in attempt for attempt in self.attempts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,16 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from llm_ocr.errors import ObjectNotFound
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.work.generations import generations
-from llm_ocr.work.keys import STAGES
+from llm_ocr.work.keys import stages_in
+from llm_ocr.work.leases import is_lease, lease_seconds
 from llm_ocr.work.publish import find_marker
 from llm_ocr.work.workspace import Workspace
 
 #: Seconds. A running worker makes its marker right after its data, so older data without one are of a dead worker.
-OLD = 3600.0
+OLD = 86400.0
 
 _DATA = ".parquet"
 
@@ -34,20 +36,22 @@ def clean(workspace: Workspace, *, older_than: float = OLD, dry_run: bool = Fals
 
     Raises `WorkspaceError` for a damaged marker, before anything of its unit is removed.
     """
-    limit = (time.time() if now is None else now) - older_than
+    now = time.time() if now is None else now
     removed: list[ObjectInfo] = []
-    for info in _leftovers(workspace, limit):
+    for info in _leftovers(workspace, now, now - older_than):
         if not dry_run:
             workspace.store.delete(info.key)
         removed.append(info)
     return Cleaned(tuple(removed), dry_run)
 
 
-def _leftovers(workspace: Workspace, limit: float) -> Iterator[ObjectInfo]:
+def _leftovers(workspace: Workspace, now: float, limit: float) -> Iterator[ObjectInfo]:
     yield from _old(workspace.store.unfinished(), limit)
     yield from _plan_leftovers(workspace, limit)
-    for stage in STAGES:
-        yield from _stage_leftovers(workspace, stage, limit)
+    for stage in stages_in(workspace):
+        for info in _old(workspace.store.list(f"{stage}/"), limit):
+            if _dead_lease(workspace, info, now) if is_lease(info.key) else _unnamed(workspace, stage, info):
+                yield info
 
 
 def _old(found: Iterable[ObjectInfo], limit: float) -> Iterator[ObjectInfo]:
@@ -62,13 +66,19 @@ def _plan_leftovers(workspace: Workspace, limit: float) -> Iterator[ObjectInfo]:
     return (info for info in old if info.key not in named)
 
 
-def _stage_leftovers(workspace: Workspace, stage: str, limit: float) -> Iterator[ObjectInfo]:
-    """Data of attempts that died or were not the first: <stage>/<key>/<xx>/<unit>/<attempt>.parquet."""
-    for info in _old(workspace.store.list(f"{stage}/"), limit):
-        segments = info.key.split("/")
-        if len(segments) != 5 or not info.key.endswith(_DATA):
-            continue
-        # The marker is read after the data were seen: what is published in between is seen as published.
-        marker = find_marker(workspace, stage, segments[1], segments[3])
-        if marker is None or marker.object != info.key:
-            yield info
+def _unnamed(workspace: Workspace, stage: str, info: ObjectInfo) -> bool:
+    """Data of an attempt that died or was not the first: <stage>/<key>/<xx>/<unit>/<attempt>.parquet."""
+    segments = info.key.split("/")
+    if len(segments) != 5 or not info.key.endswith(_DATA):
+        return False
+    # The marker is read after the data were seen: what is published in between is seen as published.
+    marker = find_marker(workspace, stage, segments[1], segments[3])
+    return marker is None or marker.object != info.key
+
+
+def _dead_lease(workspace: Workspace, info: ObjectInfo, now: float) -> bool:
+    """A live holder rewrites its lease five times in the time that stands in it."""
+    try:
+        return info.modified + lease_seconds(workspace.store.get(info.key)) < now
+    except ObjectNotFound:  # released in this moment
+        return False

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from llm_ocr.errors import WorkspaceError
-from llm_ocr.types import Counts, DocumentPart, Reason, Unit
+from llm_ocr.types import Counts, DocumentPart, Reason, Unit, Wanted
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
@@ -91,6 +91,8 @@ def _part_to_json(part: DocumentPart) -> dict[str, Any]:
         "aliases": list(part.aliases),
         "reason": part.reason.value if part.reason else None,
         "detail": part.detail,
+        "estimate": part.estimate,
+        "wanted": wanted_to_json(part.wanted),
     }
     return value | {name: given for name, given in optional.items() if given}
 
@@ -108,7 +110,15 @@ def _part_from_json(value: Mapping[str, Any]) -> DocumentPart:
         aliases=tuple(value.get("aliases", ())),
         reason=Reason(reason) if reason else None,
         detail=value.get("detail", ""),
+        estimate=value.get("estimate", 0),
+        wanted=Wanted(**value.get("wanted", {})),
     )
+
+
+def wanted_to_json(wanted: Wanted) -> dict[str, Any]:
+    """What has its default is left out; `Wanted(**value)` is the inverse."""
+    value: dict[str, Any] = {"named": wanted.named, "ranges": wanted.ranges, "most": wanted.most}
+    return {name: given for name, given in value.items() if given}
 
 
 def counts_to_json(counts: Counts) -> dict[str, int]:

@@ -12,10 +12,11 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any
 
-from llm_ocr.errors import ObjectNotFound, StageMissing
+from llm_ocr.errors import ObjectNotFound, StageMissing, WorkspaceError
 from llm_ocr.types import Unit
 from llm_ocr.work import codec
 from llm_ocr.work.marker import attempt_id, remove_lost, settle, slept_since
+from llm_ocr.work.room import need_room
 from llm_ocr.work.units import CutUnit
 from llm_ocr.work.workspace import Workspace, library_version
 
@@ -61,6 +62,7 @@ class Generation:
     touched: tuple[str, ...] = ()
     parts: tuple[PlanPart, ...] = ()
     created_by: str = ""
+    estimated: int = 0  # documents that were not counted: what they are expected to have is in `expected`
 
     @property
     def replaces(self) -> int:
@@ -70,7 +72,10 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class PlanTotals:
-    """A whole plan. `expected` counts a page once, however often it was retried."""
+    """A whole plan. `expected` counts a page once, however often it was retried.
+
+    Of `estimated` documents the pages were not counted: then `expected` is what the plan takes them for.
+    """
 
     generations: int
     documents: int
@@ -79,6 +84,7 @@ class PlanTotals:
     expected: int
     next_index: int
     skipped: Mapping[str, int]
+    estimated: int = 0
 
 
 def generations(workspace: Workspace) -> list[Generation]:
@@ -91,6 +97,11 @@ def generations(workspace: Workspace) -> list[Generation]:
         found.append(generation)
 
 
+def has_generation(workspace: Workspace, number: int) -> bool:
+    """Whether the plan has this generation by now."""
+    return workspace.store.stat(_marker_key(number)) is not None
+
+
 def plan_totals(workspace: Workspace) -> PlanTotals:
     """Counts over all generations; all 0 when there is no plan."""
     return totals_of(generations(workspace))
@@ -98,7 +109,7 @@ def plan_totals(workspace: Workspace) -> PlanTotals:
 
 def totals_of(found: Iterable[Generation]) -> PlanTotals:
     """Counts over these generations."""
-    count = documents = units = items = expected = next_index = 0
+    count = documents = units = items = expected = estimated = next_index = 0
     skipped: dict[str, int] = {}
     for generation in found:
         count += 1
@@ -106,10 +117,11 @@ def totals_of(found: Iterable[Generation]) -> PlanTotals:
         units += generation.units
         items += generation.items
         expected += generation.expected - generation.replaces
+        estimated += generation.estimated
         next_index = generation.next_index
         for suffix, number in generation.skipped.items():
             skipped[suffix] = skipped.get(suffix, 0) + number
-    return PlanTotals(count, documents, units, items, expected, next_index, skipped)
+    return PlanTotals(count, documents, units, items, expected, next_index, skipped, estimated)
 
 
 def read_units(workspace: Workspace, *, kinds: Iterable[Kind] = tuple(Kind)) -> Iterator[Unit]:
@@ -165,21 +177,46 @@ def write_generation(workspace: Workspace, draft: Generation, cut: Callable[[], 
     """Store the units under the draft's number; the generation that stands, this one or the one that was first.
 
     Parts and counts are filled in; `next_index` of sources moves on by their pages. Compare `attempt` with the draft's
-    to see whose generation it is. `cut` may be called more than once.
+    to see whose generation it is. `cut` may be called more than once. Raises `WorkspaceError` for a plan that is too
+    large for the store.
     """
     while True:
         begun = time.time()
         written = _write_parts(workspace, draft, cut())
         # A planner that was stopped for long may have lost its parts as leftovers: then they are written once more.
-        if not slept_since(begun) or all(workspace.store.stat(part.object) for part in written.parts):
+        if not slept_since(begun) or _stand(workspace, written):
             break
+    _check_room(workspace, written)
     key = _marker_key(draft.number)
     where = f"{workspace.url}: {key}"
     standing = _from_json(codec.load(settle(workspace.store, key, codec.dump(_to_json(written))), where), where)
     if standing.attempt != written.attempt:
-        for part in written.parts:
-            remove_lost(workspace.store, part.object)
+        _remove_parts(workspace, written)
+    elif slept_since(begun) and not _stand(workspace, written):
+        _write_parts(workspace, draft, cut())  # stopped between the look and the marker: `clean` took them away
     return standing
+
+
+def _check_room(workspace: Workspace, written: Generation) -> None:
+    most = getattr(workspace.store, "most_files", None)
+    if most is None:
+        return
+    totals = totals_of([*generations(workspace), written])
+    try:
+        need_room(workspace.url, most, units=totals.units, documents=totals.documents)
+    except WorkspaceError:
+        _remove_parts(workspace, written)
+        raise
+
+
+def _remove_parts(workspace: Workspace, generation: Generation) -> None:
+    for part in generation.parts:
+        remove_lost(workspace.store, part.object)
+
+
+def _stand(workspace: Workspace, generation: Generation) -> bool:
+    """Whether all parts that it names are there."""
+    return all(workspace.store.stat(part.object) for part in generation.parts)
 
 
 def _write_parts(workspace: Workspace, draft: Generation, cut: Iterable[CutUnit]) -> Generation:
@@ -206,7 +243,8 @@ def _counted(draft: Generation, chunk: Sequence[CutUnit], part: PlanPart) -> Gen
         counted,
         documents=draft.documents + sum(len(one.unit.parts) for one in chunk) - later_ranges,
         items=draft.items + len(chunk) - later_ranges,
-        next_index=draft.next_index + expected,
+        next_index=draft.next_index + sum(part.reserved for one in chunk for part in one.unit.parts),
+        estimated=draft.estimated + sum(one.unit.estimated for one in chunk),
     )
 
 
@@ -221,7 +259,10 @@ def _find(workspace: Workspace, number: int) -> Generation | None:
 
 
 def _to_json(generation: Generation) -> dict[str, Any]:
-    return asdict(generation) | {"replaces": generation.replaces}
+    value = asdict(generation) | {"replaces": generation.replaces}
+    if not generation.estimated:
+        del value["estimated"]
+    return value
 
 
 def _from_json(value: dict[str, Any], where: str) -> Generation:

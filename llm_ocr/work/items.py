@@ -1,6 +1,6 @@
 """What Assemble does at a time: documents that are whole."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -66,12 +66,12 @@ def parse_item_name(name: str) -> tuple[str, int]:
     return item, int(generation)
 
 
-def items(workspace: Workspace) -> Iterator[Item]:
-    """All items in the order of the plan. In memory: the units of one item, and all units of retries.
+def items(workspace: Workspace, found: Sequence[Generation] = ()) -> Iterator[Item]:
+    """All items in the order of the plan, or of the generations `found` that were read of it before.
 
-    Raises `StageMissing` at once when there is no plan.
+    In memory: the units of one item, and all units of retries. Raises `StageMissing` at once when there is no plan.
     """
-    found = generations(workspace)
+    found = found or generations(workspace)
     if not found:
         raise StageMissing(f"no plan in {workspace.url}", hint=f"Run first: llm-ocr plan SOURCE -w {workspace.url}")
     newer = _newer(workspace, found)

@@ -59,15 +59,16 @@ def claim_key(workspace: Workspace, stage: str, settings: Mapping[str, Any]) -> 
             raise _mismatch(workspace, standing.get("settings", {}), settings)
     name = f"{stage}/{key}/settings.json"
     if workspace.find_json(name) is None:
-        workspace.create_json(name, value)
+        # By number, for the clocks of workers may differ by hours, and a copied workspace has other times.
+        workspace.create_json(name, {**value, "number": 1 + sum(1 for _ in _names(workspace, stage))})
     return key
 
 
 def stage_keys(workspace: Workspace, stage: str) -> list[StageKey]:
     """All keys under which the stage has worked, oldest first."""
-    found = (workspace.find_json(f"{stage}/{key}/settings.json") for key in _names(workspace, stage))
-    keys = [StageKey(value["key"], value["settings"], value.get("created", "")) for value in found if value]
-    return sorted(keys, key=lambda one: (one.created, one.key))
+    found = [workspace.find_json(f"{stage}/{key}/settings.json") for key in _names(workspace, stage)]
+    values = sorted(filter(None, found), key=lambda value: (value.get("number", 0), value.get("created", "")))
+    return [StageKey(value["key"], value["settings"], value.get("created", "")) for value in values]
 
 
 def newest_key(workspace: Workspace, stage: str, wanted: str = "") -> str | None:
@@ -86,10 +87,23 @@ def required_key(workspace: Workspace, stage: str, wanted: str = "") -> str:
     """`newest_key`; raises `StageMissing` when the stage has not begun."""
     key = newest_key(workspace, stage, wanted)
     if key is None:
+        ours = f"llm-ocr {stage} -w {workspace.url}"
+        own = f"llm_ocr.transform(..., stage={stage!r})"
         raise StageMissing(
-            f"{stage} has not begun in {workspace.url}", hint=f"Run first: llm-ocr {stage} -w {workspace.url}"
+            f"{stage} has not begun in {workspace.url}", hint=f"Run first: {ours if stage in STAGES else own}"
         )
     return key
+
+
+def stages_in(workspace: Workspace) -> Iterator[str]:
+    """Our stages, and those of the user's own that have a key in the workspace."""
+    yield from STAGES
+    after = ""
+    while (found := next(workspace.store.list("", start_after=after), None)) is not None:
+        folder, _, rest = found.key.partition("/")
+        if folder not in STAGES and _KEY.fullmatch(rest.partition("/")[0]):
+            yield folder
+        after = f"{folder}/{_LAST}"
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], within: str = "") -> list[str]:

@@ -1,52 +1,41 @@
 """From documents to a stored plan. The same documents in the same order give the same plan.
 
 Documents are spooled to the local disk first: a copy of a document, which becomes its alias, may come as the last of a
-million. In memory there are some 300 bytes a document, 500 when all are in the plan already.
+million. In memory there are eight bytes a document, and the names of copies.
 """
 
 import asyncio
-import hashlib
+from array import array
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
-from typing import Any, Self
+from typing import Self
 
 from llm_ocr.errors import UsageError
-from llm_ocr.types import DocumentPart, Reason
+from llm_ocr.types import DocumentPart
 from llm_ocr.work import codec
 from llm_ocr.work.generations import Generation, Kind, generations, new_draft, units_of, write_generation
 from llm_ocr.work.ids import document_id
 from llm_ocr.work.marker import attempt_id
+from llm_ocr.work.numbers import Numbers, number_of
+from llm_ocr.work.planned import (
+    PlannedDocument,
+    asked_content,
+    content_of,
+    contents_of,
+    counted_content,
+    document_from_json,
+    document_to_json,
+    part_of,
+    with_reason,
+)
 from llm_ocr.work.units import CutUnit, Piece, cut_units
 from llm_ocr.work.workspace import Workspace
 
+__all__ = ["PlanResult", "PlannedDocument", "Planner", "plan_documents", "plan_stream"]
+
 _MOST_EXAMPLES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedDocument:
-    """A document with its pages counted. `pages` are the selected ones, ascending, from 1.
-
-    `reason` is set for a document that could not be opened, which has no pages; it is one expected, failed page.
-    """
-
-    source: str  # as the user can open it: absolute path or URL
-    relative: str  # path below its source root
-    version: str  # changes with the content; "" when it could not be read
-    document_id: str | None  # the manifest's
-    pages: tuple[int, ...]
-    page_total: int
-    reason: Reason | None = None
-    detail: str = ""
-
-    @property
-    def id(self) -> str:
-        """The id in the plan."""
-        return document_id(self.document_id, relative=self.relative, version=self.version, source=self.source)
-
-
-_FIELDS = tuple(one.name for one in fields(PlannedDocument))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +95,8 @@ class Planner:
         self._pages_per_unit = pages_per_unit
         self._path = workspace.spool / f"plan-{attempt_id()}.jsonl"
         self._file = self._path.open("xb")
-        self._line_of_id: dict[int, int] = {}
-        self._line_of_content: dict[int, int] = {}
-        self._contents: list[int] = []  # of each line
+        self._lines = Numbers()  # by id, and by content
+        self._contents = array("Q")  # of each line
         self._aliases: dict[int, list[tuple[str, str]]] = {}  # by line: source, relative
 
     def __enter__(self) -> Self:
@@ -117,32 +105,32 @@ class Planner:
     def __exit__(self, *_: object) -> None:
         self._file.close()
         self._path.unlink(missing_ok=True)
+        self._lines.close()
 
     def add(self, document: PlannedDocument) -> None:
         """Take one more document. Raises `UsageError` when its id stands for another document already."""
         document = with_reason(document)
-        content = _content(document.version, document.pages)
-        number = _number(document.id)
-        line = self._line_of_id.get(number)
+        name, content = f"id {document.id}", content_of(document)
+        line = self._lines.get(name)
         if line is not None:
-            if self._contents[line] != content:
+            if self._contents[line] not in contents_of(document):
                 raise _two_documents(document)
             if document.document_id is not None:
                 self._aliases.setdefault(line, []).append((document.source, document.relative))
             return
         may_be_copy = document.document_id is None and document.reason is None and bool(document.version)
-        line = self._line_of_content.get(content) if may_be_copy else None
+        line = self._lines.get(f"content {content}") if may_be_copy else None
         if line is not None:
             self._aliases.setdefault(line, []).append((document.source, document.relative))
         else:
             line = self._keep(document, content)
             if may_be_copy:
-                self._line_of_content[content] = line
-        self._line_of_id[number] = line
+                self._lines[f"content {content}"] = line
+        self._lines[name] = line
 
-    def _keep(self, document: PlannedDocument, content: int) -> int:
-        self._file.write(codec.dump(_to_json(document)))
-        self._contents.append(content)
+    def _keep(self, document: PlannedDocument, content: str) -> int:
+        self._file.write(codec.dump(document_to_json(document)))
+        self._contents.append(number_of(content))
         return len(self._contents) - 1
 
     def finish(self, skipped: Mapping[str, int] | None = None) -> PlanResult:
@@ -151,26 +139,27 @@ class Planner:
         while True:
             found = generations(self._workspace)
             begin = found[-1].next_index if found else 0
-            choice = _Choice(self._members, _known(self._workspace, found), begin)
-            if not any(True for _ in choice.pieces()):
-                return choice.result(None)
-            draft = new_draft(
-                len(found) + 1,
-                Kind.SOURCES,
-                pages_per_unit=self._pages_per_unit,
-                next_index=begin,
-                skipped=skipped or {},
-            )
-            cut = partial(_cut, choice, draft)
-            standing = write_generation(self._workspace, draft, cut)
-            if standing.attempt == draft.attempt:
-                return choice.result(standing)
+            with _known(self._workspace, found) as known:
+                choice = _Choice(self._members, known, begin)
+                if not any(True for _ in choice.pieces()):
+                    return choice.result(None)
+                draft = new_draft(
+                    len(found) + 1,
+                    Kind.SOURCES,
+                    pages_per_unit=self._pages_per_unit,
+                    next_index=begin,
+                    skipped=skipped or {},
+                )
+                cut = partial(_cut, choice, draft)
+                standing = write_generation(self._workspace, draft, cut)
+                if standing.attempt == draft.attempt:
+                    return choice.result(standing)
 
     def _members(self) -> Iterator[list[PlannedDocument]]:
         """The documents in order, each with those of the same content behind it."""
         with self._path.open("rb") as lines:
             for number, line in enumerate(lines):
-                document = _from_json(codec.load(line, str(self._path)))
+                document = document_from_json(codec.load(line, str(self._path)))
                 others = self._aliases.get(number, ())
                 yield [document, *(replace(document, source=source, relative=path) for source, path in others)]
 
@@ -180,7 +169,7 @@ class _Choice:
     """Those of the documents that a generation is to hold; the counts are of the last pass over `pieces`."""
 
     members: Callable[[], Iterator[list[PlannedDocument]]]
-    known: Mapping[int, int]  # number of the id -> number of the content
+    known: Numbers  # by id: the number of the content
     begin: int
     known_count: int = 0
     copies: int = 0
@@ -198,16 +187,16 @@ class _Choice:
             first = new[0]
             aliases = tuple(dict.fromkeys(other.relative for other in new[1:] if other.relative != first.relative))
             self.copies += len(aliases)
-            rows = len(first.pages) or 1
-            yield Piece(_part(first, aliases), range(index, index + rows))
-            index += rows
+            part = part_of(first, aliases)
+            yield Piece(part, range(index, index + part.reserved))
+            index += part.reserved
 
     def _is_known(self, document: PlannedDocument) -> bool:
-        content = self.known.get(_number(document.id))
+        content = self.known.get(document.id)
         if content is None:
             return False
         self.known_count += 1
-        if content != _content(document.version, document.pages):
+        if content not in contents_of(document):
             self.differing += 1
             if len(self.examples) < _MOST_EXAMPLES:
                 self.examples.append(document.source)
@@ -221,65 +210,26 @@ def _cut(choice: _Choice, draft: Generation) -> Iterator[CutUnit]:
     return cut_units(choice.pieces(), generation=draft.number, pages_per_unit=draft.pages_per_unit)
 
 
-def _known(workspace: Workspace, found: Iterable[Generation]) -> dict[int, int]:
+def _known(workspace: Workspace, found: Iterable[Generation]) -> Numbers:
     """All documents of the plan, and under the ids that they would have the aliases."""
-    known: dict[int, int] = {}
+    known = Numbers()
     for generation in found:
         if generation.kind is Kind.SOURCES:
             parts = (part for unit in units_of(workspace, generation) for part in unit.parts)
             for _, ranges in groupby(parts, key=lambda part: part.document_id):
-                known.update(_known_ids(list(ranges)))
+                _remember(known, list(ranges))
     return known
 
 
-def _known_ids(ranges: Sequence[DocumentPart]) -> Iterator[tuple[int, int]]:
+def _remember(known: Numbers, ranges: Sequence[DocumentPart]) -> None:
     part = ranges[0]
-    content = _content(part.version, tuple(page for one in ranges for page in one.pages))
-    yield _number(part.document_id), content
+    if part.estimate:
+        content = asked_content(part.version, part.wanted)
+    else:
+        content = counted_content(part.version, tuple(page for one in ranges for page in one.pages))
+    known[part.document_id] = number_of(content)
     for alias in part.aliases:
-        yield _number(document_id(None, relative=alias, version=part.version, source="")), content
-
-
-def _part(document: PlannedDocument, aliases: tuple[str, ...]) -> DocumentPart:
-    return DocumentPart(
-        document_id=document.id,
-        source=document.source,
-        relative=document.relative,
-        version=document.version,
-        pages=document.pages,
-        page_total=document.page_total,
-        first_index=0,
-        aliases=aliases,
-        reason=document.reason,
-        detail=document.detail,
-    )
-
-
-def with_reason(document: PlannedDocument) -> PlannedDocument:
-    """The document itself, or as a failed one when its selection has no page."""
-    if document.pages or document.reason is not None:
-        return document
-    detail = document.detail or f"none of the selected pages is among its {document.page_total}"
-    return replace(document, reason=Reason.NO_SUCH_PAGE, detail=detail)
-
-
-def _number(text: str) -> int:
-    """15 bytes of a hash: among a million, two are the same once in 10^24 runs."""
-    return int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:15])
-
-
-def _content(version: str, pages: Iterable[int]) -> int:
-    return _number(f"{version}\0{codec.pages_to_text(pages)}")
-
-
-def _to_json(document: PlannedDocument) -> dict[str, Any]:
-    value = {name: getattr(document, name) for name in _FIELDS}
-    return value | {"pages": codec.pages_to_text(document.pages)}
-
-
-def _from_json(value: Mapping[str, Any]) -> PlannedDocument:
-    reason = Reason(value["reason"]) if value["reason"] else None
-    return PlannedDocument(**{**value, "pages": codec.pages_from_text(value["pages"]), "reason": reason})
+        known[document_id(None, relative=alias, version=part.version, source="")] = number_of(content)
 
 
 def _two_documents(document: PlannedDocument) -> UsageError:

@@ -10,11 +10,13 @@ import hashlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Any
 
-from llm_ocr.errors import ObjectNotFound, StorageError, WorkspaceError
+from llm_ocr.errors import ObjectNotFound, StageMissing, StorageError, WorkspaceError
 from llm_ocr.types import Counts, Unit
 from llm_ocr.work import codec
 from llm_ocr.work.marker import attempt_id, remove_lost, settle, slept_since
@@ -23,6 +25,9 @@ from llm_ocr.work.workspace import Workspace, library_version
 _log = logging.getLogger(__name__)
 
 _DONE = ".done"
+
+#: Markers that are read at the same time, and how many are read before the first of them is given.
+_AT_ONCE, _AHEAD = 16, 128
 
 #: A marker shows so many failures; the rows hold them all.
 MOST_EXAMPLES = 5
@@ -120,6 +125,9 @@ def publish(workspace: Workspace, stage: str, key: str, unit: str, data: bytes, 
     if standing.attempt != attempt:
         _log.info("unit %s of %s was published by another attempt, whose result counts", unit, stage)
         remove_lost(workspace.store, name)
+    elif slept_since(begun) and workspace.store.stat(name) is None:
+        # Stopped between the look and the marker: `clean` may have taken the data for a dead worker's.
+        workspace.store.put(name, data)
     return standing
 
 
@@ -142,16 +150,32 @@ def find_marker(workspace: Workspace, stage: str, key: str, unit: str) -> Marker
     return _marker_from(data, workspace, unit)
 
 
+def standing_marker(workspace: Workspace, stage: str, key: str, unit: str) -> Marker:
+    """The marker of a unit that the stage has done. Raises `StageMissing` when it is gone."""
+    marker = find_marker(workspace, stage, key, unit)
+    if marker is None:
+        raise StageMissing(
+            f"{workspace.url}: {stage} has not done unit {unit}", hint=f"Run first: llm-ocr {stage} -w {workspace.url}"
+        )
+    return marker
+
+
 def done_units(workspace: Workspace, stage: str, key: str) -> set[str]:
     """The ids of all units that have a marker, from their names alone."""
     return {_unit_of(info.key) for info in workspace.store.list(f"{stage}/{key}/") if info.key.endswith(_DONE)}
 
 
-def iter_markers(workspace: Workspace, stage: str, key: str) -> Iterator[Marker]:
-    """All markers of a stage, one at a time, in no order that means anything."""
-    for info in workspace.store.list(f"{stage}/{key}/"):
-        if info.key.endswith(_DONE):
-            yield _marker_from(workspace.store.get(info.key), workspace, _unit_of(info.key))
+def iter_markers(workspace: Workspace, stage: str, key: str, among: Container[str] | None = None) -> Iterator[Marker]:
+    """All markers of a stage, or those of the units `among`, in no order that means anything; some are read ahead."""
+    names = (info.key for info in workspace.store.list(f"{stage}/{key}/") if info.key.endswith(_DONE))
+    wanted = (name for name in names if among is None or _unit_of(name) in among)
+
+    def read(name: str) -> Marker:
+        return _marker_from(workspace.store.get(name), workspace, _unit_of(name))
+
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr markers") as readers:
+        while some := list(islice(wanted, _AHEAD)):
+            yield from readers.map(read, some)
 
 
 def markers(workspace: Workspace, stage: str, key: str) -> dict[str, Marker]:

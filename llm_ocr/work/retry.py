@@ -1,20 +1,21 @@
 """`retry-failed`: a new generation with the pages that are failed now."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
-from llm_ocr.types import DocumentPart, Unit, page_id
+from llm_ocr.types import ALL_PAGES, DocumentPart, Unit, page_id
 from llm_ocr.work import codec
 from llm_ocr.work.effective import PageKey
 from llm_ocr.work.generations import Generation, Kind, generations, new_draft, units_of, write_generation
 from llm_ocr.work.items import whole_documents
 from llm_ocr.work.keys import EXTRACT
-from llm_ocr.work.plan import PlannedDocument
+from llm_ocr.work.planned import PlannedDocument
 from llm_ocr.work.publish import Marker, iter_markers, read_data
 from llm_ocr.work.units import CutUnit, Piece, cut_units
+from llm_ocr.work.wanted import place_of
 from llm_ocr.work.workspace import Workspace
 
 _NO_REASON = "unknown"
@@ -110,13 +111,23 @@ def _add(state: _State, unit: Unit, rows: Iterable[FailedRow], item: str | None,
         for part in unit.parts
         for position, number in enumerate(part.pages or (None,))
     }
+    uncounted = {part.document_id: part for part in unit.parts if not part.counted}
     for row in rows:
-        if row.page_id not in places:
+        place = places.get(row.page_id) or _place(uncounted, row)
+        if place is None:
             raise codec.damaged(marker.object, f"it has the page {row.page_id}, which is not in unit {unit.id}")
-        part, number, index = places[row.page_id]
+        part, number, index = place
         state.failed[row.page_id] = _Failed(part, number, index, str(row.reason or _NO_REASON))
         if item is not None:
             state.item_of[part.document_id] = item
+
+
+def _place(uncounted: Mapping[str, DocumentPart], row: FailedRow) -> tuple[DocumentPart, int | None, int] | None:
+    """Of a page of a document that was counted after it was planned."""
+    part, number = uncounted.get(row.document_id), row.page_number
+    if part is None or number is None:
+        return None
+    return part, number, part.index_of(place_of(part.wanted, number))
 
 
 async def _pieces(state: _State, reopen: Reopen, begin: int) -> tuple[list[Piece], int]:
@@ -139,7 +150,7 @@ async def _pieces(state: _State, reopen: Reopen, begin: int) -> tuple[list[Piece
 def _again(group: Sequence[_Failed]) -> Piece:
     pages = tuple(failed.number for failed in group if failed.number is not None)
     return Piece(
-        replace(group[0].part, pages=pages),
+        replace(group[0].part, pages=pages, estimate=0, wanted=ALL_PAGES),
         [failed.index for failed in group],
         [failed.reason for failed in group],
     )
@@ -154,6 +165,8 @@ def _opened(failed: _Failed, document: PlannedDocument, begin: int) -> Piece:
         page_total=document.page_total,
         reason=None,
         detail="",
+        estimate=0,
+        wanted=ALL_PAGES,
     )
     rows = len(document.pages)
     return Piece(part, range(begin, begin + rows), [failed.reason] + [""] * (rows - 1))

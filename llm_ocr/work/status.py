@@ -9,8 +9,10 @@ from llm_ocr.types import Counts, Unit, page_id
 from llm_ocr.work import codec
 from llm_ocr.work.generations import Generation, Kind, generations, totals_of, units_of
 from llm_ocr.work.items import parse_item_name
-from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, newest_key
+from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, newest_key, stage_keys
+from llm_ocr.work.metrics import Spending, spendings, total_cost
 from llm_ocr.work.publish import Example, check_conserved, done_units, iter_markers, varied
+from llm_ocr.work.summary import ESTIMATED, RETRIES, correction
 from llm_ocr.work.workspace import Workspace
 
 #: Failures that are kept while markers are read; those that a retry has superseded are then left out.
@@ -27,6 +29,7 @@ class StageStatus:
     tokens_in: int = 0
     tokens_out: int = 0
     seconds: float = 0.0
+    retries: int = 0  # requests beyond the first of each page; Extract only
 
     @property
     def finished(self) -> bool:
@@ -37,9 +40,10 @@ class StageStatus:
 class RunStatus:
     """A workspace's state. Counts are of rows that count: what a retry stands for is counted once.
 
-    `pages.expected` is that of the whole plan, the other counts those of finished units. `figures.expected` are the
-    figures that Extract has found so far. `reasons` count pages that are not ok now, `figure_reasons` figures.
-    Tokens and seconds were spent, superseded work included; seconds are summed over all workers.
+    `pages.expected` is that of the whole plan, the other counts those of finished units; while `estimated` it is only
+    about right: there are documents that are counted when they are read. `figures.expected` are the figures that
+    Extract has found so far. `reasons` count pages that are not ok now, `figure_reasons` figures. Tokens and seconds
+    were spent, superseded work included; seconds are summed over all workers.
     """
 
     url: str
@@ -52,6 +56,9 @@ class RunStatus:
     figure_reasons: Mapping[str, int]
     examples: tuple[Example, ...]
     skipped: Mapping[str, int]  # files of unknown types, by suffix
+    workers: tuple[Spending, ...] = ()  # what each worker has spent, superseded and lost work included
+    estimated: bool = False
+    model: str = ""  # that read the pages; "" for the embedded engine
 
     @property
     def tokens_in(self) -> int:
@@ -66,6 +73,11 @@ class RunStatus:
         return sum(stage.seconds for stage in self.stages.values())
 
     @property
+    def cost(self) -> float | None:
+        """What the tokens cost at the prices given to the workers; None when none were given."""
+        return total_cost(list(self.workers))
+
+    @property
     def finished(self) -> bool:
         """Whether all three stages are done."""
         return all(stage.finished for stage in self.stages.values())
@@ -74,9 +86,10 @@ class RunStatus:
         """JSON values, for `status --json`."""
         return {
             "workspace": self.url,
+            "model": self.model or None,
             "generations": self.generations,
             "documents": self.documents,
-            "pages": codec.counts_to_json(self.pages),
+            "pages": codec.counts_to_json(self.pages) | ({"estimated": True} if self.estimated else {}),
             "figures": codec.counts_to_json(self.figures),
             "units": {name: asdict(stage) for name, stage in self.stages.items()},
             "tokens": {"in": self.tokens_in, "out": self.tokens_out},
@@ -85,6 +98,8 @@ class RunStatus:
             "figure_reasons": dict(self.figure_reasons),
             "examples": [asdict(example) for example in self.examples],
             "skipped": dict(self.skipped),
+            "cost": self.cost,
+            "workers": [one.to_json() for one in self.workers],
         }
 
 
@@ -98,12 +113,15 @@ class _Sum:
     tokens_in: int = 0
     tokens_out: int = 0
     seconds: float = 0.0
+    retries: int = 0
+    estimated: int = 0  # documents that the plan had not counted
+    correction: int = 0  # of what the plan expected of them
     reasons: Counter[str] = field(default_factory=Counter)
     examples: list[tuple[str, Example]] = field(default_factory=list)  # with the unit
 
     def stage(self, key: str | None, total: int, done: int | None = None) -> StageStatus:
         count = len(self.done) if done is None else done
-        return StageStatus(key or "", count, total, self.tokens_in, self.tokens_out, self.seconds)
+        return StageStatus(key or "", count, total, self.tokens_in, self.tokens_out, self.seconds, self.retries)
 
 
 def run_status(workspace: Workspace, *, describe: str = "") -> RunStatus:
@@ -123,7 +141,7 @@ def run_status(workspace: Workspace, *, describe: str = "") -> RunStatus:
     assembled = _assembled(workspace, keys[ASSEMBLE], found)
     superseded = _superseded(found, extracted.done)
     pages = Counts(
-        totals.expected,
+        totals.expected + extracted.correction,
         extracted.counts.ok,
         extracted.counts.degraded,
         extracted.counts.failed - superseded.total(),
@@ -150,7 +168,16 @@ def run_status(workspace: Workspace, *, describe: str = "") -> RunStatus:
         figure_reasons=_sorted(described.reasons),
         examples=_examples(workspace, found, extracted),
         skipped=totals.skipped,
+        workers=tuple(spendings(workspace)),
+        estimated=totals.estimated > extracted.estimated,
+        model=_model(workspace, keys[EXTRACT]),
     )
+
+
+def _model(workspace: Workspace, key: str | None) -> str:
+    """The model in the settings of Extract's key."""
+    settings = next((one.settings for one in stage_keys(workspace, EXTRACT) if one.key == key), {})
+    return str(settings.get("reader", {}).get("model") or "")
 
 
 def _sum(workspace: Workspace, stage: str, key: str | None) -> _Sum:
@@ -165,6 +192,9 @@ def _sum(workspace: Workspace, stage: str, key: str | None) -> _Sum:
         total.tokens_in += summary.tokens_in
         total.tokens_out += summary.tokens_out
         total.seconds += summary.seconds
+        total.retries += int(summary.extra.get(RETRIES, 0))
+        total.estimated += int(summary.extra.get(ESTIMATED, 0))
+        total.correction += correction(summary)
         total.reasons.update(summary.reasons)
         if len(total.examples) < _MOST_CANDIDATES:
             total.examples += [(marker.unit, example) for example in summary.examples]

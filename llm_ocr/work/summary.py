@@ -6,9 +6,17 @@ from collections.abc import Iterable, Sequence
 from llm_ocr.types import Counts, FigureRecord, PageRecord, Reason, Status, Unit
 from llm_ocr.work.publish import Example, Summary, varied
 
+#: In `Summary.extra` of Extract: requests beyond the first of each page.
+RETRIES = "retries"
+#: And, where the plan had not counted documents of the unit: how many, and the pages that it took the unit for.
+ESTIMATED, PLANNED = "estimated", "planned"
+
 
 def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
-    """For Extract. What is expected comes from the plan, so that a lost row is noticed when the unit is published."""
+    """For Extract. What is expected comes from the plan, so that a lost row is noticed when the unit is published.
+
+    Documents of the unit that the plan did not count have been counted by now.
+    """
     failed = [record for record in records if record.status is Status.FAILED]
     return Summary(
         counts=_counts(unit.expected, (record.status for record in records)),
@@ -19,7 +27,19 @@ def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
         reasons=_reasons(record.reason for record in records),
         examples=varied(_example(record) for record in failed),
         replaces=unit.replaces,
+        extra=_extra(unit, records),
     )
+
+
+def _extra(unit: Unit, records: Sequence[PageRecord]) -> dict[str, int]:
+    retries = sum(max(0, len(one.attempts) - 1) for one in records)
+    estimate = {ESTIMATED: unit.estimated, PLANNED: unit.planned} if unit.estimated else {}
+    return estimate | ({RETRIES: retries} if retries else {})
+
+
+def correction(summary: Summary) -> int:
+    """By how much a finished unit of Extract has more rows than the plan took it for; below 0: fewer."""
+    return summary.counts.expected - int(summary.extra.get(PLANNED, summary.counts.expected))
 
 
 def figures_summary(expected: int, records: Sequence[FigureRecord], *, replaces: int = 0) -> Summary:

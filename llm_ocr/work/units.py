@@ -11,13 +11,19 @@ from llm_ocr.types import DocumentPart, Unit
 class Piece:
     """The pages of one document that go into units.
 
-    `indices` has the dataset index of each expected row (one for a document that could not be opened). `replaced` has,
-    for a retry, the reason of the failed row that each row stands for; "" for a row that stands for none.
+    `indices` has the dataset index of each expected row (one for a document that could not be opened), or those that
+    are reserved for a document that was not counted. `replaced` has, for a retry, the reason of the failed row that
+    each row stands for; "" for a row that stands for none.
     """
 
     part: DocumentPart
     indices: Sequence[int]
     replaced: Sequence[str] = ()
+
+    @property
+    def rows(self) -> int:
+        """Expected rows."""
+        return self.part.estimate or len(self.indices)
 
     def cut(self, most: int) -> Iterator["Piece"]:
         """Pieces of nearly the same size, none with more than `most` pages."""
@@ -62,11 +68,11 @@ def _groups(pieces: Iterable[Piece], most: int) -> Iterator[tuple[list[Piece], b
     group: list[Piece] = []
     filled = 0
     for piece in pieces:
-        rows = len(piece.indices)
+        rows = piece.rows
         if group and filled + rows > most:
             yield group, False
             group, filled = [], 0
-        if rows > most:
+        if rows > most and piece.part.counted:
             for number, cut in enumerate(piece.cut(most)):
                 yield [cut], number > 0
         else:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from llm_ocr.errors import ObjectExists, ObjectNotFound, WorkspaceError, WorkspaceMismatch
-from llm_ocr.storage import ObjectStore, open_store
+from llm_ocr.storage import ObjectStore, StoreOptions, open_store
+from llm_ocr.storage.names import PROBES
 from llm_ocr.work import codec
 
 #: The format that this version writes. It reads this one and all older ones.
@@ -42,9 +43,16 @@ class Workspace:
         self._spool: Path | None = None
 
     @classmethod
-    def open(cls, url: str, create: bool = False, *, settings: Mapping[str, Any] | None = None) -> Self:
-        """Open the workspace at `url` (a folder or `file://` URL); see `on`. Raises `UsageError` for another scheme."""
-        return cls.on(open_store(url), create, settings=settings)
+    def open(
+        cls,
+        url: str,
+        create: bool = False,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        options: StoreOptions = StoreOptions(),  # noqa: B008 - frozen
+    ) -> Self:
+        """Open the workspace at `url`; see `on`. Raises `UsageError` for a URL that no store has."""
+        return cls.on(open_store(url, options), create, settings=settings)
 
     @classmethod
     def on(cls, store: ObjectStore, create: bool = False, *, settings: Mapping[str, Any] | None = None) -> Self:
@@ -96,6 +104,15 @@ class Workspace:
                 weakref.finalize(self, shutil.rmtree, self._spool, ignore_errors=True)
             return self._spool
 
+    def flush(self) -> None:
+        """Have all that was put written durably, where a store gathers writes (dataset repositories). Blocking.
+
+        Raises `StorageError`.
+        """
+        flush = getattr(self.store, "flush", None)
+        if flush is not None:
+            flush()
+
     def close(self) -> None:
         """Remove the spool folder."""
         with self._lock:
@@ -129,7 +146,7 @@ def _read_run(store: ObjectStore) -> dict[str, Any] | None:
 
 
 def _make_run(store: ObjectStore, settings: Mapping[str, Any]) -> dict[str, Any]:
-    found = next((info.key for info in store.list() if info.key.rpartition("/")[2] not in _NOT_CONTENT), None)
+    found = next((info.key for info in store.list() if _is_content(info.key)), None)
     if found is not None and store.stat(_RUN) is None:  # else another process has made it since
         raise WorkspaceError(
             f"{store.url} has content ({found}) and is no workspace: it has no {_RUN}",
@@ -139,6 +156,11 @@ def _make_run(store: ObjectStore, settings: Mapping[str, Any]) -> dict[str, Any]
     with contextlib.suppress(ObjectExists):
         store.create(_RUN, codec.dump(run, indent=2))
     return codec.load(store.get(_RUN), f"{store.url}: {_RUN}")
+
+
+def _is_content(key: str) -> bool:
+    """Not what another worker writes just now to find out what the store honours."""
+    return key.rpartition("/")[2] not in _NOT_CONTENT and not key.startswith(PROBES)
 
 
 def _check_format(run: Mapping[str, Any], url: str) -> None:

@@ -206,6 +206,13 @@ COLUMNS = [
     "tokens_in",
     "tokens_out",
     "attempts",
+    "primary_language",
+    "is_rotation_valid",
+    "rotation_correction",
+    "rotation",
+    "is_table",
+    "is_diagram",
+    "is_fallback",
 ]
 
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 import llm_ocr
-from llm_ocr.api.planning import PageCounter
+from llm_ocr.api.counting import PageCounter
 from llm_ocr.documents.page_ranges import parse_pages
 from llm_ocr.documents.sources import SourceDocument, version_of
 from llm_ocr.errors import PageFailure
@@ -24,7 +24,7 @@ class Closed:
 
 def test_known_content_is_counted_without_being_opened(examples):
     paper, closed = examples / "paper.pdf", Closed()
-    counter = PageCounter(closed, parse_pages("2-"), totals={version_of(paper): 3})
+    counter = PageCounter(closed, None, parse_pages("2-"), totals={version_of(paper): 3})
     known = asyncio.run(counter.one(SourceDocument(str(paper), "paper.pdf", "pdf")))
     assert (known.pages, known.page_total, known.reason, closed.asked) == ((2, 3), 3, None, 0)
     other = asyncio.run(counter.one(SourceDocument(str(examples / "scan.pdf"), "scan.pdf", "pdf")))

@@ -26,6 +26,7 @@ PLAN = json.loads(os.environ.get("STUB_API", "{}"))
 class Run:
     workspace: str
     status: RunStatus
+    spent: tuple = ()  # no jobs
 
     def documents(self):
         found = enumerate(PLAN.get("documents", []))
@@ -34,7 +35,7 @@ class Run:
         ]
 
 
-def open(url: str) -> Run:
+def open(url: str, **where: str | None) -> Run:
     failed = [Example("p", f"/in/{name}", page, reason) for name, page, reason in PLAN.get("failed", [])]
     units = PLAN.get("units", [0, 1])
     stages = {

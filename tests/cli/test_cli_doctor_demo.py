@@ -26,7 +26,7 @@ def test_doctor_agrees_with_itself(capsys):
 
 
 def test_a_missing_part_is_named_with_the_command_that_brings_it(monkeypatch):
-    monkeypatch.setattr(checks, "_version", lambda package: None if package == "rapidocr" else "1.0")
+    monkeypatch.setattr(checks, "package_version", lambda package: None if package == "rapidocr" else "1.0")
     check = checks.ocr()
     assert (check.state, check.needed) == (State.MISSING, True)
     assert 'pip install "llm-ocr[embedded]"' in verdict([check])

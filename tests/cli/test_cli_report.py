@@ -72,6 +72,6 @@ def test_watching_ends_when_every_page_is_accounted_for(capsys):
     waiting, done = replace(STATUS, pages=Counts(100, 40)), STATUS
     looks = iter([waiting, waiting, done])
     waits: list[float] = []
-    watch(lambda: next(looks), StatusSettings(workspace="w", watch=True, json_output=True), waits.append)
+    watch(lambda: (next(looks), ()), StatusSettings(workspace="w", watch=True, json_output=True), waits.append)
     shown = capsys.readouterr().out.splitlines()
     assert (len(shown), len(waits)) == (2, 2)

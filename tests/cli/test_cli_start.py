@@ -120,12 +120,11 @@ def test_every_command_shows_its_settings_without_a_workspace(llm_ocr):
 
 
 def test_warnings_about_variables_come_once_at_start(llm_ocr):
-    done = llm_ocr("run", "a.pdf", stub={}, env={"EXTRACT_BATCH_SIZE": "4", "MODEL_ID": "m", "LLM_OCR_PAGS": "1"})
+    done = llm_ocr("run", "a.pdf", stub={}, env={"EXTRACT_BATCH_SIZE": "4", "JOB_CODE_REPO": "m", "LLM_OCR_PAGS": "1"})
     assert done.returncode == 0
     assert [line for line in done.stderr.splitlines() if "warning" in line] == [
         "llm-ocr: warning: unknown variable LLM_OCR_PAGS is ignored; did you mean LLM_OCR_PAGES?",
-        "llm-ocr: warning: without effect here: EXTRACT_BATCH_SIZE (see docs/migrating.md)",
-        "llm-ocr: warning: not in this version, ignored: MODEL_ID (with the vLLM engine)",
+        "llm-ocr: warning: without effect here: EXTRACT_BATCH_SIZE, JOB_CODE_REPO (see docs/migrating.md)",
     ]
 
 

@@ -115,12 +115,13 @@ def test_a_stream_that_unpacks_to_gigabytes_fails_at_the_limit(tmp_path):
     assert (first.content.lines[0].text, bomb) == ("first", Reason.RENDER_LIMIT)
 
 
-def test_absurd_images_are_refused_before_they_are_drawn_as_nothing(tmp_path):
+@pytest.mark.parametrize("text_layer", [True, False])
+def test_absurd_images_are_refused_before_they_are_drawn_as_nothing(tmp_path, text_layer):
     image = stream(
         b"x", b"/Type/XObject/Subtype/Image/Width 40000/Height 40000/ColorSpace/DeviceRGB/BitsPerComponent 8"
     )
     source = written(tmp_path / "a.pdf", pages(b"q 9 0 0 9 0 0 cm /X Do Q", extra=(image,)))
-    assert rendered(source, memory=16 << 30) == [Reason.RENDER_LIMIT]
+    assert rendered(source, memory=16 << 30, text_layer=text_layer) == [Reason.RENDER_LIMIT]
 
 
 NO_PAGES = pages(text("x")).replace(b"/Kids[4 0 R]/Count 1", b"/Kids[     ]/Count 0")

@@ -9,7 +9,7 @@ import pytest
 from making import pages, text, written
 from PIL import Image
 
-from llm_ocr.documents.sources import find_documents, version_of
+from llm_ocr.documents.sources import SourceDocument, find_documents, version_of
 from llm_ocr.errors import UsageError
 from llm_ocr.types import Reason
 
@@ -70,7 +70,7 @@ def test_a_relative_name_with_a_leading_dash_is_a_file(tmp_path, monkeypatch):
 
 def test_a_file_url_is_a_path(tmp_path):
     path = written(tmp_path / "a b#.pdf", PDF)
-    assert find_documents([(tmp_path / "a b#.pdf").as_uri()]).documents[0].source == path
+    assert next(find_documents([(tmp_path / "a b#.pdf").as_uri()]).documents).source == path
 
 
 def test_content_decides_when_the_name_lies(tmp_path):
@@ -80,11 +80,11 @@ def test_content_decides_when_the_name_lies(tmp_path):
     written(tmp_path / "list.txt", PDF)
     found = {document.relative: document.kind for document in find_documents([str(tmp_path)]).documents}
     assert found == {"really-png.pdf": "image", "really-pdf.png": "pdf", "no suffix": "pdf"}
-    assert find_documents([str(tmp_path / "list.txt")]).documents[0].kind == "pdf"
+    assert next(find_documents([str(tmp_path / "list.txt")]).documents).kind == "pdf"
 
 
 def test_the_same_file_named_twice_is_one_document(folder):
-    assert len(find_documents([str(folder), str(folder / "b.pdf"), str(folder / "*.pdf")]).documents) == 3
+    assert len(names(find_documents([str(folder), str(folder / "b.pdf"), str(folder / "*.pdf")]))) == 3
 
 
 def test_what_is_missing_or_unknown_fails_alone_while_the_rest_goes_on(folder):
@@ -102,8 +102,8 @@ def test_nothing_to_do_names_the_source_and_what_is_accepted(folder, name):
 
 
 def test_other_urls_are_refused_by_name():
-    with pytest.raises(UsageError, match="s3://bucket/x"):
-        find_documents(["s3://bucket/x"])
+    with pytest.raises(UsageError, match="mean gs://"):
+        find_documents(["gcs://bucket/x"])
 
 
 def test_only_takes_names_and_patterns(folder):
@@ -115,6 +115,22 @@ def test_only_takes_names_and_patterns(folder):
 
 def test_max_samples_takes_the_first(folder):
     assert names(find_documents([str(folder)], max_samples=2)) == ["a.PDF", "b.pdf"]
+
+
+def test_no_more_is_looked_for_than_is_asked_for(folder):
+    """The first document is looked for at once, so that there is something to do; all others one by one."""
+    found = find_documents([str(folder / "b.pdf"), str(folder / "c.pdf")], rows=iter([SourceDocument("row", "row")]))
+    written(folder / "c.pdf", PDF)  # it would be missing if it had been looked for
+    assert [(document.relative, document.reason) for document in found.documents] == [
+        ("b.pdf", None),
+        ("c.pdf", None),
+        ("row", None),
+    ]
+
+
+def test_the_size_is_known(folder):
+    (document,) = find_documents([str(folder / "b.pdf")]).documents
+    assert document.size == len(PDF)
 
 
 def manifest(folder, *lines):
@@ -158,7 +174,7 @@ def test_a_manifest_gives_ids_and_pages(folder):
 def test_a_bad_manifest_line_is_named(folder, line, sign):
     path = manifest(folder, {"id": "one", "pdf_path": "b.pdf"}, line)
     with pytest.raises(UsageError, match="line 2") as caught:
-        find_documents([path])
+        names(find_documents([path]))
     assert sign in str(caught.value)
 
 

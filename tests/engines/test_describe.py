@@ -31,6 +31,16 @@ def test_caption_and_inside_text_are_quoted_and_marked():
     assert (record.figure_id, record.page_id, record.document_id) == ("d-p00001-f01", "d-p00001", "d")
 
 
+def test_what_the_model_said_when_it_read_the_page_is_the_description():
+    figure = Figure("d-p00001-f01", "chart", Box(0, 0, 1, 1), PIXEL, "Figure 1", described="A chart of levels.")
+
+    async def never(image: EncodedImage) -> str:
+        raise AssertionError("the figure was read")
+
+    record = asyncio.run(EmbeddedFigureReader(read_inside=never).describe(figure, "d-p00001", "d"))
+    assert (record.description, record.engine) == ("A chart of levels.", "embedded")
+
+
 def test_the_part_that_is_not_known_is_left_out():
     assert described("A map").description == 'Caption: "A map"'
     assert described(inside="North").description == 'Text inside the figure: "North"'

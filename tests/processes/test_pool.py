@@ -1,6 +1,10 @@
 """Workers may hang, eat memory, crash or chatter: the caller gets a typed error, and the next request an answer."""
 
 import asyncio
+import gc
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -96,3 +100,62 @@ def test_a_cancelled_request_frees_its_place():
         return await echo(workers)
 
     assert with_pool(steps)["got"] == "x"
+
+
+def test_requests_that_wait_when_the_pool_closes_end_and_start_no_worker():
+    async def main():
+        async with pool() as workers:
+            await echo(workers)
+            busy = workers.call("hang", {"seconds": 60}, deadline=90)
+            waiting = [asyncio.create_task(busy), *(asyncio.create_task(echo(workers)) for _ in range(3))]
+            await asyncio.sleep(0.05)
+        results = await asyncio.gather(*waiting, echo(workers), return_exceptions=True)
+        await workers.close()
+        return [type(result) for result in results]
+
+    assert asyncio.run(main()) == [WorkerDied] * 5
+
+
+def test_a_pool_that_closes_while_a_worker_starts_leaves_none_behind():
+    async def main():
+        async with pool() as workers:
+            first = asyncio.create_task(echo(workers))
+            await asyncio.sleep(0)
+        return await asyncio.gather(first, return_exceptions=True)
+
+    (result,) = asyncio.run(main())
+    assert isinstance(result, WorkerDied)
+
+
+def test_workers_do_without_what_only_the_pool_needs():
+    code = "import sys, llm_ocr.documents.renderer; print(sorted({'asyncio', 'numpy', 'PIL'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_files_of_the_folder_where_the_user_works_are_not_imported(tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("raise SystemExit('imported')")
+    monkeypatch.chdir(tmp_path)
+    assert with_pool(echo)["got"] == "x"
+
+
+def test_a_caller_that_gives_up_while_a_worker_starts_leaves_none_behind():
+    """Whenever it gives up: what is half made complains when it is collected, which fails a test here."""
+
+    async def steps(workers):
+        for turns in range(12):
+            call = asyncio.create_task(echo(workers))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+        return await echo(workers)
+
+    assert with_pool(steps)["got"] == "x"
+    gc.collect()
+    assert not left_behind()
+
+
+def left_behind() -> list[str]:
+    """Processes of this one that run the module."""
+    shown = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True)
+    return [line for line in shown.stdout.splitlines() if MODULE in line]

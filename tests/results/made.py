@@ -77,7 +77,16 @@ def page_records(texts: st.SearchStrategy[str] = TEXT) -> st.SearchStrategy[Page
     sizes = st.integers(0, 2**31 - 1)
     images = st.builds(EncodedImage, st.binary(max_size=50), media, sizes, sizes)
     blocks = st.builds(
-        Block, st.sampled_from(BlockKind), boxes, texts, texts, sizes, figure_id=texts, inside=texts, caption=texts
+        Block,
+        st.sampled_from(BlockKind),
+        boxes,
+        texts,
+        texts,
+        sizes,
+        figure_id=texts,
+        inside=texts,
+        caption=texts,
+        described=texts,
     )
     values = st.recursive(st.none() | st.booleans() | sizes | texts, lambda inner: st.lists(inner, max_size=2))
     counts = st.integers(0, 2**63 - 1)
@@ -98,10 +107,11 @@ def page_records(texts: st.SearchStrategy[str] = TEXT) -> st.SearchStrategy[Page
         image=st.none() | images,
         markdown=texts,
         blocks=st.lists(blocks, max_size=3).map(tuple),
-        figures=st.lists(st.builds(Figure, texts, texts, boxes, images, texts, texts), max_size=2).map(tuple),
+        figures=st.lists(st.builds(Figure, texts, texts, boxes, images, texts, texts, texts), max_size=2).map(tuple),
         tokens_in=counts,
         tokens_out=counts,
         seconds=numbers,
         probe=st.none() | numbers,
         attempts=st.lists(st.dictionaries(texts, values, max_size=2), max_size=2).map(tuple),
+        notes=st.dictionaries(texts, values, max_size=2),
     )

@@ -31,6 +31,13 @@ COLUMNS = [
     "tokens_in",
     "tokens_out",
     "attempts",
+    "primary_language",
+    "is_rotation_valid",
+    "rotation_correction",
+    "rotation",
+    "is_table",
+    "is_diagram",
+    "is_fallback",
 ]
 
 
@@ -90,6 +97,8 @@ def test_images_decode_and_figures_carry_their_metadata(load):
         "description": "A chart.",
         "caption": "A chart",
         "status": "ok",
+        "class": None,
+        "data": None,
     }
     assert (second["description"], second["status"]) == (None, None)
     assert row["document_final_markdown"] == "final 1"

@@ -51,6 +51,11 @@ def test_furniture_stays_out():
     assert blocks_to_markdown([block(kind, "Page 3 of 9") for kind in FURNITURE]) == ""
 
 
+def test_furniture_stands_where_it_is_when_it_is_wanted():
+    blocks = [block(KINDS.HEADER, "The Arlen"), block(KINDS.TEXT, "Text."), block(KINDS.PAGE_NUMBER, "7")]
+    assert blocks_to_markdown(blocks, furniture=True) == "The Arlen\n\nText.\n\n7"
+
+
 def test_list_items_follow_each_other_without_blank_lines():
     blocks = [block(KINDS.TEXT, "We need:"), *items("- salt", "- oil"), block(KINDS.TEXT, "Then cook.")]
     assert blocks_to_markdown(blocks) == "We need:\n\n- salt\n- oil\n\nThen cook."

@@ -19,7 +19,7 @@ from llm_ocr.settings.models import ExtractSettings, RunSettings, StatusSettings
         ({"config": 'max_samples = "1k"'}, "max_samples = 1k in "),
         ({"config": "max_samples = [1]"}, "max_samples = [1] in "),
         ({"config": "only = [5]"}, "only = 5 in "),
-        ({"flags": {"engine": "embeded"}}, "--engine embeded: must be one of auto, embedded; did you mean embedded?"),
+        ({"flags": {"engine": "embeded"}}, "auto, vllm, server, embedded; did you mean embedded?"),
         ({"flags": {"max_failed_rate": "1.5"}}, "--max-failed-rate 1.5: must be a number from 0 to 1"),
         ({"flags": {"page_timeout": "nan"}}, "--page-timeout nan: must be a number above 0"),
         ({"flags": {"image_size": "20000"}}, "must be a whole number from 64 to 10000"),
@@ -69,7 +69,7 @@ def test_an_unknown_variable_of_ours_is_a_warning_with_the_nearest_name(loaded):
 
 
 def test_a_missing_workspace_says_how_to_give_one(loaded):
-    with pytest.raises(UsageError, match="-w/--workspace FOLDER or LLM_OCR_WORKSPACE"):
+    with pytest.raises(UsageError, match="-w/--workspace URL or LLM_OCR_WORKSPACE"):
         loaded(StatusSettings)
 
 

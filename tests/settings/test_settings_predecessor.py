@@ -2,7 +2,9 @@
 
 import pytest
 
-from llm_ocr.settings.models import ExtractSettings, RunSettings
+from llm_ocr.errors import UsageError
+from llm_ocr.settings.fields import all_names
+from llm_ocr.settings.models import AssembleSettings, DemoSettings, DescribeSettings, ExtractSettings
 from llm_ocr.settings.predecessor import BY_NAME, TABLE, Effect, markdown_table
 
 #: What the predecessor reads, and what its README names.
@@ -30,7 +32,7 @@ def test_the_documentation_holds_the_table(repository):
 
 def test_names_that_are_read_lead_to_settings_that_exist():
     for bare in TABLE:
-        assert not bare.setting or bare.setting in RunSettings.model_fields
+        assert not bare.setting or bare.setting in all_names()
         assert bare.effect is Effect.READ or not bare.setting
 
 
@@ -59,16 +61,86 @@ def test_variables_without_effect_get_one_warning_together(loaded):
 
 
 def test_variables_of_later_parts_get_one_warning_that_says_what_they_belong_to(loaded):
-    result = loaded(environ={"MODEL_ID": "m", "BASE_URL": "u"}, dotenv="S3_OUTPUT_URI=s3://b\n")
-    assert result.warnings == (
-        "not in this version, ignored: "
-        "BASE_URL, MODEL_ID (with the vLLM engine); S3_OUTPUT_URI (with the remote stores)",
-    )
+    result = loaded(environ={"JOB_CODE_REPO": "m"}, dotenv="JOB_CODE_REVISION=r\n")
+    assert result.warnings == ("without effect here: JOB_CODE_REPO, JOB_CODE_REVISION (see docs/migrating.md)",)
+
+
+@pytest.mark.parametrize(
+    ("environ", "workspace"),
+    [
+        ({"S3_OUTPUT_URI": "s3://bucket/run"}, "s3://bucket/run"),
+        ({"GCS_OUTPUT_URI": "gs://bucket/run"}, "gs://bucket/run"),
+        ({"HF_REPO_ID": "me/results"}, "hf://datasets/me/results"),
+        ({"HF_REPO": "me/results"}, "hf://datasets/me/results"),
+        ({"HF_REPO_ID": "me/results", "HF_REPO": "me/results"}, "hf://datasets/me/results"),
+        ({"HF_REPO_ID": "me/results", "HF_BRANCH": "feature/x"}, "hf://datasets/me/results@feature%2Fx"),
+        ({"S3_OUTPUT_URI": "s3://bucket/run", "OUTPUT_DIR": "./outputs/extract"}, "s3://bucket/run"),
+        ({"S3_OUTPUT_URI": "bucket/run"}, "s3://bucket/run"),
+        ({"S3_OUTPUT_URI": "s3://bucket/run", "LLM_OCR_WORKSPACE": "here"}, "here"),
+    ],
+)
+def test_where_it_wrote_to_is_the_workspace(loaded, environ, workspace):
+    assert loaded(DescribeSettings, environ=environ).settings.workspace == workspace
+
+
+def test_two_places_to_write_to_are_an_error_that_names_both(loaded):
+    environ = {"HF_REPO_ID": "me/results", "S3_OUTPUT_URI": "s3://bucket/run"}
+    with pytest.raises(UsageError, match=r"S3_OUTPUT_URI=s3://bucket/run and HF_REPO_ID=me/results") as caught:
+        loaded(environ=environ)
+    assert "LLM_OCR_WORKSPACE" in caught.value.hint
+    loaded(flags={"workspace": "out"}, environ=environ)
+    loaded(environ={"LLM_OCR_WORKSPACE": "out"}, dotenv="HF_REPO_ID=me/results\nS3_OUTPUT_URI=s3://bucket/run\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "given"),
+    [
+        ("S3_INPUT_URI", "s3://bucket/run/dataset", "s3://bucket/run/dataset"),
+        ("GCS_INPUT_URI", "gs://bucket/run/dataset", "gs://bucket/run/dataset"),
+        ("SOURCE_REPO_ID", "me/pages", "hf://datasets/me/pages"),
+    ],
+)
+def test_where_it_read_from_is_the_input(loaded, name, value, given):
+    for model in (DescribeSettings, AssembleSettings):
+        assert loaded(model, environ={name: value, "OUTPUT_DIR": "out"}).settings.input == given
+    assert loaded(ExtractSettings, environ={name: value, "OUTPUT_DIR": "out"}).warnings == ()
+
+
+def test_its_dataset_is_a_source_and_none_is_one_by_default(loaded):
+    environ = {"DATASET_NAME": "ns/pages", "DATASET_CONFIG": "scans", "DATASET_SPLIT": "test", "STREAM_DATASET": "true"}
+    result = loaded(environ=environ)
+    settings = result.settings
+    assert (settings.dataset, settings.dataset_config, settings.dataset_split) == ("ns/pages", "scans", "test")
+    assert result.warnings == ("without effect here: STREAM_DATASET (see docs/migrating.md)",)
+    assert loaded().settings.dataset is None
+
+
+def test_the_variables_of_its_server_keep_their_meaning(loaded):
+    settings = loaded(
+        environ={
+            "SKIP_SERVER_LAUNCH": "true",
+            "BASE_URL": "http://127.0.0.1:8000",
+            "SERVED_MODEL_NAME": "deepseek-ocr",
+            "MODEL_ID": "deepseek-ai/DeepSeek-OCR",
+            "MM_PROCESSOR_CACHE_GB": "0",
+            "EXTRA_VLLM_ARGS": "--max-num-seqs 64 --enforce-eager",
+            "DOC_PROMPT": "<image>\n<|grounding|>Convert this document to Markdown.",
+            "FIGURE_PROMPT": "<image>\nDescribe this image in detail",
+            "DOC_MAX_TOKENS": "4096",
+            "FIGURE_TEMPERATURE": "0.6",
+        }
+    ).settings
+    assert (settings.engine, settings.server_url) == ("server", ("http://127.0.0.1:8000",))
+    assert (settings.server_model, settings.model) == ("deepseek-ocr", "deepseek-ai/DeepSeek-OCR")
+    assert settings.vllm_arg == ("--mm-processor-cache-gb=0", "--max-num-seqs", "64", "--enforce-eager")
+    assert settings.prompt == "<|grounding|>Convert this document to Markdown."
+    assert settings.describe_prompt == "Describe this image in detail"
+    assert (settings.max_tokens, settings.describe_temperature) == (4096, 0.6)
 
 
 def test_variables_that_are_unset_empty_or_common_get_no_warning(loaded):
     environ = {
-        "MODEL_ID": "",
+        "HF_BRANCH": "",
         "HF_TOKEN": "x",
         "PORT": "8080",
         "HOST": "h",
@@ -76,3 +148,8 @@ def test_variables_that_are_unset_empty_or_common_get_no_warning(loaded):
         "PIPELINE_STAGE": "extract",
     }
     assert loaded(environ=environ).warnings == ()
+
+
+def test_the_demo_stays_in_its_own_folder(loaded):
+    result = loaded(DemoSettings, environ={"OUTPUT_DIR": "/precious", "S3_OUTPUT_URI": "s3://bucket/run"})
+    assert result.settings.workspace == "llm-ocr-demo"

@@ -1,13 +1,17 @@
 """Items of many units: bounded, whole, in order, and without a pause between units."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 
-from llm_ocr.stages.flow import flow
+from llm_ocr.stages.admission import Admission
+from llm_ocr.stages.flow import Flow
+from llm_ocr.stages.spool import RowFiles, Spool
+from llm_ocr.stages.turns import Caps
 
 
-def run(units, work, *, in_flight=3):
+def run(units, work, *, admission=None, caps=None, spool=None):
     published = []
 
     async def source():
@@ -17,12 +21,18 @@ def run(units, work, *, in_flight=3):
     async def publish(unit, rows):
         published.append((unit, list(rows)))
 
-    asyncio.run(flow(source(), work, publish, in_flight=in_flight))
+    async def main():
+        flow = Flow(
+            work, publish, admission or Admission(3), spool or Spool(), caps or Caps(), lambda item: str(item)[0]
+        )
+        await asyncio.wait_for(flow.run(source()), 30)
+
+    asyncio.run(main())
     return published
 
 
 def test_every_unit_is_published_once_with_its_rows_in_order():
-    async def work(item):
+    async def work(item, ticket):
         await asyncio.sleep((item * 7 % 5) / 1000)
         return item * 10
 
@@ -33,7 +43,7 @@ def test_every_unit_is_published_once_with_its_rows_in_order():
 def test_no_more_items_than_allowed_are_under_way():
     under_way, most = 0, 0
 
-    async def work(item):
+    async def work(item, ticket):
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
@@ -41,15 +51,52 @@ def test_no_more_items_than_allowed_are_under_way():
         under_way -= 1
         return item
 
-    run([("a", list(range(20))), ("b", list(range(20)))], work, in_flight=4)
+    run([("a", list(range(20))), ("b", list(range(20)))], work, admission=Admission(4))
     assert most == 4
+
+
+def test_an_item_that_the_engine_has_taken_up_lets_the_next_be_prepared():
+    preparing, most, under_way, widest = 0, 0, 0, 0
+
+    async def work(item, ticket):
+        nonlocal preparing, most, under_way, widest
+        preparing, under_way = preparing + 1, under_way + 1
+        most, widest = max(most, preparing), max(widest, under_way)
+        await asyncio.sleep(0)
+        preparing -= 1
+        ticket.release()
+        await asyncio.sleep(0.01)
+        under_way -= 1
+        return item
+
+    run([("a", list(range(30)))], work, admission=Admission(2))
+    assert most <= 2
+    assert widest == 30
+
+
+def test_what_is_prepared_is_bounded_in_bytes_and_a_single_heavy_item_still_comes_in():
+    under_way, most = 0, 0
+
+    async def work(item, ticket):
+        nonlocal under_way, most
+        ticket.weigh(item)
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0.001)
+        under_way -= 1
+        return item
+
+    admission = Admission(1000, 4 << 20)
+    run([("a", [1 << 20] * 40)], work, admission=admission)
+    assert most == 4
+    assert len(run([("a", [9_000_000] * 5)], work, admission=Admission(9, 4 << 20))[0][1]) == 5
 
 
 def test_a_stuck_item_holds_no_other_unit():
     released = asyncio.Event()
     order = []
 
-    async def work(item):
+    async def work(item, ticket):
         if item == "stuck":
             await released.wait()
         return item
@@ -63,16 +110,119 @@ def test_a_stuck_item_holds_no_other_unit():
             order.append(unit)
             released.set()
 
-        await flow(source(), work, publish, in_flight=2)
+        await Flow(work, publish, Admission(2), Spool(), Caps(), str).run(source())
 
     asyncio.run(main())
     assert order == ["b", "a"]
 
 
 def test_an_error_that_is_not_a_row_ends_the_flow():
-    async def work(item):
+    async def work(item, ticket):
         raise OSError("disk full")
 
     with pytest.raises(ExceptionGroup) as group:
         run([("a", [1])], work)
     assert group.value.subgroup(OSError)
+
+
+def counted(caps):
+    """Runs documents a, b and c of 9 pages in 3 units; the most pages, documents and units that were under way."""
+    pages, most = Counter(), Counter()
+
+    async def work(item, ticket):
+        ticket.release()
+        pages[item[0]] += 1
+        most["pages"] = max(most["pages"], *pages.values())
+        most["documents"] = max(most["documents"], sum(count > 0 for count in pages.values()))
+        await asyncio.sleep(0.001)
+        pages[item[0]] -= 1
+        return item
+
+    units = [(name, [f"{name}{page}" for page in range(9)]) for name in "abc"]
+    published = run(units, work, admission=Admission(100), caps=caps)
+    assert sorted(published) == units
+    return most
+
+
+def test_pages_of_a_document_are_capped_while_other_documents_go_on():
+    most = counted(Caps(pages=2))
+    assert most["pages"] == 2
+    assert most["documents"] == 3
+
+
+def test_documents_are_capped():
+    assert counted(Caps(documents=1))["documents"] == 1
+
+
+def test_open_units_are_capped():
+    assert counted(Caps(units=1))["documents"] == 1
+
+
+def test_rows_beyond_the_memory_allowed_wait_in_files_and_come_back_in_order(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    most = 0
+
+    async def work(item, ticket):
+        nonlocal most
+        await asyncio.sleep(0.02 if item == 0 else 0)
+        most = max(most, len(list(tmp_path.glob("*/*"))))
+        return bytes([item]) * 10
+
+    spool = Spool(RowFiles(split=lambda row: (b"", row), join=lambda light, heavy: light + heavy, size=len), limit=25)
+    published = run([("a", list(range(8)))], work, admission=Admission(8), spool=spool)
+    assert published == [("a", [bytes([item]) * 10 for item in range(8)])]
+    assert most >= 5
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_capped_items_go_on_while_the_next_unit_is_waited_for():
+    done = []
+
+    async def main():
+        all_done = asyncio.Event()
+
+        async def source():
+            yield "a", ["a1", "a2", "a3"]
+            await all_done.wait()
+            yield "b", ["b1"]
+
+        async def work(item, ticket):
+            done.append(item)
+            if len(done) == 3:
+                all_done.set()
+            await asyncio.sleep(0)
+            return item
+
+        async def publish(unit, rows):
+            done.append(unit)
+
+        flow = Flow(work, publish, Admission(5), Spool(), Caps(pages=1), lambda item: item[0])
+        await asyncio.wait_for(flow.run(source()), 10)
+
+    asyncio.run(main())
+    assert done == ["a1", "a2", "a3", "a", "b1", "b"]
+
+
+def test_empty_units_wait_for_a_slow_store_together_and_hold_up_no_other():
+    """A store that gathers several units in one commit sees several at a time."""
+    published, together = [], asyncio.Event()
+
+    async def source():
+        for unit in ("a", "b", "c"):
+            yield unit, [1] if unit == "c" else []
+
+    async def publish(unit, rows):
+        published.append(unit)
+        if len(published) == 3:
+            together.set()
+        await asyncio.wait_for(together.wait(), 10)
+
+    async def work(item, ticket):
+        return item
+
+    async def main():
+        flow = Flow(work, publish, Admission(3), Spool(), Caps(), str)
+        await asyncio.wait_for(flow.run(source()), 30)
+
+    asyncio.run(main())
+    assert sorted(published) == ["a", "b", "c"]

@@ -1,12 +1,15 @@
 """What every store promises, whatever it stands on."""
 
 import itertools
+import random
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from llm_ocr.errors import ObjectExists, ObjectNotFound, StorageError
+from llm_ocr.errors import ObjectChanged, ObjectExists, ObjectNotFound, StorageError
+from llm_ocr.storage import Capabilities
 
 # No key is the folder of another: not every store can have both.
 KEYS = ["a.done", "a/b/c d", "ab", "extract/1/u.done", "extract/1/u/x.parquet", "é/日本.md", "[x],-y"]
@@ -27,7 +30,7 @@ def test_put_replaces_the_whole_object_and_its_version(store):
     assert store.get("k") == b"short"
     assert (after.key, after.size) == ("k", 5)
     assert before.version != after.version
-    assert after.modified > 1_500_000_000
+    assert after.modified == 0 or after.modified > 1_500_000_000  # 0: the store does not know
 
 
 def test_the_same_size_still_gives_another_version(store):
@@ -37,12 +40,23 @@ def test_the_same_size_still_gives_another_version(store):
     assert store.stat("k").version != before.version
 
 
+def test_fetch_gives_the_bytes_and_the_version_that_stat_and_the_list_show(store):
+    store.put("k", b"one")
+    data, version = store.fetch("k")
+    assert data == b"one"
+    assert version and version == store.stat("k").version == next(store.list()).version
+    store.put("k", b"two")
+    assert store.fetch("k")[0] == b"two"
+    assert store.fetch("k")[1] not in ("", version)
+
+
 def test_a_missing_object_is_a_missing_file(store, tmp_path):
     store.put("folder/name", b"1")
     for missing in ("nothing", "folder", "folder/name/below", "folder/other"):
         assert store.stat(missing) is None
         for read in (
             lambda key=missing: store.get(key),
+            lambda key=missing: store.fetch(key),
             lambda key=missing: store.read_range(key, 0, 1),
             lambda key=missing: store.download(key, tmp_path / "copy"),
         ):
@@ -54,12 +68,13 @@ def test_a_missing_object_is_a_missing_file(store, tmp_path):
 
 
 def test_create_succeeds_once_and_never_changes_what_is_there(store):
-    store.create("k", b"first")
+    version = store.create("k", b"first")
+    assert version == store.stat("k").version
     with pytest.raises(ObjectExists):
         store.create("k", b"second")
     with pytest.raises(FileExistsError):
         store.create("k", b"second")
-    assert store.get("k") == b"first"
+    assert store.fetch("k") == (b"first", version)
 
 
 def test_create_loses_against_put_and_wins_after_delete(store):
@@ -71,22 +86,96 @@ def test_create_loses_against_put_and_wins_after_delete(store):
     assert store.get("k") == b"created"
 
 
-@pytest.mark.parametrize("race", range(5))
-def test_of_24_creators_one_wins_and_its_bytes_are_those_that_stand(store, race):
+def race(act: Callable[[int], object]) -> list[tuple[int, object]]:
+    """Call `act` with 0 to 23 at the same moment; who did not lose, with what it got."""
     begin = threading.Barrier(24)
 
-    def create(number: int) -> int | None:
+    def run(number: int) -> tuple[int, object] | None:
         begin.wait()
         try:
-            store.create(f"race/{race}", b"%d" % number * 1000)
-        except ObjectExists:
+            return number, act(number)
+        except (ObjectExists, ObjectChanged):
             return None
-        return number
 
     with ThreadPoolExecutor(24) as pool:
-        winners = [number for number in pool.map(create, range(24)) if number is not None]
+        return [won for won in pool.map(run, range(24)) if won is not None]
+
+
+def content(number: int) -> bytes:
+    """Some bytes of each racer's own."""
+    return b"%d " % number * 1000
+
+
+@pytest.mark.usefixtures("creates")
+@pytest.mark.parametrize("turn", range(5))
+def test_of_24_creators_one_wins_and_its_bytes_are_those_that_stand(store, turn):
+    key = f"race/{turn}"
+    winners = race(lambda number: store.create(key, content(number)))
     assert len(winners) == 1
-    assert store.get(f"race/{race}") == b"%d" % winners[0] * 1000
+    number, version = winners[0]
+    assert store.fetch(key) == (content(number), version)
+
+
+@pytest.mark.usefixtures("swaps")
+@pytest.mark.parametrize("turn", range(5))
+def test_of_24_that_swap_the_same_version_one_wins_and_its_bytes_are_those_that_stand(store, turn):
+    key = f"race/{turn}"
+    version = store.create(key, b"held")
+    winners = race(lambda number: store.swap(key, content(number), version))
+    assert len(winners) == 1
+    number, now = winners[0]
+    assert now != version
+    assert store.fetch(key) == (content(number), now)
+
+
+@pytest.mark.usefixtures("swaps")
+def test_swaps_go_on_from_version_to_version_and_a_stale_one_changes_nothing(store):
+    versions = [store.create("k", b"0")]
+    for number in range(1, 4):
+        versions.append(store.swap("k", b"%d" % number, versions[-1]))
+    assert len(set(versions)) == 4
+    for stale in versions[:-1]:
+        with pytest.raises(ObjectChanged):
+            store.swap("k", b"stale", stale)
+    assert store.fetch("k") == (b"3", versions[-1])
+
+
+@pytest.mark.usefixtures("swaps")
+def test_swap_takes_the_version_from_stat_list_and_fetch_and_loses_against_put(store):
+    store.create("k", b"0")
+    store.swap("k", b"1", store.stat("k").version)
+    store.swap("k", b"2", next(store.list("k")).version)
+    _, version = store.fetch("k")
+    store.put("k", b"put")
+    with pytest.raises(ObjectChanged) as caught:
+        store.swap("k", b"3", version)
+    assert isinstance(caught.value, OSError)
+    assert not caught.value.retryable
+    assert store.get("k") == b"put"
+
+
+@pytest.mark.usefixtures("swaps")
+def test_what_is_gone_or_never_was_cannot_be_swapped(store):
+    version = store.create("k", b"0")
+    store.delete("k")
+    for key in ("k", "never/was"):
+        with pytest.raises(ObjectChanged):
+            store.swap(key, b"1", version)
+    assert list(store.list()) == []
+    again = store.create("k", b"0")
+    if again != version:  # a store whose versions are hashes of the content may take it for the same
+        with pytest.raises(ObjectChanged):
+            store.swap("k", b"1", version)
+
+
+def test_what_cannot_be_swapped_is_an_error_and_stays(store):
+    if store.capabilities().swap:
+        pytest.skip("this store swaps")
+    store.put("k", b"0")
+    with pytest.raises(StorageError) as caught:
+        store.swap("k", b"1", store.stat("k").version)
+    assert not isinstance(caught.value, ObjectChanged)
+    assert store.get("k") == b"0"
 
 
 def test_readers_never_see_a_part_of_an_object(store):
@@ -116,20 +205,24 @@ def test_ranges_end_with_the_object(store):
     assert store.read_range("k", 6, 4) == b"6789"
     assert store.read_range("k", 8, 100) == b"89"
     assert store.read_range("k", 10, 1) == b""
+    assert store.read_range("k", 3, 0) == b""
+    store.put("empty", b"")
+    assert store.read_range("empty", 0, 1) == b""
 
 
-def test_the_list_is_in_key_order_and_holds_every_object(store):
+def test_the_list_is_in_key_order_and_holds_every_object(store, fill):
     assert list(store.list()) == []
-    for key in reversed(KEYS):
-        store.put(key, key.encode())
+    fill({key: key.encode() for key in reversed(KEYS)})
     listed = list(store.list())
     assert [info.key for info in listed] == sorted(KEYS)
-    assert all(info == store.stat(info.key) for info in listed)
+    for info in listed:
+        alone = store.stat(info.key)
+        assert (info.size, info.version) == (alone.size, alone.version) == (len(info.key.encode()), alone.version)
+        assert abs(info.modified - alone.modified) < 2  # HTTP dates are whole seconds
 
 
-def test_the_list_keeps_to_prefix_and_start(store):
-    for key in KEYS:
-        store.put(key, b"")
+def test_the_list_keeps_to_prefix_and_start(store, fill):
+    fill(dict.fromkeys(KEYS, b""))
     prefixes = ["", "a", "a/", "a/b/", "a/b/c", "extract/1/u", "extract/", "é/", "zzz", "zzz/y/"]
     starts = ["", "a.done", "a/b/c d", "ab", "extract/1/u.done", "extract/1/", "é", "\U0010ffff"]
     for prefix, after in itertools.product(prefixes, starts):
@@ -137,11 +230,15 @@ def test_the_list_keeps_to_prefix_and_start(store):
         assert [info.key for info in store.list(prefix, start_after=after)] == expected, (prefix, after)
 
 
-def test_a_list_of_more_than_a_thousand_is_complete(store):
-    keys = {f"many/{number % 16:x}/{number:05d}" for number in range(1100)}
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda key: store.put(key, b""), keys))
-    assert [info.key for info in store.list("many/")] == sorted(keys)
+def test_a_list_of_many_pages_is_complete_from_any_start(store, stores, fill):
+    keys = sorted({f"many/{number % 16:x}/{number:05d}" for number in range(stores.many)})
+    fill({**dict.fromkeys(keys, b""), "after": b"", "nothing": b""})
+    assert [info.key for info in store.list("many/")] == keys
+    for place in (0, len(keys) // 2, len(keys) - 2):
+        assert [info.key for info in store.list("many/", start_after=keys[place])] == keys[place + 1 :]
+    between = f"{keys[5]}!"
+    assert [info.key for info in store.list("many/", start_after=between)] == keys[6:]
+    assert next(store.list("many/", start_after=keys[-2])).key == keys[-1]
 
 
 def test_delete_takes_one_object_away_and_may_be_repeated(store):
@@ -151,6 +248,9 @@ def test_delete_takes_one_object_away_and_may_be_repeated(store):
     store.delete("a/b")
     store.delete("never/was")
     assert [info.key for info in store.list()] == ["a/c"]
+    assert store.stat("a/b") is None
+    with pytest.raises(ObjectNotFound):
+        store.get("a/b")
 
 
 def test_files_go_up_and_come_down_unchanged(store, tmp_path):
@@ -161,6 +261,26 @@ def test_files_go_up_and_come_down_unchanged(store, tmp_path):
     (tmp_path / "down").write_bytes(b"older")
     store.download("folder/file", tmp_path / "down")
     assert (tmp_path / "down").read_bytes() == data
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["down", "up"]
+
+
+def test_big_objects_go_up_by_file_and_by_bytes_and_come_down_whole(store, tmp_path):
+    data = random.Random(4).randbytes(9_000_000)
+    (tmp_path / "up").write_bytes(data)
+    store.upload(tmp_path / "up", "big/file")
+    store.put("big/bytes", data[::-1])
+    store.download("big/file", tmp_path / "down")
+    assert (tmp_path / "down").read_bytes() == data
+    assert store.get("big/bytes") == data[::-1]
+    assert store.read_range("big/file", 8_500_000, 1000) == data[8_500_000:8_501_000]
+    assert [(info.key, info.size) for info in store.list()] == [("big/bytes", 9_000_000), ("big/file", 9_000_000)]
+    assert list(store.unfinished()) == []
+
+
+def test_an_upload_of_a_file_that_is_not_there_leaves_nothing(store, tmp_path):
+    with pytest.raises(OSError):
+        store.upload(tmp_path / "missing", "k")
+    assert list(store.list()) == []
 
 
 @pytest.mark.parametrize(
@@ -179,6 +299,8 @@ def test_what_is_no_key_is_refused_by_every_method(store, key, tmp_path):
         lambda: store.read_range(key, 0, 1),
         lambda: store.put(key, b""),
         lambda: store.create(key, b""),
+        lambda: store.fetch(key),
+        lambda: store.swap(key, b"", "1"),
         lambda: store.upload(tmp_path / "file", key),
         lambda: store.download(key, tmp_path / "down"),
         lambda: store.stat(key),
@@ -195,8 +317,27 @@ def test_a_prefix_cannot_lead_out_of_the_store(store):
         list(store.list("../"))
 
 
-def test_checking_leaves_nothing_behind(store):
+def test_checking_and_asking_what_it_can_leave_nothing_behind(store):
     store.check()
     store.check()
+    found = store.capabilities()
+    assert isinstance(found, Capabilities)
+    assert store.capabilities() == found
+    assert found.note or (found.create and found.swap)
     assert list(store.list()) == []
     assert list(store.unfinished()) == []
+
+
+def test_many_can_check_at_once_beside_those_that_work(store):
+    with ThreadPoolExecutor(8) as pool:
+        checks = [pool.submit(store.check) for _ in range(4)] + [pool.submit(store.capabilities) for _ in range(4)]
+        store.put("k", b"1")
+        assert store.get("k") == b"1"
+        for check in checks:
+            check.result()
+    assert [info.key for info in store.list()] == ["k"]
+
+
+def test_the_url_says_where_it_is(store):
+    assert store.url
+    assert "\n" not in store.url

@@ -11,10 +11,11 @@ from llm_ocr.testing.crash import Crash, CrashingLocalStore, CrashPoint, When
 from llm_ocr.work.clean import clean
 from llm_ocr.work.generations import read_units
 from llm_ocr.work.keys import EXTRACT, claim_key
+from llm_ocr.work.leases import Claim, LeaseOptions, Leases, is_lease
 from llm_ocr.work.publish import find_marker, read_data
 from llm_ocr.work.retry import plan_retry
 
-LATER = time.time() + 7200
+LATER = time.time() + 2 * 86400
 
 
 @pytest.fixture
@@ -28,6 +29,7 @@ def leftovers(made, workspace):
     keys = [
         f"{base}/0000000000000000.parquet",
         f"{EXTRACT}/{made.key(workspace)}/00/{units[1].id}/1.parquet",
+        f"{EXTRACT}/{made.key(workspace)}/00/{units[1].id}.lease",
         "plan/0001/0000000000000000/units-00000.jsonl",
         "plan/0002/0000000000000000/units-00000.jsonl",
     ]
@@ -62,6 +64,16 @@ def test_a_dry_run_lists_and_keeps(workspace, leftovers):
 def test_what_is_young_may_be_a_running_workers(workspace, leftovers):
     assert clean(workspace).objects == ()
     assert clean(workspace, older_than=60, now=time.time() + 30).objects == ()
+
+
+def test_a_lease_is_dead_after_the_time_that_stands_in_it(made, workspace):
+    made.plan(workspace, [made.document("a", 4)])
+    long = Leases(workspace.store, EXTRACT, made.key(workspace), LeaseOptions(seconds=10 * 86400))
+    (unit,) = read_units(workspace)
+    assert long.claim(unit.id) is Claim.OURS
+    assert clean(workspace, now=LATER).objects == ()
+    (removed,) = clean(workspace, now=LATER + 10 * 86400).objects
+    assert is_lease(removed.key)
 
 
 def test_a_second_time_there_is_nothing_to_do(workspace, leftovers):
@@ -100,3 +112,11 @@ def test_an_error_in_the_middle_is_not_hidden(made, workspace, leftovers):
 
     with pytest.raises(StorageError, match="cannot remove"):
         clean(made.workspace(Stuck(made.root)), now=LATER)
+
+
+def test_leftovers_of_a_stage_of_the_users_own_go_too(workspace):
+    key = claim_key(workspace, "redact", {"version": "1"})
+    leftover = f"redact/{key}/00/0001-000000/0000000000000000.parquet"
+    for name in (leftover, "documents/a.pdf.md", "dataset/train-1.parquet"):
+        workspace.store.put(name, b"data")
+    assert [info.key for info in clean(workspace, now=LATER).objects] == [leftover]

@@ -15,6 +15,7 @@ from llm_ocr.work.claim import claim
 from llm_ocr.work.clean import clean
 from llm_ocr.work.generations import plan_totals, read_units
 from llm_ocr.work.keys import EXTRACT
+from llm_ocr.work.lease_groups import PlannedUnits
 from llm_ocr.work.publish import done_units, markers, read_data
 from llm_ocr.work.retry import plan_retry
 from llm_ocr.work.status import run_status
@@ -45,7 +46,7 @@ class Pipeline:
         workspace.close()
 
     def extract(self, workspace):
-        for unit in claim(workspace, EXTRACT, self.made.key(workspace), read_units(workspace)):
+        for unit in claim(workspace, EXTRACT, self.made.key(workspace), PlannedUnits(workspace)):
             self.made.extract(workspace, unit, [] if unit.replaces else self.fails)
             self.done.append(unit.id)
 
@@ -95,7 +96,7 @@ def test_killed_at_any_write_the_same_command_completes(made, tmp_path, layer, w
             check_complete(made, workspace, small)
             assert finished.isdisjoint(second.done), f"done again after a crash {when} {writes[at]}"
             assert set(first.done) <= finished
-            clean(workspace, now=time.time() + 7200)
+            clean(workspace, now=time.time() + 2 * 86400)
             assert list(workspace.store.unfinished()) == []
             assert_nothing_unnamed(made, workspace)
             check_complete(made, workspace, small)

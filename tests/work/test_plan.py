@@ -236,3 +236,18 @@ def test_page_lists_survive_their_short_form(pages):
 def test_pages_per_unit_must_be_possible(made, workspace):
     with pytest.raises(UsageError):
         made.plan(workspace, [], pages_per_unit=0)
+
+
+def test_a_planner_that_slept_before_the_marker_writes_again_what_was_cleaned_away(made, workspace, monkeypatch):
+    import llm_ocr.work.generations as module
+
+    def settle_late(store, key, marker):
+        for info in list(store.list("plan/")):
+            store.delete(info.key)
+        return settle(store, key, marker)
+
+    settle = module.settle
+    monkeypatch.setattr(module, "settle", settle_late)
+    monkeypatch.setattr(module, "slept_since", lambda begun: True)
+    made.plan(workspace, [made.document("a", 4), made.document("b", 4)])
+    assert [part.relative for unit in read_units(workspace) for part in unit.parts] == ["a", "b"]

@@ -12,6 +12,7 @@ from llm_ocr.types import Counts
 from llm_ocr.work.claim import Shard, claim
 from llm_ocr.work.generations import read_units
 from llm_ocr.work.keys import EXTRACT
+from llm_ocr.work.lease_groups import PlannedUnits
 from llm_ocr.work.publish import (
     DataDamaged,
     Example,
@@ -194,14 +195,14 @@ def test_a_shard_keeps_its_units_whatever_is_done(made, workspace):
     units = list(read_units(workspace))
     key = made.key(workspace)
     made.extract(workspace, units[0])
-    assert list(claim(workspace, EXTRACT, key, units, Shard(0, 2))) == [units[2], units[4]]
-    assert list(claim(workspace, EXTRACT, key, units, Shard(1, 2))) == [units[1], units[3], units[5]]
+    assert list(claim(workspace, EXTRACT, key, PlannedUnits(workspace), Shard(0, 2))) == [units[2], units[4]]
+    assert list(claim(workspace, EXTRACT, key, PlannedUnits(workspace), Shard(1, 2))) == [units[1], units[3], units[5]]
 
 
 def test_what_another_worker_finished_meanwhile_is_not_taken(made, workspace):
     made.plan(workspace, [made.document(f"{number}", 4) for number in range(4)])
     units = list(read_units(workspace))
-    taken = claim(workspace, EXTRACT, made.key(workspace), units)
+    taken = claim(workspace, EXTRACT, made.key(workspace), PlannedUnits(workspace))
     assert next(taken) == units[0]
     made.extract(workspace, units[1])
     assert list(taken) == units[2:]
@@ -214,7 +215,7 @@ def test_two_workers_on_one_workspace_publish_every_unit_once(made, workspace):
 
     def work(_):
         mine = made.workspace()
-        return [made.extract(mine, unit) for unit in claim(mine, EXTRACT, key, read_units(mine))]
+        return [made.extract(mine, unit) for unit in claim(mine, EXTRACT, key, PlannedUnits(mine))]
 
     with ThreadPoolExecutor(3) as pool:
         published = [marker for markers in pool.map(work, range(3)) for marker in markers]

@@ -17,7 +17,7 @@ def attempt_to_wire(attempt: Attempt) -> dict[str, Any]:
         "rotation": attempt.rotation,
         "probe": attempt.probe,
         "image": image_to_wire(attempt.image) if attempt.image else None,
-        "blocks": [_block_to_wire(block) for block in attempt.blocks],
+        "blocks": [block_to_wire(block) for block in attempt.blocks],
     }
 
 
@@ -27,7 +27,7 @@ def attempt_from_wire(wire: Mapping[str, Any], *, seconds: float) -> Attempt:
         engine="embedded",
         source=wire["source"],
         status=Status(wire["status"]),
-        blocks=tuple(_block_from_wire(block) for block in wire["blocks"]),
+        blocks=tuple(block_from_wire(block) for block in wire["blocks"]),
         reason=Reason(wire["reason"]) if wire["reason"] else None,
         detail=wire["detail"],
         rotation=wire["rotation"],
@@ -37,14 +37,16 @@ def attempt_from_wire(wire: Mapping[str, Any], *, seconds: float) -> Attempt:
     )
 
 
-def _block_to_wire(block: Block) -> list[Any]:
+def block_to_wire(block: Block) -> list[Any]:
+    """What the embedded engine fills of a block."""
     box = block.box
     continued = [[more.x0, more.y0, more.x1, more.y1] for more in block.continued]
     about = [block.text, block.label, block.level, block.inside, block.caption, continued]
     return [block.kind.value, box.x0, box.y0, box.x1, box.y1, *about]
 
 
-def _block_from_wire(wire: Sequence[Any]) -> Block:
+def block_from_wire(wire: Sequence[Any]) -> Block:
+    """The inverse of `block_to_wire`."""
     kind, x0, y0, x1, y1, text, label, level, inside, caption, continued = wire
     return Block(
         BlockKind(kind),

@@ -1,13 +1,14 @@
 """The embedded figure reader: says what the document itself says about a figure, and no more.
 
-It sees no picture. Its description is the figure's caption and the text that was read inside it, each marked as such;
-where neither is known it is empty and the row says so.
+It sees no picture. Its description is what the model that read the page said of the figure, else its caption and the
+text that was read inside it, each marked as such; where nothing is known it is empty and the row says so.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
 from typing import Any
 
+from llm_ocr.engines import unheard
 from llm_ocr.errors import UsageError
 from llm_ocr.types import EncodedImage, Figure, FigureRecord, Status
 
@@ -55,13 +56,15 @@ class EmbeddedFigureReader:
             "result": _RESULT,
         }
 
-    async def describe(self, figure: Figure, page_id: str, document_id: str) -> FigureRecord:
+    async def describe(
+        self, figure: Figure, page_id: str, document_id: str, admitted: Callable[[], None] = unheard
+    ) -> FigureRecord:
         """Always `ok`: an empty description has the detail that nothing is known."""
         started = perf_counter()
         inside = figure.inside
-        if not inside and self._read_inside is not None:
+        if not (figure.described or inside) and self._read_inside is not None:
             inside = await self._read_inside(figure.image)
-        description = known_text(figure.caption, inside)
+        description = figure.described or known_text(figure.caption, inside)
         return FigureRecord(
             figure_id=figure.id,
             page_id=page_id,

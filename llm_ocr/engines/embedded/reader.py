@@ -1,12 +1,14 @@
 """The embedded engine as the stages see it: pages go to worker processes, attempts come back."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from llm_ocr.documents.page_wire import image_to_wire, page_to_wire
-from llm_ocr.engines.embedded.attempt_wire import attempt_from_wire
+from llm_ocr.engines import unheard
+from llm_ocr.engines.embedded.attempt_wire import attempt_from_wire, block_from_wire
+from llm_ocr.engines.embedded.regions import Seen
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
 from llm_ocr.processes import Limits, WorkerPool
 from llm_ocr.types import Attempt, EncodedImage, Page, Reason
@@ -17,12 +19,17 @@ RESULT_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedOptions:
-    """`memory` in bytes and `timeout` in seconds for one worker process and page."""
+    """`memory` in bytes and `timeout` in seconds for one worker process and page.
+
+    Without `ocr`, pages are read from their text layer only, and figures not at all: what has no text layer that can be
+    believed fails.
+    """
 
     workers: int
     memory: int = 4096 << 20
     timeout: float = 300.0
     text_layer: bool = True
+    ocr: bool = True
 
 
 class EmbeddedReader:
@@ -40,18 +47,36 @@ class EmbeddedReader:
         )
 
     def identity(self) -> Mapping[str, Any]:
-        return {"engine": self.name, "result_version": RESULT_VERSION, "text_layer": self._options.text_layer}
+        about = {"engine": self.name, "result_version": RESULT_VERSION, "text_layer": self._options.text_layer}
+        return about if self._options.ocr else {**about, "ocr": False}
 
-    async def read(self, page: Page) -> Attempt:
+    async def read(self, page: Page, admitted: Callable[[], None] = unheard) -> Attempt:
         began = time.monotonic()
-        payload = {"page": page_to_wire(page), "text_layer": self._options.text_layer}
+        payload = {"page": page_to_wire(page), "text_layer": self._options.text_layer, "ocr": self._options.ocr}
         answer = await self._ask("read", payload)
         return attempt_from_wire(answer, seconds=time.monotonic() - began)
 
     async def read_figure(self, image: EncodedImage) -> str:
         """The text inside a figure, one line a row."""
+        if not self._options.ocr:
+            return ""
         answer = await self._ask("read_figure", {"image": image_to_wire(image)})
         return str(answer["inside"])
+
+    async def see(self, page: Page, *, hinted: bool) -> Seen:
+        """Where figures are on a page that a model reads; `hinted`: its text speaks of some. Raises PageFailure."""
+        answer = await self._ask("see", {"page": page_to_wire(page), "hinted": hinted})
+        return Seen(tuple(map(block_from_wire, answer["blocks"])), answer["digital"], answer["detail"])
+
+    async def text(self, page: Page) -> str:
+        """The page's text layer in reading order; "" without one that can be believed. Raises PageFailure."""
+        answer = await self._ask("text", {"page": page_to_wire(page)})
+        return str(answer["text"])
+
+    async def orientation(self, page: Page) -> int:
+        """Degrees clockwise by which the page must be turned to be upright: 0, 90, 180 or 270. Raises PageFailure."""
+        answer = await self._ask("orientation", {"page": page_to_wire(page)})
+        return int(answer["degrees"])
 
     async def _ask(self, operation: str, payload: Mapping[str, Any]) -> dict[str, Any]:
         try:

@@ -33,25 +33,39 @@ def read_page(page: Page, recogniser: GetRecogniser, *, text_layer: bool) -> Att
     """Blocks of one page; raises PageFailure when the page needs OCR and none is installed."""
     content = page.content
     probe: float | None = None
-    if content is not None and text_layer and _has_text(content):
+    if content is not None and text_layer and has_text(content):
         needs_probe = _needs_probe(page, content)
         probe = _probe(page, content, recogniser) if needs_probe else None
         if probe is None or probe <= LIE:
-            return Attempt("embedded", "text-layer", Status.OK, _blocks(content), probe=probe)
-    pixels = _pixels(page.image)
+            return Attempt("embedded", "text-layer", Status.OK, laid_out(content), probe=probe)
+    pixels = pixels_of(page.image)
     if int(pixels.max()) - int(pixels.min()) < BLANK:
         return Attempt("embedded", "text-layer" if content is not None else "ocr", Status.OK, probe=probe)
     return replace(_by_ocr(page, pixels, recogniser()), probe=probe)
 
 
-def _has_text(content: PageContent) -> bool:
+def read_text_layer(page: Page) -> Attempt:
+    """Blocks of one page from its text layer, never by OCR; raises PageFailure when there is none to be believed."""
+    from llm_ocr.engines.embedded.probe import suspicious
+
+    content = page.content
+    if content is None or not has_text(content):
+        raise PageFailure(Reason.EMPTY, "the page has no text layer")
+    if suspicious(content):
+        raise PageFailure(Reason.MALFORMED, "the text layer is not believed: its characters are of no language")
+    return Attempt("embedded", "text-layer", Status.OK, laid_out(content))
+
+
+def has_text(content: PageContent) -> bool:
+    """Whether there is a text layer: more than a stamp or a page number on a scan."""
     characters = sum(len(line.text) for line in content.lines)
     if not characters:
         return False
-    return characters >= FEW or not _is_scan(content)
+    return characters >= FEW or not is_scan(content)
 
 
-def _is_scan(content: PageContent) -> bool:
+def is_scan(content: PageContent) -> bool:
+    """Whether an image covers most of the page."""
     page = Box(0, 0, content.width, content.height)
     return any(page.covered_by(raster.box) > SCAN for raster in content.rasters)
 
@@ -60,7 +74,7 @@ def _needs_probe(page: Page, content: PageContent) -> bool:
     """The first page of a document, what may be older OCR, and what looks wrong: a probe costs more than the layout."""
     from llm_ocr.engines.embedded.probe import suspicious
 
-    return page.number == 1 or _is_scan(content) or suspicious(content)
+    return page.number == 1 or is_scan(content) or suspicious(content)
 
 
 def _probe(page: Page, content: PageContent, recogniser: GetRecogniser) -> float | None:
@@ -68,10 +82,11 @@ def _probe(page: Page, content: PageContent, recogniser: GetRecogniser) -> float
 
     if not available():
         return None
-    return recogniser().probe(_pixels(page.image), content)
+    return recogniser().probe(pixels_of(page.image), content)
 
 
-def _blocks(content: PageContent) -> tuple[Block, ...]:
+def laid_out(content: PageContent) -> tuple[Block, ...]:
+    """The blocks of a page, tables and figures among them, from its lines and objects."""
     tables = find_tables(content)
     figures = find_figures(content, tables)
     return page_blocks(content, [*tables, *figures])
@@ -88,7 +103,7 @@ def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser") -> Attempt:
     status, reason, detail = _script(read)
     if status is Status.FAILED:
         raise PageFailure(reason or Reason.ENGINE_ERROR, detail)
-    blocks = _blocks(content)
+    blocks = laid_out(content)
     return Attempt("embedded", "ocr", status, blocks, reason, detail, rotation=read.rotation, image=turned)
 
 
@@ -106,11 +121,12 @@ def read_figure(image: EncodedImage, recogniser: GetRecogniser) -> str:
 
     if not available():
         return ""
-    lines = recogniser().read(_pixels(image)).lines
+    lines = recogniser().read(pixels_of(image)).lines
     return "\n".join(line.text for line in sorted(lines, key=lambda line: (round(line.box.y0), line.box.x0)))
 
 
-def _pixels(image: EncodedImage) -> Any:
+def pixels_of(image: EncodedImage) -> Any:
+    """Height x width x 3, RGB. Raises PageFailure for an image that cannot be decoded."""
     import numpy
     from PIL import Image
 

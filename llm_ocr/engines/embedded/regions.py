@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from llm_ocr.types import Box, Line, Path, Raster
+from llm_ocr.types import Block, Box, Line, Path, Raster
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,19 @@ class ScanObjects:
 
     rasters: tuple[Raster, ...] = ()  # picture-like areas
     paths: tuple[Path, ...] = ()  # ruling lines
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was found on a page that something else reads: blocks in reading order, figures among them.
+
+    `blocks` are empty where there is no figure. `digital`: they come from the page's own objects, which are all there
+    are; else from its pixels. `detail` says why it could not be looked for figures.
+    """
+
+    blocks: tuple[Block, ...] = ()
+    digital: bool = False
+    detail: str = ""
 
 
 def inside_text(lines: tuple[Line, ...], members: frozenset[int]) -> str:

@@ -5,8 +5,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from llm_ocr.documents.page_wire import image_from_wire, page_from_wire
-from llm_ocr.engines.embedded.attempt_wire import attempt_to_wire
-from llm_ocr.engines.embedded.reading import read_figure, read_page
+from llm_ocr.engines.embedded.attempt_wire import attempt_to_wire, block_to_wire
+from llm_ocr.engines.embedded.reading import read_figure, read_page, read_text_layer
+from llm_ocr.engines.embedded.seeing import orientation, see, text_of
 from llm_ocr.errors import MissingExtra, PageFailure
 from llm_ocr.processes.worker import serve
 from llm_ocr.types import Reason
@@ -27,13 +28,28 @@ def _recogniser() -> "Recogniser":
 
 
 def _read(payload: Mapping[str, Any]) -> dict[str, Any]:
-    attempt = read_page(page_from_wire(payload["page"]), _recogniser, text_layer=payload["text_layer"])
-    return attempt_to_wire(attempt)
+    page = page_from_wire(payload["page"])
+    if payload["ocr"]:
+        return attempt_to_wire(read_page(page, _recogniser, text_layer=payload["text_layer"]))
+    return attempt_to_wire(read_text_layer(page))
 
 
 def _read_figure(payload: Mapping[str, Any]) -> dict[str, Any]:
     return {"inside": read_figure(image_from_wire(payload["image"]), _recogniser)}
 
 
+def _see(payload: Mapping[str, Any]) -> dict[str, Any]:
+    seen = see(page_from_wire(payload["page"]), _recogniser, hinted=payload["hinted"])
+    return {"blocks": [block_to_wire(block) for block in seen.blocks], "digital": seen.digital, "detail": seen.detail}
+
+
+def _orientation(payload: Mapping[str, Any]) -> dict[str, Any]:
+    return {"degrees": orientation(page_from_wire(payload["page"]), _recogniser)}
+
+
+def _text(payload: Mapping[str, Any]) -> dict[str, Any]:
+    return {"text": text_of(page_from_wire(payload["page"]))}
+
+
 if __name__ == "__main__":
-    serve({"read": _read, "read_figure": _read_figure})
+    serve({"read": _read, "read_figure": _read_figure, "see": _see, "orientation": _orientation, "text": _text})

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from llm_ocr.engines.embedded.caption_words import FIGURE_CAPTION
 from llm_ocr.engines.embedded.figures.text import Texts
-from llm_ocr.engines.embedded.tables.captions import FIGURE_CAPTION, caption_lines
+from llm_ocr.engines.embedded.tables.captions import caption_lines
 from llm_ocr.types import Box, Line
 
 #: Lines of the longest captions.

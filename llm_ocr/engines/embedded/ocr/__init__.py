@@ -50,6 +50,10 @@ class Recogniser:
         """All lines of an image of shape height x width x 3 (uint8, RGB), in no particular order."""
         return self._pages.read(image)
 
+    def orientation(self, image: "Pixels") -> int:
+        """Degrees clockwise, 0, 90, 180 or 270, by which the image must be turned for its text to be upright."""
+        return self._pages.orientation(image)
+
     def probe(self, image: "Pixels", content: PageContent) -> float | None:
         """How far the text layer is from what is seen: 0 true, 1 a lie; None: a script that is not known, or no text.
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from llm_ocr.engines.embedded.tables.captions import TABLE_CAPTION
+from llm_ocr.engines.embedded.caption_words import TABLE_CAPTION
 from llm_ocr.engines.embedded.tables.pieces import Row, is_code, rows_of
 from llm_ocr.engines.embedded.tables.rules import Floats
 from llm_ocr.engines.embedded.tables.spaced import Area, Rule

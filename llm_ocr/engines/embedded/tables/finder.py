@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from llm_ocr.engines.embedded.caption_words import FIGURE_CAPTION, TABLE_CAPTION
 from llm_ocr.engines.embedded.regions import Region
 from llm_ocr.engines.embedded.tables.aligned import aligned_tables
-from llm_ocr.engines.embedded.tables.captions import FIGURE_CAPTION, TABLE_CAPTION, caption_beside
+from llm_ocr.engines.embedded.tables.captions import caption_beside
 from llm_ocr.engines.embedded.tables.cells import Table, markup
 from llm_ocr.engines.embedded.tables.chains import rule_chains
 from llm_ocr.engines.embedded.tables.lattice import Lattice, components, lattice_of

@@ -1,0 +1,75 @@
+"""Two clients to compare with: an ideal one, whose images are ready and whose window never empties, and a lockstep one.
+
+    python benchmarks/control_clients.py ideal|lockstep FOLDER --url URL --slots N
+
+FOLDER holds page images; both send them all, in the order of their names. The lockstep client sends a batch, waits
+until its last answer is there, and sends the next: what `asyncio.gather` over batches gives.
+"""
+
+import argparse
+import asyncio
+import base64
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from llm_ocr.engines.asking import Answer, Question
+from llm_ocr.engines.chat.address import address_of
+from llm_ocr.engines.chat.endpoint import Endpoint
+from llm_ocr.models.profile import Profile
+from llm_ocr.models.registry import find_profile
+
+
+def question(file: Path, profile: Profile) -> Question:
+    """What llm-ocr asks of this page at its first try."""
+    media_type = {".png": "image/png", ".jpeg": "image/jpeg"}[file.suffix]
+    url = f"data:{media_type};base64,".encode() + base64.b64encode(file.read_bytes())
+    settings = {**profile.settings, "temperature": profile.temperature, "max_tokens": 6000}
+    return Question(file.stem, url, profile.prompts[profile.mode], settings)
+
+
+async def ideal(endpoint: Endpoint, questions: Sequence[Question], slots: int) -> list[Answer]:
+    """Twice as many requests as slots are under way, until there are no more."""
+    window = asyncio.Semaphore(2 * slots)
+
+    async def one(asked: Question) -> Answer:
+        async with window:
+            return await endpoint.ask(asked)
+
+    return list(await asyncio.gather(*map(one, questions)))
+
+
+async def lockstep(endpoint: Endpoint, questions: Sequence[Question], slots: int) -> list[Answer]:
+    """Batches as large as the server has slots, one after the other."""
+    answers: list[Answer] = []
+    for start in range(0, len(questions), slots):
+        answers += await asyncio.gather(*map(endpoint.ask, questions[start : start + slots]))
+    return answers
+
+
+async def run(name: str, questions: Sequence[Question], model: str, url: str, slots: int) -> int:
+    endpoint = Endpoint(address_of(url, model, ""), vllm=True)
+    try:
+        answers = await (ideal if name == "ideal" else lockstep)(endpoint, questions, slots)
+    finally:
+        await endpoint.close()
+    return sum(answer.tokens_out for answer in answers)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("client", choices=("ideal", "lockstep"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--url", required=True)
+    parser.add_argument("--slots", type=int, required=True)
+    given = parser.parse_args()
+    profile = find_profile("deepseek-ocr")
+    questions = [question(file, profile) for file in sorted(given.folder.iterdir())]
+    tokens = asyncio.run(run(given.client, questions, profile.name, given.url, given.slots))
+    print(json.dumps({"tokens": tokens}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""llm-ocr with answers of one length, whatever the model writes.
+
+    python benchmarks/gpu/fixed_length.py TOKENS TIMES extract FILES -w WORKSPACE ...
+
+Everything behind TIMES, a file to write, is a command of llm-ocr and runs as usual, but for three things. The server is
+told to write exactly TOKENS tokens (`ignore_eos`, `max_tokens`). The watch for repetitions sees every piece of an
+answer, and what it says is ignored: dummy weights write loops. A page of invented text of that length takes the
+answer's place before it is judged, so that layout, figures and rows are made as from a real one. TIMES gets the seconds
+from the first request to the last answer, as clients that only send requests count them.
+"""
+
+import json
+import random
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from llm_ocr.cli import main
+from llm_ocr.engines import unheard
+from llm_ocr.engines.asking import Answer, Finish, Question, TextWatch
+from llm_ocr.engines.fleet.fleet import Fleet
+from llm_ocr.testing.simulator.answers import CHARACTERS
+from llm_ocr.testing.simulator.pages import page
+
+
+def fixed(question: Question, tokens: int) -> Question:
+    """The same request for an answer of that many tokens."""
+    return replace(
+        question,
+        settings={**question.settings, "max_tokens": tokens},
+        vllm_settings={**question.vllm_settings, "ignore_eos": True},
+        watch=_unheeded(question.watch) if question.watch else None,
+    )
+
+
+@dataclass(slots=True)
+class Span:
+    """From the first request that went out to the last answer, in `time.monotonic`."""
+
+    first: float = 0.0
+    last: float = 0.0
+
+    def sent(self) -> None:
+        self.first = self.first or time.monotonic()
+
+    def answered(self) -> None:
+        self.last = time.monotonic()
+
+
+def fix_answers(tokens: int, span: Span) -> None:
+    """From now on the answers of every fleet have that many tokens; `ask` raises `ValueError` for one that has not."""
+    text = page(random.Random(0), "page", tokens * CHARACTERS, grounded=True)
+    real = Fleet.ask
+
+    async def ask(self: Fleet, question: Question, admitted: Callable[[], None] = unheard) -> Answer:
+        def sent() -> None:
+            span.sent()
+            admitted()
+
+        answer = await real(self, fixed(question, tokens), sent)
+        span.answered()
+        if answer.tokens_out != tokens:
+            raise ValueError(f"{question.id}: {answer.tokens_out} tokens instead of {tokens}")
+        return replace(answer, text=text, finish=Finish.STOP)
+
+    Fleet.ask = ask  # type: ignore[method-assign]  # wherever a command takes its engine from
+
+
+class _Unheeded:
+    """Passes all pieces on, and never asks for a cut."""
+
+    def __init__(self, watch: TextWatch) -> None:
+        self._watch = watch
+
+    def feed(self, piece: str) -> bool:
+        self._watch.feed(piece)
+        return False
+
+
+def _unheeded(make: Callable[[], TextWatch]) -> Callable[[], TextWatch]:
+    return lambda: _Unheeded(make())
+
+
+def run(tokens: int, times: Path, command: list[str]) -> int:
+    """Carry out the command; its exit code."""
+    span = Span()
+    fix_answers(tokens, span)
+    code = main(command)
+    times.write_text(json.dumps({"requests_s": span.last - span.first}))
+    return code
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 4 or not sys.argv[1].isdecimal():
+        sys.exit("usage: fixed_length.py TOKENS TIMES COMMAND ...")
+    sys.exit(run(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]))

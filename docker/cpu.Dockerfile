@@ -1,0 +1,39 @@
+# Assemble, and the embedded engine: no GPU, no vLLM.
+#
+#   docker build -f docker/cpu.Dockerfile --build-arg PYTHON_IMAGE=python:3.12-slim .
+ARG PYTHON_IMAGE
+
+FROM ${PYTHON_IMAGE} AS wheel
+COPY pyproject.toml README.md LICENSE /src/
+COPY examples /src/examples
+COPY llm_ocr /src/llm_ocr
+RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels /src
+
+FROM ${PYTHON_IMAGE}
+ARG PYTHON_IMAGE
+# The commit of the library's source, for the label.
+ARG GIT_COMMIT=""
+
+LABEL org.opencontainers.image.title="llm-ocr" \
+      org.opencontainers.image.description="Batch OCR on CPUs: documents to Markdown" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.revision="${GIT_COMMIT}" \
+      org.opencontainers.image.base.name="${PYTHON_IMAGE}"
+
+COPY docker/install.py /opt/llm-ocr/install.py
+COPY --from=wheel /wheels /opt/llm-ocr/wheels
+RUN python /opt/llm-ocr/install.py --extras embedded,s3,gcs /opt/llm-ocr/wheels/*.whl
+
+RUN useradd --create-home --uid 10001 llm-ocr \
+ && mkdir -p /home/llm-ocr/.cache/huggingface \
+ && chmod -R a+rwX /home/llm-ocr
+ENV HOME=/home/llm-ocr \
+    HF_HOME=/home/llm-ocr/.cache/huggingface \
+    XDG_CACHE_HOME=/home/llm-ocr/.cache \
+    PYTHONUNBUFFERED=1
+USER 10001
+WORKDIR /home/llm-ocr
+
+# No shell between: SIGTERM reaches the command. Jobs bring their own: python -m llm_ocr.stages STAGE.
+ENTRYPOINT []
+CMD ["llm-ocr", "doctor"]

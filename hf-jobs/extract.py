@@ -1,0 +1,17 @@
+# /// script
+# requires-python = ">=3.11,<3.14"
+# dependencies = ["llm-ocr[vllm]"]
+#
+# [tool.hf-jobs]
+# flavor = "a100-large"
+# timeout = "3h"
+# secrets = ["HF_TOKEN"]
+# ///
+"""Extract as one job: pages of documents to Markdown and figures. It takes the flags of `llm-ocr extract`."""
+
+import sys
+
+from llm_ocr.stages.__main__ import main
+
+if __name__ == "__main__":
+    sys.exit(main(["extract", *sys.argv[1:]]))

@@ -1,0 +1,214 @@
+"""What a run will take and cost, before it is begun: pages counted as `plan` does, times rates, times prices."""
+
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from llm_ocr.api import execute
+from llm_ocr.costs.comparing import Tokens, at_providers, cheapest_first, on_machines, tokens_of
+from llm_ocr.costs.comparison import Comparison, Option
+from llm_ocr.costs.live import live_prices
+from llm_ocr.costs.prices import Machine, Price, Provider, machines
+from llm_ocr.costs.spans import Span
+from llm_ocr.costs.throughput import EMBEDDED, known_model, machine_named
+from llm_ocr.errors import UsageError
+from llm_ocr.launch.platforms import PLATFORMS, check_platform
+from llm_ocr.settings.calls import settings_from
+from llm_ocr.settings.models import EstimateSettings, PlanSettings
+from llm_ocr.stages import Progress, Silent
+from llm_ocr.work.status import RunStatus, run_status
+from llm_ocr.work.stored import stored_settings, workspace_options
+from llm_ocr.work.workspace import Workspace
+
+Sources = str | Path | Iterable[str | Path]
+
+_OWN = "your provider"
+_GIVE_PAGES = "Name documents (llm-ocr estimate SOURCE), a workspace with a plan (-w), or --page-count N."
+
+
+@dataclass(frozen=True, slots=True)
+class _Pages:
+    count: int
+    words: str
+    status: RunStatus | None = None  # of the workspace that they are in
+
+
+def estimate(
+    sources: Sources = (),
+    *,
+    workspace: str | Path | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Comparison:
+    """What reading documents will take and cost, on machines and at providers; notebooks show it as a table.
+
+    Keywords are the flags of `llm-ocr estimate`. Without sources the pages of the workspace's plan are meant, or
+    `page_count`. Raises as `compared`.
+    """
+    named = [sources] if isinstance(sources, str | Path) else list(sources)
+    keywords = dict(settings)
+    if named:
+        keywords["sources"] = tuple(str(source) for source in named)
+    if workspace is not None:
+        keywords["workspace"] = str(workspace)
+    chosen = settings_from(EstimateSettings, "estimate", keywords)
+    if chosen.workspace is not None and (stored := stored_settings("estimate", chosen)):
+        chosen = settings_from(EstimateSettings, "estimate", keywords, stored)
+    return compared(chosen, progress)
+
+
+def compared(settings: EstimateSettings, progress: Progress | None = None) -> Comparison:
+    """Own machines against providers, the cheapest first. Writes nothing.
+
+    Raises `UsageError` where there is nothing to count or hardware is not known, `WorkspaceError` for no workspace.
+    """
+    if not _has_pages(settings):
+        return _of_tokens(settings)
+    pages = _pages(settings, progress or Silent())
+    model = EMBEDDED if settings.model == EMBEDDED else known_model(settings.model)
+    chosen = [_machine(name) for name in settings.hardware] or _usual(settings.stage, model)
+    prices, said = _prices(settings, chosen)
+    options, left_out = on_machines(settings.stage, model, pages.count, chosen, count=settings.shards, prices=prices)
+    if left_out and settings.hardware:
+        raise UsageError(
+            f"nothing is known of {settings.stage} with {model} on {', '.join(left_out)}: no rate, or too small for it",
+            hint="Leave out --hardware to see all that is known.",
+        )
+    notes = [pages.words, *said]
+    if left_out:
+        notes.append(f"left out, because no rate is known or the model does not fit: {', '.join(left_out)}")
+    if settings.stage == "extract" and model != EMBEDDED and not settings.hardware:
+        tokens, bought = _bought(settings, pages)
+        options += bought
+        notes.append(tokens.words)
+    return Comparison(settings.stage, model, pages.count, cheapest_first(options), tuple(notes))
+
+
+def _has_pages(settings: EstimateSettings) -> bool:
+    return bool(settings.sources or settings.dataset or settings.page_count or settings.workspace)
+
+
+def _of_tokens(settings: EstimateSettings) -> Comparison:
+    """Tokens alone, without pages."""
+    if settings.tokens_in is None and settings.tokens_out is None:
+        raise UsageError("nothing to estimate", hint=_GIVE_PAGES)
+    tokens = Tokens(Span.of(settings.tokens_in or 0), Span.of(settings.tokens_out or 0), "")
+    return Comparison("", "", 0, cheapest_first(at_providers(tokens, _own(settings, "") or None)))
+
+
+def _own(settings: EstimateSettings, model: str) -> list[Provider]:
+    """The provider whose prices the user gives."""
+    if settings.price_in is None and settings.price_out is None:
+        return []
+    return [Provider(_OWN, model, settings.price_in or 0.0, settings.price_out or 0.0, "as given", "")]
+
+
+def _bought(settings: EstimateSettings, pages: _Pages) -> tuple[Tokens, list[Option]]:
+    """The pages at providers, and at the user's own."""
+    own = _own(settings, settings.model)
+    if settings.tokens_in is not None or settings.tokens_out is not None:
+        tokens = Tokens(Span.of(settings.tokens_in or 0), Span.of(settings.tokens_out or 0), "tokens: as given")
+        return tokens, at_providers(tokens) + at_providers(tokens, own)
+    tokens = tokens_of(pages.count)
+    if not own:
+        return tokens, at_providers(tokens)
+    mine = _measured(pages) or tokens_of(pages.count, model=settings.model)
+    words = f"{tokens.words}; {_OWN}: {mine.words}" if mine.words != tokens.words else tokens.words
+    return replace(tokens, words=words), at_providers(tokens) + at_providers(mine, own)
+
+
+def _measured(pages: _Pages) -> Tokens | None:
+    """By what the workspace's finished pages have taken."""
+    status = pages.status
+    extract = status.stages["extract"] if status else None
+    if status is None or extract is None or not extract.tokens_out:
+        return None
+    done = status.pages.ok + status.pages.degraded + status.pages.failed
+    each = pages.count / max(done, 1)
+    words = f"tokens as {done:,} pages of this workspace took them"
+    return Tokens(Span.of(extract.tokens_in * each), Span.of(extract.tokens_out * each), words)
+
+
+def _pages(settings: EstimateSettings, progress: Progress) -> _Pages:
+    status = _status(settings)
+    if settings.page_count:
+        return _Pages(settings.page_count, f"{settings.page_count:,} pages, as given", status)
+    if settings.sources or settings.dataset:
+        return replace(_counted(settings, progress), status=status)
+    if status is None or not status.documents:
+        raise UsageError(f"no plan in {settings.workspace}", hint=_GIVE_PAGES)
+    left = status.pages.expected - status.pages.ok - status.pages.degraded - status.pages.failed
+    if settings.stage != "extract" or left <= 0:
+        return _Pages(status.pages.expected, f"all {status.pages.expected:,} pages of the workspace's plan", status)
+    return _Pages(left, f"{left:,} of {status.pages.expected:,} pages of the workspace's plan are not read yet", status)
+
+
+def _status(settings: EstimateSettings) -> RunStatus | None:
+    if settings.workspace is None:
+        return None
+    with Workspace.open(settings.workspace, options=workspace_options(settings)) as workspace:
+        return run_status(workspace)
+
+
+def _counted(settings: EstimateSettings, progress: Progress) -> _Pages:
+    """What `plan` would make of the sources: planned in a folder that is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
+        shared = {name: getattr(settings, name) for name in type(settings).model_fields if name in _OF_PLAN}
+        run = execute("plan", PlanSettings(**{**shared, "workspace": folder}), progress)
+        status = run.status
+    about = "about " if status.estimated else ""
+    words = f"{about}{status.pages.expected:,} pages in {status.documents:,} documents, counted as plan counts them"
+    return _Pages(status.pages.expected, words)
+
+
+_OF_PLAN = frozenset(PlanSettings.model_fields) - {
+    "workspace",
+    "workspace_profile",
+    "workspace_endpoint",
+    "workspace_region",
+    "model",
+    "quiet",
+}
+
+
+def _usual(stage: str, model: str) -> list[Machine]:
+    """Machines that suit."""
+    without = stage == "assemble" or model == EMBEDDED
+    return [one for one in machines() if bool(one.gpus) != without]
+
+
+def _machine(name: str) -> Machine:
+    """`PLATFORM:NAME`, or a name that only one platform has. Raises `UsageError` with near ones."""
+    known = {one.label: one for one in machines()}
+    alike = [one for one in known.values() if one.name == name]
+    if len(alike) == 1:
+        return alike[0]
+    platform, _, hardware = name.partition(":")
+    if hardware and platform in PLATFORMS and (found := machine_named(check_platform(platform), hardware)):
+        return found
+    near = [one for one in known if name in one] or get_close_matches(name, known, n=3, cutoff=0.4) or list(known)
+    raise UsageError(
+        f"--hardware {name}: nothing is known of it",
+        hint=f"PLATFORM:NAME, for example {', '.join(near[:3])}; on other platforms PLATFORM:GPU, as modal:L40S.",
+    )
+
+
+def _prices(settings: EstimateSettings, chosen: Sequence[Machine]) -> tuple[Mapping[tuple[str, str], Price], list[str]]:
+    """What the user says, else what platforms tell, and lines about that."""
+    if settings.price_per_hour is not None:
+        if not settings.hardware:
+            raise UsageError("--price-per-hour: of which machine?", hint="Name it: --hardware PLATFORM:NAME")
+        price = Price(settings.price_per_hour, "as given", "")
+        return {(one.platform, one.name): price for one in chosen}, []
+    if not settings.live_prices:
+        return {}, []
+    found: dict[tuple[str, str], Price] = {}
+    said = []
+    for platform in dict.fromkeys(one.platform for one in chosen):
+        prices, words = live_prices(platform, endpoint=settings.platform_endpoint)
+        found |= {(platform, name): price for name, price in prices.items()}
+        said.append(words)
+    return found, said

@@ -1,0 +1,189 @@
+"""How many pages documents have, by opening them."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from llm_ocr.api.remote import Remote
+from llm_ocr.documents.page_ranges import PageRanges
+from llm_ocr.documents.remote.urls import is_remote
+from llm_ocr.documents.rendering import Renderer
+from llm_ocr.documents.sources import SourceDocument, version_of
+from llm_ocr.errors import PageFailure
+from llm_ocr.types import Reason, Wanted
+from llm_ocr.work.planned import PlannedDocument
+from llm_ocr.work.wanted import wanted_of, wanted_pages
+
+#: Documents opened ahead of the one that is planned next.
+_AHEAD = 16
+
+
+class Totals(Protocol):
+    """Numbers of pages by version."""
+
+    def get(self, version: str, /) -> int | None:
+        """None for a version that is not known."""
+
+
+class PageCounter:
+    """Opens documents and selects their pages.
+
+    `totals` tells the number of pages by version, of documents that need not be opened: they are in the plan. 0: they
+    were not counted there either.
+    """
+
+    def __init__(
+        self,
+        renderer: Renderer,
+        remote: Remote,
+        ranges: PageRanges | None = None,
+        most_pages: int | None = None,
+        totals: Totals | None = None,
+    ) -> None:
+        self._renderer = renderer
+        self._remote = remote
+        self._ranges = ranges
+        self._most_pages = most_pages
+        self._wanted = wanted_of(ranges, None, most_pages)
+        self._totals: Totals = totals if totals is not None else {}
+        self._met: dict[str, int] = {}
+
+    async def one(self, document: SourceDocument) -> PlannedDocument:
+        """Open one document, unless its pages are known, and select from them."""
+        if (told := self.at_once(document)) is not None:
+            return told
+        version = document.version
+        try:
+            version = await self.version(document)
+            total = self.total(version)
+            if not total:
+                version, total = await self._opened(document, version)
+        except PageFailure as failure:
+            return self.failed(document, version, failure.reason, failure.detail)
+        return self.counted(document, version, total)
+
+    def at_once(self, document: SourceDocument) -> PlannedDocument | None:
+        """The document, if its listing says all about it."""
+        if document.reason is not None:
+            return self.failed(document, "", document.reason, document.detail)
+        if document.page_total is not None:
+            return self.counted(document, document.version, document.page_total)
+        return None
+
+    def total(self, version: str) -> int | None:
+        """Pages of a content that is known; 0 where it is planned and not counted."""
+        return self._met.get(version) or self._totals.get(version)
+
+    def remember(self, document: PlannedDocument) -> None:
+        """Documents of the same content need not be opened."""
+        if document.page_total:
+            self._met[document.version] = document.page_total
+
+    async def located(self, document: SourceDocument) -> SourceDocument:
+        """With version and size, where its store was not asked for them yet. Raises PageFailure."""
+        if document.size is not None:
+            return document
+        found = await self._remote.look(document.source)
+        return replace(document, version=found.version, size=found.size)
+
+    async def version(self, document: SourceDocument) -> str:
+        """What the listing says, or of a local file its content; empty where only fetching it tells.
+
+        Raises PageFailure.
+        """
+        if document.version or is_remote(document.source):
+            return document.version
+        return await asyncio.to_thread(_version, document.source)
+
+    async def _opened(self, document: SourceDocument, version: str) -> tuple[str, int]:
+        if not is_remote(document.source):
+            return version, await self._renderer.open(document.source, document.kind)
+        async with self._remote.open(document.source, version) as copy:
+            return copy.version, await self._renderer.open(str(copy.path), document.kind)
+
+    def wanted(self, document: SourceDocument) -> Wanted:
+        """What is asked of a document."""
+        if document.pages is None:
+            return self._wanted
+        return wanted_of(self._ranges, document.pages, self._most_pages)
+
+    def counted(self, document: SourceDocument, version: str, total: int) -> PlannedDocument:
+        """A document of `total` pages."""
+        wanted = self.wanted(document)
+        return _planned(document, version, wanted, pages=wanted_pages(wanted, total), page_total=total)
+
+    def estimated(self, document: SourceDocument, version: str, total: int) -> PlannedDocument:
+        """A document of about `total` pages."""
+        wanted = self.wanted(document)
+        return _planned(document, version, wanted, estimate=len(wanted_pages(wanted, total)) or 1)
+
+    def failed(self, document: SourceDocument, version: str, reason: Reason, detail: str) -> PlannedDocument:
+        """A document that cannot be opened."""
+        return _planned(document, version, self.wanted(document), reason=reason, detail=detail)
+
+
+async def in_order(
+    documents: Iterable[SourceDocument],
+    one: Callable[[SourceDocument], Awaitable[PlannedDocument]],
+    at_once: Callable[[SourceDocument], PlannedDocument | None] = lambda document: None,
+) -> AsyncIterator[PlannedDocument]:
+    """What `at_once` makes of each, else `one`, of which some are under way at a time."""
+    waiting: deque[PlannedDocument | asyncio.Future[PlannedDocument]] = deque()
+    under_way = 0
+    try:
+        for document in documents:
+            made = at_once(document)
+            under_way += made is None
+            waiting.append(made or asyncio.ensure_future(one(document)))
+            while waiting and (under_way > _AHEAD or isinstance(waiting[0], PlannedDocument)):
+                first = waiting[0]
+                if not isinstance(first, PlannedDocument):
+                    first = await first
+                    under_way -= 1
+                waiting.popleft()
+                yield first
+        while waiting:
+            first = waiting[0]
+            yield first if isinstance(first, PlannedDocument) else await first
+            waiting.popleft()
+    finally:
+        for task in waiting:
+            if isinstance(task, asyncio.Future):
+                task.cancel()
+
+
+def _version(source: str) -> str:
+    try:
+        return version_of(Path(source))
+    except FileNotFoundError as error:
+        raise PageFailure(Reason.NOT_FOUND, str(error)) from error
+    except OSError as error:
+        raise PageFailure(Reason.UNREADABLE, str(error)) from error
+
+
+def _planned(
+    document: SourceDocument,
+    version: str,
+    wanted: Wanted,
+    *,
+    pages: tuple[int, ...] = (),
+    page_total: int = 0,
+    estimate: int = 0,
+    reason: Reason | None = None,
+    detail: str = "",
+) -> PlannedDocument:
+    return PlannedDocument(
+        source=document.source,
+        relative=document.relative,
+        version=version,
+        document_id=document.document_id,
+        pages=pages,
+        page_total=page_total,
+        reason=reason,
+        detail=detail,
+        estimate=estimate,
+        wanted=wanted,
+    )

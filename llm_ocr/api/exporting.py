@@ -1,0 +1,37 @@
+"""`export`: finished results in the form of what comes next.
+
+A format is a file `export_<format>.py` with a coroutine that takes an `ExportJob`, a line in `FORMATS`, and its name
+among the choices of the setting.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from llm_ocr.api.export_dataset import export_dataset
+from llm_ocr.api.export_job import Exported, ExportJob
+from llm_ocr.api.export_output import Output
+from llm_ocr.api.loop import run_blocking
+from llm_ocr.settings.models import ExportSettings
+from llm_ocr.stages import Progress, Silent
+from llm_ocr.work.stored import workspace_options
+from llm_ocr.work.workspace import Workspace
+
+#: What makes each format.
+FORMATS: dict[str, Callable[[ExportJob], Awaitable[Exported]]] = {"dataset": export_dataset}
+
+
+def export(settings: ExportSettings, progress: Progress | None = None) -> Exported:
+    """Write the results of a workspace in a format. Run again after an interruption, it goes on where it was.
+
+    Raises `StageMissing` for a workspace that is not assembled, `StorageError` for a place that cannot be written to.
+    """
+    return run_blocking(lambda: _export(settings, progress or Silent()))
+
+
+async def _export(settings: ExportSettings, progress: Progress) -> Exported:
+    output = Output(settings)
+    workspace = await asyncio.to_thread(Workspace.open, settings.workspace, options=workspace_options(settings))
+    try:
+        return await FORMATS[settings.format](ExportJob(workspace, output, settings, progress))
+    finally:
+        workspace.close()

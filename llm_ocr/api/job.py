@@ -1,0 +1,46 @@
+"""What the stages of one command share."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from llm_ocr.api.engines import Engines
+from llm_ocr.api.remote import Remote
+from llm_ocr.stages import Progress
+from llm_ocr.types import Unit
+from llm_ocr.work.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Units to do. `mine` says whether a unit's rows may still be published, `done` that they were.
+
+    `begun` hears of the key under which they are published, before the first one is taken.
+    """
+
+    units: Iterable[Unit]
+    mine: Callable[[str], bool] = lambda unit: True
+    done: Callable[[str], None] = lambda unit: None
+    begun: Callable[[str], None] = lambda key: None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One command at work. `settings` are those of the command; without a workspace only single pages are read.
+
+    `given` are the units to do where somebody else hands them out; else `api.sharing` finds them.
+    """
+
+    opened: Workspace | None
+    settings: Any
+    progress: Progress
+    engines: Engines
+    remote: Remote
+    given: Share | None = None
+
+    @property
+    def workspace(self) -> Workspace:
+        """The workspace of a command that has one."""
+        if self.opened is None:
+            raise RuntimeError("a page without a workspace belongs to no stage")
+        return self.opened

@@ -1,0 +1,194 @@
+"""Which units this worker does: its static shard, or those that it can lease from all that are left."""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from llm_ocr.api.job import Job, Share
+from llm_ocr.api.logs import worker_name
+from llm_ocr.settings.environment import environment
+from llm_ocr.storage.local import LocalStore
+from llm_ocr.types import Unit
+from llm_ocr.work.claim import WHOLE, Shard, Sharded, claim
+from llm_ocr.work.followed import Patience, followed
+from llm_ocr.work.generations import has_generation
+from llm_ocr.work.keys import EXTRACT
+from llm_ocr.work.lease_groups import PlannedUnits, Units
+from llm_ocr.work.leased import Search, leased
+from llm_ocr.work.leases import DEFAULT_SECONDS, Leases, lease_options
+from llm_ocr.work.publish import Summary, done_units, publish
+from llm_ocr.work.ready import Ready
+from llm_ocr.work.shards import detected_shard
+from llm_ocr.work.workspace import Workspace
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+#: Units of a plan up to which each of several workers reads at its start what was done before, to show it.
+SMALL = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How the units are shared out among workers: a static shard of them, or leases on any of them."""
+
+    shard: Shard = WHOLE
+    leases: bool = False
+
+    @property
+    def alone(self) -> bool:
+        """Whether all units are this worker's, as far as it knows."""
+        return not self.leases and self.shard == WHOLE
+
+
+async def split_of(job: Job, stage: str) -> Split:
+    """What was asked for; else leases where the store has them, else the share that the platform gives this machine.
+
+    Says once what the user did not ask for. Raises `UsageError` for a share that does not exist.
+    """
+    return await asyncio.to_thread(_split, job, stage)
+
+
+def _split(job: Job, stage: str) -> Split:
+    if job.given is not None:
+        return Split()
+    found = _found(job, stage)
+    share: Callable[[int], None] | None = getattr(job.workspace.store, "share", None)
+    if share is not None:  # a store whose workers have to divide its commits among themselves
+        share(found.shard.count)
+    return found
+
+
+def _found(job: Job, stage: str) -> Split:
+    store, settings, say = job.workspace.store, job.settings, job.progress.say
+    if getattr(settings, "shard_count", 1) > 1:
+        return Split(Shard(settings.shard_index, settings.shard_count))
+    may_lease = settings.lease_seconds is not None or not isinstance(store, LocalStore)
+    can = store.capabilities()
+    if may_lease and can.create and can.swap:  # a folder mostly has one worker: there units are leased when asked for
+        return Split(leases=True)
+    has_shards = hasattr(settings, "shard_count")
+    detected = detected_shard(environment()) if has_shards and "shard_count" not in settings.model_fields_set else None
+    if detected is not None and detected.count > 1:
+        say(f"{detected.source}: this worker does share {detected.index} of {detected.count} (--shard-count 1: all)")
+        return Split(Shard(detected.index, detected.count))
+    if (may_lease or not can.create) and (has_shards or stage == EXTRACT):
+        why = can.note.partition(":")[0].rstrip(".")
+        say(f"This worker does all units, for {why}. Several need --shard-index and --shard-count.")
+    return Split()
+
+
+class Sharing:
+    """Hands out the units of a stage, or the items of Assemble, to this worker."""
+
+    def __init__(self, job: Job, split: Split, stage: str, key: str) -> None:
+        self.grown = False  # whether the last `follow` ended because the plan has grown
+        self._workspace = job.workspace
+        self._stage, self._key = stage, key
+        self._shard = split.shard
+        self._say = job.progress.say
+        self._stop = threading.Event()
+        self._leases: Leases | None = None
+        self._taken: set[str] | None = None  # where there are no leases: done, or taken by `follow`
+        if split.leases:
+            seconds = job.settings.lease_seconds or DEFAULT_SECONDS
+            options = lease_options(job.workspace.url, seconds, worker_name())
+            self._leases = Leases(job.workspace.store, stage, key, options)
+            self._leases.__enter__()
+
+    def close(self) -> None:
+        """End what waits, and give back what is leased."""
+        self._stop.set()
+        if self._leases is not None:
+            self._leases.close()
+
+    def mine(self, name: str) -> bool:
+        """Whether a unit's rows are still this worker's to publish."""
+        return self._leases is None or self._leases.holds(name)
+
+    def done(self, name: str) -> None:
+        """The unit is published."""
+        if self._leases is not None:
+            self._leases.release(name)
+
+    def take(self, units: Units[T]) -> Iterator[T]:
+        """Those that have no marker yet."""
+        if self._leases is not None:
+            return leased(self._leases, units, say=self._say)
+        return claim(self._workspace, self._stage, self._key, units, self._shard)
+
+    def follow(self, units: Units[T], ready: Ready, generations: int) -> Iterator[T]:
+        """Those that have no marker yet, as they become ready; `units` are of so many generations of the plan."""
+        taking = self._taking(units, ready)
+        places = followed(
+            taking,
+            ready,
+            Patience(self._say),
+            self._stop.wait,
+            lambda: has_generation(self._workspace, generations + 1),
+        )
+        for place in self._noted(places):
+            yield units[place]
+
+    def _noted(self, places: Generator[int, None, bool]) -> Iterator[int]:
+        self.grown = yield from places
+
+    def _taking(self, units: Units[object], ready: Ready) -> Search | Sharded:
+        if self._leases is not None:
+            return Search(self._leases, units, ready=ready)
+        if self._taken is None:
+            self._taken = done_units(self._workspace, self._stage, self._key)
+        return Sharded(self._workspace, self._stage, self._key, units, self._shard, self._taken)
+
+
+@contextlib.asynccontextmanager
+async def sharing(job: Job, split: Split, stage: str, key: str) -> AsyncIterator[Sharing]:
+    """What hands out the stage's units for as long as the block lasts: then its leases are given back."""
+    hands = Sharing(job, split, stage, key)
+    try:
+        yield hands
+    finally:
+        await asyncio.to_thread(hands.close)
+
+
+@contextlib.asynccontextmanager
+async def shared(
+    job: Job, split: Split, stage: str, key: str, units: Callable[[Sharing], Iterator[Unit]] | None = None
+) -> AsyncIterator[Share]:
+    """The worker's share of a stage for as long as the block lasts; `units` tells which ones, where not all that are
+    planned."""
+    if job.given is not None:
+        job.given.begun(key)
+        yield job.given
+        return
+    async with sharing(job, split, stage, key) as hands:
+        wanted = units(hands) if units else hands.take(await asyncio.to_thread(PlannedUnits, job.workspace))
+        yield Share(wanted, hands.mine, hands.done)
+
+
+def publish_held(
+    share: Share, workspace: Workspace, place: tuple[str, str], unit: str, data: bytes, summary: Summary
+) -> None:
+    """Publish a unit's rows under `place`, a stage and its key, unless another worker has taken the unit over."""
+    if not share.mine(unit):
+        _log.warning("unit %s was taken over by another worker, which publishes it", unit)
+        return
+    publish(workspace, *place, unit, data, summary)
+    share.done(unit)
+
+
+def shows_all(job: Job, split: Split, stage: str) -> bool:
+    """Whether a worker shows from its start what was done before and what is to be done: when it is alone, or the plan
+    is small. Else it shows what it takes, for all the rest would cost a request for each unit; it says so."""
+    if job.given is not None:
+        return False
+    units = len(PlannedUnits(job.workspace))
+    if split.alone or units <= SMALL:
+        return True
+    job.progress.say(f"{stage}: {units} units are shared with other workers; this one counts what it takes")
+    return False

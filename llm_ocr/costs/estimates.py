@@ -1,0 +1,125 @@
+"""How long a stage takes and what it costs on one kind of machine."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from llm_ocr.costs.prices import Machine, Price
+from llm_ocr.costs.spans import Span
+from llm_ocr.costs.throughput import machine_named, rate_of, startup_of
+
+_HOUR = 3600
+_MINUTE = 60
+#: Time limits: at least so long, this many times what is likely, and in steps of five minutes.
+_SHORTEST, _MARGIN, _STEP = 1800, 2.0, 300
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A stage over `pages` pages on `count` machines of one kind that share them.
+
+    `startup` are seconds of each machine before its first page, `work` seconds of one machine that reads all pages.
+    `assumptions` say in words what that rests on; `known`: somebody reported the rate for this model on this GPU.
+    """
+
+    stage: str
+    model: str
+    machine: Machine
+    pages: int
+    startup: Span
+    work: Span
+    rate: Span  # pages a minute of one machine, once it reads
+    assumptions: tuple[str, ...]
+    known: bool
+    count: int = 1
+
+    @property
+    def wall(self) -> Span:
+        """Seconds from submission to the end, when all machines come at once."""
+        return self.startup + self.work * (1 / self.count)
+
+    @property
+    def billed(self) -> Span:
+        """Seconds of all machines together."""
+        return self.startup * self.count + self.work
+
+    @property
+    def seconds(self) -> float:
+        """What is likely, from submission to the end."""
+        return self.wall.likely
+
+    @property
+    def startup_share(self) -> float:
+        """Of the likely billed time, 0..1."""
+        billed = self.billed.likely
+        return self.startup.likely * self.count / billed if billed else 0.0
+
+    def cost(self, price: Price) -> Span:
+        """Money, in the price's currency."""
+        return self.billed * (price.per_hour / _HOUR)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values; times in hours."""
+        return {
+            "stage": self.stage,
+            "model": self.model,
+            "hardware": self.machine.label,
+            "machines": self.count,
+            "pages": self.pages,
+            "pages_per_minute": self.rate.to_json(2),
+            "hours": (self.wall * (1 / _HOUR)).to_json(),
+            "billed_hours": (self.billed * (1 / _HOUR)).to_json(),
+            "startup_share": round(self.startup_share, 4),
+            "reported": self.known,
+            "assumptions": list(self.assumptions),
+        }
+
+
+def expected_seconds(
+    stage: str, model: str, platform: str, hardware: str, pages: int, *, machines: int = 1
+) -> Estimate | None:
+    """What a stage should take; None for hardware, or a model on hardware, of which nothing is known.
+
+    `model` as `--model` takes it, "" for the default, `embedded` for the engine without one.
+    """
+    machine = machine_named(platform, hardware)
+    if machine is None:
+        machine = Machine(platform, hardware) if _no_gpu(stage, model) else None
+    return None if machine is None else estimate(stage, model, machine, pages, machines=machines)
+
+
+def estimate(stage: str, model: str, machine: Machine, pages: int, *, machines: int = 1) -> Estimate | None:
+    """`expected_seconds` for a machine at hand."""
+    rate = rate_of(stage, model, machine)
+    if rate is None:
+        return None
+    startup, words = startup_of(machine)
+    return Estimate(
+        stage,
+        model,
+        machine,
+        pages,
+        startup,
+        rate.pages_per_minute.needed(pages) * _MINUTE,
+        rate.pages_per_minute,
+        (*rate.words, f"start-up of {startup.likely:g} s ({startup.low:g} to {startup.high:g}): {words}"),
+        rate.known,
+        machines,
+    )
+
+
+def time_limit(stage: str, model: str, platform: str, hardware: str, pages: int, *, shards: int = 1) -> int | None:
+    """Seconds that one of `shards` jobs should never need, start-up and a margin included; None: nothing is known.
+
+    A job that is ended by it has published what was done, and goes on when it is submitted again.
+    """
+    found = expected_seconds(stage, model, platform, hardware, pages, machines=shards)
+    if found is None:
+        return None
+    longest = found.startup.high + max(found.work.high, _MARGIN * found.work.likely) / shards
+    return max(_SHORTEST, math.ceil(longest / _STEP) * _STEP)
+
+
+def _no_gpu(stage: str, model: str) -> bool:
+    """Whether the stage's rate does not depend on a GPU, so that any name of a machine will do."""
+    return stage == "assemble" or model == "embedded"

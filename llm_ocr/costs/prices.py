@@ -1,0 +1,123 @@
+"""Prices of machines and providers, from `prices.toml`."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+_SECONDS = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Of one machine for an hour. `source` and `date` say who published it, and when; `live`: its platform, now."""
+
+    per_hour: float
+    source: str
+    date: str
+    currency: str = "USD"
+    live: bool = False
+
+    @property
+    def words(self) -> str:
+        """Who says so, and when."""
+        return f"{self.source}, {self.date}" if self.date else self.source
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One kind of machine of a platform. `gpu` is its name in `throughput.toml`, "" for none."""
+
+    platform: str
+    name: str
+    gpu: str = ""
+    gpus: int = 0
+    price: Price | None = None
+
+    @property
+    def label(self) -> str:
+        """As users write it: `hf-jobs:a100-large`."""
+        return f"{self.platform}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """A provider's prices per million tokens, for the one model that it serves."""
+
+    name: str
+    model: str
+    price_in: float
+    price_out: float
+    source: str
+    date: str
+
+    def cost(self, tokens_in: float, tokens_out: float) -> float:
+        """Dollars for so many tokens."""
+        return token_cost(tokens_in, tokens_out, self.price_in, self.price_out)
+
+
+def token_cost(tokens_in: float, tokens_out: float, price_in: float, price_out: float) -> float:
+    """What tokens cost at prices per million of them."""
+    return (tokens_in * price_in + tokens_out * price_out) / 1e6
+
+
+@cache
+def machines() -> tuple[Machine, ...]:
+    """Every machine that has a price here, platform by platform."""
+    found = []
+    for platform, table in _prices()["hardware"].items():
+        for name, value in table.items():
+            if isinstance(value, dict):
+                gpu = value.get("gpu", "")
+                count = value.get("gpus", 1) if gpu else 0
+                found.append(Machine(platform, name, gpu, count, _price(table, value, None, None)))
+    return tuple(found)
+
+
+def is_whole(platform: str) -> bool:
+    """Whether the list has all machines of the platform that have a GPU."""
+    return bool(_prices()["hardware"].get(platform, {}).get("whole"))
+
+
+@cache
+def providers() -> tuple[Provider, ...]:
+    """The providers, as the file has them."""
+    table = _prices()["providers"]
+    source = _prices()["sources"][table["source"]]
+    return tuple(
+        Provider(name, table["model"], one["price_in"], one["price_out"], source["words"], source["date"])
+        for name, one in table.items()
+        if isinstance(one, dict)
+    )
+
+
+def price_per_hour(
+    platform: str, hardware: str, *, cores: float | None = None, gib: float | None = None
+) -> Price | None:
+    """What the file says of one machine; None for one that it does not know.
+
+    `cores` and `gib` (memory) are a task's own where a platform bills parts (Cloud Run); default: our launcher's.
+    """
+    table = _prices()["hardware"].get(platform, {})
+    value = table.get(hardware)
+    return _price(table, value, cores, gib) if isinstance(value, dict) else None
+
+
+def _price(table: Mapping[str, Any], value: Mapping[str, Any], cores: float | None, gib: float | None) -> Price:
+    source = _prices()["sources"][table["source"]]
+    per_hour = value.get("per_hour")
+    if per_hour is None:
+        second = (
+            value.get("gpu_second", 0.0)
+            + table["core_second"] * (cores or value["cores"])
+            + table["gib_second"] * (gib or value["gib"])
+        )
+        per_hour = round(_SECONDS * second, 4)
+    return Price(per_hour, source["words"], source["date"])
+
+
+@cache
+def _prices() -> dict[str, Any]:
+    return tomllib.loads((files("llm_ocr.costs") / "prices.toml").read_text(encoding="utf-8"))

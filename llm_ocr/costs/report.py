@@ -1,0 +1,202 @@
+"""What a run has cost, from its own record: throughput, money per 1,000 pages, start-up, and other hardware."""
+
+import html
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llm_ocr.costs.machines import WhatIf, other_machines
+from llm_ocr.costs.spent import Spent, totals, unknown
+from llm_ocr.costs.tables import Row, html_table, markdown_table, money_text, share_text, text_table
+from llm_ocr.work.status import RunStatus
+
+#: Of the cheapest other machines.
+_MOST = 10
+_STAGES = ("extract", "describe", "assemble")
+_HEAD = ("stage", "hardware", "submissions", "machine hours", "pages/min", "start-up", "cost", "per 1,000 pages")
+_WHAT_IF = ("hardware", "pages/min", "machine hours", "cost", "per 1,000 pages", "from")
+
+
+@dataclass(frozen=True, slots=True)
+class StageCost:
+    """One stage on one kind of hardware. None: not recorded.
+
+    `billed` are seconds that the platform bills, summed over machines; `working` those that its workers were at work.
+    `pages` are those that the stage has ended; `cost` in `currency`.
+    """
+
+    stage: str
+    pages: int
+    hardware: str = ""  # "hf-jobs:a100-large"; "" where no job did it
+    submissions: int = 0
+    billed: float | None = None
+    working: float | None = None
+    cost: float | None = None
+    currency: str = "USD"
+
+    @property
+    def pages_per_minute(self) -> float | None:
+        """Of one machine, while it worked; with its start-up where only that is known."""
+        seconds = self.working or self.billed
+        return 60 * self.pages / seconds if seconds and self.pages else None
+
+    @property
+    def startup_share(self) -> float | None:
+        """Of the billed time, 0..1: what workers did not work. None where either time is not known."""
+        if not self.billed or self.working is None:
+            return None
+        return max(0.0, 1 - self.working / self.billed)
+
+    @property
+    def per_thousand(self) -> float | None:
+        """Money for 1,000 pages."""
+        return None if self.cost is None or not self.pages else 1000 * self.cost / self.pages
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "stage": self.stage,
+            "hardware": self.hardware or None,
+            "submissions": self.submissions,
+            "pages": self.pages,
+            "billed_seconds": self.billed,
+            "working_seconds": self.working,
+            "pages_per_minute": _rounded(self.pages_per_minute),
+            "startup_share": _rounded(self.startup_share),
+            "cost": self.cost,
+            "currency": self.currency,
+            "per_1000_pages": _rounded(self.per_thousand),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CostReport:
+    """A run's costs. `jobs` is money by currency for what platforms bill, `tokens` what providers do (None: no prices).
+
+    Both are what is known: `notes` say what is not.
+    """
+
+    workspace: str
+    pages: int  # that have ended
+    stages: tuple[StageCost, ...]
+    jobs: Mapping[str, float]
+    tokens: float | None
+    what_if: tuple[WhatIf, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def per_thousand(self) -> float | None:
+        """Dollars for 1,000 pages, jobs and tokens together; None where nothing is known."""
+        known = [one for one in (self.jobs.get("USD"), self.tokens) if one is not None]
+        return 1000 * sum(known) / self.pages if known and self.pages else None
+
+    @property
+    def title(self) -> str:
+        """`1,024 pages; $0.61 for jobs; $0.60 per 1,000 pages`."""
+        parts = [f"{self.pages:,} pages"]
+        parts += [f"{money_text(value, currency)} for jobs" for currency, value in self.jobs.items()]
+        parts += [f"{money_text(self.tokens)} for tokens"] if self.tokens is not None else []
+        if self.per_thousand is not None:
+            parts.append(f"{money_text(self.per_thousand)} per 1,000 pages")
+        return "; ".join(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "workspace": self.workspace,
+            "pages": self.pages,
+            "cost": {"jobs": dict(self.jobs), "tokens": self.tokens},
+            "per_1000_pages": _rounded(self.per_thousand),
+            "stages": [one.to_json() for one in self.stages],
+            "what_if": [one.to_json() for one in self.what_if],
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        tables = [text_table(head, rows) for head, rows in self._tables()]
+        return "\n\n".join([self.title, *tables, "\n".join(self.notes)]).rstrip()
+
+    def _repr_markdown_(self) -> str:
+        tables = [markdown_table(head, rows) for head, rows in self._tables()]
+        return "\n\n".join([f"**{self.title}**", *tables, "\n".join(f"- {line}" for line in self.notes)]).rstrip()
+
+    def _repr_html_(self) -> str:
+        tables = "".join(html_table(head, rows) for head, rows in self._tables())
+        notes = "".join(f"<li>{html.escape(line)}</li>" for line in self.notes)
+        return f"<p><b>{html.escape(self.title)}</b></p>{tables}<ul>{notes}</ul>"
+
+    def _tables(self) -> Iterator[tuple[Row, list[Row]]]:
+        yield _HEAD, [_stage_row(one) for one in self.stages]
+        if self.what_if:
+            yield _WHAT_IF, [one.row() for one in self.what_if]
+
+
+def cost_report(status: RunStatus, found: Sequence[Spent]) -> CostReport:
+    """From a workspace's status and what its jobs have cost (`costs.spent.spent`)."""
+    pages = status.pages.ok + status.pages.degraded + status.pages.failed
+    stages = tuple(one for name in _STAGES for one in _stage_costs(name, pages, status, found))
+    read = next((one for one in stages if one.stage == "extract" and one.pages), None)
+    others = other_machines(read.hardware, status.model, read.pages, read.working, read.billed) if read else ()
+    what_if = others[:_MOST]
+    return CostReport(
+        status.url, pages, stages, totals(found), status.cost, what_if, tuple(_notes(stages, found, what_if))
+    )
+
+
+def _stage_costs(name: str, pages: int, status: RunStatus, found: Sequence[Spent]) -> Iterator[StageCost]:
+    """One for each kind of hardware; pages are not known apart then, so that only a stage on one kind has a rate."""
+    stage = status.stages[name]
+    pages = pages if name == "extract" else round(pages * stage.done / stage.total) if stage.total else 0
+    mine = [one for one in found if one.stage == name]
+    working = sum(one.seconds for one in status.workers if one.stage == name) or None
+    kinds = list(dict.fromkeys(f"{one.platform}:{one.hardware}" for one in mine))
+    if not kinds and (working or stage.done):
+        yield StageCost(name, pages, working=working)
+    for kind in kinds:
+        jobs = [one for one in mine if f"{one.platform}:{one.hardware}" == kind]
+        alone = len(kinds) == 1
+        yield StageCost(
+            name,
+            pages if alone else 0,
+            kind,
+            len(jobs),
+            _sum([one.seconds for one in jobs]),
+            working if alone else None,
+            _sum([one.cost for one in jobs]),
+            jobs[0].currency,
+        )
+
+
+def _notes(stages: Sequence[StageCost], found: Sequence[Spent], what_if: Sequence[WhatIf]) -> Iterator[str]:
+    if missing := unknown(found):
+        yield f"{missing} of {len(found)} submissions: what they cost is not known"
+    if not found:
+        yield "no jobs of a platform are recorded in this workspace"
+    if any(one.working is None and one.pages for one in stages):
+        yield "where workers recorded no working time, pages/min is of the billed time, and start-up is not known"
+    if any(one.hardware and not one.pages for one in stages):
+        yield "a stage that ran on several kinds of hardware has no pages/min: which pages were read where is not kept"
+    yield from dict.fromkeys(one.words for one in what_if)
+
+
+def _stage_row(one: StageCost) -> Row:
+    return (
+        one.stage,
+        one.hardware or "-",
+        str(one.submissions) if one.submissions else "-",
+        "-" if (one.billed or one.working) is None else f"{(one.billed or one.working or 0.0) / 3600:.3g}",
+        "-" if one.pages_per_minute is None else f"{one.pages_per_minute:,.1f}",
+        share_text(one.startup_share),
+        "not known" if one.cost is None else money_text(one.cost, one.currency),
+        "-" if one.per_thousand is None else money_text(one.per_thousand, one.currency),
+    )
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    """None where one is not known: half a sum says less than none."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)

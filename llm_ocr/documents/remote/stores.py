@@ -1,0 +1,138 @@
+"""Documents on stores: found by their keys, and read in ranges, so that a download can be ended at any time."""
+
+import asyncio
+import functools
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from llm_ocr.documents.remote.fetched import DiskError, Fetched, Room, Sink, changed, store_version
+from llm_ocr.documents.remote.options import RemoteOptions
+from llm_ocr.documents.remote.trying import NotNow, persistently
+from llm_ocr.documents.remote.urls import shown, split
+from llm_ocr.errors import ObjectNotFound, PageFailure, StorageError, UsageError
+from llm_ocr.storage import ObjectInfo, ObjectStore, StoreOptions, open_store
+from llm_ocr.types import Reason
+
+OpenStore = Callable[[str, StoreOptions], ObjectStore]
+
+#: Bytes of one request; what one download holds in memory. Smaller objects come in one, with their version.
+_PIECE = 16 << 20
+
+
+class Stores:
+    """The stores that sources stand on, each opened once. For any number of threads."""
+
+    def __init__(self, options: StoreOptions, opening: OpenStore = open_store) -> None:
+        self._options = options
+        self._opening = opening
+        self._open: dict[str, ObjectStore] = {}
+        self._lock = threading.Lock()
+
+    def at(self, root: str) -> ObjectStore:
+        """The store of a root as `urls.split` gives it. Raises `UsageError`, `MissingExtra`."""
+        with self._lock:
+            if root not in self._open:
+                self._open[root] = self._opening(root, self._options)
+            return self._open[root]
+
+
+class StoreClient:
+    """Fetches documents from stores, in threads of its own."""
+
+    def __init__(self, options: RemoteOptions, stores: Stores) -> None:
+        self._options = options
+        self._stores = stores
+        self._threads = ThreadPoolExecutor(options.fetches, thread_name_prefix="llm-ocr-documents")
+
+    async def fetch(self, url: str, version: str, target: Path, room: Room) -> Fetched:
+        """Write the document to `target`, and prove that it is the one of `version` unless that is empty.
+
+        Raises `PageFailure`: not found, unreadable, source changed.
+        """
+        stop = threading.Event()
+        try:
+            info = await self._persist(self._stat, url, version)
+            await room.take(info.size)
+            await self._persist(self._copy, url, info, target, stop)
+            return Fetched(store_version(url, info), info.size)
+        finally:
+            stop.set()
+
+    async def look(self, url: str) -> Fetched:
+        """Version and size of the document, without reading it. Raises `PageFailure`: not found, unreadable."""
+        info = await self._persist(self._stat, url, "")
+        return Fetched(store_version(url, info), info.size)
+
+    def close(self) -> None:
+        """End the threads; downloads that nobody waits for end at their next piece."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _persist(self, step: Callable[..., ObjectInfo], url: str, *rest: object) -> ObjectInfo:
+        loop = asyncio.get_running_loop()
+        call = functools.partial(_as_failures, step, url, *rest)
+        return await persistently(
+            lambda: loop.run_in_executor(self._threads, call), tries=self._options.tries, pause=self._options.pause
+        )
+
+    def _stat(self, url: str, version: str) -> ObjectInfo:
+        place = split(url)
+        info = self._stores.at(place.root).stat(place.key)
+        if info is None:
+            raise PageFailure(Reason.NOT_FOUND, f"no object {shown(url)}")
+        if version not in ("", store_version(url, info)):
+            raise _changed(url)
+        return info
+
+    def _copy(self, url: str, info: ObjectInfo, target: Path, stop: threading.Event) -> ObjectInfo:
+        """The object, proved to have been of one version from the first to the last byte."""
+        sink = Sink(target)
+        try:
+            if info.size <= _PIECE:
+                self._copy_whole(url, info, sink)
+            else:
+                self._copy_pieces(url, info, sink, stop)
+        finally:
+            sink.close()
+            if stop.is_set():
+                target.unlink(missing_ok=True)  # it may have been made after it was cleared away
+        return info
+
+    def _copy_whole(self, url: str, info: ObjectInfo, sink: Sink) -> None:
+        place = split(url)
+        data, token = self._stores.at(place.root).fetch(place.key)
+        if store_version(url, replace(info, version=token, size=len(data))) != store_version(url, info):
+            raise _changed(url)
+        sink.write(data)
+
+    def _copy_pieces(self, url: str, info: ObjectInfo, sink: Sink, stop: threading.Event) -> None:
+        place = split(url)
+        store = self._stores.at(place.root)
+        while sink.size < info.size:
+            if stop.is_set():
+                raise PageFailure(Reason.UNREADABLE, f"{shown(url)}: reading was ended")
+            piece = store.read_range(place.key, sink.size, min(_PIECE, info.size - sink.size))
+            if not piece:
+                self._stat(url, store_version(url, info))
+                raise NotNow(PageFailure(Reason.UNREADABLE, f"{shown(url)}: ended before it was whole"))
+            sink.write(piece)
+        self._stat(url, store_version(url, info))
+
+
+def _changed(url: str) -> PageFailure:
+    return changed(f"{shown(url)} is not the object that was planned")
+
+
+def _as_failures(step: Callable[..., ObjectInfo], url: str, *rest: object) -> ObjectInfo:
+    """The step's result; errors of the store as failures of this document."""
+    try:
+        return step(url, *rest)
+    except DiskError:
+        raise
+    except ObjectNotFound as error:
+        raise PageFailure(Reason.NOT_FOUND, f"no object {shown(url)}") from error
+    except (StorageError, UsageError) as error:
+        failure = PageFailure(Reason.UNREADABLE, f"{shown(url)}: {error.args[0]}", hint=error.hint)
+        raise NotNow(failure) if error.retryable else failure from error

@@ -1,0 +1,184 @@
+"""What is a remote source, and the parts of its URL. Nothing here reads anything."""
+
+import difflib
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from urllib.parse import SplitResult, unquote, urljoin, urlsplit
+
+from llm_ocr.documents.file_types import SUFFIXES
+from llm_ocr.errors import UsageError
+
+#: Read through `llm_ocr.storage`, and over HTTP.
+STORES = ("s3", "gs", "hf")
+WEB = ("https", "http")
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_OTHER_NAMES = {"gcs": "gs", "google": "gs", "aws": "s3", "s3a": "s3", "s3n": "s3", "huggingface": "hf", "hub": "hf"}
+_HUB_KINDS = ("datasets", "buckets")
+#: Names of query parameters that may grant access; their values are hidden.
+_SECRET = re.compile(r"sig|signature|token|secret|password|passwd|credential|api_?key|access_?key|auth|code", re.I)
+#: Query parameters of presigned URLs (S3, CloudFront, GCS, Azure): the document is the same with others.
+_SIGNING = re.compile(
+    r"x-(amz|goog)-.*|signature|expires|awsaccesskeyid|googleaccessid|key-pair-id|policy|token|access_token"
+    r"|sig|se|st|sp|sv|sr|spr|skoid|sktid|skt|ske|sks|skv",
+    re.I,
+)
+_CREDENTIALS = re.compile(r"(//)[^/?#]*@")
+#: Where a name becomes a pattern.
+_MAGIC = re.compile(r"[*?[]")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUrl:
+    """An object or folder on a store. `root` is what `storage.open_store` takes; `key` may be empty or end in `/`."""
+
+    root: str
+    key: str
+
+    def at(self, key: str) -> str:
+        """The URL of another key on the same store."""
+        return f"{self.root}/{key}" if key else self.root
+
+
+def scheme_of(source: str) -> str:
+    """The scheme in lower case; empty for paths."""
+    found = _SCHEME.match(source)
+    return found[1].lower() if found else ""
+
+
+def is_remote(source: str) -> bool:
+    """Whether the source is on a store or on the web."""
+    return scheme_of(source) in (*STORES, *WEB)
+
+
+def is_web(source: str) -> bool:
+    """Whether the source is read over HTTP."""
+    return scheme_of(source) in WEB
+
+
+def unknown_scheme(source: str) -> UsageError | None:
+    """The error for a URL of a scheme that cannot be read; None for paths, `file://` and remote sources."""
+    scheme = scheme_of(source)
+    known = (*STORES, *WEB, "file")
+    if not scheme or scheme in known:
+        return None
+    near = _OTHER_NAMES.get(scheme) or next(iter(difflib.get_close_matches(scheme, known, n=1, cutoff=0.5)), "")
+    hint = f"Did you mean {near}://?" if near else "Known are s3://, gs://, hf://, https://, http:// and file://."
+    return UsageError(f"{shown(source)}: {scheme}:// is not a scheme that is known", hint=hint)
+
+
+def split(url: str) -> StoreUrl:
+    """The store and the key of an s3, gs or hf URL; keys are taken as they are written, without percent-decoding.
+
+    Raises `UsageError` for a URL without bucket, and for `hf://` URLs of neither datasets nor buckets.
+    """
+    scheme = scheme_of(url)
+    parts = url[len(scheme) + 3 :].split("/")
+    count = 3 if scheme == "hf" else 1
+    if scheme == "hf" and parts[0] not in _HUB_KINDS:
+        name = "/".join(parts[:2])
+        raise UsageError(
+            f"{shown(url)}: neither a dataset repository nor a bucket",
+            hint=f"Write hf://datasets/{name}/… or hf://buckets/{name}/…",
+        )
+    if len(parts) < count or not all(parts[:count]):
+        form = "hf://datasets/OWNER/NAME/PATH" if scheme == "hf" else f"{scheme}://BUCKET/KEY"
+        raise UsageError(f"{shown(url)}: no whole address", hint=f"Write {form}.")
+    return StoreUrl(f"{scheme}://{'/'.join(parts[:count])}", "/".join(parts[count:]))
+
+
+def has_magic(key: str) -> bool:
+    """Whether the key may be a pattern."""
+    return bool(_MAGIC.search(key))
+
+
+def fixed_part(pattern: str) -> str:
+    """What all keys that match begin with."""
+    found = _MAGIC.search(pattern)
+    return pattern[: found.start()] if found else pattern
+
+
+def name_of(url: str) -> str:
+    """The last part of the path, as a file would be called; that of the host for a URL without a path."""
+    if not is_web(url):
+        return url.rstrip("/").rpartition("/")[2]
+    parts = _parts(url)
+    name = unquote(parts.path.rstrip("/").rpartition("/")[2]).replace("/", "_")
+    return name or parts.hostname or "document"
+
+
+def suffix_of(url: str) -> str:
+    """The suffix of the name in lower case, with its dot."""
+    return PurePosixPath(name_of(url)).suffix.lower()
+
+
+def kind_by_url(url: str) -> str:
+    """`pdf`, `image`, or empty, by the suffix."""
+    return SUFFIXES.get(suffix_of(url), "")
+
+
+def joined(base: str, name: str) -> str:
+    """What a line of the list at `base` means: itself when it is a URL, else a path beside the list."""
+    if scheme_of(name):
+        return name
+    if is_web(base):
+        try:
+            return urljoin(base, name)
+        except ValueError:
+            return name
+    place = split(base)
+    segments = [] if name.startswith("/") else place.key.split("/")[:-1]
+    for segment in name.lstrip("/").split("/"):
+        if segment == "..":
+            del segments[-1:]
+        elif segment != ".":
+            segments.append(segment)
+    return place.at("/".join(segments))
+
+
+def below(base: str, url: str) -> str:
+    """The path of `url` below the folder that the list at `base` stands in, else its name alone."""
+    if not is_web(url):
+        folder = base.rpartition("/")[0] + "/"
+        return url[len(folder) :] if url.startswith(folder) and len(url) > len(folder) else name_of(url)
+    ours, theirs = _parts(base), _parts(url)
+    folder = ours.path.rpartition("/")[0] + "/"
+    rest = theirs.path.removeprefix(folder)
+    same = (ours.scheme, ours.netloc) == (theirs.scheme, theirs.netloc) and rest != theirs.path
+    return unquote(rest) if same and rest.strip("/") else name_of(url)
+
+
+def shown(url: str) -> str:
+    """The URL for messages and results: without passwords, and with the values of signatures and tokens hidden."""
+    if not is_web(url):
+        return _CREDENTIALS.sub(r"\1", url) if scheme_of(url) else url
+    return _with_query(url, lambda name, pair: f"{name}=***" if _SECRET.search(name) else pair)
+
+
+def identity(url: str) -> str:
+    """What stays the same when only the credentials of a URL change."""
+    return _with_query(url, lambda name, pair: "" if _SIGNING.fullmatch(name) else pair) if is_web(url) else url
+
+
+def fingerprint(url: str) -> str:
+    """16 hex of what the URL names."""
+    return hashlib.sha256(identity(url).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _parts(url: str) -> SplitResult:
+    """Also of what is no URL: that it is none is said when it is opened."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return SplitResult(scheme_of(url), "", url.partition("://")[2], "", "")
+
+
+def _with_query(url: str, change: Callable[[str, str], str]) -> str:
+    """The URL without user, password and fragment, each `name=value` of its query changed; empty ones are left out."""
+    rest, mark, query = _CREDENTIALS.sub(r"\1", url.partition("#")[0], count=1).partition("?")
+    pairs = (change(unquote(pair.partition("=")[0]), pair) for pair in query.split("&"))
+    kept = "&".join(pair for pair in pairs if pair)
+    return f"{rest}{mark}{kept}" if kept else rest

@@ -1,0 +1,125 @@
+"""How bytes go to a server and come back: aiohttp without what costs time here."""
+
+import asyncio
+import errno
+import time
+from types import TracebackType
+
+import aiohttp
+from aiohttp import payload
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_exceptions import HttpProcessingError
+
+from llm_ocr.engines.chat.failures import Failures
+from llm_ocr.errors import LlmOcrError
+
+#: What aiohttp raises for a connection that does not come, breaks, or carries what is not HTTP; `outage` tells apart.
+OUTAGES = (aiohttp.ClientError, HttpProcessingError, OSError)
+
+CONNECT_SECONDS = 30.0  # until a connection stands
+#: vLLM closes a connection that was idle for 5 s (uvicorn's default); a request sent just then would be lost.
+IDLE_SECONDS = 4.0
+_PIECE = 256 * 1024  # bytes given to the socket at once; one write for most pages
+
+
+class Body(payload.Payload):
+    """A request's body in parts that are never joined: each goes to the socket as a view of the bytes there are."""
+
+    def __init__(self, parts: tuple[bytes, ...]) -> None:
+        super().__init__(parts, content_type="application/json")
+        self._parts = parts
+        self._size = sum(map(len, parts))
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return b"".join(self._parts).decode(encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        for part in self._parts:
+            view = memoryview(part)
+            for start in range(0, len(view), _PIECE):
+                await writer.write(view[start : start + _PIECE])
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        """`content_length` is this body's own size: nobody else sets the header."""
+        await self.write(writer)
+
+
+def open_session(key: str) -> aiohttp.ClientSession:
+    """A pool of connections without a limit of its own and without time limits but for connecting.
+
+    Needs the running loop. Proxies of the environment, cookies and compression are off.
+    """
+    headers = {"Accept-Encoding": "identity", "User-Agent": "llm-ocr"}
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
+    connector = aiohttp.TCPConnector(
+        limit=0, keepalive_timeout=IDLE_SECONDS, ttl_dns_cache=60, resolver=aiohttp.ThreadedResolver()
+    )
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers=headers,
+        auto_decompress=False,
+        trust_env=False,
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+    )
+
+
+def outage(error: Exception, failures: Failures, status: int) -> LlmOcrError:
+    """The typed error for one of `OUTAGES`. `status` of the response, 0 before it began."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return failures.unusable(
+            f"its certificate is not trusted: {error.certificate_error}",
+            "Add its authority to the system's certificates, or name a file with it in SSL_CERT_FILE.",
+        )
+    if isinstance(error, aiohttp.ClientConnectorError):
+        if error.os_error.errno in (errno.EMFILE, errno.ENFILE):
+            return failures.unusable("too many open files", "Raise the limit: ulimit -n 4096.")
+        return failures.lost(f"nobody answers there: {error.os_error}", unreachable=True)
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return failures.lost(f"no connection within {CONNECT_SECONDS:.0f} s", unreachable=True)
+    where = "in the middle of the answer" if status else "before the answer began"
+    return failures.lost(f"the connection was lost {where}: {type(error).__name__}: {error}", status=status)
+
+
+class Flight:
+    """One request under way: ends with `TimeoutError` when no byte has come for `stall` seconds, or when told.
+
+    One timer that looks when it is due, instead of one that is set anew with each byte.
+    """
+
+    __slots__ = ("_handle", "_loop", "_stall", "_timeout", "seen", "stalled", "status")
+
+    def __init__(self, stall: float) -> None:
+        self.stalled = False
+        self.status = 0  # of the response, once it has begun
+        self._stall = stall
+        self._loop = asyncio.get_running_loop()
+        self.seen = time.monotonic()  # when the last byte came
+        self._timeout = asyncio.timeout(None)
+        self._handle: asyncio.TimerHandle | None = None
+
+    async def __aenter__(self) -> "Flight":
+        await self._timeout.__aenter__()
+        self._handle = self._loop.call_later(self._stall, self._look)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        await self._timeout.__aexit__(kind, error, trace)
+
+    def end(self) -> None:
+        """End it now."""
+        if not self._timeout.expired():
+            self._timeout.reschedule(self._loop.time())
+
+    def _look(self) -> None:
+        left = self.seen + self._stall - time.monotonic()
+        if left <= 0:
+            self.stalled = True
+            self.end()
+        else:
+            self._handle = self._loop.call_later(left, self._look)

@@ -1,0 +1,56 @@
+"""What a server says of itself, read from the bodies of its answers."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from llm_ocr.engines.chat.gauges import cache_tokens, parse
+from llm_ocr.engines.serving import ServerFacts
+
+
+def models_in(body: bytes) -> tuple[str, ...]:
+    """The names in the answer to /v1/models; none when it is not such an answer."""
+    return tuple(str(entry["id"]) for entry in _entries(body))
+
+
+def roots_in(body: bytes) -> dict[str, str]:
+    """What each model of the answer to /v1/models was loaded from, by its name; "" where the server does not say."""
+    return {str(entry["id"]): str(entry.get("root") or "") for entry in _entries(body)}
+
+
+def facts_of(model: str, models: bytes, version: bytes, metrics: bytes) -> ServerFacts:
+    """The facts in the answers to /v1/models, /version and /metrics; empty bytes where there was none.
+
+    A server is vLLM when it names itself as the models' owner, or has vLLM's gauges.
+    """
+    entries = _entries(models)
+    entry = next((entry for entry in entries if entry["id"] == model), entries[0] if len(entries) == 1 else {})
+    text = metrics.decode("utf-8", "replace")
+    if not any(entry.get("owned_by") == "vllm" for entry in entries) and parse(text) is None:
+        return ServerFacts(max_model_len=_count(entry.get("max_model_len")))
+    said = _json(version)
+    return ServerFacts(
+        vllm=True,
+        version=str(said.get("version", "")) if isinstance(said, Mapping) else "",
+        max_model_len=_count(entry.get("max_model_len")),
+        kv_tokens=cache_tokens(text),
+    )
+
+
+def _entries(body: bytes) -> list[Mapping[str, Any]]:
+    value = _json(body)
+    entries = value.get("data") if isinstance(value, Mapping) else value
+    if not isinstance(entries, list):
+        return []
+    return [entry for entry in entries if isinstance(entry, Mapping) and "id" in entry]
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None

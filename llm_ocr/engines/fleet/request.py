@@ -1,0 +1,54 @@
+"""One question on its way through the fleet."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llm_ocr.engines.fleet.service import Service
+
+
+class Request:
+    """Lives as long as one `Fleet.ask`, in the caller's task. Older tickets go first, also after a replay."""
+
+    __slots__ = (
+        "_cancelling", "_revoked", "answered_before", "deaths", "died_alone", "id", "out", "place", "sent",
+        "suspect_at", "task", "ticket",
+    )  # fmt: skip
+
+    def __init__(self, question_id: str, ticket: int, task: asyncio.Task[Any]) -> None:
+        self.id = question_id
+        self.ticket = ticket
+        self.task = task
+        self.place: asyncio.Future[Service] | None = None  # while it waits for one
+        self.out = False  # it has been sent
+        self.sent = 0.0
+        self.deaths = 0  # of servers, while it was under way there
+        self.answered_before = 0  # questions that were answered when it met its first death
+        self.died_alone = False  # nothing else was under way at the last one
+        self.suspect_at: int | None = None  # the number of the server where it runs apart
+        self._revoked = False
+        self._cancelling = 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for a place."""
+        return self.place is not None and not self.place.done()
+
+    def go(self, now: float) -> None:
+        """It is being sent."""
+        self.out = True
+        self.sent = now
+        self._cancelling = self.task.cancelling()
+
+    def revoke(self) -> None:
+        """Take it back from its server, as a time-out would: its task notices by `pardoned`."""
+        if self.out and not self._revoked and self.task is not asyncio.current_task():
+            self._revoked = True
+            self.task.cancel()
+
+    def pardoned(self) -> bool:
+        """After a `CancelledError`: True when only `revoke` was behind it, and the task goes on."""
+        if not self._revoked:
+            return False
+        self._revoked = False
+        return self.task.uncancel() <= self._cancelling

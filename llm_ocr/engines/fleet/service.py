@@ -1,0 +1,139 @@
+"""One server from the moment when it is ready until its death."""
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+
+from llm_ocr.engines.chat.endpoint import Endpoint
+from llm_ocr.engines.chat.gauges import Gauges
+from llm_ocr.engines.fleet.latency import LatencySteering
+from llm_ocr.engines.fleet.request import Request
+from llm_ocr.engines.fleet.window import GaugeSteering, Window
+from llm_ocr.engines.serving import ServerFacts
+from llm_ocr.errors import ServerError
+
+#: Pauses after a 429 or 503 in seconds: without Retry-After from the first to the longest, and the longest with it.
+FIRST_PAUSE, LONGEST_PAUSE, LONGEST_ASKED_PAUSE = 0.5, 60.0, 120.0
+#: Two probes so many seconds apart must fail before a server counts as dead; each may take so long.
+_BETWEEN_PROBES, _PROBE = 0.5, 8.0
+#: A request that was lost so many seconds before the death may have caused it.
+_BEFORE_DEATH = 5.0
+
+
+class Service:
+    """Its connections, its window, and the requests there."""
+
+    def __init__(self, number: int, name: str, endpoint: Endpoint, facts: ServerFacts, window: Window) -> None:
+        now = time.monotonic()
+        self.number = number
+        self.name = name
+        self.endpoint = endpoint
+        self.facts = facts
+        self.window = window
+        self.by_gauges = GaugeSteering(window)
+        self.by_latency = LatencySteering(window, now)
+        self.gauges: Gauges | None = None
+        self.blind = not facts.vllm  # it has no gauges
+        self.holders: set[Request] = set()  # requests with a place here
+        self.recently_lost: deque[tuple[float, str, int]] = deque(maxlen=256)  # when, question id, deaths before
+        self.death: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.paused_until = 0.0
+        self.stalled = 0  # requests that stalled, while it is open whether the server hangs: nothing is sent then
+        self._pauses = 0  # since the last answer
+        self._busy_since = now
+        self._probe: asyncio.Task[bool] | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it takes requests, or will after a pause."""
+        return not self.death.done()
+
+    @property
+    def under_way(self) -> int:
+        """Requests that have been sent and have not ended."""
+        return sum(1 for request in self.holders if request.out)
+
+    def enter(self, request: Request) -> None:
+        """The request has a place here."""
+        if not self.holders:
+            self._busy_since = time.monotonic()
+        self.holders.add(request)
+
+    def leave(self, request: Request) -> None:
+        """It has none any more."""
+        self.holders.discard(request)
+        request.out = False
+
+    def progressed(self) -> float:
+        """When something moved last, by `time.monotonic`; the beginning of work counts too."""
+        return max(self.endpoint.received, self._busy_since)
+
+    def die(self, why: str, accuse: Callable[["Service"], None] | None = None) -> None:
+        """It serves no more. All requests under way are taken back; `accuse` is told before."""
+        if self.death.done():
+            return
+        self.death.set_result(why)
+        if accuse is not None:
+            oldest = time.monotonic() - _BEFORE_DEATH
+            while self.recently_lost and self.recently_lost[0][0] < oldest:
+                self.recently_lost.popleft()
+            accuse(self)
+        for request in list(self.holders):
+            request.revoke()
+
+    def answered(self, seconds: float, tokens: int) -> None:
+        """An answer came whole."""
+        self._pauses = 0
+        self.by_latency.answered(time.monotonic(), seconds, tokens)
+
+    def lost(self, request: Request) -> None:
+        """A request ended without an answer, and the server seems to live."""
+        self.recently_lost.append((time.monotonic(), request.id, request.deaths))
+
+    def pause(self, sent: float, retry_after: float | None, *, refused: bool = True) -> None:
+        """Nothing is sent for a while: a request of the time `sent` was refused, or could not be delivered.
+
+        Without Retry-After twice as long each time; what was sent before the last pause ended is no new sign.
+        """
+        now = time.monotonic()
+        if retry_after is not None:
+            seconds = min(max(retry_after, 0.0), LONGEST_ASKED_PAUSE) + random.uniform(0.0, 0.1)
+        elif sent < self.paused_until:
+            seconds = 0.0
+        else:
+            seconds = min(FIRST_PAUSE * 2.0 ** min(self._pauses, 16), LONGEST_PAUSE) * random.uniform(0.75, 1.25)
+        if sent >= self.paused_until:
+            self._pauses += 1
+        self.paused_until = max(self.paused_until, now + seconds)
+        if refused and self.blind:
+            self.by_latency.refused(now)
+        elif refused:
+            self.by_gauges.refused(self.under_way)
+
+    async def answers(self) -> bool:
+        """Whether anybody answers there. Many may ask at once: the server is asked once."""
+        if self._probe is None or self._probe.done():
+            self._probe = asyncio.create_task(self._answers())
+        return await asyncio.shield(self._probe)
+
+    async def _answers(self) -> bool:
+        for pause in (_BETWEEN_PROBES, 0.0):
+            try:
+                async with asyncio.timeout(_PROBE):
+                    if await self.endpoint.probe() is not None:
+                        return True
+            except TimeoutError:
+                return True  # somebody took the connection; whether it hangs is the watchdog's to say
+            except ServerError:
+                return True  # it does not like us, but it lives
+            await asyncio.sleep(pause)
+        return False
+
+    async def close(self, seconds: float) -> None:
+        """Close all connections, within so many seconds."""
+        if self._probe is not None:
+            self._probe.cancel()
+        async with asyncio.timeout(seconds):
+            await self.endpoint.close()

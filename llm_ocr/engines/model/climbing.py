@@ -1,0 +1,138 @@
+"""Asking until an answer is good, or nothing more may be tried."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from llm_ocr.engines.asking import Answer, Engine, Question
+from llm_ocr.engines.model.judging import Verdict
+from llm_ocr.engines.model.ladder import Ladder
+from llm_ocr.engines.model.options import LONGEST_BACKOFF
+from llm_ocr.engines.model.tries import Clock, Step, Tries
+from llm_ocr.errors import PageFailure, RequestError, RequestRefused
+from llm_ocr.types import Reason
+
+ResultT = TypeVar("ResultT")
+
+
+class Task(Protocol[ResultT]):
+    """One page or figure: how it is asked for, and what an answer is worth."""
+
+    async def question(self, step: Step) -> Question:
+        """The request. Raises `PageFailure` when its image cannot be made."""
+
+    async def judge(self, answer: Answer, step: Step) -> Verdict[ResultT]:
+        """What the answer is worth. Raises nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[ResultT]):
+    """An answer's text and what it is worth."""
+
+    verdict: Verdict[ResultT]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended(Generic[ResultT]):
+    """How it ended. `failure` is None when `best` is sound, else the last one.
+
+    `final`: another reader is not to be asked: the server refuses the request, or the page kills servers.
+    """
+
+    best: Found[ResultT] | None
+    failure: PageFailure | None = None
+    final: bool = False
+
+    def shortfall(self, tries: int) -> str:
+        """What is wrong with `best`, and how the tries ended where that is something else; "" without both."""
+        if self.best is None or self.failure is None:
+            return ""
+        verdict, failure = self.best.verdict, self.failure
+        of_many = f"the best of {tries} tries" if tries > 1 else ""
+        last = "" if verdict.reason is failure.reason else f"the last one: {failure.reason.value}: {failure.detail}"
+        return joined(verdict.detail, of_many, last)
+
+
+def joined(*parts: str) -> str:
+    """The parts that say something, as one detail."""
+    return "; ".join(part for part in parts if part)
+
+
+@dataclass(slots=True)
+class Climber(Generic[ResultT]):
+    """Sends the requests of one task, up the ladder and within its tries.
+
+    An answer that is no good climbs; a lost request is repeated as it is after a pause. `malformed_left`: after so many
+    malformed answers no more are asked for; None: as many as there are tries.
+    """
+
+    engine: Engine
+    task: Task[ResultT]
+    ladder: Ladder
+    tries: Tries
+    admitted: Callable[[], None]
+    backoff: float
+    malformed_left: int | None = None
+    _best: Found[ResultT] | None = None
+    _lost: int = 0  # in a row
+
+    async def run(self) -> Ended[ResultT]:
+        """Never raises `PageFailure`; `ServerError` passes."""
+        clock = Clock(self.admitted)
+        failure: PageFailure | None = None
+        while self.tries.left:
+            step = self.ladder.step
+            try:
+                question = await self.task.question(step)
+            except PageFailure as unmade:
+                return Ended(self._best, unmade)
+            try:
+                clock.start()
+                answer = await self.engine.ask(question, clock.went_out)
+            except RequestRefused as refusal:
+                reason = Reason.TOO_LONG if refusal.too_long else Reason.REFUSED
+                failure = self._failed(step, reason, str(refusal), clock)
+                if not (refusal.too_long and self.ladder.shrink()):
+                    return Ended(self._best, failure, final=True)
+            except RequestError as lost:
+                failure = self._failed(step, Reason.SERVER_ERROR, str(lost), clock)
+                await self._pause()
+            except PageFailure as given_up:
+                self.tries.failed(step, given_up.reason, given_up.detail, clock.spent())
+                return Ended(self._best, given_up, final=True)
+            else:
+                verdict = await self._judged(answer, step)
+                if verdict.again:
+                    continue
+                failure = PageFailure(verdict.reason, verdict.detail) if verdict.reason else None
+                if failure is None or self.malformed_left == 0:
+                    break
+        return Ended(self._best, failure)
+
+    def _failed(self, step: Step, reason: Reason, detail: str, clock: Clock) -> PageFailure:
+        self.tries.failed(step, reason, detail, clock.spent())
+        return PageFailure(reason, detail, retryable=reason is Reason.SERVER_ERROR)
+
+    async def _pause(self) -> None:
+        if self.tries.left and self.backoff > 0:
+            await asyncio.sleep(min(self.backoff * 2.0 ** min(self._lost, 16), LONGEST_BACKOFF))
+        self._lost += 1
+
+    async def _judged(self, answer: Answer, step: Step) -> Verdict[ResultT]:
+        self._lost = 0
+        verdict = await self.task.judge(answer, step)
+        self.tries.answered(step, answer, verdict.reason, verdict.detail, counts=not verdict.again)
+        found = Found(verdict, answer.text)
+        if verdict.reason is None and not verdict.again:
+            self._best = found
+            return verdict
+        if verdict.worth > (self._best.verdict.worth if self._best else 0):
+            self._best = found
+        if verdict.again:
+            return verdict
+        if verdict.reason is Reason.MALFORMED and self.malformed_left is not None:
+            self.malformed_left -= 1
+        self.ladder.climb()
+        return verdict

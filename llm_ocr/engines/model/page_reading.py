@@ -1,0 +1,204 @@
+"""One page on its way through a model: asked, judged, turned, or left to the fallback."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from llm_ocr.engines.asking import Answer, Question
+from llm_ocr.engines.model.anchor import tokens
+from llm_ocr.engines.model.climbing import Climber, Ended, joined
+from llm_ocr.engines.model.images import Images
+from llm_ocr.engines.model.judging import Verdict, judge_page, worth_of
+from llm_ocr.engines.model.ladder import Ladder
+from llm_ocr.engines.model.page_help import PageHelp
+from llm_ocr.engines.model.tries import Step, Tries
+from llm_ocr.errors import PageFailure
+from llm_ocr.models.profile import PageNotes
+from llm_ocr.models.repetition import RepetitionWatch
+from llm_ocr.types import Attempt, Block, Page, Reason, Status
+
+if TYPE_CHECKING:
+    from llm_ocr.engines.model.reader import ModelReader
+
+#: Least share of the best answer's text that a fallback must have read to be preferred to it.
+LEAST_FALLBACK = 0.5
+#: So often a page is turned by the model's word, and asked for again.
+MOST_TURNS = 2
+SOURCE = "model"
+_BLANK = "the page is blank; what the model answered was left out"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What an answer says, and how it was asked for. `rotation`: degrees clockwise by which the page was turned."""
+
+    blocks: tuple[Block, ...]
+    mode: str
+    rotation: int = 0
+    notes: PageNotes | None = None
+
+
+class PageReading:
+    """One page; a `Task` of the climber."""
+
+    def __init__(self, reader: "ModelReader", page: Page) -> None:
+        self._reader = reader
+        self._page = page
+        self._images = Images(page.image, page.url, reader.tools)
+        self._help = PageHelp(page, reader.tools, reader.sight, reader.backlog)
+        self._tries = Tries(reader.options.max_attempts)
+        self._rotations = [0]  # those in which the model saw it
+        self._blank: bool | None = None
+        self._doubt = ""  # why it is not known whether the page is blank
+
+    async def run(self, admitted: Callable[[], None]) -> Attempt:
+        """The best that could be made of it. Raises `PageFailure` with all tries."""
+        reader = self._reader
+        await reader.backlog.room()
+        if reader.options.rotate == "probe":
+            self._turn(await self._help.orientation())
+            self._rotations = [self._images.rotation]
+        ladder = Ladder(reader.first, reader.rungs)
+        climber = Climber(reader.engine, self, ladder, self._tries, admitted, reader.options.backoff)
+        ended = await climber.run()
+        failure = ended.failure
+        if failure is None and ended.best is not None:
+            return await self._of_model(ended, Status.OK, None, ended.best.verdict.detail)
+        assert failure is not None  # a climb without a sound answer ends with one
+        return await self._degraded(ended, failure)
+
+    async def question(self, step: Step) -> Question:
+        """The request of a step. Raises `PageFailure` when its image cannot be made."""
+        reader = self._reader
+        profile = reader.profile
+        most = reader.anchored(step)
+        anchor = await self._help.anchor(most) if most else ""
+        room = profile.context - min(profile.page_tokens, profile.context // 2) - tokens(anchor)
+        answer = min(step.max_tokens, max(1, room)) if anchor else step.max_tokens
+        settings = {"temperature": step.temperature, "max_tokens": answer}
+        return Question(
+            id=self._page.id,
+            url=await self._images.url(step.scale),
+            prompt=reader.asked(step.mode, anchor),
+            settings={**profile.settings, **settings},
+            vllm_settings={**profile.vllm_settings, **profile.page_settings, **reader.guides(step.mode)},
+            image_first=profile.image_first,
+            system=profile.system,
+            watch=RepetitionWatch,
+            reserve=max(0, profile.context - profile.max_tokens) + tokens(anchor),
+        )
+
+    async def judge(self, answer: Answer, step: Step) -> Verdict[Read]:
+        """What an answer is worth; a page that does not stand upright is turned, and asked for again."""
+        parsers = self._reader.profile.parsers
+        verdict = judge_page(answer, parsers.get(step.mode) or parsers[""], self._images.frame(step.scale))
+        read = Read(verdict.result, step.mode, self._images.rotation, verdict.notes)
+        degrees = self._wrong_by(verdict.notes)
+        if degrees:
+            self._turn(degrees)
+            self._rotations.append(self._images.rotation)
+            detail = f"the model says that the page must be turned by {degrees} degrees clockwise"
+            return Verdict(read, verdict.reason, detail, min(1, verdict.worth), verdict.notes, again=True)
+        found: Verdict[Read] = Verdict(read, verdict.reason, verdict.detail, verdict.worth, verdict.notes)
+        if verdict.reason is None:
+            return found
+        if await self._is_blank():
+            return Verdict(replace(read, blocks=()), None, _BLANK if answer.text.strip() else "", notes=verdict.notes)
+        return replace(found, detail=f"{verdict.detail}; {self._doubt}") if self._doubt else found
+
+    def _wrong_by(self, notes: PageNotes | None) -> int:
+        """Degrees clockwise by which the model wants the page turned; 0 where it was seen like that already."""
+        if notes is None or notes.is_rotation_valid is not False or self._reader.options.rotate == "never":
+            return 0
+        degrees = notes.rotation_correction or 0
+        seen = (self._images.rotation + degrees) % 360 in self._rotations
+        return 0 if seen or len(self._rotations) > MOST_TURNS else degrees
+
+    def _turn(self, degrees: int) -> None:
+        if degrees:
+            self._images.turn(degrees)
+
+    async def _is_blank(self) -> bool:
+        """Asked of each page once, and only of one whose answer is no good."""
+        if self._blank is None:
+            try:
+                self._blank = await self._reader.tools.blank(self._page.image)
+            except PageFailure as failure:
+                self._blank = False
+                self._doubt = f"whether the page is blank is not known: {failure.detail or failure.reason.value}"
+        return self._blank
+
+    async def _degraded(self, ended: Ended[Read], failure: PageFailure) -> Attempt:
+        best = ended.best.verdict if ended.best else None
+        why_not = ""
+        if not ended.final:
+            read, why_not = await self._by_fallback(best.worth if best else 0)
+            if read is not None:
+                return self._of_fallback(read, failure)
+        if best is not None:
+            detail = joined(ended.shortfall(len(self._tries.rows)), why_not)
+            return await self._of_model(ended, Status.DEGRADED, best.reason or failure.reason, detail)
+        raise PageFailure(
+            failure.reason,
+            joined(failure.detail, why_not),
+            hint=failure.hint,
+            retryable=failure.retryable,
+            tries=(*self._tries.rows, *failure.tries),
+        ) from failure
+
+    async def _by_fallback(self, worth: int) -> tuple[Attempt | None, str]:
+        """What the fallback makes of the page; None and why where it cannot, or an answer of that `worth` is better."""
+        fallback = self._reader.fallback
+        if fallback is None:
+            return None, ""
+        try:
+            attempt = await fallback.read(await self._help.page())
+        except PageFailure as failure:
+            return None, f"{fallback.name} could not read it either: {failure.detail or failure.reason.value}"
+        if not attempt.blocks:
+            return None, f"{fallback.name} found nothing on it"
+        if worth and (attempt.status is not Status.OK or worth_of(attempt.blocks) < LEAST_FALLBACK * worth):
+            return None, joined(f"{fallback.name} read less of it", attempt.detail)
+        return attempt, ""
+
+    def _of_fallback(self, attempt: Attempt, failure: PageFailure) -> Attempt:
+        how = {"text-layer": "text layer", "ocr": "OCR"}.get(attempt.source, attempt.source)
+        said = f"read by {attempt.engine} ({how}) after {len(self._tries.rows)} tries of {self._reader.name}"
+        no_image = {"status": "failed", "reason": failure.reason.value, "detail": failure.detail, "server": ""}
+        return replace(
+            attempt,
+            status=Status.DEGRADED,
+            reason=failure.reason,
+            detail=joined(said, failure.detail, attempt.detail),
+            tokens_in=attempt.tokens_in + self._tries.tokens_in,
+            tokens_out=attempt.tokens_out + self._tries.tokens_out,
+            seconds=attempt.seconds + self._tries.seconds,
+            tries=(*(self._tries.rows or [no_image]), *attempt.tries),
+        )
+
+    async def _of_model(self, ended: Ended[Read], status: Status, reason: Reason | None, detail: str) -> Attempt:
+        best = ended.best
+        assert best is not None  # the callers look
+        read = best.verdict.result
+        rows = tuple(self._tries.rows)
+        blocks = await self._help.with_figures(read.blocks, read.rotation, self._reader.figures(read.mode))
+        return Attempt(
+            engine=self._reader.name,
+            source=SOURCE,
+            status=status,
+            blocks=blocks,
+            reason=reason,
+            detail=joined(detail, self._help.doubt),
+            raw=best.text,
+            rotation=read.rotation,
+            image=self._images.upright(read.rotation),
+            notes=_said(read.notes),
+            tokens_in=self._tries.tokens_in,
+            tokens_out=self._tries.tokens_out,
+            seconds=self._tries.seconds,
+            tries=rows if len(rows) > 1 else (),
+        )
+
+
+def _said(notes: PageNotes | None) -> Mapping[str, Any]:
+    return {name: value for name, value in asdict(notes).items() if value is not None} if notes else {}

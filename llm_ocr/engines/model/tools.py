@@ -1,0 +1,49 @@
+"""What the model readers need done with images and documents, away from the event loop."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from llm_ocr.engines.embedded.regions import Seen
+from llm_ocr.types import EncodedImage, Page
+
+
+class ImageUrls(Protocol):
+    """Makes images fit to be sent. Raises `PageFailure` when it cannot."""
+
+    async def url(self, image: EncodedImage) -> bytes:
+        """The image as a data URL in ASCII."""
+
+
+class ImageTools(ImageUrls, Protocol):
+    """Work that takes processor time, done in other processes. All raise `PageFailure` when it cannot be done."""
+
+    async def resized(self, image: EncodedImage, scale: float) -> tuple[EncodedImage, bytes]:
+        """The image with its sides multiplied by `scale`, and as a data URL."""
+
+    async def turned(self, image: EncodedImage, degrees: int) -> tuple[EncodedImage, bytes]:
+        """The image turned clockwise by 90, 180 or 270 degrees, and as a data URL."""
+
+    async def blank(self, image: EncodedImage) -> bool:
+        """Whether nothing is to be seen on it."""
+
+    async def content(self, page: Page) -> Page:
+        """The page with its text layer read; as it is where it has none."""
+
+
+class Sight(Protocol):
+    """What is seen on pages without a model, on processors of our own. All raise `PageFailure`."""
+
+    def identity(self) -> Mapping[str, Any]:
+        """What changes what is seen, as JSON values."""
+
+    async def see(self, page: Page, *, hinted: bool) -> Seen:
+        """Where figures are; `hinted`: the page's text speaks of some."""
+
+    async def text(self, page: Page) -> str:
+        """The text layer in reading order; "" without one that can be believed."""
+
+    async def orientation(self, page: Page) -> int:
+        """Degrees clockwise by which the page must be turned to be upright: 0, 90, 180 or 270."""
+
+    async def close(self) -> None:
+        """End its processes."""

@@ -1,0 +1,137 @@
+"""The command line of `vllm serve`, as data."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from llm_ocr.engines.vllm.arguments import argument_name, groups, overridden
+from llm_ocr.errors import UsageError
+from llm_ocr.models.profile import Profile
+
+#: Arguments that we must know to reach the server, and secrets, which anybody on the machine could read in `ps`.
+_OURS = {
+    "host": "the server listens where llm-ocr reaches it",
+    "port": "use --vllm-port",
+    "uds": "the server is reached by its port",
+    "served-model-name": "llm-ocr names the model itself",
+    "api-key": "llm-ocr makes a key for each server and passes it by the environment",
+    "hf-token": "set HF_TOKEN in the environment",
+    "model": "use --model",
+}
+
+#: `--stream-interval` came with vLLM pull request 27869, merged in November 2025; 0.12.0 is the first release after it.
+_STREAM_INTERVAL_SINCE = (0, 12, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """How our own servers are started. None leaves the choice to the profile or to vLLM.
+
+    `command` is any prefix before the word `serve`: `/other/bin/vllm`, or a container, which must share the network and
+    take the key and the devices by name: `docker run --rm --init --gpus all --network host --ipc host -e VLLM_API_KEY
+    -e CUDA_VISIBLE_DEVICES --entrypoint vllm IMAGE`.
+    """
+
+    command: tuple[str, ...] = ("vllm",)
+    args: tuple[str, ...] = ()  # of --vllm-arg, untouched and last
+    preset: tuple[str, ...] = ()  # arguments for the kind of GPU: over the profile's, below everything chosen
+    model: str | None = None  # another than the profile's: an id or a folder
+    revision: str | None = None
+    tensor_parallel: int | None = None
+    data_parallel: int | None = None
+    replicas: int | None = None
+    max_model_len: int | None = None  # tokens
+    gpu_memory_utilization: float | None = None  # 0..1 of a device
+    port: int | None = None  # of the first replica; the next ones follow
+    host: str = "127.0.0.1"
+    model_cache: Path | None = None
+    compile_cache: Path | None = None
+    offline: bool = False
+    startup_timeout: float = 1800.0  # seconds, downloading the model included
+    log_folder: Path | None = None  # none: the log is kept in memory only
+    stream_interval: int | None = 20  # tokens per piece of a streamed answer
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is lowered step by step when the device runs out of memory."""
+
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+
+
+def served_name(profile: Profile, options: ServeOptions) -> str:
+    """The name under which our server offers the model."""
+    return options.model or profile.model
+
+
+def serve_command(
+    profile: Profile,
+    options: ServeOptions,
+    port: int,
+    *,
+    version: tuple[int, ...] = (),
+    limits: Limits = Limits(),
+) -> list[str]:
+    """The words of `vllm serve` for a model.
+
+    In this order: the model, where it listens, defaults, the profile's arguments, `options.preset`, options,
+    `options.args`. An argument of a later group replaces the one of the same name in an earlier group, whether it is
+    written `--x=y`, `--x y`, `--x` or `--no-x`; `options.args` go through untouched and stand last. `limits` replace
+    even those, for a server that ran out of memory. Devices and the key are not here: they go by the environment.
+    `version` is vLLM's, () when it is not known: arguments that older versions do not have are left out.
+
+    Raises `UsageError` for arguments in `options.args` that would keep us from reaching the server, or hold a secret.
+    """
+    _refuse_ours(options.args)
+    model = served_name(profile, options)
+    head = [*options.command, "serve", model]
+    place = ["--host", options.host, "--port", str(port), "--served-model-name", model]
+    words = overridden(_defaults(profile, options, version), profile.server_args)
+    words = overridden(words, options.preset)
+    words = overridden(words, _chosen(profile, options))
+    words = overridden(words, options.args)
+    return [*head, *place, *overridden(words, _lowered(limits))]
+
+
+def shown(argv: Sequence[str]) -> str:
+    """The command for people to read and paste."""
+    return shlex.join(argv)
+
+
+def _refuse_ours(args: Sequence[str]) -> None:
+    for group in groups(args):
+        name = argument_name(group[0])
+        if name in _OURS:
+            raise UsageError(f"--vllm-arg cannot give --{name}: {_OURS[name]}")
+        # A value before the first argument would be a second model, and `--name value` in one word is no argument.
+        if name is None or " " in name:
+            raise UsageError(f"--vllm-arg {group[0]!r} is no argument", hint="Write --vllm-arg=--name=value.")
+
+
+def _defaults(profile: Profile, options: ServeOptions, version: tuple[int, ...]) -> list[str]:
+    words = ["--max-model-len", str(profile.context), "--disable-uvicorn-access-log"]
+    if profile.trust_remote_code:
+        words.append("--trust-remote-code")
+    if options.stream_interval and version >= _STREAM_INTERVAL_SINCE:
+        words += ["--stream-interval", str(options.stream_interval)]
+    return words
+
+
+def _chosen(profile: Profile, options: ServeOptions) -> list[str]:
+    # A profile's revision is one of the profile's model: of another model it would name nothing.
+    own_model = options.model in (None, profile.model)
+    values = {
+        "--revision": options.revision or (profile.revision if own_model else None),
+        "--tensor-parallel-size": options.tensor_parallel,
+        "--data-parallel-size": options.data_parallel,
+        "--max-model-len": options.max_model_len,
+        "--gpu-memory-utilization": options.gpu_memory_utilization,
+    }
+    return [word for name, value in values.items() if value is not None for word in (name, str(value))]
+
+
+def _lowered(limits: Limits) -> list[str]:
+    values = {"--max-num-seqs": limits.max_num_seqs, "--max-num-batched-tokens": limits.max_num_batched_tokens}
+    return [word for name, value in values.items() if value is not None for word in (name, str(value))]

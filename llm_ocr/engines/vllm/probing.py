@@ -1,0 +1,60 @@
+"""Whether a server answers, and what it says of itself."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import aiohttp
+
+from llm_ocr.engines.chat.connections import open_session
+from llm_ocr.engines.chat.endpoint import Endpoint
+from llm_ocr.engines.serving import Address, ServerFacts
+from llm_ocr.errors import ServerError
+
+_PATIENCE = 10.0  # seconds for /health
+
+#: From what a server's models were loaded from, by their names ("": it does not say), to the name to ask for.
+Chooser = Callable[[Mapping[str, str]], str]
+
+
+async def look(address: Address, choose: Chooser | None = None) -> tuple[Address, ServerFacts] | None:
+    """What the server says of itself, None while it does not answer; vLLM must call itself healthy too.
+
+    An address without a model comes back with the one that `choose` names, without it the only one that the server has.
+    Raises `ServerError` when the server refuses our key, or has several models and the address names none, and what
+    `choose` raises.
+    """
+    endpoint = Endpoint(address)
+    try:
+        facts = await endpoint.probe()
+        if facts is None or (facts.vllm and not await _healthy(address)):
+            return None
+        if not address.model:
+            roots = await endpoint.roots()
+            name = choose(roots) if choose is not None and roots else _only(address, tuple(roots))
+            address = replace(address, model=name)
+        return address, facts
+    finally:
+        await endpoint.close()
+
+
+async def _healthy(address: Address) -> bool:
+    # Its engine may be dead while /v1/models still answers; a proxy in front may not pass /health on.
+    try:
+        async with (
+            asyncio.timeout(_PATIENCE),
+            open_session(address.key) as session,
+            session.get(f"{address.root}/health") as response,
+        ):
+            return response.status < 500
+    except (aiohttp.ClientError, OSError):  # TimeoutError is an OSError
+        return False
+
+
+def _only(address: Address, models: tuple[str, ...]) -> str:
+    if len(models) == 1:
+        return models[0]
+    raise ServerError(
+        f"the server {address.url} has {len(models)} models, and none is named: {', '.join(models)}",
+        hint="Say which to ask for.",
+    )

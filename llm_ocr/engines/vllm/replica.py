@@ -1,0 +1,262 @@
+"""One vLLM server of our own, supervised."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from llm_ocr.engines.serving import Address, ServerFacts
+from llm_ocr.engines.vllm.arguments import number_of
+from llm_ocr.engines.vllm.command import Limits, ServeOptions, serve_command, served_name, shown
+from llm_ocr.engines.vllm.log import ServerLog
+from llm_ocr.engines.vllm.lowering import described, lowered
+from llm_ocr.engines.vllm.ports import free_port, reached_at
+from llm_ocr.engines.vllm.probing import look
+from llm_ocr.engines.vllm.process import ServerProcess
+from llm_ocr.engines.vllm.release import Release, check_release, found, numbers
+from llm_ocr.engines.vllm.surroundings import secrets_of, surroundings
+from llm_ocr.engines.vllm.troubles import Trouble, hint_for
+from llm_ocr.errors import ServerError
+from llm_ocr.models.profile import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds between looks at a server, and between words about it."""
+
+    poll: float = 0.5
+    progress: float = 30.0
+    patience: float = 10.0  # from SIGTERM to SIGKILL
+    device: float = 5.0  # until another look whether the device's memory is free
+
+
+_KILLED = "It was killed from outside: often because the machine's own memory (not the GPU's) was used up."
+_PORT_TRIES = 3
+_DEVICE_TRIES = 3
+
+
+async def _look_until(address: Address, ended: asyncio.Task[str]) -> ServerFacts | None:
+    """One look at the server, given up when its process ends."""
+    looking = asyncio.create_task(look(address))
+    try:
+        await asyncio.wait([looking, ended], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        looking.cancel()  # of one that is done, nothing
+        await asyncio.gather(looking, return_exceptions=True)
+    if ended.done():
+        return None
+    answer = looking.result()
+    return answer[1] if answer else None
+
+
+class VllmServer:
+    """Implements `serving.Server`. `devices` for CUDA_VISIBLE_DEVICES, "" for all.
+
+    The server has its own process group, which ends with us even after kill -9. It keeps its key for life; its port
+    may change at each start unless the options name one.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        options: ServeOptions,
+        *,
+        index: int = 0,
+        devices: str = "",
+        say: Callable[[str], None] = lambda _: None,
+        release: Release | None = None,
+        pace: Pace = Pace(),
+        before: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`before` is awaited before the first start; what it raises, `start` raises."""
+        self._profile = profile
+        self._options = options
+        self._name = f"vLLM {index}"
+        self._port = None if options.port is None else options.port + index
+        self._say = say
+        self._pace = pace
+        self._key = secrets.token_urlsafe(32)
+        self._environment = surroundings(options, key=self._key, devices=devices)
+        self._release = release or Release(options.command, self._environment)
+        path = options.log_folder / f"vllm-{index}.log" if options.log_folder else None
+        self._log = ServerLog(path, secrets=secrets_of(self._environment))
+        self._limits = Limits()
+        self._steps = 0
+        self._words: list[str] = []
+        self._process: ServerProcess | None = None
+        self._starts = 0
+        self._stopped = False
+        self._turn = asyncio.Lock()
+        self._before = before
+
+    @property
+    def name(self) -> str:
+        """`vLLM 0`."""
+        return self._name
+
+    @property
+    def command(self) -> str:
+        """The command of the last start, to be read and pasted; without secrets. "" before the first."""
+        return shown(self._words)
+
+    async def start(self) -> tuple[Address, ServerFacts]:
+        """Start it and wait until it answers; with less at once when the device runs out of memory.
+
+        Raises `ServerError` with the log's telling lines when it cannot be had, `UsageError` for wrong arguments.
+        """
+        async with self._turn:
+            self._stopped = False
+            if self._before is not None:
+                await self._before()
+            return await self._bring_up(again=False)
+
+    async def restart(self, why: str) -> tuple[Address, ServerFacts]:
+        """End what is left of it and start it again. Raises as `start` does."""
+        async with self._turn:
+            self._stopped = False
+            starved = self._log.out_of_memory
+            await self._end()
+            if starved and not self._lower():
+                raise ServerError(f"{self._name} is out of memory again", hint=hint_for(Trouble.OUT_OF_MEMORY))
+            return await self._bring_up(again=True)
+
+    async def ended(self) -> str:
+        """Returns when the process has ended: how, and the line of its log that says most."""
+        if self._process is None:
+            return "not started"
+        process = self._process
+        how = await process.ended()
+        if process.stopping:
+            return "stopped"
+        words = self._log.last_words
+        return f"{how}: {words}" if words else how
+
+    async def stop(self) -> None:
+        """SIGTERM to its group, then SIGKILL; also while it starts. Connections to it must be closed before."""
+        self._stopped = True
+        await self._end()
+
+    async def _end(self) -> None:
+        if self._process is not None:
+            await self._process.stop(self._pace.patience)
+
+    async def _bring_up(self, *, again: bool) -> tuple[Address, ServerFacts]:
+        version = await self._release.version()
+        check_release(self._profile, self._options.command, version)
+        ports, devices = _PORT_TRIES, _DEVICE_TRIES if again else 0
+        while True:
+            try:
+                return await self._launch(version)
+            except ServerError:
+                if self._stopped:
+                    raise
+                trouble = self._log.trouble
+                if trouble is Trouble.OUT_OF_MEMORY and self._lower():
+                    continue
+                if trouble is Trouble.PORT_TAKEN and self._port is None and ports > 0:
+                    ports -= 1
+                    continue
+                if trouble is Trouble.DEVICE_TAKEN and devices > 0:
+                    # The driver takes seconds to give back what a killed server held.
+                    devices -= 1
+                    await asyncio.sleep(self._pace.device)
+                    continue
+                raise
+
+    async def _launch(self, version: str) -> tuple[Address, ServerFacts]:
+        if self._stopped:
+            raise self._halted()
+        port = self._free_port()
+        words = serve_command(
+            self._profile, self._options, port, version=numbers(version), limits=self._limits
+        )  # fmt: skip
+        prefix = len(self._options.command)
+        self._words = [*found(words[:prefix], self._environment.get("PATH")), *words[prefix:]]
+        address = Address(reached_at(self._options.host, port), served_name(self._profile, self._options), self._key)
+        self._log.begin(self.command)
+        if not self._starts:  # later ones differ by their port, and by what is said when less memory is asked for
+            self._say(f"{self._name}: {self.command}")
+        self._starts += 1
+        began = time.monotonic()
+        process = self._process = await ServerProcess.start(self._words, self._environment, self._log)
+        try:
+            facts = await self._until_ready(process, address, began)
+        except BaseException:
+            await process.stop(self._pace.patience)
+            raise
+        facts = self._completed(facts, version)
+        return address, facts
+
+    async def _until_ready(self, process: ServerProcess, address: Address, began: float) -> ServerFacts:
+        ended = asyncio.create_task(process.ended())
+        told = began
+        try:
+            while True:
+                if self._stopped:
+                    raise self._halted()
+                if ended.done():
+                    raise self._failed(f"{self._name} {ended.result()} before it answered")
+                if facts := await _look_until(address, ended):
+                    return facts
+                now = time.monotonic()
+                if now - began > self._options.startup_timeout:
+                    raise self._failed(f"{self._name} did not answer within {self._options.startup_timeout:g} s")
+                if now - told >= self._pace.progress:
+                    told = now
+                    self._tell(now - began)
+                await asyncio.wait([ended], timeout=self._pace.poll)
+        finally:
+            ended.cancel()
+
+    def _tell(self, seconds: float) -> None:
+        if self._log.unwritable:
+            self._say(f"{self._name}: its log cannot be written to {self._log.path}: {self._log.unwritable}")
+        words = f"; its log: {self._log.latest_words}" if self._log.latest_words else ""
+        self._say(f"{self._name}: {self._log.step or 'starting'}, {seconds:.0f} s so far{words}")
+
+    def _halted(self) -> ServerError:
+        return ServerError(f"{self._name} was stopped while it started")
+
+    def _failed(self, what: str) -> ServerError:
+        lines = "\n".join(f"  {line[:500]}" for line in self._log.telling())
+        where = f"\nIts whole log: {self._log.path}" if self._log.path else ""
+        hint = hint_for(self._log.trouble) or (_KILLED if "SIGKILL" in what else "")
+        return ServerError(f"{what}:\n{lines}{where}" if lines else f"{what}; it printed nothing", hint=hint)
+
+    def _free_port(self) -> int:
+        port = free_port(self._options.host, self._port or 0)
+        if port is None:
+            raise ServerError(
+                f"{self._name} cannot listen on {self._options.host}:{self._port}: the port is taken",
+                hint="Give another --vllm-port, or none, then a free one is taken; a server that runs: --server-url.",
+            )
+        return port
+
+    def _lower(self) -> bool:
+        """One step down. False when there is none left."""
+        facts = self._log.facts
+        sequences = number_of(self._words, "max-num-seqs") or facts.max_num_seqs
+        tokens = number_of(self._words, "max-num-batched-tokens") or facts.max_num_batched_tokens
+        limits = lowered(self._limits, sequences, tokens, self._steps)
+        if limits is None:
+            return False
+        self._limits = limits
+        self._steps += 1
+        self._say(f"{self._name}: the device ran out of memory; trying with {described(limits)}")
+        return True
+
+    def _completed(self, facts: ServerFacts, version: str) -> ServerFacts:
+        told = self._log.facts
+        # --max-num-seqs is of each engine.
+        engines = number_of(self._words, "data-parallel-size") or 1
+        sequences = number_of(self._words, "max-num-seqs") or told.max_num_seqs
+        return replace(
+            facts,
+            vllm=True,
+            version=facts.version or version,
+            # vLLM's own figure: blocks times block size is too low for models with several kinds of attention.
+            kv_tokens=told.kv_tokens or facts.kv_tokens,
+            max_concurrency=told.max_concurrency or facts.max_concurrency,
+            max_num_seqs=sequences * engines if sequences else facts.max_num_seqs,
+        )

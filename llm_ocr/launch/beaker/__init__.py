@@ -1,0 +1,1 @@
+"""Beaker: an experiment of N replicas."""

@@ -1,0 +1,47 @@
+"""Launching from Python, as notebooks do."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from llm_ocr.launch.launching import Launch, StagePlan, begin, plans
+from llm_ocr.settings.calls import settings_from
+from llm_ocr.settings.models import LaunchSettings
+
+Sources = str | Path | Iterable[str | Path]
+
+
+def submit(
+    platform: str,
+    stage: str,
+    sources: Sources = (),
+    *,
+    workspace: str | Path,
+    say: Callable[[str], None] = print,
+    **settings: Any,
+) -> Launch:
+    """Submit a stage, or `pipeline`, to a platform; `wait()` of the result stays until it is done.
+
+    Keywords are the flags of `llm-ocr launch`. Of a pipeline the first stage is submitted at once, the others by
+    `wait()`. Raises `UsageError`, and `LaunchError` with the platform's words.
+    """
+    launch = begin(_settings(platform, stage, sources, workspace, settings), say)
+    launch.submit()
+    return launch
+
+
+def dry_run(
+    platform: str, stage: str, sources: Sources = (), *, workspace: str | Path, **settings: Any
+) -> list[StagePlan]:
+    """Exactly what `submit` would send for each stage. Asks nobody."""
+    return plans(_settings(platform, stage, sources, workspace, settings))
+
+
+def _settings(
+    platform: str, stage: str, sources: Sources, workspace: str | Path, settings: dict[str, Any]
+) -> LaunchSettings:
+    named = [sources] if isinstance(sources, str | Path) else list(sources)
+    keywords = {"platform": platform, "stage": stage, "workspace": str(workspace), **settings}
+    if named:
+        keywords["sources"] = tuple(str(source) for source in named)
+    return settings_from(LaunchSettings, "submit", keywords)

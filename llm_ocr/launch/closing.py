@@ -1,0 +1,39 @@
+"""Submissions that are over: how they ended is recorded once, by whoever sees it first."""
+
+from collections.abc import Sequence
+
+from llm_ocr.launch import JobStatus
+from llm_ocr.launch.bill import bill
+from llm_ocr.launch.platforms import launcher_for
+from llm_ocr.launch.records import Submission, write_end, write_jobs
+from llm_ocr.work.workspace import Workspace
+
+
+def close(workspace: Workspace, submission: Submission, statuses: Sequence[JobStatus]) -> None:
+    """Record the end of a submission whose jobs are over."""
+    write_end(workspace, submission.spec, statuses, bill(submission.platform, submission.spec, statuses))
+    workspace.flush()
+
+
+def closed(workspace: Workspace, submission: Submission) -> bool:
+    """Whether a submission is over; if it is, and nobody has recorded it yet, its end is recorded.
+
+    One that was decided and of which the platform knows nothing is over, too: whoever decided it died before it was
+    sent. Raises `LaunchError` when the platform cannot be asked.
+    """
+    if submission.over:
+        return True
+    launcher = launcher_for(submission.platform)
+    jobs = submission.jobs
+    if jobs is None:
+        jobs = tuple(launcher.find(submission.spec))
+        if not jobs:
+            write_end(workspace, submission.spec, (), {})
+            workspace.flush()
+            return True
+        write_jobs(workspace, submission.spec, jobs)
+    statuses = launcher.status(jobs)
+    if not all(one.state.over for one in statuses):
+        return False
+    close(workspace, submission, statuses)
+    return True

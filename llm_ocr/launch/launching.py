@@ -1,0 +1,284 @@
+"""Launching: each stage submitted, watched, and submitted again while that is worth it.
+
+A stage is submitted again when its jobs are over, the workspace lacks units of it and has more than at the last
+submission; at most `attempts` times, and not beyond `max_cost`. What was submitted stands in the workspace
+(`records`), so that nothing is created twice and any machine can go on watching.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from llm_ocr.errors import JobFailed, LaunchError, LimitReached, UsageError
+from llm_ocr.launch import Job, JobSpec, JobStatus, Launcher, Plan, State
+from llm_ocr.launch.bill import fitted_limit, has_price
+from llm_ocr.launch.closing import close, closed
+from llm_ocr.launch.platforms import check_platform, launcher_for
+from llm_ocr.launch.progress import StageProgress, stage_progress
+from llm_ocr.launch.records import (
+    Launched,
+    Submission,
+    read_launches,
+    submissions,
+    write_jobs,
+    write_launch,
+    write_spec,
+)
+from llm_ocr.launch.specs import SHARED_DISK, Wanted, new_id, wanted
+from llm_ocr.launch.uploads import uploaded
+from llm_ocr.launch.waiting import EVERY, reasons, until_over
+from llm_ocr.settings.models import LaunchSettings
+from llm_ocr.work.stored import remembered, to_remember, workspace_options
+from llm_ocr.work.workspace import Workspace
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When to stop. `every` is the time between two looks, in seconds."""
+
+    attempts: int = 3
+    max_cost: float | None = None
+    every: float = EVERY
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlan:
+    """What is sent for a stage at first, and the settings that its jobs will find in the workspace."""
+
+    plan: Plan
+    settings: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is shown: what is sent, what is not known yet, what else is to be known."""
+        return {
+            "platform": self.plan.platform,
+            "stage": self.plan.spec.stage,
+            "requests": [asdict(request) for request in self.plan.requests],
+            "settings": dict(self.settings),
+            "missing": dict(self.plan.missing),
+            "notes": list(self.plan.notes),
+        }
+
+
+def plans(settings: LaunchSettings) -> list[StagePlan]:
+    """What would be sent for each stage. Asks nobody. Raises `UsageError` for what can never work."""
+    launcher = launcher_for(check_platform(settings.platform))
+    asked = wanted(settings, launcher, "00000000-000000-0000")
+    return [StagePlan(launcher.plan(asked.specs[stage]), asked.settings[stage]) for stage in asked.stages]
+
+
+class Launch:
+    """A launch of one or all stages on one platform."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        launcher: Launcher,
+        asked: Wanted,
+        limits: Limits,
+        say: Say,
+        *,
+        resumed: bool = False,
+    ) -> None:
+        self._workspace = workspace
+        self._launcher = launcher
+        self._limits = limits
+        self._say = say
+        self._resumed = resumed
+        self.asked = asked
+
+    @property
+    def id(self) -> str:
+        """Of the launch, as it stands in the workspace."""
+        return self.asked.id
+
+    def submit(self) -> Sequence[Job]:
+        """The first stage's jobs, submitted or found; does not wait for them."""
+        return self._submit(self.asked.stages[0])
+
+    def jobs(self) -> list[Job]:
+        """All jobs so far."""
+        return [job for one in submissions(self._workspace, self.id) for job in one.jobs or ()]
+
+    def status(self) -> Sequence[JobStatus]:
+        """Of all jobs so far."""
+        return self._launcher.status(self.jobs())
+
+    def wait(self) -> None:
+        """Until all stages are done, each submitted again while that is worth it.
+
+        Raises `JobFailed` with the platform's reason, `LimitReached` at `max_cost`.
+        """
+        for stage in self.asked.stages:
+            self._carry_out(stage)
+
+    def _carry_out(self, stage: str) -> None:
+        before = stage_progress(self._workspace, stage)
+        if stage == "extract" and before.finished and not self._sources(stage) and not self._open(stage):
+            self._say("extract: all units are done")
+            return
+        while True:
+            before = self._done_before(stage, before)
+            jobs = self._submit(stage)
+            spec = self._newest(stage).spec
+            statuses = until_over(self._launcher, jobs, self._say, stage, every=self._limits.every)
+            close(self._workspace, self._newest(stage), statuses)
+            after = stage_progress(self._workspace, stage)
+            if after.finished:
+                if why := reasons(statuses):  # for example more failed pages than --max-failed-rate
+                    self._say(f"{stage}: all units are done, though: {why}")
+                return
+            self._judge(stage, spec, statuses, before, after)
+            before = after
+
+    def _judge(
+        self, stage: str, spec: JobSpec, statuses: Sequence[JobStatus], before: StageProgress, after: StageProgress
+    ) -> None:
+        """Return when another submission is worth it."""
+        why = reasons(statuses) or "its jobs ended well, and left units undone"
+        missing = f"{stage}: {after.total - after.done} of {after.total} units are missing" if after.total else stage
+        again = f"Log: llm-ocr jobs logs -w {self._workspace.url}. The same command goes on."
+        if after.done <= before.done:
+            raise JobFailed(f"{missing}, and none was finished since the last submission: {why}", hint=again)
+        if spec.submission >= self._limits.attempts:
+            raise JobFailed(f"{missing} after {spec.submission} submissions: {why}", hint=again)
+        if any(one.state is State.CANCELLED for one in statuses):
+            raise JobFailed(f"{missing}: {why}", hint=again)
+        self._say(f"{missing} ({why}): submitted again")
+
+    def _afford(self, stage: str) -> None:
+        """Return when something may still be spent; what all launches of the workspace have cost counts."""
+        spent = sum(one.end.get("cost") or 0.0 for one in submissions(self._workspace) if one.end)
+        if self._limits.max_cost is not None and spent >= self._limits.max_cost:
+            raise LimitReached(
+                f"{stage} is not submitted: {spent:.2f} dollars were spent of --max-cost {self._limits.max_cost:g}",
+                hint="The same command with a higher limit goes on.",
+            )
+
+    def _submit(self, stage: str) -> Sequence[Job]:
+        """The jobs of the stage that are under way; else new ones."""
+        found = self._open(stage)
+        if found is not None and found.jobs:
+            return found.jobs
+        spec = found.spec if found is not None else self._next_spec(stage)
+        plan = self._launcher.plan(spec)
+        if plan.missing:
+            gaps = ", ".join(f"{name[1:-1]}: {how}" for name, how in plan.missing.items())
+            raise UsageError(f"{self._launcher.platform} needs {gaps}")
+        jobs = self._launcher.find(spec) if found is not None else ()
+        if not jobs:
+            self._afford(stage)
+            self._launcher.check(plan)
+            if found is None:
+                write_spec(self._workspace, self.asked.platform, spec, stage_progress(self._workspace, stage).done)
+                self._workspace.flush()
+            jobs = self._launcher.submit(plan)
+        write_jobs(self._workspace, spec, jobs)
+        self._workspace.flush()
+        for note in plan.notes:
+            self._say(f"{stage}: {note}")
+        for job in jobs:
+            self._say(f"{stage}: {job.name} {job.url or job.id}")
+        return jobs
+
+    def _next_spec(self, stage: str) -> JobSpec:
+        spec = replace(self.asked.specs[stage], submission=len(self._of(stage)) + 1)
+        if spec.time_limit is None:
+            progress = stage_progress(self._workspace, stage)
+            limit = fitted_limit(self.asked.platform, spec, self.asked.settings[stage], progress.pages)
+            spec = replace(spec, time_limit=limit)
+        return spec
+
+    def _done_before(self, stage: str, now: StageProgress) -> StageProgress:
+        """What was done when the submission that is under way was made: another machine may have made it."""
+        found = self._open(stage)
+        return now if found is None or found.done is None else replace(now, done=found.done)
+
+    def _of(self, stage: str) -> list[Submission]:
+        return [one for one in submissions(self._workspace, self.id) if one.spec.stage == stage]
+
+    def _open(self, stage: str) -> Submission | None:
+        return next((one for one in self._of(stage) if not one.over), None)
+
+    def _newest(self, stage: str) -> Submission:
+        return self._of(stage)[-1]
+
+    def _sources(self, stage: str) -> bool:
+        settings = self.asked.settings[stage]
+        return not self._resumed and bool(settings.get("sources") or settings.get("dataset"))
+
+
+def begin(settings: LaunchSettings, say: Say = print) -> Launch:
+    """A launch that stands in the workspace, nothing of it submitted; or the one that is under way there.
+
+    Raises `UsageError`, `LaunchError`, and what opening the workspace raises.
+    """
+    launcher = launcher_for(check_platform(settings.platform))
+    wanted(settings, launcher, new_id())  # what is wrong in itself is said before any store is asked
+    options = workspace_options(settings)
+    held = remembered(settings.workspace, options)
+    if held.get("engine") and "engine" not in settings.model_fields_set:
+        settings = settings.model_copy(update={"engine": held["engine"]})
+        settings.model_fields_set.add("engine")
+    asked = wanted(settings, launcher, new_id())
+    engine = str(asked.settings[asked.stages[0]].get("engine", "auto"))
+    workspace = Workspace.open(settings.workspace, True, settings=to_remember(settings, engine=engine), options=options)
+    every = 1.0 if settings.platform == "local" else EVERY
+    limits = Limits(settings.attempts, settings.max_cost, every)
+    if running := _under_way(workspace, asked, say):
+        say(f"launch {running.id} is under way: going on with it")
+        return Launch(workspace, launcher, running, limits, say, resumed=True)
+    if settings.sources and "extract" in asked.stages and settings.platform not in SHARED_DISK:
+        asked = _with_sources(asked, settings, uploaded(workspace, settings.sources, say))
+    if settings.max_cost is not None:
+        for stage in (stage for stage in asked.stages if not has_price(asked.platform, asked.specs[stage])):
+            say(f"{stage}: no price is known of {asked.specs[stage].hardware}: --max-cost cannot stop it")
+    write_launch(workspace, Launched(asked.id, asked.platform, asked.stages, asked.settings, time.time()))
+    return Launch(workspace, launcher, asked, limits, say)
+
+
+def _under_way(workspace: Workspace, asked: Wanted, say: Say) -> Wanted | None:
+    """A launch of the same stages whose jobs still run; ends are recorded of others that are over by now.
+
+    Raises `LaunchError` where one of the stages is under way in another way: two launches would share its units
+    without knowing of each other.
+    """
+    open_ones = [one for one in submissions(workspace) if not one.over and one.spec.stage in asked.stages]
+    running = [one for one in open_ones if not closed(workspace, one)]
+    if not running:
+        return None
+    spec = running[-1].spec
+    found = next((one for one in read_launches(workspace) if one.id == spec.launch), None)
+    same = found is not None and (found.platform, found.stages) == (asked.platform, asked.stages)
+    if found is None or not same or not _covers(found, asked):
+        raise LaunchError(
+            f"{spec.stage} of {workspace.url} is under way as launch {spec.launch} on {running[-1].platform}",
+            hint=f"See: llm-ocr jobs -w {workspace.url}. To end it: llm-ocr jobs cancel -w {workspace.url}",
+        )
+    specs = {stage: replace(one, launch=found.id, environment=_of(one, found.id)) for stage, one in asked.specs.items()}
+    return Wanted(found.id, found.platform, found.stages, specs, found.settings)
+
+
+def _covers(found: Launched, asked: Wanted) -> bool:
+    """Whether it was asked for the same settings, sources apart: those may have been uploaded."""
+    return all(_but_sources(found.settings[stage]) == _but_sources(asked.settings[stage]) for stage in asked.stages)
+
+
+def _but_sources(settings: Mapping[str, Any]) -> dict[str, Any]:
+    of_uploads = ("sources", "source_endpoint", "source_region")
+    return {name: value for name, value in settings.items() if name not in of_uploads}
+
+
+def _of(spec: JobSpec, launch: str) -> dict[str, str]:
+    return {**spec.environment, "LLM_OCR_LAUNCH": launch}
+
+
+def _with_sources(asked: Wanted, settings: LaunchSettings, sources: tuple[str, ...]) -> Wanted:
+    """What was uploaded stands on the workspace's store, and is read from its server."""
+    server = {"source_endpoint": settings.workspace_endpoint, "source_region": settings.workspace_region}
+    there = {name: value for name, value in server.items() if value} if sources != settings.sources else {}
+    extract = {**there, **asked.settings["extract"], "sources": list(sources)}
+    return replace(asked, settings={**asked.settings, "extract": extract})

@@ -1,0 +1,1 @@
+"""This machine: a process per share."""

@@ -1,0 +1,39 @@
+"""The launchers by their platforms' names. A launcher's module is imported when it is asked for."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from types import MappingProxyType
+
+from llm_ocr.errors import UsageError
+from llm_ocr.launch import Launcher
+
+#: Platform -> module and class below `llm_ocr.launch`.
+PLATFORMS: Mapping[str, str] = MappingProxyType(
+    {
+        "hf-jobs": "hf_jobs.launcher:HfJobs",
+        "sagemaker": "sagemaker.launcher:SageMaker",
+        "cloud-run": "cloud_run.launcher:CloudRun",
+        "modal": "modal.launcher:Modal",
+        "runpod": "runpod.launcher:RunPod",
+        "slurm": "slurm.launcher:Slurm",
+        "beaker": "beaker.launcher:Beaker",
+        "local": "local.launcher:Local",
+    }
+)
+
+
+def check_platform(name: str) -> str:
+    """The name itself. Raises `UsageError` with the nearest one."""
+    if name in PLATFORMS:
+        return name
+    close = get_close_matches(name.replace("_", "-").lower(), PLATFORMS, n=1)
+    hint = f"Did you mean {close[0]}?" if close else f"Platforms: {', '.join(PLATFORMS)}"
+    raise UsageError(f"unknown platform {name!r}", hint=hint)
+
+
+def launcher_for(platform: str) -> Launcher:
+    """The launcher of a platform; nothing is asked of it yet."""
+    module, _, name = PLATFORMS[check_platform(platform)].partition(":")
+    launcher: Launcher = getattr(import_module(f"llm_ocr.launch.{module}"), name)()
+    return launcher

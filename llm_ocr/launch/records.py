@@ -1,0 +1,110 @@
+"""What a launch leaves in its workspace, so that any machine can go on watching it. Written once each, never changed.
+
+launches/<id>/launch.json               what was launched: platform, stages, the settings that jobs read
+launches/<id>/<stage>-<n>.spec.json     before the n-th submission of a stage: what it will be
+launches/<id>/<stage>-<n>.jobs.json     after it: the platform's jobs
+launches/<id>/<stage>-<n>.end.json      when they are over: how, and what it cost
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from llm_ocr.launch import Job, JobSpec, JobStatus
+from llm_ocr.work import codec
+from llm_ocr.work.stored import LAUNCHES, launch_key
+from llm_ocr.work.workspace import Workspace
+
+_FILE = re.compile(r"(?P<stage>[a-z]+)-(?P<number>\d+)\.(?P<kind>spec|jobs|end)\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A launch as it was asked for. `settings` are those of each stage."""
+
+    id: str
+    platform: str
+    stages: tuple[str, ...]
+    settings: Mapping[str, Mapping[str, Any]]
+    created: float  # seconds since 1970
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One submission of a stage. `jobs` is None between the decision and the platform's answer."""
+
+    platform: str
+    spec: JobSpec
+    jobs: tuple[Job, ...] | None = None
+    end: Mapping[str, Any] | None = None
+    done: int | None = None  # units of the stage when it was decided
+
+    @property
+    def over(self) -> bool:
+        return self.end is not None
+
+
+def write_launch(workspace: Workspace, launched: Launched) -> None:
+    """Before anything is submitted."""
+    workspace.create_json(launch_key(launched.id), asdict(launched))
+
+
+def read_launches(workspace: Workspace) -> list[Launched]:
+    """All of a workspace, the oldest first."""
+    found = []
+    for info in workspace.store.list(f"{LAUNCHES}/"):
+        if info.key.endswith("/launch.json"):
+            value = workspace.get_json(info.key)
+            found.append(Launched(**{**value, "stages": tuple(value["stages"])}))
+    return found
+
+
+def write_spec(workspace: Workspace, platform: str, spec: JobSpec, done: int | None) -> None:
+    """The decision to submit; `done`: units of the stage that were finished then, None without a plan."""
+    workspace.create_json(_key(spec, "spec"), {"platform": platform, "spec": asdict(spec), "done": done})
+
+
+def write_jobs(workspace: Workspace, spec: JobSpec, jobs: Sequence[Job]) -> None:
+    """What the platform has made of it."""
+    workspace.create_json(_key(spec, "jobs"), {"jobs": [asdict(job) for job in jobs]})
+
+
+def write_end(workspace: Workspace, spec: JobSpec, statuses: Sequence[JobStatus], bill: Mapping[str, Any]) -> None:
+    """How its jobs ended; `bill` holds what is known of the cost."""
+    starts = [one.started for one in statuses if one.started is not None]
+    ends = [one.ended for one in statuses if one.ended is not None]
+    value = {
+        "stage": spec.stage,
+        "hardware": spec.hardware,
+        "started": min(starts, default=None),
+        "ended": max(ends, default=None),
+        **bill,
+        "jobs": [{"id": one.job.id, "state": one.state.value, "reason": one.reason} for one in statuses],
+    }
+    workspace.create_json(_key(spec, "end"), value)
+
+
+def submissions(workspace: Workspace, launch: str = "") -> list[Submission]:
+    """Those of one launch, or of all, in their order."""
+    found: dict[tuple[str, str, int], dict[str, Any]] = {}
+    for info in workspace.store.list(f"{LAUNCHES}/{launch}"):
+        folder, _, name = info.key.removeprefix(f"{LAUNCHES}/").rpartition("/")
+        match = _FILE.fullmatch(name)
+        if match:
+            parts = found.setdefault((folder, match["stage"], int(match["number"])), {})
+            parts[match["kind"]] = codec.load(workspace.store.get(info.key), f"{workspace.url}: {info.key}")
+    order = {"extract": 0, "describe": 1, "assemble": 2}
+    keys = sorted(found, key=lambda key: (key[0], order.get(key[1], 3), key[2]))
+    return [_submission(found[key]) for key in keys if "spec" in found[key]]
+
+
+def _submission(parts: Mapping[str, Any]) -> Submission:
+    jobs = tuple(Job(**job) for job in parts["jobs"]["jobs"]) if "jobs" in parts else None
+    return Submission(
+        parts["spec"]["platform"], JobSpec(**parts["spec"]["spec"]), jobs, parts.get("end"), parts["spec"]["done"]
+    )
+
+
+def _key(spec: JobSpec, kind: str) -> str:
+    return f"{LAUNCHES}/{spec.launch}/{spec.stage}-{spec.submission}.{kind}.json"

@@ -1,0 +1,1 @@
+"""RunPod: a request to a serverless endpoint per share."""

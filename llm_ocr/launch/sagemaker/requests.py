@@ -1,0 +1,252 @@
+"""What is sent to SageMaker for a job: the bodies of CreateProcessingJob and CreateTrainingJob. Pure.
+
+Limits are those of botocore's service model (1.44.5).
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from llm_ocr.errors import UsageError
+from llm_ocr.launch import JobSpec, Plan, Request
+from llm_ocr.launch.sagemaker.hardware import has_local_disks, needs_training
+
+PLATFORM = "sagemaker"
+PROCESSING, TRAINING = "processing", "training"
+CALLS: Mapping[str, str] = {PROCESSING: "create_processing_job", TRAINING: "create_training_job"}
+
+ROLE, IMAGE, OUTPUT = "<role>", "<image>", "<output>"
+_HOW = {
+    ROLE: "--role ARN (sagemaker/README.md)",
+    IMAGE: "--image ACCOUNT.dkr.ecr.REGION.amazonaws.com/REPOSITORY:TAG",
+    OUTPUT: "--training-output s3://BUCKET/PREFIX",
+}
+
+#: Which secrets of AWS Secrets Manager a job fetches: NAME=ID, with commas between them.
+SECRETS = "LLM_OCR_SECRETS"
+
+#: Seconds. What SageMaker itself takes for training jobs where nothing is said.
+DEFAULT_TIME_LIMIT = 86_400
+_LONGEST = {PROCESSING: 777_600, TRAINING: 2_419_200}
+#: Where a container leaves the text that describing its job shows.
+_FAILURE = {PROCESSING: "/opt/ml/output/message", TRAINING: "/opt/ml/output/failure"}
+_LONGEST_VALUE = {PROCESSING: 256, TRAINING: 512}
+_MOST_VARIABLES = 100
+_MOST_MACHINES = 100  # of a processing job
+_MOST_SUBNETS, _MOST_GROUPS = 16, 5
+_LARGEST_DISK = 16_384  # GB
+#: How often SageMaker itself starts a training job again after an error of its own.
+_RETRIES = 3
+
+_ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/?[a-zA-Z_0-9+=,.@\-_/]+")
+_IMAGE = re.compile(
+    r"(?P<account>\d{12})\.dkr\.ecr(?:-fips)?\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?"
+    r"/(?P<repository>[a-z0-9][a-z0-9._/-]*)(?::(?P<tag>[\w.-]{1,128}))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
+)
+_VARIABLE = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_SECRET = re.compile(r"[\w/+=.@:-]{1,200}", re.ASCII)
+
+
+def kind_of(spec: JobSpec) -> str:
+    """A processing job, or a training job where only those can: spot machines, and the largest GPUs."""
+    return TRAINING if spec.options.get("spot") or needs_training(spec.hardware) else PROCESSING
+
+
+def parsed_image(image: str) -> Mapping[str, str | None] | None:
+    """Account, region, repository, tag and digest of an image in ECR; None for any other image."""
+    match = _IMAGE.fullmatch(image)
+    return match.groupdict() if match and len(image) <= 255 else None
+
+
+def plan_for(spec: JobSpec) -> Plan:
+    """The whole plan. Raises `UsageError` for what SageMaker can never take."""
+    kind = kind_of(spec)
+    _check(spec, kind)
+    body = _training(spec) if kind == TRAINING else _processing(spec)
+    here = {ROLE: body["RoleArn"], IMAGE: _image(spec), OUTPUT: _output(spec) if kind == TRAINING else ""}
+    missing = {placeholder: _HOW[placeholder] for placeholder, value in here.items() if value == placeholder}
+    return Plan(PLATFORM, spec, (Request(CALLS[kind], body),), missing, tuple(_notes(spec, kind)))
+
+
+def output_of(body: Mapping[str, Any]) -> str:
+    """The folder in S3 that SageMaker itself writes to for a training job; "" for processing jobs."""
+    config = body.get("OutputDataConfig")
+    return f"{config['S3OutputPath']}/{body['TrainingJobName']}" if config else ""
+
+
+def _processing(spec: JobSpec) -> dict[str, Any]:
+    body = {
+        "ProcessingJobName": spec.name,
+        "ProcessingResources": {"ClusterConfig": _machines(spec)},
+        "StoppingCondition": {"MaxRuntimeInSeconds": _time_limit(spec)},
+        "AppSpecification": {"ImageUri": _image(spec), "ContainerEntrypoint": _entrypoint(spec, PROCESSING)},
+        "Environment": _environment(spec),
+        "RoleArn": spec.options.get("role") or ROLE,
+        "Tags": _tags(spec),
+    }
+    network = _network(spec)
+    return {**body, "NetworkConfig": {"VpcConfig": network}} if network else body
+
+
+def _training(spec: JobSpec) -> dict[str, Any]:
+    output, seconds = _output(spec), _time_limit(spec)
+    key = spec.options.get("kms_key")
+    body: dict[str, Any] = {
+        "TrainingJobName": spec.name,
+        "ResourceConfig": _machines(spec),
+        "StoppingCondition": {"MaxRuntimeInSeconds": seconds},
+        "AlgorithmSpecification": {
+            "TrainingImage": _image(spec),
+            "TrainingInputMode": "File",
+            "ContainerEntrypoint": _entrypoint(spec, TRAINING),
+        },
+        "Environment": _environment(spec),
+        "RoleArn": spec.options.get("role") or ROLE,
+        "OutputDataConfig": {"S3OutputPath": output, **({"KmsKeyId": key} if key else {})},
+        # Nothing of ours is in it, for the workspace says what is done; SageMaker waits long for spot machines
+        # only where there is one.
+        "CheckpointConfig": {"S3Uri": f"{output}/{spec.name}/checkpoints", "LocalPath": "/opt/ml/checkpoints"},
+        "RetryStrategy": {"MaximumRetryAttempts": _RETRIES},
+        "Tags": _tags(spec),
+    }
+    if spec.options.get("spot"):
+        body["EnableManagedSpotTraining"] = True
+        body["StoppingCondition"]["MaxWaitTimeInSeconds"] = min(2 * seconds, _LONGEST[TRAINING])
+    network = _network(spec)
+    return {**body, "VpcConfig": network} if network else body
+
+
+def _machines(spec: JobSpec) -> dict[str, Any]:
+    machines = {
+        "InstanceCount": spec.shards,
+        "InstanceType": spec.hardware,
+        "VolumeSizeInGB": spec.options.get("volume_size") or 100,
+    }
+    key = spec.options.get("kms_key")
+    return {**machines, "VolumeKmsKeyId": key} if key and not has_local_disks(spec.hardware) else machines
+
+
+def _entrypoint(spec: JobSpec, kind: str) -> list[str]:
+    """In exec form: a shell in between would keep SIGTERM to itself."""
+    return ["python", "-m", "llm_ocr.launch.sagemaker.entry", _FAILURE[kind], *spec.command]
+
+
+def _environment(spec: JobSpec) -> dict[str, str]:
+    if not spec.secrets:
+        return dict(spec.environment)
+    secrets = ",".join(f"{name}={where or name}" for name, where in spec.secrets.items())
+    # Not AWS_DEFAULT_REGION, which would be that of the workspace's store, too.
+    image = parsed_image(spec.image) or {}
+    region = spec.options.get("region") or image.get("region")
+    return {**spec.environment, SECRETS: secrets, **({"AWS_REGION": region} if region else {})}
+
+
+def _network(spec: JobSpec) -> dict[str, Any]:
+    subnets, groups = spec.options.get("subnet") or (), spec.options.get("security_group") or ()
+    return {"SecurityGroupIds": list(groups), "Subnets": list(subnets)} if subnets else {}
+
+
+def _tags(spec: JobSpec) -> list[dict[str, str]]:
+    """So that the bill can be split by them."""
+    return [{"Key": "llm-ocr-launch", "Value": spec.launch}, {"Key": "llm-ocr-stage", "Value": spec.stage}]
+
+
+def _image(spec: JobSpec) -> str:
+    return spec.image or IMAGE
+
+
+def _time_limit(spec: JobSpec) -> int:
+    return spec.time_limit or DEFAULT_TIME_LIMIT
+
+
+def _output(spec: JobSpec) -> str:
+    """SageMaker writes to Amazon's S3 only, where the workspace may not be."""
+    given = spec.options.get("training_output")
+    if given:
+        return str(given).rstrip("/")
+    if spec.workspace.startswith("s3://") and "LLM_OCR_WORKSPACE_ENDPOINT" not in spec.environment:
+        return f"{spec.workspace.rstrip('/')}/launches/{spec.launch}/sagemaker"
+    return OUTPUT
+
+
+def _notes(spec: JobSpec, kind: str) -> list[str]:
+    notes = []
+    if kind == TRAINING:
+        why = "for spot machines" if spec.options.get("spot") else f"for {spec.hardware}"
+        notes.append(f"a training job, {why}; what SageMaker writes goes to {_output(spec)}")
+    if spec.options.get("kms_key") and has_local_disks(spec.hardware):
+        notes.append(f"--kms-key is not for the disks of {spec.hardware}: they encrypt themselves")
+    return notes
+
+
+def _check(spec: JobSpec, kind: str) -> None:
+    _check_names(spec)
+    _check_sizes(spec, kind)
+    _check_network(spec)
+    _check_secrets(spec)
+    _check_environment(spec, kind)
+
+
+def _check_names(spec: JobSpec) -> None:
+    role, output = spec.options.get("role"), spec.options.get("training_output")
+    if role and not _ROLE.fullmatch(role):
+        raise UsageError(f"--role {role}: must be the ARN of a role", hint="arn:aws:iam::ACCOUNT:role/NAME")
+    if spec.image and parsed_image(spec.image) is None:
+        raise UsageError(
+            f"--image {spec.image}: SageMaker takes images from ECR only",
+            hint=f"Mirror it (sagemaker/README.md), then give {_HOW[IMAGE]}",
+        )
+    if output and not re.fullmatch(r"s3://[^/]+(/.*)?", output):
+        raise UsageError(f"--training-output {output}: must be s3://BUCKET/PREFIX")
+
+
+def _check_sizes(spec: JobSpec, kind: str) -> None:
+    if kind == PROCESSING and spec.shards > _MOST_MACHINES:
+        raise UsageError(
+            f"--shards {spec.shards}: a processing job has at most {_MOST_MACHINES} machines",
+            hint="Launch several times on one workspace, or use --spot, whose training jobs may have more.",
+        )
+    if _time_limit(spec) > _LONGEST[kind]:
+        raise UsageError(
+            f"--time-limit {spec.time_limit} s: a {kind} job runs at most {_LONGEST[kind]} s",
+            hint="A job that is ended by its limit is submitted again and goes on.",
+        )
+    if (size := spec.options.get("volume_size") or 0) > _LARGEST_DISK:
+        raise UsageError(f"--volume-size {size}: at most {_LARGEST_DISK} GB")
+
+
+def _check_network(spec: JobSpec) -> None:
+    subnets, groups = spec.options.get("subnet") or (), spec.options.get("security_group") or ()
+    if bool(subnets) != bool(groups):
+        raise UsageError("--subnet and --security-group go together: a job in a VPC needs both")
+    if len(subnets) > _MOST_SUBNETS or len(groups) > _MOST_GROUPS:
+        raise UsageError(f"at most {_MOST_SUBNETS} --subnet and {_MOST_GROUPS} --security-group")
+
+
+def _check_secrets(spec: JobSpec) -> None:
+    for name, where in spec.secrets.items():
+        if not _SECRET.fullmatch(where or name):
+            raise UsageError(
+                f"--secret {name}={where}: must be the name or ARN of a secret in AWS Secrets Manager",
+                hint="A name, never the value: create it with aws secretsmanager create-secret.",
+            )
+
+
+def _check_environment(spec: JobSpec, kind: str) -> None:
+    variables = _environment(spec)
+    if len(variables) > _MOST_VARIABLES:
+        raise UsageError(f"a job of SageMaker has at most {_MOST_VARIABLES} variables, not {len(variables)}")
+    for name, value in variables.items():
+        if not _VARIABLE.fullmatch(name):
+            raise UsageError(f"{name!r} cannot be the name of a variable on SageMaker")
+        if len(value) > _LONGEST_VALUE[kind]:
+            raise UsageError(
+                f"{name} is {len(value)} characters long: a {kind} job of SageMaker takes {_LONGEST_VALUE[kind]}",
+                hint=_shorter(name, kind),
+            )
+
+
+def _shorter(name: str, kind: str) -> str:
+    if name == SECRETS:
+        return "Give the secrets shorter names there, or fewer of them."
+    return "Make it shorter." if kind == TRAINING else "Make it shorter; --spot (a training job) takes 512."

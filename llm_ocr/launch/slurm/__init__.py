@@ -1,0 +1,1 @@
+"""Slurm: a job array."""

@@ -1,0 +1,59 @@
+"""Documents of this machine, put where jobs can read them: beside the workspace's own objects."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from llm_ocr.errors import UsageError
+from llm_ocr.launch.waiting import Say
+from llm_ocr.storage.names import split_scheme
+from llm_ocr.work.workspace import Workspace
+
+#: Below the workspace.
+FOLDER = "uploads/documents"
+_KINDS = (".pdf", ".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".tif", ".tiff")
+
+
+def is_local(source: str) -> bool:
+    """Whether a source is of this machine."""
+    return split_scheme(source)[0] in ("", "file")
+
+
+def on_any_folder(url: str) -> str:
+    """A path as it reads from any other folder of this machine; URLs as they are."""
+    return str(Path(url).expanduser().absolute()) if not split_scheme(url)[0] else url
+
+
+def uploaded(workspace: Workspace, sources: Sequence[str], say: Say) -> tuple[str, ...]:
+    """The sources as jobs can read them; files and folders of this machine are uploaded, those that are there already
+    (same path, same size) are not.
+
+    Raises `UsageError` for local lists, patterns and what does not exist.
+    """
+    return tuple(_upload(workspace, source, say) if is_local(source) else source for source in sources)
+
+
+def _upload(workspace: Workspace, source: str, say: Say) -> str:
+    root = Path(source.removeprefix("file://")).expanduser().resolve()
+    if not root.exists() or (root.is_file() and root.suffix.lower() not in _KINDS):
+        raise UsageError(
+            f"{source}: jobs elsewhere cannot read it",
+            hint="Give files, folders, or s3://, gs://, hf:// and https:// sources (lists of them stand there, too).",
+        )
+    files = [root] if root.is_file() else sorted(_documents(root))
+    sent = 0
+    for file in files:
+        key = f"{FOLDER}/{file.relative_to(root.parent).as_posix()}"
+        found = workspace.store.stat(key)
+        if found is None or found.size != file.stat().st_size:
+            workspace.store.upload(file, key)
+            sent += 1
+    workspace.flush()
+    say(f"{source}: {sent} of {len(files)} files uploaded to {workspace.url}/{FOLDER}")
+    return f"{workspace.url}/{FOLDER}/{root.name}{'' if root.is_file() else '/'}"
+
+
+def _documents(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.is_file() and not hidden and path.suffix.lower() in _KINDS:
+            yield path

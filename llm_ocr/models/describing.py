@@ -1,0 +1,106 @@
+"""What is asked of figures, and the form that answers are to have.
+
+Prompts of DeepSeek-OCR are the strings that it was trained on (its README), but for `classify`, which it never learnt:
+there only a server that forces one of the names makes its answer useful. The others are ours.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from llm_ocr.models.answers import read_class, read_description, read_parse
+from llm_ocr.models.profile import Profile
+
+__all__ = [
+    "CHAT_PROMPTS",
+    "CLASSES",
+    "DEEPSEEK_PROMPTS",
+    "PARSE_SCHEMA",
+    "classify_prompt",
+    "read_class",
+    "read_description",
+    "read_parse",
+    "structured_outputs",
+]
+
+#: Into what `classify` sorts figures when the user names no classes.
+CLASSES = ("photo", "chart", "diagram", "logo", "table", "map", "screenshot", "drawing", "formula", "other")
+
+_PLACE = "{classes}"
+_CLASSIFY = f"What kind of picture is this? Answer with one of these names and nothing else: {_PLACE}."
+
+DEEPSEEK_PROMPTS: Mapping[str, str] = MappingProxyType(
+    {
+        "describe": "Describe this image in detail.",
+        "parse": "Parse the figure.",
+        "classify": _CLASSIFY,
+    }
+)
+
+CHAT_PROMPTS: Mapping[str, str] = MappingProxyType(
+    {
+        "describe": (
+            "Describe this figure from a document for someone who cannot see it. Begin with what kind of figure it is. "
+            "Say what it shows: its parts and how they belong together, for a chart its axes with units, its series "
+            "and what they tell, and quote the text that can be read in it. State only what is visible. "
+            "Answer with one paragraph of plain text, in the language of the figure's own text, else in English."
+        ),
+        "parse": (
+            "Read this figure from a document. Answer with one JSON object and nothing else. Its keys:\n"
+            '"type": the kind of figure, such as "bar chart", "line chart", "table", "flow chart", "photo";\n'
+            '"title": its title, "" if it has none;\n'
+            '"axes": a list of objects with "name" and "unit", empty if there are no axes;\n'
+            '"columns": the names of the data\'s columns;\n'
+            '"rows": the data, a list of rows, each a list with one string for every column, numbers as they are '
+            "printed, or as close as the figure allows to read them;\n"
+            '"text": all other text in the figure, one line for each piece.\n'
+            "Invent nothing: what cannot be read is an empty string."
+        ),
+        "classify": _CLASSIFY,
+    }
+)
+
+_STRING: dict[str, Any] = {"type": "string"}
+_STRINGS: dict[str, Any] = {"type": "array", "items": _STRING}
+
+#: JSON schema of what `parse` stores. All values are strings, as they are printed in the figure.
+PARSE_SCHEMA: Mapping[str, Any] = MappingProxyType(
+    {
+        "type": "object",
+        "properties": {
+            "type": _STRING,
+            "title": _STRING,
+            "axes": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"name": _STRING, "unit": _STRING},
+                    "required": ["name", "unit"],
+                    "additionalProperties": False,
+                },
+            },
+            "columns": _STRINGS,
+            "rows": {"type": "array", "items": _STRINGS},
+            "text": _STRING,
+        },
+        "required": ["type", "title", "axes", "columns", "rows", "text"],
+        "additionalProperties": False,
+    }
+)
+
+
+def classify_prompt(prompt: str, classes: Sequence[str] = CLASSES) -> str:
+    """The prompt of mode `classify` with the names of the classes at their place (`{classes}`)."""
+    return prompt.replace(_PLACE, ", ".join(classes))
+
+
+def structured_outputs(profile: Profile, mode: str, classes: Sequence[str] = CLASSES) -> Mapping[str, Any]:
+    """Settings of a request by which vLLM forces the form of an answer; empty where the mode or model needs none.
+
+    vLLM takes them at the top level of the request (0.32.0; older versions ignored other spellings in silence).
+    """
+    if mode not in profile.structured:
+        return {}
+    if mode == "parse":
+        return {"structured_outputs": {"json": dict(PARSE_SCHEMA)}}
+    return {"structured_outputs": {"choice": list(classes)}} if mode == "classify" else {}

@@ -1,0 +1,122 @@
+"""A profile that a user gives as names and values: a TOML or YAML file, once it is read. No I/O."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from difflib import get_close_matches
+from functools import cache
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from llm_ocr.errors import UsageError
+from llm_ocr.models.chat import generic
+from llm_ocr.models.parsers import parser_named
+from llm_ocr.models.profile import ImageRule, Parser, Profile, Rung, Score
+from llm_ocr.models.registry import find_profile
+from llm_ocr.models.soundness import complaints
+
+_BASE, _PARSER = "base", "parser"
+#: Laid over those of the base name by name; all other fields replace the base's.
+_LAID_OVER = frozenset({"prompts", "settings", "vllm_settings", "page_settings", "guides", "region_tasks"})
+#: What belongs to one model and is not inherited by another.
+_OF_ONE_MODEL: Mapping[str, Any] = {
+    "revision": None, "aliases": (), "scores": (), "parameters": 0.0, "experimental": False,
+}  # fmt: skip
+#: Fields that hold objects, and what these are.
+_INNER = {"image": ImageRule, "ladder": Rung, "scores": Score}
+
+
+def profile_from(values: Mapping[str, Any], where: str) -> Profile:
+    """The profile of a file's values. `where` names the file in messages.
+
+    Keys are the fields of `Profile`, and two more: `base`, the profile from which all else is inherited (without it: a
+    chat model with our own prompts), and `parser`, the name of the parser of all modes; `parsers` holds names by mode.
+    `prompts`, `parsers`, the settings, `guides`, `region_tasks` and `image` are laid over those of the base name by
+    name, everything else replaces it. `model` is needed where there is no base; `name` is the model's own where it is
+    not given. Revision, scores, aliases and number of parameters are not inherited by another model.
+
+    Raises `UsageError` that names the file and the key: for unknown keys, parsers and bases with the nearest known
+    name, for values of the wrong kind, and for a profile that does not hold together.
+    """
+    _known(values, (_BASE, _PARSER, *_types()), where)
+    base = _base(values, where)
+    changed = {key: _value(key, value, base, where) for key, value in values.items() if key not in (_BASE, _PARSER)}
+    if _PARSER in values:
+        # One that is given for all modes replaces those of the base, too.
+        own = {} if "parsers" not in values else changed["parsers"]
+        changed["parsers"] = {**own, "": _parser(values[_PARSER], where, _PARSER)}
+    other = _BASE not in values or changed.get("model", base.model) != base.model
+    profile = replace(base, **{**(_own(changed["model"]) if other else {}), **changed})
+    if found := complaints(profile):
+        raise UsageError(f"{where}: {found[0]}")
+    return profile
+
+
+def _known(names: Iterable[str], known: Iterable[str], where: str) -> None:
+    known = sorted(known)
+    for name in names:
+        if name not in known:
+            near = get_close_matches(str(name), known, n=1, cutoff=0.5)
+            hint = f"Did you mean {near[0]}?" if near else f"Keys are {', '.join(known)}."
+            raise UsageError(f"{where}: {name!r} is no key of a profile", hint=hint)
+
+
+def _base(values: Mapping[str, Any], where: str) -> Profile:
+    if _BASE in values:
+        name = _checked(str, values[_BASE], where, _BASE)
+        try:
+            return find_profile(name)
+        except UsageError as error:
+            raise UsageError(f"{where}: base: {error.args[0]}", hint=error.hint) from None
+    if "model" not in values:
+        raise UsageError(
+            f"{where}: neither model nor base is given",
+            hint="Say which model it is (model: OWNER/NAME), or which profile it is like (base: NAME).",
+        )
+    return generic(_checked(str, values["model"], where, "model"))
+
+
+def _own(model: str) -> Mapping[str, Any]:
+    """What another model than the base's begins with."""
+    return {"name": model.rstrip("/").rpartition("/")[2], **_OF_ONE_MODEL}
+
+
+def _value(key: str, value: Any, base: Profile, where: str) -> Any:
+    if key == "parsers":
+        named = _checked(dict[str, str], value, where, key)
+        return {**base.parsers, **{mode: _parser(name, where, f"{key}.{mode}") for mode, name in named.items()}}
+    if key == "image":
+        given = _checked(dict[str, Any], value, where, key)
+        value = {"longest_side": base.image.longest_side, "format": base.image.format, **given}
+    if inner := _INNER.get(key):
+        for one in [value] if key == "image" else _checked(list[dict[str, Any]], value, where, key):
+            _known(one, (field.name for field in fields(inner)), f"{where}: {key}")
+    checked = _checked(_types()[key], value, where, key)
+    return {**getattr(base, key), **checked} if key in _LAID_OVER else checked
+
+
+def _parser(name: Any, where: str, key: str) -> Parser:
+    name = _checked(str, name, where, key)
+    try:
+        return parser_named(name).parse
+    except UsageError as error:
+        raise UsageError(f"{where}: {key}: {error.args[0]}", hint=error.hint) from None
+
+
+def _checked(kind: Any, value: Any, where: str, key: str) -> Any:
+    """The value as its field has it; a number in quotes is none. Raises `UsageError`."""
+    try:
+        # By way of JSON: there a list may stand for a tuple or a set, and nothing else for something else.
+        return TypeAdapter(kind).validate_json(json.dumps(value, default=str), strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, (key, *first["loc"])))
+        raise UsageError(f"{where}: {place}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
+
+
+@cache
+def _types() -> Mapping[str, Any]:
+    """The type of each field."""
+    hints = get_type_hints(Profile)
+    return {one.name: hints[one.name] for one in fields(Profile)}

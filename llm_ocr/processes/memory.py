@@ -1,0 +1,30 @@
+"""Memory that is free is given back: who passes many images on must not stay as large as the largest moment."""
+
+import ctypes
+import resource
+import sys
+from pathlib import Path
+
+_M_MMAP_THRESHOLD = -3  # glibc's mallopt
+#: Blocks from this size on, in bytes, are mapped on their own and unmapped when they are freed.
+_MAPPED_FROM = 128 << 10
+
+
+def map_large_blocks() -> None:
+    """Keep glibc from raising its threshold at the first large block that is freed, as it does by default.
+
+    Page images of different sizes and lives would then tear holes into the heap, which only ever grows.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _MAPPED_FROM)
+
+
+def give_back_memory(above: int = 0) -> None:
+    """Hand freed memory back to the system where more than `above` bytes are resident (Linux with glibc)."""
+    if sys.platform != "linux":
+        return
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    resident = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    if trim is not None and resident > above:
+        trim(0)

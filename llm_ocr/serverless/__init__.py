@@ -1,0 +1,66 @@
+"""The worker of a serverless endpoint on RunPod: documents in requests, or stages of a workspace.
+
+`main()` is all of `runpod-serverless/handler.py`, and of `python -m llm_ocr.serverless`.
+"""
+
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+from llm_ocr.errors import LlmOcrError, MissingExtra
+from llm_ocr.serverless.variables import translated, usual_model
+from llm_ocr.settings.environment import environment
+from llm_ocr.settings.loading import load
+from llm_ocr.settings.serverless import WorkerSettings
+
+__all__ = ["main", "worker_settings"]
+
+_log = logging.getLogger("llm_ocr")
+
+
+def main() -> None:
+    """Take jobs until RunPod ends the worker; with `--test_input` or `--rp_serve_api` those of this machine.
+
+    Exits with a sentence for wrong settings and where the package `runpod` is missing.
+    """
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    _log.setLevel(logging.INFO)
+    try:
+        _start(worker_settings())
+    except LlmOcrError as error:
+        _log.error("%s", error)
+        sys.exit(error.exit_code)
+
+
+def worker_settings() -> WorkerSettings:
+    """From the environment, also by the names of GLM-OCR's worker. Raises `UsageError`."""
+    variables = translated(environment())
+    loaded = load(
+        WorkerSettings, {}, config=None, environ=variables, dotenv=Path(".env"), stored=usual_model(variables)
+    )
+    for warning in loaded.warnings:
+        _log.warning("%s", warning)
+    return loaded.settings
+
+
+def _start(settings: WorkerSettings) -> None:
+    try:
+        import runpod
+    except ImportError as error:
+        raise MissingExtra("the worker needs runpod", hint='Install it: pip install "llm-ocr[runpod]"') from error
+    from llm_ocr.serverless.worker import Worker
+
+    held = environment()
+    if not (held.get("RUNPOD_LOG_LEVEL") or held.get("RUNPOD_DEBUG_LEVEL")):
+        runpod.serverless.log.level = "INFO"  # its default writes all replies to the log, the pages' text in them
+    worker = Worker(settings, held, runpod.serverless.progress_update)
+
+    async def handler(job: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return await worker.handle(job)
+        except LlmOcrError as error:
+            _log.warning("job %s: %s", job.get("id"), error)
+            return {"error": str(error)}  # FAILED; what is raised comes with a traceback, which only bugs need
+
+    runpod.serverless.start({"handler": handler, "concurrency_modifier": lambda now: settings.worker_concurrency})

@@ -1,0 +1,250 @@
+"""What a request asks for: read strictly, so that a wrong input is an error that names its field."""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llm_ocr.documents.file_types import IMAGE, PDF
+from llm_ocr.documents.remote.urls import is_web, shown
+from llm_ocr.engines.layout.tasks import TASKS
+from llm_ocr.errors import UsageError
+from llm_ocr.launch import STAGES
+from llm_ocr.settings.sources import did_you_mean
+
+#: Crops in a reply where the request does not say how many.
+MOST_CROPS = 50
+
+
+class InputError(UsageError):
+    """A request that cannot be answered; the message begins with the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file of a request: at a web address, or its bytes. `kind` is what it must be; empty: what it is."""
+
+    field: str
+    kind: str
+    url: str = ""
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """Whether pictures are wanted, in the reply itself, and how many at most (None: all)."""
+
+    wanted: bool = False
+    inline: bool = False
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRequest:
+    """Pages to read, from `first` to `last` (from 1, over all files; None: the end)."""
+
+    files: tuple[File, ...]
+    first: int = 1
+    last: int | None = None
+    crops: Pictures = Pictures()
+    layouts: Pictures = Pictures()
+    whole: bool = False
+    tasks: tuple[str, ...] = ()  # LABEL=TASK
+
+
+@dataclass(frozen=True, slots=True)
+class StageRequest:
+    """A stage of a workspace, or a share of it. `environment` are the variables that the stage gets."""
+
+    stage: str
+    workspace: str
+    index: int
+    count: int
+    environment: Mapping[str, str]
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUp:
+    """Start the model, read nothing of a user's."""
+
+
+_SOURCES = {
+    "pdf_url": PDF,
+    "pdf_base64": PDF,
+    "image_urls": IMAGE,
+    "images_base64": IMAGE,
+    "source_url": "",
+    "source_base64": "",
+}
+_BESIDE = (
+    *("start_page", "end_page", "layout", "label_task_mapping", "warmup"),
+    *("return_crop_images", "crop_images_base64", "max_crop_images"),
+    *("return_layout_visualization", "layout_visualization_base64"),
+)
+#: Of a stage; those that become variables of its process.
+_VARIABLES = {
+    "workspace": "LLM_OCR_WORKSPACE",
+    "launch": "LLM_OCR_LAUNCH",
+    "workspace_endpoint": "LLM_OCR_WORKSPACE_ENDPOINT",
+    "workspace_region": "LLM_OCR_WORKSPACE_REGION",
+}
+_STAGE = ("stage", *_VARIABLES, "shard", "shard_index", "shard_count", "name")
+_FIELDS = (*_SOURCES, *_BESIDE, *_STAGE)
+
+
+def read_input(job: Mapping[str, Any]) -> DocumentRequest | StageRequest | WarmUp:
+    """What the job's `input` asks for. Raises `InputError`."""
+    given = job.get("input")
+    if not isinstance(given, Mapping):
+        raise InputError("input: must be an object", hint='For example {"input": {"pdf_url": "https://…"}}')
+    held = {str(name): value for name, value in given.items() if value is not None}
+    for name in held:
+        if name not in _FIELDS:
+            raise InputError(f"{name}: no such field{did_you_mean(name, _FIELDS)}")
+    if _bool(held, "warmup", False):
+        _only(held, ("warmup",), "warmup")
+        return WarmUp()
+    if "stage" in held:
+        _only(held, _STAGE, "stage")
+        return _stage(held)
+    if stray := next((name for name in _STAGE if name in held), None):
+        raise InputError(f"{stray}: belongs to a stage, and none is named", hint=f"stage: {', '.join(STAGES)}")
+    return _document(held)
+
+
+def _only(held: Mapping[str, Any], names: Sequence[str], first: str) -> None:
+    for name in held:
+        if name not in names:
+            raise InputError(f"{name}: does not go with {first}")
+
+
+def _stage(held: Mapping[str, Any]) -> StageRequest:
+    stage = _text(held, "stage")
+    if stage not in STAGES:
+        raise InputError(f"stage: must be one of {', '.join(STAGES)}, not {stage!r}{did_you_mean(stage, STAGES)}")
+    if "workspace" not in held:
+        raise InputError("workspace: a stage needs one", hint="For example s3://bucket/run")
+    environment = {variable: _text(held, name) for name, variable in _VARIABLES.items() if name in held}
+    index, count = _shard(held)
+    name = _text(held, "name") if "name" in held else ""
+    return StageRequest(stage, environment["LLM_OCR_WORKSPACE"], index, count, environment, name)
+
+
+def _shard(held: Mapping[str, Any]) -> tuple[int, int]:
+    if "shard" in held:
+        pair = held["shard"]
+        if not isinstance(pair, Mapping) or set(pair) != {"index", "count"}:
+            raise InputError('shard: must be {"index": I, "count": N}')
+        _only(held, [name for name in _STAGE if not name.startswith("shard_")], "shard")
+        held = {"shard.index": pair["index"], "shard.count": pair["count"]}
+        names = ("shard.index", "shard.count")
+    else:
+        names = ("shard_index", "shard_count")
+    index = _number(held, names[0], 0, least=0)
+    count = _number(held, names[1], 1, least=1)
+    if index >= count:
+        raise InputError(f"{names[0]}: must be less than {names[1]}, which is {count} (shards count from 0)")
+    return index, count
+
+
+def _document(held: Mapping[str, Any]) -> DocumentRequest:
+    named = [name for name in _SOURCES if name in held]
+    if not named:
+        raise InputError(f"input: no document; give one of {', '.join(_SOURCES)}")
+    if len(named) > 1:
+        raise InputError(f"{named[1]}: {named[0]} is given, too; one of them is enough")
+    first = _number(held, "start_page", 1, least=1)
+    last = _number(held, "end_page", 0, least=1) or None
+    if last is not None and last < first:
+        raise InputError(f"end_page: {last} is before start_page, which is {first}")
+    tasks = _tasks(held["label_task_mapping"]) if "label_task_mapping" in held else ()
+    whole = not _bool(held, "layout", True)
+    if whole and tasks:
+        raise InputError("label_task_mapping: says what to do with regions, and layout is false")
+    return DocumentRequest(
+        files=_files(named[0], held[named[0]]),
+        first=first,
+        last=last,
+        crops=Pictures(
+            _bool(held, "return_crop_images", False),
+            _bool(held, "crop_images_base64", False),
+            _number(held, "max_crop_images", MOST_CROPS, least=0),
+        ),
+        layouts=Pictures(
+            _bool(held, "return_layout_visualization", False), _bool(held, "layout_visualization_base64", False)
+        ),
+        whole=whole,
+        tasks=tasks,
+    )
+
+
+def _files(name: str, value: Any) -> tuple[File, ...]:
+    many = name in ("image_urls", "images_base64")
+    if many and (not isinstance(value, list) or not value):
+        raise InputError(f"{name}: must be a list of texts, at least one")
+    read = _at_url if name.endswith(("_url", "_urls")) else _of_text
+    if not many:
+        return (read(name, _SOURCES[name], value),)
+    return tuple(read(f"{name}[{place}]", _SOURCES[name], one) for place, one in enumerate(value))
+
+
+def _at_url(field: str, kind: str, value: Any) -> File:
+    """Web addresses only: what the worker could read of stores with its own keys is not the request's to read."""
+    if not isinstance(value, str) or not is_web(value):
+        what = shown(value) if isinstance(value, str) else type(value).__name__
+        raise InputError(f"{field}: must be an https:// or http:// address, not {what}")
+    return File(field, kind, url=value)
+
+
+def _of_text(field: str, kind: str, value: Any) -> File:
+    if not isinstance(value, str):
+        raise InputError(f"{field}: must be text in base64, not {type(value).__name__}")
+    text = value.partition(",")[2] if value.startswith("data:") else value
+    try:
+        data = base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InputError(f"{field}: is no base64: {error}") from error
+    if not data:
+        raise InputError(f"{field}: is empty")
+    return File(field, kind, data=data)
+
+
+def _tasks(value: Any) -> tuple[str, ...]:
+    """Task -> labels as in GLM-OCR's configuration, or label -> task."""
+    if not isinstance(value, Mapping) or not value:
+        raise InputError('label_task_mapping: must be {"TASK": ["LABEL", …]} or {"LABEL": "TASK"}')
+    tasks: list[str] = []
+    for key, held in value.items():
+        labels = held if isinstance(held, list) else [key]
+        task = key if isinstance(held, list) else held
+        if task not in TASKS:
+            raise InputError(f"label_task_mapping: no task {task!r}", hint=f"Tasks: {', '.join(TASKS)}.")
+        if not all(isinstance(label, str) and label for label in labels):
+            raise InputError(f"label_task_mapping: the labels of {task} must be texts")
+        tasks += [f"{label}={task}" for label in labels]
+    return tuple(tasks)
+
+
+def _bool(held: Mapping[str, Any], name: str, default: bool) -> bool:
+    value = held.get(name, default)
+    if not isinstance(value, bool):
+        raise InputError(f"{name}: must be true or false, not {value!r:.80}")
+    return value
+
+
+def _number(held: Mapping[str, Any], name: str, default: int, *, least: int) -> int:
+    if name not in held:
+        return default
+    value = held[name]
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InputError(f"{name}: must be a whole number, {least} or more, not {value!r:.80}")
+    return value
+
+
+def _text(held: Mapping[str, Any], name: str) -> str:
+    value = held[name]
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise InputError(f"{name}: must be text, not {value!r:.80}")
+    return value

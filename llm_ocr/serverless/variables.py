@@ -1,0 +1,102 @@
+"""The variables of GLM-OCR's RunPod worker, and what each of them does here: one table.
+
+Names of ours (`LLM_OCR_*`) win. MAX_MODEL_LEN, GPU_MEMORY_UTILIZATION, TENSOR_PARALLEL_SIZE and MODEL_ID stand in
+`settings.predecessor`, since all commands read them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from llm_ocr.errors import UsageError
+from llm_ocr.models.glm_ocr import GLM_OCR
+from llm_ocr.settings.fields import PREFIX, settings_of
+from llm_ocr.settings.predecessor import BY_NAME, bare_for
+from llm_ocr.settings.serverless import WorkerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One variable: `setting` is the field that takes its value, `flag` the argument of `vllm serve` that does."""
+
+    name: str
+    setting: str
+    note: str
+    flag: str = ""
+    count: bool = True  # a whole number
+
+
+TABLE = (
+    Variable("GLMOCR_MAX_WORKERS", "max_inflight_requests", "regions asked for at the same time; unset: no cap"),
+    Variable(
+        "GLMOCR_CONNECTION_POOL_SIZE",
+        "max_inflight_requests",
+        "a request under way has a connection: the smaller one of the two counts",
+    ),
+    Variable("MAX_NUM_SEQS", "vllm_arg", "`--max-num-seqs` of `vllm serve`", "--max-num-seqs"),
+    Variable("MAX_NUM_BATCHED_TOKENS", "vllm_arg", "`--max-num-batched-tokens`", "--max-num-batched-tokens"),
+    Variable("WORKER_MAX_CONCURRENCY", "worker_concurrency", "requests that a worker takes at the same time"),
+    Variable("MODEL_REVISION", "revision", "commit or tag of the model", count=False),
+)
+
+#: Settings about the worker's machine: they hold for stages, too, whose own settings come with the launch.
+_OF_MACHINE = frozenset({"vllm_command", "model_cache", "compile_cache", "detector_python", "offline"})
+_OURS = frozenset({PREFIX + "CONFIG", PREFIX + "REPLY_LIMIT", PREFIX + "WORKER_CONCURRENCY"})
+
+
+def translated(variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables with ours filled in from those of the table. Raises `UsageError` for what is no number."""
+    held = {one.name: value for one in TABLE if (value := variables.get(one.name, "").strip())}
+    for one in TABLE:
+        if one.name in held and one.count and not (held[one.name].isascii() and held[one.name].isdigit()):
+            raise UsageError(f"{one.name}={held[one.name]}: must be a whole number, 1 or more")
+    found = {PREFIX + "VLLM_ARG": _arguments(variables, held)}
+    for setting in ("max_inflight_requests", "worker_concurrency", "revision"):
+        values = [held[one.name] for one in TABLE if one.setting == setting and one.name in held]
+        found[PREFIX + setting.upper()] = min(values, key=int) if len(values) > 1 else "".join(values)
+    return {**variables, **{name: value for name, value in found.items() if value and _open(name, variables)}}
+
+
+def _open(name: str, variables: Mapping[str, str]) -> bool:
+    return name == PREFIX + "VLLM_ARG" or not variables.get(name)
+
+
+def _arguments(variables: Mapping[str, str], held: Mapping[str, str]) -> str:
+    """Our arguments, else those of all other variables; then the table's, where none of these says otherwise."""
+    given = variables.get(PREFIX + "VLLM_ARG", "")
+    if not given:
+        bare = (one.convert(variables[one.name]) for one in bare_for("vllm_arg") if variables.get(one.name))
+        given = "\n".join(text for text in bare if text)
+    flags = [f"{one.flag}={held[one.name]}" for one in TABLE if one.flag and one.name in held]
+    more = [flag for flag in flags if flag.partition("=")[0] not in given]
+    return "\n".join([*([given] if given else []), *more]) if more else given
+
+
+def usual_model(variables: Mapping[str, str]) -> dict[str, str]:
+    """The model where none is named: that of the worker that this one stands in for."""
+    if any(variables.get(name) for name in (PREFIX + "MODEL", "MODEL_ID", PREFIX + "WEIGHTS")):
+        return {}
+    return {"model": GLM_OCR.name, **({"revision": GLM_OCR.revision} if GLM_OCR.revision else {})}
+
+
+def for_stage(variables: Mapping[str, str], *, launched: bool) -> dict[str, str]:
+    """What a stage's process gets of the worker's environment.
+
+    With a launch its settings stand in the workspace: of the worker's only paths and secrets stay.
+    """
+    if not launched:
+        return {name: value for name, value in translated(variables).items() if name not in _OURS - {PREFIX + "CONFIG"}}
+    stay = {PREFIX + name.upper() for name in _OF_MACHINE}
+    stay |= {one.variable for one in settings_of(WorkerSettings).values() if one.secret}
+    return {name: value for name, value in variables.items() if name in stay or not _setting(name)}
+
+
+def _setting(name: str) -> bool:
+    of_others = BY_NAME[name].setting if name in BY_NAME else ""
+    return name.startswith(PREFIX) or bool(of_others) or any(one.name == name for one in TABLE)
+
+
+def markdown_table() -> str:
+    """The table of docs/migrating.md."""
+    rows = ["| Variable | Our setting | Remark |", "|---|---|---|"]
+    rows += [f"| `{one.name}` | `{PREFIX}{one.setting.upper()}` | {one.note} |" for one in TABLE]
+    return "\n".join(rows)

@@ -1,0 +1,186 @@
+"""The worker: takes jobs, keeps one model for all of them, and leaves nothing of a request behind."""
+
+import asyncio
+import contextlib
+import logging
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from llm_ocr import __version__
+from llm_ocr.api.session import Session, Way
+from llm_ocr.errors import LlmOcrError, ServerError, UsageError
+from llm_ocr.serverless.answers import PageAnswer, answer_of, page_answer
+from llm_ocr.serverless.files import Numbered, parts_of
+from llm_ocr.serverless.inputs import DocumentRequest, InputError, StageRequest, WarmUp, read_input
+from llm_ocr.serverless.replies import Replies
+from llm_ocr.serverless.stage_job import run_stage
+from llm_ocr.serverless.turns import Turns
+from llm_ocr.serverless.variables import for_stage
+from llm_ocr.serverless.warming import warm_up
+from llm_ocr.settings.serverless import WorkerSettings
+from llm_ocr.stages import Silent
+from llm_ocr.types import PageRecord, Status
+
+_log = logging.getLogger("llm_ocr.serverless")
+
+#: Seconds between two reports of progress: each is a request to RunPod.
+_PAUSE = 2.0
+#: Tells RunPod how far a job is: the job, and JSON values.
+Report = Callable[[dict[str, Any], Any], None]
+
+
+class _Told(Silent):
+    """What the library tells users goes to the worker's log."""
+
+    def say(self, message: str) -> None:
+        _log.info("%s", message)
+
+
+class Worker:
+    """Answers jobs, in one event loop. The model starts at the first document or a warm-up, and ends with the process.
+
+    `variables` is the worker's environment.
+    """
+
+    def __init__(self, settings: WorkerSettings, variables: Mapping[str, str], report: Report) -> None:
+        self._settings = settings
+        self._variables = variables
+        self._report = report
+        self._turns = Turns()
+        self._session: Session | None = None
+
+    async def handle(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """The reply to a job. Raises `LlmOcrError`: `InputError` names the field that is wrong."""
+        request = read_input(job)
+        if isinstance(request, StageRequest):
+            return await self._stage(job, request)
+        async with self._turns.together(), self._reading() as session:
+            if isinstance(request, WarmUp):
+                return {"warmup": True, **await warm_up(session), **await self._about(session)}
+            return await self._documents(job, request, session)
+
+    async def close(self) -> None:
+        """Stop the model."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    @contextlib.asynccontextmanager
+    async def _reading(self) -> AsyncIterator[Session]:
+        """The session; one whose servers are gone is given up, so that the next request starts anew."""
+        session = self._session = self._session or Session(self._settings, _Told())
+        try:
+            yield session
+        except ServerError:
+            if self._session is session:
+                self._session = None
+            await session.close()
+            raise
+
+    async def _stage(self, job: Mapping[str, Any], request: StageRequest) -> dict[str, Any]:
+        report = _Paced(self._report, job)
+
+        def say(line: str) -> None:
+            _log.info("%s", line)
+            report({"stage": request.stage, "line": line})
+
+        async with self._turns.alone():
+            await self.close()  # its model would hold the GPU's memory
+            variables = for_stage(self._variables, launched="LLM_OCR_LAUNCH" in request.environment)
+            counts = await run_stage(request, variables, say)
+        return {**counts, "name": request.name, "llm_ocr_version": __version__}
+
+    async def _documents(self, job: Mapping[str, Any], request: DocumentRequest, session: Session) -> dict[str, Any]:
+        about = await self._about(session)
+        async with contextlib.AsyncExitStack() as held:
+            folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="llm-ocr-request-")))
+            parts = await parts_of(request, session, self._settings, folder, held)
+            pages = await self._pages(job, request, session, parts, folder / "pictures")
+            answer = answer_of(pages, request)
+            _anything_read(pages, request)
+            replies = Replies(self._settings, about)
+            return await asyncio.to_thread(replies.reply, str(job.get("id") or "job"), answer, request)
+
+    async def _pages(
+        self,
+        job: Mapping[str, Any],
+        request: DocumentRequest,
+        session: Session,
+        parts: list[Numbered],
+        folder: Path,
+    ) -> list[PageAnswer]:
+        total = sum(one.part.expected for one in parts)
+        pages: list[PageAnswer] = []
+        failed = 0
+        report = _Paced(self._report, job)
+
+        async def of_part(numbered: Numbered) -> None:
+            async def finished(position: int, record: PageRecord) -> None:
+                nonlocal failed
+                pages.append(await page_answer(numbered.first + position, record, request, folder))
+                failed += record.status is Status.FAILED
+                if len(pages) < total:  # after the last one comes the reply, which a late report must not follow
+                    report({"pages": total, "done": len(pages), "failed": failed})
+
+            await session.read(numbered.part, finished, Way(request.whole, request.tasks))
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for numbered in parts:
+                    tasks.create_task(of_part(numbered))
+        except BaseExceptionGroup as group:
+            raise _as_input(_first(group)) from group
+        return pages
+
+    async def _about(self, session: Session) -> dict[str, Any]:
+        """What read the pages."""
+        model = await session.model()
+        return {
+            "glmocr_ref": self._variables.get("GLMOCR_REF") or None,
+            "vllm_base_image_ref": self._variables.get("VLLM_BASE_IMAGE") or None,
+            "model": model.name if model else None,
+            "model_revision": model.revision if model else None,
+            "llm_ocr_version": __version__,
+        }
+
+
+class _Paced:
+    """Reports of one job, not more often than RunPod wants to hear of it."""
+
+    def __init__(self, report: Report, job: Mapping[str, Any]) -> None:
+        self._report = report
+        self._job = dict(job)
+        self._next = time.monotonic() + _PAUSE
+
+    def __call__(self, progress: Any) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _PAUSE
+            self._report(self._job, progress)
+
+
+def _anything_read(pages: list[PageAnswer], request: DocumentRequest) -> None:
+    """Raises when no page could be read: nobody looks into a reply that says that all is well."""
+    if all(page.record.status is Status.FAILED for page in pages):
+        first = min(pages, key=lambda page: page.number)
+        why = first.record.reason.value if first.record.reason else "failed"
+        detail = f": {first.record.detail}" if first.record.detail else ""
+        field = request.files[0].field.partition("[")[0]
+        raise LlmOcrError(f"{field}: none of {len(pages)} pages could be read; page {first.number}: {why}{detail}")
+
+
+def _as_input(error: BaseException) -> BaseException:
+    """What cannot be done with regions was asked for by one field."""
+    if isinstance(error, UsageError) and not isinstance(error, InputError):
+        message = str(error.args[0]).removeprefix("--region-task ")
+        return InputError(f"label_task_mapping: {message}", hint=error.hint)
+    return error
+
+
+def _first(group: BaseException) -> BaseException:
+    while isinstance(group, BaseExceptionGroup):
+        group = group.exceptions[0]
+    return group

@@ -1,0 +1,128 @@
+"""From the errors of Google's client to errors that say what to do."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.client import HTTPException
+from typing import Any
+
+from google.api_core.exceptions import GoogleAPICallError, GoogleAPIError, RetryError
+from google.auth import exceptions as auth
+from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
+from requests import RequestException
+from urllib3.exceptions import HTTPError
+
+from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError
+from llm_ocr.storage.gcs_advice import AGAIN, Advice, Context, advice_for
+
+#: Everything that Google's client raises because of the service, the network or the credentials.
+SDK_ERRORS = (
+    GoogleAPIError,
+    auth.GoogleAuthError,
+    InvalidResponse,
+    DataCorruption,
+    RequestException,
+    HTTPError,
+    HTTPException,
+    ConnectionError,
+)
+
+_NO_BUCKET = "bucket does not exist"
+_UNKNOWN_OUTCOME = frozenset({408, 429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the service said: HTTP status (0: nothing), its reason words and its message."""
+
+    status: int = 0
+    reasons: frozenset[str] = frozenset()
+    message: str = ""
+
+    @property
+    def no_bucket(self) -> bool:
+        return self.status == 404 and _NO_BUCKET in self.message
+
+
+@contextlib.contextmanager
+def translated(action: str, where: str, context: Context, *, reading: bool = False) -> Iterator[None]:
+    """Turn the client's errors into a `StorageError` "cannot <action> <where>"; when `reading`, 404 into its own."""
+    try:
+        yield
+    except LlmOcrError:
+        raise
+    except SDK_ERRORS as error:
+        raise _made(error, action, where, context, reading=reading) from error
+
+
+def said_by(error: BaseException) -> Said:
+    """The answer that the error was made of."""
+    error = last_of(error)
+    response = getattr(error, "response", None)
+    status = int(getattr(response, "status_code", 0) or getattr(error, "code", 0) or 0)
+    value: Any = {}
+    if response is not None:
+        with contextlib.suppress(ValueError, AttributeError):
+            value = response.json()
+    described = value.get("error") if isinstance(value, dict) else None
+    if isinstance(described, dict):
+        details = [detail for detail in described.get("errors") or () if isinstance(detail, dict)]
+        reasons = frozenset(str(detail.get("reason", "")) for detail in details)
+        return Said(status, reasons, str(described.get("message") or ""))
+    return Said(status, message=str(getattr(response, "text", "") or getattr(error, "message", "") or error)[:500])
+
+
+def last_of(error: BaseException) -> BaseException:
+    """What was the matter when the client gave up trying again."""
+    cause = error.cause if isinstance(error, RetryError) else None
+    return cause if isinstance(cause, BaseException) else error
+
+
+def unknown_outcome(error: BaseException) -> bool:
+    """Whether what was asked for may have been done all the same: no answer came, or one that leaves it open."""
+    status = said_by(error).status
+    if status:
+        return status in _UNKNOWN_OUTCOME
+    return not isinstance(last_of(error), auth.GoogleAuthError)
+
+
+def replaced_meanwhile(error: GoogleAPICallError) -> bool:
+    """Whether a 404 is about one generation: a read that was cut off goes on with the generation that it began with."""
+    url = str(getattr(getattr(error.response, "request", None), "url", "") or "")
+    return "generation=" in url.partition("?")[2]
+
+
+def _made(error: BaseException, action: str, where: str, context: Context, *, reading: bool) -> StorageError:
+    said = said_by(error)
+    if reading and said.status == 404 and not said.no_bucket:
+        return ObjectNotFound(f"no object {where}")
+    if said.status:
+        advice = advice_for(said.status, said.reasons, said.message, context)
+    else:
+        advice = _without_answer(last_of(error), context)
+    made = StorageError(f"cannot {action} {where}: {advice.what}", hint=advice.hint)
+    made.retryable = advice.retryable
+    return made
+
+
+def _without_answer(error: BaseException, context: Context) -> Advice:
+    if isinstance(error, auth.TransportError):
+        return Advice(f"Google's sign-in could not be reached ({_short(error)})", AGAIN, retryable=True)
+    if isinstance(error, auth.RefreshError) and context.token:  # it says only that a token alone cannot be renewed
+        return Advice("the access token is wrong or has expired", context.sign_in)
+    if isinstance(error, auth.RefreshError):
+        return Advice(f"{context.credentials} are not accepted any more ({_short(error)})", context.sign_in)
+    if isinstance(error, auth.InvalidOperation):
+        return Advice(f"{context.server} wants credentials, and none are sent to an emulator", context.sign_in)
+    if isinstance(error, auth.DefaultCredentialsError):
+        return Advice(f"no usable Google credentials ({_short(error)})", context.sign_in)
+    if isinstance(error, auth.GoogleAuthError):
+        return Advice(_short(error), context.sign_in)
+    if isinstance(error, DataCorruption):
+        return Advice("the content was damaged on its way", AGAIN, retryable=True)
+    return Advice(f"{context.server} could not be reached ({_short(error)})", context.network, retryable=True)
+
+
+def _short(error: BaseException) -> str:
+    first = error.args[0] if error.args and isinstance(error.args[0], str) else error
+    return (str(first).strip().splitlines() or [type(error).__name__])[0][:300]

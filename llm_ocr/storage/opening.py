@@ -1,0 +1,163 @@
+"""From a workspace URL to its store. The client libraries are imported by the stores alone, when they are used."""
+
+import difflib
+import re
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+
+from llm_ocr.errors import MissingExtra, UsageError
+from llm_ocr.storage import ObjectStore, StoreOptions
+from llm_ocr.storage.local import open_local
+from llm_ocr.storage.names import check_url, split_scheme
+
+_OTHER_NAMES = {"gcs": "gs", "google": "gs", "aws": "s3", "s3a": "s3", "s3n": "s3", "huggingface": "hf", "hub": "hf"}
+
+#: Module of the client library and what pip calls it.
+_CLIENTS = {
+    "s3": ("boto3", '"llm-ocr[s3]"'),
+    "gs": ("google.cloud.storage", '"llm-ocr[gcs]"'),
+    "hf": ("huggingface_hub", "huggingface_hub"),
+}
+
+_FORMS = (
+    "a folder, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, hf://buckets/NAMESPACE/NAME/PREFIX or "
+    "hf://datasets/NAMESPACE/NAME/PREFIX"
+)
+
+#: The entry points by which a package brings a store of its own: its scheme = its opener.
+PLUGINS = "llm_ocr.stores"
+
+Opener = Callable[[str, StoreOptions], ObjectStore]
+
+_SCHEME = re.compile(r"[a-z][a-z0-9]+")
+
+_CREDENTIALS = re.compile(r"(?<=//)[^/]*@")
+
+#: Addresses that browsers and consoles show for what has a workspace URL.
+_PAGES = (
+    (r"huggingface\.co/(buckets|datasets)/([^/]+/[^/]+)(?:/tree/.*)?/?$", r"hf://\1/\2"),
+    (r"(?:storage\.googleapis\.com|storage\.cloud\.google\.com)/([^/]+.*)$", r"gs://\1"),
+    (r"([^/]+)\.storage\.googleapis\.com(/.*)?$", r"gs://\1\2"),
+    (r"([^/]+)\.s3[.-](?:[a-z0-9-]+\.)?amazonaws\.com(/.*)?$", r"s3://\1\2"),
+    (r"s3[.-](?:[a-z0-9-]+\.)?amazonaws\.com/([^/]+.*)$", r"s3://\1"),
+)
+
+
+def open_url(url: str, options: StoreOptions) -> ObjectStore:
+    """See `llm_ocr.storage.open_store`."""
+    check_url(url)
+    scheme, rest = split_scheme(url)
+    if scheme in ("", "file"):
+        return open_local(url)
+    if scheme not in _OPENERS:
+        if (of_users := _of_users(scheme)) is not None:
+            return of_users(url, options)
+        shown = _CREDENTIALS.sub("", rest)
+        raise _unknown(f"{scheme}:{shown}", scheme, shown)
+    if not rest.startswith("//"):
+        raise UsageError(
+            f"{url} is no workspace: two slashes follow the scheme", hint=f"Did you mean {scheme}:/{rest}?"
+        )
+    place = rest.removeprefix("//")
+    _check_place(scheme, place)
+    _check_client(scheme)
+    return _OPENERS[scheme](f"{scheme}://{place}", options)
+
+
+def register(scheme: str, opener: Opener) -> None:
+    """See `llm_ocr.storage.register_store`."""
+    if scheme in ("", "file", *_OPENERS) or not _SCHEME.fullmatch(scheme):
+        raise UsageError(f"{scheme!r} cannot be the scheme of a store", hint="Choose one of small letters and digits.")
+    _USERS[scheme] = opener
+
+
+def _of_users(scheme: str) -> Opener | None:
+    """What was registered in this process, or by an installed package."""
+    if scheme not in _USERS:
+        for entry in entry_points(group=PLUGINS, name=scheme):
+            register(scheme, entry.load())
+    return _USERS.get(scheme)
+
+
+def _check_place(scheme: str, place: str) -> None:
+    bucket = place.partition("/")[0]
+    if scheme == "hf":
+        _check_hub(place)
+    elif "@" in bucket:
+        raise UsageError(
+            f"{scheme}://…@{bucket.rpartition('@')[2]}: credentials do not belong into a URL",
+            hint="Name a profile (--workspace-profile), or leave them to the environment.",
+        )
+    elif not bucket:
+        raise UsageError(f"{scheme}://{place} names no bucket", hint=f"Give {scheme}://BUCKET/PREFIX.")
+
+
+def _check_hub(place: str) -> None:
+    kind, *names = place.rstrip("/").split("/")
+    if kind in ("buckets", "datasets") and len(names) >= 2 and all(names[:2]):
+        return
+    if kind in ("buckets", "datasets"):
+        raise UsageError(f"hf://{place} names no {kind[:-1]}", hint=f"Give hf://{kind}/NAMESPACE/NAME/PREFIX.")
+    if kind in ("models", "spaces"):
+        raise UsageError(f"hf://{place}: a workspace is in a bucket or a dataset repository", hint=f"Give {_FORMS}.")
+    whole = "/".join([kind, *names]) if kind and names else "NAMESPACE/NAME"
+    raise UsageError(
+        f"hf://{place} does not say what it is",
+        hint=f"Did you mean hf://buckets/{whole} (a storage bucket) or hf://datasets/{whole} (a dataset repository)?",
+    )
+
+
+def _check_client(scheme: str) -> None:
+    module, package = _CLIENTS[scheme]
+    try:
+        found = find_spec(module)
+    except ModuleNotFoundError:  # of a package above it
+        found = None
+    if found is None:
+        raise MissingExtra(f"{scheme}:// needs {module}", hint=f"Install it: pip install {package}")
+
+
+def _unknown(url: str, scheme: str, rest: str) -> UsageError:
+    if scheme in ("http", "https"):
+        return _web(url, rest)
+    near = _OTHER_NAMES.get(scheme) or next(
+        iter(difflib.get_close_matches(scheme, ["file", *_OPENERS], n=1, cutoff=0.5)), ""
+    )
+    if not near:
+        return UsageError(f"{url}: {scheme}:// is not a scheme that is known", hint=f"Give {_FORMS}.")
+    meant = near + "://" + rest.lstrip("/") if near != "file" else "file:///" + rest.lstrip("/")
+    return UsageError(f"{url}: {scheme}:// is not a scheme that is known", hint=f"Did you mean {meant}?")
+
+
+def _web(url: str, rest: str) -> UsageError:
+    what = f"{url}: a web address cannot be written to"
+    for pattern, meant in _PAGES:
+        if found := re.match(pattern, rest.removeprefix("//")):
+            return UsageError(what, hint=f"Did you mean {found.expand(meant)}?")
+    return UsageError(
+        what,
+        hint=f"Give {_FORMS}. A server that speaks S3 is given as s3://BUCKET/PREFIX with --workspace-endpoint URL.",
+    )
+
+
+def _open_s3(url: str, options: StoreOptions) -> ObjectStore:
+    from llm_ocr.storage.s3 import open_s3
+
+    return open_s3(url, options)
+
+
+def _open_gcs(url: str, options: StoreOptions) -> ObjectStore:
+    from llm_ocr.storage.gcs import open_gcs
+
+    return open_gcs(url, options)
+
+
+def _open_hub(url: str, options: StoreOptions) -> ObjectStore:
+    from llm_ocr.storage.hub import open_hub
+
+    return open_hub(url, options)
+
+
+_OPENERS: dict[str, Opener] = {"s3": _open_s3, "gs": _open_gcs, "hf": _open_hub}
+_USERS: dict[str, Opener] = {}

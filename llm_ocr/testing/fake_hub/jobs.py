@@ -1,0 +1,214 @@
+"""Jobs of the Hub. A job is its command, run as a process of this machine with the job's environment only.
+
+What stands in for the image: this interpreter with its packages, pip told to install beside them.
+"""
+
+import contextlib
+import itertools
+import re
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from llm_ocr.testing.container import Container
+from llm_ocr.testing.fake_hub.answers import Refused, iso
+
+#: Dollars an hour of some flavors (the Hub's pricing page, August 2026), and how many of which accelerator.
+FLAVORS: Mapping[str, tuple[float, str, int]] = {
+    "cpu-basic": (0.01, "", 0),
+    "cpu-upgrade": (0.03, "", 0),
+    "cpu-xl": (1.00, "", 0),
+    "t4-small": (0.40, "T4", 1),
+    "l4x1": (0.80, "L4", 1),
+    "l4x4": (3.80, "L4", 4),
+    "a10g-large": (1.50, "A10G", 1),
+    "l40sx1": (1.80, "L40S", 1),
+    "a100-large": (2.50, "A100", 1),
+    "a100x4": (10.00, "A100", 4),
+    "h200": (5.00, "H200", 1),
+}
+OVER = ("COMPLETED", "CANCELED", "ERROR", "DELETED")
+
+
+@dataclass(frozen=True, slots=True)
+class Mishap:
+    """What befalls the next job of `shard` (None: any): it ends as `stage`, with the Hub's `message`.
+
+    `never_starts`: without its command having run. Else the machine is gone at once when a line of its log has `after`.
+    """
+
+    message: str
+    shard: int | None = None
+    stage: str = "ERROR"
+    after: str = ""
+    never_starts: bool = False
+
+
+@dataclass(slots=True)
+class FakeJob:
+    """A job; `spec` as it was sent."""
+
+    id: str
+    namespace: str
+    spec: dict[str, Any]
+    mishap: Mishap | None
+    created: float = field(default_factory=time.time)
+    started: float | None = None
+    ended: float | None = None
+    stage: str = "SCHEDULING"
+    message: str | None = None
+    container: Container | None = None
+    lines: list[str] = field(default_factory=list)
+    seen: list[str] = field(default_factory=list)
+    cancelled: bool = False
+    over: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return dict(self.spec.get("labels") or {})
+
+    def log(self) -> list[str]:
+        """What it has written so far."""
+        with contextlib.suppress(FileNotFoundError):  # it ends at this moment
+            if self.container is not None and not self.over.is_set():
+                return self.container.lines()
+        return self.lines
+
+    def timed_log(self) -> list[tuple[str, str]]:
+        """The same with the times (ISO) at which somebody looked first."""
+        lines = self.log()
+        self.seen += [iso()] * (len(lines) - len(self.seen))
+        return list(zip(self.seen, lines, strict=False))
+
+    def shown(self) -> dict[str, Any]:
+        """As the API shows it: secrets by name."""
+        until = self.ended or time.time()
+        running = None if self.started is None else int(until - self.started)
+        return {
+            "id": self.id,
+            "createdAt": iso(self.created),
+            "startedAt": self.started and iso(self.started),
+            "finishedAt": self.ended and iso(self.ended),
+            "dockerImage": self.spec.get("dockerImage"),
+            "command": self.spec["command"],
+            "arguments": self.spec.get("arguments", []),
+            "environment": self.spec.get("environment", {}),
+            "secrets": sorted(self.spec.get("secrets", {})),
+            "flavor": self.spec["flavor"],
+            "labels": self.labels,
+            "status": {"stage": self.stage, "message": self.message},
+            "durations": {"schedulingSecs": 0, "runningSecs": running, "totalSecs": int(until - self.created)},
+            "owner": {"id": "0", "name": self.namespace, "type": "user"},
+        }
+
+
+class Jobs:
+    """All jobs. `mishaps` wait for theirs; `second` is how long a second of a time limit lasts.
+
+    `image` is what the image has in its environment, beside what every one has.
+    """
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, FakeJob] = {}
+        self.mishaps: list[Mishap] = []
+        self.image: dict[str, str] = {}
+        self.second = 1.0
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def start(self, namespace: str, spec: dict[str, Any]) -> FakeJob:
+        """A new job, which runs from now on."""
+        with self._lock:
+            made = FakeJob(f"{next(self._numbers):024x}", namespace, spec, self._mishap(spec))
+            self.by_id[made.id] = made
+        threading.Thread(target=self._run, args=(made,), name=f"fake-job-{made.id}", daemon=True).start()
+        return made
+
+    def get(self, namespace: str, job: str) -> FakeJob:
+        """Raises `Refused` (404)."""
+        found = self.by_id.get(job)
+        if found is None or found.namespace != namespace:
+            raise Refused(404, "JobNotFound", "Job not found")
+        return found
+
+    def cancel(self, job: FakeJob) -> None:
+        """Returns when it is over."""
+        job.cancelled = True
+        if job.container is not None:
+            job.container.stop()
+        job.over.wait()
+
+    def close(self) -> None:
+        """Nothing of any job is left."""
+        self._closed = True
+        for job in list(self.by_id.values()):
+            if job.container is not None:
+                job.container.kill()
+            job.over.wait()
+
+    def _mishap(self, spec: dict[str, Any]) -> Mishap | None:
+        shard = (spec.get("labels") or {}).get("shard")
+        for one in self.mishaps:
+            if one.shard is None or str(one.shard) == shard:
+                self.mishaps.remove(one)
+                return one
+        return None
+
+    def _run(self, job: FakeJob) -> None:
+        try:
+            with tempfile.TemporaryDirectory(prefix="llm-ocr-fake-job-") as site:
+                if job.mishap and job.mishap.never_starts:
+                    job.stage, job.message = job.mishap.stage, job.mishap.message
+                elif not self._closed and not job.cancelled:
+                    self._to_its_end(job, site)
+                if job.container is not None:
+                    job.lines = job.container.lines()
+                    job.container.remove()
+        finally:
+            if job.cancelled:
+                job.stage, job.message = "CANCELED", None
+            elif job.stage not in OVER:
+                job.stage, job.message = "ERROR", "The job could not be started"
+            job.ended = time.time()
+            job.over.set()
+
+    def _to_its_end(self, job: FakeJob, site: str) -> None:
+        limit = job.spec.get("timeoutSeconds")
+        job.container = Container(
+            job.spec["command"],
+            {**self._environment(job, site), **job.spec.get("environment", {}), **job.spec.get("secrets", {})},
+            time_limit=limit and limit * self.second,
+        )
+        job.started, job.stage = time.time(), "RUNNING"
+        if job.cancelled or self._closed:  # meanwhile
+            job.container.kill()
+        hit = job.mishap is not None and self._befallen(job.container, job.mishap)
+        code = job.container.wait()
+        if hit and job.mishap:
+            job.stage, job.message = job.mishap.stage, job.mishap.message
+        elif job.container.timed_out:
+            job.stage, job.message = "ERROR", "Job timeout"
+        else:
+            job.stage = "ERROR" if code else "COMPLETED"
+            job.message = f"Job failed with exit code: {code}" if code else None
+
+    def _befallen(self, container: Container, mishap: Mishap) -> bool:
+        """Whether it happened before the job was over by itself."""
+        pattern = re.compile(mishap.after)
+        while container.wait(0.02) is None:
+            if any(pattern.search(line) for line in container.lines()) or not mishap.after:
+                container.kill()
+                return True
+        return False
+
+    def _environment(self, job: FakeJob, site: str) -> dict[str, str]:
+        path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+        pip = {"PIP_TARGET": site, "PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+        said = {"JOB_ID": job.id, "ACCELERATOR": FLAVORS[job.spec["flavor"]][1]}
+        return {"PATH": path, "PYTHONPATH": site, **pip, "HF_HUB_DISABLE_XET": "1", **said, **self.image}

@@ -1,0 +1,268 @@
+"""A RunPod on loopback: one serverless endpoint, whose jobs are done by the real worker in processes of its own.
+
+`FakeRunPod(environment={...})` as a context manager; `url` stands in for RunPod's servers (--platform-endpoint). It
+can refuse requests, fail jobs, and lose its workers.
+"""
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from llm_ocr.testing.container import Container
+from llm_ocr.testing.fake_runpod_http import Handler, LoopbackServer, Refusal
+
+KEY = "key-of-the-tests"
+ENDPOINT = "fake-endpoint"
+#: Seconds that a question of a worker is held.
+_HOLD = 0.5
+_OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMED_OUT")
+
+
+@dataclass(slots=True)
+class FakeJob:
+    """One job; `reports` are what its worker told of its progress."""
+
+    id: str
+    body: Mapping[str, Any]
+    status: str = "IN_QUEUE"
+    output: Any = None
+    error: str = ""
+    begun: float = 0.0
+    ended: float = 0.0
+    stop: bool = False  # its worker is told
+    reports: list[Any] = field(default_factory=list)
+
+    def shown(self) -> dict[str, Any]:
+        """As the platform answers."""
+        found: dict[str, Any] = {"id": self.id, "status": self.status, "delayTime": 1}
+        if self.output is not None:
+            found["output"] = self.output
+        if self.error:
+            found["error"] = self.error
+        if self.status in _OVER and self.begun:
+            found["executionTime"] = round((self.ended - self.begun) * 1000)
+        return found
+
+
+class FakeRunPod:
+    """`environment` is the endpoint's; workers start with the first job, at most `workers` of them.
+
+    `about` is what the endpoint says of itself; None: the key may not ask.
+    """
+
+    def __init__(
+        self,
+        environment: Mapping[str, str] | None = None,
+        *,
+        workers: int = 1,
+        gpus: Sequence[str] = (),
+        compute: str = "GPU",
+        about: bool = True,
+        command: Sequence[str] = ("python", "-m", "llm_ocr.serverless"),
+    ) -> None:
+        self.jobs: dict[str, FakeJob] = {}
+        self._environment = dict(environment or {})
+        self._workers = workers
+        self._gpus = list(gpus)
+        self._compute = compute
+        self._about = about
+        self._command = command
+        self._changed = threading.Condition()
+        self._containers: list[Container] = []
+        self._failures: list[str] = []
+        self._refusals: list[Refusal] = []
+        self._server = LoopbackServer(self._answer)
+
+    def __enter__(self) -> Self:
+        self._server.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.stop()
+        for container in self._containers:
+            container.remove()
+
+    @property
+    def url(self) -> str:
+        return self._server.url
+
+    def refuse(self, status: int, words: str, *, after: int = 0) -> None:
+        """Refuse the next new job, or the one after `after` more."""
+        self._refusals += [Refusal(0, "")] * after + [Refusal(status, words)]
+
+    def fail(self, words: str) -> None:
+        """The next job fails before a worker has it."""
+        self._failures.append(words)
+
+    def lose_workers(self) -> None:
+        """Their machines are gone; nothing is heard of their jobs."""
+        with self._changed:
+            for container in self._containers:
+                container.kill()
+            self._containers.clear()
+            for job in self.jobs.values():
+                if job.status == "IN_PROGRESS":
+                    self._end(job, "TIMED_OUT")
+
+    def forget(self) -> None:
+        """As half an hour later."""
+        with self._changed:
+            self.jobs.clear()
+
+    def logs(self) -> str:
+        """What the workers have written."""
+        return "\n".join(line for container in self._containers for line in container.lines())
+
+    def _answer(self, request: Handler) -> Any:
+        """The answer to any request, as JSON values; None: no content."""
+        parts = urlsplit(request.path).path.strip("/").split("/")
+        return self._of_users(request, parts) if parts[0] in ("v1", "v2") else self._of_workers(request, parts)
+
+    def _of_workers(self, request: Handler, parts: Sequence[str]) -> Any:
+        match parts:
+            case ["job-take" | "job-take-batch" as kind, _, _]:
+                return self._take(batch=kind == "job-take-batch")
+            case ["job-stop", _, _]:
+                return self._stops()
+            case ["job-done", _, _, id_]:
+                return self._done(id_, json.loads(request.body))
+        raise Refusal(404, "no such path")
+
+    def _of_users(self, request: Handler, parts: Sequence[str]) -> Any:
+        if request.headers.get("Authorization") != f"Bearer {KEY}":
+            raise Refusal(401, "invalid api key")
+        match [request.command, *parts]:
+            case ["GET", "v1", "endpoints", endpoint]:
+                return self._described(endpoint)
+            case ["POST", "v2", endpoint, "run"]:
+                return self._run(endpoint, json.loads(request.body))
+            case ["POST", "v2", endpoint, "runsync"]:
+                return self._finished(self._run(endpoint, json.loads(request.body))["id"])
+            case ["GET", "v2", endpoint, "health"]:
+                self._check(endpoint)
+                return {"jobs": {"inQueue": 0}, "workers": {"idle": 0, "running": len(self._containers)}}
+            case ["GET", "v2", endpoint, "status", id_]:
+                return self._job(endpoint, id_).shown()
+            case ["POST", "v2", endpoint, "cancel", id_]:
+                return self._cancel(endpoint, id_)
+        raise Refusal(404, "no such path")
+
+    def _check(self, endpoint: str) -> None:
+        if endpoint != ENDPOINT:
+            raise Refusal(404, f"endpoint {endpoint} not found")
+
+    def _job(self, endpoint: str, id_: str) -> FakeJob:
+        self._check(endpoint)
+        with self._changed:
+            self._expire()
+            if id_ not in self.jobs:
+                raise Refusal(404, "job not found")
+            return self.jobs[id_]
+
+    def _described(self, endpoint: str) -> dict[str, Any]:
+        self._check(endpoint)
+        if not self._about:
+            raise Refusal(403, "this key may not read endpoints")
+        env = {"LLM_OCR_ENGINE": "embedded"}
+        about = {
+            "id": endpoint,
+            "workersMax": self._workers,
+            "gpuCount": 1,
+            "gpuTypeIds": self._gpus,
+            "computeType": self._compute,
+        }
+        return {**about, "env": env, "template": {"env": self._environment, "imageName": "llm-ocr"}}
+
+    def _run(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        self._check(endpoint)
+        if self._refusals and (refusal := self._refusals.pop(0)).status:
+            raise refusal
+        job = FakeJob(f"{uuid.uuid4()}-u1", body)
+        with self._changed:
+            self.jobs[job.id] = job
+            if self._failures:
+                job.error = self._failures.pop(0)
+                self._end(job, "FAILED")
+            else:
+                self._more_workers()
+            self._changed.notify_all()
+        return {"id": job.id, "status": job.status}
+
+    def _more_workers(self) -> None:
+        waiting = sum(job.status in ("IN_QUEUE", "IN_PROGRESS") for job in self.jobs.values())
+        while len(self._containers) < min(self._workers, waiting):
+            name = f"worker-{len(self._containers)}"
+            own = {
+                "RUNPOD_POD_ID": name,
+                "RUNPOD_ENDPOINT_ID": ENDPOINT,
+                "RUNPOD_WEBHOOK_GET_JOB": f"{self.url}/job-take/{ENDPOINT}/$ID?gpu=none",
+                "RUNPOD_WEBHOOK_POST_OUTPUT": f"{self.url}/job-done/{ENDPOINT}/$RUNPOD_POD_ID/$ID?gpu=none",
+                # They look at the machine's network and disk, which are those of whoever runs the fake.
+                "RUNPOD_SKIP_AUTO_SYSTEM_CHECKS": "true",
+                "RUNPOD_SKIP_GPU_CHECK": "true",
+            }
+            self._containers.append(Container(self._command, {**self._environment, **own}))
+
+    def _take(self, *, batch: bool) -> Any:
+        with self._changed:
+            self._changed.wait_for(lambda: any(job.status == "IN_QUEUE" for job in self.jobs.values()), _HOLD)
+            for job in self.jobs.values():
+                if job.status == "IN_QUEUE":
+                    job.status, job.begun = "IN_PROGRESS", time.time()
+                    taken = {"id": job.id, "input": job.body.get("input")}
+                    return [taken] if batch else taken
+        return None
+
+    def _stops(self) -> Any:
+        with self._changed:
+            self._changed.wait_for(lambda: self._expire() or any(job.stop for job in self.jobs.values()), _HOLD)
+            stopped = [job for job in self.jobs.values() if job.stop]
+            for job in stopped:
+                job.stop = False
+        return {"jobsToStop": [job.id for job in stopped]} if stopped else None
+
+    def _done(self, id_: str, said: Mapping[str, Any]) -> Any:
+        with self._changed:
+            job = self.jobs.get(id_)
+            if job is None or job.status in _OVER:
+                return {}
+            if said.get("status") == "IN_PROGRESS":
+                job.output = said.get("output")
+                job.reports.append(job.output)
+                return {}
+            job.output, job.error = said.get("output"), str(said.get("error") or "")
+            self._end(job, "FAILED" if job.error else "COMPLETED")
+        return {}
+
+    def _cancel(self, endpoint: str, id_: str) -> dict[str, Any]:
+        job = self._job(endpoint, id_)
+        with self._changed:
+            if job.status not in _OVER:
+                job.stop = job.status == "IN_PROGRESS"
+                self._end(job, "CANCELLED")
+        return {"id": id_, "status": job.status}
+
+    def _finished(self, id_: str) -> dict[str, Any]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._expire() or self.jobs[id_].status in _OVER, 120)
+            return self.jobs[id_].shown()
+
+    def _expire(self) -> bool:
+        """End what has run for too long."""
+        for job in self.jobs.values():
+            limit = (job.body.get("policy") or {}).get("executionTimeout", 600_000) / 1000
+            if job.status == "IN_PROGRESS" and time.time() - job.begun > limit:
+                job.stop = True
+                self._end(job, "TIMED_OUT")
+        return False
+
+    def _end(self, job: FakeJob, status: str) -> None:
+        job.status, job.ended = status, time.time()
+        if status in ("CANCELLED", "TIMED_OUT"):
+            job.output = None
+        self._changed.notify_all()

@@ -1,0 +1,279 @@
+"""The HTTP side: vLLM's OpenAI-compatible API over the live engine, and what tests and benchmarks ask the simulator."""
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+from aiohttp import web
+
+from llm_ocr.testing.simulator import answers, loglines
+from llm_ocr.testing.simulator.breaking import broken_answer, reset_connection
+from llm_ocr.testing.simulator.engine import EngineModel
+from llm_ocr.testing.simulator.faults import Faults, faults_of
+from llm_ocr.testing.simulator.live import Job, LiveEngine
+from llm_ocr.testing.simulator.log import Entry, log_json
+from llm_ocr.testing.simulator.metrics import metrics_text
+from llm_ocr.testing.simulator.options import VERSION, Options
+from llm_ocr.testing.simulator.requests import ChatRequest, Refused, error_body, read_chat
+from llm_ocr.testing.simulator.state import State
+from llm_ocr.testing.simulator.streams import SseStream, whole_answer
+
+_LARGEST_BODY = 1 << 30
+_KILLED = 137
+#: From its worker's death to vLLM's own end (measured: 1.7 s).
+_ENGINE_DEATH_SECONDS = 1.0
+
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class EngineDead(Exception):
+    """The engine is gone; what was under way ends with 500."""
+
+
+class Simulator:
+    """One simulated server. Make it inside a running event loop, then serve `app()`."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.live = LiveEngine(EngineModel(options.costs, options.limits))
+        self.in_flight = 0  # requests for answers that have no answer yet
+        self.ended = asyncio.Event()  # the process is to end
+        self._state = State(options.state_file)
+        self._faults = self._allowed(options.faults)
+        self._entries: list[Entry] = []
+        self._finished: Counter[str] = Counter()
+        self._answering = 0  # requests for answers since the start
+        self._engine_dead = False
+        self._plan_triggers()
+
+    def app(self) -> web.Application:
+        """The routes."""
+        app = web.Application(client_max_size=_LARGEST_BODY, middlewares=[self._gate])
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/health", self._health)
+        if self.options.metrics:
+            app.router.add_get("/metrics", self._metrics)
+            app.router.add_get("/version", self._version)
+        app.router.add_get("/simulator/log", self._log)
+        app.router.add_post("/simulator/faults", self._set_faults)
+        app.router.add_post("/simulator/reset", self._reset)
+        return app
+
+    # -- small answers --------------------------------------------------------------------------------------------
+
+    @web.middleware
+    async def _gate(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """Slow start and the API key."""
+        if request.path.startswith("/simulator/"):
+            return await handler(request)
+        if self.live.now() < self._faults.slow_start:
+            return self._refusal(503, "The server is starting.", "ServiceUnavailableError", self._faults.retry_after)
+        key = self.options.api_key
+        if key and request.path.startswith("/v1/") and request.headers.get("Authorization") != f"Bearer {key}":
+            return web.json_response({"error": "Unauthorized"}, status=401)
+        return await handler(request)
+
+    async def _models(self, request: web.Request) -> web.Response:
+        name = self.options.model
+        card = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "vllm", "root": name}
+        card |= {"parent": None, "max_model_len": self.options.max_model_len, "permission": []}
+        return web.json_response({"object": "list", "data": [card]})
+
+    async def _health(self, request: web.Request) -> web.Response:
+        return web.Response(status=503 if self._engine_dead else 200)
+
+    async def _version(self, request: web.Request) -> web.Response:
+        return web.json_response({"version": VERSION})
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        return web.Response(text=metrics_text(self.live.model, self.options.model, self._finished))
+
+    async def _log(self, request: web.Request) -> web.Response:
+        data = log_json(self._entries, self.live.model)
+        return web.json_response({**data, "cpu_seconds": time.process_time(), "uptime": self.live.now()})
+
+    async def _set_faults(self, request: web.Request) -> web.Response:
+        """The JSON object, KIND: VALUE, replaces all faults; {} ends them, a hang too. `*-after` count from now on."""
+        try:
+            faults = faults_of(await request.json())
+        except (ValueError, TypeError) as error:
+            return web.json_response({"error": str(error)}, status=400)
+        self._faults = faults
+        self._answering = 0
+        self.live.thaw()
+        self._plan_triggers()
+        return web.json_response({})
+
+    async def _reset(self, request: web.Request) -> web.Response:
+        """Forget the log."""
+        self._entries.clear()
+        return web.json_response({})
+
+    # -- answers --------------------------------------------------------------------------------------------------
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        entry = Entry("", 0, self.live.now())
+        self._entries.append(entry)
+        self.in_flight += 1
+        try:
+            response = await self._answered(request, entry)
+            entry.status = response.status
+            return response
+        except Refused as refusal:
+            entry.status, entry.finish = refusal.status, "error"
+            return web.json_response(refusal.body, status=refusal.status)
+        except EngineDead as error:
+            entry.status, entry.finish = 500, "error"
+            return self._refusal(500, str(error), "InternalServerError")
+        except asyncio.CancelledError:
+            entry.finish = "error" if entry.fault.startswith("reset") else "abort"
+            raise
+        finally:
+            self.in_flight -= 1
+            if entry.end is None:
+                entry.end = self.live.now()
+
+    async def _answered(self, request: web.Request, entry: Entry) -> web.StreamResponse:
+        options = self.options
+        # Not `request.read()`: that keeps the body, half a megabyte, as long as the request is under way.
+        body = b"".join([piece async for piece in request.content.iter_any()])
+        chat = read_chat(body, options.model, options.max_model_len, self._faults.too_long)
+        del body
+        image = chat.ask.image
+        entry.image, entry.temperature = image, chat.ask.temperature
+        entry.asked = self._state.count(image)
+        self._pull_triggers(chat)
+        if self._engine_dead:
+            raise EngineDead(loglines.ENGINE_DEAD)
+        limit = self._faults.max_inflight
+        too_many = limit is not None and self.in_flight > limit
+        entry.fault = "429" if too_many else self._faults.drawn(options.seed, image, entry.asked)
+        if entry.fault in ("429", "503"):
+            kind = "RateLimitError" if entry.fault == "429" else "ServiceUnavailableError"
+            return self._refusal(
+                int(entry.fault), "Too many requests, try again later.", kind, self._faults.retry_after
+            )
+        if entry.fault == "500":
+            return self._refusal(500, "Internal server error", "InternalServerError")
+        if entry.fault == "hang":
+            await asyncio.Event().wait()
+        if entry.fault == "reset":
+            return reset_connection(request)
+        return await self._made(request, chat, entry)
+
+    async def _made(self, request: web.Request, chat: ChatRequest, entry: Entry) -> web.StreamResponse:
+        """Let the engine make the answer, and send it."""
+        try:
+            reply = answers.reply(chat.ask, self.options.style)
+        except ValueError as error:
+            raise Refused(400, str(error)) from error
+        head = {"id": f"chatcmpl-{len(self._entries)}-{entry.asked}", "created": int(time.time())}
+        head |= {"object": "chat.completion.chunk" if chat.stream else "chat.completion", "model": self.options.model}
+        stream: SseStream | None = None
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+        if chat.stream:
+            await response.prepare(request)
+            if request.transport is None:
+                raise asyncio.CancelledError
+            stream = SseStream(request.transport, head, reply.text, reply.tokens, self.options.stream_interval)
+        broken = entry.fault in ("reset-within", "truncated", "stream-error")
+        output = max(reply.tokens // 2, 1) if broken else reply.tokens
+        job = self.live.submit(chat.prompt_tokens, output, 1 if chat.ask.image else 0, stream)
+        try:
+            await self._wait(job, entry)
+        except EngineDead as error:
+            if stream is None:
+                raise
+            stream.fail(error_body(500, str(error), "InternalServerError"))
+            return response
+        if broken:
+            return broken_answer(request, entry.fault, stream, response, reply.text)
+        entry.finish = "length" if reply.cut else "stop"
+        self._finished[entry.finish] += 1
+        usage = {"prompt_tokens": chat.prompt_tokens, "total_tokens": chat.prompt_tokens + reply.tokens}
+        usage["completion_tokens"] = reply.tokens
+        if stream is None:
+            return web.Response(
+                body=whole_answer(head, reply.text, entry.finish, usage), content_type="application/json"
+            )
+        stream.finish(entry.finish, usage if chat.usage else None)
+        return response
+
+    async def _wait(self, job: Job, entry: Entry) -> None:
+        """Until the engine has made all tokens. A client that leaves cancels this: the engine drops the request."""
+        entry.sequence = job.sequence
+        try:
+            await job.done
+        finally:
+            self.live.abort(job)
+            entry.produced = self.live.model.made(job.sequence)
+            entry.end = job.sequence.end if job.sequence.end is not None else self.live.now()
+
+    def _refusal(self, status: int, message: str, kind: str, retry_after: float | None = None) -> web.Response:
+        headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
+        return web.json_response(error_body(status, message, kind), status=status, headers=headers)
+
+    # -- faults of the whole server -------------------------------------------------------------------------------
+
+    def _allowed(self, faults: Faults) -> Faults:
+        only = faults.only_starts
+        return faults.calmed() if only is not None and self._state.starts > only else faults
+
+    def _plan_triggers(self) -> None:
+        loop = asyncio.get_running_loop()
+        faults = self._faults
+
+        def due(action: Callable[[], object]) -> None:
+            if self._faults is faults:  # they may have been replaced since
+                action()
+
+        if faults.hang_after_seconds is not None:
+            loop.call_later(faults.hang_after_seconds, due, self.live.freeze)
+        if faults.die_after_seconds is not None:
+            loop.call_later(faults.die_after_seconds, due, self._die)
+
+    def _pull_triggers(self, chat: ChatRequest) -> None:
+        """What this request sets off."""
+        faults = self._faults
+        self._answering += 1
+        number = self._answering
+        if faults.oom_after is not None and number > faults.oom_after:
+            loglines.out_of_memory()
+            self._die()
+        if (
+            _reached(number, faults.die_after)
+            or _names(faults.die_image, chat.ask.image)
+            or _in(faults.die_prompt, chat)
+        ):
+            self._die()
+        if _reached(number, faults.hang_after) or _names(faults.hang_image, chat.ask.image):
+            self.live.freeze()
+
+    def _die(self) -> None:
+        if not self._faults.engine_death:
+            _exit()
+        self._engine_dead = True
+        loglines.engine_died()
+        self.live.fail_all(EngineDead(loglines.ENGINE_DEAD))
+        self.live.freeze()
+        asyncio.get_running_loop().call_later(_ENGINE_DEATH_SECONDS, _exit)
+
+
+def _exit() -> NoReturn:
+    os._exit(_KILLED)
+
+
+def _reached(number: int, limit: int | None) -> bool:
+    return limit is not None and number > limit
+
+
+def _names(prefix: str, image: str) -> bool:
+    return bool(prefix) and image.startswith(prefix)
+
+
+def _in(text: str, chat: ChatRequest) -> bool:
+    return bool(text) and text in chat.ask.prompt

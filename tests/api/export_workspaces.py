@@ -1,0 +1,145 @@
+"""Workspaces to export: what the stages publish, with made-up pages, so that nothing has to be read by OCR."""
+
+import asyncio
+import io
+import random
+from pathlib import Path
+
+from PIL import Image
+
+import llm_ocr
+from llm_ocr.results.schema import failed_pages, figures_to_parquet, pages_to_parquet
+from llm_ocr.storage import StoreOptions
+from llm_ocr.types import (
+    Block,
+    BlockKind,
+    Box,
+    DocumentPart,
+    EncodedImage,
+    Figure,
+    FigureRecord,
+    PageRecord,
+    Reason,
+    Status,
+    Unit,
+    figure_id,
+    page_id,
+)
+from llm_ocr.work.generations import read_units
+from llm_ocr.work.keys import DESCRIBE, EXTRACT, claim_key
+from llm_ocr.work.plan import PlannedDocument, plan_documents
+from llm_ocr.work.publish import done_units, publish
+from llm_ocr.work.retry import plan_retry
+from llm_ocr.work.summary import figures_summary, pages_summary
+from llm_ocr.work.workspace import Workspace
+
+#: Pages of a document and of a unit. A unit's dataset file has some more than 1 MB.
+PAGES = 3
+SETTINGS = {"engine": "vllm", "model": "deepseek-ocr", "pages_per_unit": PAGES, "password": "of nobody"}
+_READER = {"engine": "model", "model": "deepseek-ai/DeepSeek-OCR", "revision": "0123abcd"}
+
+
+def noise(seed: str, side: int = 400) -> EncodedImage:
+    """An image that no format makes smaller."""
+    data = random.Random(seed).randbytes(side * side)
+    out = io.BytesIO()
+    Image.frombytes("L", (side, side), data).save(out, "PNG")
+    return EncodedImage(out.getvalue(), "image/png", side, side)
+
+
+def record(part: DocumentPart, number: int, index: int, *, fails: bool) -> PageRecord:
+    page = page_id(part.document_id, number)
+    common = (page, part.document_id, part.source, number, index)
+    if fails:
+        return PageRecord(*common, Status.FAILED, Reason.ENGINE_TIMEOUT, "too slow")
+    figure = Figure(figure_id(page, 1), "chart", Box(0.1, 0.5, 0.9, 0.9), noise(page, 40))
+    return PageRecord(
+        *common,
+        Status.OK,
+        engine="deepseek-ocr",
+        image=noise(page),
+        markdown=f"Page {number} of {part.relative}\n\n![{figure.id}](figure:{figure.id})",
+        blocks=(Block(BlockKind.FIGURE, figure.box, figure_id=figure.id, label="chart"),),
+        figures=(figure,),
+        tokens_in=100,
+        tokens_out=50,
+    )
+
+
+def make(url: str, documents: int = 6, *, fails: frozenset[str] = frozenset(), pages: int = PAGES, **settings) -> str:
+    """Plan and read so many documents; pages of those named in `fails` fail. Describes and assembles them."""
+    options = StoreOptions(endpoint=settings.get("workspace_endpoint"))
+    with Workspace.open(url, create=True, settings=SETTINGS, options=options) as workspace:
+        planned = [_planned(f"{number}.pdf", pages) for number in range(documents)]
+        plan_documents(workspace, planned, pages_per_unit=PAGES)
+        read(workspace, fails)
+    llm_ocr.assemble(workspace=url, **settings)
+    return url
+
+
+def _planned(name: str, pages: int) -> PlannedDocument:
+    return PlannedDocument(f"/in/{name}", name, f"sha of {name}", None, tuple(range(1, pages + 1)), pages)
+
+
+def read(workspace: Workspace, fails: frozenset[str] = frozenset()) -> None:
+    """Extract and Describe every unit that is not done yet."""
+    extract = claim_key(workspace, EXTRACT, {"reader": _READER, "render": {"image_size": 200}})
+    reader = {"engine": "model", "model": "Qwen/Qwen3-VL-8B-Instruct", "mode": "describe"}
+    describe = claim_key(workspace, DESCRIBE, {"extract": extract, "reader": reader})
+    done = done_units(workspace, EXTRACT, extract)
+    for unit in read_units(workspace):
+        if unit.id not in done:
+            _publish(workspace, unit, extract, describe, fails)
+
+
+def _publish(workspace: Workspace, unit: Unit, extract: str, describe: str, fails: frozenset[str]) -> None:
+    pages = [
+        record(part, number, part.first_index + place, fails=part.relative in fails)
+        for part in unit.parts
+        for place, number in enumerate(part.pages)
+    ]
+    publish(workspace, EXTRACT, extract, unit.id, pages_to_parquet(pages), pages_summary(unit, pages))
+    figures = [
+        FigureRecord(
+            one.id, page.page_id, page.document_id, Status.OK, "describe", description=f"a chart on {page.page_id}"
+        )
+        for page in pages
+        for one in page.figures
+    ]
+    summary = figures_summary(len(figures), figures)
+    publish(workspace, DESCRIBE, describe, unit.id, figures_to_parquet(figures), summary)
+
+
+def retry(url: str, *, read_again: bool = True) -> None:
+    """Read the failed pages once more, with success, and assemble what they touch; else only plan them."""
+
+    async def reopen(part: DocumentPart) -> PlannedDocument:
+        return _planned(part.relative, part.page_total)
+
+    with Workspace.open(url) as workspace:
+        key = claim_key(workspace, EXTRACT, {"reader": _READER, "render": {"image_size": 200}})
+        asyncio.run(plan_retry(workspace, key, failed_rows=failed_pages, reopen=reopen, pages_per_unit=PAGES))
+        if read_again:
+            read(workspace)
+    if read_again:
+        llm_ocr.assemble(workspace=url)
+
+
+def loaded(folder: Path, **options):
+    from datasets import load_dataset
+
+    return load_dataset(str(folder), split="train", cache_dir=str(folder.parent / "cache"), **options)
+
+
+def raw(dataset) -> list[dict]:
+    """All rows, images as the bytes that are stored."""
+    return dataset.with_format("arrow")[:].to_pylist()
+
+
+def shards(folder: Path) -> dict[str, int]:
+    """Inodes of the shards by name."""
+    return {path.name: path.stat().st_ino for path in sorted((folder / "data").iterdir())}
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

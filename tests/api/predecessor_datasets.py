@@ -1,0 +1,177 @@
+"""Datasets as the predecessor writes them, made with the real `datasets`, in a folder and on the emulated stores."""
+
+import contextlib
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from datasets import Dataset, DatasetDict, Features, Value
+from datasets import Image as ImageFeature
+from PIL import Image, ImageDraw, ImageFont
+
+try:
+    from datasets import List
+except ImportError:  # datasets before 4
+    from datasets import Sequence as List
+
+from llm_ocr.testing.fake_gcs import running
+
+#: As in its documentation: one row is one page.
+FEATURES = Features(
+    {
+        "sample_id": Value("string"),
+        "dataset_index": Value("int64"),
+        "source_image": ImageFeature(),
+        "document_with_boxes_image": ImageFeature(),
+        "document_markdown": Value("string"),
+        "extracted_figures": List(ImageFeature()),
+        "extracted_figures_metadata": List(Value("string")),
+        "document_final_markdown": Value("string"),
+    }
+)
+WIDTH, HEIGHT = 400, 300
+BOX = (100, 60, 300, 150)
+_NUMBERS = itertools.count(1)
+
+
+def page_image(number: int) -> Image.Image:
+    """A page with a framed word on it, another one on each page."""
+    image = Image.new("RGB", (WIDTH, HEIGHT), "white")
+    draw = ImageDraw.Draw(image)
+    draw.rectangle(BOX, outline="black", width=2)
+    draw.text((BOX[0] + 12, BOX[1] + 25), f"Sales {2000 + number}", fill="black", font=ImageFont.load_default(32))
+    return image
+
+
+def figure_name(number: int, figure: int = 1) -> str:
+    """What the predecessor calls a figure of row `number`."""
+    return f"sample_{number:05d}_fig{figure:02d}"
+
+
+def metadata(number: int, description: str | None = None, figure: int = 1, **other: Any) -> str:
+    """One figure's metadata."""
+    sides = dict(zip(("x1", "y1", "x2", "y2"), BOX, strict=True))
+    about = {"figure_id": figure_name(number, figure), "label": "image", "bounding_box_pixels": sides}
+    return json.dumps({**about, "description": description, **other})
+
+
+def row(number: int, description: str | None = None, **other: Any) -> dict[str, Any]:
+    """One page with one figure; `other` replaces columns."""
+    image, name = page_image(number), figure_name(number)
+    made = {
+        "sample_id": f"sample_{number:05d}",
+        "dataset_index": number,
+        "source_image": image,
+        "document_with_boxes_image": image,
+        "document_markdown": f"# Page {number}\n\n![{name}](figure:{name})\n\nThe end.",
+        "extracted_figures": [image.crop(BOX)],
+        "extracted_figures_metadata": [metadata(number, description)],
+        "document_final_markdown": "",
+    }
+    return {**made, **other}
+
+
+def dataset(rows: list[dict[str, Any]]) -> Dataset:
+    """The rows as the predecessor's Extract has them."""
+    return Dataset.from_list(rows, features=FEATURES)
+
+
+def saved(rows: list[dict[str, Any]], folder: Path, *, shards: int = 2) -> Path:
+    """The folder that `save_to_disk` has written."""
+    dataset(rows).save_to_disk(folder, num_shards=min(shards, len(rows)))
+    return folder
+
+
+def saved_splits(splits: dict[str, list[dict[str, Any]]], folder: Path) -> Path:
+    """The same of several splits."""
+    DatasetDict({name: dataset(rows) for name, rows in splits.items()}).save_to_disk(folder)
+    return folder
+
+
+def parquet(rows: list[dict[str, Any]], folder: Path, *, split: str = "train") -> Path:
+    """Parquet files as `push_to_hub` names them, one for two rows."""
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = [rows[start : start + 2] for start in range(0, len(rows), 2)]
+    for number, part in enumerate(parts):
+        dataset(part).to_parquet(folder / f"{split}-{number:05d}-of-{len(parts):05d}.parquet")
+    return folder
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a dataset stands, and a workspace may: `input` is what users name."""
+
+    input: str
+    workspace: str
+    settings: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)  # with which another process reaches it
+
+
+Put = Callable[[Path], Place]
+
+
+@contextlib.contextmanager
+def in_folder(tmp_path: Path) -> Iterator[Put]:
+    """Left where it is."""
+    yield lambda folder: Place(str(folder), str(tmp_path / "w"))
+
+
+@contextlib.contextmanager
+def on_s3(tmp_path: Path) -> Iterator[Put]:
+    """On moto's server, beside the workspace."""
+    from tests.storage.s3 import making
+
+    with making.aws_environment():
+        bucket = making.new_place().bucket
+
+        def put(folder: Path) -> Place:
+            for path in sorted(folder.rglob("*.*")):
+                making.raw().upload_file(str(path), bucket, f"run/dataset/{path.relative_to(folder).as_posix()}")
+            settings = {"workspace_endpoint": making.moto_url()}
+            variables = {**making.ENVIRONMENT, "AWS_ENDPOINT_URL": making.moto_url()}
+            return Place(f"s3://{bucket}/run/dataset", f"s3://{bucket}/w", settings, variables)
+
+        yield put
+
+
+@contextlib.contextmanager
+def on_gcs(tmp_path: Path) -> Iterator[Put]:
+    """On our server that stands for Google's; the workspace in a folder."""
+    pytest.importorskip("google.cloud.storage")
+    from llm_ocr.storage import StoreOptions, open_store
+
+    with running("bucket") as server, mock.patch.dict(os.environ, {"STORAGE_EMULATOR_HOST": server.url}):
+
+        def put(folder: Path) -> Place:
+            url = f"gs://bucket/run-{next(_NUMBERS)}/dataset"
+            store = open_store(url, StoreOptions())
+            for path in sorted(folder.rglob("*.*")):
+                store.upload(path, path.relative_to(folder).as_posix())
+            return Place(url, str(tmp_path / "w"), variables={"STORAGE_EMULATOR_HOST": server.url})
+
+        yield put
+
+
+@contextlib.contextmanager
+def on_hub(tmp_path: Path) -> Iterator[Put]:
+    """In a dataset repository of the Hub that ships; the workspace in a folder."""
+    from tests.storage.hub import making
+
+    home = tmp_path / "hf home"
+    home.mkdir()
+    with making.hub_environment(home), mock.patch.dict(os.environ, {"HF_TOKEN": making.TOKEN}):
+
+        def put(folder: Path) -> Place:
+            place = making.new_place("dataset", "")
+            making.api().upload_folder(
+                repo_id=place.id, folder_path=folder, path_in_repo="data", repo_type="dataset", commit_message="rows"
+            )
+            return Place(place.id, str(tmp_path / "w"))
+
+        yield put

@@ -1,0 +1,109 @@
+"""Which documents are opened to count their pages, and what the others are taken for."""
+
+import asyncio
+import random
+import tracemalloc
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from llm_ocr.api.counting import PageCounter
+from llm_ocr.api.estimating import CountOptions, Sizes, counted
+from llm_ocr.documents.page_ranges import parse_pages
+from llm_ocr.documents.sources import SourceDocument
+from llm_ocr.work.plan import plan_stream
+from llm_ocr.work.planned import PlannedDocument
+from llm_ocr.work.workspace import Workspace
+
+
+class Opened:
+    """A renderer that knows the pages by the name, and which documents were opened."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    async def open(self, source: str, kind: str = "") -> int:
+        self.names.append(source)
+        return int(Path(source).stem.partition("-")[0])
+
+
+def listed(pages: int, number: int, size: int, **more) -> SourceDocument:
+    return SourceDocument(f"/bucket/{pages}-{number:05d}.pdf", f"{number}", "pdf", f"v{number}", size=size, **more)
+
+
+def all_of(documents: list[SourceDocument], opened: Opened, **options) -> list[PlannedDocument]:
+    counter = PageCounter(opened, None, options.pop("ranges", None), options.pop("most", None))
+
+    async def run() -> list[PlannedDocument]:
+        return [one async for one in counted(iter(documents), counter, CountOptions(**options))]
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(("mode", "count", "opened"), [("auto", 20, 20), ("auto", 21, 5), ("estimate", 9, 5)])
+def test_documents_are_opened_up_to_a_number_of_them_then_a_sample(mode, count, opened):
+    seen = Opened()
+    planned = all_of([listed(2, number, 2000) for number in range(count)], seen, mode=mode, exact_up_to=20, sample=5)
+    assert [one.relative for one in planned] == [str(number) for number in range(count)]
+    assert len(seen.names) == opened
+    assert all((one.estimate or len(one.pages)) == 2 for one in planned)
+
+
+def test_exact_opens_all_however_many_there_are():
+    seen = Opened()
+    planned = all_of([listed(3, number, 9) for number in range(50)], seen, mode="exact", exact_up_to=5)
+    assert len(seen.names) == 50 and not any(one.estimate for one in planned)
+
+
+def test_what_may_be_too_long_for_a_unit_is_opened_unless_only_few_pages_are_wanted():
+    documents = [*(listed(2, number, 2000) for number in range(30)), listed(300, 99, 300_000)]
+    planned = all_of(documents, Opened(), mode="estimate", sample=5, pages_per_unit=16)
+    assert (planned[-1].estimate, len(planned[-1].pages)) == (0, 300)
+    for choice in ({"most": 16}, {"ranges": parse_pages("280-290")}):
+        planned = all_of(documents, Opened(), mode="estimate", sample=5, pages_per_unit=16, **choice)
+        assert 10 <= planned[-1].estimate <= 16
+
+
+def test_a_kind_that_comes_late_has_a_sample_of_its_own():
+    scans = [SourceDocument(f"/b/7-{n}.tiff", f"t{n}", "image", f"t{n}", size=700) for n in range(20)]
+    images = [SourceDocument(f"/b/1-{n}.png", f"p{n}", "image", f"p{n}", size=10**7) for n in range(20)]
+    documents = [*(listed(2, number, 2000) for number in range(30)), *images, *scans]
+    seen = Opened()
+    planned = all_of(documents, seen, mode="auto", exact_up_to=10, sample=4)
+    assert Counter(Path(name).suffix for name in seen.names) == {".pdf": 4, ".tiff": 4}
+    assert [one.estimate or len(one.pages) for one in planned] == [2] * 30 + [1] * 20 + [7] * 20
+
+
+def test_a_document_of_unknown_size_or_version_is_opened():
+    documents = [listed(2, number, 2000) for number in range(20)]
+    documents.append(SourceDocument("/bucket/9-x.pdf", "x", "pdf", "v", size=None))
+    planned = all_of(documents, Opened(), mode="estimate", sample=3)
+    assert planned[-1].pages == tuple(range(1, 10))
+
+
+def test_the_estimate_of_many_documents_is_near():
+    """A tenth of them is the sample; the bytes of their pages vary tenfold."""
+    drawn = random.Random(3)
+    known = [(int(pages * 1000 * 10 ** drawn.random()), pages) for pages in [1, 2, 3, 9, 40] * 400]
+    sizes = Sizes(drawn.sample(known, 200))
+    assert sum(sizes.pages(size) for size, _ in known) == pytest.approx(sum(pages for _, pages in known), rel=0.3)
+    assert sizes.pages(0) == 1
+    assert Sizes([]).pages(250_000) >= 1
+
+
+def test_memory_hardly_grows_with_the_number_of_documents(tmp_path):
+    def peak(count: int) -> int:
+        documents = (listed(2, number, 2000) for number in range(count))
+        options = CountOptions(exact_up_to=200, sample=10)
+        with Workspace.open(str(tmp_path / f"{count}"), create=True) as workspace:
+            stream = counted(documents, PageCounter(Opened(), None), options)
+            tracemalloc.start()
+            asyncio.run(plan_stream(workspace, stream, pages_per_unit=2))
+            traced = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        return traced
+
+    few, many = 2_000, 6_000
+    peak(few)  # what is made once
+    assert peak(many) - peak(few - 1) < 50 * (many - few)

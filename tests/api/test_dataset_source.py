@@ -1,0 +1,169 @@
+"""Rows of a Hugging Face dataset go through the three stages like any documents, whoever does which of them.
+
+The server is the fake Hub; the datasets are written to it by `datasets` itself.
+"""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from running import cli, said
+
+import llm_ocr
+from llm_ocr.errors import StorageError, UsageError
+from llm_ocr.types import Reason
+from llm_ocr.work.generations import read_units
+from llm_ocr.work.workspace import Workspace
+
+NAME = "tester/pages"
+FRUGAL = {"engine": "embedded", "render_workers": 1, "ocr_workers": 1}
+WORDS = ("ALPHA", "BRAVO", "CHARLIE", "DELTA", "ECHO", "FOXTROT", "GOLF", "HOTEL", "INDIA", "JULIET", "KILO", "LIMA")
+
+
+def _hub_module() -> ModuleType:
+    """The parts of tests/documents/rows/dataset_hub.py, for the folders of tests are no packages."""
+    if "dataset_hub" not in sys.modules:
+        path = Path(__file__).parents[1] / "documents" / "rows" / "dataset_hub.py"
+        spec = importlib.util.spec_from_file_location("dataset_hub", path)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["dataset_hub"] = module
+        spec.loader.exec_module(module)
+    return sys.modules["dataset_hub"]
+
+
+parts = _hub_module()
+
+
+@pytest.fixture
+def hub(tmp_path):
+    """A server with a dataset of twelve images: two files of three row groups; one image is broken, one is missing."""
+    with parts.dataset_hub(tmp_path / "hf home") as made:
+        made.new(NAME)
+        images = [parts.cell(parts.picture(word, size=(420, 120))) for word in WORDS]
+        images[4] = parts.cell(b"\x89PNG\r\n\x1a\n that is all")
+        images[7] = None
+        made.add(NAME, dict(files(images)))
+        yield made
+
+
+def files(images):
+    """Two files of six rows, by their paths."""
+    for number in range(2):
+        rows = slice(6 * number, 6 * number + 6)
+        columns = {"page": images[rows], "name": [f"name {word}" for word in WORDS[rows]]}
+        types = {"page": parts.IMAGE, "name": parts.pa.string()}
+        yield f"data/train-{number:05d}-of-00002.parquet", parts.parquet(columns, types, rows=2)
+
+
+def results(run):
+    """What counts of each page, however it came about."""
+    return [(page.page_id, page.dataset_index, page.status, page.reason, page.markdown) for page in run.pages()]
+
+
+def test_each_row_is_a_document_and_what_is_wrong_with_it_fails_alone(hub, tmp_path):
+    run = llm_ocr.run(dataset=NAME, workspace=tmp_path / "w", pages_per_unit=5, **FRUGAL)
+    pages = sorted(run.pages(), key=lambda page: page.dataset_index)
+    assert [page.markdown.strip() for page in pages if page.status == "ok"] == [
+        word for place, word in enumerate(WORDS) if place not in (4, 7)
+    ]
+    failed = {page.dataset_index: page.reason for page in pages if page.status == "failed"}
+    assert failed == {4: Reason.UNREADABLE, 7: Reason.NOT_FOUND}
+    counts = run.status.pages
+    assert (counts.expected, counts.ok, counts.degraded, counts.failed) == (12, 10, 0, 2)
+    assert run.status.documents == 12
+    commit = hub.commit(NAME)
+    place = f"hf://datasets/{NAME}@{commit}/data/train-00000-of-00002.parquet"
+    assert pages[1].source == f"{place}#row=1&column=page"
+    (markdown,) = (tmp_path / "w/documents/data/train-00001-of-00002.parquet").glob("000005*.md")
+    assert "LIMA" in markdown.read_text()
+
+
+def test_the_same_rows_come_out_of_one_worker_and_of_three(hub, tmp_path):
+    alone = llm_ocr.run(dataset=NAME, workspace=tmp_path / "one", pages_per_unit=2, **FRUGAL)
+    for shard in (2, 0, 1):  # the plan is made by the one that comes first
+        llm_ocr.extract(
+            dataset=NAME,
+            workspace=tmp_path / "three",
+            pages_per_unit=2,
+            shard_index=shard,
+            shard_count=3,
+            **FRUGAL,
+        )
+    shared = llm_ocr.run(workspace=tmp_path / "three", **FRUGAL)
+    assert sorted(results(shared)) == sorted(results(alone))
+    assert shared.status.pages == alone.status.pages
+
+
+def test_the_first_rows_are_the_first_whatever_the_units(hub, tmp_path):
+    every = llm_ocr.plan(dataset=NAME, workspace=tmp_path / "all", **FRUGAL)
+    some = llm_ocr.run(dataset=NAME, workspace=tmp_path / "some", max_samples=8, pages_per_unit=3, **FRUGAL)
+    assert every.status.pages.expected == 12
+    assert sorted(page.dataset_index for page in some.pages()) == list(range(8))
+    assert some.status.pages.failed == 2
+
+
+def test_the_commit_of_the_plan_is_read_when_the_branch_has_moved(hub, tmp_path):
+    llm_ocr.plan(dataset=NAME, workspace=tmp_path / "w", max_samples=2, **FRUGAL)
+    others = [parts.cell(parts.picture("ZULU", size=(420, 120)))] * 12
+    hub.add(NAME, dict(files(others)))
+    run = llm_ocr.run(workspace=tmp_path / "w", **FRUGAL)
+    assert sorted(page.markdown.strip() for page in run.pages()) == ["ALPHA", "BRAVO"]
+
+
+def test_lists_of_images_are_pages_of_one_document(hub, tmp_path):
+    pictures = [parts.cell(parts.picture(word, size=(420, 120))) for word in WORDS[:4]]
+    rows = {"images": [pictures[:3], [], pictures[3:]]}
+    hub.new("tester/lists")
+    file = parts.parquet(rows, {"images": parts.pa.list_(parts.IMAGE)})
+    hub.add("tester/lists", {"data/train.parquet": file})
+    run = llm_ocr.run(dataset="tester/lists", workspace=tmp_path / "w", pages_per_unit=2, **FRUGAL)
+    found = sorted((page.dataset_index, page.page_number, page.markdown.strip()) for page in run.pages())
+    assert found == [(0, 1, "ALPHA"), (1, 2, "BRAVO"), (2, 3, "CHARLIE"), (3, None, ""), (4, 1, "DELTA")]
+    assert (run.status.documents, run.status.pages.expected, run.status.pages.failed) == (3, 5, 1)
+    first = next(document for document in run.documents() if document.path.endswith("000000.md"))
+    assert [word in first.markdown for word in WORDS[:4]] == [True, True, True, False]
+
+
+def test_rows_come_behind_files_and_ids_are_those_of_the_column(hub, tmp_path, examples):
+    llm_ocr.plan(
+        examples / "invoice.png", dataset=NAME, id_column="name", max_samples=3, workspace=tmp_path / "w", **FRUGAL
+    )
+    planned = [part for unit in read_units(Workspace.open(str(tmp_path / "w"))) for part in unit.parts]
+    assert Path(planned[0].source).name == "invoice.png"
+    assert [part.document_id for part in planned[1:]] == ["name ALPHA", "name BRAVO"]
+
+
+def test_two_rows_of_one_id_are_refused(hub, tmp_path):
+    twice = {"page": [parts.cell(parts.picture("A")), parts.cell(parts.picture("B"))], "name": ["same", "same"]}
+    file = parts.parquet(twice, {"page": parts.IMAGE, "name": parts.pa.string()})
+    hub.new("tester/twice")
+    hub.add("tester/twice", {"train.parquet": file})
+    with pytest.raises(UsageError, match="same stands for two documents"):
+        llm_ocr.plan(dataset="tester/twice", id_column="name", workspace=tmp_path / "w", **FRUGAL)
+    assert not list((tmp_path / "w").glob("plan/*.done"))
+
+
+def test_a_dataset_that_is_gone_ends_the_run_and_fails_no_page(hub, tmp_path):
+    llm_ocr.plan(dataset=NAME, workspace=tmp_path / "w", **FRUGAL)
+    hub.api.delete_repo(NAME, repo_type="dataset")
+    with pytest.raises(StorageError, match=NAME):
+        llm_ocr.extract(workspace=tmp_path / "w", **FRUGAL)
+    status = llm_ocr.open(tmp_path / "w").status
+    assert (status.pages.expected, status.pages.failed, status.finished) == (12, 0, False)
+
+
+def test_the_command_line_reads_a_dataset_and_names_what_is_wrong(hub, tmp_path):
+    env = hub.environment
+    flags = ("--engine", "embedded", "--render-workers", "1", "--ocr-workers", "1")
+    wrong = cli("run", "--dataset", NAME, "--image-column", "scan", "-w", "no", *flags, cwd=tmp_path, env=env)
+    assert wrong.returncode == 2, said(wrong)
+    assert "--image-column scan" in wrong.stderr and "Columns with images: page" in wrong.stderr
+    gone = cli("run", "--dataset", "tester/nowhere", "-w", "no", *flags, cwd=tmp_path, env=env)
+    assert gone.returncode == 1, said(gone)
+    assert "tester/nowhere" in gone.stderr
+    assert not (tmp_path / "no").exists()
+    done = cli("run", "--dataset", NAME, "--max-samples", "2", "-w", "w", *flags, cwd=tmp_path, env=env)
+    assert done.returncode == 0, said(done)
+    assert "2 ok" in done.stdout

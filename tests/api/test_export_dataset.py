@@ -1,0 +1,244 @@
+"""`export --format dataset`: shards and a card in a folder, on S3 and on GCS; the Hub has a file of its own."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from export_workspaces import files_of, loaded, make, raw, retry, shards
+from test_remote_workspaces import gcs, s3
+
+import llm_ocr
+from llm_ocr.errors import StageMissing, StorageError, UsageError, WorkspaceMismatch
+from llm_ocr.stages import Silent
+from llm_ocr.storage import StoreOptions, open_store
+
+#: Two files of 3 documents each.
+SHARD = {"shard_size": 3}
+FAILS = frozenset({"4.pdf"})
+
+
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory) -> Path:
+    """An assembled workspace; tests that change it copy it."""
+    return Path(make(str(tmp_path_factory.mktemp("export") / "w"), fails=FAILS))
+
+
+@pytest.fixture
+def workspace(standing, tmp_path) -> Path:
+    return Path(shutil.copytree(standing, tmp_path / "w"))
+
+
+def test_load_dataset_gives_the_rows_of_the_workspace_in_their_order(standing, tmp_path):
+    done = llm_ocr.export(workspace=standing, output=tmp_path / "o", **SHARD)
+    rows = loaded(tmp_path / "o")
+    assert raw(rows) == raw(llm_ocr.open(standing).to_dataset())
+    assert [row["page_number"] for row in raw(rows)] == [1, 2, 3] * 6
+    assert rows[0]["source_image"].size == (400, 400)
+    assert rows[0]["extracted_figures"][0].size == (40, 40)
+    assert (done.rows, done.files, done.written) == (18, 2, 2)
+    assert done.size == sum(path.stat().st_size for path in (tmp_path / "o/data").iterdir())
+
+
+def test_it_can_be_streamed(standing, tmp_path):
+    llm_ocr.export(workspace=standing, output=tmp_path / "o", **SHARD)
+    rows = list(loaded(tmp_path / "o", streaming=True))
+    assert len(rows) == 18
+    assert rows[-1]["source_image"].size == (400, 400)
+
+
+def test_the_line_that_is_told_opens_it(standing, tmp_path, monkeypatch):
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    done = llm_ocr.export(workspace=standing, output=tmp_path / "o")
+    assert len(eval(done.load, {"load_dataset": datasets.load_dataset})) == 18
+
+
+def test_the_second_export_writes_nothing(standing, tmp_path):
+    llm_ocr.export(workspace=standing, output=tmp_path / "o", **SHARD)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "o").rglob("*")}
+    done = llm_ocr.export(workspace=standing, output=tmp_path / "o", **SHARD)
+    assert (done.files, done.written) == (2, 0)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "o").rglob("*")} == before
+
+
+def test_a_copy_of_the_workspace_gives_the_same_names_and_bytes(standing, workspace, tmp_path):
+    for source, name in ((standing, "a"), (workspace, "b")):
+        llm_ocr.export(workspace=source, output=tmp_path / name / "o", **SHARD)
+    assert files_of(tmp_path / "a/o") == files_of(tmp_path / "b/o")
+
+
+def test_after_a_retry_only_what_changed_is_replaced(workspace, tmp_path):
+    llm_ocr.export(workspace=workspace, output=tmp_path / "o", **SHARD)
+    before = shards(tmp_path / "o")
+    (tmp_path / "o/data/of-others.txt").write_text("stays")
+    retry(str(workspace))
+    done = llm_ocr.export(workspace=workspace, output=tmp_path / "o", **SHARD)
+    (tmp_path / "o/data/of-others.txt").unlink()  # raises unless it stayed
+    after = shards(tmp_path / "o")
+    assert (done.files, done.written) == (2, 1)
+    first, second = before
+    assert after.keys() & before.keys() == {first}
+    assert after[first] == before[first]
+    assert second not in after
+    assert raw(loaded(tmp_path / "o")) == raw(llm_ocr.open(workspace).to_dataset())
+    assert "| Pages | 18 | 18 | 0 | 0 |" in (tmp_path / "o/README.md").read_text()
+
+
+def test_the_card_tells_numbers_settings_and_model(standing, tmp_path):
+    llm_ocr.export(workspace=standing, output=tmp_path / "o")
+    text = (tmp_path / "o/README.md").read_text()
+    front = yaml.safe_load(text.split("---")[1])
+    assert front["size_categories"] == ["n<1K"]
+    assert front["configs"][0]["data_files"] == [{"split": "train", "path": f"data/train-*-{'?' * 16}.parquet"}]
+    assert "# o\n" in text
+    assert "6 documents" in text
+    assert "| Pages | 18 | 15 | 0 | 3 |" in text
+    assert "| Figures | 15 | 15 | 0 | 0 |" in text
+    assert "| engine timeout | 3 |" in text
+    assert "| Engine | vllm |" in text
+    assert "| Model | deepseek-ai/DeepSeek-OCR at 0123abcd |" in text
+    assert "| Licence of the model | MIT |" in text
+    assert "| Figures described by | Qwen/Qwen3-VL-8B-Instruct (describe) |" in text
+    assert "| Tokens | 1,500 in, 750 out |" in text
+    assert json.loads(text.split("```")[1].removeprefix("json"))["pages_per_unit"] == 3
+
+
+def test_no_secret_and_no_path_is_in_the_card(standing, tmp_path):
+    assert "of nobody" in (standing / "run.json").read_text()
+    llm_ocr.export(workspace=standing, output=tmp_path / "o")
+    text = (tmp_path / "o/README.md").read_text()
+    assert "of nobody" not in text
+    assert "password" not in text
+    assert str(tmp_path) not in text
+    assert str(standing) not in text
+
+
+def test_a_workspace_that_is_not_assembled_is_told_and_nothing_is_written(workspace, tmp_path):
+    markers = sorted((workspace / "assemble").rglob("*.done"))
+    for marker in markers[:2]:
+        marker.unlink()
+    with pytest.raises(StageMissing, match="2 of 6 items not assembled") as caught:
+        llm_ocr.export(workspace=workspace, output=tmp_path / "o")
+    assert "llm-ocr assemble" in caught.value.hint
+    assert not (tmp_path / "o").exists()
+
+
+def test_files_of_two_ways_to_assemble_are_not_mixed(workspace, tmp_path):
+    note = sorted((workspace / "assemble/views").iterdir())[0]
+    first = note.read_text()
+    llm_ocr.assemble(workspace=workspace, dataset_images="none")
+    llm_ocr.export(workspace=workspace, output=tmp_path / "o")
+    assert raw(loaded(tmp_path / "o"))[0]["source_image"] is None
+    note.write_text(first)
+    with pytest.raises(StageMissing, match="1 of 6 items"):
+        llm_ocr.export(workspace=workspace, output=tmp_path / "o")
+
+
+def test_a_retry_that_is_not_read_yet_is_not_assembled(workspace, tmp_path):
+    retry(str(workspace), read_again=False)
+    with pytest.raises(StageMissing, match="1 of 6 items"):
+        llm_ocr.export(workspace=workspace, output=tmp_path / "o")
+
+
+def test_the_dataset_of_another_workspace_is_not_replaced(standing, tmp_path):
+    other = make(str(tmp_path / "other"), 2)
+    llm_ocr.export(workspace=standing, output=tmp_path / "o", **SHARD)
+    before = shards(tmp_path / "o")
+    with pytest.raises(WorkspaceMismatch, match="another workspace"):
+        llm_ocr.export(workspace=other, output=tmp_path / "o")
+    (tmp_path / "o/README.md").unlink()
+    with pytest.raises(WorkspaceMismatch, match=r"of which no README\.md tells"):
+        llm_ocr.export(workspace=other, output=tmp_path / "o")
+    assert shards(tmp_path / "o") == before
+
+
+def test_a_readme_of_others_stays_and_the_card_is_beside_it(standing, tmp_path):
+    (tmp_path / "o/data").mkdir(parents=True)
+    (tmp_path / "o/README.md").write_text("# My own words\n")
+    (tmp_path / "o/data/train-00000-of-00001.parquet").write_bytes(b"of others")
+    said = Said()
+    done = llm_ocr.export(workspace=standing, output=tmp_path / "o", progress=said)
+    assert (tmp_path / "o/README.md").read_text() == "# My own words\n"
+    assert "| Pages | 18 |" in (tmp_path / "o/llm-ocr-card.md").read_text()
+    assert any("llm-ocr-card.md" in line for line in said.lines)
+    assert f'data_files="{tmp_path}/o/data/train-*-????????????????.parquet"' in done.load
+    assert len(loaded(tmp_path / "o", data_files="data/train-*-????????????????.parquet")) == 18
+    assert (tmp_path / "o/data/train-00000-of-00001.parquet").read_bytes() == b"of others"
+
+
+def test_front_matter_that_users_add_stays(standing, tmp_path):
+    (tmp_path / "o").mkdir()
+    (tmp_path / "o/README.md").write_text("---\nlicense: cc-by-4.0\ntags: [mine]\n---\n")
+    for _ in range(2):
+        llm_ocr.export(workspace=standing, output=tmp_path / "o")
+        front = yaml.safe_load((tmp_path / "o/README.md").read_text().split("---")[1])
+        assert front["license"] == "cc-by-4.0"
+        assert front["tags"] == ["mine", "ocr", "llm-ocr"]
+
+
+def test_the_workspace_itself_is_no_output(workspace):
+    for output in (workspace, workspace / "dataset", f"{workspace}/documents/../x"):
+        with pytest.raises(UsageError, match="lies in the workspace"):
+            llm_ocr.export(workspace=workspace, output=output)
+
+
+def test_public_is_for_the_hub(standing, tmp_path):
+    with pytest.raises(UsageError, match="--public"):
+        llm_ocr.export(workspace=standing, output=tmp_path / "o", public=True)
+
+
+def test_a_dataset_that_is_assembled_meanwhile_is_not_exported_half_and_half(workspace, tmp_path):
+    file = sorted((workspace / "dataset").iterdir())[0]
+
+    class Meanwhile(Silent):
+        def begin(self, *_):
+            shutil.copy(file, file.with_suffix(".new"))
+            file.with_suffix(".new").replace(file)
+
+    with pytest.raises(StorageError, match="written anew while it was exported"):
+        llm_ocr.export(workspace=workspace, output=tmp_path / "o", progress=Meanwhile())
+    assert llm_ocr.export(workspace=workspace, output=tmp_path / "o").written == 2 - 1
+
+
+class Said(Silent):
+    """Keeps the lines for the user."""
+
+    def __init__(self):
+        self.lines = []
+
+    def say(self, message):
+        self.lines.append(message)
+
+
+@pytest.mark.parametrize("kind", [s3, gcs], ids=["s3", "gcs"])
+def test_a_bucket_gets_the_same_files(kind, standing, tmp_path):
+    with kind() as (url, settings):
+        endpoint = settings["workspace_endpoint"]
+        for written in (2, 0):
+            done = llm_ocr.export(workspace=standing, output=url, output_endpoint=endpoint, **SHARD)
+            assert (done.files, done.written) == (2, written)
+        llm_ocr.export(workspace=standing, output=tmp_path / Path(url).name, **SHARD)
+        store = open_store(url, StoreOptions(endpoint=endpoint))
+        there = {info.key: store.get(info.key) for info in store.list()}
+    assert (
+        done.load == f'load_dataset("parquet", data_files="{url}/data/train-*-????????????????.parquet", split="train")'
+    )
+    folder = tmp_path / Path(url).name
+    assert there == files_of(folder)
+
+
+def test_a_workspace_in_a_bucket_is_exported_too(tmp_path):
+    with s3() as (url, settings):
+        make(url, 4, **settings)
+        llm_ocr.export(workspace=url, output=tmp_path / "o", **SHARD, **settings)
+        endpoint = settings["workspace_endpoint"]
+        assert raw(loaded(tmp_path / "o")) == raw(llm_ocr.open(url, endpoint=endpoint).to_dataset())
+
+
+def test_a_bucket_that_is_not_there_names_the_flags_of_the_output(standing):
+    with s3() as (_, settings), pytest.raises(StorageError, match="nowhere") as caught:
+        llm_ocr.export(workspace=standing, output="s3://nowhere/x", output_endpoint=settings["workspace_endpoint"])
+    assert "--workspace" not in str(caught.value)

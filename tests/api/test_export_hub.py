@@ -1,0 +1,270 @@
+"""`export --format dataset` to a dataset repository, on the fake Hub through the real huggingface_hub."""
+
+import importlib.util
+import itertools
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from export_workspaces import make, retry
+from running import REPOSITORY, environment, program
+
+import llm_ocr
+from llm_ocr.api.export_job import Exported
+from llm_ocr.errors import StageMissing, StorageError, UsageError
+from llm_ocr.storage import hub_commits
+from llm_ocr.testing.fake_hub import Account, Fault, How
+
+#: Two files of 3 documents each.
+SHARD = {"shard_size": 3}
+NAMES = (f"export-{number}" for number in itertools.count())
+
+
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory) -> str:
+    """An assembled workspace."""
+    return make(str(tmp_path_factory.mktemp("hub") / "w"), fails=frozenset({"4.pdf"}))
+
+
+@pytest.fixture
+def making(tmp_path, monkeypatch):
+    """The server that the tests of the stores use, as at first; the pauses of retries are short."""
+    name = "making_hub"
+    if name not in sys.modules:
+        path = REPOSITORY / "tests/storage/hub/making.py"
+        spec = importlib.util.spec_from_file_location(name, path)
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    module = sys.modules[name]
+    with module.hub_environment(tmp_path):
+        monkeypatch.setenv("HF_TOKEN", module.TOKEN)
+        module.hub().state.repositories.large.clear()  # what other tests have sent would not be sent again
+        monkeypatch.setattr("llm_ocr.storage.hub_client.random.uniform", lambda *_: 0.001)
+        yield module
+        hub = module.hub()
+        hub.faults.clear()
+        for queue in hub_commits._OPEN:
+            queue.flush()  # else what a test has left would be committed when the process ends
+        for token in set(hub.state.accounts.by_token) - {module.TOKEN}:
+            del hub.state.accounts.by_token[token]
+
+
+@pytest.fixture
+def exported(making, standing):
+    """`exported(name)`: export the workspace to that repository of the server."""
+
+    def export(name: str, **settings) -> Exported:
+        return llm_ocr.export(
+            **{"workspace": standing, "output": f"hf://datasets/{name}", "output_endpoint": making.hub().url}
+            | SHARD
+            | settings
+        )
+
+    return export
+
+
+def new_name() -> str:
+    return f"tester/{next(NAMES)}"
+
+
+def commits(making, name: str, branch: str = "main") -> int:
+    return len(making.hub().state.repositories.get("dataset", name).log[branch])
+
+
+def files(making, name: str, branch: str = "main") -> dict[str, bytes]:
+    repositories = making.hub().state.repositories
+    tree = repositories.get("dataset", name).tree(branch)
+    return {path: repositories.content(entry) for path, entry in tree.items() if path != ".gitattributes"}
+
+
+_LOAD = """
+import json, sys
+from datasets import load_dataset
+load = sys.argv[1]
+rows = eval(load)
+streamed = list(eval(load[:-1] + ", streaming=True)"))
+raw = rows.with_format("arrow")[:].to_pylist()
+print(json.dumps([[row["sample_id"] for row in raw], rows[0]["source_image"].size, len(streamed),
+    streamed[0]["source_image"].size, [row["document_final_markdown"] for row in raw]]))
+"""
+
+
+def loaded(making, line: str, home: Path) -> list:
+    """What a process with nothing but the server's address and a token gets of the line that opens the dataset."""
+    env = environment(**making.hub().environment(home))
+    run = subprocess.run([sys.executable, "-c", _LOAD, line], env=env, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+def test_the_line_that_is_told_opens_it_with_images_and_streamed(making, exported, standing, tmp_path):
+    done = exported(name := new_name())
+    assert done.load == f'load_dataset("{name}", split="train")'
+    ids, size, streamed, streamed_size, texts = loaded(making, done.load, tmp_path)
+    local = llm_ocr.open(standing).to_dataset()
+    assert ids == list(local["sample_id"])
+    assert texts == list(local["document_final_markdown"])
+    assert size == streamed_size == [400, 400]
+    assert streamed == 18
+
+
+def test_it_is_private_and_made_of_few_commits(making, exported):
+    exported(name := new_name())
+    assert making.api().dataset_info(name).private
+    assert commits(making, name) == 2  # that of the empty repository, and ours
+    assert sorted(files(making, name))[0] == "README.md"
+    assert len(files(making, name)) == 3
+
+
+def test_public_is_said_when_it_is_made(making, exported):
+    exported(name := new_name(), public=True)
+    assert not making.api().dataset_info(name).private
+
+
+def test_public_opens_nothing_that_is_there(making, exported):
+    making.api().create_repo(name := new_name(), repo_type="dataset", private=True)
+    exported(name, public=True)
+    assert making.api().dataset_info(name).private
+
+
+def test_the_second_export_sends_nothing_and_commits_nothing(making, exported):
+    exported(name := new_name())
+    before = making.hub().requests
+    assert exported(name).written == 0
+    sent = {"commit", "lfs_put", "preupload", "lfs_batch"}
+    assert {key: making.hub().requests[key] for key in sent} == {key: before[key] for key in sent}
+    assert commits(making, name) == 2
+
+
+def test_a_later_export_replaces_what_changed_in_one_commit(making, exported, tmp_path):
+    workspace = make(str(tmp_path / "w"), fails=frozenset({"4.pdf"}))
+    exported(name := new_name(), workspace=workspace)
+    making.api().upload_file(
+        path_or_fileobj=b"of the user", path_in_repo="data/notes.txt", repo_id=name, repo_type="dataset"
+    )
+    before = files(making, name)
+    retry(workspace)
+    done = exported(name, workspace=workspace)
+    after = files(making, name)
+    assert (done.files, done.written) == (2, 1)
+    assert commits(making, name) == 4
+    assert len([path for path in after if path.startswith("data/train-")]) == 2
+    assert len(before.keys() & after.keys()) == 3
+    assert after["data/notes.txt"] == b"of the user"
+    assert b"| Pages | 18 | 18 | 0 | 0 |" in after["README.md"]
+    assert len(loaded(making, done.load, tmp_path)[0]) == 18
+
+
+def test_a_branch_is_written_and_named_in_the_line(making, exported, tmp_path):
+    making.api().create_repo(name := new_name(), repo_type="dataset")
+    making.api().create_branch(name, branch="second", repo_type="dataset")
+    done = exported(name + "@second")
+    assert done.load == f'load_dataset("{name}", split="train", revision="second")'
+    assert files(making, name) == {}
+    assert len(files(making, name, "second")) == 3
+    assert len(loaded(making, done.load, tmp_path)[0]) == 18
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [Fault("commit", status=409)],
+        [Fault("commit", status=412)],
+        [Fault("commit", status=429, headers={"Retry-After": "0"}, times=12)],
+        [Fault("commit", status=500, times=2), Fault("commit", status=503)],
+        [Fault("commit", how=How.LOSE, status=504)],
+        [Fault("commit", how=How.CUT)],
+        [Fault("preupload", status=503, times=2), Fault("lfs_batch", status=502)],
+        [Fault("lfs_put", status=500, times=2)],
+        [Fault("tree", status=503), Fault("paths_info", status=500), Fault("auth_check", status=429)],
+    ],
+    ids=lambda faults: "+".join(f"{fault.operation}-{fault.how}-{fault.status}" for fault in faults),
+)
+def test_what_passes_costs_nothing_but_time(making, exported, faults):
+    making.hub().faults.add(*faults)
+    exported(name := new_name())
+    assert making.hub().faults.listed() == []
+    assert commits(making, name) == 2
+    undisturbed = new_name()
+    exported(undisturbed)
+    assert {path for path in files(making, name)} == {path for path in files(making, undisturbed)}
+
+
+def test_a_hub_that_stays_down_is_told_and_the_same_command_goes_on(making, exported):
+    making.hub().faults.add(Fault("commit", status=503, times=8))
+    name = new_name()
+    with pytest.raises(StorageError, match="the Hub failed with 503"):
+        exported(name)
+    making.hub().faults.clear()
+    sent = making.hub().requests["lfs_put"]
+    exported(name)
+    assert making.hub().requests["lfs_put"] == sent
+    assert len(files(making, name)) == 3
+
+
+@pytest.mark.parametrize(
+    ("token", "said"),
+    [
+        ("hf_nobody", "the token is not valid"),
+        ("hf_reader", "this token may not do that"),
+        ("hf_other", "does not exist, or this token may not see it"),
+        ("", "no token"),
+    ],
+)
+def test_who_may_not_write_is_told_before_any_work(making, exported, monkeypatch, token, said):
+    accounts = making.hub().state.accounts.by_token
+    accounts["hf_reader"] = Account("tester", "read")
+    accounts["hf_other"] = Account("other")
+    making.api().create_repo(name := new_name(), repo_type="dataset", private=True)
+    monkeypatch.setenv("HF_TOKEN", token)
+    sent = making.hub().requests.get("preupload", 0)
+    with pytest.raises(StorageError, match=said):
+        exported(name)
+    assert making.hub().requests.get("preupload", 0) == sent
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_a_namespace_of_others_is_told(exported, public):
+    with pytest.raises(StorageError, match="nobody/thing"):
+        exported("nobody/thing", public=public)
+
+
+def test_no_repository_is_made_for_what_is_not_assembled(making, exported, tmp_path):
+    workspace = make(str(tmp_path / "w"), 2)
+    next(Path(workspace, "assemble").rglob("*.done")).unlink()
+    name = new_name()
+    with pytest.raises(StageMissing, match="1 of 2 items"):
+        exported(name, workspace=workspace)
+    assert not making.api().repo_exists(name, repo_type="dataset")
+
+
+def test_a_folder_of_a_repository_is_no_dataset(exported):
+    with pytest.raises(UsageError, match="no folder some/prefix") as caught:
+        exported("tester/x/some/prefix")
+    assert "hf://datasets/tester/x@BRANCH" in caught.value.hint
+
+
+def test_killed_between_two_files_it_goes_on(making, tmp_path):
+    """What was sent is not sent again, though no commit has named it."""
+    hub, name = making.hub(), new_name()
+    hub.faults.add(Fault("lfs_put", status=503, times=1_000_000, after=2))
+    words = ["export", "-w", make(str(tmp_path / "w"), 8), "--output", f"hf://datasets/{name}", "--shard-size", "2"]
+    env = environment(**hub.environment(tmp_path))
+    sent = hub.requests.get("lfs_put", 0)
+    first = subprocess.Popen(program(*words), env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while hub.requests.get("lfs_put", 0) < sent + 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    first.kill()
+    first.wait()
+    hub.faults.clear()
+    assert len(hub.state.repositories.large) == 2
+    sent = hub.requests["lfs_put"]
+    again = subprocess.run(program(*words), env=env, capture_output=True, text=True, timeout=120)
+    assert again.returncode == 0, again.stderr
+    assert hub.requests["lfs_put"] == sent + 2
+    assert len(files(making, name)) == 1 + 4
+    assert f'load_dataset("{name}", split="train")' in again.stdout

@@ -1,0 +1,145 @@
+"""Pages by their regions: what a user of --layout-first is promised, with a model on a running server."""
+
+import json
+
+import pytest
+
+import llm_ocr
+from llm_ocr.engines.layout.doclayout import installed
+from llm_ocr.errors import UsageError, WorkspaceMismatch
+from llm_ocr.stages import Silent
+from llm_ocr.testing.simulator import running
+from llm_ocr.types import BlockKind, Status
+
+WORDS, TABLE, WHOLE = "Words of a region.", "<table><tr><td>Cell of a region</td></tr></table>", "A page read whole."
+GLM = "zai-org/GLM-OCR"
+
+
+class Told(Silent):
+    """Keeps the lines for the user."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, message: str) -> None:
+        self.lines.append(message)
+
+
+def serving(folder, said: dict[str, str], model: str = GLM):
+    file = folder / "said.json"
+    file.write_text(json.dumps(said))
+    return running(said=file, model=model, max_model_len=65_536, preset="h100", speed=100)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    said = {"Text Recognition:": WORDS, "Table Recognition:": TABLE, "Formula Recognition:": "E = mc^2"}
+    with serving(tmp_path_factory.mktemp("said"), said) as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def without_detector():
+    if installed():
+        pytest.skip("a detector is installed here")
+
+
+def extract(sources, server, workspace, **more):
+    told = Told()
+    settings = {"model": "glm-ocr", "server_url": server.url, "render_workers": 1, "ocr_workers": 1, **more}
+    return llm_ocr.extract(sources, workspace=workspace, progress=told, **settings), told.lines
+
+
+@pytest.fixture(scope="module")
+def regions(server, examples, tmp_path_factory):
+    """A paper and a scan by the regions of the embedded engine's layout."""
+    server.reset()
+    sources = [examples / "paper.pdf", examples / "invoice.png"]
+    workspace = tmp_path_factory.mktemp("regions") / "w"
+    run, lines = extract(sources, server, workspace, layout_first="always", detector="embedded")
+    return run, lines, len(server.log()["requests"])
+
+
+def test_every_region_is_read_and_every_page_has_one_row(regions):
+    run, _, requests = regions
+    pages = list(run.pages())
+    assert run.status.pages.ok == run.status.pages.expected == len(pages)
+    assert requests > 5 * len(pages)
+    assert all(page.engine == "glm-ocr" and page.text_source == "model" for page in pages)
+    assert all(WORDS in page.markdown for page in pages)
+    tables = [block for page in pages for block in page.blocks if block.kind is BlockKind.TABLE]
+    assert tables and {block.text for block in tables} == {TABLE}
+    assert f"# {WORDS}" in pages[0].markdown
+
+
+def test_blocks_stand_where_their_regions_are_and_figures_are_cut_out(regions):
+    pages = list(regions[0].pages())
+    boxes = [block.box for page in pages for block in page.blocks]
+    assert all(0 < box.area < 0.9 for box in boxes)
+    figures = [figure for page in pages for figure in page.figures]
+    assert figures and all(figure.image.data for figure in figures)
+
+
+def test_the_same_command_again_asks_nothing_and_another_mapping_is_another_run(regions, server, examples):
+    run, _, _ = regions
+    server.reset()
+    sources = [examples / "paper.pdf", examples / "invoice.png"]
+    same = {"layout_first": "always", "detector": "embedded"}
+    extract(sources, server, run.url, **same)
+    assert server.log()["requests"] == []
+    with pytest.raises(WorkspaceMismatch, match="layout_first"):
+        extract(sources, server, run.url, **same, region_task=("header=text",))
+
+
+def test_labels_can_be_given_other_tasks(server, examples, tmp_path):
+    tasks = ("table=skip", "text=abandon")
+    run, _ = extract(
+        examples / "paper.pdf", server, tmp_path / "w", layout_first="always", region_task=tasks, pages="1-2"
+    )
+    pages = list(run.pages())
+    assert all(page.status is Status.OK for page in pages)
+    assert not any(block.kind is BlockKind.TABLE for page in pages for block in page.blocks)
+    assert any(figure.label == "table" for page in pages for figure in page.figures)
+
+
+@pytest.mark.usefixtures("without_detector")
+def test_the_embedded_layout_stands_in_where_it_must_and_says_so(server, examples, tmp_path):
+    _, lines = extract(examples / "invoice.png", server, tmp_path / "w", layout_first="always")
+    assert any("embedded engine's layout stands in" in line and "llm-ocr[detector]" in line for line in lines)
+
+
+@pytest.mark.usefixtures("without_detector")
+def test_without_a_detector_the_model_reads_whole_pages_and_one_line_says_so(server, examples, tmp_path):
+    server.reset()
+    run, lines = extract(examples / "invoice.png", server, tmp_path / "w")
+    assert [page.markdown for page in run.pages()] == [WORDS]
+    assert len(server.log()["requests"]) == 1
+    assert len([line for line in lines if "whole pages are read" in line and "llm-ocr[detector]" in line]) == 1
+
+
+@pytest.mark.parametrize("chosen", [{"layout_first": "never"}, {"model": "deepseek-ocr", "server_model": GLM}])
+def test_whole_pages_are_the_way_of_most_models(server, examples, tmp_path, chosen):
+    _, lines = extract(examples / "invoice.png", server, tmp_path / "w", fallback="none", **chosen)
+    assert not any("whole pages" in line for line in lines)
+
+
+def test_a_prompt_about_pages_is_about_pages(server, examples, tmp_path):
+    _, lines = extract(examples / "invoice.png", server, tmp_path / "w", mode="text", detector="embedded")
+    assert any("whole pages are read, since --mode was given" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"model": "olmocr-2"}, r"olmocr-2 has no prompts for regions(.|\n)*glm-ocr"),
+        ({"prompt": "Read."}, "--prompt is about whole pages"),
+        ({"mode": "text"}, "--mode is about whole pages"),
+        ({"region_task": ("header=read",)}, "no task 'read'"),
+        ({"detector_device": "tpu"}, "detector_device"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_read(server, examples, tmp_path, settings, said):
+    server.reset()
+    with pytest.raises(UsageError, match=said):
+        extract(examples / "invoice.png", server, tmp_path / "w", layout_first="always", **settings)
+    assert server.log()["requests"] == []

@@ -1,0 +1,248 @@
+"""What is said before a model's servers start: what would end them, and what to do about it."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from huggingface_hub import HfApi
+
+import llm_ocr
+from llm_ocr.api.model_checks import Checks, Start, memory_trouble, trust_note
+from llm_ocr.engines.vllm.command import ServeOptions
+from llm_ocr.engines.vllm.hardware import gpu_memory, memory_in
+from llm_ocr.engines.vllm.release import Release
+from llm_ocr.errors import LlmOcrError, ServerError, UsageError
+from llm_ocr.models.profile import Profile
+from llm_ocr.models.registry import find_profile
+from llm_ocr.testing.fake_hub import TOKEN, running
+
+MIB = 1 << 20
+T4 = {"0": 15_360 * MIB}
+
+
+def program(folder: Path, name: str, text: str) -> Path:
+    """A small script on its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / name
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(0o755)
+    return file
+
+
+def environment(folder: Path, vllm: str, transformers: str = "") -> Path:
+    """A Python environment with these versions; its `vllm`."""
+    packages = folder / "lib" / "python3.12" / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / f"vllm-{vllm}.dist-info").mkdir()
+    if transformers:
+        (packages / f"transformers-{transformers}.dist-info").mkdir()
+    return program(folder / "bin", "vllm", "exit 1")
+
+
+@pytest.fixture
+def start(tmp_path) -> Callable[..., Start]:
+    """`start("dots.mocr", vllm="0.20.0")`: servers of a model that are to start."""
+
+    def make(
+        name: str | Profile = "deepseek-ocr",
+        model: str | None = None,
+        *,
+        vllm: str = "0.32.0",
+        transformers: str = "",
+        revision: str | None = None,
+        pinned: bool = False,
+        **options,
+    ) -> Start:
+        profile = find_profile(name) if isinstance(name, str) else name
+        command = (str(environment(tmp_path / f"env-{len(list(tmp_path.iterdir()))}", vllm, transformers)),)
+        chosen = ServeOptions(**{"command": command, "offline": True, **options})
+        return Start(profile, model or profile.model, revision, pinned, chosen, Release(chosen.command, {}))
+
+    return make
+
+
+def check(start: Start) -> list[str]:
+    """What is said; raises what the check raises."""
+    said: list[str] = []
+    asyncio.run(Checks(start, said.append).check())
+    return said
+
+
+def test_a_vllm_that_is_too_old_is_named_with_what_is_needed(start):
+    with pytest.raises(
+        ServerError, match=r"lightonocr-3-0.8b needs vLLM 0.30.0 or newer, and .*vllm is 0.20.1"
+    ) as error:
+        check(start("lightonocr-3", vllm="0.20.1"))
+    assert "llm-ocr models --recommend" in error.value.hint
+    check(start("dots.mocr", vllm="0.20.1"))
+
+
+def test_a_vllm_that_must_be_asked_is_asked(start, tmp_path):
+    told = program(tmp_path / "elsewhere", "vllm", "echo 0.12.0")
+    given = start("lightonocr-3")
+    asked = replace(given, options=replace(given.options, command=(str(told),)), release=Release((str(told),), {}))
+    with pytest.raises(ServerError, match=r"is 0\.12\.0"):
+        check(asked)
+
+
+def test_transformers_that_are_too_old_are_named_where_they_can_be_seen(start):
+    assert find_profile("glm-ocr").min_transformers
+    with pytest.raises(ServerError, match=r"glm-ocr needs transformers 5.3.0 or newer, and that of .*vllm is 4.57.1"):
+        check(start("glm-ocr", transformers="4.57.1"))
+    check(start("glm-ocr", transformers="5.4.0"))
+    check(start("glm-ocr"))
+
+
+def test_nvidia_smi_is_asked_for_the_memory_of_the_gpus_that_may_be_used(tmp_path, monkeypatch):
+    answers = 'if [ "$1" = -L ]; then printf "GPU 0: A (UUID: GPU-a)\\nGPU 1: B (UUID: GPU-b)\\n"'
+    program(tmp_path, "nvidia-smi", f'{answers}; else printf "0, GPU-a, 81559\\n1, GPU-b, 15360\\n"; fi')
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert gpu_memory() == {"0": 81_559 * MIB, "1": 15_360 * MIB}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b")
+    assert gpu_memory() == {"GPU-b": 15_360 * MIB}
+    assert memory_in("No devices were found\n0, GPU-a, [N/A]\n") == {}
+
+
+def test_weights_that_are_larger_than_the_gpu_are_refused_with_the_ways_out(start):
+    given = start("qwen3-vl-8b")
+    with pytest.raises(ServerError, match=r"qwen3-vl-8b needs about \d+ GB of a GPU, and there are 16 GB") as error:
+        memory_trouble(given, T4)
+    assert "quantization=fp8" in error.value.hint and "--model lightonocr-3" in error.value.hint
+    with pytest.raises(ServerError, match="--model lightonocr-3-1b"):
+        memory_trouble(given, T4, "0.20.0")
+    with pytest.raises(ServerError, match="--tensor-parallel-size 2"):
+        memory_trouble(given, {"0": T4["0"], "1": T4["0"]})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tensor_parallel": 4, "max_model_len": 16_384},
+        {"args": ("--quantization=fp8",)},
+        {"args": ("--tensor-parallel-size=4", "--max-model-len=16k")},
+        {"args": ("--cpu-offload-gb", "8")},
+    ],
+)
+def test_what_makes_the_model_fit_is_counted(start, options):
+    assert memory_trouble(start("qwen3-vl-8b", **options), T4) == ""
+
+
+def test_a_model_that_may_just_not_fit_is_only_warned_of(start):
+    said = memory_trouble(start("qwen3-vl-8b"), {"0": 23_034 * MIB})
+    assert "about 25 GB" in said and "--max-model-len" in said
+    assert memory_trouble(start("qwen3-vl-8b", max_model_len=8192), {"0": 23_034 * MIB}) == ""
+
+
+def test_fp8_weights_need_half(start):
+    assert memory_trouble(start("olmocr-2"), T4) == ""
+    with pytest.raises(ServerError, match="weights alone"):
+        memory_trouble(start("olmocr-2-bf16"), T4)
+
+
+def test_of_other_weights_the_files_count_and_of_unknown_ones_nothing(start, tmp_path):
+    folder = tmp_path / "tuned"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    with (folder / "model.safetensors").open("wb") as file:
+        file.truncate(20 * 10**9)  # sparse
+    with pytest.raises(ServerError, match=r"20\.0 GB of weights alone"):
+        memory_trouble(start("deepseek-ocr", str(folder)), T4)
+    assert memory_trouble(start("qwen3-vl-8b", "someone/quantised"), T4) == ""
+    assert memory_trouble(start("qwen3-vl-8b"), {}) == ""
+
+
+def test_what_it_means_to_run_a_models_code_is_said_unless_its_commit_was_chosen(start):
+    said = trust_note(start("dots.mocr", revision="abc"))
+    assert "rednote-hilab/dots.mocr at commit abc" in said and "--revision" in said
+    assert trust_note(start("dots.mocr", revision="abc", pinned=True)) == ""
+    assert trust_note(start("deepseek-ocr", revision="abc")) == ""
+    assert "commit abc" in trust_note(start("deepseek-ocr", revision="abc", args=("--trust-remote-code",)))
+
+
+def test_a_folder_that_holds_no_model_is_named(start, tmp_path):
+    with pytest.raises(UsageError, match="no such folder"):
+        check(start("deepseek-ocr", str(tmp_path / "nothing")))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match=r"no config.json"):
+        check(start("deepseek-ocr", str(tmp_path / "empty")))
+
+
+ASK = """
+import sys
+from llm_ocr.api.model_checks import check_access
+from llm_ocr.errors import LlmOcrError
+try:
+    check_access(sys.argv[1], None, None)
+except LlmOcrError as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.fixture(scope="module")
+def hub():
+    with running() as (server, variables):
+        api = HfApi(endpoint=server.url, token=TOKEN)
+        for name in ("open", "gated", "private"):
+            api.create_repo(f"tester/{name}", private=name == "private")
+        server.state.repositories.by_id["model", "tester/gated"].gated = True
+        yield variables
+
+
+def asked(model: str, variables: dict[str, str]) -> str:
+    """In a process of its own: the client reads the Hub's address when it is imported."""
+    others = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, model], env={**others, **variables}, capture_output=True, text=True, check=True
+    )
+    return done.stdout + done.stderr
+
+
+def test_a_model_that_may_be_loaded_is_said_nothing_of(hub):
+    nobody = {name: value for name, value in hub.items() if name != "HF_TOKEN"}
+    assert asked("tester/open", nobody) == ""
+    assert asked("tester/gated", hub) == ""
+
+
+def test_a_gated_model_without_access_is_said_with_where_to_ask(hub):
+    nobody = {name: value for name, value in hub.items() if name != "HF_TOKEN"}
+    said = asked("tester/gated", nobody)
+    assert "ServerError tester/gated is gated" in said
+    assert "https://huggingface.co/tester/gated" in said and "HF_TOKEN" in said
+
+
+def test_a_model_that_is_not_there_is_said_with_near_names(hub):
+    said = asked("deepseek-ai/DeepSeek-OCR-3", hub)
+    assert "UsageError the Hub has no model deepseek-ai/DeepSeek-OCR-3" in said
+    assert "deepseek-ai/DeepSeek-OCR-2" in said
+
+
+def test_without_a_network_nothing_is_refused(hub):
+    said = asked("tester/gated", {**hub, "HF_ENDPOINT": "http://127.0.0.1:9"})
+    assert "Error tester" not in said
+    assert "is not known" in said
+
+
+def test_what_would_keep_the_server_from_starting_is_said_before_anything_is_planned(examples, tmp_path):
+    command = str(environment(tmp_path / "env", "0.20.1"))
+    with pytest.raises(ServerError, match=r"needs vLLM 0\.30\.0"):
+        llm_ocr.extract(
+            examples, workspace=tmp_path / "w", engine="vllm", vllm_command=command, model="lightonocr-3", offline=True
+        )
+    assert not (tmp_path / "w" / "plan").exists()
+    assert not (tmp_path / "w" / "extract").exists()
+
+
+def test_checks_are_done_once_and_again_after_a_failure(start):
+    given = start("lightonocr-3", vllm="0.10.0")
+    checks = Checks(given, lambda _: None)
+
+    async def twice() -> list[BaseException | None]:
+        return await asyncio.gather(checks.prepare(), checks.prepare(), return_exceptions=True)
+
+    assert all(isinstance(one, LlmOcrError) for one in asyncio.run(twice()))

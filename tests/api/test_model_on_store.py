@@ -1,0 +1,179 @@
+"""A model on S3 or GCS: fetched once, whole, before the server starts; another model there is noticed."""
+
+import contextlib
+import itertools
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+import llm_ocr
+from llm_ocr.api.model_files import content_of, fetch
+from llm_ocr.errors import LlmOcrError, ServerError, StorageError, UsageError
+from llm_ocr.storage import ObjectStore, open_store
+from llm_ocr.testing.fake_gcs import running
+from llm_ocr.work.keys import EXTRACT, stage_keys
+from llm_ocr.work.workspace import Workspace
+
+NUMBERS = itertools.count()
+FILES = {"config.json": b"{}", "model.safetensors": b"w" * 5000, "tokenizer/vocab.txt": b"a\nb"}
+SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr.testing.simulator"])
+
+
+@contextlib.contextmanager
+def s3() -> Iterator[str]:
+    boto3 = pytest.importorskip("boto3")
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    ours = {
+        "AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST",
+        "AWS_SECRET_ACCESS_KEY": "of the tests",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+    }
+    with mock.patch.dict(os.environ, {**kept, **ours}, clear=True):
+        boto3.client("s3").create_bucket(Bucket="models")
+        try:
+            yield f"s3://models/{next(NUMBERS)}/ocr"  # moto keeps one state for the whole process
+        finally:
+            server.stop()
+
+
+@contextlib.contextmanager
+def gcs() -> Iterator[str]:
+    pytest.importorskip("google.cloud.storage")
+    with running("models") as server, mock.patch.dict(os.environ, {"STORAGE_EMULATOR_HOST": server.url}):
+        yield f"gs://models/{next(NUMBERS)}/ocr"
+
+
+@pytest.fixture(params=[s3, gcs], ids=["s3", "gcs"])
+def url(request) -> Iterator[str]:
+    """A model there."""
+    with request.param() as made:
+        store = open_store(made)
+        for key, data in FILES.items():
+            store.put(key, data)
+        yield made
+
+
+def content(url: str) -> str:
+    found = content_of(url, offline=False, cache=None)
+    assert found
+    return found
+
+
+def got(url: str, cache: Path, said: Callable[[str], None] = lambda _: None, *, offline: bool = False) -> Path:
+    return fetch(url, content(url), cache, offline=offline, say=said)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    found = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".llm-ocr"))
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+def test_all_files_are_fetched_once(url, tmp_path):
+    said: list[str] = []
+    folder = got(url, tmp_path, said.append)
+    assert files(folder) == FILES
+    assert got(url, tmp_path, said.append) == folder
+    assert sum("fetching" in line for line in said) == 1
+    assert "3 of 3 files" in said[0]
+
+
+def test_a_fetch_that_was_cut_off_goes_on_with_what_is_missing(url, tmp_path, monkeypatch):
+    kind = type(open_store(url))
+    download = kind.download
+
+    def breaks(store: ObjectStore, key: str, path: Path) -> None:
+        if key == "model.safetensors":
+            raise StorageError("the network is gone")
+        download(store, key, path)
+
+    monkeypatch.setattr(kind, "download", breaks)
+    with pytest.raises(StorageError, match="network"):
+        got(url, tmp_path)
+    monkeypatch.setattr(kind, "download", download)
+    said: list[str] = []
+    assert files(got(url, tmp_path, said.append)) == FILES
+    assert any(f"{fetched} of 3 files" in said[0] for fetched in (1, 2))  # some are under way when the cut comes
+
+
+def test_a_file_of_another_size_is_fetched_again(url, tmp_path):
+    folder = got(url, tmp_path)
+    (folder / "model.safetensors").write_bytes(b"w" * 4999)
+    assert files(got(url, tmp_path)) == FILES
+
+
+def test_what_came_in_part_is_not_kept(url, tmp_path, monkeypatch):
+    kind = type(open_store(url))
+    monkeypatch.setattr(kind, "download", lambda store, key, path: path.write_bytes(b"w"))
+    with pytest.raises(StorageError, match="bytes, and 1 came"):
+        got(url, tmp_path)
+    assert not any(path.name == "model.safetensors" for path in tmp_path.rglob("*"))
+
+
+def test_another_model_at_the_same_place_is_noticed(url, tmp_path):
+    first = content(url)
+    store = open_store(url)
+    store.put("model.safetensors", b"x" * 5000)
+    assert content(url) != first
+    with pytest.raises(ServerError, match="another model by now"):
+        fetch(url, first, tmp_path, offline=False, say=lambda _: None)
+    assert files(got(url, tmp_path))["model.safetensors"] == b"x" * 5000
+
+
+def test_offline_the_copy_counts_and_without_one_it_is_said(url, tmp_path):
+    first = content(url)
+    assert content_of(url, offline=True, cache=tmp_path) is None
+    with pytest.raises(ServerError, match="not among the models on this machine"):
+        fetch(url, first, tmp_path, offline=True, say=lambda _: None)
+    folder = got(url, tmp_path)
+    assert content_of(url, offline=True, cache=tmp_path) == first
+    assert fetch(url, first, tmp_path, offline=True, say=lambda _: None) == folder
+
+
+def test_a_place_without_a_model_is_named(url, tmp_path):
+    with pytest.raises(UsageError, match=r"holds no model: there is no config.json"):
+        content_of(url.rpartition("/")[0], offline=False, cache=tmp_path)
+    with pytest.raises(UsageError, match="but nothing"):
+        content_of(f"{url}-none", offline=False, cache=tmp_path)
+
+
+def test_pages_are_read_by_a_model_on_a_store(url, examples, tmp_path):
+    read = {
+        "workspace": tmp_path / "w",
+        "engine": "vllm",
+        "vllm_command": SIMULATOR,
+        "vllm_arg": ["--speed=50", "--mean-tokens=300"],
+        "model": url,
+        "prompt": "<|grounding|>Read this.",
+        "parser": "grounding",
+        "model_cache": tmp_path / "cache",
+        "render_workers": 1,
+    }
+    run = llm_ocr.extract(examples / "invoice.png", **read)
+    assert run.status.pages.ok == 1
+    folders = [path.parent for path in (tmp_path / "cache").rglob("config.json")]
+    assert [files(folder) for folder in folders] == [FILES]
+    reader = stage_keys(Workspace.open(str(tmp_path / "w")), EXTRACT)[-1].settings["reader"]
+    assert (reader["model"], reader["revision"]) == (url, content(url))
+    log = next((tmp_path / "w" / "logs").rglob("vllm-0.log")).read_text()
+    assert f"serve {folders[0]}" in log and "--revision" not in log
+
+    open_store(url).put("config.json", b'{"another": "model"}')
+    llm_ocr.extract(workspace=tmp_path / "w", **{name: read[name] for name in read if name != "workspace"})
+    (tmp_path / "cache").rename(tmp_path / "gone")
+    with pytest.raises(LlmOcrError, match="another model by now"):
+        llm_ocr.extract(
+            examples / "paper.pdf",
+            workspace=tmp_path / "w",
+            **{name: read[name] for name in read if name != "workspace"},
+        )

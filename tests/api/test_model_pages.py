@@ -1,0 +1,122 @@
+"""What a model without boxes, with notes and words of its own makes of a document, from the flags to the dataset."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import llm_ocr
+from llm_ocr.errors import UsageError, WorkspaceMismatch
+from llm_ocr.models.registry import find_profile
+from llm_ocr.testing.simulator import running
+from llm_ocr.types import FURNITURE, BlockKind
+
+OLMOCR = find_profile("olmocr-2")
+WORDS = ["A chart of three levels.", "A chart of ten days."]
+ANSWER = (
+    "---\nprimary_language: en\nis_rotation_valid: True\nrotation_correction: 0\n"
+    "is_table: False\nis_diagram: True\n---\n"
+    f"![{WORDS[0]}](page_1_1_9999_5.png)\n\n"
+    "Figure 2: Levels at the three gauges from October to March of the winter of 1979/80.\n\n"
+    f"Two simpler rules serve as a yardstick.\n\n![{WORDS[1]}](page_9000_1_20_30.png)"
+)
+SETTINGS = {"render_workers": 1, "ocr_workers": 1, "pages": "2", "image_size": 640, "fallback": "none"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """Answers olmOCR's prompt with the second page of the paper, and all others with a sentence."""
+    file = tmp_path_factory.mktemp("said") / "said.json"
+    file.write_text(json.dumps({OLMOCR.prompts["markdown"]: ANSWER, "*": "Something else."}))
+    with running(said=file, model=OLMOCR.model, max_model_len=65_536, speed=100) as simulator:
+        yield simulator
+
+
+@pytest.fixture(scope="module")
+def done(server, examples, tmp_path_factory):
+    workspace = tmp_path_factory.mktemp("olmocr") / "w"
+    return llm_ocr.run(
+        examples / "paper.pdf", workspace=workspace, server_url=server.url, model="olmocr-2",
+        server_model=OLMOCR.model, **SETTINGS,
+    )  # fmt: skip
+
+
+def test_figures_of_a_model_without_boxes_are_cut_out_of_the_page_and_described(done):
+    (page,) = done.pages()
+    assert [figure.label for figure in page.figures] == ["chart", "chart"]
+    assert [figure.described for figure in page.figures] == WORDS
+    assert page.figures[0].caption.startswith("Figure 2")
+    first, second = (page.markdown.index(f"(figure:{figure.id})") for figure in page.figures)
+    assert first < page.markdown.index("Two simpler rules") < second
+    assert done.status.figures.ok == 2
+    (document,) = done.documents()
+    assert all(said in document.markdown for said in WORDS)
+
+
+def test_the_dataset_says_what_the_model_noted(done):
+    (row,) = done.to_dataset()
+    names = (
+        "primary_language",
+        "is_rotation_valid",
+        "rotation_correction",
+        "rotation",
+        "is_table",
+        "is_diagram",
+        "is_fallback",
+    )
+    assert [row[name] for name in names] == ["en", True, 0, 0, False, True, False]
+    figures = [block for block in row["blocks"] if block["kind"] == BlockKind.FIGURE]
+    assert [block["described"] for block in figures] == WORDS
+
+
+def test_what_the_model_said_is_kept_without_a_question_and_another_model_is_asked_else(done, server):
+    before = len(server.log()["requests"])
+    served = {"workspace": done.url, "server_url": server.url, "server_model": OLMOCR.model}
+    llm_ocr.describe(describe_model="qwen3-vl-8b", describe_known="keep", **served)
+    assert len(server.log()["requests"]) == before
+    llm_ocr.describe(describe_model="qwen3-vl-8b", **served)
+    assert len(server.log()["requests"]) > before
+    with pytest.raises(UsageError, match="--describe-known keep"):
+        llm_ocr.describe(describe_model="qwen3-vl-8b", describe_known="keep", describe_mode="classify", **served)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"headers": "keep"}, {"figures_from": "none"}, {"rotate": "never"}, {"guided": True}]
+)
+def test_other_settings_are_another_workspace(done, server, examples, changed):
+    with pytest.raises(WorkspaceMismatch):
+        llm_ocr.run(
+            examples / "paper.pdf", workspace=done.url, server_url=server.url, model="olmocr-2",
+            server_model=OLMOCR.model, **SETTINGS, **changed,
+        )  # fmt: skip
+
+
+def test_the_form_that_is_forced_reaches_the_server(server, examples, tmp_path: Path):
+    """The simulator knows no regular expressions and refuses them, so the form is seen to arrive."""
+    run = llm_ocr.extract(
+        examples / "invoice.png", workspace=tmp_path / "w", server_url=server.url, model="olmocr-2",
+        server_model=OLMOCR.model, guided=True, figures_from="none", render_workers=1, image_size=320, fallback="none",
+    )  # fmt: skip
+    (page,) = run.pages()
+    assert "structured_outputs" in page.detail
+
+
+def test_text_that_a_model_does_not_take_is_refused_before_anything_is_asked(server, examples, tmp_path: Path):
+    with pytest.raises(UsageError, match="takes no text of the page"):
+        llm_ocr.extract(
+            examples / "invoice.png", workspace=tmp_path / "w", server_url=server.url, model="olmocr-2", anchor_text=100
+        )
+
+
+def test_running_heads_stand_in_the_markdown_where_they_are_wanted(examples, tmp_path: Path):
+    pages = {}
+    for headers in ("drop", "keep"):
+        run = llm_ocr.extract(
+            examples / "paper.pdf", workspace=tmp_path / headers, engine="embedded", pages="2", headers=headers,
+            render_workers=1, ocr_workers=1, image_size=320,
+        )  # fmt: skip
+        (pages[headers],) = run.pages()
+    furniture = [block.text for block in pages["keep"].blocks if block.kind in FURNITURE]
+    assert furniture and all(text in pages["keep"].markdown for text in furniture)
+    assert len(pages["drop"].markdown) + sum(map(len, furniture)) <= len(pages["keep"].markdown)
+    assert pages["drop"].blocks == pages["keep"].blocks

@@ -1,0 +1,291 @@
+"""Describe and Assemble begin with what the predecessor wrote: nothing is lost, nothing is described twice."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import predecessor_datasets as made
+import pytest
+from running import finished, program, said
+
+import llm_ocr
+from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError, UsageError, WorkspaceMismatch
+
+FRUGAL = {"engine": "embedded", "ocr_workers": 1}
+
+
+@pytest.fixture(params=["folder", "s3", "gcs", "hub"])
+def put(request, tmp_path) -> Iterator[made.Put]:
+    """Puts a folder where its kind of datasets stands."""
+    kinds = {"folder": made.in_folder, "s3": made.on_s3, "gcs": made.on_gcs, "hub": made.on_hub}
+    with kinds[request.param](tmp_path) as found:
+        found.kind = request.param  # type: ignore[attr-defined]
+        yield found
+
+
+def written(put: made.Put, rows: list[dict[str, Any]], tmp_path: Path) -> made.Place:
+    """The rows in the form that is usual there."""
+    folder = tmp_path / "run" / "dataset"
+    return put(made.parquet(rows, folder) if put.kind == "hub" else made.saved(rows, folder))  # type: ignore[attr-defined]
+
+
+def opened(place: made.Place) -> llm_ocr.Run:
+    return llm_ocr.open(place.workspace, endpoint=place.settings.get("workspace_endpoint"))
+
+
+def documents(run: llm_ocr.Run) -> dict[str, str]:
+    return {document.document_id: document.markdown for document in run.documents()}
+
+
+def engines(run: llm_ocr.Run) -> dict[str, str]:
+    """What described each figure, by its description."""
+    rows = run.to_dataset()
+    return {about["figure_id"]: about["description"] for row in rows for about in map(json.loads, row[FIGURES])}
+
+
+FIGURES = "extracted_figures_metadata"
+
+
+def test_its_extract_is_described_and_assembled_here(put, tmp_path):
+    place = written(put, [made.row(number) for number in range(3)], tmp_path)
+    llm_ocr.describe(workspace=place.workspace, input=place.input, **place.settings, **FRUGAL)
+    run = llm_ocr.assemble(workspace=place.workspace, input=place.input, **place.settings)
+    status = run.status
+    assert status.finished
+    assert (status.pages.ok, status.pages.expected, status.figures.ok) == (3, 3, 3)
+    text = documents(run)["sample_00002"]
+    link = text.index("(sample_00002.figures/sample_00002-p00001-f01.png)")
+    assert (
+        text.index("# Page 2")
+        < link
+        < text.index("*Figure sample_00002-p00001-f01: Text inside")
+        < text.index("The end")
+    )
+    assert "2002" in text
+    rows = run.to_dataset()
+    assert rows["sample_id"] == [f"sample_{number:05d}-p00001" for number in range(3)]
+    assert rows[1]["source_image"].tobytes() == made.page_image(1).tobytes()
+    about = json.loads(rows[1][FIGURES][0])
+    assert about["bounding_box_pixels"] == dict(zip(("x1", "y1", "x2", "y2"), made.BOX, strict=True))
+    assert about["label"] == "image"
+
+
+def test_its_descriptions_are_assembled_without_any_engine(put, tmp_path):
+    rows = [made.row(number, f"A chart. Its number is {number}.") for number in range(3)]
+    place = written(put, rows, tmp_path)
+    run = llm_ocr.assemble(workspace=place.workspace, input=place.input, **place.settings)
+    assert run.status.finished
+    text = documents(run)["sample_00001"]
+    assert "![sample_00001-p00001-f01: A chart.]" in text
+    assert "*Figure sample_00001-p00001-f01: A chart. Its number is 1.*" in text
+
+
+def folder_input(tmp_path: Path, rows: list[dict[str, Any]]) -> Path:
+    return made.saved(rows, tmp_path / "run" / "dataset")
+
+
+def test_only_what_is_not_described_is_described_until_all_is_asked_for(tmp_path):
+    source = folder_input(tmp_path, [made.row(0, "Kept."), made.row(1), made.row(2, "Kept, too.")])
+    llm_ocr.describe(workspace=tmp_path / "w", input=source, **FRUGAL)
+    run = llm_ocr.assemble(workspace=tmp_path / "w")
+    first, second, third = engines(run).values()
+    assert (first, third) == ("Kept.", "Kept, too.")
+    assert "2001" in second
+    assert run.status.figures.ok == 3
+
+    llm_ocr.describe(workspace=tmp_path / "w", **FRUGAL)
+    again = engines(llm_ocr.assemble(workspace=tmp_path / "w"))
+    assert all(f"200{number}" in text for number, text in enumerate(again.values()))
+
+
+def test_a_figure_that_it_did_not_describe_is_counted_as_failed(tmp_path):
+    run = llm_ocr.assemble(workspace=tmp_path / "w", input=folder_input(tmp_path, [made.row(0, "Kept."), made.row(1)]))
+    figures = run.status.figures
+    assert (figures.expected, figures.ok, figures.failed) == (2, 1, 1)
+    assert run.status.pages.ok == 2
+
+
+def test_without_descriptions_assemble_says_what_comes_first(tmp_path):
+    with pytest.raises(LlmOcrError, match="describe has not begun") as caught:
+        llm_ocr.assemble(workspace=tmp_path / "w", input=folder_input(tmp_path, [made.row(0)]))
+    assert "llm-ocr describe" in caught.value.hint
+
+
+def test_pages_without_figures_need_no_description(tmp_path):
+    plain = made.row(0, document_markdown="Text.", extracted_figures=[], extracted_figures_metadata=[])
+    run = llm_ocr.assemble(workspace=tmp_path / "w", input=folder_input(tmp_path, [plain]))
+    assert "Text." in documents(run)["sample_00000"]
+
+
+def test_done_it_does_nothing_and_needs_no_engine_again(tmp_path):
+    source = folder_input(tmp_path, [made.row(number, "Known.") for number in range(3)])
+    workspace = tmp_path / "w"
+    llm_ocr.assemble(workspace=workspace, input=source)
+    before = {path: path.stat().st_mtime_ns for path in workspace.rglob("*.*") if path.is_file()}
+    llm_ocr.assemble(workspace=workspace, input=source)
+    assert {path: path.stat().st_mtime_ns for path in workspace.rglob("*.*") if path.is_file()} == before
+
+
+def test_sharded_workers_need_not_wait_for_each_other(tmp_path):
+    source = folder_input(tmp_path, [made.row(number, "Known.") for number in range(4)])
+    for index in (1, 0):
+        llm_ocr.assemble(workspace=tmp_path / "w", input=source, shard_index=index, shard_count=2)
+    assert llm_ocr.open(str(tmp_path / "w")).status.finished
+
+
+# Which input, which workspace
+
+
+def test_another_input_needs_another_workspace(tmp_path):
+    one = made.saved([made.row(0, "One.")], tmp_path / "one")
+    other = made.saved([made.row(0, "Other.")], tmp_path / "other")
+    llm_ocr.assemble(workspace=tmp_path / "w", input=one)
+    with pytest.raises(WorkspaceMismatch, match=r"another input: .*one, not .*other"):
+        llm_ocr.assemble(workspace=tmp_path / "w", input=other)
+
+
+def test_an_input_that_has_changed_is_not_mixed_with_what_it_was(tmp_path):
+    source = folder_input(tmp_path, [made.row(0, "One.")])
+    llm_ocr.assemble(workspace=tmp_path / "w", input=source)
+    shutil.rmtree(source)
+    folder_input(tmp_path, [made.row(0, "Another one.")])
+    with pytest.raises(WorkspaceMismatch, match="has changed since"):
+        llm_ocr.assemble(workspace=tmp_path / "w", input=source)
+    assert "One." in documents(llm_ocr.assemble(workspace=tmp_path / "w"))["sample_00000"]
+
+
+def test_a_workspace_with_documents_takes_no_input(tmp_path, examples):
+    llm_ocr.plan(examples / "invoice.png", workspace=tmp_path / "w")
+    source = folder_input(tmp_path, [made.row(0, "One.")])
+    with pytest.raises(WorkspaceMismatch, match="documents of its own"):
+        llm_ocr.assemble(workspace=tmp_path / "w", input=source)
+
+
+def test_a_branch_of_the_hub_is_read_at_the_commit_of_the_first_time(tmp_path):
+    with made.on_hub(tmp_path) as put:
+        first = made.parquet([made.row(0, "One.")], tmp_path / "first")
+        place = put(first)
+        llm_ocr.assemble(workspace=place.workspace, input=place.input)
+        from tests.storage.hub import making
+
+        changed = made.parquet([made.row(0, "Other."), made.row(1, "More.")], tmp_path / "second")
+        making.api().upload_folder(repo_id=place.input, folder_path=changed, path_in_repo="data", repo_type="dataset")
+        with pytest.raises(WorkspaceMismatch, match="has changed since") as caught:
+            llm_ocr.assemble(workspace=place.workspace, input=place.input)
+        older = caught.value.hint.split("--input ")[-1].split(")")[0]
+        llm_ocr.assemble(workspace=place.workspace, input=older)
+        assert llm_ocr.open(place.workspace).status.pages.expected == 1
+
+
+def test_a_name_that_is_neither_on_the_hub_nor_a_folder_says_both(tmp_path):
+    with made.on_hub(tmp_path), pytest.raises(StorageError, match="tester/nothing does not exist") as caught:
+        llm_ocr.assemble(workspace=tmp_path / "w", input="tester/nothing")
+    assert "folder tester/nothing" in caught.value.hint
+
+
+@pytest.mark.parametrize("spelt", ["run", "run/", "run/dataset/"])
+def test_the_folder_is_found_however_it_is_spelt(tmp_path, monkeypatch, spelt):
+    monkeypatch.chdir(tmp_path)
+    folder_input(tmp_path, [made.row(0, "One.")])
+    llm_ocr.assemble(workspace="w", input=spelt)
+    llm_ocr.assemble(workspace="w", input="run/dataset")
+    assert llm_ocr.open("w").status.pages.ok == 1
+
+
+def test_parquet_in_a_folder_is_taken(tmp_path):
+    made.parquet([made.row(number, f"Number {number}.") for number in range(5)], tmp_path / "run")
+    run = llm_ocr.assemble(workspace=tmp_path / "w", input=tmp_path / "run")
+    assert [row["dataset_index"] for row in run.to_dataset()] == list(range(5))
+    assert "Number 4." in documents(run)["sample_00004"]
+
+
+def test_several_splits_are_all_taken_and_kept_apart(tmp_path):
+    splits = {"train": [made.row(0, "Train.")], "test": [made.row(0, "Test.")]}
+    made.saved_splits(splits, tmp_path / "run")
+    run = llm_ocr.assemble(workspace=tmp_path / "w", input=tmp_path / "run")
+    texts = documents(run)
+    assert "Train." in texts["train-sample_00000"]
+    assert "Test." in texts["test-sample_00000"]
+    assert (tmp_path / "w" / "documents" / "test" / "sample_00000.md").is_file()
+
+
+def test_nothing_there_leaves_no_workspace(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    for name in ("nowhere", "empty"):
+        with pytest.raises(ObjectNotFound, match=name):
+            llm_ocr.assemble(workspace="w", input=name)
+    assert not (tmp_path / "w").exists()
+
+
+def test_a_missing_bucket_leaves_no_workspace(tmp_path, monkeypatch):
+    with made.on_s3(tmp_path) as put:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", put(tmp_path).variables["AWS_ENDPOINT_URL"])
+        with pytest.raises(StorageError, match="nowhere"):
+            llm_ocr.assemble(workspace=tmp_path / "w", input="s3://nowhere-at-all/run")
+    assert not (tmp_path / "w").exists()
+
+
+def test_a_dataset_of_something_else_is_refused(tmp_path):
+    other = made.dataset([made.row(0)]).remove_columns(["document_markdown"])
+    other.save_to_disk(tmp_path / "run")
+    with pytest.raises(UsageError, match="no column document_markdown"):
+        llm_ocr.assemble(workspace=tmp_path / "w", input=tmp_path / "run")
+
+
+def test_an_upload_that_was_cut_off_is_said(tmp_path):
+    source = folder_input(tmp_path, [made.row(number, "Known.") for number in range(4)])
+    last = sorted(source.glob("*.arrow"))[-1]
+    last.write_bytes(last.read_bytes()[:2000])
+    with pytest.raises(StorageError, match=f"{last.name} cannot be read"):
+        llm_ocr.assemble(workspace=tmp_path / "w", input=source)
+    last.unlink()
+    with pytest.raises(StorageError, match=f"{last.name} is missing"):
+        llm_ocr.assemble(workspace=tmp_path / "v", input=source)
+
+
+# The predecessor's jobs, with the variables that they set
+
+
+def test_an_input_in_the_workspace_is_the_workspace(tmp_path, examples, monkeypatch):
+    workspace = tmp_path / "run"
+    llm_ocr.run(examples / "invoice.png", workspace=workspace, render_workers=1, **FRUGAL)
+    keys = sorted(path.name for path in (workspace / "extract").iterdir())
+    llm_ocr.describe(workspace=workspace, input=workspace / "dataset", **FRUGAL)
+    assert llm_ocr.assemble(workspace=workspace, input=workspace).status.documents == 1
+    assert sorted(path.name for path in (workspace / "extract").iterdir()) == keys
+
+
+def test_its_own_place_is_not_written_over(tmp_path):
+    folder_input(tmp_path, [made.row(0, "One.")])
+    with pytest.raises(UsageError, match="no workspace of llm-ocr") as caught:
+        llm_ocr.assemble(workspace=tmp_path / "run", input=tmp_path / "run" / "dataset")
+    assert "S3_OUTPUT_URI" in caught.value.hint
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["dataset"]
+
+
+def test_a_workspace_of_ours_is_no_input_of_another(tmp_path):
+    source = folder_input(tmp_path, [made.row(0, "One.")])
+    llm_ocr.assemble(workspace=tmp_path / "w", input=source)
+    for spelt in ("w", "w/dataset"):
+        with pytest.raises(UsageError, match="llm-ocr's own workspace") as caught:
+            llm_ocr.assemble(workspace=tmp_path / "other", input=tmp_path / spelt)
+        assert f"-w {tmp_path / 'w'}" in caught.value.hint
+
+
+def test_its_variables_alone_are_enough(tmp_path):
+    with made.on_s3(tmp_path) as put:
+        place = put(folder_input(tmp_path, [made.row(number) for number in range(2)]))
+        common = {**place.variables, "S3_OUTPUT_URI": place.workspace, "S3_INPUT_URI": place.input}
+        for stage in ("describe", "assemble"):
+            env = {**common, "PIPELINE_STAGE": stage, "LLM_OCR_ENGINE": "embedded", "DESCRIBE_BATCH_SIZE": "4"}
+            run = finished(program(), cwd=tmp_path, env=env)
+            assert run.returncode == 0, said(run)
+        assert "2001" in documents(opened(place))["sample_00001"]
+        assert "2 ok" in run.stdout
+        env = {**common, "HF_REPO_ID": "me/results", "PIPELINE_STAGE": "assemble"}
+        run = finished(program(), cwd=tmp_path, env=env)
+        assert run.returncode == 2, said(run)
+        assert "S3_OUTPUT_URI" in run.stderr and "HF_REPO_ID" in run.stderr

@@ -1,0 +1,186 @@
+"""What --ray promises about units and workers, without a cluster: who gets which unit, and which worker is believed."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import llm_ocr
+from llm_ocr.api.ray import size_of
+from llm_ocr.api.ray_crew import Size, reason_of
+from llm_ocr.api.ray_units import AHEAD, MOST_LOST, SUSPECT, Done, Exchange, Failure, Hands
+from llm_ocr.api.ray_worker import Work, Worker
+from llm_ocr.errors import LlmOcrError
+from llm_ocr.settings.models import ExtractSettings
+from llm_ocr.types import Status
+from llm_ocr.work.workspace import library_version
+
+
+def hands(places) -> Hands:
+    return Hands(list(places))
+
+
+def test_a_worker_has_a_little_more_than_it_has_begun():
+    all_ = hands(range(10))
+    assert all_.take((), 0) == [0, 1]
+    assert all_.take((0, 1), 2) == []
+    assert all_.take((0, 1), 1) == [2]
+    assert AHEAD == 2
+
+
+def test_it_ends_when_all_is_done_whoever_did_it():
+    all_ = hands([3, 4])
+    for place in all_.take((), 0):
+        assert not all_.finished.is_set()
+        all_.done(place)
+    assert all_.finished.is_set()
+    assert hands([]).finished.is_set()
+
+
+def test_units_of_a_lost_worker_go_to_others():
+    all_ = hands(range(3))
+    lost = all_.take((), 0)
+    all_.back(lost, blame=True)
+    assert sorted([*all_.take((), 0), *all_.take((), 0)]) == [0, 1, 2]
+
+
+def test_a_unit_that_ends_its_workers_is_done_last_and_alone_and_is_given_up_in_the_end():
+    all_ = hands(range(3))
+    deaths = 0
+    while not all_.finished.is_set():
+        held: list[int] = []
+        while 0 not in held:
+            more = all_.take(held, 0)
+            if not more:  # others than the killer are done before it
+                assert held
+                for place in held:
+                    all_.done(place)
+                held = []
+            held += more
+        if deaths >= SUSPECT:
+            assert held == [0]
+            assert not all_.offers(held)
+        all_.back(held, blame=True)
+        deaths += 1
+    assert deaths == MOST_LOST
+    assert all_.given_up == [0]
+
+
+def test_what_a_server_or_a_store_refused_is_no_units_fault():
+    all_ = hands([7])
+    for _ in range(2 * MOST_LOST):
+        all_.back(all_.take((), 0), blame=False)
+    assert all_.take((), 0) == [7]
+
+
+def test_a_report_that_was_lost_is_made_good():
+    exchange = Exchange()
+    exchange.give([5, 6])
+    exchange.published(5, Done(10))
+    exchange.count(Status.OK)
+    assert exchange.report((5, 6), more=False).done == {5: Done(10)}
+    again = exchange.report((5, 6), more=False)
+    assert again.done == {5: Done(10)}
+    assert again.counted == {}
+    exchange.give([6, 7])  # what it has is not taken in twice
+    assert exchange.report((6, 7), more=False).waiting == 3
+
+
+NODE = {"CPU": 8.0, "GPU": 4.0}
+HEAD = {"CPU": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("given", "engine", "nodes", "size"),
+    [
+        ({}, "vllm", [HEAD, NODE, NODE], Size(8, 1.0, 4)),
+        ({"tensor_parallel_size": 2}, "vllm", [HEAD, NODE, NODE], Size(4, 2.0, 2)),
+        ({"ray_gpus": 0.5, "ray_workers": 3}, "vllm", [NODE], Size(3, 0.5, 3)),
+        ({}, "embedded", [HEAD, NODE], Size(2, 0.0, 1)),
+        ({"ray_workers": 5}, "server", [HEAD, NODE], Size(5, 0.0, 3)),
+        ({"ray_gpus": 1}, "server", [HEAD, NODE], Size(4, 1.0, 4)),
+        ({"ray_workers": 2}, "vllm", [HEAD], Size(2, 1.0, 1)),
+        ({"ray_gpus": 0}, "embedded", [{"GPU": 1.0}, HEAD], Size(1, 0.0, 1)),
+    ],
+)
+def test_there_are_as_many_workers_as_gpus_and_without_gpus_as_nodes(given, engine, nodes, size):
+    settings = ExtractSettings(workspace="w", ray="auto", **given)
+    assert size_of(settings, engine, nodes) == size
+
+
+def test_a_cluster_without_gpus_is_not_waited_for():
+    with pytest.raises(LlmOcrError, match="no node of the cluster has 1 GPU"):
+        size_of(ExtractSettings(workspace="w", ray="auto"), "vllm", [HEAD])
+
+
+def test_why_a_worker_was_lost_is_said_in_a_line():
+    died = (
+        "The actor died unexpectedly before finishing this task.\n\tclass_name: Worker\n\tpid: 1\n"
+        "The actor is dead because its node has died. Node Id: 12."
+    )
+    assert reason_of(died) == Failure("its node has died. Node Id: 12.")
+    raised = "\x1b[36mray::Worker.turn()\x1b[39m (pid=1)\n  File x\nValueError: no"
+    assert reason_of(raised) == Failure("ValueError: no")
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory, examples) -> Work:
+    """What a worker needs for a planned workspace."""
+    workspace = tmp_path_factory.mktemp("worker") / "w"
+    llm_ocr.plan(examples / "invoice.png", workspace=workspace, engine="embedded")
+    settings = ExtractSettings(workspace=str(workspace), engine="embedded", render_workers=1, ocr_workers=1)
+    return Work("extract", "0" * 12, settings, "embedded", 1, str(Path.cwd()), "", library_version())
+
+
+def failure_of(work: Work) -> Failure:
+    """Why a worker that has been given nothing ends."""
+    worker = Worker(work)
+    while not (report := worker.turn((), more=False, over=False)).ended:
+        pass
+    assert report.failure is not None
+    return report.failure
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"witness": "/not/on/this/machine.pdf"}, "/not/on/this/machine.pdf is not on"),
+        ({"version": "0.0.0"}, "0.0.0 where the command was started"),
+        ({"key": "1" * 12}, "other results than the driver"),
+    ],
+)
+def test_a_worker_that_would_make_something_else_stops_the_command(work, wrong, said):
+    failure = failure_of(replace(work, **wrong))
+    assert said in failure.message
+    assert failure.hint
+    assert failure.everywhere
+
+
+def test_a_workspace_that_a_node_does_not_see_stops_the_command(work, tmp_path):
+    settings = work.settings.model_copy(update={"workspace": str(tmp_path / "elsewhere")})
+    failure = failure_of(replace(work, settings=settings))
+    assert "no workspace at" in failure.message
+    assert failure.everywhere
+
+
+def test_new_workers_are_wanted_only_while_there_is_something_to_take():
+    async def wait() -> None:
+        all_ = hands([1])
+        assert await all_.wanted()
+        all_.take((), 0)
+        waiting = asyncio.create_task(all_.wanted())
+        all_.done(1)
+        assert not await waiting
+
+    asyncio.run(wait())
+
+
+def test_cores_are_shared_by_the_workers_of_a_machine(work, monkeypatch):
+    from llm_ocr.api import ray_worker
+
+    monkeypatch.setattr(ray_worker, "cores", lambda: 8)
+    settings = SimpleNamespace(**{"render_workers": None, "ocr_workers": 2})
+    settings.model_copy = lambda update: update
+    assert ray_worker._shared_cores(replace(work, settings=settings, beside=4)) == {"render_workers": 2}

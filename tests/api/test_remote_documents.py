@@ -1,0 +1,114 @@
+"""Documents on S3, GCS and web servers, read into a local workspace. The servers are emulators on loopback."""
+
+import contextlib
+import functools
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_remote_workspaces import FRUGAL, gcs, s3
+
+import llm_ocr
+from llm_ocr.storage import StoreOptions, open_store
+from llm_ocr.types import Reason, Status
+
+
+@contextlib.contextmanager
+def web(folder: Path) -> Iterator[str]:
+    """A web server over a folder."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    handler.log_message = lambda *_: None
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+
+
+@pytest.fixture(params=[s3, gcs], ids=["s3", "gcs"])
+def bucket(request, examples) -> Iterator[tuple[str, dict[str, str]]]:
+    """The URL of a folder with two documents and a note, and the settings that reach it."""
+    with request.param() as (url, settings):
+        endpoint = settings["workspace_endpoint"]
+        root = url.partition("/runs/")[0]
+        store = open_store(root, StoreOptions(endpoint=endpoint))
+        store.upload(examples / "paper.pdf", "papers/2024/paper.pdf")
+        store.upload(examples / "invoice.png", "papers/invoice.png")
+        store.put("papers/notes.docx", b"no document")
+        yield f"{root}/papers", {"source_endpoint": endpoint}
+
+
+def test_a_prefix_of_a_bucket_is_read_like_a_folder(bucket, examples, tmp_path):
+    url, settings = bucket
+    run = llm_ocr.run(url, workspace=tmp_path / "w", **settings, **FRUGAL)
+    here = llm_ocr.run([examples / "paper.pdf", examples / "invoice.png"], workspace=tmp_path / "here", **FRUGAL)
+    assert run.status.pages.ok == run.status.pages.expected == here.status.pages.expected
+    assert run.status.skipped == {".docx": 1}
+    assert sorted(document.path for document in run.documents()) == [
+        "documents/2024/paper.pdf.md",
+        "documents/invoice.png.md",
+    ]
+    assert sorted(page.markdown.replace(page.document_id, "") for page in run.pages()) == sorted(
+        page.markdown.replace(page.document_id, "") for page in here.pages()
+    )
+    assert all(page.source.startswith(url) for page in run.pages())
+
+
+def test_globs_and_manifests_name_documents_there(bucket, tmp_path):
+    url, settings = bucket
+    manifest = tmp_path / "list.jsonl"
+    manifest.write_text(json.dumps({"id": "mine", "pdf_path": f"{url}/2024/paper.pdf", "pages": [2]}) + "\n")
+    run = llm_ocr.extract([f"{url}/*.png", manifest], workspace=tmp_path / "w", **settings, **FRUGAL)
+    pages = {page.document_id: page.page_number for page in run.pages()}
+    assert (len(pages), pages["mine"]) == (2, 2)
+
+
+def test_a_document_that_was_replaced_since_it_was_planned_fails(bucket, examples, tmp_path):
+    url, settings = bucket
+    llm_ocr.plan(f"{url}/invoice.png", workspace=tmp_path / "w", engine="embedded", **settings)
+    store = open_store(url, StoreOptions(endpoint=settings["source_endpoint"]))
+    store.upload(examples / "fax.tiff", "invoice.png")
+    (page,) = llm_ocr.extract(workspace=tmp_path / "w", **settings, **FRUGAL).pages()
+    assert (page.status, page.reason) == (Status.FAILED, Reason.SOURCE_CHANGED)
+
+
+def test_web_documents_are_read_where_private_addresses_are_allowed(examples, tmp_path):
+    with web(examples) as url:
+        sources = [f"{url}/invoice.png", f"{url}/nothing.pdf"]
+        refused = llm_ocr.extract(sources, workspace=tmp_path / "refused", **FRUGAL)
+        assert refused.status.pages.failed == 2
+        assert all("not a public address" in page.detail for page in refused.pages())
+        run = llm_ocr.extract(sources, workspace=tmp_path / "w", allow_private_addresses=True, **FRUGAL)
+    rows = {page.source.rpartition("/")[2]: page for page in run.pages()}
+    assert rows["invoice.png"].status is Status.OK
+    assert rows["nothing.pdf"].reason is Reason.NOT_FOUND
+
+
+def test_a_workspace_and_its_documents_may_stand_on_different_stores(examples, tmp_path):
+    with s3() as (workspace, there), gcs() as (documents, here):
+        source = documents.partition("/runs/")[0]
+        open_store(source, StoreOptions(endpoint=here["workspace_endpoint"])).upload(
+            examples / "invoice.png", "in/a.png"
+        )
+        settings = {**there, "source_endpoint": here["workspace_endpoint"]}
+        run = llm_ocr.extract(f"{source}/in", workspace=workspace, **settings, **FRUGAL)
+        assert run.status.pages.ok == 1
+
+
+def test_the_signature_of_a_presigned_url_is_in_no_result(examples, tmp_path, caplog):
+    with web(examples) as url:
+        sources = [f"{url}/{name}?X-Amz-Date=1&X-Amz-Signature=SESAME" for name in ("invoice.png", "nothing.pdf")]
+        run = llm_ocr.run(sources, workspace=tmp_path / "w", allow_private_addresses=True, **FRUGAL)
+    assert [page.status for page in run.pages()] == [Status.OK, Status.FAILED]
+    assert {page.source.rpartition("/")[2].partition("?")[0] for page in run.pages()} == {"invoice.png", "nothing.pdf"}
+    told = [json.dumps(run.status.to_json()), caplog.text, *(row["source"] for row in run.to_dataset())]
+    assert "SESAME" not in "".join(told)
+    # Only the plan knows it: without it no worker could read the document.
+    holders = {
+        file.parts[-4] for file in (tmp_path / "w").rglob("*") if file.is_file() and b"SESAME" in file.read_bytes()
+    }
+    assert holders == {"plan"}

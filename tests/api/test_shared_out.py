@@ -1,0 +1,263 @@
+"""Which units a worker takes: what was asked for, leases, the platform's share, or all; and what its start costs."""
+
+import asyncio
+import json
+
+import pytest
+
+import llm_ocr
+from llm_ocr.api import sharing
+from llm_ocr.api.engines import Engines
+from llm_ocr.api.extracting import extract
+from llm_ocr.api.job import Job, Share
+from llm_ocr.api.remote import Remote
+from llm_ocr.api.sharing import Split, split_of
+from llm_ocr.errors import UsageError, WorkspaceError
+from llm_ocr.settings.models import DescribeSettings, ExtractSettings, RunSettings
+from llm_ocr.stages import Silent
+from llm_ocr.storage import Capabilities
+from llm_ocr.storage.hub_dataset import MOST_FILES, DatasetStore
+from llm_ocr.storage.local import LocalStore
+from llm_ocr.testing.memory_store import MemoryStore
+from llm_ocr.types import Counts
+from llm_ocr.work import shards
+from llm_ocr.work.claim import Shard
+from llm_ocr.work.generations import generations, read_units
+from llm_ocr.work.keys import EXTRACT, newest_key
+from llm_ocr.work.plan import PlannedDocument, plan_documents
+from llm_ocr.work.publish import Summary, publish
+from llm_ocr.work.workspace import Workspace
+
+FRUGAL = {"engine": "embedded", "render_workers": 1, "ocr_workers": 1}
+CLOUD_RUN = {"CLOUD_RUN_TASK_INDEX": "1", "CLOUD_RUN_TASK_COUNT": "3"}
+SAGEMAKER = {"SM_HOSTS": '["algo-2", "algo-1", "algo-3"]', "SM_CURRENT_HOST": "algo-2"}
+SLURM = {
+    "SLURM_ARRAY_TASK_ID": "5",
+    "SLURM_ARRAY_TASK_MIN": "4",
+    "SLURM_ARRAY_TASK_MAX": "6",
+    "SLURM_ARRAY_TASK_COUNT": "3",
+}
+PLATFORMS = pytest.mark.parametrize("platform", [CLOUD_RUN, SAGEMAKER, SLURM], ids=["cloud run", "sagemaker", "slurm"])
+
+
+class Telling(Silent):
+    def __init__(self):
+        self.said = []
+        self.begun = []
+        self.corrected = 0
+
+    def begin(self, stage, expected, done, estimated=False):
+        self.begun.append((stage, expected, done))
+
+    def correct(self, change, *, exact):
+        self.corrected += change
+
+    def say(self, message):
+        self.said.append(message)
+
+
+class Scarce(MemoryStore):
+    """A store without conditional writes, whose workers divide something among themselves."""
+
+    most_files = 30
+
+    def __init__(self):
+        super().__init__()
+        self.workers = []
+
+    def share(self, workers):
+        self.workers.append(workers)
+
+    def capabilities(self):
+        return Capabilities(False, False, "commits are few.")
+
+
+@pytest.fixture(autouse=True)
+def no_platform(monkeypatch):
+    for names in (CLOUD_RUN, SAGEMAKER, SLURM):
+        for name in names:
+            monkeypatch.delenv(name, raising=False)
+
+
+def on(monkeypatch, platform):
+    for name, value in platform.items():
+        monkeypatch.setenv(name, value)
+
+
+def job_on(store, progress=None, model=ExtractSettings, given=None, **settings):
+    chosen = model(workspace="-", engine="embedded", **settings)
+    workspace = Workspace.on(store, create=True)
+    progress = progress or Telling()
+    engines = Engines("embedded", chosen, workspace.spool, progress.say)
+    return Job(workspace, chosen, progress, engines, Remote(chosen), given)
+
+
+def split(job, stage=EXTRACT):
+    return asyncio.run(split_of(job, stage))
+
+
+def planned(workspace, units):
+    documents = (
+        PlannedDocument(f"/data/{number}.pdf", f"{number}.pdf", f"v{number}", None, (1, 2), 2)
+        for number in range(units)
+    )
+    plan_documents(workspace, documents, pages_per_unit=2)
+
+
+@PLATFORMS
+def test_in_a_folder_the_platforms_share_is_taken_and_said(tmp_path, monkeypatch, platform):
+    on(monkeypatch, platform)
+    job = job_on(LocalStore(tmp_path / "w"))
+    assert split(job) == Split(Shard(1, 3))
+    (line,) = job.progress.said
+    assert "share 1 of 3" in line
+    assert any(name in line for name in platform)
+
+
+def test_the_file_of_sagemaker_is_read(tmp_path, monkeypatch):
+    file = tmp_path / "resourceconfig.json"
+    file.write_text(json.dumps({"current_host": "algo-1", "hosts": ["algo-2", "algo-1"]}))
+    monkeypatch.setattr(sharing, "detected_shard", lambda environment: shards.detected_shard(environment, [file]))
+    assert split(job_on(LocalStore(tmp_path / "w"))) == Split(Shard(0, 2))
+
+
+@PLATFORMS
+def test_leases_are_better_than_the_platforms_share(monkeypatch, platform):
+    on(monkeypatch, platform)
+    job = job_on(MemoryStore())
+    assert split(job) == Split(leases=True)
+    assert job.progress.said == []
+
+
+def test_a_store_without_conditional_writes_has_the_platforms_share(monkeypatch):
+    on(monkeypatch, CLOUD_RUN)
+    job = job_on(Scarce())
+    assert split(job) == Split(Shard(1, 3))
+    assert job.workspace.store.workers == [3]
+
+
+@pytest.mark.parametrize("settings", [{"shard_count": 1}, {"shard_index": 0, "shard_count": 1}])
+def test_who_asks_for_all_units_gets_them(tmp_path, monkeypatch, settings):
+    on(monkeypatch, CLOUD_RUN)
+    job = job_on(LocalStore(tmp_path / "w"), **settings)
+    assert split(job) == Split()
+    assert split(job).alone
+
+
+def test_who_asks_for_a_share_gets_it_whatever_the_store_and_the_platform_say(monkeypatch):
+    on(monkeypatch, CLOUD_RUN)
+    job = job_on(MemoryStore(), shard_index=4, shard_count=7)
+    assert split(job) == Split(Shard(4, 7))
+    assert job.progress.said == []
+
+
+def test_a_run_of_all_stages_does_all_units(tmp_path, monkeypatch):
+    on(monkeypatch, CLOUD_RUN)
+    job = job_on(LocalStore(tmp_path / "w"), model=RunSettings)
+    assert split(job) == Split()
+
+
+@pytest.mark.parametrize("model", [ExtractSettings, DescribeSettings, RunSettings])
+def test_a_store_without_conditional_writes_has_one_worker_and_it_says_so_once(model):
+    job = job_on(Scarce(), model=model)
+    assert split(job).alone
+    (line,) = job.progress.said
+    assert "--shard-index" in line
+    assert "commits are few" in line
+    if model is RunSettings:
+        split(job, "describe")
+        assert len(job.progress.said) == 1
+
+
+def test_leases_that_a_folder_cannot_have_are_said(tmp_path, monkeypatch):
+    store = LocalStore(tmp_path / "w")
+    monkeypatch.setattr(store, "capabilities", lambda: Capabilities(True, False, "no locks here"))
+    job = job_on(store, lease_seconds=60)
+    assert split(job).alone
+    assert "no locks here" in job.progress.said[0]
+
+
+def test_a_platform_that_says_something_impossible_is_wrong_usage(tmp_path, monkeypatch):
+    on(monkeypatch, {**CLOUD_RUN, "CLOUD_RUN_TASK_INDEX": "3"})
+    with pytest.raises(UsageError, match="CLOUD_RUN_TASK_INDEX says share 3 of 3"):
+        split(job_on(LocalStore(tmp_path / "w")))
+
+
+def test_tasks_of_a_platform_read_each_unit_once(examples, tmp_path, monkeypatch):
+    url = tmp_path / "w"
+    llm_ocr.plan([examples / "paper.pdf", examples / "fax.tiff"], workspace=url, pages_per_unit=1, engine="embedded")
+    total = llm_ocr.open(url).status.stages["extract"].total
+    done = []
+    for index in range(3):
+        on(monkeypatch, {**CLOUD_RUN, "CLOUD_RUN_TASK_INDEX": str(index)})
+        run = llm_ocr.extract(workspace=url, **FRUGAL)
+        done.append(run.status.stages["extract"].done)
+    assert done[0] == len(range(0, total, 3))
+    assert done[1] == done[0] + len(range(1, total, 3))
+    assert done[2] == total
+    assert len(list((url / "extract").rglob("*.parquet"))) == total
+
+
+def test_a_dataset_repository_refuses_a_plan_for_too_many_files():
+    workspace = Workspace.on(Scarce(), create=True)
+    planned(workspace, 3)  # 27 files
+    with pytest.raises(WorkspaceError, match="4 documents in 4 units would become 36 files or more") as refused:
+        planned(workspace, 4)
+    assert "hf://buckets/" in str(refused.value)
+    assert len(generations(workspace)) == 1
+    assert not [info for info in workspace.store.list("plan/0002")]
+    assert DatasetStore.most_files == MOST_FILES
+
+
+UNITS = 1200
+
+
+@pytest.fixture
+def finished():
+    """A store with a plan of many units, all of them done."""
+    store = MemoryStore()
+    with Workspace.on(store, create=True) as workspace:
+        planned(workspace, UNITS)
+    asyncio.run(extract(job_on(store, given=Share(()))))  # claims the key
+    with Workspace.on(store) as workspace:
+        key = newest_key(workspace, EXTRACT)
+        for unit in read_units(workspace):
+            publish(workspace, EXTRACT, key, unit.id, b"", Summary(Counts(2, 2)))
+    return store
+
+
+def calls_of(job):
+    before = job.workspace.store.calls.copy()
+    asyncio.run(extract(job))
+    return job.workspace.store.calls - before
+
+
+@pytest.mark.parametrize(
+    ("settings", "given"),
+    [({}, None), ({"shard_index": 1, "shard_count": 3}, None), ({}, Share(()))],
+    ids=["leases", "shard", "given"],
+)
+def test_one_of_many_workers_starts_without_reading_what_others_have_done(finished, settings, given):
+    job = job_on(finished, given=given, **settings)
+    calls = calls_of(job)
+    assert calls["get"] < 30
+    assert calls.total() < 60
+    assert job.progress.begun == [(EXTRACT, 0, Counts())]
+    assert job.progress.corrected == 0
+    assert bool(job.progress.said) is (given is None)
+
+
+def test_a_worker_alone_shows_what_was_done_before(finished):
+    job = job_on(finished, given=None)
+    job.workspace.store.capabilities = lambda: Capabilities(False, False)
+    calls = calls_of(job)
+    assert job.progress.begun == [(EXTRACT, 2 * UNITS, Counts(2 * UNITS, 2 * UNITS))]
+    assert calls["get"] < UNITS + 30
+
+
+def test_the_share_of_a_small_plan_shows_what_was_done_before(finished, monkeypatch):
+    monkeypatch.setattr(sharing, "SMALL", UNITS)
+    job = job_on(finished, shard_index=1, shard_count=300)
+    calls = calls_of(job)
+    assert job.progress.begun == [(EXTRACT, 8, Counts(8, 8))]
+    assert calls["get"] < 30

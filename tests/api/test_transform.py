@@ -1,0 +1,109 @@
+"""A stage of the user's own: its rows are what Describe and Assemble take, page for page."""
+
+import runpy
+from dataclasses import replace
+
+import pytest
+from test_remote_workspaces import FRUGAL
+
+import llm_ocr
+from llm_ocr.errors import StageMissing, UsageError
+from llm_ocr.types import Status
+
+EMBEDDED = {"engine": "embedded"}
+
+
+@pytest.fixture
+def extracted(examples, tmp_path):
+    """A workspace with two documents read."""
+    sources = [examples / "invoice.png", examples / "paper.pdf"]
+    llm_ocr.extract(sources, workspace=tmp_path / "w", pages_per_unit=2, **FRUGAL)
+    return tmp_path / "w"
+
+
+def shouted(page):
+    return replace(page, markdown=page.markdown.upper())
+
+
+def assembled(workspace):
+    llm_ocr.describe(workspace=workspace, pages_from="shout", **EMBEDDED)
+    return llm_ocr.assemble(workspace=workspace, pages_from="shout")
+
+
+def test_the_stages_behind_take_the_new_rows(extracted):
+    llm_ocr.transform(shouted, workspace=extracted, stage="shout")
+    before = [page.markdown for page in llm_ocr.open(extracted).pages()]
+    rows = assembled(extracted).to_dataset()
+    assert [row["document_markdown"] for row in rows] == [text.upper() for text in before]
+    plain = llm_ocr.run(workspace=extracted, **FRUGAL).to_dataset()
+    assert [row["document_markdown"] for row in plain] == before
+
+
+def test_a_page_for_which_it_fails_is_failed_and_shows_nothing(extracted):
+    def picky(page):
+        if page.page_number == 2:
+            raise ValueError("a page two")
+        return shouted(page)
+
+    llm_ocr.transform(picky, workspace=extracted, stage="shout")
+    rows = list(assembled(extracted).to_dataset())
+    failed = [row for row in rows if row["status"] == "failed"]
+    assert [(row["page_number"], row["document_markdown"], row["source_image"]) for row in failed] == [(2, "", None)]
+    assert "a page two" not in str(rows)
+    assert sum(row["status"] == "ok" for row in rows) == len(rows) - 1
+
+
+def test_it_is_done_once_and_again_for_another_version(extracted):
+    calls = []
+
+    def counting(page):
+        calls.append(page.page_id)
+        return page
+
+    for version in ("1", "1", "2"):
+        llm_ocr.transform(counting, workspace=extracted, stage="count", version=version)
+    assert sorted(calls) == sorted(2 * [page.page_id for page in llm_ocr.open(extracted).pages()])
+
+
+def test_shards_of_it_cover_every_page_once(extracted):
+    seen = []
+    for index in range(3):
+        llm_ocr.transform(
+            lambda page: seen.append(page.page_id) or page,
+            workspace=extracted,
+            stage="look",
+            shard_index=index,
+            shard_count=3,
+        )
+    assert sorted(seen) == sorted(page.page_id for page in llm_ocr.open(extracted).pages())
+
+
+def test_another_pages_row_is_refused(extracted):
+    llm_ocr.transform(lambda page: replace(page, page_id="other"), workspace=extracted, stage="shout")
+    assert {row["status"] for row in assembled(extracted).to_dataset()} == {"failed"}
+
+
+@pytest.mark.parametrize("stage", ["extract", "plan", "dataset", "Loud", "a/b", ""])
+def test_names_that_are_taken_or_none(extracted, stage):
+    with pytest.raises(UsageError, match="cannot be the name"):
+        llm_ocr.transform(shouted, workspace=extracted, stage=stage)
+
+
+def test_a_stage_that_was_not_run_is_missing(extracted):
+    with pytest.raises(StageMissing, match="redact has not begun"):
+        llm_ocr.describe(workspace=extracted, pages_from="redact", **EMBEDDED)
+
+
+def test_the_example_blacks_out_what_is_private(repository):
+    example = runpy.run_path(str(repository / "examples" / "custom_stage.py"))
+    assert example["redacted"]("Ask ann@example.org or +44 (0)20 7946 0958.") == "Ask █████ or █████."
+
+
+def test_the_example_runs(repository, extracted):
+    example = runpy.run_path(str(repository / "examples" / "custom_stage.py"))
+    llm_ocr.transform(example["redact"], workspace=extracted, stage="redact")
+    llm_ocr.describe(workspace=extracted, pages_from="redact", **EMBEDDED)
+    run = llm_ocr.assemble(workspace=extracted, pages_from="redact")
+    assert run.status.pages.ok == run.status.pages.expected
+    assert all(page["source_image"] is None for page in run.to_dataset())
+    assert Status.OK in {page.status for page in run.pages()}

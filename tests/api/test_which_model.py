@@ -1,0 +1,204 @@
+"""What --model, --prompt, --parser, --weights, --chat-template and --mode mean."""
+
+import pytest
+
+import llm_ocr
+from llm_ocr.api.models import asked_model, mode_of, named_model
+from llm_ocr.errors import LlmOcrError, UsageError
+from llm_ocr.models.grounding import parse_grounding
+from llm_ocr.models.plain import parse_plain
+from llm_ocr.models.registry import PROFILES, find_profile
+from llm_ocr.settings.fields import settings_of
+from llm_ocr.settings.models import ExtractSettings
+from llm_ocr.stages import Silent
+from llm_ocr.testing.simulator import running
+from llm_ocr.work.keys import EXTRACT, stage_keys
+from llm_ocr.work.workspace import Workspace
+
+QUICK = {"preset": "h100", "speed": 50, "mean_tokens": 300}
+NEW = {"served_model_name": "maker/new-ocr"}
+
+
+def asked(**settings):
+    return asked_model(ExtractSettings(workspace="w", **settings))
+
+
+def test_a_profile_is_taken_as_it_is():
+    found = asked(model="dots.mocr")
+    assert (found.profile, found.name, dict(found.chosen)) == (find_profile("dots.mocr"), "rednote-hilab/dots.mocr", {})
+
+
+@pytest.mark.parametrize("name", ["maker/new-ocr", "s3://bucket/models/new", "gs://bucket/new"])
+def test_any_model_is_taken_with_a_prompt_and_a_parser(name):
+    found = asked(model=name, prompt="Read.", parser="grounding")
+    assert (found.profile.name, found.name) == (name, name)
+    assert set(found.profile.parsers.values()) == {parse_grounding}
+    assert found.profile.figure_labels
+    assert asked(model=name, prompt="Read.").profile.parsers == {"": parse_plain}
+    with pytest.raises(UsageError, match=f"no profile for model '{name}'") as error:
+        asked(model=name)
+    assert "--prompt" in error.value.hint and "--parser" in error.value.hint
+
+
+def test_a_folder_is_taken_with_a_prompt(tmp_path):
+    assert asked(model=str(tmp_path), prompt="Read.").name == str(tmp_path)
+
+
+def test_a_copy_of_a_known_model_is_to_be_named_as_its_weights(tmp_path):
+    with pytest.raises(UsageError) as error:
+        asked(model=str(tmp_path / "DeepSeek-OCR"))
+    assert f"--model deepseek-ocr --weights {tmp_path / 'DeepSeek-OCR'}" in error.value.hint
+    found = asked(model="deepseek-ocr", weights=str(tmp_path))
+    assert (found.profile.name, found.name) == ("deepseek-ocr", str(tmp_path))
+
+
+def test_a_misspelt_model_and_a_misspelt_parser_are_answered_with_near_names():
+    with pytest.raises(UsageError) as error:
+        asked(model="lightonocr3", prompt="Read.")
+    assert "lightonocr-3" in error.value.hint
+    with pytest.raises(UsageError) as error:
+        asked(model="maker/new", prompt="Read.", parser="groundng")
+    assert "grounding" in error.value.hint
+
+
+def test_a_parser_of_ones_own_choice_is_part_of_the_key():
+    assert asked(model="deepseek-ocr", parser="plain").chosen == {"parsers": {"": "parse_plain"}}
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("mine.toml", 'base = "deepseek-ocr"\nmodel = "me/tuned"\n[prompts]\nlayout = "Look."\n'),
+        ("mine.yaml", "base: deepseek-ocr\nmodel: me/tuned\nprompts:\n  layout: Look.\n"),
+    ],
+)
+def test_a_profile_is_taken_from_a_file(tmp_path, file, text):
+    (tmp_path / file).write_text(text)
+    found = asked(model=str(tmp_path / file))
+    assert (found.name, found.profile.prompts["layout"]) == ("me/tuned", "Look.")
+    assert found.profile.prompts["text"] == find_profile("deepseek-ocr").prompts["text"]
+    assert found.chosen["parsers"]["layout"] == "parse_grounding"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("none.toml", None, "No such file"),
+        ("bad.toml", "base = ", "bad.toml"),
+        ("bad.yaml", "a: [", "bad.yaml"),
+        ("list.yaml", "- a", "no names and values"),
+        ("typo.toml", 'base = "deepseek-ocr"\npromts = {}\n', "promts"),
+    ],
+)
+def test_a_file_that_is_no_profile_is_named(tmp_path, file, text, said):
+    if text is not None:
+        (tmp_path / file).write_text(text)
+    with pytest.raises(UsageError, match=said) as error:
+        asked(model=str(tmp_path / file))
+    assert file in str(error.value)
+
+
+def test_a_chat_template_goes_to_our_own_server_and_into_the_key(tmp_path):
+    file = tmp_path / "chat.jinja"
+    file.write_text("{{ messages }}")
+    first = asked(chat_template=str(file))
+    assert first.profile.server_args[-2:] == ("--chat-template", str(file))
+    file.write_text("{{ messages[0] }}")
+    assert asked(chat_template=str(file)).chosen != first.chosen
+    with pytest.raises(UsageError, match="--chat-template"):
+        asked(chat_template=str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "meant"),
+    [
+        ("deepseek-ocr", "layout-all", "layout"),
+        ("deepseek-ocr", "ocr", "text"),
+        ("dots.mocr", "layout-only", "layout-only"),
+        ("lightonocr-2-1b", "ocr", "markdown"),
+        ("deepseek-ocr", "layout", "layout"),
+        ("deepseek-ocr", "sonnet", "sonnet"),
+        ("deepseek-ocr", None, None),
+    ],
+)
+def test_the_names_of_modes_that_others_use_are_accepted(model, given, meant):
+    assert mode_of(find_profile(model), given) == meant
+
+
+def test_a_model_that_describes_may_be_any():
+    assert named_model("maker/any", own_prompt=True).profile.prompts["describe"]
+
+
+def test_the_help_names_models_that_exist():
+    help_text = settings_of(ExtractSettings)["model"].description
+    for name in help_text.partition(" ...")[0].split(", "):
+        assert find_profile(name) in PROFILES
+    modes = settings_of(ExtractSettings)["mode"].description
+    assert "layout-all" in modes and "ocr" in modes
+
+
+# --- behind a running server -------------------------------------------------------------------------------------
+
+
+def test_any_model_reads_pages_with_its_prompt_and_parser(examples, tmp_path):
+    with running(**QUICK, **NEW) as server:
+        run = llm_ocr.extract(
+            examples / "invoice.png",
+            workspace=tmp_path / "w",
+            server_url=server.url,
+            model="maker/new-ocr",
+            prompt="<|grounding|>Read this.",
+            parser="grounding",
+            render_workers=1,
+        )
+        sent = server.log()["requests"]
+    assert run.status.pages.ok == 1
+    assert run.status.model == "maker/new-ocr"
+    assert len(sent) == 1
+    page = next(run.pages())
+    assert page.engine == "maker/new-ocr"
+    assert any(block.box.area < 1 for block in page.blocks)
+    key = stage_keys(Workspace.open(str(tmp_path / "w")), EXTRACT)[-1]
+    assert key.settings["reader"]["parsers"] == {"": "parse_grounding"}
+
+
+def test_a_server_with_another_model_is_refused_with_both_names_and_asked_when_it_is_named(examples, tmp_path):
+    read = {"sources": examples / "invoice.png", "workspace": tmp_path / "w", "render_workers": 1}
+    with running(**QUICK, served_model_name="my-own-name") as server:
+        with pytest.raises(LlmOcrError, match=r"serves my-own-name, and deepseek-ocr .* was asked for") as error:
+            llm_ocr.extract(server_url=server.url, **read)
+        assert "--server-model my-own-name" in error.value.hint
+        assert not server.log()["requests"]
+        run = llm_ocr.extract(server_url=server.url, server_model="my-own-name", **read)
+    assert run.status.pages.ok == 1
+
+
+def test_a_chat_template_is_refused_for_servers_of_others(examples, tmp_path):
+    file = tmp_path / "chat.jinja"
+    file.write_text("x")
+    with pytest.raises(UsageError, match="--chat-template is for a server that llm-ocr starts"):
+        llm_ocr.extract(
+            examples / "invoice.png", workspace=tmp_path / "w", server_url="http://127.0.0.1:9", chat_template=str(file)
+        )
+
+
+def test_a_notice_is_said_once(examples, tmp_path):
+    lines: list[str] = []
+
+    class Said(Silent):
+        def say(self, message: str) -> None:
+            lines.append(message)
+
+    with running(**QUICK, served_model_name="chandra") as server:
+        llm_ocr.extract(
+            examples / "paper.pdf",
+            workspace=tmp_path / "w",
+            server_url=server.url,
+            server_model="chandra",
+            model="chandra-2",
+            max_page_attempts=1,
+            render_workers=1,
+            progress=Said(),
+        )
+    notice = find_profile("chandra-2").notice
+    assert notice and lines.count(notice) == 1

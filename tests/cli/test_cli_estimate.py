@@ -1,0 +1,140 @@
+"""`llm-ocr estimate`: pages counted, times rates, times prices, with what that rests on."""
+
+import json
+
+import pytest
+
+from llm_ocr.work.workspace import Workspace
+
+TOKENS = ("--tokens-in", "75000", "--tokens-out", "75000")
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory, examples):
+    """A workspace with a plan of nine pages."""
+    import llm_ocr
+
+    url = str(tmp_path_factory.mktemp("planned") / "w")
+    llm_ocr.plan(examples, workspace=url)
+    return url
+
+
+def as_json(done):
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_tokens_at_a_providers_prices(llm_ocr):
+    done = llm_ocr("estimate", *TOKENS, "--price-in", "0.07", "--price-out", "0.15")
+    assert (done.returncode, done.stdout) == (
+        0,
+        "$0.0165 for 75,000 tokens in at $0.07 and 75,000 out at $0.15 per million\n",
+    )
+
+
+def test_tokens_without_prices_are_those_of_the_providers(llm_ocr):
+    found = as_json(llm_ocr("estimate", *TOKENS, "--json"))
+    assert [(one["name"].split()[0], one["cost"]["likely"]) for one in found["options"]] == [
+        ("Cirrascale", 0.0165),
+        ("DeepInfra", 0.021),
+        ("Parasail", 0.0225),
+    ]
+
+
+def test_documents_are_counted_as_plan_counts_them_and_nothing_is_left_behind(llm_ocr, examples, planned, tmp_path):
+    found = as_json(llm_ocr("estimate", str(examples), "--json", "--quiet", env={"TMPDIR": str(tmp_path)}))
+    with Workspace.open(planned) as workspace:
+        from llm_ocr.work.status import run_status
+
+        assert found["pages"] == run_status(workspace).pages.expected
+    assert "counted as plan counts them" in found["assumptions"][0]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_machines_and_providers_stand_in_one_table_the_cheapest_first(llm_ocr):
+    found = as_json(llm_ocr("estimate", "--page-count", "10000", "--json"))
+    costs = [one["cost"]["likely"] for one in found["options"]]
+    assert costs == sorted(costs)
+    assert {one["kind"] for one in found["options"]} == {"machine", "provider"}
+    assert {one["name"].split(":")[0] for one in found["options"] if one["kind"] == "machine"} == {
+        "hf-jobs",
+        "sagemaker",
+        "cloud-run",
+    }
+    a100 = next(one["estimate"] for one in found["options"] if one["name"] == "hf-jobs:a100-large")
+    assert a100["hours"]["low"] < a100["hours"]["likely"] < a100["hours"]["high"]
+    assert 0 < a100["startup_share"] < 1
+
+
+def test_the_table_says_what_it_rests_on(llm_ocr):
+    text = llm_ocr("estimate", "--page-count", "10000", "--hardware", "hf-jobs:a100-large").stdout
+    assert "$4.74 ($3.08 to $10.31)" in text and "1.9 h (1.2 to 4.1)" in text
+    assert "91 pages/min: the predecessor's HF Jobs notebook" in text
+    assert "prices of hf-jobs: Hugging Face's documentation of Jobs, 2026-08" in text
+
+
+def test_pages_of_a_plan_are_known_without_its_sources(llm_ocr, planned):
+    found = as_json(llm_ocr("estimate", "-w", planned, "--json", "--hardware", "nvidia-l4", "--shards", "2"))
+    assert found["pages"] == 9 and found["options"][0]["name"] == "cloud-run:nvidia-l4 x 2"
+
+
+def test_hardware_without_a_price_takes_the_users(llm_ocr):
+    asked = ("estimate", "--page-count", "1000", "--hardware", "modal:L40S", "--json")
+    assert as_json(llm_ocr(*asked))["options"][0]["cost"] is None
+    (priced,) = as_json(llm_ocr(*asked, "--price-per-hour", "2"))["options"]
+    assert priced["cost"]["likely"] == pytest.approx(2 * priced["estimate"]["billed_hours"]["likely"], rel=1e-3)
+
+
+def test_a_model_that_nobody_measured_is_said_to_be_guessed(llm_ocr):
+    done = llm_ocr("estimate", "--page-count", "1000", "--model", "internvl3.5", "--hardware", "hf-jobs:a100-large")
+    assert "internvl3.5-8b: no rate is known; taken as deepseek-ocr's" in done.stdout
+    assert "guessed" in done.stdout
+
+
+def test_the_embedded_engine_is_estimated_on_cpus(llm_ocr):
+    found = as_json(llm_ocr("estimate", "--page-count", "1000", "--model", "embedded", "--json"))
+    assert found["options"] and all("cpu" in one["name"] for one in found["options"])
+
+
+def test_prices_that_could_not_be_asked_are_said_to_be_the_files(llm_ocr):
+    done = llm_ocr(
+        *("estimate", "--page-count", "10", "--hardware", "hf-jobs:h200"),
+        *("--live-prices", "--platform-endpoint", "http://127.0.0.1:9"),
+    )
+    assert done.returncode == 0 and "could not be read" in done.stdout and "$5.00 an hour" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ((), 2, "nothing to estimate"),
+        (("--page-count", "0"), 2, "--page-count 0"),
+        (("nowhere.pdf",), 2, "nowhere.pdf"),
+        (("-w", "nowhere"), 1, "no workspace"),
+        (("--page-count", "9", "--hardware", "hf-jobs:a100"), 2, "hf-jobs:a100-large"),
+        (("--page-count", "9", "--hardware", "mars:a100"), 2, "nothing is known of it"),
+        (("--page-count", "9", "--hardware", "hf-jobs:t4-small"), 2, "nothing is known of extract"),
+        (("--page-count", "9", "--price-per-hour", "2"), 2, "--hardware PLATFORM:NAME"),
+    ],
+)
+def test_what_cannot_be_estimated_is_said(llm_ocr, arguments, code, words):
+    done = llm_ocr("estimate", *arguments)
+    assert done.returncode == code and words in done.stderr, done.stderr
+
+
+def test_what_jobs_cost_is_in_the_status(llm_ocr, planned):
+    end = {"platform": "hf-jobs", "hardware": "a100-large", "seconds": 720, "currency": "USD", "cost": 0.5}
+    with Workspace.open(planned) as workspace:
+        workspace.store.put("launches/l1/extract-1.end.json", json.dumps({"stage": "extract", **end}).encode())
+    assert "$0.5000 for jobs (extract $0.5000 on hf-jobs:a100-large)" in llm_ocr("status", "-w", planned).stdout
+    spent = as_json(llm_ocr("status", "-w", planned, "--json"))["spent"]
+    assert spent["total"] == {"USD": 0.5} and spent["jobs"][0]["seconds"] == 720
+
+
+def test_notebooks_estimate_and_report_with_the_same_words(planned):
+    import llm_ocr
+
+    found = llm_ocr.estimate(workspace=planned, hardware="hf-jobs:a100-large")
+    assert found.pages == 9 and "<table>" in found._repr_html_() and "hf-jobs:a100-large" in found._repr_markdown_()
+    assert llm_ocr.estimate(page_count=10_000).options
+    assert "hf-jobs:l4x1" in str(llm_ocr.open(planned).costs()) or llm_ocr.open(planned).costs().pages == 0

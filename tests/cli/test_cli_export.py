@@ -1,0 +1,97 @@
+"""llm-ocr export: what is said, and the exit codes."""
+
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FIXTURE = "tests/fixtures/workspace-format-1"
+
+
+@pytest.fixture
+def workspace(repository, tmp_path) -> Path:
+    """A workspace of two pages, in the folder in which the program runs."""
+    return Path(shutil.copytree(repository / FIXTURE, tmp_path / "out"))
+
+
+def test_the_result_and_how_it_is_opened_are_the_last_words(llm_ocr, workspace, tmp_path):
+    done = llm_ocr("export", "-w", "out", "--output", "scans")
+    assert done.returncode == 0, done.stderr
+    where, how = done.stdout.splitlines()
+    assert where.startswith("2 rows in 1 file (")
+    assert where.endswith(f"1 written now): {tmp_path}/scans")
+    assert how == f'Open it: load_dataset("{tmp_path}/scans", split="train")'
+    assert "export: 1/1 files" in done.stderr
+    assert "MB" in done.stderr
+
+
+def test_the_second_time_nothing_is_written(llm_ocr, workspace):
+    for written in (1, 0):
+        done = llm_ocr("export", "-w", "out", "--output", "scans", "--format", "dataset", "--quiet")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert f"{written} written now" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-w", "out"], "--output"),
+        (["-w", "out", "--output", "x", "--format", "word"], "dataset"),
+        (["-w", "out", "--output", "x", "--shard-size", "0"], "--shard-size"),
+        (["-w", "out", "--output", "gcs://bucket/x"], "gs://"),
+        (["-w", "out", "--output", "hf://ns/name"], "hf://datasets/ns/name"),
+        (["-w", "out", "--output", "hf://datasets/ns/name/folder"], "hf://datasets/ns/name@BRANCH"),
+        (["-w", "out", "--output", "out/x"], "lies in the workspace"),
+    ],
+)
+def test_wrong_usage_is_exit_2_and_writes_nothing(llm_ocr, workspace, tmp_path, arguments, said):
+    done = llm_ocr("export", *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_is_not_assembled_is_exit_1(llm_ocr, workspace, tmp_path):
+    shutil.rmtree(workspace / "assemble")
+    done = llm_ocr("export", "-w", "out", "--output", "scans")
+    assert done.returncode == 1
+    assert "1 of 1 items not assembled" in done.stderr
+    assert "llm-ocr assemble -w" in done.stderr
+    assert not (tmp_path / "scans").exists()
+
+
+def test_no_workspace_is_exit_1(llm_ocr, tmp_path):
+    done = llm_ocr("export", "-w", "nowhere", "--output", "scans")
+    assert done.returncode == 1
+    assert "no workspace" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+_STOPPED = """
+import os, signal, sys
+from llm_ocr.results.export import regroup
+write = regroup.write_shard
+def stopped(*arguments):
+    os.kill(os.getpid(), signal.{name})
+    return write(*arguments)
+from llm_ocr.api import export_dataset
+export_dataset.write_shard = stopped
+from llm_ocr.cli import main
+sys.exit(main(["export", "-w", "out", "--output", "scans"]))
+"""
+
+
+@pytest.mark.parametrize("name", [signal.SIGTERM.name, signal.SIGINT.name])
+def test_a_signal_is_exit_4_and_the_same_command_goes_on(name, llm_ocr, workspace, repository, tmp_path):
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(repository)}
+    program = [sys.executable, "-c", _STOPPED.format(name=name)]
+    stopped = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert stopped.returncode == 4, stopped.stderr
+    assert "Run the same command again" in stopped.stderr
+    assert "Traceback" not in stopped.stderr
+    done = llm_ocr("export", "-w", "out", "--output", "scans")
+    assert done.returncode == 0
+    assert sorted(path.name for path in (tmp_path / "scans").iterdir()) == ["README.md", "data"]

@@ -1,0 +1,83 @@
+"""doctor says of each platform whether its client is installed and a login was found, and never shows the login."""
+
+import json
+import tomllib
+
+import pytest
+
+from llm_ocr.cli import checks, platform_checks
+from llm_ocr.cli.checks import State
+from llm_ocr.cli.platform_checks import ACCOUNTS, account_check, login_found
+
+BY_NAME = {account.name: account for account in ACCOUNTS}
+
+
+@pytest.mark.parametrize(
+    ("name", "variables", "found"),
+    [
+        ("Hugging Face", {"HF_TOKEN": "hf_secret"}, "HF_TOKEN"),
+        ("AWS", {"AWS_PROFILE": "work"}, "AWS_PROFILE"),
+        ("AWS", {"AWS_ACCESS_KEY_ID": "a"}, ""),
+        ("AWS", {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}, "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY"),
+        ("Modal", {"MODAL_TOKEN_ID": "a", "MODAL_TOKEN_SECRET": "b"}, "MODAL_TOKEN_ID, MODAL_TOKEN_SECRET"),
+        ("RunPod", {"RUNPOD_API_KEY": ""}, ""),
+        ("RunPod", {"RUNPOD_API_KEY": "key"}, "RUNPOD_API_KEY"),
+    ],
+)
+def test_a_login_in_the_environment_is_named(name, variables, found):
+    assert login_found(BY_NAME[name], variables) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "variable"),
+    [
+        ("Hugging Face", ".cache/huggingface/token", None),
+        ("Hugging Face", "hub/token", "HF_HOME"),
+        ("AWS", ".aws/credentials", None),
+        ("Google Cloud Run", ".config/gcloud/application_default_credentials.json", None),
+        ("Google Cloud storage", "key.json", "GOOGLE_APPLICATION_CREDENTIALS"),
+        ("Modal", ".modal.toml", None),
+        ("RunPod", ".runpod/config.toml", None),
+    ],
+)
+def test_a_login_in_a_file_is_found(name, path, variable, tmp_path):
+    file = tmp_path / path
+    here = {"HOME": str(tmp_path)}
+    if variable:
+        here[variable] = str(file.parent if path.endswith("/token") else file)
+    assert login_found(BY_NAME[name], here) == ""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("secret")
+    assert login_found(BY_NAME[name], here)
+
+
+def test_what_is_missing_comes_with_the_command_that_brings_it(monkeypatch):
+    monkeypatch.setattr(platform_checks, "package_version", lambda package: None)
+    check = account_check(BY_NAME["Google Cloud Run"], {})
+    assert (check.state, check.fix) == (State.MISSING, 'pip install "llm-ocr[cloud-run]"')
+    monkeypatch.setattr(platform_checks, "package_version", lambda package: "1.0")
+    check = account_check(BY_NAME["Google Cloud Run"], {})
+    assert (check.state, check.fix) == (State.LIMITED, "gcloud auth application-default login")
+    assert not check.needed
+
+
+def test_the_commands_name_extras_that_exist(repository):
+    known = tomllib.loads((repository / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {account.extra for account in ACCOUNTS} - {""} <= known.keys()
+
+
+def test_doctor_lists_them_without_their_values(llm_ocr):
+    secrets = {"HF_TOKEN": "hf_hidden", "AWS_ACCESS_KEY_ID": "hidden1", "AWS_SECRET_ACCESS_KEY": "hidden2"}
+    done = llm_ocr("doctor", "--json", env=secrets)
+    names = {check["name"] for check in json.loads(done.stdout)["checks"]}
+    assert names >= {account.name for account in ACCOUNTS} | {"layout detector"}
+    assert "hidden" not in done.stdout + done.stderr
+
+
+def test_the_layout_detector_is_there_when_both_of_its_packages_are(monkeypatch):
+    monkeypatch.setattr(checks, "package_version", {"torch": "2.13", "transformers": "5.19"}.get)
+    assert checks.detector().state is State.WORKS
+    monkeypatch.setattr(checks, "package_version", {"torch": "2.13"}.get)
+    check = checks.detector()
+    assert (check.state, check.fix) == (State.MISSING, 'pip install "llm-ocr[detector]"')
+    assert "transformers not installed" in check.detail

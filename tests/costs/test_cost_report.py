@@ -1,0 +1,88 @@
+"""A run's costs come from its own record, and what is not recorded is said."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from llm_ocr.costs.report import cost_report
+from llm_ocr.costs.spent import Spent
+from llm_ocr.types import Counts
+from llm_ocr.work.metrics import Spending
+from llm_ocr.work.status import RunStatus, StageStatus
+
+STATUS = RunStatus(
+    url="/w",
+    generations=1,
+    documents=1,
+    pages=Counts(1000, 990, 8, 2),
+    figures=Counts(),
+    stages={name: StageStatus("abc", 10, 10) for name in ("extract", "describe", "assemble")},
+    reasons={},
+    figure_reasons={},
+    examples=(),
+    skipped={},
+    workers=(Spending("w1", "extract", items=500, seconds=300.0), Spending("w2", "extract", items=500, seconds=300.0)),
+    model="deepseek-ocr",
+)
+JOBS = Spent("l1", "extract-1", "extract", "hf-jobs", "a100-large", 2, 1200.0, 2.5, "USD", 0.8333)
+
+
+def test_rate_startup_and_money_are_those_of_the_run():
+    extract = cost_report(STATUS, [replace(JOBS, seconds=2400.0)]).stages[0]
+    assert extract.pages_per_minute == pytest.approx(100)  # 1,000 pages in 10 minutes of work
+    assert extract.startup_share == pytest.approx(0.75)
+    assert extract.per_thousand == pytest.approx(0.8333)
+
+
+def test_tokens_and_jobs_are_both_paid():
+    priced = replace(STATUS, workers=(Spending("w", "extract", tokens_in=10**6, price_in=0.5),))
+    report = cost_report(priced, [JOBS])
+    assert report.per_thousand == pytest.approx(1.3333)
+    assert report.title == "1,000 pages; $0.8333 for jobs; $0.5000 for tokens; $1.33 per 1,000 pages"
+
+
+def test_other_hardware_is_scaled_from_this_runs_rate():
+    by_name = {one.hardware: one for one in cost_report(STATUS, [JOBS]).what_if}
+    assert "hf-jobs:a100-large" not in by_name
+    other = by_name["hf-jobs:l40sx1"]
+    assert other.scaled and other.pages_per_minute == pytest.approx(100 * 83 / 91)
+    assert other.hours * 3600 == pytest.approx(600 * 91 / 83 + 600)  # the same start-up
+    assert other.cost.likely == pytest.approx(other.hours * 1.80)
+    assert [one.cost.likely for one in by_name.values()] == sorted(one.cost.likely for one in by_name.values())
+
+
+def test_a_run_without_a_gpu_is_not_scaled_to_one():
+    report = cost_report(replace(STATUS, model="", workers=()), [replace(JOBS, platform="local", hardware="cpu")])
+    assert report.what_if and not any(one.scaled for one in report.what_if)
+    assert any("says nothing of GPUs" in line for line in report.notes)
+
+
+def test_what_is_not_recorded_is_said_and_not_made_up():
+    report = cost_report(replace(STATUS, workers=()), [replace(JOBS, cost=None, seconds=None)])
+    extract = report.stages[0]
+    assert (extract.pages_per_minute, extract.startup_share, extract.cost, report.per_thousand) == (None,) * 4
+    assert "1 of 1 submissions: what they cost is not known" in report.notes
+    assert "no jobs of a platform are recorded in this workspace" in cost_report(STATUS, []).notes
+
+
+def test_pages_of_a_stage_on_several_kinds_of_hardware_are_not_shared_out():
+    report = cost_report(STATUS, [JOBS, replace(JOBS, submission="extract-2", hardware="l4x1")])
+    extracts = [one for one in report.stages if one.stage == "extract"]
+    assert [one.pages_per_minute for one in extracts] == [None, None]
+    assert any("several kinds of hardware" in line for line in report.notes)
+
+
+def test_an_unfinished_run_has_a_report():
+    nothing = replace(
+        STATUS, pages=Counts(), stages={name: StageStatus("", 0, 0) for name in STATUS.stages}, workers=()
+    )
+    assert cost_report(nothing, []).per_thousand is None
+    assert "0 pages" in str(cost_report(nothing, []))
+
+
+def test_notebooks_show_it_and_names_are_no_markup():
+    report = cost_report(STATUS, [replace(JOBS, hardware="<script>|x")])
+    assert "<table>" in report._repr_html_() and "<script>" not in report._repr_html_()
+    assert "\\|x" in report._repr_markdown_() and "100.0" in str(report)
+    assert json.loads(json.dumps(report.to_json()))["stages"][0]["startup_share"] == 0.5

@@ -1,0 +1,115 @@
+"""Estimates are pages by rates, with start-up, as spans that say what they rest on."""
+
+from itertools import product
+
+import pytest
+
+from llm_ocr.costs import Price, expected_seconds, time_limit
+from llm_ocr.costs.estimates import estimate
+from llm_ocr.costs.prices import machines, price_per_hour
+from llm_ocr.costs.throughput import machine_named
+from llm_ocr.launch.sagemaker.hardware import gpus_of
+from llm_ocr.models.registry import profile_names
+
+A100 = ("hf-jobs", "a100-large")
+
+
+def said(found) -> str:
+    return " ".join(found.assumptions)
+
+
+def test_ten_thousand_pages_take_what_the_predecessor_measured():
+    found = expected_seconds("extract", "deepseek-ocr", *A100, 10_000)
+    assert found.work.likely / 3600 == pytest.approx(1.83, abs=0.01)
+    assert (found.work * (2.50 / 3600)).likely == pytest.approx(4.58, abs=0.01)
+    assert found.known and "predecessor" in said(found) and "2026-11" in said(found)
+
+
+def test_spans_are_in_order_for_every_model_on_every_machine():
+    for stage, model, machine in product(
+        ("extract", "describe", "assemble"), ("embedded", *profile_names()), machines()
+    ):
+        found = estimate(stage, model, machine, 1000, machines=3)
+        if found is not None:
+            for span in (found.startup, found.work, found.wall, found.billed, found.rate):
+                assert 0 < span.low <= span.likely <= span.high, (stage, model, machine)
+
+
+def test_a_model_without_a_rate_is_taken_as_another_and_that_is_said():
+    known = expected_seconds("extract", "deepseek-ocr", *A100, 1000)
+    found = expected_seconds("extract", "someone/unheard-of", *A100, 1000)
+    assert not found.known
+    assert "someone/unheard-of: no rate is known; taken as deepseek-ocr's" in said(found)
+    assert found.work.high > 2 * known.work.high and found.work.low < known.work.low / 2
+
+
+def test_a_gpu_without_a_rate_is_scaled_and_that_is_said():
+    found = expected_seconds("extract", "chandra-2", *A100, 1000)
+    assert not found.known and "scaled from" in said(found)
+    assert found.rate.high / found.rate.low > 2
+
+
+def test_a_relative_of_a_measured_model_is_not_taken_for_measured():
+    found = expected_seconds("extract", "lightonocr-3", "modal", "H100", 1000)
+    assert not found.known and "lightonocr-3-0.8b" in said(found)
+    assert "dots.mocr: taken as dots.ocr's" in said(expected_seconds("extract", "dots.mocr", "modal", "H100", 1000))
+
+
+def test_nothing_is_said_of_what_is_not_known():
+    assert expected_seconds("extract", "deepseek-ocr", "sagemaker", "ml.unheard.of", 10) is None
+    assert expected_seconds("extract", "deepseek-ocr", "hf-jobs", "cpu-upgrade", 10) is None
+    assert expected_seconds("extract", "deepseek-ocr", "hf-jobs", "t4-small", 10) is None
+    assert time_limit("extract", "deepseek-ocr", "hf-jobs", "t4-small", 10) is None
+
+
+def test_a_model_that_does_not_fit_a_gpu_has_no_estimate():
+    assert expected_seconds("extract", "qwen3-vl-32b", "hf-jobs", "l4x1", 10) is None
+    assert expected_seconds("extract", "qwen3-vl-32b", "hf-jobs", "h200", 10) is not None
+
+
+def test_stages_without_a_gpu_take_any_machine():
+    assert expected_seconds("assemble", "", "sagemaker", "ml.c5.xlarge", 1000) is not None
+    found = expected_seconds("extract", "embedded", "local", "cpu", 1000)
+    assert found.rate.low < 60 < found.rate.high  # scans, and pages with a text layer
+
+
+def test_machines_share_the_pages_and_each_starts_up():
+    one = expected_seconds("extract", "", *A100, 10_000)
+    four = expected_seconds("extract", "", *A100, 10_000, machines=4)
+    assert four.seconds == pytest.approx(one.startup.likely + one.work.likely / 4)
+    assert four.billed.likely == pytest.approx(4 * one.startup.likely + one.work.likely)
+    assert four.startup_share > one.startup_share
+    price = price_per_hour(*A100)
+    assert four.cost(price).likely > one.cost(price).likely
+    assert one.cost(Price(3600, "", "")).likely == pytest.approx(one.billed.likely)
+
+
+def test_several_gpus_of_a_machine_read_at_once():
+    one, four = (expected_seconds("extract", "", "hf-jobs", name, 1000) for name in ("l4x1", "l4x4"))
+    assert four.rate.likely == pytest.approx(4 * one.rate.likely)
+
+
+@pytest.mark.parametrize("name", ["L40S", "l40s", "H100:2", "A100-80GB", "NVIDIA-L4"])
+def test_machines_of_platforms_without_a_list_are_known_by_their_gpus(name):
+    assert machine_named("modal", name) is not None
+
+
+def test_sagemakers_machines_are_known_by_family_and_size():
+    assert (machine_named("sagemaker", "ml.p5.48xlarge").gpu, machine_named("sagemaker", "ml.p5.48xlarge").gpus) == (
+        "H100",
+        8,
+    )
+    assert machine_named("sagemaker", "ml.g6e.9xlarge") is None
+    assert gpus_of("ml.g6.12xlarge") == machine_named("sagemaker", "ml.g6.12xlarge").gpus
+
+
+def test_a_platform_with_a_list_of_its_own_has_no_other_machines():
+    assert machine_named("hf-jobs", "a100") is None
+
+
+def test_a_time_limit_is_more_than_the_slowest_estimate_and_shared_by_the_shards():
+    for pages, shards in product((0, 10, 1000, 100_000), (1, 8)):
+        found = expected_seconds("extract", "", *A100, pages, machines=shards)
+        limit = time_limit("extract", "", *A100, pages, shards=shards)
+        assert limit >= max(found.wall.high, 1800) and limit % 300 == 0
+    assert time_limit("extract", "", *A100, 100_000, shards=8) < time_limit("extract", "", *A100, 100_000) / 4

@@ -1,0 +1,72 @@
+"""Prices say what they are, from whom and of when; live ones come from the platform, or it is said why not."""
+
+import re
+
+import pytest
+
+from llm_ocr.costs.live import live_prices
+from llm_ocr.costs.prices import machines, price_per_hour, providers, token_cost
+from llm_ocr.costs.throughput import gpu_named
+from llm_ocr.testing.fake_hub import running
+
+
+def test_seventy_five_thousand_tokens_in_and_out_cost_less_than_two_cents():
+    assert token_cost(75_000, 75_000, 0.07, 0.15) == pytest.approx(0.0165)
+
+
+def test_providers_have_the_prices_of_olmocrs_readme():
+    assert {one.name: (one.price_in, one.price_out) for one in providers()} == {
+        "Cirrascale": (0.07, 0.15),
+        "DeepInfra": (0.09, 0.19),
+        "Parasail": (0.10, 0.20),
+    }
+    assert {one.date for one in providers()} == {"2025-10-30"}
+
+
+def test_every_price_has_a_source_and_a_date():
+    for machine in machines():
+        assert machine.price is not None and machine.price.per_hour > 0
+        assert machine.price.source and re.search(r"20\d\d-\d\d", machine.price.date), machine
+
+
+def test_every_gpu_of_the_price_list_is_known():
+    assert {gpu_named(machine.gpu) for machine in machines() if machine.gpu} == {
+        machine.gpu for machine in machines() if machine.gpu
+    }
+
+
+def test_what_has_no_price_here_is_not_guessed():
+    assert price_per_hour("sagemaker", "ml.p5.48xlarge") is None
+    assert price_per_hour("modal", "L40S") is None
+    assert price_per_hour("cloud-run", "core_second") is None
+
+
+def test_cloud_run_bills_the_parts_of_a_task():
+    usual = price_per_hour("cloud-run", "nvidia-l4")
+    small = price_per_hour("cloud-run", "nvidia-l4", cores=4, gib=16)
+    assert usual.per_hour == pytest.approx(3600 * (0.0001867 + 8 * 0.000018 + 32 * 0.000002), rel=1e-3)
+    assert small.per_hour == pytest.approx(3600 * (0.0001867 + 4 * 0.000018 + 16 * 0.000002), rel=1e-3)
+    # The predecessor paid 0.61 dollars for 1,024 pages at 39 a minute.
+    assert usual.per_hour * 1024 / 39 / 60 == pytest.approx(0.61, abs=0.02)
+
+
+def test_the_hub_tells_its_prices():
+    with running() as (hub, _):
+        prices, words = live_prices("hf-jobs", endpoint=hub.url)
+    price = prices["a100-large"]
+    assert price.live and price.per_hour > 0 and "just now" in words
+    assert not prices["l40sx8"].live  # the file's, where the list has none
+
+
+def test_without_the_hub_the_files_prices_are_taken_and_that_is_said():
+    with running() as (hub, _):
+        url = hub.url
+    prices, words = live_prices("hf-jobs", endpoint=url)
+    assert prices["a100-large"] == price_per_hour("hf-jobs", "a100-large")
+    assert "could not be read" in words and "2026-08" in words
+
+
+def test_a_platform_without_a_list_says_so():
+    prices, words = live_prices("sagemaker")
+    assert prices["ml.g6e.2xlarge"].per_hour == 2.80
+    assert "no list" in words

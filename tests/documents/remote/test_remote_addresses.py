@@ -1,0 +1,219 @@
+"""Addresses inside a network are not reached by URLs: not by name, not by odd spelling, not by redirect."""
+
+import asyncio
+import base64
+import ipaddress
+import shutil
+import ssl
+import subprocess
+
+import pytest
+from web_servers import PDF, Names, moved, remote, sending, serving
+
+from llm_ocr.documents.remote import addresses
+from llm_ocr.documents.remote.addresses import problem
+from llm_ocr.errors import PageFailure
+from llm_ocr.types import Reason
+
+
+async def failing(documents, url) -> PageFailure:
+    with pytest.raises(PageFailure) as caught:
+        async with documents.open(url):
+            pass
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "127.8.9.1",
+        "10.0.0.1",
+        "172.16.5.4",
+        "192.168.1.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "100.100.100.200",
+        "0.0.0.0",
+        "224.0.0.1",
+        "240.0.0.1",
+        "255.255.255.255",
+        "192.0.2.1",
+        "198.18.0.1",
+        "168.63.129.16",
+        "::1",
+        "::",
+        "fe80::1",
+        "fc00::1",
+        "fd00:ec2::254",
+        "ff02::1",
+        "fec0::1",
+        "::ffff:127.0.0.1",
+        "::ffff:10.0.0.1",
+        "64:ff9b::7f00:1",
+        "64:ff9b::a9fe:a9fe",
+        "2002:7f00:1::",
+        "2001:db8::1",
+        "2001:0:1::1",
+    ],
+)
+def test_addresses_that_are_not_public_are_known(address):
+    assert problem(ipaddress.ip_address(address))
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "93.184.216.34", "2606:4700::1111", "64:ff9b::808:808", "2a00:1450::1"])
+def test_public_addresses_pass(address):
+    assert problem(ipaddress.ip_address(address)) == ""
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "127.1", "127.0.0.1.", "2130706433", "0x7f.0.0.1", "0177.0.0.1", "0x7f000001", "0",
+     "[::1]", "[::ffff:127.0.0.1]", "[::1%25lo]", "127。0。0。1", "①27.0.0.1"],
+)  # fmt: skip
+def test_loopback_is_not_reached_in_any_spelling(tmp_path, host):
+    async def run():
+        async with serving({"/a.pdf": sending()}) as server:
+            async with remote(tmp_path, allow_private_addresses=False, tries=1) as documents:
+                failure = await failing(documents, f"http://{host}:{server.port}/a.pdf")
+            return failure, server.seen
+
+    failure, seen = asyncio.run(run())
+    assert failure.reason in (Reason.UNREADABLE, Reason.NOT_FOUND)
+    assert not seen
+
+
+def test_the_failure_names_the_address_and_the_setting(tmp_path):
+    async def run():
+        names = Names(inside_example=[["10.1.2.3"]])
+        async with remote(tmp_path, names, allow_private_addresses=False) as documents:
+            return await failing(documents, "http://inside.example/a.pdf")
+
+    failure = asyncio.run(run())
+    assert "inside.example is 10.1.2.3" in failure.detail
+    assert "--allow-private-addresses" in failure.hint
+
+
+def test_one_inner_address_among_public_ones_refuses_the_host(tmp_path):
+    async def run():
+        names = Names(mixed_example=[["93.184.216.34", "fe80::1%eth0"]])
+        async with remote(tmp_path, names, allow_private_addresses=False) as documents:
+            return await failing(documents, "http://mixed.example/a.pdf")
+
+    assert "link-local" in asyncio.run(run()).detail
+
+
+@pytest.fixture
+def loopback_is_public(monkeypatch):
+    """The tests' servers stand on 127.0.0.1, which passes for an address of the internet here; others do not."""
+    monkeypatch.setattr(addresses, "problem", lambda one: "" if str(one) == "127.0.0.1" else problem(one))
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["http://169.254.169.254/latest/meta-data/", "//10.0.0.1/a", "http://inner.example/a", "http://[::1]/a",
+     "http://0x0a.1/a"],
+)  # fmt: skip
+def test_a_redirect_inward_is_refused_before_anything_is_connected_to(tmp_path, loopback_is_public, target):
+    async def run():
+        names = Names(outer_example=[["127.0.0.1"]], inner_example=[["10.0.0.1"]])
+        outer = serving({"/a.pdf": moved(target)})
+        async with outer as server, remote(tmp_path, names, allow_private_addresses=False) as documents:
+            failure = await failing(documents, f"http://outer.example:{server.port}/a.pdf")
+            return failure, server.paths()
+
+    failure, paths = asyncio.run(run())
+    assert failure.reason is Reason.UNREADABLE
+    assert "redirect" not in failure.detail
+    assert paths == ["/a.pdf"]
+
+
+def test_the_address_that_was_checked_is_the_one_that_is_connected_to(tmp_path, loopback_is_public):
+    async def run():
+        names = Names(rebinding_example=[["127.0.0.1"], ["10.0.0.1"]])  # another answer to a second question
+        async with serving({"/a.pdf": sending()}) as server:
+            url = f"http://rebinding.example:{server.port}/a.pdf"
+            documents = remote(tmp_path, names, allow_private_addresses=False)
+            async with documents, documents.open(url) as copy:
+                assert copy.path.read_bytes() == PDF
+            assert names.asked == ["rebinding.example"]
+            assert [one.host for one in server.seen] == [f"rebinding.example:{server.port}"]
+
+    asyncio.run(run())
+
+
+def test_over_tls_the_name_is_asked_for_and_proved_while_the_checked_address_is_connected_to(tmp_path):
+    certificate = made_certificate(tmp_path, "docs.example")
+    asked = []
+    serve = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    serve.load_cert_chain(certificate)
+    serve.sni_callback = lambda _, name, __: asked.append(name)
+
+    async def run():
+        names = Names(docs_example=[["127.0.0.1"]], other_example=[["127.0.0.1"]])
+        trusted = ssl.create_default_context(cafile=certificate)
+        async with serving({"/a.pdf": sending()}, serve) as server:
+            async with remote(tmp_path, names, trusted) as documents:
+                async with documents.open(f"https://docs.example:{server.port}/a.pdf") as copy:
+                    assert copy.path.read_bytes() == PDF
+                assert asked == ["docs.example"]
+                failure = await failing(documents, f"https://other.example:{server.port}/a.pdf")
+                assert "certificate" in failure.detail
+            async with remote(tmp_path, names) as documents:
+                failure = await failing(documents, f"https://docs.example:{server.port}/a.pdf")
+                assert "certificate" in failure.detail
+            assert len(server.seen) == 1
+
+    asyncio.run(run())
+
+
+def made_certificate(folder, name):
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl, which makes the certificate, is not installed")
+    key, pem = folder / "key.pem", folder / "both.pem"
+    words = f"req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN={name} -addext subjectAltName=DNS:{name}"
+    subprocess.run(["openssl", *words.split(), "-keyout", key, "-out", pem], check=True, capture_output=True)
+    pem.write_bytes(pem.read_bytes() + key.read_bytes())
+    return pem
+
+
+def test_https_is_not_left_for_http(tmp_path):
+    certificate = made_certificate(tmp_path, "docs.example")
+    serve = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    serve.load_cert_chain(certificate)
+
+    async def run():
+        names = Names(docs_example=[["127.0.0.1"]])
+        trusted = ssl.create_default_context(cafile=certificate)
+        async with serving({"/b.pdf": sending()}) as plain, remote(tmp_path, names, trusted) as documents:
+            async with serving({"/a.pdf": moved(f"http://docs.example:{plain.port}/b.pdf")}, serve) as server:
+                failure = await failing(documents, f"https://docs.example:{server.port}/a.pdf")
+            return failure, plain.seen
+
+    failure, seen = asyncio.run(run())
+    assert "from https to http" in failure.detail
+    assert not seen
+
+
+def test_credentials_of_a_url_go_to_its_host_alone_and_are_not_shown(tmp_path):
+    async def run():
+        names = Names(one_example=[["127.0.0.1"]], two_example=[["127.0.0.1"]])
+        async with serving({"/c.pdf": sending(b"", 404)}) as second:
+            pages = {
+                "/a.pdf": moved("/b.pdf"),
+                "/b.pdf": moved(f"http://me:other@two.example:{second.port}/c.pdf"),
+            }
+            async with serving(pages) as first:
+                async with remote(tmp_path, names) as documents:
+                    url = f"http://user:s%C3%A9same@one.example:{first.port}/a.pdf?token=abc&page=2"
+                    failure = await failing(documents, url)
+                sent = [one.headers.get("Authorization", "") for one in (*first.seen, *second.seen)]
+                return failure, sent
+
+    failure, sent = asyncio.run(run())
+    basic = "Basic " + base64.b64encode("user:sésame".encode()).decode()
+    assert sent == [basic, basic, ""]
+    assert "sésame" not in str(failure)
+    assert "s%C3" not in str(failure)
+    assert "abc" not in str(failure)
+    assert "page=2" in str(failure)

@@ -1,0 +1,293 @@
+"""Local copies are fetched once, stay while they are used, keep within their bytes, and are gone at the end."""
+
+import asyncio
+import gc
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from store_doubles import Buckets, Passing, copies, opened, version_of
+from web_servers import PDF, remote, sending, serving
+
+from llm_ocr.documents.remote.room import Budget
+from llm_ocr.documents.rendering import Renderer, RenderOptions
+from llm_ocr.errors import PageFailure
+
+MEGABYTE = 1 << 20
+
+
+@pytest.fixture
+def buckets(tmp_path):
+    return Buckets(tmp_path / "buckets")
+
+
+def test_pages_that_are_read_at_a_time_share_one_fetch(buckets, tmp_path):
+    url = buckets.put("s3://bucket/a/b.pdf")
+
+    async def page(documents, version):
+        async with documents.open(url, version) as copy:
+            await asyncio.sleep(0.01)
+            return copy.path, copy.path.read_bytes()
+
+    async def run():
+        async with opened(buckets, tmp_path) as planning:
+            version = await version_of(planning, url)
+        before = buckets.opened["s3://bucket"].calls["read"]
+        async with opened(buckets, tmp_path) as documents:
+            results = await asyncio.gather(*(page(documents, version) for _ in range(50)))
+            results.append(await page(documents, version))  # and the next one finds it there
+        assert len(set(results)) == 1
+        assert results[0][1] == b"%PDF-1.5 x"
+        assert buckets.opened["s3://bucket"].calls["read"] == before + 1
+
+    asyncio.run(run())
+
+
+def test_what_planning_fetched_is_there_for_reading(buckets, tmp_path):
+    url = buckets.put("s3://bucket/a.pdf")
+
+    async def run():
+        async with opened(buckets, tmp_path) as documents:
+            version = await version_of(documents, url)
+            async with documents.open(url, version) as copy:
+                assert copy.version == version
+        assert buckets.opened["s3://bucket"].calls["read"] == 1
+
+    asyncio.run(run())
+
+
+def test_the_least_recently_used_goes_when_the_bytes_are_spent(buckets, tmp_path):
+    urls = [buckets.put(f"s3://bucket/{name}.pdf", bytes(MEGABYTE)) for name in "abcd"]
+
+    async def run():
+        async with opened(buckets, tmp_path, cache_bytes=3 * MEGABYTE) as documents:
+            versions = {url: await version_of(documents, url) for url in urls[:3]}
+            async with documents.open(urls[0], versions[urls[0]]):
+                pass  # now b is the oldest
+            await version_of(documents, urls[3])
+            assert documents.used == 3 * MEGABYTE
+            assert sum(path.stat().st_size for path in copies(tmp_path)) == 3 * MEGABYTE
+            calls = buckets.opened["s3://bucket"].calls
+            before = calls["read"]
+            for url in (urls[0], urls[2]):
+                async with documents.open(url, versions[url]):
+                    pass
+            assert calls["read"] == before
+            async with documents.open(urls[1], versions[urls[1]]) as copy:
+                assert copy.path.stat().st_size == MEGABYTE
+            assert calls["read"] == before + 1
+
+    asyncio.run(run())
+
+
+def test_many_readers_of_many_documents_keep_within_the_limit_and_all_get_theirs(buckets, tmp_path):
+    urls = {buckets.put(f"s3://bucket/{n}.pdf", bytes([n]) * 100_000): bytes([n]) * 100_000 for n in range(40)}
+    most = []
+
+    async def reader(documents, url):
+        async with documents.open(url) as copy:
+            await asyncio.sleep(0.001)
+            most.append(sum(path.stat().st_size for path in copies(tmp_path)))
+            return copy.path.read_bytes() == urls[url]
+
+    async def run():
+        async with opened(buckets, tmp_path, cache_bytes=500_000) as documents:
+            wanted = [url for url in urls for _ in range(3)]
+            results = await asyncio.gather(*(reader(documents, url) for url in wanted))
+            assert documents.used <= 500_000
+        assert all(results)
+        assert max(most) <= 500_000
+
+    asyncio.run(run())
+
+
+def test_a_document_in_use_is_not_evicted_and_others_wait_for_it(buckets, tmp_path):
+    one, two = (buckets.put(f"s3://bucket/{name}.pdf", bytes(MEGABYTE)) for name in "ab")
+
+    async def run():
+        async with opened(buckets, tmp_path, cache_bytes=MEGABYTE) as documents:
+            async with documents.open(one) as copy:
+                waiting = asyncio.create_task(version_of(documents, two))
+                done, _ = await asyncio.wait([waiting], timeout=0.2)
+                assert not done
+                assert copy.path.exists()
+            assert await waiting
+            assert len(copies(tmp_path)) == 1
+
+    asyncio.run(run())
+
+
+def test_a_document_larger_than_the_limit_is_read_alone(buckets, tmp_path):
+    small, large = buckets.put("s3://bucket/a.pdf", bytes(10)), buckets.put("s3://bucket/b.pdf", bytes(MEGABYTE))
+
+    async def run():
+        async with opened(buckets, tmp_path, cache_bytes=1000) as documents:
+            await version_of(documents, small)
+            async with documents.open(large) as copy:
+                assert copy.path.stat().st_size == MEGABYTE
+                assert len(copies(tmp_path)) == 1
+            assert await version_of(documents, small)
+            assert documents.used == 10
+
+    asyncio.run(run())
+
+
+def test_who_gives_up_waiting_leaves_no_bytes_counted(buckets, tmp_path):
+    one, two, three = (buckets.put(f"s3://bucket/{name}.pdf", bytes(MEGABYTE)) for name in "abc")
+
+    async def run():
+        async with opened(buckets, tmp_path, cache_bytes=MEGABYTE) as documents:
+            async with documents.open(one):
+                waiting = asyncio.create_task(version_of(documents, two))
+                await asyncio.sleep(0.05)
+                waiting.cancel()
+                await asyncio.gather(waiting, return_exceptions=True)
+            await asyncio.sleep(0)
+            await version_of(documents, three)
+            assert documents.used == MEGABYTE
+
+    asyncio.run(run())
+
+
+def test_a_reader_that_is_cancelled_does_not_end_the_fetch_of_another(tmp_path):
+    def slow(call, key):
+        time.sleep(0.1 if call == "read" else 0)
+
+    buckets = Buckets(tmp_path / "buckets", slow)
+    url = buckets.put("s3://bucket/a.pdf")
+
+    async def run():
+        async with opened(buckets, tmp_path) as documents:
+            first, second = (asyncio.create_task(version_of(documents, url)) for _ in range(2))
+            await asyncio.sleep(0.03)
+            first.cancel()
+            assert await second
+            assert buckets.opened["s3://bucket"].calls["read"] == 1
+
+    asyncio.run(run())
+
+
+def test_nothing_is_left_at_the_end(buckets, tmp_path):
+    async def run():
+        async with opened(buckets, tmp_path) as documents:
+            await version_of(documents, buckets.put("s3://bucket/a.pdf"))
+            assert len(copies(tmp_path)) == 1
+        assert list((tmp_path / "copies").iterdir()) == []
+
+    async def forgotten():
+        await version_of(opened(buckets, tmp_path), buckets.put("s3://bucket/a.pdf"))
+
+    asyncio.run(run())
+    asyncio.run(forgotten())
+    gc.collect()
+    assert list((tmp_path / "copies").iterdir()) == []
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_and_a_living_ones_stays(tmp_path):
+    program = (
+        "import sys, pathlib\n"
+        "from llm_ocr.documents.remote.folder import CopyFolder\n"
+        "folder = CopyFolder(pathlib.Path(sys.argv[1]))\n"
+        "(folder.path / 'a.pdf').write_bytes(b'x')\n"
+        "print(folder.path.name, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    names = [process.stdout.readline().strip() for process in processes]
+    dead, ended, living = processes
+    dead.send_signal(signal.SIGKILL)
+    dead.wait()
+    ended.communicate()
+    another = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    name = another.stdout.readline().strip()
+    assert {path.name for path in tmp_path.iterdir()} == {names[2], name}
+    living.communicate()
+    another.communicate()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_room_that_is_given_to_who_leaves_in_the_same_moment_is_given_back():
+    async def run():
+        budget = Budget(10, lambda: False)
+        await budget.take(10)
+        waiting = asyncio.create_task(budget.take(4))
+        await asyncio.sleep(0)
+        budget.resize(10, 0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert budget.used == 0
+
+    asyncio.run(run())
+
+
+def test_documents_of_the_web_count_by_what_they_turn_out_to_have(tmp_path):
+    pages = {f"/{number}.pdf": sending(PDF + bytes(300_000)) for number in range(12)}
+
+    async def one(documents, url):
+        async with documents.open(url) as copy:
+            return copy.path.stat().st_size
+
+    async def run():
+        async with serving(pages) as server, remote(tmp_path / "copies", cache_bytes=2 * MEGABYTE) as documents:
+            sizes = await asyncio.gather(*(one(documents, server.url + page) for page in pages))
+            assert len(set(sizes)) == 1
+            assert documents.used == sum(path.stat().st_size for path in copies(tmp_path)) <= 2 * MEGABYTE
+
+    asyncio.run(run())
+
+
+def test_a_renderer_reads_the_local_copy(tmp_path, examples):
+    async def run():
+        pages = {"/paper": sending((examples / "paper.pdf").read_bytes(), Content_Type="text/plain")}
+        renderer, documents = Renderer(RenderOptions(workers=1)), remote(tmp_path)
+        async with serving(pages) as server, documents, documents.open(f"{server.url}/paper") as copy, renderer:
+            return await renderer.open(str(copy.path))
+
+    assert asyncio.run(run()) >= 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_readers_that_come_leave_and_fail_at_random_leave_nothing_counted_or_lying_about(tmp_path, seed):
+    chance = random.Random(seed)
+
+    def trouble(call, key):
+        time.sleep(chance.random() * 0.002)
+        if call == "read" and chance.random() < 0.1:
+            raise Passing("no luck")
+
+    buckets = Buckets(tmp_path / "buckets", trouble)
+    data = {
+        buckets.put(f"s3://bucket/{n}.pdf", bytes([n]) * (n * 10_000)): bytes([n]) * (n * 10_000) for n in range(15)
+    }
+
+    async def reader(documents, url):
+        async with documents.open(url, versions.get(url, "")) as copy:
+            versions[url] = copy.version
+            await asyncio.sleep(chance.random() * 0.005)
+            assert copy.path.read_bytes() == data[url]
+
+    async def run():
+        async with opened(buckets, tmp_path, cache_bytes=300_000, fetches=3, pause=0.001) as documents:
+            tasks = []
+            for _ in range(150):
+                tasks.append(asyncio.create_task(reader(documents, chance.choice(list(data)))))
+                await asyncio.sleep(chance.random() * 0.003)
+                if chance.random() < 0.4:
+                    chance.choice(tasks).cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            errors = [one for one in results if isinstance(one, Exception)]
+            assert {type(one) for one in errors} <= {PageFailure}
+            for _ in range(500):  # what nobody waits for any more ends by itself
+                if documents.used == sum(path.stat().st_size for path in copies(tmp_path)):
+                    break
+                await asyncio.sleep(0.01)
+            else:
+                pytest.fail("bytes are counted that are not there, or the other way round")
+            assert documents.used <= 300_000
+
+    versions: dict[str, str] = {}
+    asyncio.run(run())

@@ -1,0 +1,288 @@
+"""The rows of a dataset are found in file order, without an image being read; what cannot be meant is named."""
+
+from itertools import islice
+
+import datasets
+import pyarrow as pa
+import pytest
+from dataset_hub import IMAGE, TOKEN, cell, parquet, picture
+
+from llm_ocr.documents.rows.address import row_address
+from llm_ocr.documents.rows.listing import dataset_rows
+from llm_ocr.documents.rows.options import DatasetOptions
+from llm_ocr.errors import LlmOcrError, StorageError, UsageError
+from llm_ocr.storage.hub_client import Patience
+from llm_ocr.testing.fake_hub.accounts import Account
+from llm_ocr.testing.fake_hub.faults import Fault
+from llm_ocr.testing.fake_hub.trees import Entry
+from llm_ocr.types import Reason
+
+LISTS = pa.list_(IMAGE)
+NAME = "tester/docs"
+
+
+def listed(name=NAME, *, first=None, **options):
+    return list(islice(dataset_rows(DatasetOptions(name, **options), only_first=first is not None), first))
+
+
+def refused(name=NAME, **options):
+    with pytest.raises(UsageError) as caught:
+        listed(name, **options)
+    return str(caught.value)
+
+
+def images(count, **more):
+    """A file of `count` rows with one image each."""
+    return parquet(
+        {"image": [cell(picture(str(n))) for n in range(count)], **more}, {"image": IMAGE, "id": pa.string()}
+    )
+
+
+def pushed(name, rows, **how):
+    """A dataset as `push_to_hub` writes it: `rows` by column."""
+    features = datasets.Features(
+        {column: datasets.Image() if column == "image" else datasets.List(datasets.Image()) for column in rows}
+    )
+    datasets.Dataset.from_dict(rows, features=features).push_to_hub(name, token=TOKEN, **how)
+
+
+def test_rows_come_in_the_order_of_the_files_and_their_addresses_name_commit_file_and_row(hub):
+    pushed(NAME, {"image": [{"bytes": picture(str(n)), "path": None} for n in range(7)]}, num_shards=2)
+    commit = hub.commit(NAME)
+    rows = listed()
+    assert [row.relative for row in rows] == [
+        *(f"data/train-00000-of-00002.parquet/{n:06d}" for n in range(4)),
+        *(f"data/train-00001-of-00002.parquet/{n:06d}" for n in range(3)),
+    ]
+    assert {row.page_total for row in rows} == {1}
+    assert len({row.version for row in rows}) == 7
+    address = row_address(rows[5].source)
+    assert (address.file.commit, address.row, address.column) == (commit, 1, "image")
+    assert rows[5].source.startswith(f"hf://datasets/{NAME}@{commit}/data/train-00001-of-00002.parquet#row=1")
+
+
+def test_lists_of_images_are_documents_of_several_pages(hub):
+    cells = [{"bytes": picture("x"), "path": None}]
+    pushed(NAME, {"images": [cells, cells * 3, [], cells]})
+    rows = listed()
+    assert [row.page_total for row in rows] == [1, 3, 0, 1]
+    assert (rows[2].reason, rows[2].detail) == (Reason.NOT_FOUND, "no image in row 2")
+
+
+@pytest.mark.parametrize("lengths", [[1] * 8, [1, 2, 0, 3, 1, 1, 1, 1]], ids=["one each", "lists"])
+@pytest.mark.parametrize("kind", [IMAGE, LISTS], ids=["image", "images"])
+def test_planning_reads_no_image(hub, kind, lengths):
+    data = b"\x89PNG" + bytes(range(256)) * 1000  # 256 kB a row and more
+    cells = [cell(data, f"{n}.png") for n in range(8)]
+    rows = cells if kind == IMAGE else [[one] * length for one, length in zip(cells, lengths, strict=True)]
+    file = parquet({"image": rows}, {"image": kind}, use_dictionary=False, compression="none")
+    hub.new(NAME)
+    hub.add(NAME, {"data/train.parquet": file})
+    hub.served.clear()
+    assert [row.page_total for row in listed()] == ([1] * 8 if kind == IMAGE else lengths)
+    assert hub.served.bytes < len(file) / 8
+    assert max(hub.served.sizes) <= 1 << 16  # the footer as pyarrow asks for it; nothing else is so large
+    if lengths == [1] * 8:
+        assert len(hub.served.sizes) == 2  # footers alone: to choose the column, and to count
+
+
+def test_the_first_rows_need_the_first_files_alone(hub):
+    hub.new(NAME)
+    hub.add(NAME, {f"data/train-{n:05d}-of-00020.parquet": images(3) for n in range(20)})
+    hub.served.clear()
+    assert len(listed(first=5)) == 5
+    few = len(hub.served.sizes)
+    hub.served.clear()
+    assert len(listed()) == 60
+    assert few <= 3 < 20 <= len(hub.served.sizes)
+    assert listed(first=5) == listed()[:5]
+
+
+def test_a_revision_that_moves_leaves_the_rows_of_the_plan_where_they_are(hub):
+    hub.new(NAME)
+    before = hub.add(NAME, {"data/train.parquet": images(2)})
+    rows = listed()
+    after = hub.add(NAME, {"data/train.parquet": images(5)})
+    assert {row_address(row.source).file.commit for row in rows} == {before}
+    assert {row_address(row.source).file.commit for row in listed()} == {after}
+    assert listed(revision=before) == rows
+
+
+def test_configurations_and_splits_are_those_of_the_card(hub):
+    card = """---
+configs:
+- config_name: scans
+  default: true
+  data_files:
+  - split: train
+    path: a/*.parquet
+  - split: test
+    path: b/only.parquet
+- config_name: photos
+  data_files: c/*.parquet
+---
+"""
+    files = {"a/1.parquet": images(2), "a/2.parquet": images(1), "b/only.parquet": images(4), "c/x.parquet": images(5)}
+    hub.new(NAME)
+    hub.add(NAME, {"README.md": card.encode(), **files})
+    assert len(listed()) == 3
+    assert len(listed(split="test")) == 4
+    assert len(listed(config="photos")) == 5
+    assert "scans, photos" in refused(config="drawings")
+    message = refused(split="validation")
+    assert "--dataset-split validation" in message and "train, test" in message
+
+
+def test_several_configurations_must_be_told_apart(hub):
+    card = "---\nconfigs:\n- config_name: a\n  data_files: a.parquet\n- config_name: b\n  data_files: b.parquet\n---\n"
+    hub.new(NAME)
+    hub.add(NAME, {"README.md": card.encode(), "a.parquet": images(1), "b.parquet": images(2)})
+    message = refused()
+    assert "a, b" in message and "--dataset-config" in message
+    assert len(listed(config="b")) == 2
+
+
+def test_an_id_column_gives_the_ids(hub):
+    hub.new(NAME)
+    hub.add(NAME, {"train.parquet": images(3, id=["x", "ü/ß", "3"])})
+    assert [row.document_id for row in listed(id_column="id")] == ["x", "ü/ß", "3"]
+    assert {row.document_id for row in listed()} == {None}
+
+
+def test_numbers_are_ids_and_other_values_are_not(hub):
+    cells = [cell(picture("a"))] * 2
+    types = {"image": IMAGE, "n": pa.int32(), "share": pa.float64()}
+    hub.new(NAME)
+    hub.add(NAME, {"train.parquet": parquet({"image": cells, "n": [7, 8], "share": [0.5, 1.0]}, types)})
+    assert [row.document_id for row in listed(id_column="n")] == ["7", "8"]
+    assert "double" in refused(id_column="share")
+
+
+@pytest.mark.parametrize("empty", [None, "", " "])
+def test_a_row_without_id_is_named(hub, empty):
+    hub.new(NAME)
+    hub.add(NAME, {"train.parquet": images(6, id=["a", "b", "c", "d", empty, "f"])})
+    message = refused(id_column="id")
+    assert "row 4" in message and "train.parquet" in message and "--id-column id" in message
+
+
+def test_a_column_is_chosen_where_there_is_one_with_images(hub):
+    row = {"scan": cell(picture("a")), "photo": cell(picture("b")), "text": "x", "number": 1, "raw": picture("c")}
+    types = {"scan": IMAGE, "photo": IMAGE, "text": pa.string(), "number": pa.int64(), "raw": pa.binary()}
+    hub.new(NAME)
+    hub.add(NAME, {"train.parquet": parquet({name: [value] for name, value in row.items()}, types)})
+    message = refused()
+    assert "scan, photo" in message and "--image-column" in message
+    assert row_address(listed(image_column="photo")[0].source).column == "photo"
+    assert row_address(listed(image_column="raw")[0].source).column == "raw"
+    assert "Columns with images: scan, photo" in refused(image_column="pages")
+    assert "int64" in refused(image_column="number")
+    assert "--id-column" in refused(image_column="scan", id_column="nowhere")
+
+
+def test_what_is_declared_as_something_else_is_no_image(hub):
+    features = datasets.Features({"sound": datasets.Audio(), "page": datasets.Image()})
+    declared = features.arrow_schema
+    table = pa.table({"sound": [cell(b"RIFF")], "page": [cell(picture("a"))]}, schema=declared)
+    file = pa.BufferOutputStream()
+    pa.parquet.write_table(table, file)
+    hub.new(NAME)
+    hub.add(NAME, {"train.parquet": file.getvalue().to_pybytes()})
+    assert row_address(listed()[0].source).column == "page"
+
+
+def test_a_dataset_without_images_says_what_it_has(hub):
+    hub.new(NAME)
+    hub.add(NAME, {"train.parquet": parquet({"text": ["a"], "n": [1]}, {"text": pa.string(), "n": pa.int64()})})
+    assert "text, n" in refused()
+
+
+def test_a_file_that_lacks_the_column_is_named(hub):
+    other = parquet({"text": ["a"]}, {"text": pa.string()})
+    hub.new(NAME)
+    hub.add(NAME, {"train-0.parquet": images(2), "train-1.parquet": other})
+    message = refused()
+    assert "train-1.parquet" in message and "image" in message
+
+
+def test_a_file_that_is_no_parquet_inside_is_named(hub):
+    hub.new(NAME)
+    hub.add(NAME, {"train.parquet": b"PAR1 but nothing else PAR1"})
+    with pytest.raises(StorageError, match=r"train\.parquet"):
+        listed()
+
+
+def test_datasets_in_other_formats_have_ways_out(hub):
+    file = picture("a")
+    hub.new(NAME)
+    hub.add(NAME, {"train/a.png": file, "train/b.png": file})
+    message = refused()
+    assert "a.png" in message and "refs/convert/parquet" in message and f"hf://datasets/{NAME}/" in message
+
+
+def test_the_hubs_own_parquet_of_another_format_can_be_read(hub):
+    hub.new(NAME)
+    hub.add(NAME, {"train/a.png": picture("a")})
+    repositories = hub.server.state.repositories
+    converted = {"default/train/0000.parquet": images(3), "default/test/0000.parquet": images(1)}
+    tree = {path: Entry(data) for path, data in converted.items()}
+    repositories.commit(repositories.get("dataset", NAME), "refs/convert/parquet", tree, "converted")
+    revision = "refs/convert/parquet"
+    names = [row.relative for row in listed(revision=revision)]
+    assert names == [f"default/train/0000.parquet/{n:06d}" for n in range(3)]
+    assert len(listed(revision=revision, split="test")) == 1
+    assert "default" in refused(revision=revision, config="other")
+
+
+@pytest.mark.parametrize("name", ["docs", "a/b/c", "", "https://example.org/x", "tester/docs@main"])
+def test_what_is_no_name_of_a_dataset_is_refused(hub, name):
+    assert "--dataset" in refused(name)
+
+
+def test_an_unknown_revision_names_what_there_is(hub):
+    hub.new(NAME)
+    hub.add(NAME, {"train.parquet": images(1)})
+    message = refused(revision="v9")
+    assert "--dataset-revision v9" in message and "main" in message
+
+
+def test_a_dataset_that_is_not_there_or_not_for_this_account_is_named(hub, monkeypatch):
+    with pytest.raises(StorageError, match="tester/nowhere") as caught:
+        listed("tester/nowhere")
+    assert "does not exist" in str(caught.value)
+    hub.new(NAME)
+    hub.add(NAME, {"train.parquet": images(1)})
+    monkeypatch.delenv("HF_TOKEN")
+    with pytest.raises(StorageError, match="HF_TOKEN"):
+        listed()
+
+
+def test_a_gated_dataset_says_where_to_ask(hub, monkeypatch):
+    hub.new(NAME)
+    hub.add(NAME, {"train.parquet": images(1)})
+    repository = hub.server.state.repositories.get("dataset", NAME)
+    repository.gated, repository.private = True, False
+    hub.server.state.accounts.by_token["hf_other"] = Account("other", role="read")
+    monkeypatch.setenv("HF_TOKEN", "hf_other")
+    with pytest.raises(StorageError, match="gated"):
+        listed()
+
+
+def test_without_a_network_it_is_said_at_once(hub, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(StorageError, match="HF_HUB_OFFLINE"):
+        listed()
+
+
+def test_an_empty_repository_says_so(hub):
+    hub.new(NAME)
+    with pytest.raises(LlmOcrError, match=NAME):
+        listed()
+
+
+def test_a_hub_that_fails_for_a_moment_costs_nothing(hub, monkeypatch):
+    monkeypatch.setattr("llm_ocr.documents.rows.resolving.PATIENCE", Patience(tries=3, first=0.01, longest=0.02))
+    hub.new(NAME)
+    hub.add(NAME, {"train.parquet": images(2)})
+    hub.server.faults.add(Fault("info", status=503), Fault("info", status=429, headers={"Retry-After": "0"}))
+    assert len(listed()) == 2

@@ -1,0 +1,80 @@
+"""Pages put together for a GPU: as many as wait, in order, each with its own answer."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from llm_ocr.engines.layout.batching import Batches
+
+
+def test_what_waits_while_a_batch_runs_goes_together_into_the_next():
+    async def go() -> None:
+        sizes: list[int] = []
+        turn = asyncio.Event()
+
+        async def run(items: Sequence[int]) -> list[int]:
+            sizes.append(len(items))
+            await turn.wait()
+            return [10 * item for item in items]
+
+        batches = Batches(run, size=4, parallel=1)
+        asking = [asyncio.create_task(batches.ask(item)) for item in range(7)]
+        asking[0].add_done_callback(lambda _: None)
+        await asyncio.sleep(0)
+        turn.set()
+        assert await asyncio.gather(*asking) == [0, 10, 20, 30, 40, 50, 60]
+        assert (sum(sizes), max(sizes)) == (7, 4)
+
+    asyncio.run(go())
+
+
+def test_so_many_batches_run_at_the_same_time():
+    async def go() -> None:
+        meet = asyncio.Barrier(3)
+
+        async def run(items: Sequence[int]) -> Sequence[int]:
+            await meet.wait()
+            return items
+
+        batches = Batches(run, size=1, parallel=3)
+        assert await asyncio.gather(*(batches.ask(item) for item in range(6))) == list(range(6))
+
+    asyncio.run(go())
+
+
+def test_what_a_batch_raises_is_raised_to_all_in_it_and_the_next_one_runs():
+    async def go() -> None:
+        async def run(items: Sequence[int]) -> Sequence[int]:
+            if 1 in items:
+                raise RuntimeError("no")
+            return items
+
+        batches = Batches(run, size=2, parallel=1)
+        answers = await asyncio.gather(*(batches.ask(item) for item in range(4)), return_exceptions=True)
+        assert [type(one) for one in answers] == [RuntimeError, RuntimeError, int, int]
+
+    asyncio.run(go())
+
+
+def test_who_left_is_not_worked_for_and_closing_ends_the_rest():
+    async def go() -> None:
+        seen: list[int] = []
+        begun, never = asyncio.Event(), asyncio.Event()
+
+        async def run(items: Sequence[int]) -> Sequence[int]:
+            seen.extend(items)
+            begun.set()
+            await never.wait()
+            return items
+
+        batches = Batches(run, size=1, parallel=1)
+        first, second = (asyncio.create_task(batches.ask(item)) for item in (1, 2))
+        await begun.wait()
+        second.cancel()
+        await batches.close()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert seen == [1]
+
+    asyncio.run(go())

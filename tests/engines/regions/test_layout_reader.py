@@ -1,0 +1,346 @@
+"""A page read by its regions: what is asked, what becomes of the answers, and what the user is told."""
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from region_parts import (
+    GLM,
+    LOOP,
+    PADDLE,
+    PAGE,
+    RegionWorkbench,
+    SeeingModel,
+    WholeReader,
+    read_regions,
+    reader_of,
+    region,
+    rows,
+    said,
+    shown,
+    whole_page,
+)
+
+from llm_ocr.engines.asking import Finish
+from llm_ocr.engines.layout.cutting import MOST_REGIONS
+from llm_ocr.engines.layout.detector import Layout
+from llm_ocr.errors import PageFailure, RequestLost, RequestRefused, ServerError
+from llm_ocr.types import BlockKind, Box, EncodedImage, Reason, Status
+
+TEXT, TABLE, FORMULA = "Text Recognition:", "Table Recognition:", "Formula Recognition:"
+GOOD = {TEXT: "Some words.", TABLE: "<table><tr><td>1</td></tr></table>", FORMULA: "E = mc^2"}
+REFUSED = RequestRefused("no such image", status=400)
+TOO_LONG = RequestRefused("does not fit", status=400, too_long=True)
+
+
+def test_each_region_is_asked_for_with_the_prompt_of_its_task_and_its_own_crop():
+    model = SeeingModel(GOOD)
+    attempt = read_regions(rows("doc_title", "text", "table", "display_formula", "image", "header"), model)
+    asked = [(question.id, question.prompt, question.url) for question in model.questions]
+    assert asked == [
+        ("d-p00001-r01", TEXT, b"data:crop 0.10 0.01 "[:20]),
+        ("d-p00001-r02", TEXT, b"data:crop 0.10 0.06 "[:20]),
+        ("d-p00001-r03", TABLE, b"data:crop 0.10 0.11 "[:20]),
+        ("d-p00001-r04", FORMULA, b"data:crop 0.10 0.16 "[:20]),
+    ]
+    assert shown(attempt) == [
+        ("title", "Some words."),
+        ("text", "Some words."),
+        ("table", "<table><tr><td>1</td></tr></table>"),
+        ("formula", "$$\nE = mc^2\n$$"),
+        ("figure", ""),
+    ]
+    assert (attempt.status, attempt.reason, attempt.detail, attempt.tries) == (Status.OK, None, "", ())
+    assert (attempt.engine, attempt.source) == ("seeing", "model")
+    assert (attempt.tokens_in, attempt.tokens_out, attempt.seconds) == (400, 200, 8.0)
+
+
+def test_settings_of_the_profile_and_the_user_go_with_every_request():
+    model = SeeingModel(GOOD)
+    read_regions(rows("text"), model, temperature=0.3, max_tokens=700)
+    (question,) = model.questions
+    assert question.settings == {"top_p": 1.0, "temperature": 0.3, "max_tokens": 700}
+    assert question.vllm_settings == {"top_k": -1, "repetition_penalty": 1.1}
+    assert question.watch is not None
+
+
+def test_regions_are_asked_for_at_the_same_time_and_the_page_leaves_the_queue_with_the_last():
+    async def go() -> None:
+        model = SeeingModel(GOOD, hold=asyncio.Barrier(3))  # none is answered before all are asked
+        left: list[int] = []
+        reader = reader_of(rows("text", "text", "table"), model)
+        attempt = await reader.read(PAGE, lambda: left.append(len(model.questions)))
+        assert (attempt.status, left) == (Status.OK, [3])
+
+    asyncio.run(go())
+
+
+def test_boxes_are_those_of_the_regions_and_blocks_stand_in_the_detectors_order():
+    found = [region("text", 0.5, 0.1, 0.9, 0.3, order=2), region("text", 0.1, 0.1, 0.4, 0.3, order=1)]
+    attempt = read_regions(found, {"01": "left", "02": "right"})
+    assert [(block.text, block.box) for block in attempt.blocks] == [
+        ("left", Box(0.1, 0.1, 0.4, 0.3)),
+        ("right", Box(0.5, 0.1, 0.9, 0.3)),
+    ]
+
+
+def test_what_came_is_kept_as_json():
+    attempt = read_regions(rows("text", "image"), GOOD)
+    first, second = json.loads(attempt.raw)
+    assert first == {"label": "text", "box": [0.1, 0.01, 0.9, 0.05], "score": 0.9, "task": "text", "answer": GOOD[TEXT]}
+    assert (second["label"], second["task"], second["answer"]) == ("image", "skip", None)
+
+
+def test_a_bad_answer_is_asked_again_warmer_for_its_region_alone():
+    model = SeeingModel({"01": "one", "02": ["", "two"], "03": "three"})
+    attempt = read_regions(rows("text", "text", "text"), model)
+    assert (attempt.status, [text for _, text in shown(attempt)]) == (Status.OK, ["one", "two", "three"])
+    second = [one.settings["temperature"] for one in model.questions if one.id.endswith("r02")]
+    assert second == [0.0, 0.1]
+    assert len(model.questions) == 4
+    together, again = attempt.tries
+    assert (together["regions"], together["tokens_in"], again["tokens_in"]) == (3, 300, 100)
+    assert attempt.tokens_in == sum(row["tokens_in"] for row in attempt.tries) == 400
+
+
+def test_a_region_that_cannot_be_read_makes_the_page_degraded_and_is_named():
+    attempt = read_regions(rows("text", "table"), {TEXT: "Some words.", TABLE: ""}, max_attempts=2)
+    assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.EMPTY)
+    assert shown(attempt) == [("text", "Some words.")]
+    assert "1 of 2 regions" in attempt.detail
+    assert "table at 10,6 to 90,10 %: empty answer" in attempt.detail
+    assert "nothing of it was read" in attempt.detail
+
+
+def test_a_loop_in_a_region_is_cut_off_and_the_rest_kept():
+    looped = said(f"The Danube flows. {LOOP}", Finish.CUT)
+    attempt = read_regions(rows("text", "text"), {"01": "fine", "02": looped}, max_attempts=2)
+    assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.LOOP)
+    (_, first), (_, second) = shown(attempt)
+    assert (first, second.startswith("The Danube flows."), len(second) < 200) == ("fine", True, True)
+
+
+def test_a_lost_request_is_a_try_and_a_killer_is_one_region():
+    model = SeeingModel(
+        {"01": [RequestLost("reset"), "one"], "02": PageFailure(Reason.QUARANTINED, "killed 4 servers")}
+    )
+    attempt = read_regions(rows("text", "text"), model)
+    assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.QUARANTINED)
+    assert shown(attempt) == [("text", "one")]
+
+
+def test_a_page_of_which_nothing_could_be_read_is_read_whole():
+    whole = WholeReader()
+    attempt = read_regions(rows("text", "table"), {TEXT: "", TABLE: ""}, whole=whole, max_attempts=2)
+    assert [page.id for page in whole.pages] == ["d-p00001"]
+    assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.EMPTY)
+    assert shown(attempt) == [("text", "the whole page")]
+    assert "read as a whole page: none of its 2 regions could be read" in attempt.detail
+    assert attempt.tokens_in == 1000 + 400 == sum(row["tokens_in"] for row in attempt.tries)
+
+
+def test_when_the_whole_page_cannot_be_read_either_it_fails_with_all_its_tries():
+    whole = WholeReader(PageFailure(Reason.LOOP, "looped", tries=({"tokens_in": 7, "tokens_out": 1, "seconds": 1.0},)))
+    with pytest.raises(PageFailure) as caught:
+        read_regions(rows("text"), {TEXT: ""}, whole=whole, max_attempts=2)
+    assert caught.value.reason is Reason.LOOP
+    assert sum(one["tokens_in"] for one in caught.value.tries) == 207
+
+
+def test_what_the_server_refuses_for_every_region_is_not_asked_for_in_another_way():
+    whole = WholeReader()
+    with pytest.raises(PageFailure, match="none of its 2 regions") as caught:
+        read_regions(rows("text", "table"), {TEXT: REFUSED, TABLE: REFUSED}, whole=whole)
+    assert (caught.value.reason, whole.pages) == (Reason.REFUSED, [])
+
+
+def test_a_crop_that_does_not_fit_is_made_smaller_once():
+    model = SeeingModel({TEXT: [TOO_LONG, "words"]})
+    assert read_regions(rows("text"), model).status is Status.OK
+    assert model.questions[1].url.endswith(b" at 0.7")
+
+
+def test_a_server_that_cannot_be_had_ends_the_run_and_all_that_waits():
+    async def go() -> None:
+        model = SeeingModel({"01": ServerError("gone"), "02": asyncio.Event()})
+        async with asyncio.timeout(20):
+            with pytest.raises(ServerError, match="gone"):
+                await reader_of(rows("text", "text"), model).read(PAGE)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(go())
+
+
+def test_a_page_that_the_detector_cannot_look_at_is_read_whole_and_degraded():
+    failure = PageFailure(Reason.ENGINE_TIMEOUT, "the detector: killed after 300 s")
+    attempt = read_regions(failure, GOOD)
+    assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.ENGINE_TIMEOUT)
+    assert "its regions were not found: the detector: killed after 300 s" in attempt.detail
+
+
+def test_a_blank_page_asks_nothing_and_one_without_regions_is_read_whole():
+    model = SeeingModel({})
+    blank = read_regions((), model, tools=RegionWorkbench(blank=True))
+    assert (blank.status, blank.blocks, model.questions) == (Status.OK, (), [])
+    whole = read_regions((), model)
+    assert (whole.status, shown(whole)) == (Status.OK, [("text", "the whole page")])
+    assert "no region to be read was found" in whole.detail
+
+
+def test_a_page_of_small_pictures_asks_nothing():
+    model = SeeingModel({})
+    attempt = read_regions(rows("image", "chart"), model)
+    assert [(block.kind, block.label) for block in attempt.blocks] == [
+        (BlockKind.FIGURE, "image"),
+        (BlockKind.FIGURE, "chart"),
+    ]
+    assert (attempt.status, model.questions) == (Status.OK, [])
+
+
+def test_a_page_that_is_one_picture_is_asked_for_its_text():
+    picture = [region("image", 0, 0, 1, 1)]
+    attempt = read_regions(picture, SeeingModel({}))
+    assert shown(attempt) == [("figure", ""), ("text", "the whole page")]
+    tries = ({"tokens_in": 9, "tokens_out": 1, "seconds": 1.0},)
+    empty = WholeReader(PageFailure(Reason.EMPTY, "nothing", tries=tries))
+    attempt = read_regions(picture, SeeingModel({}), whole=empty)
+    assert (attempt.status, shown(attempt), attempt.tokens_in) == (Status.OK, [("figure", "")], 9)
+    looping = WholeReader(PageFailure(Reason.LOOP, "looped", tries=tries))
+    attempt = read_regions(picture, SeeingModel({}), whole=looping)
+    assert (attempt.status, attempt.reason, shown(attempt)) == (Status.DEGRADED, Reason.LOOP, [("figure", "")])
+
+
+def test_more_regions_than_can_be_asked_for_one_by_one_are_read_as_a_whole_page():
+    many = [region("text", 0.1, i / 300, 0.9, (i + 1) / 300, order=i) for i in range(MOST_REGIONS + 1)]
+    attempt = read_regions(many, SeeingModel({}))
+    assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.ENGINE_LIMIT)
+    assert f"{MOST_REGIONS + 1} regions" in attempt.detail
+
+
+def test_regions_that_cover_the_page_again_and_again_are_read_as_a_whole_page():
+    crossing = [region(f"text{i}", 0.055 * i, 0, 0.055 * i + 0.5, 1, order=i) for i in range(9)]
+    attempt = read_regions(crossing, SeeingModel({}))
+    assert (attempt.reason, shown(attempt)) == (Reason.ENGINE_LIMIT, [("text", "the whole page")])
+    assert "9 regions were found, 4.5 times the page" in attempt.detail
+
+
+def test_crops_that_take_too_many_bytes_are_read_as_a_whole_page(monkeypatch):
+    monkeypatch.setattr("llm_ocr.engines.layout.cutting.MOST_BYTES", 1000)
+    attempt = read_regions(rows("text", "text"), SeeingModel({}))
+    assert (attempt.reason, shown(attempt)) == (Reason.ENGINE_LIMIT, [("text", "the whole page")])
+
+
+def test_crops_that_cannot_be_made_are_a_reason_to_read_the_page_whole():
+    attempt = read_regions(rows("text"), SeeingModel({}), tools=RegionWorkbench(fails=True))
+    assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.RENDER_CRASHED)
+
+
+def test_regions_that_look_the_same_are_asked_for_once():
+    model = SeeingModel({TEXT: "the same"})
+    attempt = read_regions(rows("text", "text"), model, tools=RegionWorkbench(crop=lambda box: b"same" * 900))
+    assert (len(model.questions), attempt.tokens_in) == (1, 100)
+    assert shown(attempt) == [("text", "the same")] * 2
+
+
+def test_blank_regions_are_not_asked_for():
+    model = SeeingModel({TEXT: "words"})
+    tools = RegionWorkbench(crop=lambda box: b"blank" if box.y0 < 0.05 else b"full" * 900)
+    attempt = read_regions(rows("text", "text"), model, tools=tools)
+    assert (len(model.questions), shown(attempt), attempt.status) == (1, [("text", "words")], Status.OK)
+    assert tools.looked_at == [b"blank"]  # what has many bytes is not looked at
+
+
+def test_a_speck_without_an_answer_is_taken_to_be_empty():
+    speck = region("text", 0.5, 0.5, 0.53, 0.51, order=9)
+    model = SeeingModel({"01": "words", "02": ""})
+    attempt = read_regions([*rows("text"), speck], model)
+    assert (attempt.status, shown(attempt)) == (Status.OK, [("text", "words")])
+    assert "nothing was read in it" in attempt.detail
+    assert len(model.questions) == 4
+
+
+def test_a_page_that_the_detector_turned_is_cut_and_kept_upright():
+    upright = EncodedImage(b"upright" * 500, "image/png", 1400, 1000)
+    attempt = read_regions(Layout(rows("text"), upright, 90), GOOD)
+    assert (attempt.rotation, attempt.image) == (90, upright)
+    whole = WholeReader()
+    attempt = read_regions(Layout((), upright, 90), GOOD, whole=whole)
+    assert (whole.pages[0].image, attempt.image, attempt.rotation) == (upright, upright, 90)
+
+
+def test_users_change_what_is_done_with_a_label():
+    model = SeeingModel(GOOD)
+    tasks = ("header=text", "table=skip", "text=abandon")
+    attempt = read_regions(rows("header", "table", "text"), model, tasks=tasks)
+    assert [(block.kind.value, block.label) for block in attempt.blocks] == [("header", "header"), ("figure", "table")]
+    assert len(model.questions) == 1
+
+
+def test_charts_are_read_where_the_model_can_and_the_user_wants_it():
+    charts = {"Chart Recognition:": "Year | Sales\n2019 | 3"}
+    attempt = read_regions(rows("chart"), charts, profile=PADDLE, tasks=("chart=chart",))
+    (figure,) = attempt.blocks
+    assert (figure.kind, figure.described) == (BlockKind.FIGURE, "Year | Sales\n---|---\n2019 | 3")
+    kept = read_regions(rows("chart"), {}, profile=GLM, tasks=("chart=chart",))
+    assert (kept.blocks[0].kind, kept.blocks[0].described) == (BlockKind.FIGURE, "")
+
+
+def test_figures_are_those_that_the_user_wants_cut_out():
+    attempt = read_regions(rows("image", "chart", "table"), GOOD, figure_labels=frozenset({"chart", "table"}))
+    kinds = [(block.kind.value, block.label) for block in attempt.blocks]
+    assert kinds == [("text", "image"), ("figure", "chart"), ("table", "table"), ("figure", "table")]
+
+
+def test_the_key_holds_detector_mapping_and_prompts():
+    def key(profile=GLM, **more) -> str:
+        found = reader_of((), SeeingModel({}), profile=profile, **more)
+        return json.dumps(found.identity(), sort_keys=True)
+
+    plain = key()
+    assert plain == key(backoff=3.0)
+    assert '"detector": {"model": "given", "revision": "1"}' in plain
+    assert json.loads(plain)["model"] == "nobody/seeing"
+    changed = {key(tasks=("footer=text",)), key(PADDLE), key(temperature=0.2), key(max_tokens=9)}
+    assert len({plain, *changed}) == 5
+
+
+def test_closing_ends_the_detector_and_the_reader_of_whole_pages():
+    whole = WholeReader()
+    reader = reader_of((), SeeingModel({}), whole=whole)
+    asyncio.run(reader.close())
+    assert (reader.detector.closed, whole.closed) == (1, 1)
+
+
+def test_a_whole_page_that_is_degraded_itself_keeps_its_own_reason():
+    bad = whole_page(status=Status.DEGRADED)
+    attempt = read_regions((), SeeingModel({}), whole=WholeReader(bad))
+    assert attempt.status is Status.DEGRADED
+
+
+KILLER = PageFailure(Reason.QUARANTINED, "killed 4 servers")
+HALF = said("half of it", Finish.LENGTH)
+ANSWERS = st.sampled_from(["words", "", LOOP, HALF, RequestLost("reset"), REFUSED, TOO_LONG, KILLER])
+LABELS_READ = st.sampled_from(["text", "table", "doc_title", "display_formula", "image", "header"])
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(LABELS_READ, max_size=3), st.lists(ANSWERS, min_size=3, max_size=3), st.integers(1, 4), st.booleans())
+def test_whatever_comes_a_page_ends_and_no_token_or_good_answer_is_lost(labels, answers, most, whole_fails):
+    model = SeeingModel({f"{number:02}": [one, "words"] for number, one in enumerate(answers, 1)})
+    spent = ({"tokens_in": 1000, "tokens_out": 500, "seconds": 5.0},)
+    whole = WholeReader(PageFailure(Reason.LOOP, "looped", tries=spent) if whole_fails else None)
+    try:
+        attempt = read_regions(rows(*labels), model, whole=whole, max_attempts=most)
+    except PageFailure as failure:
+        tokens = sum(one["tokens_in"] for one in failure.tries)
+    else:
+        assert (attempt.status is Status.OK) == (attempt.reason is None)
+        tokens = attempt.tokens_in
+        if not whole.pages:
+            read = sum(label in ("text", "table", "doc_title", "display_formula") for label in labels)
+            lost = attempt.detail.count("nothing of it was read")
+            assert len([block for block in attempt.blocks if block.text]) == read - lost
+            assert sum(block.kind is BlockKind.FIGURE for block in attempt.blocks) == labels.count("image")
+    assert tokens == 100 * model.answered + 1000 * len(whole.pages)

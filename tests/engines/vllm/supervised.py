@@ -1,0 +1,56 @@
+"""A scripted vLLM, and looks at processes."""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from llm_ocr.engines.vllm.replica import Pace
+from llm_ocr.models.profile import ImageRule, Profile
+
+FAKE = Path(__file__).with_name("fake_vllm.py")
+COMMAND = (sys.executable, str(FAKE))
+PACE = Pace(poll=0.03, progress=0.1, patience=5.0, device=0.05)
+
+
+def made_profile(**changes) -> Profile:
+    fields = {
+        "name": "tiny",
+        "model": "maker/tiny",
+        "licence": "MIT",
+        "prompts": {"layout": "Read."},
+        "parsers": {},
+        "image": ImageRule(1024),
+        "max_tokens": 1024,
+        "context": 8192,
+        "page_tokens": 2000,
+    }
+    return Profile(**(fields | changes))
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        os.kill(pid, 0)
+        stat = Path(f"/proc/{pid}/stat")
+        return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Returns when the condition holds; fails the test when it never does."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.02)
+
+
+async def fetch(url: str) -> None:
+    """GET without caring for the answer."""
+    reader, writer = await asyncio.open_connection(*url.removeprefix("http://").partition("/")[0].split(":"))
+    writer.write(f"GET /{url.removeprefix('http://').partition('/')[2]} HTTP/1.0\r\n\r\n".encode())
+    await reader.read()
+    writer.close()

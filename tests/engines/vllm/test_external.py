@@ -1,0 +1,81 @@
+"""Servers that somebody else runs."""
+
+import asyncio
+import os
+import subprocess
+import sys
+
+import pytest
+from supervised import FAKE
+
+from llm_ocr.engines.serving import Address
+from llm_ocr.engines.vllm.external import ExternalServer
+from llm_ocr.engines.vllm.ports import free_port
+from llm_ocr.errors import ServerError
+
+
+@pytest.fixture
+def running():
+    """Starts the scripted vLLM as somebody else would; gives its URL."""
+    started = []
+
+    def start(port: int) -> None:
+        words = [sys.executable, str(FAKE), "serve", "m", f"--port={port}", "--host=127.0.0.1"]
+        words += ["--served-model-name=theirs", "--max-model-len=4096"]
+        process = subprocess.Popen(
+            words, env={**os.environ, "VLLM_API_KEY": "their-key"}, stdout=subprocess.DEVNULL, start_new_session=True
+        )
+        started.append(process)
+
+    yield start
+    for process in started:
+        os.killpg(process.pid, 9)
+        process.wait()
+
+
+def external(port: int, key="their-key", model="theirs", said=None, timeout=20.0) -> ExternalServer:
+    address = Address(f"http://127.0.0.1:{port}/v1", model, key)
+    return ExternalServer(address, timeout=timeout, poll=0.03, say=(said if said is not None else []).append)
+
+
+def test_a_running_server_is_used_as_it_is(running):
+    port = free_port("127.0.0.1")
+    said = []
+
+    async def check():
+        server = external(port, said=said)
+        starting = asyncio.create_task(server.start())
+        await asyncio.sleep(0.1)
+        running(port)
+        address, facts = await starting
+        assert address == Address(f"http://127.0.0.1:{port}/v1", "theirs", "their-key")
+        assert (facts.vllm, facts.max_model_len) == (True, 4096)
+        await server.stop()
+        assert (await server.restart("it was slow"))[1] == facts
+        ended = asyncio.create_task(server.ended())
+        await asyncio.sleep(0.05)
+        assert not ended.done()
+        ended.cancel()
+
+    asyncio.run(check())
+    assert said == [f"waiting for http://127.0.0.1:{port}/v1"]
+
+
+def test_the_only_model_of_a_server_need_not_be_named(running):
+    port = free_port("127.0.0.1")
+    running(port)
+    server = external(port, model="")
+    assert asyncio.run(server.start())[0].model == "theirs"
+
+
+def test_a_wrong_key_is_said_at_once(running):
+    port = free_port("127.0.0.1")
+    running(port)
+    with pytest.raises(ServerError, match="401"):
+        asyncio.run(external(port, key="wrong", timeout=600).start())
+
+
+def test_a_server_that_never_comes_is_given_up_with_its_url():
+    port = free_port("127.0.0.1")
+    with pytest.raises(ServerError, match=f"http://127.0.0.1:{port}/v1 did not answer within 0.2 s"):
+        asyncio.run(external(port, timeout=0.2).start())

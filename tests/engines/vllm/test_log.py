@@ -1,0 +1,156 @@
+"""What is read from a server's log, and what is kept of it."""
+
+import pytest
+
+from llm_ocr.engines.vllm.log import ServerLog
+from llm_ocr.engines.vllm.troubles import Trouble, hint_for, trouble_in
+
+PREFIX = "(EngineCore_DP0 pid=12) ERROR 11-21 01:01:18 [core.py:866] "
+
+
+def log_of(*lines: str, **kwargs) -> ServerLog:
+    log = ServerLog(kwargs.pop("path", None), **kwargs)
+    log.begin("vllm serve x")
+    log.feed("".join(line + "\n" for line in lines).encode())
+    return log
+
+
+@pytest.mark.parametrize(
+    ("line", "trouble"),
+    [
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", Trouble.OUT_OF_MEMORY),
+        (
+            "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests.",
+            Trouble.OUT_OF_MEMORY,
+        ),
+        (
+            "ValueError: Free memory on device cuda:0 (3.1/79.2 GiB) on startup is less than desired GPU memory"
+            " utilization (0.9, 71.3 GiB).",
+            Trouble.DEVICE_TAKEN,
+        ),
+        ("ValueError: No available memory for the cache blocks.", Trouble.CACHE_TOO_SMALL),
+        (
+            "ValueError: To serve at least one request with the model's max seq len (32768), (4.5 GiB KV cache is"
+            " needed, which is larger than the available KV cache memory (2.1 GiB).",
+            Trouble.CACHE_TOO_SMALL,
+        ),
+        ("OSError: [Errno 98] Address already in use", Trouble.PORT_TAKEN),
+        ("huggingface_hub.errors.GatedRepoError: 401 Client Error.", Trouble.GATED),
+        ("OSError: You are trying to access a gated repo.", Trouble.GATED),
+        ("huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error.", Trouble.NO_MODEL),
+        ("OSError: x/y is not a local folder and is not a valid model identifier", Trouble.NO_MODEL),
+        ("huggingface_hub.errors.RevisionNotFoundError: 404 Client Error.", Trouble.NO_REVISION),
+        ("OSError: main2 is not a valid git identifier (branch name, tag name or commit id)", Trouble.NO_REVISION),
+        ("vllm: error: unrecognized arguments: --no-such", Trouble.ARGUMENT),
+        ("vllm serve: error: argument --max-num-seqs: invalid int value: 'x'", Trouble.ARGUMENT),
+        ("Model architectures ['NewOCRForCausalLM'] are not supported for now.", Trouble.ARCHITECTURE),
+        ("RuntimeError: Failed to infer device type", Trouble.NO_DEVICE),
+        ("ImportError: libcuda.so.1: cannot open shared object file", Trouble.NO_DEVICE),
+        ("OSError: [Errno 28] No space left on device", Trouble.DISK_FULL),
+        ("huggingface_hub.errors.LocalEntryNotFoundError: Cannot find the requested files", Trouble.NOT_CACHED),
+        ("WARNING Address already in use. Retrying with a new port.", None),
+        ("Application startup complete.", None),
+    ],
+)
+def test_troubles_are_recognised_and_each_has_a_hint(line, trouble):
+    assert trouble_in(PREFIX + line) is trouble
+    assert bool(hint_for(trouble)) is (trouble is not None)
+
+
+def test_a_model_that_does_not_exist_is_not_taken_for_a_gated_one():
+    log = log_of(
+        "requests.exceptions.HTTPError: 401 Client Error: Unauthorized for url: https://…",
+        "huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error.",
+        "If you are trying to access a private or gated repo, make sure you are authenticated.",
+    )
+    assert log.trouble is Trouble.NO_MODEL
+
+
+def test_the_cause_comes_first_and_what_only_repeats_it_later():
+    log = log_of(
+        "INFO: nothing",
+        PREFIX + "Traceback (most recent call last):",
+        PREFIX + '  File "x.py", line 3, in load',
+        PREFIX + "ValueError: No available memory for the cache blocks.",
+        "Traceback (most recent call last):",
+        "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
+        *[f"resource_tracker: {number}" for number in range(50)],
+    )
+    lines = log.telling(20)
+    assert lines[0] == "ValueError: No available memory for the cache blocks."
+    assert lines[1].startswith("RuntimeError: Engine core initialization failed")
+    assert len(lines) == 20
+    assert log.last_words == lines[0]
+
+
+def test_the_cause_is_found_however_much_is_printed_after_it():
+    log = log_of("ValueError: the cause", *["noise"] * 1000)
+    assert log.telling()[0] == "ValueError: the cause"
+
+
+def test_sizes_of_several_engines_are_added_up():
+    log = log_of(
+        "(EngineCore_DP0 pid=1) INFO 11-21 01:01:28 [kv.py:1] GPU KV cache size: 1,000 tokens",
+        "(EngineCore_DP0 pid=1) INFO 11-21 01:01:28 [kv.py:1] Maximum concurrency for 100 tokens per request: 10.00x",
+        "(EngineCore_DP1 pid=2) INFO 11-21 01:01:28 [kv.py:1] GPU KV cache size: 900 tokens, "
+        "Maximum concurrency for 100 tokens per request: 9.00x",
+        "(EngineCore_DP1 pid=2) INFO 11-21 01:01:28 Chunked prefill is enabled with max_num_batched_tokens=8192.",
+    )
+    assert (log.facts.kv_tokens, log.facts.max_concurrency) == (1900, 19.0)
+    assert log.facts.max_num_batched_tokens == 8192
+
+
+def test_facts_and_troubles_are_of_the_last_start_only():
+    log = log_of("GPU KV cache size: 1,000 tokens", "CUDA out of memory")
+    log.begin("again")
+    assert log.facts.kv_tokens is None and not log.out_of_memory and log.telling() == []
+
+
+@pytest.mark.parametrize(
+    ("printed", "step"),
+    [
+        ("Loading safetensors checkpoint shards:  45% Completed | 5/11 [00:10<00:12]\r", "loading weights 45 %"),
+        ("\rmodel-00001-of-00002.safetensors:  12%|█▏        | 512M/4.2G", "downloading the model 12 %"),
+        ("Capturing CUDA graphs (mixed prefill-decode, PIECEWISE):  30%|███", "capturing CUDA graphs 30 %"),
+        ("INFO [gpu_model_runner.py:1] Starting to load model x...\n", "loading weights"),
+        ("INFO [monitor.py:34] torch.compile takes 25.11 s in total\n", "compiling"),
+    ],
+)
+def test_how_far_a_start_has_come_is_told(printed, step):
+    log = ServerLog(None)
+    log.feed(printed.encode())
+    assert log.step == step
+
+
+def test_the_file_holds_whole_lines_without_colours_and_secrets(tmp_path):
+    path = tmp_path / "logs" / "vllm-0.log"
+    log = ServerLog(path, secrets=["my-secret-key", "short"])
+    log.begin("vllm serve --x my-secret-key")
+    for piece in (
+        b"\x1b[0;36mcol",
+        b"our\x1b[0m my-sec",
+        b"ret-key\nhf_abcdefghijklmnopqrst short\r\n10%\r",
+        b"20%\rdone\n",
+    ):
+        log.feed(piece)
+    log.close()
+    assert path.read_text() == "\n=== vllm serve --x ***\ncolour ***\nhf_*** short\ndone\n"
+
+
+def test_the_file_is_appended_to_and_stays_within_its_bound(tmp_path):
+    path = tmp_path / "vllm-0.log"
+    path.write_text("before\n")
+    log = log_of("first", path=path, bound=10_000)
+    assert path.read_text().startswith("before\n")
+    log.feed(b"0123456789abcde\n" * 2000)
+    log.close()
+    assert path.stat().st_size <= 10_000
+    assert (tmp_path / "vllm-0.log.1").stat().st_size <= 10_000
+    assert path.read_text().endswith("0123456789abcde\n")
+
+
+def test_a_line_without_end_does_not_fill_the_memory():
+    log = ServerLog(None)
+    for _ in range(100):
+        log.feed(b"x" * 10_000)
+    assert len(log.latest) <= 4000

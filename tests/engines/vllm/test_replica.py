@@ -1,0 +1,261 @@
+"""A server of our own: it starts, says what is wrong, is brought back, and leaves nothing behind."""
+
+import asyncio
+import os
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+from supervised import PACE, alive, fetch, made_profile, wait_for
+
+from llm_ocr.engines.vllm.replica import Pace
+from llm_ocr.errors import ServerError
+
+
+def run(coroutine):
+    return asyncio.run(asyncio.wait_for(coroutine, 60))
+
+
+def test_a_started_server_answers_and_its_facts_are_known(fake):
+    one = fake()
+
+    async def check():
+        try:
+            return await one.server.start()
+        finally:
+            await one.server.stop()
+
+    address, facts = run(check())
+    assert address.url.startswith("http://127.0.0.1:") and address.url.endswith("/v1")
+    assert address.model == "maker/tiny"
+    assert (facts.vllm, facts.version, facts.max_model_len) == (True, "0.32.0", 8192)
+    assert (facts.kv_tokens, facts.max_concurrency) == (1_115_616, 136.18)
+    assert sum("serve" in line and "maker/tiny" in line for line in one.said) == 1
+
+
+def test_the_key_is_in_the_environment_and_nowhere_else(fake, monkeypatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "cloud-secret")
+    monkeypatch.setenv("VLLM_API_KEY", "of-another-server")
+    monkeypatch.setenv("HF_TOKEN", "token-for-downloads")
+    one = fake(offline=True, model_cache=Path("cache"))
+
+    async def check():
+        try:
+            return (await one.server.start())[0]
+        finally:
+            await one.server.stop()
+
+    address = run(check())
+    told = one.record()
+    assert told["environment"]["VLLM_API_KEY"] == address.key
+    assert told["environment"]["HF_TOKEN"] == "token-for-downloads"
+    assert told["environment"]["HF_HUB_OFFLINE"] == "1"
+    assert told["environment"]["HF_HUB_CACHE"] == str(Path("cache").absolute())
+    assert "AWS_SECRET_ACCESS_KEY" not in told["environment"]
+    shown = "\n".join([*told["words"], *one.said, one.server.command, one.log.read_text(), repr(address)])
+    assert address.key not in shown
+    assert "token-for-downloads" not in shown
+    assert "hf_abcdefghij" not in shown
+    assert "'key': '***'" in one.log.read_text()
+
+
+def test_a_stopped_server_leaves_no_process_even_when_they_do_not_listen(fake):
+    one = fake("--fake-stubborn=1", pace=Pace(poll=0.03, patience=0.3))
+
+    async def check():
+        await one.server.start()
+        told = one.record()
+        assert alive(told["pid"]) and alive(told["engine"])
+        assert told["group"] != os.getpgrp()
+        await one.server.stop()
+        assert not alive(told["pid"]) and not alive(told["engine"])
+        assert await one.server.ended() == "stopped"
+        await one.server.stop()
+
+    run(check())
+
+
+def test_stop_before_start_does_nothing(fake):
+    run(fake().server.stop())
+
+
+def test_a_server_that_is_killed_is_noticed_and_brought_back_with_the_same_key(fake):
+    one = fake()
+
+    async def check():
+        first, _ = await one.server.start()
+        before = one.record()
+        ended = asyncio.create_task(one.server.ended())
+        await asyncio.sleep(0)
+        os.kill(before["pid"], signal.SIGKILL)
+        assert "was killed by SIGKILL" in await ended
+        assert not alive(before["engine"])
+        second, facts = await one.server.restart("it was killed")
+        assert one.record()["pid"] != before["pid"]
+        assert second.key == first.key and facts.kv_tokens == 1_115_616
+        await one.server.stop()
+
+    run(check())
+    assert sum("serve" in line and "maker/tiny" in line for line in one.said) == 1
+    assert one.log.read_text().count("=== ") == 2
+
+
+def test_a_server_that_cannot_start_says_why_at_once(fake, tmp_path):
+    text = tmp_path / "words.txt"
+    text.write_text(
+        "Traceback (most recent call last):\n"
+        '  File "x.py", line 1, in <module>\n'
+        "huggingface_hub.errors.GatedRepoError: 401 Client Error. Cannot access gated repo for url X\n"
+        "RuntimeError: Engine core initialization failed. See root cause above.\n"
+    )
+    one = fake(f"--fake-fails={text}", startup_timeout=600.0)
+    with pytest.raises(ServerError) as caught:
+        run(one.server.start())
+    message = str(caught.value)
+    lines = message.splitlines()
+    assert lines[0] == "vLLM 0 ended with code 2 before it answered:"
+    assert lines[1].strip().startswith("huggingface_hub.errors.GatedRepoError")
+    assert str(one.log) in message
+    assert "HF_TOKEN" in caught.value.hint
+    assert len(lines) < 30
+
+
+def test_a_server_that_never_answers_is_given_up(fake):
+    one = fake("--fake-slow=60", startup_timeout=0.5)
+    with pytest.raises(ServerError, match=r"did not answer within 0\.5 s") as caught:
+        run(one.server.start())
+    assert "45%" in str(caught.value) or "non-default args" in str(caught.value)
+
+
+def test_while_a_server_starts_its_progress_is_told(fake):
+    one = fake("--fake-slow=60", startup_timeout=1.5)
+    with pytest.raises(ServerError):
+        run(one.server.start())
+    assert any("loading weights 45 %" in line for line in one.said), one.said
+
+
+def test_out_of_memory_at_the_start_lowers_sequences_then_tokens(fake):
+    one = fake("--fake-fits=64")
+
+    async def check():
+        _, facts = await one.server.start()
+        await one.server.stop()
+        return facts
+
+    facts = run(check())
+    told = [line for line in one.said if "out of memory" in line]
+    assert [line.partition("trying with ")[2] for line in told] == [
+        "--max-num-seqs 128",
+        "--max-num-seqs 128 --max-num-batched-tokens 1024",
+        "--max-num-seqs 64 --max-num-batched-tokens 1024",
+    ]
+    assert facts.max_num_seqs == 64
+
+
+def test_out_of_memory_for_ever_ends_with_what_to_do(fake):
+    one = fake("--fake-fits=1")
+    with pytest.raises(ServerError, match="CUDA out of memory") as caught:
+        run(one.server.start())
+    assert "--gpu-memory-utilization" in caught.value.hint
+    assert len([line for line in one.said if "trying with" in line]) <= 6
+
+
+def test_out_of_memory_while_it_runs_lowers_at_the_restart(fake):
+    one = fake("--max-num-seqs=100")
+
+    async def check():
+        address, _ = await one.server.start()
+        await fetch(f"{address.root}/oom")
+        assert "OutOfMemoryError" in await one.server.ended()
+        _, facts = await one.server.restart("its engine died")
+        await one.server.stop()
+        return facts
+
+    assert run(check()).max_num_seqs == 50
+    words = one.record()["words"]
+    assert [word for word in words if "max-num-seqs" in word] == ["--max-num-seqs"]
+
+
+def test_a_port_that_was_taken_meanwhile_is_replaced(fake, tmp_path):
+    one = fake(f"--fake-port-taken-once={tmp_path / 'mark'}")
+
+    async def check():
+        await one.server.start()
+        await one.server.stop()
+
+    run(check())
+    starts = [line for line in one.log.read_text().splitlines() if line.startswith("=== ")]
+    assert len(starts) == 2
+
+
+def test_a_wanted_port_that_is_taken_is_said(fake):
+    async def check():
+        other = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+        port = other.sockets[0].getsockname()[1]
+        with pytest.raises(ServerError, match=f"127.0.0.1:{port}: the port is taken"):
+            await fake(port=port).server.start()
+        other.close()
+
+    run(check())
+
+
+def test_a_start_that_is_cancelled_leaves_nothing(fake):
+    one = fake("--fake-slow=60")
+
+    async def check():
+        starting = asyncio.create_task(one.server.start())
+        await asyncio.to_thread(wait_for, one.log.exists)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+
+    run(check())
+
+
+def test_stop_ends_a_start_that_is_under_way(fake):
+    one = fake("--fake-slow=60")
+
+    async def check():
+        starting = asyncio.create_task(one.server.start())
+        await asyncio.to_thread(wait_for, one.log.exists)
+        await one.server.stop()
+        with pytest.raises(ServerError, match="stopped"):
+            await starting
+
+    run(check())
+
+
+def test_a_program_that_is_not_there_is_said(fake, tmp_path):
+    with pytest.raises(ServerError, match="not installed") as caught:
+        run(fake(command=(str(tmp_path / "no-such-vllm"),)).server.start())
+    assert "--vllm-command" in caught.value.hint
+
+
+def test_a_program_that_cannot_be_run_is_said(fake, tmp_path):
+    broken = tmp_path / "bin" / "vllm"
+    broken.parent.mkdir()
+    broken.write_text("#!/no/such/interpreter\n")
+    broken.chmod(broken.stat().st_mode | stat.S_IXUSR)
+    with pytest.raises(ServerError, match="cannot run"):
+        run(fake(command=(str(broken),)).server.start())
+
+
+def test_a_vllm_older_than_the_model_needs_is_not_started(fake):
+    one = fake(profile=made_profile(min_vllm="0.40"))
+    with pytest.raises(ServerError, match=r"needs vLLM 0\.40 or newer"):
+        run(one.server.start())
+    assert not one.log.exists()
+
+
+def test_a_log_that_cannot_be_written_does_not_end_the_server(fake, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.touch()
+    one = fake("--fake-slow=0.3", log_folder=blocked / "below", pace=PACE)
+
+    async def check():
+        await one.server.start()
+        await one.server.stop()
+
+    run(check())
+    assert any("cannot be written" in line for line in one.said)

@@ -1,0 +1,75 @@
+"""kill -9 of ours leaves no server behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from supervised import FAKE, alive, wait_for
+
+CLIENT = """
+import asyncio, sys
+sys.path.insert(0, sys.argv[3])
+from pathlib import Path
+from supervised import PACE, made_profile
+from llm_ocr.engines.vllm.command import ServeOptions
+from llm_ocr.engines.vllm.replica import VllmServer
+
+async def main():
+    args = (*sys.argv[4:], "--fake-record=" + sys.argv[2])
+    options = ServeOptions(command=(sys.executable, sys.argv[1]), args=args)
+    server = VllmServer(made_profile(), options, pace=PACE)
+    await server.start()
+    Path(sys.argv[2] + ".ready").touch()
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def client(tmp_path):
+    """A process of ours with a server; its record once it is ready."""
+    started = []
+
+    def start(*args: str, ready: bool = True):
+        record = tmp_path / "record.json"
+        process = subprocess.Popen([sys.executable, "-c", CLIENT, FAKE, record, FAKE.parent, *args])
+        started.append((process, record))
+        wait_for(Path(f"{record}.ready").exists if ready else record.exists)
+        return process, json.loads(record.read_text())
+
+    yield start
+    for process, record in started:
+        process.kill()
+        process.wait()
+        if record.exists():
+            told = json.loads(record.read_text())
+            wait_for(lambda told=told: not alive(told["pid"]) and not alive(told["engine"]))
+
+
+def test_kill_of_the_client_ends_the_server_and_its_engine(client):
+    process, told = client()
+    assert alive(told["pid"]) and alive(told["engine"])
+    process.send_signal(signal.SIGKILL)
+    wait_for(lambda: not alive(told["pid"]) and not alive(told["engine"]))
+
+
+def test_kill_of_the_client_while_the_server_loads_ends_it(client):
+    process, told = client("--fake-slow=600", ready=False)
+    process.send_signal(signal.SIGKILL)
+    wait_for(lambda: not alive(told["pid"]) and not alive(told["engine"]))
+
+
+def test_kill_of_the_client_and_the_launcher_at_once_ends_the_server(client):
+    if sys.platform != "linux":
+        pytest.skip("only Linux tells a process that its parent has died")
+    process, told = client()
+    launcher = int(Path(f"/proc/{told['pid']}/stat").read_text().rpartition(")")[2].split()[1])
+    process.send_signal(signal.SIGKILL)
+    os.kill(launcher, signal.SIGKILL)
+    wait_for(lambda: not alive(told["pid"]))
+    os.kill(told["engine"], signal.SIGKILL)  # a real server takes it along in its own shutdown

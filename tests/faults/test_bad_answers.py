@@ -1,0 +1,140 @@
+"""The server answers, and the answer is no good: cut, asked for in another way, and recorded."""
+
+from collections import Counter
+from random import Random
+
+from faulty import PAGES, accounted, asked, extract, pages, same_as, simulator
+from PIL import Image
+from reportlab.lib.utils import ImageReader
+from reportlab.pdfgen import canvas
+
+from llm_ocr.documents.encoding import data_url
+from llm_ocr.engines.model.ladder import SHRINK_IMAGE
+
+#: Rungs of the ladder up to the one at which the simulator's model does not loop, or answers something.
+RUNGS = 2
+
+
+def test_loops_are_cut_while_they_stream_and_asked_for_in_another_way(documents, clean, tmp_path):
+    with simulator(loop_rate=0.2, speed=5) as server:
+        run = extract(documents, tmp_path / "w", server_url=server.url)
+        assert run.code == 0, run.said
+        requests = server.log()["requests"]
+    rows = accounted(tmp_path / "w")
+    looped = [row for row in rows.values() if len(row.attempts) > 1]
+    assert looped
+    assert Counter(one["finish"] for one in requests) == {"stop": PAGES, "abort": RUNGS * len(looped)}
+    for row in looped:
+        assert [one["reason"] for one in row.attempts] == ["repetition loop"] * RUNGS + [None]
+        assert all(one["tokens_out"] for one in row.attempts)
+        assert row.tokens_out == sum(one["tokens_out"] for one in row.attempts)
+    assert all(row.markdown == clean[page] for page, row in rows.items() if row not in looped)
+
+
+def test_a_loop_that_comes_back_at_every_try_leaves_the_sound_part_and_the_page_degraded(documents, tmp_path):
+    with simulator(loop_rate=0.2) as server:
+        run = extract(documents, tmp_path / "w", server_url=server.url, max_page_attempts=RUNGS)
+        assert run.code == 0, run.said
+    degraded = [row for row in pages(tmp_path / "w") if row.status == "degraded"]
+    assert degraded
+    accounted(tmp_path / "w", degraded=len(degraded))
+    for row in degraded:
+        assert str(row.reason) == "repetition loop"
+        assert "page-" in row.markdown
+        assert [one["reason"] for one in row.attempts] == ["repetition loop"] * RUNGS
+
+
+def test_empty_answers_are_not_accepted(documents, clean, tmp_path):
+    with simulator(empty_rate=0.2) as server:
+        run = extract(documents, tmp_path / "w", server_url=server.url)
+        assert run.code == 0, run.said
+        count = asked(server).total()
+    rows = accounted(tmp_path / "w")
+    empty = [row for row in rows.values() if len(row.attempts) > 1]
+    assert empty
+    assert count == PAGES + RUNGS * len(empty)
+    for row in rows.values():
+        assert [one["reason"] for one in row.attempts[:-1]] == ["empty answer"] * RUNGS * (row in empty)
+        assert row.markdown
+
+
+def test_an_empty_answer_to_an_empty_page_is_right(tmp_path):
+    made = canvas.Canvas(str(tmp_path / "empty.pdf"), pagesize=(300, 400))
+    made.showPage()
+    made.save()
+    with simulator(empty_rate=1.0) as server:
+        run = extract(tmp_path / "empty.pdf", tmp_path / "w", server_url=server.url)
+        assert run.code == 0, run.said
+        assert asked(server).total() == 1
+    (row,) = pages(tmp_path / "w")
+    assert (row.status, row.blank) == ("ok", True)
+
+
+def test_pages_whose_answers_are_all_empty_fail_and_nothing_is_made_up(documents, tmp_path):
+    with simulator(empty_rate=1.0) as server:
+        run = extract(documents, tmp_path / "w", server_url=server.url, max_page_attempts=RUNGS)
+        assert run.code == 3, run.said
+        assert asked(server).total() == PAGES * RUNGS
+    rows = accounted(tmp_path / "w", failed=PAGES)
+    assert {(str(row.reason), row.markdown) for row in rows.values()} == {("empty answer", "")}
+
+
+def test_a_prompt_that_is_too_long_shrinks_its_image_once(tmp_path):
+    """A page of noise: its image has few bytes only when it is small."""
+    noise = Image.frombytes("L", (150, 200), Random(0).randbytes(150 * 200)).resize(
+        (300, 400), Image.Resampling.NEAREST
+    )
+    made = canvas.Canvas(str(tmp_path / "two.pdf"), pagesize=(300, 400))
+    made.drawImage(ImageReader(noise), 0, 0, 300, 400)
+    made.showPage()
+    made.drawString(30, 300, "Nothing but this.")
+    made.showPage()
+    made.save()
+    limit = largest_url(tmp_path) - 1
+    with simulator(fault={"too-long": limit}) as server:
+        run = extract(tmp_path / "two.pdf", tmp_path / "w", server_url=server.url)
+        assert run.code == 0, run.said
+        assert asked(server).total() == 3
+    long, short = pages(tmp_path / "w")
+    assert (long.status, short.status) == ("ok", "ok")
+    assert [one["reason"] for one in long.attempts] == ["prompt too long", None]
+    assert [one["scale"] for one in long.attempts] == [1.0, SHRINK_IMAGE]
+    assert len(short.attempts) == 1
+
+
+def largest_url(folder):
+    """Bytes of the data URL of the first page."""
+    with simulator() as server:
+        run = extract(folder / "two.pdf", folder / "whole", server_url=server.url)
+        assert run.code == 0, run.said
+    return len(data_url(pages(folder / "whole", images=True)[0].image))
+
+
+def test_a_page_that_is_too_long_however_small_fails_after_two_requests(documents, tmp_path):
+    with simulator(fault={"too-long": 1}) as server:
+        run = extract(documents, tmp_path / "w", server_url=server.url)
+        assert run.code == 3, run.said
+        assert asked(server).total() == 2 * PAGES
+    rows = accounted(tmp_path / "w", failed=PAGES)
+    assert {str(row.reason) for row in rows.values()} == {"prompt too long"}
+
+
+def test_many_bad_answers_from_a_faulty_server_are_still_told_apart(documents, tmp_path):
+    faults = {"reset": 0.1, "500": 0.1, "429": 0.1, "retry-after": 0.1}
+    with simulator(loop_rate=0.1, empty_rate=0.1, fault=faults) as server:
+        run = extract(documents, tmp_path / "w", server_url=server.url, max_page_attempts=20)
+        assert run.code == 0, run.said
+        requests = server.log()["requests"]
+    rows = accounted(tmp_path / "w")
+    reasons = [one["reason"] for row in rows.values() for one in row.attempts if one["status"] == "failed"]
+    lost = sum(one["fault"] in ("reset", "500") for one in requests)
+    assert reasons.count("server error") == lost
+    assert set(reasons) == {"server error", "repetition loop", "empty answer"}
+    assert len(requests) == PAGES + len(reasons) + sum(one["fault"] == "429" for one in requests)
+
+
+def test_a_clean_run_over_the_simulator_repeats_to_the_letter(documents, clean, tmp_path):
+    with simulator() as server:
+        run = extract(documents, tmp_path / "w", server_url=server.url, pages_per_unit=7, max_inflight_requests=3)
+        assert run.code == 0, run.said
+    same_as(clean, tmp_path / "w")

@@ -1,0 +1,66 @@
+"""Jobs of Hugging Face in tests: a Hub on loopback whose jobs run, a wheel of the library, and jobs to launch."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from cases_hf_jobs import LAUNCH
+from huggingface_hub import HfApi
+
+from llm_ocr.launch import JobSpec, JobStatus
+from llm_ocr.launch.hf_jobs.launcher import HfJobs
+from llm_ocr.launch.hf_jobs.wheel import library_wheel
+from llm_ocr.testing.fake_hub import TOKEN, FakeHub, running
+
+WORKSPACE = "hf://buckets/tester/ws/run"
+
+
+@dataclass
+class Platform:
+    """The Hub, the launcher, and the client that looks at what it did."""
+
+    hub: FakeHub
+    wheel: str
+    launcher: HfJobs = field(default_factory=HfJobs)
+
+    @property
+    def api(self) -> HfApi:
+        return HfApi(endpoint=self.hub.url, token=TOKEN)
+
+    def spec(self, stage: str = "extract", workspace: str = WORKSPACE, **more: Any) -> JobSpec:
+        """On a machine without a GPU, with the embedded engine."""
+        options = {"platform_endpoint": self.hub.url, "wheel": self.wheel, **more.pop("options", {})}
+        environment = {"LLM_OCR_WORKSPACE": workspace, "LLM_OCR_ENGINE": "embedded", **more.pop("environment", {})}
+        settings = {"hardware": "cpu-upgrade", "environment": environment, "options": options, **more}
+        return JobSpec(stage, workspace, LAUNCH, **settings)
+
+    def over(self, jobs: Any) -> list[JobStatus]:
+        """Their statuses, when all are over."""
+        for job in jobs:
+            assert self.hub.state.jobs.by_id[job.id].over.wait(120)
+        return list(self.launcher.status(jobs))
+
+    def running(self, job: Any) -> None:
+        """Return when it has begun to write."""
+        wait = threading.Event()
+        while not self.hub.state.jobs.by_id[job.id].log():
+            wait.wait(0.02)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory) -> str:
+    """A wheel of the library as it stands."""
+    made = library_wheel()
+    path = tmp_path_factory.mktemp("wheel") / made.name
+    path.write_bytes(made.data)
+    return str(path)
+
+
+@pytest.fixture
+def platform(wheel, monkeypatch) -> Iterator[Platform]:
+    """The token is in the environment, as after a login."""
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    with running() as (hub, _):
+        yield Platform(hub, wheel)

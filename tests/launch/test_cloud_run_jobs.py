@@ -1,0 +1,125 @@
+"""Stages that really run as Cloud Run jobs: command line, stand-in for Cloud Run, workspace on a server."""
+
+import json
+import os
+import threading
+import time
+
+import pytest
+
+from llm_ocr.cli import main
+from llm_ocr.launch import launching
+from llm_ocr.storage import StoreOptions, open_store
+from llm_ocr.testing.fake_gcs import running as gcs_running
+from llm_ocr.testing.fake_run import running
+
+pytest.importorskip("google.cloud.run_v2")
+pytest.importorskip("google.cloud.storage")
+
+IMAGE = "us-central1-docker.pkg.dev/my-project/llm-ocr/cpu:1"
+SMALL = ("--engine", "embedded", "--render-workers", "1", "--ocr-workers", "1", "--pages-per-unit", "1")
+SHORT = ("--lease-seconds", "5")  # a worker that finds all units taken looks again soon
+
+
+@pytest.fixture
+def gcs():
+    with gcs_running("bucket") as server:
+        yield server
+
+
+@pytest.fixture
+def platform(gcs):
+    """Its containers reach Google Cloud Storage as a job's account would: without being told how."""
+    with running(environment={"STORAGE_EMULATOR_HOST": gcs.url}) as run:
+        run.account.images = {IMAGE}
+        yield run
+
+
+@pytest.fixture
+def place(platform, gcs):
+    """Flags of every command: where the workspace is, where Cloud Run is."""
+    workspace = ("-w", "gs://bucket/run", "--workspace-endpoint", gcs.url)
+    run = ("--platform-endpoint", platform.url, "--project", "my-project", "--region", "us-central1")
+    return workspace, run
+
+
+@pytest.fixture
+def bucket(platform, monkeypatch):
+    """Flags for a workspace on an S3 server, whose keys are secrets of the platform."""
+    boto3 = pytest.importorskip("boto3")
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, os.devnull)
+    for name, value in {"AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST", "AWS_SECRET_ACCESS_KEY": "geheimnis"}.items():
+        monkeypatch.setenv(name, value)
+        platform.account.secrets[name] = value
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket="of-cloud-run")
+    place = ("-w", "s3://of-cloud-run/run", "--workspace-endpoint", endpoint, "--workspace-region", "us-east-1")
+    yield place, ("--source-endpoint", endpoint, "--secret", "AWS_ACCESS_KEY_ID", "--secret", "AWS_SECRET_ACCESS_KEY")
+    server.stop()
+
+
+@pytest.mark.slow
+def test_a_pipeline_of_many_tasks_ends_with_a_result(place, bucket, platform, examples, monkeypatch, capsys):
+    monkeypatch.setattr(launching, "EVERY", 0.1)
+    (_, run), (workspace, of_jobs) = place, bucket
+    code = main(
+        [
+            *("launch", "cloud-run", "pipeline", str(examples / "invoice.png"), str(examples / "fax.tiff"), *SMALL),
+            *("--hardware", "cpu", "--shards", "2", "--image", IMAGE, *SHORT, "--wait", *workspace, *of_jobs, *run),
+        ]
+    )
+    wrote = capsys.readouterr()
+    assert (code, wrote.out) == (0, "3 ok\n"), wrote.err
+    assert sorted(name.rpartition("/")[2] for name in platform.api.jobs) == [
+        "llm-ocr-assemble-cpu",
+        "llm-ocr-describe-cpu",
+        "llm-ocr-extract-cpu",
+    ]
+    assert [len(one.tasks) for one in platform.executions] == [2, 2, 1]
+    assert "geheimnis" not in wrote.err + repr(platform.requests)
+    assert main(["jobs", "--json", *workspace]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [(one["stage"], one["state"]) for one in listed] == [
+        ("extract", "succeeded"),
+        ("describe", "succeeded"),
+        ("assemble", "succeeded"),
+    ]
+    assert main(["jobs", "clean", *workspace]) == 0
+    assert capsys.readouterr().out.count("deleted the job") == 3
+    assert platform.api.jobs == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["time_out", "take_away"])
+def test_a_job_that_is_ended_is_gone_on_with_and_nothing_is_done_twice(
+    place, platform, gcs, examples, monkeypatch, capsys, end
+):
+    """After the first unit the platform ends the task; the launch submits again, and the new job does the rest."""
+    monkeypatch.setattr(launching, "EVERY", 0.1)
+    store = open_store("gs://bucket/run", StoreOptions(endpoint=gcs.url))
+    published: list[str] = []
+
+    def interrupt():
+        while not published:
+            published.extend(info.key for info in store.list("extract/") if info.key.endswith(".done"))
+            time.sleep(0.05)
+        getattr(platform.executions[0], end)(0)
+
+    watcher = threading.Thread(target=interrupt, daemon=True)
+    watcher.start()
+    words = ("--hardware", "cpu", "--image", IMAGE, "--wait")
+    code = main(["launch", "cloud-run", "extract", str(examples), *SMALL, *words, *place[0], *place[1]])
+    wrote = capsys.readouterr()
+    assert (code, wrote.out) == (0, "9 ok\n"), wrote.err
+    assert ("maximum timeout" if end == "time_out" else "maintenance") in wrote.err
+    assert len(platform.executions) == 2
+    assert "submitted again" in wrote.err
+    data = [info.key for info in store.list("extract/") if info.key.endswith(".parquet")]
+    markers = [info.key for info in store.list("extract/") if info.key.endswith(".done")]
+    assert len(markers) == 9 <= len(data) <= 10  # data whose marker was not written yet counts for nothing

@@ -1,0 +1,232 @@
+"""Hugging Face Jobs, by huggingface_hub itself, on a Hub of ours whose jobs really run."""
+
+# ruff: noqa: F811 - fixtures are imported
+
+import json
+
+import pytest
+from hf_jobs_running import WORKSPACE, Platform, platform, wheel  # noqa: F401
+
+import llm_ocr
+from llm_ocr.errors import LaunchError
+from llm_ocr.launch import State
+from llm_ocr.launch.hf_jobs.launcher import HfJobs
+from llm_ocr.launch.hf_jobs.wheel import library_wheel
+from llm_ocr.testing.fake_hub import Fault, How, Mishap
+
+
+@pytest.fixture
+def planned(platform: Platform, examples):
+    """A workspace in a bucket with two units: an image, and a document of two pages."""
+    platform.api.create_bucket("tester/ws", private=True)
+    sources = [examples / "invoice.png", examples / "paper.pdf"]
+    settings = {"workspace": WORKSPACE, "workspace_endpoint": platform.hub.url}
+    llm_ocr.plan(sources, engine="embedded", pages_per_unit=2, **settings)
+    return platform
+
+
+def submitted(platform: Platform, **more):
+    plan = platform.launcher.plan(platform.spec(**more))
+    platform.launcher.check(plan)
+    return platform.launcher.submit(plan)
+
+
+def pages(platform: Platform):
+    return llm_ocr.open(WORKSPACE, endpoint=platform.hub.url).status.pages
+
+
+def test_jobs_install_the_library_and_do_their_share_of_the_units(planned):
+    jobs = submitted(planned, shards=2)
+    assert [job.shard for job in jobs] == [0, 1]
+    statuses = planned.over(jobs)
+    assert [one.state for one in statuses] == [State.SUCCEEDED] * 2
+    assert [one.job for one in statuses] == list(jobs)
+    assert all(one.seconds == 60 for one in statuses)  # billed by the minute
+    assert all(one.started and one.ended and one.started <= one.ended for one in statuses)
+    found = pages(planned)
+    assert found.ok == found.expected == 4
+    own = [planned.hub.state.jobs.by_id[job.id] for job in jobs]
+    assert [job.spec["environment"]["LLM_OCR_SHARD_INDEX"] for job in own] == ["0", "1"]
+    assert [job.labels["shard"] for job in own] == ["0", "1"]
+    assert sum("pages" in line and " ok in " in line for job in jobs for line in planned.launcher.logs(job)) == 2
+
+
+@pytest.mark.slow
+def test_what_runs_in_a_job_is_the_wheel_that_was_sent(planned, tmp_path):
+    planned.hub.state.jobs.image["PYTHONVERBOSE"] = "1"
+    (job,) = submitted(planned)
+    planned.over([job])
+    loaded = [line for line in planned.launcher.logs(job) if "llm_ocr/stages/__init__" in line]
+    assert loaded
+    assert all("llm-ocr-fake-job-" in line for line in loaded)
+
+
+def test_the_wheel_is_private_and_under_its_hash(platform):
+    platform.hub.state.jobs.mishaps.append(Mishap("enough", never_starts=True))
+    submitted(platform)
+    assert platform.api.repo_info("tester/llm-ocr-jobs", repo_type="dataset").private
+    sent = library_wheel(platform.wheel)
+    files = platform.api.list_repo_files("tester/llm-ocr-jobs", repo_type="dataset")
+    assert f"{sent.sha256}/{sent.name}" in files
+
+
+@pytest.mark.slow
+def test_a_wheel_that_is_another_one_is_not_installed(platform):
+    plan = platform.launcher.plan(platform.spec())
+    told = [json.loads(json.dumps(request.body)) for request in plan.requests]
+    told[-1]["command"][2] = told[-1]["command"][2].replace('"<wheel sha256>"', f'"{"0" * 64}"')
+    requests = [type(one)(one.call, body) for one, body in zip(plan.requests, told, strict=True)]
+    jobs = platform.launcher.submit(type(plan)(plan.platform, plan.spec, tuple(requests)))
+    (status,) = platform.over(jobs)
+    assert status.state is State.FAILED
+    assert status.reason == "Job failed with exit code: 1: this wheel has another sha256"
+
+
+@pytest.mark.slow
+def test_a_download_that_fails_is_tried_again(planned):
+    (job,) = submitted(planned)
+    planned.launcher.cancel(job)
+    planned.hub.faults.add(Fault("resolve", name="whl", after=1, status=503))  # the first asks whether it is there
+    (again,) = submitted(planned, submission=2)
+    (status,) = planned.over([again])
+    assert status.state is State.SUCCEEDED, list(planned.launcher.logs(again))
+    assert planned.hub.faults.listed() == []
+
+
+def test_secrets_are_sent_as_secrets_and_stand_nowhere_else(platform, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "geheimnis")
+    spec = platform.spec(secrets={"LLM_OCR_API_KEY": "MY_KEY"})
+    plan = platform.launcher.plan(spec)
+    assert "geheimnis" not in repr(plan)
+    (job,) = platform.launcher.submit(plan)
+    platform.launcher.cancel(job)
+    sent = platform.hub.state.jobs.by_id[job.id].spec
+    assert sent.pop("secrets") == {"HF_TOKEN": "hf_fake", "LLM_OCR_API_KEY": "geheimnis"}
+    assert "geheimnis" not in json.dumps(sent)
+    assert "hf_fake" not in json.dumps(sent)
+
+
+def test_submit_sends_exactly_what_the_plan_shows(platform):
+    spec = platform.spec(shards=2, time_limit=5400)
+    plan = platform.launcher.plan(spec)
+    jobs = platform.launcher.submit(plan)
+    for job in jobs:
+        platform.launcher.cancel(job)
+    shown = [request.body for request in plan.requests if request.call == "run_job"]
+    for job, body in zip(jobs, shown, strict=True):
+        sent = platform.hub.state.jobs.by_id[job.id].spec
+        assert sent["dockerImage"] == body["image"] == "python:3.12-slim"
+        assert sent["flavor"] == body["flavor"]
+        assert sent["timeoutSeconds"] == body["timeout"] == 5400
+        assert sent["attempts"] == body["attempts"] == 1
+        assert sent["labels"] == {**body["labels"], "name": body["name"]}
+        assert sent["environment"] == {**body["env"], "HF_ENDPOINT": platform.hub.url}
+        assert "<wheel" not in json.dumps(sent)
+        assert "<namespace>" not in json.dumps(sent)
+
+
+def test_another_process_finds_the_jobs_and_creates_none_again(platform):
+    spec = platform.spec(shards=2)
+    assert platform.launcher.find(spec) == []
+    jobs = platform.launcher.submit(platform.launcher.plan(spec))
+    again = HfJobs()
+    assert again.find(spec) == list(jobs)
+    assert again.submit(again.plan(spec)) == list(jobs)
+    assert len(platform.hub.state.jobs.by_id) == 2
+    assert platform.hub.requests["run_job"] == 2
+
+
+def test_what_a_crash_left_out_is_made_and_nothing_else(platform):
+    spec = platform.spec(shards=3)
+    platform.hub.faults.add(Fault("run_job", how=How.DROP, after=1), Fault("cancel_job"))
+    with pytest.raises(LaunchError, match="still there: http"):
+        platform.launcher.submit(platform.launcher.plan(spec))
+    first = set(platform.hub.state.jobs.by_id)
+    jobs = platform.launcher.submit(platform.launcher.plan(spec))
+    assert first < {job.id for job in jobs}
+    assert len(platform.hub.state.jobs.by_id) == 3
+
+
+def test_an_answer_that_is_lost_makes_no_second_job(platform):
+    platform.hub.faults.add(Fault("run_job", how=How.LOSE, status=502))
+    jobs = platform.launcher.submit(platform.launcher.plan(platform.spec()))
+    assert [job.id for job in jobs] == list(platform.hub.state.jobs.by_id)
+
+
+def test_all_jobs_of_a_submission_are_asked_for_at_once(platform):
+    jobs = platform.launcher.submit(platform.launcher.plan(platform.spec(shards=3)))
+    before = platform.hub.requests
+    platform.launcher.status(jobs)
+    asked = {name: count - before.get(name, 0) for name, count in platform.hub.requests.items()}
+    assert {name: count for name, count in asked.items() if count} == {"list_jobs": 1}
+
+
+def test_cancelling_ends_a_job_and_does_nothing_to_one_that_is_over(platform):
+    (job,) = platform.launcher.submit(platform.launcher.plan(platform.spec()))
+    platform.launcher.cancel(job)
+    (status,) = platform.launcher.status([job])
+    assert status.state is State.CANCELLED
+    platform.launcher.cancel(job)
+    assert platform.hub.requests["cancel_job"] == 1
+
+
+@pytest.mark.slow
+def test_a_log_is_followed_to_the_end_and_its_tail_is_short(planned):
+    (job,) = submitted(planned)
+    followed = list(planned.launcher.logs(job, follow=True))
+    (status,) = planned.launcher.status([job])
+    assert status.state.over
+    assert any(line.startswith("extract: ") for line in followed)
+    assert list(planned.launcher.logs(job, tail=1)) == followed[-1:]
+
+
+def test_cleaning_up_leaves_what_others_need_and_says_so(platform):
+    one, other = (
+        platform.launcher.submit(platform.launcher.plan(platform.spec(submission=number))) for number in (1, 2)
+    )
+    platform.launcher.cancel(one[0])
+    said = platform.launcher.clean(one)
+    assert "left: the private repository tester/llm-ocr-jobs" in said[0]
+    assert "1 unfinished" in said[0]
+    platform.launcher.cancel(other[0])
+    said = platform.launcher.clean([*one, *other])
+    assert said[0].startswith("removed the private repository tester/llm-ocr-jobs")
+    assert said[1].startswith("left: ended jobs")
+    assert not platform.api.repo_exists("tester/llm-ocr-jobs", repo_type="dataset")
+    assert "gone already" in platform.launcher.clean(one)[0]
+
+
+def test_files_of_others_in_the_repository_stay(platform):
+    (job,) = platform.launcher.submit(platform.launcher.plan(platform.spec()))
+    platform.launcher.cancel(job)
+    platform.api.upload_file(
+        path_or_fileobj=b"mine", path_in_repo="notes.txt", repo_id="tester/llm-ocr-jobs", repo_type="dataset"
+    )
+    assert "other files, too (notes.txt)" in platform.launcher.clean([job])[0]
+    assert platform.api.repo_exists("tester/llm-ocr-jobs", repo_type="dataset")
+
+
+def test_an_organisation_pays_where_it_is_named(platform):
+    (job,) = submitted(platform, options={"namespace": "team"})
+    platform.launcher.cancel(job)
+    assert job.place["namespace"] == "team"
+    assert platform.api.repo_exists("team/llm-ocr-jobs", repo_type="dataset")
+
+
+def test_the_library_of_the_image_is_used_where_it_is_named(planned):
+    (job,) = submitted(planned, options={"wheel": "image"})
+    (status,) = planned.over([job])
+    assert status.state is State.SUCCEEDED
+    assert not planned.api.repo_exists("tester/llm-ocr-jobs", repo_type="dataset")
+    assert planned.launcher.clean([job]) == [
+        f"left: ended jobs and their logs, which the Hub keeps: {planned.hub.url}/jobs/tester"
+    ]
+
+
+@pytest.mark.slow
+def test_a_release_comes_from_the_package_index(planned, wheel):
+    planned.hub.state.jobs.image["PIP_FIND_LINKS"] = str(wheel).rpartition("/")[0]
+    (job,) = submitted(planned, options={"wheel": f"llm-ocr=={llm_ocr.__version__}"})
+    (status,) = planned.over([job])
+    assert status.state is State.SUCCEEDED, list(planned.launcher.logs(job))
+    assert pages(planned).ok == 4

@@ -1,0 +1,88 @@
+"""Whole launches on Hugging Face Jobs: what is submitted again, and a run on another store."""
+
+# ruff: noqa: F811 - fixtures are imported
+
+import os
+from unittest import mock
+
+import pytest
+from hf_jobs_running import WORKSPACE, Platform, platform, wheel  # noqa: F401
+
+import llm_ocr
+from llm_ocr.errors import JobFailed
+from llm_ocr.launch import State, launching
+from llm_ocr.launch.launching import begin
+from llm_ocr.settings.calls import settings_from
+from llm_ocr.settings.models import LaunchSettings
+from llm_ocr.testing.fake_hub import Mishap
+
+pytestmark = pytest.mark.slow
+
+
+def launch(platform: Platform, *sources, **more):
+    options = {"platform_endpoint": platform.hub.url, "workspace_endpoint": platform.hub.url, "wheel": platform.wheel}
+    asked = {"platform": "hf-jobs", "stage": "extract", "workspace": WORKSPACE, "hardware": "cpu-upgrade", **options}
+    settings = {**asked, "engine": "embedded", "sources": tuple(map(str, sources)), "pages_per_unit": 1, **more}
+    said: list[str] = []
+    return begin(settings_from(LaunchSettings, "submit", settings), said.append), said
+
+
+@pytest.fixture
+def bucket(platform, monkeypatch) -> Platform:
+    platform.api.create_bucket("tester/ws", private=True)
+    monkeypatch.setattr(launching, "EVERY", 0.2)
+    return platform
+
+
+def test_a_launch_whose_job_ran_out_of_time_goes_on_where_it_was(bucket, examples):
+    bucket.hub.state.jobs.mishaps.append(Mishap("Job timeout", shard=1, never_starts=True))
+    launched, said = launch(bucket, examples / "paper.pdf", shards=2)
+    launched.wait()
+    assert llm_ocr.open(WORKSPACE, endpoint=bucket.hub.url).status.pages.ok == 3
+    jobs = list(bucket.hub.state.jobs.by_id.values())
+    assert [(job.labels["submission"], job.labels["shard"]) for job in jobs] == [
+        *(("1", "0"), ("1", "1"), ("2", "0"), ("2", "1"))
+    ]
+    assert any("Job timeout" in line and "submitted again" in line for line in said)
+    assert "extract: 2 pages, 2 of them done before" in jobs[2].lines
+
+
+def test_an_image_that_is_not_found_is_paid_for_once(bucket, examples):
+    bucket.hub.state.jobs.mishaps.append(Mishap("Image not found: docker.io/x", never_starts=True))
+    launched, _ = launch(bucket, examples / "invoice.png", image="x")
+    with pytest.raises(JobFailed, match="Image not found: docker"):
+        launched.wait()
+    assert len(bucket.hub.state.jobs.by_id) == 1
+
+
+def test_a_machine_that_is_gone_in_the_middle(bucket, examples):
+    bucket.hub.state.jobs.mishaps.append(Mishap("Node was preempted", shard=0, after="extract: "))
+    launched, _ = launch(bucket, examples / "invoice.png")
+    with pytest.raises(JobFailed, match="Node was preempted"):
+        launched.wait()
+    again, _ = launch(bucket, examples / "invoice.png")
+    again.wait()
+    assert llm_ocr.open(WORKSPACE, endpoint=bucket.hub.url).status.pages.ok == 1
+
+
+def test_a_workspace_on_s3_is_reached_with_keys_that_are_secrets(platform, examples):
+    boto3 = pytest.importorskip("boto3")
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    endpoint = "http://{}:{}".format(*server.get_host_and_port())
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    keys = {"AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST", "AWS_SECRET_ACCESS_KEY": "of the tests"}
+    with mock.patch.dict(os.environ, {**kept, **keys, "AWS_CONFIG_FILE": os.devnull}, clear=True):
+        boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket="hf-jobs")
+        workspace = "s3://hf-jobs/run"
+        there = {"LLM_OCR_WORKSPACE_ENDPOINT": endpoint, "LLM_OCR_WORKSPACE_REGION": "us-east-1"}
+        try:
+            llm_ocr.plan(examples / "invoice.png", workspace=workspace, engine="embedded", workspace_endpoint=endpoint)
+            spec = platform.spec(workspace=workspace, environment=there, secrets=dict.fromkeys(keys, ""))
+            plan = platform.launcher.plan(spec)
+            platform.launcher.check(plan)
+            (status,) = platform.over(platform.launcher.submit(plan))
+            assert status.state is State.SUCCEEDED, list(platform.launcher.logs(status.job))
+            assert llm_ocr.open(workspace, endpoint=endpoint).status.pages.ok == 1
+        finally:
+            server.stop()

@@ -1,0 +1,174 @@
+"""What Hugging Face Jobs refuses, and how its jobs end badly: said in the Hub's words, before a machine is paid."""
+
+# ruff: noqa: F811 - fixtures are imported
+
+from datetime import UTC, datetime
+
+import pytest
+from cases_hf_jobs import spec
+from hf_jobs_running import Platform, platform, wheel  # noqa: F401
+from huggingface_hub import JobInfo, constants
+
+from llm_ocr.errors import LaunchError, UsageError
+from llm_ocr.launch import Job, State
+from llm_ocr.launch.hf_jobs.launcher import HfJobs
+from llm_ocr.launch.hf_jobs.status import status_of
+from llm_ocr.testing.fake_hub import Account, Fault, Mishap
+
+
+def refused(platform: Platform, **more) -> LaunchError:
+    """What is said before anything is created."""
+    plan = platform.launcher.plan(platform.spec(**more))
+    with pytest.raises((LaunchError, UsageError)) as caught:
+        platform.launcher.check(plan)
+    assert platform.hub.state.jobs.by_id == {}
+    assert not platform.api.repo_exists("tester/llm-ocr-jobs", repo_type="dataset") or "public" in str(caught.value)
+    return caught.value
+
+
+def test_hardware_that_is_not_offered_is_named_with_its_neighbours(platform):
+    error = refused(platform, hardware="a100-larg")
+    assert "no hardware 'a100-larg'" in str(error)
+    assert "a100-large ($2.50 an hour)" in error.hint
+
+
+def test_a_secret_that_is_not_set_here(platform):
+    error = refused(platform, secrets={"MY_KEY_OF_NOTHING": ""})
+    assert "MY_KEY_OF_NOTHING" in str(error)
+    assert "export MY_KEY_OF_NOTHING" in error.hint
+
+
+def test_nobody_is_logged_in(platform, monkeypatch, tmp_path):
+    monkeypatch.delenv("HF_TOKEN")
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
+    plan = platform.launcher.plan(platform.spec())
+    with pytest.raises(LaunchError, match="no token") as caught:
+        platform.launcher.check(plan)
+    assert "hf auth login" in caught.value.hint
+
+
+def test_a_stored_login_is_enough(platform, monkeypatch, tmp_path):
+    monkeypatch.delenv("HF_TOKEN")
+    (tmp_path / "token").write_text("hf_fake")
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    plan = platform.launcher.plan(platform.spec())
+    platform.launcher.check(plan)
+    (job,) = platform.launcher.submit(plan)
+    platform.launcher.cancel(job)
+    assert platform.hub.state.jobs.by_id[job.id].spec["secrets"] == {"HF_TOKEN": "hf_fake"}
+
+
+def test_a_token_that_nobody_has(platform, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_expired")
+    plan = platform.launcher.plan(platform.spec())
+    with pytest.raises(LaunchError) as caught:
+        platform.launcher.check(plan)
+    assert "expired or was revoked" in caught.value.hint
+
+
+def test_a_token_that_may_only_read(platform):
+    platform.hub.state.accounts.by_token["hf_fake"] = Account("tester", role="read")
+    assert "may only read" in str(refused(platform))
+
+
+def test_an_organisation_of_others(platform):
+    error = refused(platform, options={"namespace": "teem"})
+    assert "not in the organisation teem" in str(error)
+    assert error.hint == "Did you mean team?"
+
+
+def test_jobs_are_not_for_this_account(platform):
+    platform.hub.faults.add(Fault("list_jobs", status=403, message="Jobs are not enabled for tester"))
+    error = refused(platform)
+    assert "Jobs are not enabled for tester" in str(error)
+    assert "credits" in error.hint
+
+
+def test_a_public_repository_of_wheels(platform):
+    platform.api.create_repo("tester/llm-ocr-jobs", repo_type="dataset", private=False)
+    assert "is public" in str(refused(platform))
+
+
+@pytest.mark.parametrize(
+    ("workspace", "hint"),
+    [
+        ("s3://bucket/run", "--secret AWS_ACCESS_KEY_ID"),
+        ("gs://bucket/run", "GOOGLE_APPLICATION_CREDENTIALS_JSON"),
+    ],
+)
+def test_jobs_without_keys_for_the_workspace(platform, workspace, hint):
+    assert hint in refused(platform, workspace=workspace).hint
+
+
+def test_a_wheel_that_is_not_there_or_none(platform, tmp_path):
+    assert "no such file" in str(refused(platform, options={"wheel": str(tmp_path / "llm_ocr-1-py3-none-any.whl")}))
+    (tmp_path / "other-1-py3-none-any.whl").write_bytes(b"PK")
+    assert "no wheel of llm-ocr" in str(
+        refused(platform, options={"wheel": str(tmp_path / "other-1-py3-none-any.whl")})
+    )
+
+
+@pytest.mark.parametrize("given", ["llm-ocr", "llm-ocr>=1", "requests==2", "other"])
+def test_a_release_must_be_pinned(given):
+    with pytest.raises(UsageError, match="neither"):
+        HfJobs().plan(spec("extract", options={"wheel": given}))
+
+
+def test_no_credits_leave_nothing_under_way(platform):
+    words = "Pre-paid credit balance is insufficient"
+    platform.hub.faults.add(Fault("run_job", status=402, message=words, after=1))
+    with pytest.raises(LaunchError, match=words) as caught:
+        platform.launcher.submit(platform.launcher.plan(platform.spec(shards=2)))
+    assert "settings/billing" in caught.value.hint
+    assert [job.stage for job in platform.hub.state.jobs.by_id.values()] == ["CANCELED"]
+
+
+def test_a_job_that_runs_into_its_time_limit(platform):
+    platform.hub.state.jobs.second = 1e-9
+    (status,) = platform.over(platform.launcher.submit(platform.launcher.plan(platform.spec())))
+    assert status.state is State.TIMED_OUT
+    assert status.reason == "Job timeout"
+
+
+@pytest.mark.parametrize(
+    ("message", "state"),
+    [
+        ("Image not found: docker.io/vllm/none", State.FAILED),
+        ("Job failed with exit code: 137. Reason: OOMKilled", State.FAILED),
+        ("The node was preempted", State.PREEMPTED),
+    ],
+)
+def test_a_machine_that_fails_is_told_from_a_job_that_fails(platform, message, state):
+    platform.hub.state.jobs.mishaps.append(Mishap(message, never_starts=True))
+    (status,) = platform.over(platform.launcher.submit(platform.launcher.plan(platform.spec())))
+    assert status.state is state
+    assert status.reason == message
+    assert status.started is None
+
+
+def test_a_job_that_the_hub_does_not_know_any_more(platform):
+    (job,) = platform.launcher.submit(platform.launcher.plan(platform.spec()))
+    platform.launcher.cancel(job)
+    platform.hub.state.jobs.by_id.clear()
+    (status,) = platform.launcher.status([job])
+    assert status.state is State.FAILED
+    assert "knows nothing" in status.reason
+
+
+def told(stage: str, **more) -> State:
+    at = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    owner = {"id": "0", "name": "me", "type": "user"}
+    found = {"id": "1", "owner": owner, "createdAt": at, "status": {"stage": stage}, **more}
+    return status_of(Job("1", "job"), JobInfo(**found)).state
+
+
+def test_every_stage_of_the_hub_and_those_that_may_come():
+    ended = {"finishedAt": "2026-01-01T00:00:00.000Z"}
+    assert [told(stage) for stage in ("SCHEDULING", "RUNNING")] == [State.QUEUED, State.RUNNING]
+    assert [told(stage, **ended) for stage in ("COMPLETED", "CANCELED", "DELETED", "ERROR")] == [
+        *(State.SUCCEEDED, State.CANCELLED, State.CANCELLED, State.FAILED)
+    ]
+    assert told("UPDATING") is State.RUNNING
+    assert told("EXPLODED", **ended) is State.FAILED
+    ran = {"durations": {"runningSecs": 600}, "labels": {"limit": "600"}, **ended}
+    assert told("ERROR", **ran) is State.TIMED_OUT  # whatever the words are

@@ -1,0 +1,112 @@
+"""`llm-ocr launch` and `llm-ocr jobs` as people use them, on this machine's own processes."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from running import cli, said, status_of
+
+SMALL = ("--engine", "embedded", "--render-workers", "1", "--ocr-workers", "1")
+
+
+@pytest.fixture
+def state(tmp_path) -> dict[str, str]:
+    return {"XDG_STATE_HOME": str(tmp_path / "state")}
+
+
+@pytest.mark.slow
+def test_a_pipeline_on_this_machine_ends_with_a_result(examples, tmp_path, state):
+    run = cli(
+        *("launch", "local", "pipeline", examples / "invoice.png", examples / "fax.tiff", "-w", "w", *SMALL),
+        *("--pages-per-unit", "1", "--shards", "2", "--wait"),
+        cwd=tmp_path,
+        env=state,
+    )
+    assert run.returncode == 0, said(run)
+    assert run.stdout == "3 ok\n"
+    assert status_of(tmp_path / "w")["pages"]["ok"] == 3
+    listed = cli("jobs", "-w", "w", "--json", cwd=tmp_path, env=state)
+    assert [(one["stage"], one["state"]) for one in json.loads(listed.stdout)] == [
+        ("extract", "succeeded"),
+        ("extract", "succeeded"),
+        ("describe", "succeeded"),
+        ("describe", "succeeded"),
+        ("assemble", "succeeded"),
+    ]
+    log = cli("jobs", "logs", "-w", "w", cwd=tmp_path, env=state)
+    assert log.stdout.endswith("3 ok\n"), said(log)
+    cleaned = cli("jobs", "clean", "-w", "w", cwd=tmp_path, env=state)
+    assert cleaned.stdout.count("removed ") == 5
+    assert not any((tmp_path / "state/llm-ocr/jobs").iterdir())
+
+
+def test_what_was_submitted_is_cancelled(examples, tmp_path, state):
+    # A server that nobody runs: the job waits for it.
+    run = cli(
+        *("launch", "local", "extract", examples / "invoice.png", "-w", "w", "--server-url", "http://127.0.0.1:9"),
+        cwd=tmp_path,
+        env=state,
+    )
+    assert run.returncode == 0, said(run)
+    assert run.stdout == "1 job submitted. Watch: llm-ocr jobs -w w\n"
+    cancelled = cli("jobs", "cancel", "-w", "w", cwd=tmp_path, env=state)
+    assert cancelled.returncode == 0, said(cancelled)
+    deadline = time.monotonic() + 120
+    while True:
+        (job,) = json.loads(cli("jobs", "-w", "w", "--json", cwd=tmp_path, env=state).stdout)
+        if job["state"] not in ("queued", "running"):
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert job["state"] in ("cancelled", "failed")  # failed: it had given the server up by then
+    again = cli("jobs", "cancel", "-w", "w", cwd=tmp_path, env=state)
+    assert again.stdout == "No job was under way.\n"
+
+
+def test_a_job_that_fails_is_an_error_with_its_reason(examples, tmp_path, state):
+    run = cli(
+        *("launch", "local", "extract", examples / "invoice.png", "-w", "w", "--engine", "vllm"),
+        *("--vllm-command", "no-such-program", "--wait"),
+        cwd=tmp_path,
+        env=state,
+    )
+    assert run.returncode == 1, said(run)
+    assert "none was finished since the last submission: exit code 1" in run.stderr
+    assert "llm-ocr jobs logs -w" in run.stderr
+    log = cli("jobs", "logs", "-w", "w", cwd=tmp_path, env=state)
+    assert "no-such-program" in log.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("modals", "extract", "-w", "s3://b/w"), "unknown platform 'modals'\nDid you mean modal?"),
+        (("hf-jobs", "extrakt", "-w", "s3://b/w"), "must be one of extract, describe, assemble, pipeline"),
+        (("hf-jobs", "extract", "-w", "out"), "out is on this machine: jobs on hf-jobs cannot reach it"),
+        (("local", "pipeline", "-w", "out", "a.pdf"), "Add --wait"),
+        (("local", "extract", "-w", "out", "--time-limit", "soon"), "--time-limit"),
+        (("hf-jobs", "extract", "-w", "s3://b/w", "--weights", "./mine"), "weights ./mine is on this machine"),
+    ],
+)
+def test_wrong_usage_is_said_and_nothing_is_made(tmp_path, words, message):
+    run = cli("launch", *words, cwd=tmp_path)
+    assert run.returncode == 2, said(run)
+    assert message in run.stderr
+    assert not any(tmp_path.iterdir())
+
+
+def test_jobs_of_a_workspace_without_any(examples, tmp_path):
+    cli("plan", examples / "invoice.png", "-w", "w", "--engine", "embedded", cwd=tmp_path)
+    assert cli("jobs", "-w", "w", cwd=tmp_path).stdout == "No jobs were launched on this workspace.\n"
+    unknown = cli("jobs", "logs", "x", "-w", "w", cwd=tmp_path)
+    assert unknown.returncode == 2
+    assert "no job x was launched" in unknown.stderr
+    assert not Path(tmp_path / "w/launches").exists()
+
+
+def test_a_launch_that_is_not_there_is_an_error(examples, tmp_path):
+    cli("plan", examples / "invoice.png", "-w", "w", "--engine", "embedded", cwd=tmp_path)
+    run = cli("extract", "-w", "w", "--launch", "20260101-000000-abcd", cwd=tmp_path)
+    assert run.returncode == 1, said(run)
+    assert "knows no launch 20260101-000000-abcd" in run.stderr

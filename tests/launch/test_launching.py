@@ -1,0 +1,224 @@
+"""Launching on any platform: what is submitted again and what is not, what is said, and that nothing is made twice."""
+
+import json
+from pathlib import Path
+
+import pytest
+from reportlab.pdfgen import canvas
+from scripted_platform import Ending, Scripted
+
+import llm_ocr
+from llm_ocr.costs import Price
+from llm_ocr.errors import JobFailed, LaunchError, LimitReached, UsageError
+from llm_ocr.launch import State, bill, closing, launching
+from llm_ocr.launch.overview import launched_jobs
+from llm_ocr.settings.calls import settings_from
+from llm_ocr.settings.models import LaunchSettings
+from llm_ocr.work.workspace import Workspace
+
+
+@pytest.fixture
+def platform(monkeypatch) -> Scripted:
+    """The platform that is called `local` in these tests."""
+    made = Scripted()
+    for module in (launching, closing):
+        monkeypatch.setattr(module, "launcher_for", lambda name: made)
+    monkeypatch.setattr("llm_ocr.launch.overview.launcher_for", lambda name: made)
+    return made
+
+
+@pytest.fixture
+def sources(tmp_path) -> Path:
+    """Three units of a page each, which need no OCR."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number in range(3):
+        page = canvas.Canvas(str(folder / f"{number}.pdf"))
+        for line in range(12):
+            page.drawString(72, 700 - 20 * line, f"Line {line} of document {number}, which says nothing else.")
+        page.save()
+    return folder
+
+
+def launch(workspace: Path, stage: str, *sources: Path, said: list[str] | None = None, **settings):
+    keywords = {"platform": "local", "stage": stage, "workspace": str(workspace), **settings}
+    if sources:
+        keywords |= {"sources": tuple(map(str, sources)), "pages_per_unit": 1}
+    lines = [] if said is None else said
+    return launching.begin(settings_from(LaunchSettings, "submit", keywords), lines.append)
+
+
+def test_a_pipeline_is_one_job_after_the_other_and_leaves_a_whole_result(platform, sources, tmp_path):
+    launch(tmp_path / "w", "pipeline", sources).wait()
+    assert [spec.stage for spec in platform.submitted] == ["extract", "describe", "assemble"]
+    status = llm_ocr.open(tmp_path / "w").status
+    assert status.finished
+    assert status.pages.ok == 3
+
+
+def test_settings_travel_in_the_workspace_and_jobs_get_little_else(platform, sources, tmp_path):
+    launch(tmp_path / "w", "extract", sources, text_layer="never").wait()
+    (spec,) = platform.submitted
+    assert spec.environment == {"LLM_OCR_WORKSPACE": str(tmp_path / "w"), "LLM_OCR_LAUNCH": spec.launch}
+    stored = json.loads((tmp_path / f"w/launches/{spec.launch}/launch.json").read_text())
+    assert stored["settings"]["extract"] == {
+        "sources": [str(sources)],
+        "text_layer": "never",
+        "pages_per_unit": 1,
+    }
+
+
+def test_a_stage_is_submitted_again_while_units_are_missing_and_some_came(platform, sources, tmp_path):
+    platform.endings["extract"] = [
+        Ending((0, 3), State.TIMED_OUT, "an hour is over"),
+        Ending((1, 3), State.FAILED, "the machine broke"),
+    ]
+    said: list[str] = []
+    launch(tmp_path / "w", "extract", sources, said=said).wait()
+    assert [spec.submission for spec in platform.submitted] == [1, 2, 3]
+    assert any("2 of 3 units are missing (an hour is over" in line for line in said)
+    assert llm_ocr.open(tmp_path / "w").status.pages.ok == 3
+
+
+def test_a_job_that_fails_before_its_first_unit_is_not_repeated(platform, sources, tmp_path):
+    platform.endings["extract"] = [Ending(None, State.FAILED, "image not found")]
+    with pytest.raises(JobFailed, match="image not found") as caught:
+        launch(tmp_path / "w", "extract", sources).wait()
+    assert len(platform.submitted) == 1
+    assert "jobs logs" in caught.value.hint
+    with pytest.raises(JobFailed):  # the next launch is a new one, and is tried once again
+        platform.endings["extract"] = [Ending(None, State.FAILED, "image not found")]
+        launch(tmp_path / "w", "extract").wait()
+    assert len(platform.submitted) == 2
+
+
+def test_a_pipeline_stops_at_the_stage_that_failed(platform, sources, tmp_path):
+    platform.endings["describe"] = [Ending(None, State.FAILED, "no quota")]
+    with pytest.raises(JobFailed, match="no quota"):
+        launch(tmp_path / "w", "pipeline", sources).wait()
+    assert [spec.stage for spec in platform.submitted] == ["extract", "describe"]
+
+
+def test_attempts_are_the_most_submissions_of_a_stage(platform, sources, tmp_path):
+    platform.endings["extract"] = [Ending((0, 3), State.FAILED, "a"), Ending((1, 3), State.FAILED, "b")]
+    with pytest.raises(JobFailed, match="1 of 3 units are missing after 2 submissions: b"):
+        launch(tmp_path / "w", "extract", sources, attempts=2).wait()
+
+
+def test_nothing_is_submitted_beyond_the_costs_allowed(platform, sources, tmp_path, monkeypatch):
+    monkeypatch.setattr(bill, "_price", lambda platform, spec: Price(2.0, "a test", "2026-01"))
+    platform.seconds = 3600.0
+    platform.endings["extract"] = [Ending((0, 3), State.FAILED, "taken away")]
+    with pytest.raises(LimitReached, match=r"2\.00 dollars were spent of --max-cost 1\.5") as caught:
+        launch(tmp_path / "w", "extract", sources, max_cost=1.5).wait()
+    assert caught.value.exit_code == 5
+    with pytest.raises(LimitReached):
+        launch(tmp_path / "w", "extract", max_cost=1.5).wait()
+    assert len(platform.submitted) == 1
+    launch(tmp_path / "w", "extract", max_cost=3.0).wait()
+    with pytest.raises(LimitReached, match="describe is not submitted"):
+        launch(tmp_path / "w", "pipeline", max_cost=3.0).wait()
+    assert [spec.stage for spec in platform.submitted] == ["extract", "extract"]
+    assert llm_ocr.open(tmp_path / "w").status.pages.ok == 3
+
+
+def test_a_cancelled_job_is_not_submitted_again(platform, sources, tmp_path):
+    platform.endings["extract"] = [Ending((0, 3), State.CANCELLED)]
+    with pytest.raises(JobFailed, match="cancelled"):
+        launch(tmp_path / "w", "extract", sources).wait()
+    assert len(platform.submitted) == 1
+
+
+def test_a_failed_job_whose_units_are_all_there_is_no_failure(platform, sources, tmp_path):
+    platform.endings["extract"] = [Ending((0, 1), State.FAILED, "exit code 3")]
+    said: list[str] = []
+    launch(tmp_path / "w", "extract", sources, said=said).wait()
+    assert len(platform.submitted) == 1
+    assert any("all units are done, though: exit code 3" in line for line in said)
+
+
+def test_a_job_that_ended_well_and_planned_nothing_is_a_failure(platform, sources, tmp_path):
+    platform.endings["extract"] = [Ending(None)]
+    with pytest.raises(JobFailed, match="its jobs ended well, and left units undone"):
+        launch(tmp_path / "w", "extract", sources).wait()
+
+
+def test_a_cost_limit_that_nothing_can_reach_is_said(platform, sources, tmp_path):
+    said: list[str] = []
+    launch(tmp_path / "w", "extract", sources, said=said, max_cost=1.0)
+    assert said == ["extract: no price is known of cpu: --max-cost cannot stop it"]
+
+
+def test_a_launcher_that_dies_between_submitting_and_writing_it_down_creates_nothing_twice(platform, sources, tmp_path):
+    platform.dies_after_submit = True
+    with pytest.raises(KeyboardInterrupt):
+        launch(tmp_path / "w", "extract", sources).wait()
+    launch(tmp_path / "w", "extract").wait()
+    assert len(platform.submitted) == 1  # found, and all its units are there
+
+
+def test_one_who_comes_later_goes_on_with_what_runs(platform, sources, tmp_path):
+    first = launch(tmp_path / "w", "extract", sources)
+    (job,) = first.submit()
+    finished = platform.ended[job.id]
+    platform.ended[job.id] = finished.__class__(job, State.RUNNING)
+    said: list[str] = []
+    second = launch(tmp_path / "w", "extract", sources, said=said)
+    assert second.id == first.id
+    assert "is under way: going on with it" in said[0]
+    with pytest.raises(LaunchError, match="is under way as launch") as caught:
+        launch(tmp_path / "w", "extract", sources, text_layer="never")
+    assert "jobs cancel" in caught.value.hint
+    platform.ended[job.id] = finished
+    second.wait()
+    assert len(platform.submitted) == 1
+
+
+def test_a_platform_that_does_not_answer_for_a_while_ends_nothing(platform, sources, tmp_path):
+    platform.unreachable = 3
+    said: list[str] = []
+    one = launch(tmp_path / "w", "extract", sources, said=said)
+    one.wait()
+    assert sum("does not answer; asking again" in line for line in said) == 3
+
+
+def test_jobs_lists_what_was_launched(platform, sources, tmp_path):
+    launch(tmp_path / "w", "pipeline", sources).wait()
+    with Workspace.open(str(tmp_path / "w")) as workspace:
+        found = launched_jobs(workspace)
+    assert [(one.stage, one.status.state) for one in found] == [
+        ("extract", State.SUCCEEDED),
+        ("describe", State.SUCCEEDED),
+        ("assemble", State.SUCCEEDED),
+    ]
+
+
+def test_extract_is_not_rented_for_when_nothing_is_left(platform, sources, tmp_path):
+    launch(tmp_path / "w", "extract", sources).wait()
+    launch(tmp_path / "w", "pipeline").wait()
+    assert [spec.stage for spec in platform.submitted] == ["extract", "describe", "assemble"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"hardware": "gpu", "engine": "embedded"}, "uses no GPU, and gpu has 1"),
+        ({"hardware": "small"}, "small has no GPU for extract"),
+        ({"password": ("geheim",)}, "--password is a secret"),
+        ({"server_url": ("http://x",), "server_key": "geheim"}, "--server-key is a secret"),
+        ({"password_file": "p.txt"}, "--password-file p.txt is a file of this machine"),
+        ({"secret": ("A B",)}, "--secret A B"),
+    ],
+)
+def test_what_cannot_work_is_said_before_anything_is_written(platform, sources, tmp_path, settings, message):
+    with pytest.raises(UsageError, match=message) as caught:
+        launch(tmp_path / "w", "extract", sources, **settings)
+    assert "geheim" not in str(caught.value)
+    assert not (tmp_path / "w").exists()
+
+
+def test_gpus_mean_vllm(platform, sources, tmp_path):
+    one = launch(tmp_path / "w", "extract", sources, hardware="gpu")
+    assert one.asked.settings["extract"]["engine"] == "vllm"
+    other = launch(tmp_path / "v", "extract", sources, hardware="gpu", server_url=("http://h:1",))
+    assert "engine" not in other.asked.settings["extract"]

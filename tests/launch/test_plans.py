@@ -1,0 +1,78 @@
+"""Every platform's plan: exactly what is sent, made without asking anybody, and without a secret in it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from make_plans import FOLDER, as_text, cases, snapshot
+
+from llm_ocr.launch import STAGES, JobSpec
+from llm_ocr.launch.platforms import PLATFORMS, launcher_for
+
+CASES = {f"{platform}-{name}": (platform, spec) for platform, name, spec in cases()}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_sent_is_what_it_was(name):
+    platform, spec = CASES[name]
+    assert as_text(snapshot(platform, spec)) == (FOLDER / f"{name}.json").read_text()
+
+
+def test_no_snapshot_is_left_over():
+    assert {path.stem for path in FOLDER.glob("*.json")} == set(CASES)
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_plan_is_pure(platform):
+    """The same twice, whatever the environment holds; hardware is known for each stage."""
+    launcher = launcher_for(platform)
+    assert launcher.platform == platform
+    for stage in STAGES:
+        spec = JobSpec(
+            stage,
+            "s3://bucket/run",
+            "20260101-000000-abcd",
+            hardware=launcher.hardware(stage),
+            environment={"LLM_OCR_WORKSPACE": "s3://bucket/run", "LLM_OCR_LAUNCH": "20260101-000000-abcd"},
+            secrets={"MY_KEY": ""},
+        )
+        first, second = launcher.plan(spec), launcher.plan(spec)
+        assert first == second
+        json.dumps([dict(request.body) for request in first.requests])
+        assert launcher.gpus(launcher.hardware(stage)) != 0 or stage == "assemble"
+
+
+OFFLINE = """
+import os, socket, sys
+def refuse(*arguments, **named):
+    raise AssertionError("asks the network")
+socket.socket.connect = refuse
+socket.getaddrinfo = refuse
+os.environ["MY_KEY"] = "geheimnis"
+from llm_ocr.cli import main
+code = main(["launch", sys.argv[1], sys.argv[2], "-w", "s3://bucket/run", "--dry-run", "--secret", "MY_KEY"])
+heavy = {"numpy", "pyarrow", "datasets", "PIL", "onnxruntime", "pypdfium2", "boto3", "torch", "vllm", "ray", "modal",
+         "runpod", "huggingface_hub", "google.cloud.run_v2", "google.auth"}
+assert not heavy & set(sys.modules), heavy & set(sys.modules)
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize("platform", [name for name in PLATFORMS if name not in ("local", "slurm")])
+@pytest.mark.parametrize("stage", ["extract", "pipeline"])
+def test_a_dry_run_needs_no_account_network_workspace_or_package(platform, stage, tmp_path):
+    run = subprocess.run(
+        [sys.executable, "-c", OFFLINE, platform, stage],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stderr
+    shown = json.loads(run.stdout)
+    assert [one["stage"] for one in shown] == (["extract"] if stage == "extract" else list(STAGES))
+    assert all(one["requests"] for one in shown)
+    assert "MY_KEY" in run.stdout
+    assert "geheimnis" not in run.stdout + run.stderr

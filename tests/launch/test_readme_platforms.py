@@ -1,0 +1,29 @@
+"""The lines of the README's table of platforms: each is a command that plans."""
+
+import json
+import re
+import shlex
+
+import pytest
+from running import REPOSITORY, cli, said
+
+from llm_ocr.launch.platforms import PLATFORMS
+
+TABLE = (REPOSITORY / "README.md").read_text().partition("\n## Rented GPUs\n")[2].partition("\n## ")[0]
+LINES = re.findall(r"`llm-ocr (launch [^`]+)`", TABLE)
+
+
+def test_every_platform_has_its_row_and_its_folder():
+    rows = re.findall(r"^\| `([a-z-]+)` \|", TABLE, re.MULTILINE)
+    assert sorted(rows) == sorted(PLATFORMS)
+    for folder in re.findall(r"\]\(([a-z-]+)/README\.md\)", TABLE):
+        assert (REPOSITORY / folder / "README.md").is_file()
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_its_command_plans(line, tmp_path):
+    words = [word for word in shlex.split(line) if word not in ("--wait", "--dry-run")]
+    words = [str(REPOSITORY / word) if word == "examples/" else word for word in words]
+    run = cli(*words, "--dry-run", cwd=tmp_path)
+    assert run.returncode == 0, said(run)
+    assert json.loads(run.stdout)[0]["requests"]

@@ -1,0 +1,174 @@
+"""What a plan for SageMaker refuses, names as missing and never holds; its bodies against SageMaker's own model."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from cases_sagemaker import IMAGE, ROLE, cases, spec
+
+from llm_ocr.errors import UsageError
+from llm_ocr.launch.sagemaker.hardware import gpus_of, has_local_disks, needs_training
+from llm_ocr.launch.sagemaker.launcher import SageMaker
+from llm_ocr.launch.sagemaker.requests import SECRETS
+
+PLAN = SageMaker().plan
+
+
+def body(job):
+    (request,) = PLAN(job).requests
+    return request.body
+
+
+@pytest.fixture(scope="module")
+def model():
+    return pytest.importorskip("botocore.session").get_session().get_service_model("sagemaker")
+
+
+@pytest.mark.parametrize(("name", "job"), [pytest.param(*case, id=case[0]) for case in cases()])
+def test_the_body_is_what_sagemaker_takes(model, name, job):
+    """By botocore's own validation, patterns and lengths included; placeholders of roles apart."""
+    from botocore.validate import ParamValidator
+
+    (request,) = PLAN(job).requests
+    operation = "".join(word.capitalize() for word in request.call.split("_"))
+    shape = model.operation_model(operation).input_shape
+    filled = json.loads(json.dumps(request.body).replace('"<role>"', f'"{ROLE}"'))
+    report = ParamValidator().validate(filled, shape)
+    assert not report.has_errors(), report.generate_report()
+
+
+@pytest.mark.parametrize("kind", ["Processing", "Training"])
+def test_the_machines_are_those_that_sagemaker_and_ec2_know(model, kind):
+    """Every machine that only training jobs may have makes one; GPUs and disks are EC2's own numbers."""
+    moto = pytest.importorskip("moto")
+    file = Path(moto.__file__).parent / "ec2" / "resources" / "instance_types.json.gz"
+    known = json.loads(gzip.decompress(file.read_bytes()))
+    processing, training = (set(model.shape_for(f"{one}InstanceType").enum) for one in ("Processing", "Training"))
+    for name in model.shape_for(f"{kind}InstanceType").enum:
+        if name not in training:
+            assert not needs_training(name)
+        elif gpus_of(name) != 0:
+            assert needs_training(name) == (name not in processing), name
+        found = known.get(name.removeprefix("ml."))
+        if found is None:
+            assert gpus_of(name) in (None, 0), name
+        elif not name.startswith("ml.trn"):
+            assert gpus_of(name) == sum(one["Count"] for one in found.get("GpuInfo", {}).get("Gpus", ())), name
+            assert has_local_disks(name) == bool(found.get("InstanceStorageSupported")), name
+
+
+@pytest.mark.parametrize("name", ["g6e.2xlarge", "ml.g6e", "ml.g6e.3xlarge", "ml.p3.2xlarge", "", "ml..", "a100-large"])
+def test_gpus_of_other_names_are_not_known(name):
+    assert gpus_of(name) is None
+
+
+@pytest.mark.parametrize(
+    ("hardware", "options", "call"),
+    [
+        ("ml.g6e.2xlarge", {}, "create_processing_job"),
+        ("ml.p5.4xlarge", {}, "create_processing_job"),
+        ("ml.g6e.2xlarge", {"spot": True}, "create_training_job"),
+        ("ml.p4d.24xlarge", {}, "create_training_job"),
+        ("ml.p5.48xlarge", {}, "create_training_job"),
+        ("ml.p6-b200.48xlarge", {}, "create_training_job"),
+    ],
+)
+def test_spot_and_the_largest_gpus_are_training_jobs(hardware, options, call):
+    (request,) = PLAN(spec(hardware=hardware, options=options)).requests
+    assert request.call == call
+
+
+def test_a_spot_job_may_wait_as_long_as_it_may_run():
+    limits = body(spec(options={"spot": True}, time_limit=3600))["StoppingCondition"]
+    assert limits == {"MaxRuntimeInSeconds": 3600, "MaxWaitTimeInSeconds": 7200}
+    longest = body(spec(options={"spot": True}, time_limit=2_419_200))["StoppingCondition"]
+    assert longest["MaxWaitTimeInSeconds"] >= longest["MaxRuntimeInSeconds"]
+
+
+def test_what_is_not_known_has_a_name_and_says_how_to_give_it():
+    plan = PLAN(spec(workspace="hf://buckets/me/run", image="", options={"role": None, "spot": True}))
+    assert set(plan.missing) == {"<role>", "<image>", "<output>"}
+    text = json.dumps(plan.requests[0].body)
+    assert all(name in text for name in plan.missing)
+    assert all(how.startswith("--") for how in plan.missing.values())
+    assert not PLAN(spec()).missing
+
+
+def test_a_workspace_on_another_s3_needs_a_place_at_amazons_for_training():
+    elsewhere = {"LLM_OCR_WORKSPACE_ENDPOINT": "https://s3.hf.co/me"}
+    assert set(PLAN(spec(environment=elsewhere, options={"spot": True})).missing) == {"<output>"}
+    assert not PLAN(spec(environment=elsewhere)).missing
+
+
+def test_secrets_are_names_only():
+    environment = body(spec(secrets={"HF_TOKEN": "", "KEY": "prod/key"}))["Environment"]
+    assert environment[SECRETS] == "HF_TOKEN=HF_TOKEN,KEY=prod/key"
+    assert environment["AWS_REGION"] == "eu-west-1"  # the image's
+    assert "HF_TOKEN" not in environment
+    assert SECRETS not in body(spec())["Environment"]
+
+
+def test_a_key_is_not_sent_for_disks_that_take_none():
+    """SageMaker refuses it for machines with disks of their own."""
+    key = {"kms_key": "alias/mine"}
+    plan = PLAN(spec(options=key))
+    assert "VolumeKmsKeyId" not in json.dumps(plan.requests[0].body)
+    assert any("--kms-key" in note for note in plan.notes)
+    assert body(spec("assemble", options=key))["ProcessingResources"]["ClusterConfig"]["VolumeKmsKeyId"] == "alias/mine"
+
+
+LONG = "s3://bucket/" + "x" * 250
+
+
+@pytest.mark.parametrize(
+    ("job", "named", "hint"),
+    [
+        (spec(workspace=LONG), "LLM_OCR_WORKSPACE is 262 characters long", "--spot"),
+        (spec(workspace=LONG * 2, options={"spot": True}), "takes 512", "shorter"),
+        (spec(secrets={f"SECRET_{n}": "x" * 60 for n in range(4)}), "LLM_OCR_SECRETS is", "fewer"),
+        (spec(environment={f"V{n}": "" for n in range(100)}), "at most 100 variables", ""),
+        (spec(environment={"A-B": "1"}), "'A-B'", ""),
+        (spec(options={"role": "llm-ocr-job"}), "--role llm-ocr-job", "arn:aws:iam::"),
+        (spec(image="ghcr.io/someone/llm-ocr:1"), "from ECR only", "Mirror"),
+        (spec(shards=101), "--shards 101", "--spot"),
+        (spec(time_limit=777_601), "--time-limit 777601", "goes on"),
+        (spec(options={"volume_size": 20_000}), "--volume-size", ""),
+        (spec(options={"subnet": ["subnet-1"]}), "--security-group", ""),
+        (spec(options={"security_group": ["sg-1"]}), "--subnet", ""),
+        (spec(options={"subnet": ["s"] * 17, "security_group": ["g"]}), "16 --subnet", ""),
+        (spec(options={"training_output": "gs://bucket"}), "--training-output gs://bucket", ""),
+        (spec(secrets={"KEY": "a,b"}), "--secret KEY", "never the value"),
+    ],
+)
+def test_what_can_never_work_is_refused_by_its_name(job, named, hint):
+    with pytest.raises(UsageError) as error:
+        PLAN(job)
+    assert named in error.value.args[0]
+    assert hint in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("job", "fits"),
+    [
+        (spec(workspace="s3://bucket/" + "x" * 244), True),
+        (spec(workspace="s3://bucket/" + "x" * 245), False),
+        (spec(workspace="s3://bucket/" + "x" * 500, options={"spot": True}), True),
+        (spec(workspace="s3://bucket/" + "x" * 501, options={"spot": True}), False),
+        (spec(shards=100, time_limit=777_600), True),
+        (spec(shards=500, time_limit=777_601, options={"spot": True}), True),
+    ],
+)
+def test_the_limits_are_sagemakers(job, fits):
+    if fits:
+        assert PLAN(job).requests
+    else:
+        with pytest.raises(UsageError):
+            PLAN(job)
+
+
+@pytest.mark.parametrize(
+    "image", [IMAGE, f"{IMAGE.rpartition(':')[0]}@sha256:{'0' * 64}", f"{IMAGE}@sha256:{'a' * 64}"]
+)
+def test_images_are_named_by_tag_or_digest(image):
+    assert body(spec(image=image))["AppSpecification"]["ImageUri"] == image

@@ -1,0 +1,120 @@
+"""What each profile sends and how its server is started, word for word: `python tests/models/make_snapshots.py`.
+
+Writes `snapshots/<profile>.json`: the words of `vllm serve`, the body of the first request for a page, to a server that
+is not vLLM too, and of each other mode, all without the image. Look at the changes before you commit them.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from llm_ocr.engines import unheard
+from llm_ocr.engines.asking import Answer, Finish, Load, Question
+from llm_ocr.engines.chat.body import body_parts
+from llm_ocr.engines.embedded.describe import MODES
+from llm_ocr.engines.model.figures import ModelFigureReader
+from llm_ocr.engines.model.options import DescribeOptions, ReadOptions
+from llm_ocr.engines.model.reader import ModelReader
+from llm_ocr.engines.vllm.command import ServeOptions, serve_command
+from llm_ocr.errors import PageFailure
+from llm_ocr.models.profile import Profile
+from llm_ocr.models.registry import PROFILES
+from llm_ocr.types import Box, EncodedImage, Figure, Page
+
+FOLDER = Path(__file__).parent / "snapshots"
+#: The vLLM whose arguments are written.
+VERSION = (0, 32, 0)
+IMAGE = EncodedImage(b"pixels", "image/png", 100, 140)
+PAGE = Page("d-p00001", "d", 1, IMAGE, source="d.pdf", url=b"IMAGE")
+FIGURE = Figure("d-p00001-f01", "image", Box(0, 0, 1, 1), IMAGE)
+
+
+class Kept:
+    """An engine that keeps the question and answers a word."""
+
+    name = "kept"
+
+    def __init__(self) -> None:
+        self.questions: list[Question] = []
+
+    async def ask(self, question: Question, admitted: Callable[[], None] = unheard) -> Answer:
+        self.questions.append(question)
+        return Answer("word", Finish.STOP)
+
+    def load(self) -> Load:
+        return Load()
+
+    async def close(self) -> None:
+        pass
+
+
+class NoTools:
+    """Image tools that are given what they are asked for."""
+
+    async def url(self, image: EncodedImage) -> bytes:
+        return b"IMAGE"
+
+    async def resized(self, image: EncodedImage, scale: float) -> tuple[EncodedImage, bytes]:
+        return image, b"IMAGE"
+
+    async def turned(self, image: EncodedImage, degrees: int) -> tuple[EncodedImage, bytes]:
+        return image, b"IMAGE"
+
+    async def blank(self, image: EncodedImage) -> bool:
+        return False
+
+    async def content(self, page: Page) -> Page:
+        return page
+
+
+def snapshot(profile: Profile) -> dict[str, Any]:
+    """All that is written of a profile."""
+    asked = {mode: _question(profile, mode) for mode in profile.prompts}
+    return {
+        "serve": serve_command(profile, ServeOptions(), 8000, version=VERSION),
+        "page": profile.mode,
+        "requests": {mode: _body(question, profile, vllm=True) for mode, question in asked.items()},
+        "elsewhere": _body(asked[profile.mode], profile, vllm=False),
+    }
+
+
+def path_of(profile: Profile) -> Path:
+    return FOLDER / f"{profile.name}.json"
+
+
+def _question(profile: Profile, mode: str) -> Question:
+    engine, tools = Kept(), NoTools()
+    asking: Awaitable[object]
+    if mode in MODES:
+        asking = ModelFigureReader(
+            engine, profile, tools, DescribeOptions(mode=mode, max_attempts=1, backoff=0.0)
+        ).describe(FIGURE, PAGE.id, PAGE.document_id)
+    else:
+        asking = ModelReader(engine, profile, tools, ReadOptions(mode=mode, max_attempts=1, backoff=0.0)).read(PAGE)
+    asyncio.run(_asked(asking))
+    return engine.questions[0]
+
+
+async def _asked(asking: Awaitable[object]) -> None:
+    with contextlib.suppress(PageFailure):  # "word" is no answer in its format
+        await asking
+
+
+def _body(question: Question, profile: Profile, *, vllm: bool) -> dict[str, Any]:
+    return dict(json.loads(b"".join(body_parts(question, profile.model, vllm))))
+
+
+def written(value: dict[str, Any]) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    wanted = {path_of(profile) for profile in PROFILES}
+    for old in set(FOLDER.glob("*.json")) - wanted:
+        old.unlink()
+    for one in PROFILES:
+        path_of(one).write_text(written(snapshot(one)), encoding="utf-8")

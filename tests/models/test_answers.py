@@ -1,0 +1,149 @@
+"""Answers about figures are read whatever the model puts around them."""
+
+import json
+
+import pytest
+
+from llm_ocr.models.describing import (
+    CHAT_PROMPTS,
+    CLASSES,
+    DEEPSEEK_PROMPTS,
+    PARSE_SCHEMA,
+    classify_prompt,
+    read_class,
+    read_description,
+    read_parse,
+    structured_outputs,
+)
+from llm_ocr.models.registry import find_profile
+
+ANSWER = {
+    "type": "bar chart",
+    "title": "Tides",
+    "axes": [{"name": "height", "unit": "m"}],
+    "columns": ["place", "m"],
+    "rows": [["harbour", "1.2"], ["river", "0.8"]],
+    "text": "",
+}
+TEXT = json.dumps(ANSWER)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        "{}",
+        "```json\n{}\n```",
+        "Here is the data:\n{}\nI hope {{this}} helps.",
+        "A set {{1}} first. {}",
+        "{}<|im_end|>",
+    ],
+)
+def test_json_is_found_in_prose_and_fences(wrap: str):
+    data, complaint = read_parse(wrap.format(TEXT))
+    assert (json.loads(data or ""), complaint) == (ANSWER, "")
+
+
+def test_what_is_missing_is_empty_and_numbers_become_text():
+    data, _ = read_parse('{"type": "pie chart", "rows": [["a", 12.5], {"x": 1}, [null, true]]}')
+    assert json.loads(data or "") == {
+        "type": "pie chart",
+        "title": "",
+        "axes": [],
+        "columns": ["x"],
+        "rows": [["a", "12.5"], ["1"], ["", "true"]],
+        "text": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "empty"),
+        ("I see a boat.", "no JSON"),
+        (TEXT[:-30], "ends early"),
+        ('{"a": 1}', "none of the keys"),
+        ('{"rows": 5}', '"rows"'),
+        ('{"rows": [5]}', "a row"),
+        ('{"title": {"a": 1}}', "neither text nor a number"),
+        ('{"title": NaN}', "NaN"),
+        ('{"rows": ' + "[" * 100_000, "deeply"),
+        ('{"title": ' + "9" * 5000 + "}", "no valid JSON"),
+    ],
+)
+def test_what_is_no_answer_is_complained_about(text: str, complaint: str):
+    data, said = read_parse(text)
+    assert data is None
+    assert complaint in said
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "<table><tr><th>place</th><th>m</th></tr><tr><td>A &amp; B</td><td>1.2</td></tr></table>",
+        "| place | m |\n|---|---|\n| A & B | 1.2 |",
+        "<table><tr><td>place<td>m<tr><td>A &amp; <b>B</b><td>1.2",
+    ],
+)
+def test_a_table_is_read_where_a_model_gives_no_json(table: str):
+    data, complaint = read_parse(f"{table}<｜end▁of▁sentence｜>")
+    read = json.loads(data or "")
+    assert (read["type"], read["columns"], read["rows"], complaint) == ("table", ["place", "m"], [["A & B", "1.2"]], "")
+
+
+def test_lone_surrogates_do_not_reach_the_store():
+    data, _ = read_parse('{"title": "\\ud800"}')
+    assert data is not None
+    data.encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("chart", "chart"),
+        ("Chart.\n", "chart"),
+        ('"Chart"', "chart"),
+        ("```\nchart\n```", "chart"),
+        ("**chart**<|im_end|>", "chart"),
+        ("This is a chart of tides.", "chart"),
+        ("charts", None),
+        ("a chart or a map", None),
+        ("", None),
+        ("chart " + "and much else " * 100, None),
+    ],
+)
+def test_a_class_is_found_by_its_name(text: str, label: str | None):
+    assert read_class(text, CLASSES) == label
+
+
+def test_a_class_of_two_words_wins_over_one_within_it():
+    classes = ("chart", "bar_chart", "Line chart")
+    assert read_class("It is a bar chart", classes) == "bar_chart"
+    assert read_class("LINE CHART", classes) == "Line chart"
+
+
+def test_a_description_has_no_special_tokens():
+    assert read_description(" A boat.<｜end▁of▁sentence｜>\n") == "A boat."
+
+
+def test_prompts_of_deepseek_are_those_that_it_was_trained_on():
+    assert DEEPSEEK_PROMPTS["describe"] == "Describe this image in detail."
+    assert DEEPSEEK_PROMPTS["parse"] == "Parse the figure."
+
+
+def test_the_classes_stand_in_the_prompt():
+    assert "photo, chart, diagram" in classify_prompt(CHAT_PROMPTS["classify"])
+    assert classify_prompt(CHAT_PROMPTS["classify"], ("a b", "c")).endswith("a b, c.")
+
+
+def test_servers_are_asked_to_force_what_the_model_can_do():
+    chat, deepseek = find_profile("qwen3-vl"), find_profile("deepseek-ocr")
+    assert structured_outputs(chat, "parse") == {"structured_outputs": {"json": dict(PARSE_SCHEMA)}}
+    assert structured_outputs(chat, "classify", ("a", "b")) == {"structured_outputs": {"choice": ["a", "b"]}}
+    assert structured_outputs(chat, "describe") == {}
+    assert structured_outputs(deepseek, "parse") == {}
+    assert "choice" in structured_outputs(deepseek, "classify")["structured_outputs"]
+    json.dumps(structured_outputs(chat, "parse"))
+
+
+def test_an_answer_by_the_schema_has_its_keys():
+    assert set(ANSWER) == set(PARSE_SCHEMA["required"]) == set(PARSE_SCHEMA["properties"])

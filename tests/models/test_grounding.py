@@ -1,0 +1,239 @@
+"""Answers with boxes become the blocks that the page shows."""
+
+from itertools import pairwise
+
+import pytest
+
+from llm_ocr.models.grounding import parse_grounding, parse_spotting
+from llm_ocr.results.markdown import blocks_to_markdown
+from llm_ocr.types import Block, BlockKind, Box
+
+WHOLE = Box(0, 0, 1, 1)
+
+PAGE = """<|ref|>title<|/ref|><|det|>[[100, 40, 900, 80]]<|/det|>
+# A Study of Tides
+
+<|ref|>sub_title<|/ref|><|det|>[[71, 88, 402, 110]]<|/det|>
+### 2.1 Methods ###
+
+<|ref|>text<|/ref|><|det|>[[71, 120, 480, 400], [520, 88, 930, 200]]<|/det|>
+Gauges stood at three places, with \\(a \\coloneqq b\\):
+- the harbour
+- the river
+  - its mouth
+
+They were read each hour.
+
+<|ref|>equation<|/ref|><|det|>[[118, 410, 480, 430]]<|/det|>
+\\[ h = a \\cos t \\]
+
+<|ref|>image<|/ref|><|det|>[[131, 620, 863, 840]]<|/det|>
+<|ref|>image_caption<|/ref|><|det|>[[115, 853, 883, 887]]<|/det|>
+<center>Figure 1: The gauges. </center>
+
+<|ref|>table_caption<|/ref|><|det|>[[115, 890, 883, 900]]<|/det|>
+Table 1: Heights
+
+<|ref|>table<|/ref|><|det|>[[115, 901, 883, 950]]<|/det|>
+<table><tr><td>Place</td><td>m</td></tr><tr><td>Harbour</td><td>1.2</td></tr></table>
+
+<|ref|>footer<|/ref|><|det|>[[480, 970, 520, 990]]<|/det|>
+17
+"""
+MARKDOWN = """# A Study of Tides
+
+### 2.1 Methods
+
+Gauges stood at three places, with \\(a := b\\):
+
+- the harbour
+- the river
+  - its mouth
+
+They were read each hour.
+
+\\[ h = a \\cos t \\]
+
+Figure 1: The gauges.
+
+Table 1: Heights
+
+<table><tr><td>Place</td><td>m</td></tr><tr><td>Harbour</td><td>1.2</td></tr></table>"""
+MARKS = ("<|ref|>", "<|/ref|>", "<|det|>", "<|/det|>")
+
+
+def tag(label: str, box: str, text: str = "") -> str:
+    return f"<|ref|>{label}<|/ref|><|det|>{box}<|/det|>\n{text}\n\n"
+
+
+def stripped(text: str) -> str:
+    for mark in MARKS:
+        text = text.replace(mark, "")
+    return text
+
+
+def only(text: str) -> Block:
+    (block,) = parse_grounding(text).blocks
+    return block
+
+
+@pytest.mark.parametrize("text", [PAGE, stripped(PAGE), PAGE + "<｜end▁of▁sentence｜>", PAGE.replace("\n", "\r\n")])
+def test_a_page_becomes_its_markdown_with_or_without_special_tokens(text: str):
+    parsed = parse_grounding(text)
+    assert blocks_to_markdown(parsed.blocks) == MARKDOWN
+    assert parsed.lost == ()
+
+
+def test_every_tag_is_a_block_of_its_kind_in_order():
+    kinds = [block.kind.value for block in parse_grounding(PAGE).blocks]
+    listed = ["text", "list_item", "list_item", "list_item", "text"]
+    assert kinds == ["title", "heading", *listed, "formula", "figure", "caption", "caption", "table", "footer"]
+
+
+def test_boxes_are_relative_to_999():
+    assert only(tag("text", "[[0, 0, 999, 999]]", "x")).box == WHOLE
+    box = only(tag("text", "[[111, 222, 333, 444]]", "x")).box
+    assert (box.x0, box.y0, box.x1, box.y1) == pytest.approx((1 / 9, 2 / 9, 1 / 3, 4 / 9))
+
+
+def test_text_with_several_boxes_goes_on_in_the_others():
+    block = only(tag("text", "[[0, 0, 333, 999], [333, 0, 666, 999], [666, 0, 999, 999]]", "x"))
+    assert [round(box.x0, 3) for box in (block.box, *block.continued)] == [0, 0.333, 0.667]
+
+
+def test_a_figure_with_several_boxes_is_one_block_for_each():
+    blocks = parse_grounding(tag("image", "[[0, 0, 100, 100], [200, 0, 300, 100]]")).blocks
+    assert [block.kind for block in blocks] == [BlockKind.FIGURE] * 2
+    assert blocks[0].box.x1 < blocks[1].box.x0
+
+
+def test_boxes_are_clipped_and_their_corners_ordered():
+    box = only(tag("image", "[[1200, 700, 500, -3]]")).box
+    assert (box.x0, box.x1, box.y0) == (pytest.approx(500 / 999), 1, 0)
+
+
+@pytest.mark.parametrize("box", ["[[1, 2, 3]]", "[[]]", "", "[[5, 5, 5, 5]]", "[[a, b, c, d]]", "[[1, 2, 3, 9e9999]]"])
+def test_a_box_that_cannot_be_read_loses_the_box_and_not_the_text(box: str):
+    parsed = parse_grounding(tag("text", box, "All is kept.") + tag("text", "[[1, 1, 9, 9]]", "Next."))
+    assert [block.text for block in parsed.blocks] == ["All is kept.", "Next."]
+    assert parsed.blocks[0].box == WHOLE
+    assert parsed.lost == ("text: a box that cannot be read",)
+
+
+def test_one_bad_box_among_good_ones_is_left_out():
+    parsed = parse_grounding(tag("image", "[[1, 1, 9, 9], [1, 2], [20, 20, 90, 90]]"))
+    assert len(parsed.blocks) == 2
+    assert len(parsed.lost) == 1
+
+
+def test_a_figure_without_a_box_is_named_as_lost():
+    parsed = parse_grounding(tag("image", "[[1, 2]]") + tag("text", "[[1, 1, 9, 9]]", "x"))
+    assert [block.text for block in parsed.blocks] == ["x"]
+    assert "image: cannot be cut out without a box" in parsed.lost
+
+
+def test_text_without_any_tag_is_kept_and_named():
+    parsed = parse_grounding("# Title\n\nSome words.")
+    assert blocks_to_markdown(parsed.blocks) == "# Title\n\nSome words."
+    assert {(block.box.x0, block.box.y1) for block in parsed.blocks} == {(0, 1)}
+    assert len(parsed.lost) == 1
+
+
+def test_an_empty_answer_gives_nothing_and_complains_of_nothing():
+    for text in ("", " \n", "<｜end▁of▁sentence｜>"):
+        assert parse_grounding(text) == parse_grounding("")
+    assert parse_grounding("").blocks == () == parse_grounding("").lost
+
+
+@pytest.mark.parametrize("text", [PAGE, stripped(PAGE)])
+def test_a_cut_answer_shows_no_part_of_a_tag(text: str):
+    for end in range(len(text)):
+        markdown = blocks_to_markdown(parse_grounding(text[:end]).blocks)
+        assert not any(part in markdown for part in ("<|", "|>", "[[", "ref|", "det|")), end
+
+
+def test_a_cut_answer_keeps_all_text_before_the_cut():
+    whole = sum(map(str.isalnum, MARKDOWN))
+    shown = [blocks_to_markdown(parse_grounding(PAGE[:end]).blocks) for end in range(len(PAGE))]
+    letters = [sum(map(str.isalnum, text)) for text in shown]
+    # Only the name of a symbol and the closing tags of a table may vanish as more of the answer comes.
+    slack = len("coloneqq") + len("tdtrtable")
+    assert all(after >= before - slack for before, after in pairwise(letters))
+    assert letters[-1] == whole
+
+
+def test_a_table_that_was_cut_is_closed():
+    block = only(tag("table", "[[1, 1, 9, 9]]", "<table><tr><td>a</td><td>b</t"))
+    assert block.text == "<table><tr><td>a</td><td>b</td></tr></table>"
+
+
+@pytest.mark.parametrize(
+    ("label", "text", "line"),
+    [
+        ("title", "# One", "# One"),
+        ("title", "One", "# One"),
+        ("title", "## One", "## One"),
+        ("sub_title", "## Two", "## Two"),
+        ("sub_title", "#### Four", "#### Four"),
+        ("sub_title", "None", "## None"),
+        ("Sub-Title", "# One", "## One"),
+        ("section_header_level_2", "Two", "### Two"),
+        ("text", "## Alone", "## Alone"),
+    ],
+)
+def test_headings_have_one_set_of_marks(label: str, text: str, line: str):
+    assert blocks_to_markdown(parse_grounding(tag(label, "[[1, 1, 9, 9]]", text)).blocks) == line
+
+
+def test_comments_of_a_program_in_a_text_are_no_headings():
+    blocks = parse_grounding(tag("text", "[[1, 1, 9, 9]]", "# set up\nimport os\n# run\nos.fork()")).blocks
+    assert blocks_to_markdown(blocks) == "\\# set up\nimport os\n\\# run\nos.fork()"
+
+
+def test_a_formula_without_marks_gets_them():
+    assert only(tag("equation", "[[1, 1, 9, 9]]", "x = \\frac{a}{b}")).text == "$$\nx = \\frac{a}{b}\n$$"
+    assert only(tag("equation", "[[1, 1, 9, 9]]", "\\[x\\]")).text == "\\[x\\]"
+
+
+def test_a_caption_goes_to_the_nearest_figure_and_stays_a_block():
+    blocks = parse_grounding(
+        tag("image", "[[0, 0, 400, 300]]")
+        + tag("image", "[[600, 0, 999, 300]]")
+        + tag("image_caption", "[[600, 310, 999, 330]]", "<center>Right</center>")
+        + tag("image_caption", "[[0, 310, 400, 330]]", "<center>Left\nside</center>")
+    ).blocks
+    assert [block.caption for block in blocks] == ["Left side", "Right", "", ""]
+    assert [block.text for block in blocks[2:]] == ["Right", "Left side"]
+
+
+def test_a_caption_of_a_table_is_no_figures():
+    blocks = parse_grounding(
+        tag("image", "[[0, 0, 400, 300]]") + tag("table_caption", "[[0, 310, 400, 330]]", "Table 1")
+    ).blocks
+    assert blocks[0].caption == ""
+
+
+def test_labels_that_nobody_knows_are_text():
+    assert only(tag("marginalia", "[[1, 1, 9, 9]]", "x")).kind is BlockKind.TEXT
+    blocks = parse_grounding("text[[1, 1, 9, 9]]\na\n\nmarginalia[[1, 1, 9, 9]]\nb").blocks
+    assert [(block.label, block.text) for block in blocks] == [("text", "a"), ("marginalia", "b")]
+
+
+def test_a_line_of_the_page_that_looks_like_a_stripped_tag_stays():
+    text = "See the work of\nSmith[[1, 2, 3, 4]]\nand others."
+    assert blocks_to_markdown(parse_grounding(text).blocks) == text
+
+
+def test_text_within_broken_tags_is_kept():
+    long = "A whole paragraph that stands where a label should stand, since the model forgot to end the mark. " * 2
+    for text in (f"<|ref|>{long}", f"<|ref|>{long}<|/ref|>", f"<|det|>[[1, 1, 9, 9]] {long}", f"<|/ref|>{long}"):
+        assert " ".join(blocks_to_markdown(parse_grounding(text).blocks).split()) == long.strip()
+
+
+def test_spotting_reads_lines_where_labels_stand():
+    parsed = parse_spotting(tag("EXIT", "[[1, 1, 9, 9]]") + tag("Open daily", "[[1, 20, 9, 29]]"))
+    assert [(block.kind, block.text) for block in parsed.blocks] == [
+        (BlockKind.TEXT, "EXIT"),
+        (BlockKind.TEXT, "Open daily"),
+    ]
+    assert parsed.blocks[0].box.y1 == pytest.approx(9 / 999)

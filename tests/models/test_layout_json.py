@@ -1,0 +1,386 @@
+"""Layouts in JSON become blocks, whole, cut or broken as they may be."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_ocr.models.coordinates import from_1000
+from llm_ocr.models.layout_json import (
+    LayoutKeys,
+    parse_dots,
+    parse_dots_layout_only,
+    parse_json,
+    parse_layout,
+    parse_surya_layout,
+)
+from llm_ocr.models.profile import Frame, Parsed
+from llm_ocr.results.markdown import blocks_to_markdown
+from llm_ocr.types import Block, BlockKind, Box
+
+WHOLE = Box(0, 0, 1, 1)
+# 1654 x 2339 pixels (A4 at 200 dpi) are 1652 x 2352 for the model.
+FRAME = Frame(1654, 2339)
+PAGE = json.dumps(
+    [
+        {"bbox": [826, 40, 1600, 60], "category": "Page-header", "text": "The Harbour"},
+        {"bbox": [98, 71, 1520, 140], "category": "Title", "text": "# Harbour Log"},
+        {"bbox": [98, 150, 1520, 170], "category": "Section-header", "text": "## 1 Tides"},
+        {"bbox": [98, 180, 1520, 900], "category": "Picture"},
+        {"bbox": [98, 940, 1520, 1010], "category": "Caption", "text": "Figure 3. Tide gauge"},
+        {"bbox": [98, 1020, 800, 1100], "category": "Text", "text": 'It said "high"\nat \\(t = 0\\), {or} [so].'},
+        {"bbox": [98, 1110, 800, 1130], "category": "List-item", "text": "- the harbour"},
+        {"bbox": [98, 1130, 800, 1150], "category": "List-item", "text": "- the river"},
+        {"bbox": [98, 1160, 800, 1200], "category": "Formula", "text": "h = a \\cos t"},
+        {"bbox": [98, 1210, 1500, 1500], "category": "Table", "text": "<table><tr><td>Place</td></tr></table>"},
+        {"bbox": [98, 2200, 1500, 2240], "category": "Footnote", "text": "1 At noon."},
+        {"bbox": [98, 2300, 1500, 2330], "category": "Page-footer", "text": "17"},
+    ]
+)
+MARKDOWN = """# Harbour Log
+
+## 1 Tides
+
+Figure 3. Tide gauge
+
+It said "high"
+at \\(t = 0\\), {or} [so].
+
+- the harbour
+- the river
+
+$$
+h = a \\cos t
+$$
+
+<table><tr><td>Place</td></tr></table>
+
+1 At noon."""
+
+
+def piece(text: str | None = "words", category: str = "Text", bbox: object = (1, 1, 500, 500)) -> dict[str, object]:
+    return {"bbox": bbox, "category": category, **({} if text is None else {"text": text})}
+
+
+def read(*pieces: dict[str, object]) -> Parsed:
+    return parse_json(json.dumps(pieces))
+
+
+def only(text: str) -> Block:
+    (block,) = parse_json(text).blocks
+    return block
+
+
+def test_a_page_becomes_its_markdown():
+    parsed = parse_dots(PAGE, FRAME)
+    assert blocks_to_markdown(parsed.blocks) == MARKDOWN
+    assert parsed.lost == ()
+    figure = parsed.blocks[3]
+    assert (figure.kind, figure.label, figure.caption) == (BlockKind.FIGURE, "Picture", "Figure 3. Tide gauge")
+
+
+def test_boxes_count_pixels_of_the_image_that_the_model_saw():
+    box = parse_dots(PAGE, FRAME).blocks[0].box
+    assert (box.x0, box.y0, box.x1, box.y1) == pytest.approx((826 / 1652, 40 / 2352, 1600 / 1652, 60 / 2352))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"```json\n{PAGE}\n```",
+        f"```json\n{PAGE}",
+        f'{{"layout": {PAGE}}}',
+        f'{{"pages": [{{"page": 1, "elements": {PAGE}}}]}}',
+        PAGE[1:-1],
+        PAGE[1:-1].replace("}, {", "}\n{"),
+        PAGE + "<|im_end|>",
+        PAGE.replace(": ", ":\r\n  "),
+    ],
+    ids=["fence", "open fence", "in an object", "deep", "no list", "lines", "end token", "indented"],
+)
+def test_what_stands_around_the_list_makes_no_difference(text: str):
+    parsed = parse_dots(text, FRAME)
+    assert blocks_to_markdown(parsed.blocks) == MARKDOWN
+    assert parsed.lost == ()
+
+
+def test_words_around_the_json_are_left_out_and_named():
+    parsed = parse_dots(f"Here is the layout:\n{PAGE}\nThat is all.", FRAME)
+    assert blocks_to_markdown(parsed.blocks) == MARKDOWN
+    assert parsed.lost == ("text outside of the JSON was left out",)
+
+
+@pytest.mark.parametrize("text", ["# A page\n\nof words [1] and {2}.", "See [1].", "[Signature]"])
+def test_an_answer_without_json_is_markdown(text: str):
+    parsed = parse_dots(text, FRAME)
+    assert blocks_to_markdown(parsed.blocks) == text
+    assert parsed.blocks[0].box == WHOLE
+    assert len(parsed.lost) == 1
+
+
+def test_a_page_of_words_that_shows_some_json_stays_a_page_of_words():
+    text = 'To ask for a page, send the following and wait for the answer of the server:\n\n{"text": "hello"}\n\nDone.'
+    assert blocks_to_markdown(parse_dots(text, FRAME).blocks) == text
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "```json\n[]\n```", "", '{"layout": []}'])
+def test_an_empty_layout_is_an_empty_page(text: str):
+    assert parse_dots(text, FRAME).blocks == ()
+
+
+# --- cut answers
+
+
+@pytest.mark.parametrize("page", [PAGE, f"```json\n{PAGE}", f'{{"layout": {PAGE}'], ids=["bare", "fence", "object"])
+def test_a_cut_answer_keeps_all_blocks_before_the_cut(page: str):
+    whole = parse_dots(page, FRAME).blocks
+    for end in range(len(page)):
+        blocks = parse_dots(page[:end], FRAME).blocks
+        begun = page[:end].count('"bbox"')
+        assert len(blocks) >= begun - 1, end
+        kept = max(begun - 1, 0)
+        for block, complete in zip(blocks[:kept], whole[:kept], strict=True):
+            assert (block.kind, block.box, block.text) == (complete.kind, complete.box, complete.text), end
+
+
+def test_a_cut_answer_keeps_the_words_before_the_cut():
+    shown = [blocks_to_markdown(parse_dots(PAGE[:end], FRAME).blocks) for end in range(len(PAGE))]
+    letters = [sum(map(str.isalnum, text)) for text in shown]
+    slack = len("tdtrtable")  # closing tags that are no more needed
+    assert all(after >= before - slack for before, after in pairwise(letters))
+    assert not any(part in text for text in shown for part in ("bbox", "category", '"text'))
+
+
+def test_a_cut_table_is_closed():
+    cut = json.dumps([piece("<table><tr><td>a</td><td>b</td></tr></table>", "Table")])
+    assert only(cut[: cut.index("b</td>") + 1]).text == "<table><tr><td>a</td><td>b</td></tr></table>"
+
+
+def test_a_last_block_without_words_is_lost_and_named():
+    for end in ("", ', "category": "Text"', ', "category": "Text", "text": "'):
+        parsed = parse_json(f'[{json.dumps(piece("a"))}, {{"bbox": [1, 2, 300, 400]{end}')
+        assert [block.text for block in parsed.blocks] == ["a"]
+        assert parsed.lost == ("the answer ends within a block",)
+
+
+def test_a_last_picture_needs_no_words():
+    parsed = parse_json('[{"bbox": [1, 2, 300, 400], "category": "Picture"')
+    assert [block.kind for block in parsed.blocks] == [BlockKind.FIGURE]
+    assert parse_json('[{"bbox": [1, 2, 300, 400], "category": "Pict').blocks == ()
+
+
+def test_numbers_that_may_be_cut_are_no_box():
+    assert parse_json('[{"category": "Picture", "bbox": [1, 2, 300, 40').blocks == ()
+
+
+def test_an_answer_cut_before_its_first_block_says_so():
+    for end in range(1, len('[{"bbox": [1, 2')):
+        parsed = parse_json('[{"bbox": [1, 2'[:end])
+        assert parsed.blocks == ()
+        assert parsed.lost
+
+
+# --- malformed answers
+
+
+def test_latex_with_single_backslashes_keeps_them():
+    latex = r"\alpha \(x\) \frac{1}{2} \beta \times \rho \nu = \theta \underline{b}"
+    assert only(json.dumps([piece("TEXT", "Formula")]).replace("TEXT", latex)).text == latex
+
+
+def test_latex_that_happens_to_be_sound_json_keeps_its_backslashes():
+    raw = r'[{"bbox": [1, 1, 9, 9], "category": "Formula", "text": "\frac{1}{2} \times \text{m}"}]'
+    assert only(raw).text == "$$\n\\frac{1}{2} \\times \\text{m}\n$$"
+
+
+def test_line_ends_stay_line_ends_beside_latex():
+    raw = r'[{"bbox": [1, 1, 9, 9], "category": "Text", "text": "with \(x\)\nnot all\nu nas\n\tan \u00e9\ud83d\ude00"}]'
+    assert only(raw).text == "with \\(x\\)\nnot all\nu nas\n\\tan é😀"
+
+
+def test_well_escaped_latex_and_line_ends_are_as_they_were_written():
+    assert only(json.dumps([piece("$\\nu \\times 2$\ne poi\nu nas\tan")])).text == "$\\nu \\times 2$\ne poi\nu nas\tan"
+
+
+def test_a_backslash_cut_at_the_end_leaves_nothing():
+    for cut in ("\\", "\\u", "\\u00e"):
+        assert only('[{"bbox": [1, 1, 9, 9], "category": "Text", "text": "caf' + cut).text == "caf"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'He said "yes" twice',
+        'a "b", c and "d"',
+        '"all of it"',
+        'ends in "quotes"',
+        'the set {"x"} and more',
+        'a "b": c',
+    ],
+)
+def test_quotes_without_backslashes_belong_to_the_text(said: str):
+    one, two = json.dumps(piece("first")), json.dumps(piece("last", bbox=[2, 2, 9, 9]))
+    parsed = parse_json(f'[{one}, {{"bbox": [3, 3, 9, 9], "category": "Text", "text": "{said}"}}, {two}]')
+    assert [block.text for block in parsed.blocks] == ["first", said, "last"]
+
+
+@pytest.mark.parametrize(
+    "between",
+    ["} {", "}{", ", {", "", "},, {", "}], [{", "]}, {", "}; {", "}\n```\n```json\n{"],
+    ids=["comma", "bare", "brace", "nothing", "two commas", "lists", "bracket", "semicolon", "fences"],
+)
+def test_blocks_are_told_apart_without_their_delimiters(between: str):
+    one, two = json.dumps(piece("One.")), json.dumps(piece("Two.", bbox=[2, 2, 9, 9]))
+    text = f"[{one[:-1]}{between}{two[1:]}]" if between else f"[{one[:-1]}, {two[1:]}]"
+    assert [block.text for block in parse_json(text).blocks] == ["One.", "Two."]
+
+
+def test_a_missing_brace_before_a_block_is_mended():
+    text = f"[{json.dumps(piece('One.'))}, {json.dumps(piece('Two.', bbox=[2, 2, 9, 9]))[1:]}]"
+    assert [block.text for block in parse_json(text).blocks] == ["One.", "Two."]
+
+
+@pytest.mark.parametrize("bbox", [[1, 2, 3], [], None, "1 2 3", [1, 2, 3, "x"], [5, 5, 5, 5], {}, [1, 2, 3, 10**400]])
+def test_a_box_that_cannot_be_read_loses_the_box_and_not_the_text(bbox: object):
+    parsed = read(piece("All is kept.", bbox=bbox), piece("Next."))
+    assert [(block.text, block.box == WHOLE) for block in parsed.blocks] == [("All is kept.", True), ("Next.", False)]
+    assert parsed.lost == ("Text: a box that cannot be read",)
+
+
+def test_a_figure_without_a_box_is_named_as_lost_and_its_words_kept():
+    parsed = read(piece(None, "Picture", [1, 2, 3]), piece("A chart", "Picture", None))
+    assert [(block.kind, block.text) for block in parsed.blocks] == [(BlockKind.TEXT, "A chart")]
+    assert parsed.lost == ("Picture: cannot be cut out without a box",) * 2
+
+
+@pytest.mark.parametrize(
+    "bbox", ["10 20 500 600", "[10, 20, 500, 600]", [[10, 20], [500, 600]], ["10", "20", 500, 600.0]]
+)
+def test_boxes_are_read_in_every_usual_form(bbox: object):
+    assert read(piece(bbox=bbox)).blocks[0].box == Box(0.01, 0.02, 0.5, 0.6)
+
+
+def test_what_a_model_says_of_a_figure_is_no_text_of_the_page():
+    parsed = read(piece("A map of the valley", "Picture"))
+    assert (parsed.blocks[0].text, parsed.blocks[0].described) == ("", "A map of the valley")
+    assert blocks_to_markdown(parsed.blocks) == ""
+
+
+# --- repetitions
+
+
+def doubled(text: str, count: int, end: str = "]") -> Parsed:
+    pieces = [json.dumps(piece(text, bbox=[1, number, 9, number + 5])) for number in range(count)]
+    return parse_json(f"[{', '.join(pieces)}{end}")
+
+
+def test_a_column_of_the_same_word_is_no_loop():
+    assert len(doubled("Yes", 12).blocks) == 12
+    assert doubled("Yes", 12).lost == ()
+
+
+def test_the_same_words_five_times_in_a_cut_answer_are_a_loop_and_named():
+    assert len(doubled("Yes", 4, end=", {").blocks) == 4
+    parsed = doubled("Yes", 5, end=", {")
+    assert [block.text for block in parsed.blocks] == ["Yes"]
+    assert "4 blocks that repeat another were left out" in parsed.lost
+
+
+def test_the_same_box_twice_in_a_cut_answer_is_a_loop_and_named():
+    one, two = json.dumps(piece("One.")), json.dumps(piece("Two."))
+    assert [block.text for block in parse_json(f"[{one}, {two}]").blocks] == ["One.", "Two."]
+    cut = parse_json(f"[{one}, {two}")
+    assert [block.text for block in cut.blocks] == ["One."]
+    assert cut.lost == ("1 blocks that repeat another were left out",)
+
+
+def test_a_block_that_stands_there_twice_in_all_it_says_is_shown_once():
+    parsed = read(piece("One."), piece("One."), piece("Two.", bbox=[3, 3, 9, 9]))
+    assert [block.text for block in parsed.blocks] == ["One.", "Two."]
+    assert parsed.lost == ("1 blocks that repeat another were left out",)
+
+
+# --- other models and modes
+
+
+def test_layout_without_text_gives_kinds_and_boxes():
+    parsed = parse_dots_layout_only(
+        '[{"bbox": [0, 0, 1652, 1176], "category": "Section-header"}, {"bbox": [1, 2, 3], "category": "Text"}]', FRAME
+    )
+    assert [(block.kind, block.box, block.text) for block in parsed.blocks] == [
+        (BlockKind.HEADING, Box(0, 0, 1, 0.5), "")
+    ]
+    assert parsed.lost == ("Text: a box that cannot be read",)
+
+
+def test_suryas_layout():
+    parsed = parse_surya_layout(
+        '[{"label":"Figure","bbox":"80 120 500 480","count":0},{"label":"Page-Footer","bbox":"1 990 9 999","count":12},'
+        '{"label":"Tab'
+    )
+    assert [(block.kind, block.box) for block in parsed.blocks] == [
+        (BlockKind.FIGURE, Box(0.08, 0.12, 0.5, 0.48)),
+        (BlockKind.FOOTER, Box(0.001, 0.99, 0.009, 0.999)),
+    ]
+    assert parsed.lost == ("the answer ends within a block",)
+
+
+def test_a_layout_without_text_of_a_page_of_words_is_empty():
+    assert parse_surya_layout("There is a table on the page.").blocks == ()
+
+
+def test_other_keys_can_be_named():
+    keys = LayoutKeys(box=("where",), label=("what",), text=("said",))
+    parsed = parse_layout('[{"where": [0, 0, 500, 500], "what": "title", "said": "Hello"}]', from_1000, keys)
+    assert [(block.kind, block.text, block.box) for block in parsed.blocks] == [
+        (BlockKind.TITLE, "Hello", Box(0, 0, 0.5, 0.5))
+    ]
+
+
+def test_labels_that_nobody_knows_and_none_at_all_are_text():
+    blocks = read(piece("a", "Marginalia"), {"bbox": [1, 1, 9, 9], "text": "# b"}).blocks
+    assert [(block.kind, block.text) for block in blocks] == [(BlockKind.TEXT, "a"), (BlockKind.TITLE, "b")]
+
+
+# --- anything
+
+words = st.text(alphabet=st.characters(whitelist_categories=["L", "N"]), min_size=1, max_size=30)
+PARTS = [
+    *("[", "]", "{", "}", '"', ":", ",", "\\", '"bbox"', '"category"', '"text"', "[1,2,30,40]", "1", "-", "9" * 5000),
+    *('{"bbox":[1,2,30,40],"category":"Text","text":"a"}', "```json\n", "null", "true", "NaN", "1e999", " ", "\n"),
+    *("\\u12", "\\ud800", "\ud800", "\x00", "<table><tr><td>", "$$", "Picture", "words of text", "é", "\\frac"),
+]
+
+
+@given(st.one_of(st.text(max_size=200), st.lists(st.sampled_from(PARTS), max_size=40).map("".join)))
+@settings(max_examples=400, deadline=None)
+def test_whatever_is_answered_is_read_and_boxes_lie_on_the_page(text: str):
+    for parse in (parse_dots, parse_json, parse_dots_layout_only, parse_surya_layout):
+        parsed = parse(text, FRAME)
+        for block in parsed.blocks:
+            assert 0 <= block.box.x0 < block.box.x1 <= 1
+            assert 0 <= block.box.y0 < block.box.y1 <= 1
+        blocks_to_markdown(parsed.blocks)
+
+
+@given(st.lists(words, min_size=1, max_size=6, unique=True), st.data())
+@settings(max_examples=200, deadline=None)
+def test_a_character_that_is_missing_anywhere_costs_one_block_at_most(said: list[str], data):
+    pieces = [piece(f"{text}.", bbox=[1, 10 * at + 1, 9, 10 * at + 9]) for at, text in enumerate(said)]
+    text = json.dumps(pieces)
+    at = data.draw(st.integers(0, len(text) - 1))
+    broken = text[:at] + text[at + 1 :]
+    shown = "".join(block.text for block in parse_json(broken).blocks)
+    missing = [word for word in said if word not in shown]
+    assert len(missing) <= 1, broken
+
+
+@given(st.lists(words, min_size=1, max_size=6, unique=True), st.data())
+@settings(max_examples=200, deadline=None)
+def test_words_before_a_cut_are_never_lost(said: list[str], data):
+    text = json.dumps([piece(f"{one}.", bbox=[1, 10 * at + 1, 9, 10 * at + 9]) for at, one in enumerate(said)])
+    end = data.draw(st.integers(0, len(text)))
+    shown = "".join(block.text for block in parse_json(text[:end]).blocks)
+    assert all(one in shown for one in said if f'"{json.dumps(one)[1:-1]}."' in text[:end])

@@ -1,0 +1,246 @@
+"""Models are found by any of their names, and each profile holds together."""
+
+import json
+import re
+
+import pytest
+from family_answers import answer_of
+from make_snapshots import FOLDER, path_of, snapshot
+
+from llm_ocr.engines.model.options import MAX_ATTEMPTS
+from llm_ocr.errors import UsageError
+from llm_ocr.models.chat import generic
+from llm_ocr.models.labels import kind_of, known_kind
+from llm_ocr.models.layout_json import parse_json
+from llm_ocr.models.parsers import PARSERS, gives_places, parser_named, parser_names
+from llm_ocr.models.plain import parse_plain
+from llm_ocr.models.profile import NO_FRAME, Profile
+from llm_ocr.models.registry import DEFAULT, PROFILES, find_profile, profile_names
+from llm_ocr.models.soundness import complaints
+from llm_ocr.models.usual import ANSWER
+from llm_ocr.types import BlockKind
+
+ALL = [*PROFILES, generic("some/model")]
+
+
+def olmocr_head(language: str, turn: str) -> str:
+    return (
+        f"---\nprimary_language: {language}\nis_rotation_valid: True\nrotation_correction: {turn}\n"
+        "is_table: False\nis_diagram: False\n---"
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["deepseek-ocr", "DeepSeek-OCR", "deepseek-ai/DeepSeek-OCR", "deepseek", " DEEPSEEK-AI/deepseek-ocr "]
+)
+def test_deepseek_is_found_by_all_its_names(name: str):
+    assert find_profile(name).model == "deepseek-ai/DeepSeek-OCR"
+
+
+def test_a_family_name_means_its_usual_size():
+    assert find_profile("qwen3-vl").model == "Qwen/Qwen3-VL-8B-Instruct"
+    assert find_profile("Qwen3-VL-2B-Instruct").name == "qwen3-vl-2b"
+
+
+def test_the_default_is_deepseek_ocr():
+    assert DEFAULT == profile_names()[0] == "deepseek-ocr"
+
+
+def test_an_unknown_model_is_answered_with_close_names():
+    with pytest.raises(UsageError, match="no profile for model 'deepsek-ocr'") as error:
+        find_profile("deepsek-ocr")
+    assert "Did you mean deepseek-ocr or deepseek-ocr-2?" in error.value.hint
+    with pytest.raises(UsageError) as error:
+        find_profile("zzzz")
+    assert "Did you mean" not in error.value.hint
+    assert "qwen3-vl-8b" in error.value.hint
+
+
+def test_no_two_profiles_share_a_name():
+    names = [one.casefold() for profile in PROFILES for one in {profile.name, profile.model, *profile.aliases}]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("profile", ALL, ids=lambda profile: profile.name)
+def test_a_profile_holds_together(profile: Profile):
+    assert complaints(profile) == []
+    assert profile.page_tokens < profile.context
+    assert set(profile.parsers.values()) <= {one.parse for one in PARSERS.values()}
+    json.dumps([dict(profile.settings), dict(profile.vllm_settings), dict(profile.page_settings), dict(profile.guides)])
+
+
+@pytest.mark.parametrize("profile", ALL, ids=lambda profile: profile.name)
+def test_a_full_page_and_the_longest_answer_fit_the_context(profile: Profile):
+    assert profile.page_tokens - ANSWER + profile.max_tokens <= profile.context
+
+
+@pytest.mark.parametrize("profile", ALL, ids=lambda profile: profile.name)
+def test_figures_are_cut_out_only_where_an_answer_has_places(profile: Profile):
+    placed = any(gives_places(parser) for parser in profile.parsers.values())
+    assert placed == bool(profile.figure_labels)
+    assert all(known_kind(label) is BlockKind.FIGURE for label in profile.figure_labels)
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
+def test_what_people_choose_by_is_there(profile: Profile):
+    assert profile.licence
+    assert profile.parameters > 0
+    assert profile.model.count("/") == 1
+    assert all(score.benchmark and score.value > 0 and score.source for score in profile.scores)
+    assert profile.revision is None or len(profile.revision) == 40
+    assert all(part.isdecimal() for part in profile.min_vllm.split(".") if profile.min_vllm)
+
+
+def test_only_models_that_were_made_for_it_describe_figures():
+    names = {profile.name.partition("-")[0] for profile in PROFILES if "describe" in profile.prompts}
+    assert names == {"deepseek", "qwen3", "internvl3.5", "mineru2.5"}
+    for profile in ALL:
+        if {"parse", "classify"} & set(profile.prompts):
+            assert {"describe", "parse", "classify"} <= set(profile.prompts)
+
+
+def test_licences_that_restrict_use_say_so():
+    for name in ("chandra-2", "chandra-1", "hunyuanocr", "nanonets-ocr2", "surya-ocr-2", "surya-ocr-2.5", "dots.mocr"):
+        assert name in find_profile(name).notice
+    assert "whole" in find_profile("paddleocr-vl-1.6").notice
+    assert not find_profile("lightonocr-3").notice
+
+
+@pytest.mark.parametrize("profile", ALL, ids=lambda profile: profile.name)
+def test_the_ladder_grows_warmer(profile: Profile):
+    warmth = [rung.temperature or 0 for rung in profile.ladder]
+    assert warmth == sorted(set(warmth))
+    assert warmth[0] >= profile.temperature
+    assert warmth[-1] >= 0.8
+    assert 1 < len(profile.ladder) < MAX_ATTEMPTS
+
+
+@pytest.mark.parametrize("profile", ALL, ids=lambda profile: profile.name)
+def test_a_plainer_prompt_comes_late_and_another_size_early(profile: Profile):
+    changed = [number for number, rung in enumerate(profile.ladder) if rung.mode]
+    assert all(number >= len(profile.ladder) - 2 for number in changed)
+    resized = [number for number, rung in enumerate(profile.ladder) if rung.scale != 1]
+    assert all(number <= 2 for number in resized)
+
+
+def test_vendors_rules_for_retries_are_kept():
+    assert [rung.temperature for rung in find_profile("olmocr-2").ladder] == [0.1, 0.2, 0.3, 0.5, 0.8, 0.9, 1.0]
+    assert [rung.temperature for rung in find_profile("chandra-2").ladder] == [0.2, 0.4, 0.6, 0.8]
+    assert {rung.scale for rung in find_profile("dots.ocr").ladder} == {1.0, 0.95}
+    for name in ("lightonocr-3", "lightonocr-2", "lightonocr-2-bbox"):
+        assert find_profile(name).temperature > 0, "greedy decoding loops"
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
+def test_requests_and_servers_are_as_written_down(profile: Profile):
+    written_down = json.loads(path_of(profile).read_text(encoding="utf-8"))
+    assert snapshot(profile) == written_down, "if this is meant: python tests/models/make_snapshots.py"
+
+
+def test_no_snapshot_is_left_of_a_profile_that_is_gone():
+    assert {path.name for path in FOLDER.iterdir()} == {path_of(profile).name for profile in PROFILES}
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("deepseek-ocr", ["image_url", "text"]),
+        ("lightonocr-3", ["image_url", "text"]),
+        ("lightonocr-2", ["image_url"]),
+        ("olmocr-2", ["text", "image_url"]),
+        ("nemotron-parse", ["text", "image_url"]),
+        ("unlimited-ocr", ["text", "image_url"]),
+    ],
+)
+def test_the_parts_stand_in_the_order_of_the_training(name: str, parts: list[str]):
+    profile = find_profile(name)
+    (message,) = snapshot(profile)["requests"][profile.mode]["messages"]
+    assert [part["type"] for part in message["content"]] == parts
+
+
+def test_an_empty_system_message_is_sent():
+    profile = find_profile("hunyuanocr")
+    assert snapshot(profile)["requests"]["markdown"]["messages"][0] == {"role": "system", "content": ""}
+
+
+@pytest.mark.parametrize(
+    ("mode", "fits", "unfit"),
+    [
+        ("olmocr-2:markdown", olmocr_head("en", "0"), olmocr_head("English", "45")),
+        ("olmocr-2:markdown", olmocr_head("null", "270") + "\nwords\nand more", "words"),
+    ],
+)
+def test_guides_allow_what_the_parser_reads(mode: str, fits: str, unfit: str):
+    name, _, wanted = mode.partition(":")
+    grammar = find_profile(name).guides[wanted]["structured_outputs"]["regex"]
+    assert re.fullmatch(grammar, fits)
+    assert not re.fullmatch(grammar, unfit)
+
+
+def test_dots_forced_form_is_that_of_its_answers():
+    profile = find_profile("dots.ocr")
+    schema = profile.guides["layout"]["structured_outputs"]["json"]
+    for piece in json.loads(answer_of(profile)):
+        assert set(schema["items"]["required"]) <= set(piece) <= set(schema["items"]["properties"])
+        assert piece["category"] in schema["items"]["properties"]["category"]["enum"]
+
+
+def test_a_model_that_is_not_known_may_have_any_parser():
+    assert generic("some/model").parsers == {"": parse_plain}
+    assert not generic("some/model").figure_labels
+    placed = generic("some/model", parser="layout_json")
+    assert placed.parsers == {"": parse_json}
+    assert "chart" in placed.figure_labels
+    with pytest.raises(UsageError, match="no parser is named 'layout-jsn'") as error:
+        generic("some/model", parser="layout-jsn")
+    assert "Did you mean layout-json" in error.value.hint
+
+
+@pytest.mark.parametrize("name", parser_names())
+def test_every_named_parser_reads_a_sentence(name: str):
+    """Or says what it could not read."""
+    parsed = parser_named(name).parse("The tide rose by two metres.", NO_FRAME)
+    assert parsed.blocks or parsed.lost
+    assert parser_named(name.upper().replace("-", "_")) is parser_named(name)
+
+
+def test_a_layer_of_text_is_put_where_the_prompt_says():
+    for name in ("qwen3-vl", "internvl"):
+        assert find_profile(name).anchor.count("{text}") == 1
+    assert not find_profile("deepseek-ocr").anchor
+
+
+def test_what_deepseek_ocr_is_sent():
+    profile = find_profile("deepseek-ocr")
+    assert profile.prompts["layout"] == "<|grounding|>Convert the document to markdown."
+    assert profile.prompts["text"] == "Free OCR."
+    assert profile.vllm_settings == {"skip_special_tokens": False}
+    assert profile.page_settings["vllm_xargs"]["whitelist_token_ids"] == [128821, 128822]
+    assert "--no-enable-prefix-caching" in profile.server_args
+    assert json.loads(profile.server_args[profile.server_args.index("--limit-mm-per-prompt") + 1]) == {"image": 1}
+    assert not profile.trust_remote_code
+
+
+@pytest.mark.parametrize(
+    ("label", "kind"),
+    [
+        ("image", BlockKind.FIGURE),
+        ("Chart", BlockKind.FIGURE),
+        ("chemical-block", BlockKind.FIGURE),
+        ("Page-Header", BlockKind.HEADER),
+        ("page footer", BlockKind.FOOTER),
+        ("section_header_level_3", BlockKind.HEADING),
+        ("image_caption", BlockKind.CAPTION),
+        ("Table Footnote", BlockKind.FOOTNOTE),
+        ("display_formula", BlockKind.FORMULA),
+        ("list-item", BlockKind.LIST_ITEM),
+        ("something else", BlockKind.TEXT),
+    ],
+)
+def test_labels_of_all_models_have_a_kind(label: str, kind: BlockKind):
+    assert kind_of(label) is kind
+
+
+def test_a_label_that_is_not_known_says_so():
+    assert known_kind("something else") is None
+    assert known_kind("text") is BlockKind.TEXT

@@ -1,0 +1,178 @@
+"""Platforms for notebooks: the real client of each against a stand-in whose jobs run, and the documents to read.
+
+Each gives other values of the notebook's parameters, the environment of a user who is signed in, code for the kernel.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from fine_vision import put_fine_vision
+from notebook_runs import REPOSITORY
+
+#: One process of each kind, and the engine without a model: machines of stand-ins have no GPU.
+FRUGAL = {"engine": "embedded", "render_workers": 1, "ocr_workers": 1, "max_failed_rate": 0.5}
+#: Where jobs find the library, as an image sets it.
+IMAGE = {"PYTHONPATH": str(REPOSITORY)}
+_KEYS = {
+    "AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST",
+    "AWS_SECRET_ACCESS_KEY": "of the tests",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
+_NO_FILES = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What `notebook_runs.execute` takes."""
+
+    values: Mapping[str, Any]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    start: str = ""
+
+
+Opened = contextlib.AbstractContextManager[Setup]
+
+
+def documents(work: Path) -> list[str]:
+    """A folder of the user's own documents, one of them broken, as a notebook in `work` names it."""
+    folder = work / "documents"
+    folder.mkdir(parents=True)
+    for name in ("paper.pdf", "invoice.png"):
+        shutil.copy(REPOSITORY / "examples" / name, folder / name)
+    (folder / "unreadable.pdf").write_bytes(b"%PDF-1.7\nthat is all")
+    return ["documents"]
+
+
+def values(work: Path, workspace: str, **settings: Any) -> dict[str, Any]:
+    """Parameters for the user's own documents."""
+    return {"WORKSPACE": workspace, "DOCUMENTS": documents(work), "SETTINGS": {**FRUGAL, **settings}}
+
+
+@contextlib.contextmanager
+def local(work: Path) -> Iterator[Setup]:
+    """Processes of this machine."""
+    settings = {**FRUGAL, "shards": 2, "pages_per_unit": 2}
+    yield Setup({"DOCUMENTS": documents(work), "SETTINGS": settings})
+
+
+@contextlib.contextmanager
+def sagemaker(work: Path) -> Iterator[Setup]:
+    """Amazon SageMaker and all that is around it."""
+    import boto3
+
+    from llm_ocr.testing.fake_sagemaker import ACCOUNT, REGION, running
+
+    with running("notebook-sagemaker", image_environment=IMAGE) as fake:
+        signed_in = {**_KEYS, **_NO_FILES, "AWS_DEFAULT_REGION": REGION, "AWS_ENDPOINT_URL": fake.url}
+        with mock.patch.dict(os.environ, signed_in):
+            trust = (REPOSITORY / "sagemaker" / "trust-policy.json").read_text()
+            role = boto3.client("iam").create_role(RoleName="llm-ocr-notebook", AssumeRolePolicyDocument=trust)
+            ecr = boto3.client("ecr")
+            ecr.create_repository(repositoryName="llm-ocr-notebook")
+            kind = "application/vnd.docker.distribution.manifest.v2+json"
+            manifest = {"schemaVersion": 2, "mediaType": kind, "config": {"digest": "sha256:" + "0" * 64}, "layers": []}
+            ecr.put_image(repositoryName="llm-ocr-notebook", imageTag="1", imageManifest=json.dumps(manifest))
+        image = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/llm-ocr-notebook:1"
+        settings = {"role": role["Role"]["Arn"], "image": image, "hardware": "ml.c5.xlarge"}
+        yield Setup(values(work, "s3://notebook-sagemaker/run-1", **settings), signed_in)
+
+
+@contextlib.contextmanager
+def hf_jobs(work: Path) -> Iterator[Setup]:
+    """The Hub, with a bucket of the user's and the data set that the notebook reads where no documents are named."""
+    from huggingface_hub import HfApi
+
+    from llm_ocr.testing.fake_hub import TOKEN, running
+
+    work.mkdir(parents=True)
+    with running() as (hub, environment):
+        HfApi(endpoint=hub.url, token=TOKEN).create_bucket("tester/ocr", private=True)
+        put_fine_vision(hub)
+        settings = {**FRUGAL, "image": "python:3.12-slim", "hardware": "cpu-upgrade"}
+        parameters = {"WORKSPACE": "hf://buckets/tester/ocr/run-1", "DOCUMENTS": [], "SETTINGS": settings}
+        yield Setup(parameters, environment)
+
+
+@contextlib.contextmanager
+def cloud_run(work: Path) -> Iterator[Setup]:
+    """Google Cloud Run, and Cloud Storage, which its jobs reach by their account."""
+    from llm_ocr.testing.fake_gcs import running as storage
+    from llm_ocr.testing.fake_run import running
+
+    image = "us-central1-docker.pkg.dev/my-project/llm-ocr/cpu:1"
+    with storage("my-bucket") as gcs, running(environment={**IMAGE, "STORAGE_EMULATOR_HOST": gcs.url}) as run:
+        run.account.images = {image}
+        environment = {"STORAGE_EMULATOR_HOST": gcs.url, "LLM_OCR_PLATFORM_ENDPOINT": run.url}
+        settings = {"project": "my-project", "region": "us-central1", "image": image, "hardware": "cpu"}
+        yield Setup(values(work, "gs://my-bucket/run-1", **settings), environment)
+
+
+#: What a stage writes goes to the log of its call, as on Modal, and not into the notebook, whose process it is in.
+_STUB_MODAL = f"""
+import sys
+from types import SimpleNamespace
+import pytest
+from llm_ocr.launch.modal import functions as modal_functions
+sys.path.append({str(REPOSITORY / "tests" / "launch")!r})
+from stub_modal import StubModal
+stub = StubModal()
+stub.secrets["aws"] = {dict(list(_KEYS.items())[:2])!r}
+stub.install(pytest.MonkeyPatch())
+def write(text):
+    list(stub.calls.values())[-1].output += text
+modal_functions.sys = SimpleNamespace(executable=sys.executable, stdout=SimpleNamespace(write=write))
+"""
+
+
+@contextlib.contextmanager
+def modal(work: Path) -> Iterator[Setup]:
+    """A Modal in the notebook's own process, whose calls run the functions of the real app."""
+    with s3("notebook-modal") as environment:
+        secrets = ["AWS_ACCESS_KEY_ID=aws", "AWS_SECRET_ACCESS_KEY=aws"]
+        made = values(work, "s3://notebook-modal/run-1", secret=secrets, hardware="cpu")
+        yield Setup(made, environment, _STUB_MODAL)
+
+
+@contextlib.contextmanager
+def runpod(work: Path) -> Iterator[Setup]:
+    """An endpoint of RunPod whose worker is ours."""
+    from llm_ocr.testing.fake_runpod import ENDPOINT, KEY, FakeRunPod
+
+    with s3("notebook-runpod") as environment, FakeRunPod({**IMAGE, **environment}, compute="CPU") as fake:
+        signed_in = {**environment, "RUNPOD_API_KEY": KEY, "LLM_OCR_PLATFORM_ENDPOINT": fake.url}
+        yield Setup(values(work, "s3://notebook-runpod/run-1", runpod_endpoint=ENDPOINT, hardware="cpu"), signed_in)
+
+
+@contextlib.contextmanager
+def s3(bucket: str) -> Iterator[dict[str, str]]:
+    """A bucket, and the environment of whoever may use it."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    environment = {**_KEYS, **_NO_FILES, "AWS_ENDPOINT_URL": f"http://{host}:{port}"}
+    try:
+        with mock.patch.dict(os.environ, environment):
+            boto3.client("s3").create_bucket(Bucket=bucket)
+        yield environment
+    finally:
+        server.stop()
+
+
+PLATFORMS: Mapping[str, Callable[[Path], Opened]] = {
+    "cloud_run": cloud_run,
+    "hf_jobs": hf_jobs,
+    "local": local,
+    "modal": modal,
+    "runpod": runpod,
+    "sagemaker": sagemaker,
+}

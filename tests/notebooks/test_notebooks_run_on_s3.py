@@ -1,0 +1,28 @@
+"""Notebooks whose workspace is in a bucket on S3, from top to bottom against stand-ins whose jobs run."""
+
+import pytest
+from checked_runs import executed, said
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("boto3")
+pytest.importorskip("moto.server")
+
+
+def test_sagemaker(tmp_path):
+    notebook = executed("sagemaker", tmp_path)
+    assert "create_processing_job" in said(notebook, "look")
+    assert "sagemaker:ml.c5.xlarge" in said(notebook, "cost")
+
+
+def test_modal(tmp_path):
+    pytest.importorskip("modal")
+    notebook = executed("modal", tmp_path)
+    assert "Function.spawn" in said(notebook, "look")
+    assert "removed what Modal noted" in said(notebook, "clean")
+
+
+def test_runpod(tmp_path):
+    pytest.importorskip("runpod")
+    notebook = executed("runpod", tmp_path)
+    assert "RUNPOD_API_KEY" in said(notebook, "credentials")
+    assert "runpod:endpoint" in said(notebook, "cost")

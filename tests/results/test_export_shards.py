@@ -1,0 +1,151 @@
+"""Shards of an exported dataset: cut by size alone, made of row groups, and named by what is in them."""
+
+import io
+from fnmatch import fnmatch
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made import picture, record
+
+from llm_ocr.errors import StorageError
+from llm_ocr.results.dataset import DatasetRow, DatasetWriter
+from llm_ocr.results.export.regroup import group_sizes, write_shard
+from llm_ocr.results.export.shards import GLOB, Part, Shard, Source, cut, is_shard
+
+
+def source(name: str, size: int, content: str = "") -> Source:
+    return Source(f"dataset/train-{name}.parquet", size, content or f"content of {name}", f"version of {name}")
+
+
+class Files:
+    """Dataset files in memory, and the ranges that were asked for."""
+
+    def __init__(self):
+        self.data = {}
+        self.asked = []
+
+    def add(self, name: str, rows: int) -> Source:
+        out = io.BytesIO()
+        with DatasetWriter(out) as writer:
+            for number in range(1, rows + 1):
+                page = record(number, document=name, image=picture(60, 40, colour=f"#{number:06x}"))
+                writer.add(DatasetRow(page, f"page {number}"))
+        made = source(name, len(out.getvalue()))
+        self.data[made.key] = out.getvalue()
+        return made
+
+    def read(self, key: str, start: int, length: int) -> bytes:
+        self.asked.append((key, length))
+        return self.data[key][start : start + length]
+
+
+@pytest.fixture
+def files() -> Files:
+    return Files()
+
+
+def written(path, parts, files) -> pa.Table:
+    rows = write_shard(path, parts, files.read)
+    table = pq.read_table(path)
+    assert table.num_rows == rows
+    return table
+
+
+@given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 60))
+def test_shards_hold_every_file_once_in_order_and_are_no_larger_than_asked(sizes, most):
+    sources = [source(str(number), size) for number, size in enumerate(sizes)]
+    groups = {one: [1] * one.size for one in sources}
+    shards = list(cut(sources, most, groups.__getitem__))
+    parts = [part for shard in shards for part in shard.parts]
+    assert [shard.index for shard in shards] == list(range(len(shards)))
+    assert all(0 < shard.size <= most for shard in shards)
+    assert list(dict.fromkeys(part.source for part in parts)) == sources
+    for one in sources:
+        ranges = [part.groups or (0, one.size) for part in parts if part.source == one]
+        assert [row for begin, end in ranges for row in range(begin, end)] == list(range(one.size))
+
+
+def test_a_row_group_larger_than_a_shard_is_a_shard():
+    one = source("a", 25)
+    assert [shard.parts[0].groups for shard in cut([one], 10, lambda _: [20, 5])] == [(0, 1), (1, 2)]
+
+
+def test_names_change_with_content_and_sort_in_order():
+    before = [shard.name for shard in cut([source(str(n), 5) for n in range(20)], 10, lambda _: [])]
+    sources = [source(str(n), 5, "other" if n == 7 else "") for n in range(20)]
+    after = [shard.name for shard in cut(sources, 10, lambda _: [])]
+    assert sorted(before) == before
+    assert [number for number in range(10) if before[number] != after[number]] == [3]
+    assert all(map(is_shard, before))
+
+
+def test_the_same_content_at_another_place_of_another_store_has_the_same_name():
+    there = Source("dataset/other.parquet", 5, "content of a", "another version")
+    assert Shard(0, (Part(there, 5),)).name == Shard(0, (Part(source("a", 5), 5),)).name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "data/train-00000-of-00001.parquet",
+        "data/train-00000-0123456789abcdef.txt",
+        "train-00000-0123456789abcdef.parquet",
+        "data/train-00000-of-00001-0123456789abcdef.parquet",
+        "data/train-0-0123456789abcdef.parquet",
+    ],
+)
+def test_files_of_others_are_no_shards(name):
+    assert not is_shard(name)
+
+
+def test_rows_come_out_as_they_went_in_and_small_groups_are_joined(files, tmp_path):
+    sources = [files.add("a", 30), files.add("b", 30), files.add("c", 50)]
+    table = written(tmp_path / "s.parquet", [Part(one, one.size) for one in sources], files)
+    assert table.equals(pa.concat_tables([pq.read_table(io.BytesIO(files.data[one.key])) for one in sources]))
+    metadata = pq.ParquetFile(tmp_path / "s.parquet").metadata
+    assert [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)] == [60, 50]
+    assert b"Image" in pq.read_schema(tmp_path / "s.parquet").metadata[b"huggingface"]
+
+
+def test_a_long_file_is_divided_between_its_row_groups(files, tmp_path):
+    one = files.add("a", 250)
+    sizes = group_sizes(files.read, one)
+    assert len(sizes) == 3
+    assert sum(sizes) <= one.size
+    shards = list(cut([one], max(sizes), lambda _: sizes))
+    tables = [written(tmp_path / f"{shard.index}.parquet", shard.parts, files) for shard in shards]
+    assert [table.num_rows for table in tables] == [100, 100, 50]
+    assert pa.concat_tables(tables).equals(pq.read_table(io.BytesIO(files.data[one.key])))
+
+
+def test_a_row_group_is_read_by_one_range(files, tmp_path):
+    one = files.add("a", 250)
+    files.asked.clear()
+    write_shard(tmp_path / "s.parquet", [Part(one, one.size, (1, 3))], files.read)
+    footer = len(files.asked) - 2
+    assert footer <= 2
+    assert [length for _, length in files.asked[-2:]] == group_sizes(files.read, one)[1:]
+
+
+def test_the_same_parts_give_the_same_bytes(files, tmp_path):
+    parts = [Part(one, one.size) for one in (files.add("a", 130), files.add("b", 20))]
+    for name in "xy":
+        write_shard(tmp_path / name, parts, files.read)
+    assert (tmp_path / "x").read_bytes() == (tmp_path / "y").read_bytes()
+
+
+def test_a_damaged_file_is_named_with_what_to_do(files, tmp_path):
+    one = files.add("a", 5)
+    files.data[one.key] = b"x" * one.size
+    with pytest.raises(StorageError, match=r"dataset/train-a\.parquet") as caught:
+        write_shard(tmp_path / "s.parquet", [Part(one, one.size)], files.read)
+    assert "llm-ocr assemble" in caught.value.hint
+
+
+def test_the_pattern_for_readers_finds_shards_and_no_files_of_others():
+    assert fnmatch(Shard(0, ()).name, GLOB)
+    assert fnmatch(Shard(123456, ()).name, GLOB)
+    assert not fnmatch("data/train-00000-of-00001.parquet", GLOB)

@@ -1,0 +1,84 @@
+"""Pages as the lines of the dots.ocr batch pipeline: its fields, in its order, successes and failures apart."""
+
+import json
+
+from llm_ocr.results.page_lines import as_text, page_line
+from llm_ocr.types import Block, BlockKind, Box, EncodedImage, PageRecord, Reason, Status
+
+READ = PageRecord(
+    "doc1-p00001",
+    "doc1",
+    "s3://bucket/doc.pdf",
+    1,
+    0,
+    Status.OK,
+    engine="dots-ocr",
+    image=EncodedImage(b"", "image/png", 1000, 2000),
+    markdown="# Quay",
+    blocks=(
+        Block(BlockKind.TITLE, Box(0.1, 0.1, 0.9, 0.2), "Quay", "Title"),
+        Block(BlockKind.FIGURE, Box(0.0, 0.5, 1.0, 1.0), label="Picture"),
+    ),
+    tokens_in=1024,
+    tokens_out=512,
+    seconds=2.34,
+)
+
+
+def failed(detail: str = "no such object", page: int | None = 2) -> PageRecord:
+    return PageRecord(
+        "doc1-p00002", "doc1", "s3://bucket/doc.pdf", page, 1, Status.FAILED, Reason.NOT_FOUND, detail, seconds=1.23
+    )
+
+
+def test_a_page_that_was_read():
+    line = page_line(READ)
+    assert line == {
+        "document_id": "doc1",
+        "page": 1,
+        "page_index": 1,
+        "pdf_path": "s3://bucket/doc.pdf",
+        "model": "dots-ocr",
+        "success": True,
+        "latency": 2.34,
+        "usage": {"prompt_tokens": 1024, "completion_tokens": 512, "total_tokens": 1536},
+        "content": "# Quay",
+        "error": None,
+    }
+    order = "document_id page page_index pdf_path model success latency usage content error"
+    assert list(line) == order.split()
+
+
+def test_a_page_that_failed():
+    assert page_line(failed(), model="dots-ocr") == {
+        "document_id": "doc1",
+        "page": 2,
+        "page_index": 2,
+        "pdf_path": "s3://bucket/doc.pdf",
+        "model": "dots-ocr",
+        "success": False,
+        "latency": 1.23,
+        "usage": {},
+        "content": None,
+        "error": "not_found: no such object",
+    }
+    assert page_line(failed("", None))["error"] == "not_found"
+    assert page_line(failed(page=None))["page"] is None
+
+
+def test_the_layout_is_written_as_the_model_writes_it():
+    assert json.loads(page_line(READ, "layout")["content"]) == [
+        {"bbox": [100, 200, 900, 400], "category": "Title", "text": "Quay"},
+        {"bbox": [0, 1000, 1000, 2000], "category": "Picture"},
+    ]
+    assert json.loads(page_line(READ, "layout-only")["content"])[0] == {
+        "bbox": [100, 200, 900, 400],
+        "category": "Title",
+    }
+
+
+def test_a_line_is_one_line_of_json():
+    text = as_text(page_line(failed("two\nlines and a ä")))
+    assert text.count("\n") == 1 and text.endswith("\n")
+    assert json.loads(text)["error"] == "not_found: two\nlines and a ä"
+    assert "ä" in text

@@ -1,0 +1,22 @@
+"""How the contract suite makes an empty store on Google Cloud Storage."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from llm_ocr.storage import ObjectStore, StoreOptions
+
+
+@contextlib.contextmanager
+def make_store(tmp_path: Path) -> Iterator[ObjectStore]:
+    """A store with the real client, on a server of its own."""
+    pytest.importorskip("google.cloud.storage", reason="google-cloud-storage is not installed")
+    from llm_ocr.storage.gcs_address import parse_url
+    from llm_ocr.storage.gcs_client import Limits
+    from llm_ocr.storage.gcs_store import GcsStore
+    from llm_ocr.testing.fake_gcs import running
+
+    with running("a-bucket") as gcs:
+        yield GcsStore(parse_url("gs://a-bucket/a folder/run"), StoreOptions(endpoint=gcs.url), Limits(pause=0.02))

@@ -1,0 +1,199 @@
+"""Stores on moto's S3 server, which runs in this process, and a proxy before it that loses and spoils requests."""
+
+import contextlib
+import http.client
+import os
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from unittest import mock
+from urllib.parse import urlsplit
+
+import pytest
+
+from llm_ocr.storage import StoreOptions
+from llm_ocr.storage.s3 import S3Store
+from llm_ocr.storage.s3_address import Place
+from llm_ocr.storage.s3_client import Limits
+
+#: More than one page of S3's lists.
+MANY = 1100
+
+#: Nothing of the machine on which the tests run.
+ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST",
+    "AWS_SECRET_ACCESS_KEY": "s3cret-of-the-tests",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "NO_PROXY": "127.0.0.1",
+}
+
+#: Short waits, so that a test of a service that stays away is quick.
+IMPATIENT = Limits(retries=1, connect_timeout=5, read_timeout=5)
+
+
+@contextlib.contextmanager
+def aws_environment() -> Iterator[None]:
+    """The environment with the credentials of the tests and no other setting of AWS."""
+    others = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    with mock.patch.dict(os.environ, {**others, **ENVIRONMENT}, clear=True):
+        yield
+
+
+@cache
+def moto_url() -> str:
+    """The URL of a server that ends with the process."""
+    server = pytest.importorskip("moto.server", reason="moto[server] is not installed")
+    started = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    started.start()
+    host, port = started.get_host_and_port()
+    return f"http://{host}:{port}"
+
+
+@cache
+def raw() -> Any:
+    """A client of the server that no store made."""
+    import boto3
+
+    with aws_environment():
+        return boto3.client("s3", endpoint_url=moto_url(), region_name="us-east-1")
+
+
+def new_place(prefix: str = "runs/one") -> Place:
+    """A prefix in a new, empty bucket."""
+    bucket = f"bucket-{secrets.token_hex(8)}"  # moto keeps one state a process, whoever imports this file
+    raw().create_bucket(Bucket=bucket)
+    return Place(bucket, prefix)
+
+
+def store_at(place: Place, endpoint: str | None = None, limits: Limits = IMPATIENT, **options: str) -> S3Store:
+    """A store that asks moto's server, or what is before it."""
+    return S3Store(place, StoreOptions(endpoint=endpoint or moto_url(), **options), limits)
+
+
+@contextlib.contextmanager
+def make_store(tmp_path: Path) -> Iterator[S3Store]:
+    """An empty store; files above 5 MiB go up in parts."""
+    with aws_environment():
+        yield store_at(new_place(), limits=Limits(multipart=5 << 20))
+
+
+@dataclass(slots=True)
+class Fault:
+    """What happens to the next `times` requests of a method whose path holds `containing`.
+
+    `status` and `code`: this answer instead; `lost`: no answer, "before" or "after" the server has done it; `torn`: the
+    first half of the answer's body; `wait`: seconds before anything else.
+    """
+
+    method: str = ""
+    containing: str = ""
+    times: int = 1
+    status: int = 0
+    code: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    more: str = ""
+    lost: str = ""
+    torn: bool = False
+    wait: float = 0.0
+
+
+class Proxy:
+    """Passes requests on to moto's server, without the request headers `hidden` and the leading path `base`."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+        self.hidden: set[str] = set()
+        self.base = ""
+        self.seen: list[tuple[str, str, dict[str, str]]] = []
+        self.before = lambda method, path: None
+        self._lock = threading.Lock()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        self._server.daemon_threads = True
+        self._server.proxy = self
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}{self.base}"
+
+    def add(self, **fault: Any) -> None:
+        self.faults.append(Fault(**fault))
+
+    def methods(self) -> list[str]:
+        return [method for method, _, _ in self.seen]
+
+    def take(self, method: str, path: str, headers: dict[str, str]) -> Fault | None:
+        with self._lock:
+            self.seen.append((method, path, headers))
+            for fault in self.faults:
+                if fault.times > 0 and fault.method in ("", method) and fault.containing in path:
+                    fault.times -= 1
+                    return fault
+        return None
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def handle_any(self) -> None:
+        proxy: Proxy = self.server.proxy
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        fault = proxy.take(self.command, self.path, dict(self.headers)) or Fault()
+        time.sleep(fault.wait)
+        if fault.status:
+            return self._refuse(fault)
+        if fault.lost == "before":
+            return self._drop()
+        proxy.before(self.command, self.path)
+        status, headers, data = self._pass_on(proxy, body)
+        if fault.lost == "after":
+            return self._drop()
+        self._answer(status, headers, data, torn=fault.torn)
+
+    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = handle_any
+
+    def _pass_on(self, proxy: Proxy, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+        to = urlsplit(moto_url())
+        connection = http.client.HTTPConnection(to.hostname, to.port)
+        headers = {name: value for name, value in self.headers.items() if name not in proxy.hidden}
+        connection.request(self.command, self.path.removeprefix(proxy.base), body, headers)
+        with contextlib.closing(connection), connection.getresponse() as answer:
+            return answer.status, answer.getheaders(), answer.read()
+
+    def _refuse(self, fault: Fault) -> None:
+        text = f"<Error><Code>{fault.code}</Code><Message>said by the tests</Message>{fault.more}</Error>"
+        data = text.encode() if fault.code and self.command != "HEAD" else b""
+        self._answer(fault.status, list(fault.headers.items()), data)
+
+    def _answer(self, status: int, headers: list[tuple[str, str]], data: bytes, *, torn: bool = False) -> None:
+        length = next((value for name, value in headers if name.lower() == "content-length"), str(len(data)))
+        self.send_response(status)
+        for name, value in headers:
+            if name.lower() not in ("content-length", "connection", "transfer-encoding", "server", "date"):
+                self.send_header(name, value)
+        self.send_header("Content-Length", length if self.command == "HEAD" else str(len(data)))
+        self.end_headers()
+        self.wfile.write(data[: len(data) // 2] if torn else data)
+        if torn:
+            self._drop()
+
+    def _drop(self) -> None:
+        self.close_connection = True
+        self.wfile.flush()

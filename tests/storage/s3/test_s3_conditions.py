@@ -1,0 +1,193 @@
+"""Create-if-absent and compare-and-swap when answers are lost, writers meet, and services do not know them."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from llm_ocr.errors import ObjectChanged, ObjectExists, StorageError
+from tests.storage.s3 import making
+
+
+@pytest.mark.parametrize("lost", ["before", "after"])
+def test_a_create_whose_answer_was_lost_knows_its_own_object(behind, proxy, lost):
+    proxy.add(method="PUT", lost=lost)
+    version = behind.create("k", b"ours")
+    assert behind.fetch("k") == (b"ours", version)
+
+
+def test_a_create_whose_last_try_did_it_without_an_answer_succeeded(place, proxy):
+    store = making.store_at(place, proxy.url, making.Limits(retries=0))
+    proxy.add(method="PUT", lost="after")
+    assert store.create("k", b"ours") == store.stat("k").version
+
+
+def test_a_create_that_waits_too_long_for_its_answer_reads_what_stands(place, proxy):
+    store = making.store_at(place, proxy.url, making.Limits(retries=0, read_timeout=0.3))
+    proxy.add(method="PUT", wait=1.0, lost="before")
+    with pytest.raises(StorageError, match="connection failed") as caught:
+        store.create("k", b"ours")
+    assert caught.value.retryable
+    assert not isinstance(caught.value, ObjectExists)
+    assert store.create("k", b"ours") == store.stat("k").version
+
+
+def test_a_create_whose_answer_was_lost_and_that_lost_says_so(place, proxy):
+    store = making.store_at(place, proxy.url, making.Limits(retries=0))
+    store.put("k", b"theirs")
+    proxy.add(method="PUT", lost="before")
+    with pytest.raises(ObjectExists):
+        store.create("k", b"ours")
+    assert store.get("k") == b"theirs"
+
+
+def test_a_conflict_of_two_creators_is_tried_again_until_one_stands(behind, proxy):
+    proxy.add(method="PUT", status=409, code="ConditionalRequestConflict", times=2)
+    version = behind.create("k", b"ours")
+    assert behind.fetch("k") == (b"ours", version)
+
+
+def test_of_many_creators_whose_answers_get_lost_one_wins_and_knows_it(place, proxy):
+    store = making.store_at(place, proxy.url, making.Limits(retries=8))
+    proxy.add(method="PUT", lost="after", times=6)
+    proxy.add(method="PUT", lost="before", times=6)
+    begin = threading.Barrier(12)
+
+    def create(number: int) -> str | None:
+        begin.wait()
+        try:
+            return store.create("k", b"%d" % number)
+        except ObjectExists:
+            return None
+
+    with ThreadPoolExecutor(12) as pool:
+        won = list(pool.map(create, range(12)))
+    (winner,) = [number for number, version in enumerate(won) if version is not None]
+    assert store.fetch("k") == (b"%d" % winner, won[winner])
+
+
+def test_an_object_that_goes_while_it_is_created_does_not_stop_the_creator(behind, proxy, place, raw):
+    behind.put("k", b"theirs")
+
+    def remove(method: str, path: str) -> None:
+        if method == "GET":
+            raw.delete_object(Bucket=place.bucket, Key=f"{place.root}k")
+
+    proxy.before = remove
+    behind.create("k", b"ours")
+    proxy.before = lambda method, path: None
+    assert behind.get("k") == b"ours"
+
+
+@pytest.mark.parametrize("lost", ["before", "after"])
+def test_a_swap_whose_answer_was_lost_knows_its_own_object(behind, proxy, lost):
+    version = behind.create("k", b"0")
+    behind.capabilities()
+    proxy.add(method="PUT", lost=lost)
+    now = behind.swap("k", b"ours", version)
+    assert behind.fetch("k") == (b"ours", now)
+
+
+def test_a_swap_that_met_another_writer_says_that_it_has_changed(behind, proxy, place, raw):
+    version = behind.create("k", b"0")
+    behind.capabilities()
+    raw.put_object(Bucket=place.bucket, Key=f"{place.root}k", Body=b"theirs")
+    proxy.add(method="PUT", status=409, code="ConditionalRequestConflict")
+    with pytest.raises(ObjectChanged):
+        behind.swap("k", b"ours", version)
+    assert behind.get("k") == b"theirs"
+
+
+def test_a_swap_that_met_a_conflict_and_an_unchanged_object_is_tried_again(behind, proxy):
+    version = behind.create("k", b"0")
+    behind.capabilities()
+    proxy.add(method="PUT", status=409, code="ConditionalRequestConflict", times=2)
+    assert behind.swap("k", b"ours", version) == behind.stat("k").version
+
+
+def test_a_swap_that_could_not_be_sent_is_no_lost_race(place, proxy):
+    store = making.store_at(place, proxy.url, making.Limits(retries=0))
+    version = store.create("k", b"0")
+    store.capabilities()
+    proxy.add(method="PUT", lost="before")
+    with pytest.raises(StorageError) as caught:
+        store.swap("k", b"ours", version)
+    assert caught.value.retryable
+    assert not isinstance(caught.value, ObjectChanged)
+    assert store.fetch("k") == (b"0", version)
+
+
+def test_what_was_done_and_cannot_be_read_back_is_not_called_done(place, proxy):
+    store = making.store_at(place, proxy.url, making.Limits(retries=0))
+    proxy.add(method="PUT", lost="after")
+    proxy.add(method="GET", status=500, code="InternalError", times=9)
+    with pytest.raises(StorageError, match="connection failed") as caught:
+        store.create("k", b"ours")
+    assert caught.value.retryable
+
+
+def test_conditions_are_found_where_they_are_honoured(store):
+    found = store.capabilities()
+    assert (found.create, found.swap, found.note) == (True, True, "")
+
+
+@pytest.mark.parametrize(
+    ("hidden", "create", "swap"),
+    [
+        ({"If-None-Match"}, False, True),
+        ({"If-Match"}, True, False),
+        ({"If-None-Match", "If-Match"}, False, False),
+    ],
+)
+def test_conditions_that_a_service_ignores_are_found_out_and_said(behind, proxy, hidden, create, swap):
+    proxy.hidden = hidden
+    found = behind.capabilities()
+    assert (found.create, found.swap) == (create, swap)
+    assert all(header in found.note for header in hidden)
+    assert proxy.url in found.note
+    assert [*behind.list(), *behind.unfinished()] == []
+
+
+def test_conditions_that_a_service_refuses_are_found_out(behind, proxy, monkeypatch):
+    refuse_conditions(proxy, monkeypatch)
+    found = behind.capabilities()
+    assert (found.create, found.swap) == (False, False)
+
+
+def test_the_answer_is_asked_for_once(behind, proxy):
+    behind.capabilities()
+    proxy.seen.clear()
+    behind.capabilities()
+    assert proxy.seen == []
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_without_conditions_create_still_never_replaces_what_one_writer_left(behind, proxy, monkeypatch, known):
+    refuse_conditions(proxy, monkeypatch)
+    if known:
+        behind.check()
+    behind.create("k", b"first")
+    with pytest.raises(ObjectExists):
+        behind.create("k", b"second")
+    assert behind.get("k") == b"first"
+
+
+def test_a_swap_that_a_service_would_ignore_is_refused_before_anything_is_written(behind, proxy):
+    proxy.hidden = {"If-Match"}
+    behind.put("k", b"0")
+    with pytest.raises(StorageError, match="If-Match") as caught:
+        behind.swap("k", b"1", behind.stat("k").version)
+    assert not isinstance(caught.value, ObjectChanged)
+    assert behind.get("k") == b"0"
+
+
+def refuse_conditions(proxy, monkeypatch) -> None:
+    """The service answers 501 to every conditional write."""
+    take = proxy.take
+
+    def refuse(method, path, headers):
+        if "If-Match" in headers or "If-None-Match" in headers:
+            return making.Fault(status=501, code="NotImplemented")
+        return take(method, path, headers)
+
+    monkeypatch.setattr(proxy, "take", refuse)

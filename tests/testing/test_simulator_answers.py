@@ -1,0 +1,110 @@
+"""The simulated model's answers: deterministic, paired with their page, of the asked form and length."""
+
+import json
+import re
+from dataclasses import replace
+from statistics import mean
+
+import pytest
+
+from llm_ocr.testing.simulator.answers import Ask, Style, image_hash, reply, token_of
+from llm_ocr.testing.simulator.structured import instance
+
+PAGE = "<|grounding|>Convert the document to markdown."
+BLOCK = re.compile(r"<\|ref\|>(\w+)<\|/ref\|><\|det\|>\[\[(\d+), (\d+), (\d+), (\d+)\]\]<\|/det\|>\n")
+
+
+def ask(number, prompt=PAGE, **more):
+    return Ask(image_hash(f"data:image/png;base64,{number}"), prompt, **more)
+
+
+def test_the_same_question_has_the_same_answer_and_others_have_others():
+    first = reply(ask(1), Style())
+    assert first == reply(ask(1), Style())
+    others = [ask(2), ask(1, "Free OCR."), ask(1, temperature=0.3)]
+    assert all(reply(other, Style()).text != first.text for other in others)
+    assert reply(ask(1), Style(seed=1)).text != first.text
+
+
+def test_an_answer_names_its_page():
+    for prompt in (PAGE, "Free OCR."):
+        assert token_of(b"data:image/png;base64,7") in reply(ask(7, prompt), Style()).text
+
+
+def test_lengths_follow_the_style_and_bodies_follow_the_lengths():
+    replies = [reply(ask(number), Style(mean=800, sigma=0.4)) for number in range(400)]
+    assert mean(one.tokens for one in replies) == pytest.approx(800, rel=0.1)
+    assert all(one.tokens <= 4096 and not one.cut for one in replies)
+    assert all(len(one.text) == pytest.approx(4 * one.tokens, rel=0.25) for one in replies if one.tokens > 100)
+
+
+def test_a_grounded_page_has_blocks_from_top_to_bottom_inside_the_page():
+    for number in range(50):
+        text = reply(ask(number), Style()).text
+        blocks = [(label, *map(int, box)) for label, *box in BLOCK.findall(text)]
+        assert blocks[0][0] == "title"
+        assert all(0 <= left < right <= 999 and 0 <= top < bottom <= 999 for _, left, top, right, bottom in blocks)
+        tops = [top for _, _, top, _, _ in blocks]
+        assert tops == sorted(tops)
+        assert text.count("<|ref|>") == len(blocks)
+
+
+def test_long_pages_have_headings_tables_images_and_captions():
+    text = reply(ask(1), Style(mean=4000, sigma=0.01)).text
+    labels = {label for label, *_ in BLOCK.findall(text)}
+    assert labels == {"title", "sub_title", "text", "table", "image", "image_caption"}
+
+
+def test_an_answer_is_cut_at_max_tokens():
+    whole = reply(ask(3), Style())
+    cut = reply(ask(3, room=100), Style())
+    assert (cut.tokens, cut.cut) == (100, True)
+    assert whole.text.startswith(cut.text)
+    assert len(cut.text) == pytest.approx(400, rel=0.1)
+
+
+def test_a_loop_repeats_one_line_until_max_tokens_and_is_cured_by_temperature():
+    style = Style(loop_rate=1)
+    looping = reply(ask(5, room=3000), style)
+    assert (looping.tokens, looping.cut) == (3000, True)
+    lines = looping.text.splitlines()
+    assert lines[-2] == lines[-3] == lines[-4]
+    assert reply(ask(5, room=3000, temperature=0.1), style).cut
+    assert not reply(ask(5, room=8000, temperature=0.2), style).cut
+
+
+def test_shares_of_loops_and_of_empty_answers_are_as_asked():
+    replies = [reply(ask(number), Style(loop_rate=0.1, empty_rate=0.2)) for number in range(1000)]
+    assert sum(one.cut for one in replies) == pytest.approx(100, abs=40)
+    assert sum(not one.text for one in replies) == pytest.approx(200, abs=50)
+
+
+def test_a_choice_is_returned_literally():
+    forced = {"choice": ["<|ref|>text<|/ref|>\nexactly this"]}
+    assert reply(ask(1, forced=forced), Style()).text == forced["choice"][0]
+    many = {"choice": ["a", "b", "c"]}
+    assert {reply(ask(number, forced=many), Style()).text for number in range(50)} == {"a", "b", "c"}
+
+
+def test_a_json_schema_gets_a_valid_instance():
+    schema = {
+        "type": "object",
+        "properties": {
+            "kind": {"enum": ["chart", "photo"]},
+            "rows": {"type": "array", "items": {"$ref": "#/$defs/row"}, "minItems": 2},
+            "note": {"anyOf": [{"type": "string", "minLength": 6}, {"type": "null"}]},
+            "score": {"type": "number", "minimum": 1},
+            "extra": {"type": "string"},
+        },
+        "required": ["kind", "rows", "note", "score"],
+        "$defs": {"row": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}},
+    }
+    text = reply(ask(1, forced={"json": schema}), Style()).text
+    assert json.loads(text) == {"kind": "chart", "rows": [{"x": 0}, {"x": 0}], "note": "textxx", "score": 1}
+    with pytest.raises(ValueError, match="nests too deeply"):
+        instance({"$ref": "#"}, {"$ref": "#"})
+
+
+def test_forms_that_are_not_simulated_are_refused():
+    with pytest.raises(ValueError, match="only choice and json"):
+        reply(replace(ask(1), forced={"regex": "a+"}), Style())

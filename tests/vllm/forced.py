@@ -1,0 +1,66 @@
+"""Pages read by a real vLLM whose every answer is a known one: the requests are the profile's own, word for word."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tiny_questions import literal, picture
+
+from llm_ocr.engines import unheard
+from llm_ocr.engines.asking import Answer, Load, Question
+from llm_ocr.engines.chat.endpoint import Endpoint
+from llm_ocr.engines.model.options import ReadOptions
+from llm_ocr.engines.model.reader import ModelReader
+from llm_ocr.models.profile import Profile
+from llm_ocr.types import Attempt, EncodedImage, Page
+
+WIDTH, HEIGHT = 1190, 1684
+
+
+class Forced:
+    """An engine that asks one server, and makes it answer with `text`; keeps what came back."""
+
+    name = "forced"
+
+    def __init__(self, endpoint: Endpoint, text: str) -> None:
+        self._endpoint = endpoint
+        self._text = text
+        self.answers: list[Answer] = []
+
+    async def ask(self, question: Question, admitted: Callable[[], None] = unheard) -> Answer:
+        forced = replace(question, vllm_settings={**question.vllm_settings, **literal(self._text)})
+        self.answers.append(await self._endpoint.ask(forced))
+        return self.answers[-1]
+
+    def load(self) -> Load:
+        return Load()
+
+    async def close(self) -> None:
+        pass
+
+
+class _Tools:
+    """The page's image as it is."""
+
+    async def url(self, image: EncodedImage) -> bytes:
+        return picture(WIDTH, HEIGHT)
+
+    async def resized(self, image: EncodedImage, scale: float) -> tuple[EncodedImage, bytes]:
+        raise AssertionError("no second try was expected")
+
+    async def turned(self, image: EncodedImage, degrees: int) -> tuple[EncodedImage, bytes]:
+        raise AssertionError("no turn was expected")
+
+    async def blank(self, image: EncodedImage) -> bool:
+        return False
+
+    async def content(self, page: Page) -> Page:
+        return page
+
+
+async def read(endpoint: Endpoint, profile: Profile, mode: str, text: str) -> tuple[Attempt, Answer]:
+    """One page in one try, as `ModelReader` asks for it, and the answer that the server was made to give."""
+    engine = Forced(endpoint, text)
+    reader = ModelReader(engine, profile, _Tools(), ReadOptions(mode=mode, max_attempts=1, backoff=0.0))
+    image = EncodedImage(b"", "image/png", WIDTH, HEIGHT)
+    attempt = await reader.read(Page("d-p00001", "d", 1, image, source="d.pdf"))
+    return attempt, engine.answers[0]

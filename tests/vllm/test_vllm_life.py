@@ -1,0 +1,114 @@
+"""A real vLLM under our supervisor: it is ended, dies, comes back, and never outlives us."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from processes import descendants, still_alive
+from tiny_questions import endless, grounded, literal, question
+from tiny_server import PROFILE, TinyServer, serve_options
+
+from llm_ocr.engines.chat.endpoint import Endpoint
+from llm_ocr.engines.vllm.replica import VllmServer
+from llm_ocr.errors import RequestLost, ServerError
+from llm_ocr.models.describing import CLASSES
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+async def asked(server: TinyServer, client: Endpoint, count: int) -> list[asyncio.Task]:
+    """Questions that are being answered."""
+    tasks = [asyncio.create_task(client.ask(endless(f"page {number}"))) for number in range(count)]
+    await server.gauges_when(lambda now: now.running == count)
+    return tasks
+
+
+def test_an_engine_that_is_killed_is_noticed_and_brought_back(server, run):
+    async def kill():
+        engine = next(process for process in descendants(os.getpid()) if process.name.startswith("VLLM::Engine"))
+        async with server.endpoint() as client:
+            tasks = await asked(server, client, 3)
+            os.kill(engine.pid, signal.SIGKILL)
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+            reason = await asyncio.wait_for(server.ended(), 30)
+        await server.follow(server.supervisor.restart("its engine was killed"))
+        async with server.endpoint() as client:
+            return ends, reason, await client.ask(question("page", literal(grounded(3))))
+
+    ends, reason, answer = run(kill())
+    assert [type(end) for end in ends] == [RequestLost] * 3
+    assert reason
+    assert answer.text == grounded(3)
+
+
+def test_it_stops_with_requests_under_way_and_leaves_nothing_behind(server, run):
+    async def stop():
+        processes = descendants(os.getpid())
+        client = Endpoint(server.address, vllm=True)
+        tasks = await asked(server, client, 4)
+        began = time.monotonic()
+        await client.close()
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+        await server.supervisor.stop()
+        seconds = time.monotonic() - began
+        return processes, ends, seconds, await server.ended()
+
+    processes, ends, seconds, _ = run(stop())
+    assert [type(end) for end in ends] == [RequestLost] * 4
+    assert any(process.name.startswith("VLLM::") for process in processes)
+    assert still_alive([process for process in processes if process.name.startswith("VLLM")], 0) == []
+    assert seconds < 15
+
+
+CLIENT = """
+import asyncio, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv.pop(1))
+from tiny_questions import question
+from tiny_server import serve_options
+from llm_ocr.engines.chat.endpoint import Endpoint
+from llm_ocr.engines.vllm.replica import VllmServer
+from llm_ocr.models.describing import CLASSES, classify_prompt, structured_outputs
+from llm_ocr.models.registry import find_profile
+
+async def main():
+    vllm, model, logs = sys.argv[1:]
+    profile = find_profile("qwen3-vl")
+    # A command of several words, as for a container.
+    options = serve_options(("nice", "-n", "1", vllm), Path(model), Path(logs))
+    address, _ = await VllmServer(profile, options).start()
+    settings = {**profile.vllm_settings, **structured_outputs(profile, "classify", CLASSES)}
+    prompt = classify_prompt(profile.prompts["classify"], CLASSES)
+    answer = await Endpoint(address, vllm=True).ask(question("figure", settings, prompt=prompt))
+    print(answer.text, flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+def test_a_client_that_is_killed_leaves_no_server(vllm, tiny_models, tmp_path):
+    """The server is one of Qwen3-VL, as its profile starts it; it sorts a figure before the client is killed."""
+    words = [sys.executable, "-c", CLIENT, *map(str, (Path(__file__).parent, vllm, tiny_models / "qwen3-vl", tmp_path))]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as client:
+        try:
+            said = client.stdout.readline().strip()
+            processes = descendants(client.pid)
+        finally:
+            client.kill()
+    assert said in CLASSES
+    assert any(process.name.startswith("VLLM::") for process in processes)
+    assert still_alive(processes, 30) == []
+
+
+def test_a_server_that_cannot_start_says_why(vllm, tiny_models, run, tmp_path):
+    options = serve_options((str(vllm),), tmp_path / "no-model", tmp_path)
+    with pytest.raises(ServerError) as caught:
+        run(VllmServer(PROFILE, options).start())
+    assert "no-model" in str(caught.value)
+    assert caught.value.hint

@@ -1,0 +1,87 @@
+"""The share of the work that a platform gives a machine."""
+
+import json
+
+import pytest
+
+from llm_ocr.errors import UsageError
+from llm_ocr.work.shards import DetectedShard, detected_shard
+
+
+def slurm(task, first, last, count, **more):
+    named = {"ID": task, "MIN": first, "MAX": last, "COUNT": count, **more}
+    return {f"SLURM_ARRAY_TASK_{name}": str(value) for name, value in named.items()}
+
+
+def detected(environment, *files):
+    found = detected_shard(environment, files)
+    return found and (found.index, found.count)
+
+
+def test_nothing_is_detected_on_an_ordinary_machine(tmp_path):
+    assert detected({"PATH": "/bin", "SLURM_JOB_ID": "7"}, tmp_path / "absent") is None
+
+
+def test_cloud_run_tasks():
+    found = detected_shard({"CLOUD_RUN_TASK_INDEX": "3", "CLOUD_RUN_TASK_COUNT": "8"}, ())
+    assert found == DetectedShard(3, 8, "CLOUD_RUN_TASK_INDEX")
+
+
+def test_sagemaker_hosts_from_the_file_before_the_environment(tmp_path):
+    file = tmp_path / "resourceconfig.json"
+    file.write_text(json.dumps({"current_host": "algo-2", "hosts": ["algo-3", "algo-1", "algo-2"]}))
+    environment = {"SM_HOSTS": '["algo-1"]', "SM_CURRENT_HOST": "algo-1"}
+    assert detected_shard(environment, [tmp_path / "absent", file]) == DetectedShard(1, 3, str(file))
+    assert detected_shard(environment, ()) == DetectedShard(0, 1, "SM_HOSTS")
+
+
+def test_every_sagemaker_host_has_a_share_of_its_own():
+    hosts = [f"algo-{number}" for number in range(1, 13)]
+    shares = [detected({"SM_HOSTS": json.dumps(hosts), "SM_CURRENT_HOST": host}) for host in hosts]
+    assert sorted(shares) == [(index, 12) for index in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("ids", "more"),
+    [
+        (range(8), {}),
+        (range(1, 9), {"STEP": 1}),
+        (range(0, 11, 4), {"STEP": 4}),
+        ([3, 7], {"STEP": 1}),
+        ([5], {}),
+    ],
+)
+def test_every_task_of_a_slurm_array_has_a_share_of_its_own(ids, more):
+    ids = list(ids)
+    shares = [detected(slurm(task, ids[0], ids[-1], len(ids), **more)) for task in ids]
+    assert shares == [(index, len(ids)) for index in range(len(ids))]
+
+
+def test_the_end_of_a_slurm_range_need_not_be_an_id():
+    assert [detected(slurm(task, 0, 10, 3, STEP=4)) for task in (0, 4, 8)] == [(0, 3), (1, 3), (2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("environment", "named"),
+    [
+        ({"CLOUD_RUN_TASK_INDEX": "3"}, "CLOUD_RUN_TASK_COUNT is not set"),
+        ({"CLOUD_RUN_TASK_INDEX": "3", "CLOUD_RUN_TASK_COUNT": "3"}, "share 3 of 3"),
+        ({"CLOUD_RUN_TASK_INDEX": "x", "CLOUD_RUN_TASK_COUNT": "3"}, "CLOUD_RUN_TASK_INDEX is 'x'"),
+        ({"SM_HOSTS": '["a"]', "SM_CURRENT_HOST": "b"}, "SM_HOSTS"),
+        ({"SM_HOSTS": "[", "SM_CURRENT_HOST": "b"}, "SM_HOSTS cannot be read"),
+        (slurm(5, 1, 6, 3), "not even"),
+        (slurm(6, 1, 6, 0), "not even"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(environment, named):
+    with pytest.raises(UsageError, match=named) as error:
+        detected_shard(environment, ())
+    assert "--shard-index" in str(error.value)
+
+
+@pytest.mark.parametrize("content", ["[]", "{", '{"hosts": "algo-1", "current_host": "algo-1"}', "{}"])
+def test_a_sagemaker_file_that_says_nothing_useful_is_refused_by_name(tmp_path, content):
+    file = tmp_path / "resourceconfig.json"
+    file.write_text(content)
+    with pytest.raises(UsageError, match=r"resourceconfig\.json"):
+        detected_shard({}, [file])
