@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,15 @@ _TOOLS: dict[str, Callable[[], bool]] = {
     "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
     "vllm": VLLM.is_file,
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fresh_aws() -> None:
+    """Nothing that another file's tests left at moto, all of whose servers in one process share one state."""
+    if "moto" in sys.modules:
+        from moto.moto_api._internal import moto_api_backend
+
+        moto_api_backend.reset()
 
 
 def need(name: str, required: str) -> None:

@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from llm_ocr.errors import JobFailed, LaunchError
+from llm_ocr.errors import LaunchError
 from llm_ocr.launch import Job, JobStatus, Launcher, State
 
 #: Seconds between two looks at the platform.
@@ -56,11 +56,3 @@ def reasons(statuses: Sequence[JobStatus]) -> str:
     return "; ".join(
         f"{reason} ({', '.join(names[:3])}{', ...' if names[3:] else ''})" for reason, names in found.items()
     )
-
-
-def wait(launcher: Launcher, jobs: Sequence[Job], say: Say, stage: str, *, every: float = EVERY) -> Sequence[JobStatus]:
-    """`until_over`; raises `JobFailed` with the platform's reason when a job ended otherwise than well."""
-    statuses = until_over(launcher, jobs, say, stage, every=every)
-    if bad := reasons(statuses):
-        raise JobFailed(f"{stage}: {bad}", hint="Its log: llm-ocr jobs logs -w URL")
-    return statuses

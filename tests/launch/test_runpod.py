@@ -40,12 +40,12 @@ def bucket():
     server.start()
     host, port = server.get_host_and_port()
     endpoint = f"http://{host}:{port}"
-    boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket="bucket")
+    boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket="runpod")
     yield endpoint
     server.stop()
 
 
-def on(server, stage="extract", workspace="s3://bucket/run", **more):
+def on(server, stage="extract", workspace="s3://runpod/run", **more):
     options = {"platform_endpoint": server.url, "runpod_endpoint": ENDPOINT, **more.pop("options", {})}
     environment = {"LLM_OCR_WORKSPACE": workspace, **more.pop("environment", {})}
     made = spec(stage, options=options, **more)
@@ -64,7 +64,7 @@ def over(launcher, jobs, seconds=180):
 
 
 def test_jobs_do_the_units_of_their_shards(bucket, examples):
-    url = f"s3://bucket/runpod-{time.time_ns()}"
+    url = f"s3://runpod/runpod-{time.time_ns()}"
     reach = {"LLM_OCR_WORKSPACE_ENDPOINT": bucket}
     sources = [examples / "paper.pdf", examples / "invoice.png"]
     llm_ocr.plan(sources, workspace=url, workspace_endpoint=bucket, engine="embedded", pages_per_unit=1)
@@ -93,7 +93,7 @@ def test_a_job_that_fails_has_the_stages_words_as_its_reason(bucket):
     launcher = RunPod()
     with FakeRunPod({**FRUGAL, **AWS}) as server:
         wanted = on(
-            server, "describe", f"s3://bucket/{time.time_ns()}", environment={"LLM_OCR_WORKSPACE_ENDPOINT": bucket}
+            server, "describe", f"s3://runpod/{time.time_ns()}", environment={"LLM_OCR_WORKSPACE_ENDPOINT": bucket}
         )
         [status] = over(launcher, launcher.submit(launcher.plan(wanted)))
         assert status.state is State.FAILED
@@ -103,7 +103,7 @@ def test_a_job_that_fails_has_the_stages_words_as_its_reason(bucket):
 
 @pytest.mark.slow
 def test_the_time_limit_ends_a_job_and_what_it_published_stays(bucket, examples):
-    url = f"s3://bucket/runpod-{time.time_ns()}"
+    url = f"s3://runpod/runpod-{time.time_ns()}"
     reach = {"LLM_OCR_WORKSPACE_ENDPOINT": bucket}
     llm_ocr.plan(examples, workspace=url, workspace_endpoint=bucket, engine="embedded", pages_per_unit=1)
     launcher = RunPod()

@@ -3,6 +3,7 @@
 import tempfile
 
 import pytest
+from serverless_running import web
 
 
 @pytest.fixture(autouse=True)
@@ -13,3 +14,10 @@ def temporary(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     yield folder
     assert list(folder.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def site(examples):
+    """The address of a web server that has the examples."""
+    with web(examples) as url:
+        yield url

@@ -58,3 +58,14 @@ def web(folder: Path) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+#: Each way to give a document, from the folder of examples and the address of a site that has them.
+FORMS = {
+    "pdf_url": lambda examples, site: f"{site}/paper.pdf",
+    "pdf_base64": lambda examples, site: b64(examples / "paper.pdf"),
+    "image_urls": lambda examples, site: [f"{site}/invoice.png"],
+    "images_base64": lambda examples, site: [b64(examples / "invoice.png")],
+    "source_url": lambda examples, site: f"{site}/invoice.png",
+    "source_base64": lambda examples, site: b64(examples / "paper.pdf"),
+}

@@ -6,7 +6,7 @@ import time
 import urllib.request
 
 import pytest
-from serverless_running import FRUGAL, b64, web
+from serverless_running import FORMS, FRUGAL, b64
 
 from llm_ocr.testing.container import Container
 
@@ -65,22 +65,6 @@ def wait_for(server, port):
                 return
         time.sleep(0.05)
     raise AssertionError(server.lines())
-
-
-@pytest.fixture(scope="module")
-def site(examples):
-    with web(examples) as url:
-        yield url
-
-
-FORMS = {
-    "pdf_url": lambda examples, site: f"{site}/paper.pdf",
-    "pdf_base64": lambda examples, site: b64(examples / "paper.pdf"),
-    "image_urls": lambda examples, site: [f"{site}/invoice.png"],
-    "images_base64": lambda examples, site: [b64(examples / "invoice.png")],
-    "source_url": lambda examples, site: f"{site}/invoice.png",
-    "source_base64": lambda examples, site: b64(examples / "paper.pdf"),
-}
 
 
 @pytest.mark.parametrize("form", FORMS)

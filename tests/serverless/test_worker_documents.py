@@ -7,7 +7,7 @@ import re
 
 import pytest
 from PIL import Image
-from serverless_running import REFS, asked, b64, web, with_worker
+from serverless_running import FORMS, REFS, asked, b64, with_worker
 
 import llm_ocr
 from llm_ocr.errors import LlmOcrError
@@ -16,22 +16,6 @@ from llm_ocr.serverless.inputs import InputError
 KEYS = {
     *("json_result", "markdown_result", "crop_images", "layout_visualizations", "pages"),
     *("glmocr_ref", "vllm_base_image_ref", "model", "model_revision", "llm_ocr_version"),
-}
-
-
-@pytest.fixture(scope="module")
-def site(examples):
-    with web(examples) as url:
-        yield url
-
-
-FORMS = {
-    "pdf_url": lambda examples, site: f"{site}/paper.pdf",
-    "pdf_base64": lambda examples, site: b64(examples / "paper.pdf"),
-    "image_urls": lambda examples, site: [f"{site}/invoice.png"],
-    "images_base64": lambda examples, site: [b64(examples / "invoice.png")],
-    "source_url": lambda examples, site: f"{site}/invoice.png",
-    "source_base64": lambda examples, site: b64(examples / "paper.pdf"),
 }
 
 

@@ -74,7 +74,10 @@ class SageMaker:
 
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
         client = self._of_job(job).of("logs")
-        over = lambda: self._status(job).state.over  # noqa: E731 - one use
+
+        def over() -> bool:
+            return self._status(job).state.over
+
         yield from lines(client, job, over, follow=follow, tail=tail, pause=self._pause)
 
     def cancel(self, job: Job) -> None:

@@ -154,9 +154,8 @@ def needed(kind: str) -> None:
         pytest.importorskip("google.cloud.storage")
 
 
-@cache
 def moto() -> str:
-    """The URL of an S3 server with a bucket; it ends with the process."""
+    """The URL of an S3 server with a bucket, made anew where it is gone; the server ends with the process."""
     import boto3
 
     from tests.storage.s3.making import moto_url
