@@ -108,9 +108,10 @@ class InputRows:
         return self._copy
 
     def _close(self) -> None:
-        if self._open is not None:
-            self._open[1].close()
-        self._open = None
+        # Taken first: a thread that an error has left behind may be closing it, too.
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened[1].close()
 
 
 class _Arrow:

@@ -50,9 +50,9 @@ def test_a_job_does_its_units_on_all_its_machines_and_tells_of_it(account, examp
     assert (job.name, job.place["machines"]) == (spec.name, 2)
     lines = log_of(account, job, follow=True)
     assert {line.split()[0] for line in lines} == {"algo-1:", "algo-2:"}
-    assert any(line.endswith(": 3 ok") for line in lines), lines
+    assert any(line.endswith(": 3 ok") for line in lines), "\n".join(lines)
     ended = account.status(job)
-    assert ended.state is State.SUCCEEDED, lines
+    assert ended.state is State.SUCCEEDED, "\n".join(lines)
     assert ended.seconds == pytest.approx(2 * (ended.ended - ended.started))
     assert len(account.markers("extract")) == 3
     told = json.dumps(account.client("sagemaker").describe_processing_job(ProcessingJobName=job.name), default=str)
@@ -149,7 +149,7 @@ def test_a_spot_job_that_is_interrupted_goes_on_with_what_is_missing(account, ex
     before = set(account.markers("extract"))
     account.fake.jobs[job.name].resume()
     ended = account.ended(job)
-    assert ended.state is State.SUCCEEDED, (ended, log_of(account, job))
+    assert ended.state is State.SUCCEEDED, "\n".join([str(ended), *log_of(account, job)])
     assert before < set(account.markers("extract")) or len(before) == 9
     assert len(account.markers("extract")) == 9
     described = account.client("sagemaker").describe_training_job(TrainingJobName=job.name)
