@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from llm_ocr.api import Run, open
-    from llm_ocr.api.calls import assemble, describe, export, extract, plan, read_page, retry_failed, run, transform
+    from llm_ocr.api.calls import (
+        assemble,
+        describe,
+        export,
+        extract,
+        plan,
+        read_page,
+        retry_failed,
+        run,
+        transform,
+        view,
+    )
     from llm_ocr.api.cost_estimate import estimate
     from llm_ocr.launch.calls import submit
 
@@ -33,6 +44,7 @@ __all__ = [
     "run",
     "submit",
     "transform",
+    "view",
 ]
 
 _ELSEWHERE = {

@@ -15,7 +15,7 @@ LlmOcrError                 exit 1 unless a subclass says otherwise
 ├── ServerError             exit 1: the model server cannot be started, reached or used
 ├── LaunchError             exit 1: a platform refuses a job, or cannot be asked
 │   └── JobFailed               a job ended otherwise than well; its platform's reason
-├── LimitReached            exit 5: stopped by --max-cost; the same command with a higher limit goes on
+├── LimitReached            exit 5: stopped by --max-cost or --max-hours; the same command goes on with a higher one
 ├── RequestError            one request to a server failed; the reader makes a try of it, never ends a run
 │   ├── ServerBusy              429 or 503: ask again later, not the page's fault
 │   ├── RequestRefused          the server does not take this question (400, 413, 422)

@@ -21,7 +21,9 @@ else:
     checkout = Path(__file__).resolve().parent.parent
     image = (
         modal.Image.debian_slim(python_version="3.12")
-        .pip_install_from_pyproject(str(checkout / "pyproject.toml"), ["vllm", "embedded", "s3", "gcs", "modal"])
+        .pip_install_from_pyproject(
+            str(checkout / "pyproject.toml"), ["vllm", "embedded", "filters", "s3", "gcs", "modal"]
+        )
         .add_local_python_source("llm_ocr", copy=True, ignore=[])  # data files, too
     )
 image = image.env({"HF_HOME": f"{MODELS}/huggingface", "VLLM_CACHE_ROOT": CACHE, **NAMES.environment()})

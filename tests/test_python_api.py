@@ -30,6 +30,7 @@ NAMES = [
     "run",
     "submit",
     "transform",
+    "view",
 ]
 HEAVY = {
     "numpy",

@@ -11,6 +11,7 @@ from llm_ocr.api.extracting import extract, warm_up
 from llm_ocr.api.import_place import input_of
 from llm_ocr.api.importing import take_over
 from llm_ocr.api.job import Job
+from llm_ocr.api.limits import Limits, check_limits
 from llm_ocr.api.logs import log_folder, worker_name
 from llm_ocr.api.loop import run_blocking
 from llm_ocr.api.planning import find, need_plan, plan
@@ -46,6 +47,7 @@ def execute(command: str, settings: Any, progress: Progress | None = None) -> Ru
 
     Raises `LlmOcrError` for what could not be done; pages that failed are rows, never errors.
     """
+    check_limits(settings)
     engine = choose_engine(settings, command=command) if command in _ENGINE else ""  # before anything is written
     return run_blocking(lambda: _execute(command, settings, engine, progress or Silent()))
 
@@ -67,14 +69,21 @@ async def _execute(command: str, settings: Any, engine: str, progress: Progress)
     worker = worker_name()
     engines = Engines(engine, settings, log_folder(workspace, worker), progress.say)
     async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(engines.close)
-        if engines.uses_models and command != "plan" and not on_ray:
+        recorded = None
+        if command in _ENGINE and command != "plan" and not on_ray:
             recorded = Recorded(progress, workspace, worker, settings)
+        limits = Limits(settings, workspace, recorded, engines)
+        await limits.check()
+        if not on_ray:  # its workers write what they spend, but not by the second
+            await limits.show(progress)
+        await stack.enter_async_context(limits.kept())  # what is entered later has ended when it raises
+        stack.push_async_callback(engines.close)
+        if recorded is not None:
             await stack.enter_async_context(recorded.kept())
             progress = recorded
         remote = Remote(settings)
         stack.push_async_callback(remote.close)
-        job = Job(workspace, settings, progress, engines, remote)
+        job = Job(workspace, settings, progress, engines, remote, stop=limits.stop)
         carry_out = await stack.enter_async_context(cluster(settings)) if on_ray else _here
         if found is not None:
             if not on_ray:
@@ -84,8 +93,10 @@ async def _execute(command: str, settings: Any, engine: str, progress: Progress)
             await need_plan(workspace, command)
         if begun_elsewhere is not None:
             await take_over(job, begun_elsewhere)
-        for stage in _STAGES[command]:
-            await carry_out(stage, job)
+        for stage in (stages := _STAGES[command]):
+            last = stage is stages[-1]
+            async with limits.stage(stage.__name__, progress, finishes=not on_ray, last=last):
+                await carry_out(stage, job)
     await asyncio.to_thread(workspace.flush)
     return Run(workspace)
 

@@ -27,7 +27,7 @@ from llm_ocr.work.ready import Published, ReadyItems
 from llm_ocr.work.summary import correction
 
 #: Raised when the same rows give other Markdown or another dataset.
-RESULT_VERSION = 3
+RESULT_VERSION = 4
 #: Items under way at a time: one reads and writes while the other draws.
 _SIDE_BY_SIDE = 2
 #: Notes on views that are read at a time, and how many of them before the next are begun.
@@ -44,7 +44,7 @@ async def assemble(command: Job) -> None:
     pages_from = pages_stage(settings)
     source = await key_before(command, pages_from)
     describe = await _described(command, pages_from, source)
-    key = await asyncio.to_thread(claim_key, workspace, ASSEMBLE, _identity(source, describe, settings))
+    key = await asyncio.to_thread(claim_key, workspace, ASSEMBLE, _identity(pages_from, source, describe, settings))
     split = await split_of(command, ASSEMBLE)
     async with sharing(command, split, ASSEMBLE, key) as hands:
         job = await asyncio.to_thread(_job, command, key, source, describe)
@@ -76,8 +76,11 @@ async def _described(command: Job, pages_from: str, source: str) -> str:
     return await key_before(command, DESCRIBE, fitting[-1])
 
 
-def _identity(source: str, describe: str, settings: AssembleSettings | RunSettings) -> dict[str, object]:
+def _identity(
+    pages_from: str, source: str, describe: str, settings: AssembleSettings | RunSettings
+) -> dict[str, object]:
     return {
+        **({} if pages_from == EXTRACT else {"pages_from": pages_from}),
         "describe": describe,
         "extract": source,
         "page_markers": settings.page_markers,

@@ -18,8 +18,11 @@ from llm_ocr.api.reading import page_profile, reading
 from llm_ocr.api.remote import Remote
 from llm_ocr.api.run import Run
 from llm_ocr.api.transforming import transform_pages
+from llm_ocr.api.viewing import Viewed
+from llm_ocr.api.viewing import view as view_results
 from llm_ocr.api.wiring import PartRenderer, render_options
 from llm_ocr.documents.rendering import Renderer
+from llm_ocr.errors import UsageError
 from llm_ocr.settings import models
 from llm_ocr.settings.calls import settings_from
 from llm_ocr.stages import Progress, Silent
@@ -91,11 +94,23 @@ def export(*, workspace: str | Path, output: str | Path, progress: Progress | No
     return export_results(settings_from(models.ExportSettings, "export", flags), progress)
 
 
+def view(*, workspace: str | Path, output: str | Path, progress: Progress | None = None, **settings: Any) -> Viewed:
+    """A static site of the results in the folder `output`; `compare` names another workspace to be shown beside it.
+
+    Open `index` of what is returned. Raises `UsageError` when the folder holds other things.
+    """
+    flags = {"workspace": str(workspace), "output": str(output), **settings}
+    return view_results(settings_from(models.ViewSettings, "view", flags), progress)
+
+
 async def read_page(image: "str | Path | bytes | Image", **settings: Any) -> PageRecord:
     """One page image through Extract, without a workspace: a file, its bytes, or a Pillow image.
 
-    Raises nothing for a page that cannot be read: the row's status is `failed` then, with its reason.
+    Raises nothing for a page that cannot be read: the row's status is `failed` then, with its reason. Raises
+    `UsageError` for limits of a run.
     """
+    if limits := {"max_hours", "max_cost"} & settings.keys():
+        raise UsageError(f"read_page: {', '.join(sorted(limits))} is for runs with a workspace: this reads one page")
     chosen = settings_from(models.ExtractSettings, "read_page", {"workspace": "-", **settings})
     engine = choose_engine(chosen, command="run")
     with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:

@@ -1,6 +1,7 @@
 """What a run will take and cost, before it is begun: pages counted as `plan` does, times rates, times prices."""
 
 import tempfile
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -8,17 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.api import execute
+from llm_ocr.api.calibrating import calibrate, sample_of
+from llm_ocr.costs.calibrated import Calibrated, Prices, Sampled, calibrated
 from llm_ocr.costs.comparing import Tokens, at_providers, cheapest_first, on_machines, tokens_of
 from llm_ocr.costs.comparison import Comparison, Option
 from llm_ocr.costs.live import live_prices
 from llm_ocr.costs.prices import Machine, Price, Provider, machines
 from llm_ocr.costs.spans import Span
+from llm_ocr.costs.stored import stored_of
 from llm_ocr.costs.throughput import EMBEDDED, known_model, machine_named
 from llm_ocr.errors import UsageError
 from llm_ocr.launch.platforms import PLATFORMS, check_platform
 from llm_ocr.settings.calls import settings_from
 from llm_ocr.settings.models import EstimateSettings, PlanSettings
 from llm_ocr.stages import Progress, Silent
+from llm_ocr.types import DocumentPart, Status
+from llm_ocr.work.generations import read_units
 from llm_ocr.work.status import RunStatus, run_status
 from llm_ocr.work.stored import stored_settings, workspace_options
 from llm_ocr.work.workspace import Workspace
@@ -34,6 +40,8 @@ class _Pages:
     count: int
     words: str
     status: RunStatus | None = None  # of the workspace that they are in
+    sample: tuple[DocumentPart, ...] = ()  # some of them, to be read for a calibration
+    seconds: float = 0.0  # that counting them took
 
 
 def estimate(
@@ -65,11 +73,16 @@ def compared(settings: EstimateSettings, progress: Progress | None = None) -> Co
 
     Raises `UsageError` where there is nothing to count or hardware is not known, `WorkspaceError` for no workspace.
     """
+    if settings.calibrate:
+        _check_calibration(settings)
     if not _has_pages(settings):
         return _of_tokens(settings)
-    pages = _pages(settings, progress or Silent())
+    progress = progress or Silent()
+    chosen = [_machine(name) for name in settings.hardware]
+    pages = _pages(settings, progress)
     model = EMBEDDED if settings.model == EMBEDDED else known_model(settings.model)
-    chosen = [_machine(name) for name in settings.hardware] or _usual(settings.stage, model)
+    here = _here(settings, pages, model, progress) if settings.calibrate else None
+    chosen = chosen or _usual(settings.stage, model)
     prices, said = _prices(settings, chosen)
     options, left_out = on_machines(settings.stage, model, pages.count, chosen, count=settings.shards, prices=prices)
     if left_out and settings.hardware:
@@ -84,7 +97,39 @@ def compared(settings: EstimateSettings, progress: Progress | None = None) -> Co
         tokens, bought = _bought(settings, pages)
         options += bought
         notes.append(tokens.words)
-    return Comparison(settings.stage, model, pages.count, cheapest_first(options), tuple(notes))
+    found = Comparison(settings.stage, model, pages.count, cheapest_first(options), tuple(notes))
+    return here.first_in(found) if here else replace(found, stored=stored_of(settings.stage, model, pages.count))
+
+
+def _check_calibration(settings: EstimateSettings) -> None:
+    """Raise `UsageError` for what cannot be measured here."""
+    if settings.stage != "extract":
+        raise UsageError(f"--calibrate: only extract can be tried on some pages, not {settings.stage}")
+    if settings.page_count or not (settings.sources or settings.dataset or settings.workspace):
+        raise UsageError(
+            "--calibrate: there are no documents to read",
+            hint="Name them (llm-ocr estimate SOURCE --calibrate), or a workspace with a plan (-w).",
+        )
+
+
+def _here(settings: EstimateSettings, pages: _Pages, model: str, progress: Progress) -> Calibrated:
+    """The sample read, and what it says about all pages."""
+    found = calibrate(settings, pages.sample, progress)
+    sample = Sampled(
+        ends=found.ends,
+        tokens_in=[page.tokens_in for page in found.pages],
+        tokens_out=[page.tokens_out for page in found.pages],
+        images=[page.images for page in found.pages],
+        stored=found.stored,
+        failed=sum(page.status is Status.FAILED for page in found.pages),
+        parallel=found.parallel,
+        startup=found.startup,
+        seconds=found.seconds,
+        where=found.where,
+        seed=settings.seed,
+    )
+    prices = Prices(settings.price_in, settings.price_out, settings.price_per_hour)
+    return calibrated(sample, model, pages.count, prices, planned=pages.seconds, machines=settings.shards)
 
 
 def _has_pages(settings: EstimateSettings) -> bool:
@@ -108,7 +153,7 @@ def _own(settings: EstimateSettings, model: str) -> list[Provider]:
 
 def _bought(settings: EstimateSettings, pages: _Pages) -> tuple[Tokens, list[Option]]:
     """The pages at providers, and at the user's own."""
-    own = _own(settings, settings.model)
+    own = [] if settings.calibrate else _own(settings, settings.model)  # else its price is in the line of here
     if settings.tokens_in is not None or settings.tokens_out is not None:
         tokens = Tokens(Span.of(settings.tokens_in or 0), Span.of(settings.tokens_out or 0), "tokens: as given")
         return tokens, at_providers(tokens) + at_providers(tokens, own)
@@ -140,10 +185,22 @@ def _pages(settings: EstimateSettings, progress: Progress) -> _Pages:
         return replace(_counted(settings, progress), status=status)
     if status is None or not status.documents:
         raise UsageError(f"no plan in {settings.workspace}", hint=_GIVE_PAGES)
+    sample = _sample_of_plan(settings) if settings.calibrate else ()
     left = status.pages.expected - status.pages.ok - status.pages.degraded - status.pages.failed
     if settings.stage != "extract" or left <= 0:
-        return _Pages(status.pages.expected, f"all {status.pages.expected:,} pages of the workspace's plan", status)
-    return _Pages(left, f"{left:,} of {status.pages.expected:,} pages of the workspace's plan are not read yet", status)
+        words = f"all {status.pages.expected:,} pages of the workspace's plan"
+        return _Pages(status.pages.expected, words, status, sample)
+    words = f"{left:,} of {status.pages.expected:,} pages of the workspace's plan are not read yet"
+    return _Pages(left, words, status, sample)
+
+
+def _sample_of_plan(settings: EstimateSettings) -> tuple[DocumentPart, ...]:
+    with Workspace.open(str(settings.workspace), options=workspace_options(settings)) as workspace:
+        return _sampled(workspace, settings)
+
+
+def _sampled(workspace: Workspace, settings: EstimateSettings) -> tuple[DocumentPart, ...]:
+    return tuple(sample_of(read_units(workspace), settings.calibrate_pages, settings.seed))
 
 
 def _status(settings: EstimateSettings) -> RunStatus | None:
@@ -155,13 +212,19 @@ def _status(settings: EstimateSettings) -> RunStatus | None:
 
 def _counted(settings: EstimateSettings, progress: Progress) -> _Pages:
     """What `plan` would make of the sources: planned in a folder that is gone afterwards."""
+    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
         shared = {name: getattr(settings, name) for name in type(settings).model_fields if name in _OF_PLAN}
         run = execute("plan", PlanSettings(**{**shared, "workspace": folder}), progress)
         status = run.status
+        seconds = time.monotonic() - began
+        sample: tuple[DocumentPart, ...] = ()
+        if settings.calibrate and status.pages.expected:
+            with Workspace.open(folder) as workspace:
+                sample = _sampled(workspace, settings)
     about = "about " if status.estimated else ""
     words = f"{about}{status.pages.expected:,} pages in {status.documents:,} documents, counted as plan counts them"
-    return _Pages(status.pages.expected, words)
+    return _Pages(status.pages.expected, words, sample=sample, seconds=seconds)
 
 
 _OF_PLAN = frozenset(PlanSettings.model_fields) - {
@@ -198,7 +261,7 @@ def _machine(name: str) -> Machine:
 
 def _prices(settings: EstimateSettings, chosen: Sequence[Machine]) -> tuple[Mapping[tuple[str, str], Price], list[str]]:
     """What the user says, else what platforms tell, and lines about that."""
-    if settings.price_per_hour is not None:
+    if settings.price_per_hour is not None and not settings.calibrate:
         if not settings.hardware:
             raise UsageError("--price-per-hour: of which machine?", hint="Name it: --hardware PLATFORM:NAME")
         price = Price(settings.price_per_hour, "as given", "")

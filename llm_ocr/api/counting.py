@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from llm_ocr.api.filtering import Filtering
 from llm_ocr.api.remote import Remote
+from llm_ocr.documents.filters import LeftOut
 from llm_ocr.documents.page_ranges import PageRanges
 from llm_ocr.documents.remote.urls import is_remote
 from llm_ocr.documents.rendering import Renderer
@@ -32,7 +34,7 @@ class PageCounter:
     """Opens documents and selects their pages.
 
     `totals` tells the number of pages by version, of documents that need not be opened: they are in the plan. 0: they
-    were not counted there either.
+    were not counted there either. `filtering` says what is left out; what is in the plan is not looked at for that.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class PageCounter:
         ranges: PageRanges | None = None,
         most_pages: int | None = None,
         totals: Totals | None = None,
+        filtering: Filtering | None = None,
     ) -> None:
         self._renderer = renderer
         self._remote = remote
@@ -50,26 +53,45 @@ class PageCounter:
         self._wanted = wanted_of(ranges, None, most_pages)
         self._totals: Totals = totals if totals is not None else {}
         self._met: dict[str, int] = {}
+        self._filtering = filtering
 
     async def one(self, document: SourceDocument) -> PlannedDocument:
         """Open one document, unless its pages are known, and select from them."""
         if (told := self.at_once(document)) is not None:
             return told
-        version = document.version
+        version, left_out = document.version, None
         try:
             version = await self.version(document)
+            if known := self._left_out_before(document, version):
+                return known
             total = self.total(version)
             if not total:
-                version, total = await self._opened(document, version)
+                version, total, left_out = await self._looked(document, version)
         except PageFailure as failure:
             return self.failed(document, version, failure.reason, failure.detail)
-        return self.counted(document, version, total)
+        made = self.counted(document, version, total)
+        return replace(made, filtered=left_out.cause, detail=left_out.detail) if left_out else made
+
+    def _left_out_before(self, document: SourceDocument, version: str) -> PlannedDocument | None:
+        if self._filtering is None or not version:
+            return None
+        made = self.counted(document, version, 0)
+        cause = self._filtering.known(made)
+        return replace(made, filtered=cause) if cause else None
+
+    async def _looked(self, document: SourceDocument, version: str) -> tuple[str, int, LeftOut | None]:
+        """Version, pages, and why it is left out. Raises PageFailure."""
+        if document.page_total is None:
+            return await self._opened(document, version)
+        left_out = await self._filtering.row(document) if self._filtering else None
+        return version, document.page_total, left_out
 
     def at_once(self, document: SourceDocument) -> PlannedDocument | None:
         """The document, if its listing says all about it."""
         if document.reason is not None:
             return self.failed(document, "", document.reason, document.detail)
-        if document.page_total is not None:
+        looked_at = self._filtering is not None and self._filtering.looks_at_rows()
+        if document.page_total is not None and not looked_at:
             return self.counted(document, document.version, document.page_total)
         return None
 
@@ -98,11 +120,16 @@ class PageCounter:
             return document.version
         return await asyncio.to_thread(_version, document.source)
 
-    async def _opened(self, document: SourceDocument, version: str) -> tuple[str, int]:
+    async def _opened(self, document: SourceDocument, version: str) -> tuple[str, int, LeftOut | None]:
         if not is_remote(document.source):
-            return version, await self._renderer.open(document.source, document.kind)
+            return version, *await self._open(document.source, document)
         async with self._remote.open(document.source, version) as copy:
-            return copy.version, await self._renderer.open(str(copy.path), document.kind)
+            return copy.version, *await self._open(str(copy.path), document)
+
+    async def _open(self, path: str, document: SourceDocument) -> tuple[int, LeftOut | None]:
+        if self._filtering is None:
+            return await self._renderer.open(path, document.kind), None
+        return await self._filtering.look(path, document)
 
     def wanted(self, document: SourceDocument) -> Wanted:
         """What is asked of a document."""

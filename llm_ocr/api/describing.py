@@ -43,7 +43,7 @@ async def describe(job: Job) -> None:
             expected: dict[str, int] = {}  # figures of the units under way
 
             async def with_pages() -> AsyncIterator[tuple[str, Sequence[PageRecord]]]:
-                async for unit in stepwise(share.units):
+                async for unit in stepwise(share.units, job.stop):
                     marker, pages = await asyncio.to_thread(_pages, workspace, pages_from, source, unit.id)
                     expected[unit.id] = marker.figures.expected
                     if not whole:

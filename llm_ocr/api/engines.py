@@ -96,6 +96,15 @@ class Engines:
         if self._checks is not None:
             await self._checks.check()
 
+    def hold(self) -> int | None:
+        """Ask no question any more; how many are still to be answered. None where none is asked of models."""
+        if not self.uses_models:
+            return None
+        if self._fleet is None:
+            return 0
+        self._fleet.hold()
+        return self._fleet.load().in_flight
+
     async def close(self) -> None:
         """Close the connections and stop the servers."""
         fleet, self._fleet, self._checks = self._fleet, None, None

@@ -6,10 +6,12 @@ what an export that died has left can be told from the files of others. Shards t
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from llm_ocr.api.export_dropping import Kept, put_list, without_bad_documents
 from llm_ocr.api.export_job import Exported, ExportJob
+from llm_ocr.api.export_notes import refuse_texts
 from llm_ocr.api.export_output import Output
 from llm_ocr.api.export_source import Assembled, assembled, facts
 from llm_ocr.errors import ObjectNotFound, StorageError, UsageError, WorkspaceMismatch
@@ -32,17 +34,26 @@ async def export_dataset(job: ExportJob) -> Exported:
     Raises `StageMissing` when it is not whole, `WorkspaceMismatch` when the output holds that of another workspace.
     """
     dataset = await asyncio.to_thread(assembled, job.workspace)
+    kept: Kept | None = None
+    if job.settings.drop_over_error_rate:
+        most = job.settings.max_page_error_rate
+        kept = await asyncio.to_thread(without_bad_documents, job.workspace, dataset, most)
+        dataset = kept.dataset
     shards = await asyncio.to_thread(_plan, job, dataset)
     await asyncio.to_thread(job.output.check, job.workspace.url)
+    await asyncio.to_thread(refuse_texts, job.output)
     place = await asyncio.to_thread(_look, job.output, dataset.identity, shards)
     known = await asyncio.to_thread(facts, job.workspace, dataset, job.output.name)
+    if kept is not None:
+        known = replace(known, documents=known.documents - kept.dropped, left_out=kept.dropped)
     await asyncio.to_thread(_begin, job, place, card(known, place.standing.front, whole=False))
     written = await _write_shards(job, shards, place)
-    await asyncio.to_thread(_finish, job.output, place, card(known, place.standing.front))
+    await asyncio.to_thread(_finish, job.output, place, card(known, place.standing.front), kept)
     sizes = {name: info.size for name, info in place.shards.items()} | written
     files = [sizes[shard.name] for shard in shards]
     load = job.output.load_line(GLOB, described=place.card == CARD)
-    return Exported(job.output.url, len(files), sum(files), dataset.rows, len(written), load)
+    dropped = kept.dropped if kept is not None else 0
+    return Exported(job.output.url, len(files), sum(files), dataset.rows, len(written), load, dropped=dropped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +152,9 @@ def _check_unchanged(workspace: Workspace, shard: Shard) -> None:
             )
 
 
-def _finish(output: Output, place: _Place, text: str) -> None:
+def _finish(output: Output, place: _Place, text: str, kept: Kept | None) -> None:
     """The card, then what older exports of ours have left; on the Hub it is one last commit."""
+    put_list(output.store, kept)
     if place.text != text:
         output.store.put(place.card, text.encode())
     for name in place.stale:

@@ -22,7 +22,8 @@ class ExportJob:
 class Exported:
     """What is at the output now: `files` of `size` bytes with `rows` in all, `written` of them by this export.
 
-    `load` is a line of Python that opens it.
+    `load` is a line of Python or of a shell that opens it. `unit` is what the rows are, `pages` or `documents`;
+    `dropped` documents were left out for their bad pages.
     """
 
     url: str
@@ -31,3 +32,5 @@ class Exported:
     rows: int
     written: int
     load: str
+    unit: str = "rows"
+    dropped: int = 0

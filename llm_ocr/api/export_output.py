@@ -66,11 +66,11 @@ class Output:
         if flush is not None:
             flush()
 
-    def load_line(self, pattern: str, *, described: bool) -> str:
-        """A line of Python that opens the files; `described`: a card there says which they are."""
+    def load_line(self, pattern: str, *, described: bool, reader: str = "parquet") -> str:
+        """A line of Python that opens the files by that reader; `described`: a card there says which they are."""
         from_card = described and (self.repository is not None or isinstance(self.store, LocalStore))
         if not from_card and self.repository is None:
-            return f'load_dataset("parquet", data_files="{self.url}/{pattern}", split="train")'
+            return f'load_dataset("{reader}", data_files="{self.url}/{pattern}", split="train")'
         place = self.repository.id if self.repository else self.url
         arguments = [f'"{place}"', *([] if from_card else [f'data_files="{pattern}"']), 'split="train"']
         if self.repository is not None and self.repository.revision:

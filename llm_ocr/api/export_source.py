@@ -31,12 +31,20 @@ _ITEMS = 256
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """The dataset of a workspace: `key` is Assemble's, `identity` that of the workspace wherever it is copied to."""
+    """The dataset of a workspace: `key` is Assemble's, `identity` that of the workspace wherever it is copied to.
+
+    `sources` are the files of its items in the order of the plan, `counts` the rows of each.
+    """
 
     key: str
     identity: str
     sources: tuple[Source, ...]
-    rows: int
+    counts: tuple[int, ...]
+
+    @property
+    def rows(self) -> int:
+        """All rows."""
+        return sum(self.counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +71,7 @@ def assembled(workspace: Workspace) -> Assembled:
             hint=f"Run first: llm-ocr assemble -w {workspace.url}",
         )
     identity = generations(workspace)[0].attempt
-    return Assembled(key, identity, tuple(one.source for one in whole), sum(one.rows for one in whole))
+    return Assembled(key, identity, tuple(one.source for one in whole), tuple(one.rows for one in whole))
 
 
 def _chunks(found: Iterable[Item]) -> Iterator[list[Item]]:

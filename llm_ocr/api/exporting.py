@@ -1,13 +1,12 @@
 """`export`: finished results in the form of what comes next.
 
-A format is a file `export_<format>.py` with a coroutine that takes an `ExportJob`, a line in `FORMATS`, and its name
-among the choices of the setting.
+A format is a file `export_<format>.py` with a coroutine of the same name that takes an `ExportJob`, and its name among
+the choices of the setting.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from importlib import import_module
 
-from llm_ocr.api.export_dataset import export_dataset
 from llm_ocr.api.export_job import Exported, ExportJob
 from llm_ocr.api.export_output import Output
 from llm_ocr.api.loop import run_blocking
@@ -15,9 +14,6 @@ from llm_ocr.settings.models import ExportSettings
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.work.stored import workspace_options
 from llm_ocr.work.workspace import Workspace
-
-#: What makes each format.
-FORMATS: dict[str, Callable[[ExportJob], Awaitable[Exported]]] = {"dataset": export_dataset}
 
 
 def export(settings: ExportSettings, progress: Progress | None = None) -> Exported:
@@ -32,6 +28,9 @@ async def _export(settings: ExportSettings, progress: Progress) -> Exported:
     output = Output(settings)
     workspace = await asyncio.to_thread(Workspace.open, settings.workspace, options=workspace_options(settings))
     try:
-        return await FORMATS[settings.format](ExportJob(workspace, output, settings, progress))
+        name = f"export_{settings.format.replace('-', '_')}"
+        make = getattr(import_module(f"llm_ocr.api.{name}"), name)
+        done: Exported = await make(ExportJob(workspace, output, settings, progress))
+        return done
     finally:
         workspace.close()

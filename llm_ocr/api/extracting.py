@@ -49,7 +49,7 @@ async def extract(job: Job) -> None:
                     expected.estimated,
                     furniture=settings.headers == "keep",
                 )
-                units = stepwise(share.units)
+                units = stepwise(share.units, job.stop)
                 await stage.run(units if expected.whole else _counted(units, progress))
         finally:
             await ready.reader.close()

@@ -28,7 +28,8 @@ class Share:
 class Job:
     """One command at work. `settings` are those of the command; without a workspace only single pages are read.
 
-    `given` are the units to do where somebody else hands them out; else `api.sharing` finds them.
+    `given` are the units to do where somebody else hands them out; else `api.sharing` finds them. When `stop` says so,
+    no unit is begun any more, and those that were begun are finished.
     """
 
     opened: Workspace | None
@@ -37,6 +38,7 @@ class Job:
     engines: Engines
     remote: Remote
     given: Share | None = None
+    stop: Callable[[], bool] = lambda: False
 
     @property
     def workspace(self) -> Workspace:

@@ -46,7 +46,7 @@ async def by_regions(job: Job, renderer: Renderer, whole: ModelReader) -> Layout
     tools = LayoutTools(renderer, job.remote)
     tasks = tasks_with(settings.region_task, any_label=name not in (MODEL, EMBEDDED))
     detector = _embedded(job, tools) if name == EMBEDDED else await _trained(job, name)
-    return LayoutReader(whole.engine, whole.profile, detector, tools, tasks, whole, whole.options)
+    return LayoutReader(whole.engine, whole.profile, detector, tools, tasks, whole, whole.options, whole.rule)
 
 
 def chosen_detector(settings: Any, profile: Profile, say: Callable[[str], None]) -> str | None:

@@ -3,20 +3,24 @@
 import asyncio
 import contextlib
 from collections.abc import Iterable
+from dataclasses import replace
 
 from llm_ocr.api.counting import PageCounter
 from llm_ocr.api.engines import PAGES_PER_UNIT
 from llm_ocr.api.estimating import CountOptions, counted
+from llm_ocr.api.filtering import check_filters, filter_options, filtering
 from llm_ocr.api.job import Job
 from llm_ocr.api.remote import dataset_options, remote_options
 from llm_ocr.api.wiring import passwords, render_options
 from llm_ocr.documents.page_ranges import parse_pages
 from llm_ocr.documents.rendering import Renderer
+from llm_ocr.documents.sampling import sampled
 from llm_ocr.documents.sources import Found, SourceDocument, find_documents
 from llm_ocr.errors import StageMissing, UsageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.settings.models import PlanSettings, RunSettings
 from llm_ocr.stages import Progress
 from llm_ocr.storage import StoreOptions
+from llm_ocr.work.filtered import Filtered, filtered_text
 from llm_ocr.work.generations import generations, read_units
 from llm_ocr.work.numbers import Numbers
 from llm_ocr.work.plan import PlanResult, plan_stream
@@ -25,15 +29,19 @@ from llm_ocr.work.workspace import Workspace
 
 _NAME_SOURCES = "Name files or folders: llm-ocr run SOURCE -w FOLDER"
 
+#: Documents named of those that filters leave out.
+_NAMED = 3
+
 
 async def find(settings: PlanSettings | RunSettings, command: str) -> Found | None:
     """The documents that the sources mean; None without sources, when those of an earlier run are meant.
 
-    Writes nothing. Raises `UsageError` for nothing to do and for wrong page ranges.
+    Writes nothing. Raises `UsageError` for nothing to do, wrong page ranges and unknown languages, `MissingExtra`.
     """
     if settings.pages:
         parse_pages(settings.pages)
     if settings.sources or settings.dataset is not None:
+        await check_filters(settings)
         return await asyncio.to_thread(_found, settings)
     if command != "extract":
         await asyncio.to_thread(_need_workspace, str(settings.workspace), workspace_options(settings))
@@ -47,13 +55,16 @@ def _found(settings: PlanSettings | RunSettings) -> Found:
         from llm_ocr.documents.rows.listing import dataset_rows
 
         rows = dataset_rows(dataset, only_first=settings.max_samples is not None)
-    return find_documents(
+    found = find_documents(
         settings.sources,
         only=settings.only,
         max_samples=settings.max_samples,
         remote=remote_options(settings),
         rows=rows,
     )
+    if settings.sample is None:
+        return found
+    return replace(found, documents=sampled(found.documents, settings.sample, settings.seed))
 
 
 def _need_workspace(url: str, options: StoreOptions) -> None:
@@ -65,19 +76,33 @@ def _need_workspace(url: str, options: StoreOptions) -> None:
         raise UsageError(f"no source, and {error.args[0]}", hint=_NAME_SOURCES) from error
 
 
-async def plan(job: Job, found: Found) -> None:
-    """Add the documents to the plan. Says what was new."""
+async def plan(job: Job, found: Found, *, dry_run: bool = False) -> PlanResult:
+    """Add the documents to the plan, or with `dry_run` only look. Says what was new."""
     workspace, settings = job.workspace, job.settings
     ranges = parse_pages(settings.pages) if settings.pages else None
     secrets = passwords(settings.password, settings.password_file)
     pages_per_unit = settings.pages_per_unit or PAGES_PER_UNIT[job.engines.engine]
-    options = CountOptions(settings.count_pages, pages_per_unit)
-    with await asyncio.to_thread(known_totals, workspace) as totals:
-        async with Renderer(render_options(settings, secrets)) as renderer:
-            counter = PageCounter(renderer, job.remote, ranges, settings.max_pages_per_document, totals)
-            async with contextlib.aclosing(counted(found.documents, counter, options)) as documents:
-                result = await plan_stream(workspace, documents, pages_per_unit=pages_per_unit, skipped=found.skipped)
+    filters = filter_options(settings)
+    # Who is looked at by filters is opened: there is nothing left to estimate.
+    options = CountOptions("exact" if filters.any else settings.count_pages, pages_per_unit)
+    async with contextlib.AsyncExitStack() as stack:
+        totals = stack.enter_context(await asyncio.to_thread(known_totals, workspace))
+        renderer = await stack.enter_async_context(Renderer(render_options(settings, secrets)))
+        on = await filtering(settings, workspace, renderer, job.remote, stack)
+        counter = PageCounter(renderer, job.remote, ranges, settings.max_pages_per_document, totals, on)
+        documents = await stack.enter_async_context(contextlib.aclosing(counted(found.documents, counter, options)))
+        result = await plan_stream(
+            workspace,
+            documents,
+            pages_per_unit=pages_per_unit,
+            skipped=found.skipped,
+            filters=filters.identity(),
+            dry_run=dry_run,
+        )
     _tell(result, dict(found.skipped), job.progress)
+    if on is not None:
+        _tell_filtered(None if dry_run else result.filtered, on.said(), job.progress)
+    return result
 
 
 async def need_plan(workspace: Workspace, command: str) -> None:
@@ -102,6 +127,15 @@ def _tell(result: PlanResult, skipped: dict[str, int], progress: Progress) -> No
         progress.say(
             f"{result.differing} documents are in the plan with other content or pages and stay as planned: {named}"
         )
+
+
+def _tell_filtered(filtered: Filtered | None, trouble: str, progress: Progress) -> None:
+    if filtered is not None and filtered.counts:
+        shown = [f"{one['source']} ({one['reason']}: {one['detail']})" for one in filtered.examples[:_NAMED]]
+        more = ", ..." if sum(filtered.counts.values()) > len(shown) else ""
+        progress.say(f"{filtered_text(filtered.counts)}; {', '.join(shown)}{more}")
+    if trouble:
+        progress.say(trouble)
 
 
 def known_totals(workspace: Workspace) -> Numbers:

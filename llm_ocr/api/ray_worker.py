@@ -25,7 +25,6 @@ from llm_ocr.api.recording import Recorded
 from llm_ocr.api.remote import Remote
 from llm_ocr.errors import LlmOcrError, MissingExtra, UsageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.settings.environment import cores
-from llm_ocr.stages import Progress
 from llm_ocr.storage import StoreOptions
 from llm_ocr.types import Unit
 from llm_ocr.work.keys import DESCRIBE, EXTRACT
@@ -112,17 +111,14 @@ class Worker:
         _check_documents(work)
         name = worker_name()
         engines = Engines(work.engine, settings, log_folder(workspace, name), self._exchange.say)
-        progress: Progress = self._exchange
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(engines.close)
-            if engines.uses_models:
-                recorded = Recorded(progress, workspace, name, settings)
-                await stack.enter_async_context(recorded.kept())
-                progress = recorded
+            recorded = Recorded(self._exchange, workspace, name, settings)
+            await stack.enter_async_context(recorded.kept())
             remote = Remote(settings)
             stack.push_async_callback(remote.close)
             stack.callback(self._exchange.close)  # a thread may wait there for units
-            job = Job(workspace, settings, progress, engines, remote)
+            job = Job(workspace, settings, recorded, engines, remote)
             await _STAGES[work.stage](replace(job, given=self._share(workspace)))
         await asyncio.to_thread(workspace.flush)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llm_ocr.api.engines import Engines
@@ -14,11 +14,15 @@ from llm_ocr.documents.rendering import Renderer
 from llm_ocr.engines import FigureReader, PageReader
 from llm_ocr.engines.embedded.describe import EmbeddedFigureReader
 from llm_ocr.engines.embedded.ocr.models import require_models
+from llm_ocr.engines.fleet.fleet import Fleet
 from llm_ocr.engines.model.figures import ModelFigureReader
 from llm_ocr.engines.model.options import DescribeOptions, ReadOptions
 from llm_ocr.engines.model.reader import ModelReader
+from llm_ocr.engines.model.tools import QualityRule
 from llm_ocr.errors import UsageError
 from llm_ocr.models.profile import Profile
+from llm_ocr.results.quality import VERSION
+from llm_ocr.results.quality.scoring import score
 from llm_ocr.stages.admission import Admission
 from llm_ocr.work.keys import DESCRIBE, EXTRACT, stage_keys
 from llm_ocr.work.workspace import Workspace
@@ -66,11 +70,12 @@ async def reading(job: Job, renderer: Renderer) -> Reading:
     """The reader of the command's pages; a model's servers start at the first page."""
     settings, engines = job.settings, job.engines
     if not engines.uses_models:
+        if _least_quality(settings) is not None:
+            job.progress.say("--min-quality has no effect: the embedded engine reads a page in one way only.")
         embedded = embedded_reader(settings)
         return Reading(embedded, Admission(2 * (renderer.workers + embedded.workers)))
     model = await page_model(settings, engines, job.opened)
     fleet = await engines.fleet(model.profile, model=model.name, revision=model.revision)
-    job.progress.measure(fleet.load)
     options = ReadOptions(
         model=model.name,
         revision=model.revision,
@@ -89,10 +94,28 @@ async def reading(job: Job, renderer: Renderer) -> Reading:
     embedded = embedded_reader(settings, ocr=settings.fallback == "embedded")
     fallback = None if settings.fallback == "none" else embedded
     sight = embedded if _needs_sight(settings) else None
-    reader = ModelReader(fleet, model.profile, RendererTools(renderer, job.remote), options, fallback, sight)
-    if (layout := await by_regions(job, renderer, reader)) is not None:
-        return Reading(layout, Admission(MOST_AHEAD, AHEAD + layout.detector.parallel * DETECTED))
-    return Reading(reader, Admission(MOST_AHEAD, AHEAD))
+    tools = RendererTools(renderer, job.remote)
+    reader = ModelReader(fleet, model.profile, tools, options, fallback, sight, _rule(settings))
+    layout = await by_regions(job, renderer, reader)
+    detected = 0 if layout is None else layout.detector.parallel * DETECTED
+    return Reading(layout or reader, _measured(job, fleet, Admission(MOST_AHEAD, AHEAD + detected)))
+
+
+def _measured(job: Job, fleet: Fleet, admission: Admission) -> Admission:
+    """The admission, with what waits there among the numbers that the progress reads."""
+    job.progress.measure(lambda: replace(fleet.load(), bytes_waiting=admission.bytes))
+    return admission
+
+
+def _least_quality(settings: Any) -> float | None:
+    """Not all commands that read pages have the setting."""
+    least: float | None = getattr(settings, "min_quality", None)
+    return least or None
+
+
+def _rule(settings: Any) -> QualityRule | None:
+    least = _least_quality(settings)
+    return None if least is None else QualityRule(least, score, VERSION)
 
 
 def _needs_sight(settings: Any) -> bool:
@@ -127,7 +150,6 @@ async def describing(job: Job) -> Describing:
         )
         return Describing(EmbeddedFigureReader(), Admission(MOST_AHEAD, AHEAD), _nothing)
     fleet = await job.engines.fleet(model.profile, model=model.name, revision=model.revision)
-    job.progress.measure(fleet.load)
     options = DescribeOptions(
         mode=settings.describe_mode,
         prompt=settings.describe_prompt,
@@ -140,7 +162,7 @@ async def describing(job: Job) -> Describing:
         chosen={name: value for name, value in model.chosen.items() if name != "parsers"},  # those are of pages
     )
     figures = ModelFigureReader(fleet, model.profile, FigureTools(), options)
-    return Describing(figures, Admission(MOST_AHEAD, AHEAD), figures.close)
+    return Describing(figures, _measured(job, fleet, Admission(MOST_AHEAD, AHEAD)), figures.close)
 
 
 def _cannot_describe(profile: Profile, settings: Any) -> bool:

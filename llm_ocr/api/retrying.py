@@ -9,16 +9,16 @@ from llm_ocr.api.job import Job
 from llm_ocr.api.wiring import passwords, render_options
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.documents.sources import SourceDocument
-from llm_ocr.results.schema import failed_pages
+from llm_ocr.results.page_status import failed_pages, scored_pages
 from llm_ocr.types import DocumentPart
 from llm_ocr.work.keys import EXTRACT, required_key
 from llm_ocr.work.planned import PlannedDocument
-from llm_ocr.work.retry import plan_retry
+from llm_ocr.work.retry import Below, plan_retry
 from llm_ocr.work.wanted import wanted_pages
 
 
 async def retry_failed(job: Job) -> None:
-    """Plan the pages that are failed now once more, in a new generation."""
+    """Plan the pages that are failed now, or of low quality, once more, in a new generation."""
     workspace, settings, progress = job.workspace, job.settings, job.progress
     key = await asyncio.to_thread(required_key, workspace, EXTRACT)
     secrets = passwords(settings.password, settings.password_file)
@@ -30,10 +30,16 @@ async def retry_failed(job: Job) -> None:
             return replace(document, pages=wanted_pages(part.wanted, document.page_total))
 
         generation = await plan_retry(
-            workspace, key, failed_rows=failed_pages, reopen=reopen, pages_per_unit=PAGES_PER_UNIT[settings.engine]
+            workspace,
+            key,
+            failed_rows=failed_pages,
+            reopen=reopen,
+            pages_per_unit=PAGES_PER_UNIT[settings.engine],
+            below=None if settings.below_quality is None else Below(settings.below_quality, scored_pages),
         )
     if generation is None:
-        progress.say("Nothing to retry: no page is failed, or its document still cannot be opened.")
+        low = "" if settings.below_quality is None else f", none has a quality below {settings.below_quality:g}"
+        progress.say(f"Nothing to retry: no page is failed{low}, or its document still cannot be opened.")
     else:
         progress.say(f"Generation {generation.number}: {generation.expected} pages to be read again")
 

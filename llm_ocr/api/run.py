@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from llm_ocr.costs.report import CostReport, cost_report
@@ -16,6 +17,7 @@ from llm_ocr.types import PageRecord, Status
 from llm_ocr.work.items import items
 from llm_ocr.work.keys import EXTRACT, required_key
 from llm_ocr.work.publish import find_marker, read_data
+from llm_ocr.work.quality import WORST, WeakPage
 from llm_ocr.work.status import RunStatus, run_status
 from llm_ocr.work.workspace import Workspace
 
@@ -51,6 +53,10 @@ class Run:
         """Counts of pages and figures, units done, reasons of failures; read anew each time."""
         return run_status(self._workspace)
 
+    def worst(self, count: int = WORST) -> tuple[WeakPage, ...]:
+        """The pages of the lowest quality score, the worst first; of a unit's pages at most its 20 worst are known."""
+        return run_status(self._workspace, worst=count).worst
+
     @property
     def spent(self) -> list[Spent]:
         """What each job on a platform has cost; read anew each time."""
@@ -59,6 +65,12 @@ class Run:
     def costs(self) -> CostReport:
         """Throughput, money per 1,000 pages, start-up and other hardware, from the run's record; for notebooks, too."""
         return cost_report(self.status, self.spent)
+
+    def report(self, path: str | Path) -> Path:
+        """Write one HTML page about the run, whatever its state; it needs no network. Raises `StorageError`."""
+        from llm_ocr.api.reporting import write_report
+
+        return write_report(self._workspace, Path(path)).path
 
     def pages(self, *, images: bool = True) -> Iterator[PageRecord]:
         """The row that counts for every page that Extract has finished, in the order of the plan."""

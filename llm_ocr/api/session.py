@@ -11,6 +11,7 @@ from typing import Any
 from llm_ocr.api.engines import Engines, choose_engine
 from llm_ocr.api.job import Job
 from llm_ocr.api.layout import EMBEDDED
+from llm_ocr.api.limits import Allowance
 from llm_ocr.api.models import Model
 from llm_ocr.api.reading import Reading, page_model, page_profile, reading
 from llm_ocr.api.remote import Remote
@@ -20,7 +21,7 @@ from llm_ocr.engines import PageReader
 from llm_ocr.engines.layout.doclayout import MODEL
 from llm_ocr.engines.layout.reader import LayoutReader
 from llm_ocr.engines.layout.tasks import tasks_with
-from llm_ocr.errors import UsageError
+from llm_ocr.errors import LimitReached, UsageError
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.admission import Ticket
 from llm_ocr.stages.extract import Extract
@@ -47,7 +48,7 @@ class _Parts:
 
     renderer: Renderer
     reading: Reading
-    remote: Remote
+    pages: PartRenderer  # one for all documents: it remembers what it has proved of their files
     model: Model | None
 
 
@@ -55,7 +56,7 @@ class Session:
     """Reads pages of local files with the settings of Extract. For one event loop; needs `close()`.
 
     Opened by its first use; a model's servers start at the first page and live until `close`. Documents that are read
-    at the same time take turns page by page.
+    at the same time take turns page by page. Limits of hours and money are those of the session, from when it is made.
     """
 
     def __init__(self, settings: Any, progress: Progress | None = None) -> None:
@@ -64,6 +65,7 @@ class Session:
         self._open: asyncio.Task[_Parts] | None = None
         self._held = contextlib.AsyncExitStack()
         self._entering = asyncio.Lock()
+        self._allowance = Allowance(settings)
 
     async def model(self) -> Model | None:
         """The model that reads pages, at its commit; None with the embedded engine."""
@@ -73,22 +75,28 @@ class Session:
         """How many pages a file has. Raises `PageFailure` when it cannot be opened."""
         return await (await self._parts()).renderer.open(str(path))
 
+    async def total(self, part: DocumentPart) -> int:
+        """How many pages a planned document has. Raises `PageFailure` when it cannot be opened."""
+        return await (await self._parts()).pages.count(part)
+
     async def read(self, part: DocumentPart, finished: Finished, way: Way = Way()) -> None:
         """Read the pages of a part; `finished` gets each page's row, a failed one, too.
 
-        Raises `UsageError` for a way that cannot be gone here, `ServerError` when no server can be had.
+        Raises `UsageError` for a way that cannot be gone here, `ServerError` when no server can be had, `LimitReached`
+        instead of beginning another page when a limit is reached: those under way are finished.
         """
+        self._may_begin()
         parts = await self._parts()
         reader = self._reader(parts.reading.reader, way)
-        pages = PartRenderer(parts.renderer, parts.remote)
         furniture = self._settings.headers == "keep"
-        stage = Extract(pages, reader, _nowhere, self._progress, parts.reading.admission, furniture=furniture)
+        stage = Extract(parts.pages, reader, _nowhere, self._progress, parts.reading.admission, furniture=furniture)
 
         async def one(position: int, ticket: Ticket) -> None:
             try:
                 record = await stage.read(part, position, ticket)
             finally:
                 ticket.release()
+            self._allowance.add(record)
             await finished(position, record)
 
         try:
@@ -96,9 +104,20 @@ class Session:
                 for position in range(part.expected):
                     async with self._entering:
                         ticket = await parts.reading.admission.enter()
+                    if self._allowance.reached():
+                        ticket.release()
+                        break
                     tasks.create_task(one(position, ticket))
+                else:
+                    return
         except BaseExceptionGroup as group:
             raise _first(group) from group
+        self._may_begin()
+
+    def _may_begin(self) -> None:
+        """Raise `LimitReached` when no other page may be begun."""
+        if reached := self._allowance.reached():
+            raise LimitReached(f"{reached} in this session", hint="A new one, with a higher limit, goes on.")
 
     async def close(self) -> None:
         """Stop servers and processes. Who still reads gets a `ServerError` or failed pages. May be called twice."""
@@ -129,7 +148,7 @@ class Session:
             stack.push_async_callback(ready.reader.close)
             model = await page_model(settings, engines, None) if engines.uses_models else None
             self._held = stack.pop_all()
-        return _Parts(renderer, ready, remote, model)
+        return _Parts(renderer, ready, PartRenderer(renderer, remote), model)
 
     def _reader(self, reader: PageReader, way: Way) -> PageReader:
         if not isinstance(reader, LayoutReader):

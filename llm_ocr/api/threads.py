@@ -1,7 +1,7 @@
 """Blocking iterators and calls of the store, for coroutines: each step in a thread."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -9,10 +9,10 @@ T = TypeVar("T")
 _END = object()
 
 
-async def stepwise(items: Iterable[T]) -> AsyncIterator[T]:
-    """The items, each fetched in a thread when it is asked for."""
+async def stepwise(items: Iterable[T], stop: Callable[[], bool] = lambda: False) -> AsyncIterator[T]:
+    """The items, each fetched in a thread when it is asked for; none any more when `stop` says so."""
     iterator = await asyncio.to_thread(iter, items)
-    while True:
+    while not stop():
         item = await asyncio.to_thread(next, iterator, _END)
         if item is _END:
             return

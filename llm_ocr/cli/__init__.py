@@ -14,7 +14,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; `argv` without the program's name. Returns the exit code, never raises for what users do.
 
     0 clean, 1 could not be done, 2 wrong usage or settings, 3 more pages failed than allowed, 4 interrupted,
-    5 stopped by --max-cost.
+    5 stopped by --max-cost or --max-hours.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:

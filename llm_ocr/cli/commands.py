@@ -38,11 +38,13 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "plan",
         "list the documents, count their pages, cut units of work",
-        "PlanSettings",
+        "PlanOnlySettings",
         _PIPELINE,
         "plan SOURCE... -w FOLDER [options]",
         (
             ("llm-ocr plan scans/ -w out", "what extract will do"),
+            ("llm-ocr plan scans/ -w trial --sample 200", "a trial: 200 documents, drawn by chance"),
+            ("llm-ocr plan scans/ -w out --filter-language en --dry-run", "what would be left out, and why"),
             ("llm-ocr plan list.jsonl -w out --max-samples 100", "the first 100 documents of a manifest"),
         ),
     ),
@@ -88,9 +90,10 @@ COMMANDS: tuple[Command, ...] = (
         "what is done, what failed and why",
         "StatusSettings",
         "status:run_status",
-        "status -w FOLDER [--json] [--watch]",
+        "status -w FOLDER [--json] [--watch] [--worst N]",
         (
             ("llm-ocr status -w out", "pages, figures, units, reasons of failures"),
+            ("llm-ocr status -w out --worst 10", "and the ten pages of the lowest quality"),
             ("llm-ocr status -w out --json", "the same for programs"),
         ),
     ),
@@ -102,6 +105,10 @@ COMMANDS: tuple[Command, ...] = (
         "estimate [SOURCE...] [-w URL] [--hardware PLATFORM:NAME] [options]",
         (
             ("llm-ocr estimate scans/", "count the pages; own machines and providers, the cheapest first"),
+            (
+                "llm-ocr estimate scans/ --calibrate --server-url http://gpu:8000",
+                "read some of them for a minute first",
+            ),
             ("llm-ocr estimate --page-count 10000 --hardware hf-jobs:a100-large --shards 4", "four machines of a kind"),
             (
                 "llm-ocr estimate --tokens-in 75000 --tokens-out 75000 --price-in 0.07 --price-out 0.15",
@@ -117,6 +124,7 @@ COMMANDS: tuple[Command, ...] = (
         "retry-failed -w FOLDER [options]",
         (
             ("llm-ocr retry-failed -w out --password-file secrets.txt", "a new generation with the failed pages"),
+            ("llm-ocr retry-failed -w out --below-quality 0.5", "with those that a model read badly, too"),
             ("llm-ocr run -w out", "then read them, describe and assemble anew what they touch"),
         ),
     ),
@@ -129,6 +137,30 @@ COMMANDS: tuple[Command, ...] = (
         (
             ("llm-ocr export -w out --output hf://datasets/me/scans", "a private dataset on the Hub, with its card"),
             ("llm-ocr export -w out --output s3://bucket/scans --shard-size 1000", "files of 1 GB in a bucket"),
+            ("llm-ocr export -w out --format dolma --output corpus/ --drop-over-error-rate", "documents for training"),
+            ("llm-ocr export -w out --format chunks --output chunks/ --chunk-size 1500", "passages for retrieval"),
+        ),
+    ),
+    Command(
+        "view",
+        "a static site of the results that opens from disk",
+        "ViewSettings",
+        "view:run_view",
+        "view -w FOLDER --output FOLDER [options]",
+        (
+            ("llm-ocr view -w out --output site", "open site/index.html"),
+            ("llm-ocr view -w out --compare other --output site", "two runs of the same documents side by side"),
+        ),
+    ),
+    Command(
+        "report",
+        "one HTML page about a run: throughput, tokens, failures, quality, cost",
+        "ReportSettings",
+        "report_page:run_report",
+        "report -w FOLDER [--output FILE]",
+        (
+            ("llm-ocr report -w out", "writes llm-ocr-report.html"),
+            ("llm-ocr report -w s3://bucket/run --output run.html", "of any workspace, while it runs or later"),
         ),
     ),
     Command(
@@ -255,7 +287,7 @@ on every command:
 
 Settings: flags > environment (LLM_OCR_PAGES=1-5 is --pages 1-5) > .env > --config > what the workspace holds > default.
 Exit codes: 0 clean, 1 could not be done, 2 wrong usage, 3 more pages failed than --max-failed-rate, 4 interrupted,
-5 stopped by --max-cost.
+5 stopped by --max-cost or --max-hours.
 
 examples:
   llm-ocr demo                   see it work, on documents that come with it

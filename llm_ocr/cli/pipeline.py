@@ -17,6 +17,8 @@ _NEXT = {"plan": "extract", "retry-failed": "run", "extract": "describe", "descr
 
 def run_stage(command: str, settings: Any) -> int:
     """Carry out a command and say how it ended; returns the exit code."""
+    if command == "plan" and settings.dry_run:
+        return _preview(settings)
     from llm_ocr.api import execute
 
     progress = Removals(quiet=settings.quiet) if command == "clean" else progress_for(settings)
@@ -31,6 +33,20 @@ def run_stage(command: str, settings: Any) -> int:
     if to_stdout:
         _print_documents(run, settings.sources if settings.dataset is None else ())
     return finish(command, settings, run, sys.stderr if to_stdout else sys.stdout)
+
+
+def _preview(settings: Any) -> int:
+    """Say what would be planned."""
+    from llm_ocr.api.dry_run import preview
+
+    progress = progress_for(settings)
+    try:
+        found = preview(settings, progress)
+    finally:
+        progress.close()
+    for line in report.preview_lines(found):
+        write_line(line)
+    return 0
 
 
 def finish(command: str, settings: Any, run: Any, out: TextIO) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from llm_ocr.cli.engine_meter import EngineMeter
 from llm_ocr.cli.output import harmless, write_line
+from llm_ocr.cli.spend_meter import SpendMeter
 from llm_ocr.engines.asking import Load
 from llm_ocr.settings.environment import environment
 from llm_ocr.settings.groups import LogSettings
@@ -60,6 +61,7 @@ class Meter:
     ends: deque[float] = field(default_factory=deque)
     engine: EngineMeter | None = None
     estimated: bool = False
+    spend: SpendMeter | None = None
 
     def __post_init__(self) -> None:
         self.started = self.clock()
@@ -93,6 +95,11 @@ class Meter:
         span = min(WINDOW, moment - self.started)
         return len(self.ends) / span if span > 0 else 0.0
 
+    @property
+    def ended(self) -> int:
+        """Pages that ended in this run."""
+        return self.now.ok + self.now.degraded + self.now.failed
+
     def left(self) -> float | None:
         """Seconds that the rest will take at this speed; None when it cannot be said."""
         speed = self.speed()
@@ -105,12 +112,14 @@ class Meter:
         return f"{self.done}{of} {noun}, {outcome(self.total)}"
 
     def pace(self) -> str:
-        """`12.3 pages/s, 0:24 left, 5,310 tok/s, 120 of 128 in flight`, as far as it is known."""
+        """`12.3 pages/s, 0:24 left, $0.42 of about $3.10, 5,310 tok/s, 120 of 128 in flight`, as far as known."""
         speed, left = self.speed(), self.left()
         parts = []
         if left is not None:
             parts.append(f"{speed:.{1 if speed >= 1 else 2}f} {NOUNS.get(self.stage, 'pages')}/s")
             parts.append(f"{span_text(left)} left")
+        if self.spend is not None:
+            parts.append(self.spend.words(self.ended, max(0, self.expected - self.done) + self.ended))
         if self.engine is not None:
             parts.append(self.engine.words())
         return ", ".join(parts)
@@ -143,17 +152,38 @@ class QuietProgress(Silent):
     def close(self) -> None: ...
 
 
-class PlainProgress:
+class _Metering:
+    """What both ways to show a stage know of it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._meter: Meter | None = None
+        self._engine: EngineMeter | None = None
+        self._spent: Callable[[], float] | None = None
+
+    def measure(self, load: Callable[[], Load]) -> None:
+        self._engine = EngineMeter(load, self._clock)
+
+    def price(self, spent: Callable[[], float]) -> None:
+        """Where it is read what the workspace has cost, in dollars."""
+        self._spent = spent
+
+    def _begun(self, stage: str, expected: int, done: Counts, estimated: bool) -> Meter:
+        spend = None if self._spent is None or stage == "assemble" else SpendMeter(self._spent)
+        self._meter = Meter(stage, expected, done, self._clock, engine=self._engine, estimated=estimated, spend=spend)
+        return self._meter
+
+
+class PlainProgress(_Metering):
     """Lines for logs: at the start of a stage, every ten seconds or ten per cent, and at its end."""
 
     def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
-        self._stream, self._clock = stream, clock
-        self._meter: Meter | None = None
-        self._engine: EngineMeter | None = None
+        super().__init__(clock)
+        self._stream = stream
         self._last = (0.0, 0)  # when the last line was written, and how many were done then
 
     def begin(self, stage: str, expected: int, done: Counts, estimated: bool = False) -> None:
-        meter = self._meter = Meter(stage, expected, done, self._clock, engine=self._engine, estimated=estimated)
+        meter = self._begun(stage, expected, done, estimated)
         self._last = (meter.started, meter.done)
         before = f", {meter.done} of them done before" if meter.done else ""
         number = about(expected) if estimated else str(expected)
@@ -175,9 +205,6 @@ class PlainProgress:
             self._last = (moment, meter.done)
             self.say(f"{meter.stage}: {meter.words()}, {meter.pace()}")
 
-    def measure(self, load: Callable[[], Load]) -> None:
-        self._engine = EngineMeter(load, self._clock)
-
     def say(self, message: str) -> None:
         write_line(message, self._stream)
 
@@ -189,21 +216,20 @@ class PlainProgress:
     def close(self) -> None: ...
 
 
-class LiveProgress:
+class LiveProgress(_Metering):
     """One line per stage, redrawn in place: bar, pages, outcome, speed, time left."""
 
     def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
-        self._stream, self._clock = stream, clock
+        super().__init__(clock)
+        self._stream = stream
         self._bars: Bars | None = None
         self._task: TaskID | None = None
-        self._meter: Meter | None = None
-        self._engine: EngineMeter | None = None
 
     def begin(self, stage: str, expected: int, done: Counts, estimated: bool = False) -> None:
         bars = self._bars = self._bars or _bars(self._stream)
-        self._meter = Meter(stage, expected, done, self._clock, engine=self._engine, estimated=estimated)
+        meter = self._begun(stage, expected, done, estimated)
         bars.start()
-        self._task = bars.add_task(stage, total=max(1, expected), completed=self._meter.done, meter=self._meter)
+        self._task = bars.add_task(stage, total=max(1, expected), completed=meter.done, meter=meter)
 
     def correct(self, change: int, *, exact: bool) -> None:
         if self._bars is not None and self._meter is not None and self._task is not None:
@@ -214,9 +240,6 @@ class LiveProgress:
         if self._bars is not None and self._meter is not None and self._task is not None:
             self._meter.count(status)
             self._bars.update(self._task, completed=self._meter.done)
-
-    def measure(self, load: Callable[[], Load]) -> None:
-        self._engine = EngineMeter(load, self._clock)
 
     def say(self, message: str) -> None:
         if self._bars is None:

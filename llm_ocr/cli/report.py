@@ -6,9 +6,12 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from llm_ocr.cli.progress import about, outcome
+from llm_ocr.cli.worst import quality_text
 from llm_ocr.types import Counts, Reason
+from llm_ocr.work.filtered import filtered_text
 
 if TYPE_CHECKING:
+    from llm_ocr.api.dry_run import Preview
     from llm_ocr.costs.spent import Spent
     from llm_ocr.work.publish import Example
     from llm_ocr.work.status import RunStatus, StageStatus
@@ -43,7 +46,21 @@ def plan_line(status: "RunStatus") -> str:
     """`12 documents, 412 pages, 26 units`; `about 412 pages` where documents are counted only when they are read."""
     units = status.stages["extract"].total
     pages = f"{about(status.pages.expected)} pages" if status.estimated else _plural(status.pages.expected, "page")
-    return ", ".join((_plural(status.documents, "document"), pages, _plural(units, "unit")))
+    text = ", ".join((_plural(status.documents, "document"), pages, _plural(units, "unit")))
+    return f"{text}; {filtered_text(status.filtered)}" if status.filtered else text
+
+
+def preview_lines(found: "Preview") -> list[str]:
+    """What would be planned, some documents that would be left out, and that nothing was done."""
+    pages = f"{about(found.pages)} pages" if found.estimated else _plural(found.pages, "page")
+    new = "new document" if found.known else "document"
+    line = ", ".join((_plural(found.documents, new), pages, _plural(found.units, "unit")))
+    line += f"; {filtered_text(found.filtered)}" if found.filtered else ""
+    line += f"; {found.known} in the plan already" if found.known else ""
+    examples = [f"  {one['source']}: {one['reason']} ({one['detail']})" for one in found.examples]
+    more = sum(found.filtered.values()) - len(examples)
+    examples += [f"  and {more} more"] if more > 0 and examples else []
+    return [line, *examples, "Nothing was written: --dry-run"]
 
 
 def retry_line(status: "RunStatus") -> str:
@@ -70,6 +87,12 @@ def failures_text(status: "RunStatus") -> str:
     return "; ".join(parts)
 
 
+def _cost(cost: float, hours: float | None, workers: str) -> str:
+    if hours is None:
+        return f"{cost:.2f} for the tokens of {workers}"
+    return f"{cost:.2f} for {workers}: {hours:.2f} by the hour, {cost - hours:.2f} for tokens"
+
+
 def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
     """A status for people; `spent`: what jobs on platforms have cost."""
     rows = [
@@ -84,15 +107,19 @@ def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
     if retries := status.stages["extract"].retries:
         rows.append(("retries", f"{retries} requests beyond the first of a page"))
     if status.cost is not None:
-        rows.append(("cost", f"{status.cost:.2f} for the tokens of {_plural(len(status.workers), 'worker')}"))
+        rows.append(("cost", _cost(status.cost, status.hours_cost, _plural(len(status.workers), "worker"))))
     if spent:
         from llm_ocr.costs.spent import spent_text
 
         rows += [("spent", text)] if (text := spent_text(spent)) else []
+    if text := quality_text(status):
+        rows.append(("quality", text))
     if status.pages.failed:
         rows.append(("failed", failures_text(status)))
     if status.skipped:
         rows.append(("skipped", _tally(status.skipped)))
+    if status.filtered:
+        rows.append(("filtered", filtered_text(status.filtered).partition(" filtered: ")[2]))
     if words := advice(status):
         rows.append(("advice", words))
     width = max(len(name) for name, _ in rows)

@@ -3,10 +3,12 @@
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llm_ocr.cli.output import write_line
 from llm_ocr.cli.report import advice, status_text
+from llm_ocr.cli.worst import worst_text
 from llm_ocr.settings.models import StatusSettings
 from llm_ocr.types import Counts
 
@@ -29,7 +31,12 @@ def run_status(command: str, settings: StatusSettings) -> int:
 
     def look() -> "Look":
         run = open_workspace(settings.workspace, **where)
-        return run.status, run.spent
+        status = run.status
+        if settings.worst:
+            # The status names some already, and counting once more takes its time.
+            known = status.worst[: settings.worst]
+            status = replace(status, worst=known if len(known) == settings.worst else run.worst(settings.worst))
+        return status, run.spent
 
     watch(look, settings, time.sleep)
     return 0
@@ -56,7 +63,8 @@ def status_as_text(status: "RunStatus", settings: StatusSettings, spent: Sequenc
 
         values = status.to_json() | {"spent": spent_to_json(spent), "advice": advice(status) or None}
         return json.dumps(values, ensure_ascii=False, indent=None if settings.watch else 2)
-    return status_text(status, spent)
+    text = status_text(status, spent)
+    return f"{text}\n{worst_text(status.worst, settings.worst)}" if settings.worst else text
 
 
 def _accounted(pages: Counts) -> bool:

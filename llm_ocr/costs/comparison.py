@@ -7,11 +7,13 @@ from typing import Any
 
 from llm_ocr.costs.estimates import Estimate
 from llm_ocr.costs.spans import Span
+from llm_ocr.costs.stored import Stored
 from llm_ocr.costs.tables import Row, html_table, markdown_table, money_span, share_text, text_table, time_span
 
 _HEAD = ("where", "cost", "time", "pages/min", "start-up", "rate", "price")
 _RATES = (
-    "rate: reported for this model on this GPU by somebody; or guessed: scaled from another GPU, or another model's"
+    "rate: reported for this model on this GPU by somebody; or guessed: scaled from another GPU, or another model's; "
+    "or measured: here, just now"
 )
 
 
@@ -53,28 +55,35 @@ class Comparison:
     pages: int
     options: tuple[Option, ...]
     notes: tuple[str, ...] = ()
+    stored: Stored | None = None
+    tokens: tuple[Span, Span] | None = None  # of prompts and of answers, where they were measured
 
     @property
     def title(self) -> str:
         """`extract of 10,000 pages with deepseek-ocr, the cheapest first`."""
         if not self.stage:
             return "tokens at providers, the cheapest first"
-        return f"{self.stage} of {self.pages:,} pages with {self.model}, the cheapest first"
+        here = "measured here, then " if any(one.estimate and one.estimate.measured for one in self.options) else ""
+        return f"{self.stage} of {self.pages:,} pages with {self.model}, {here}the cheapest first"
 
     @property
     def assumptions(self) -> list[str]:
         """What the numbers rest on, in words, each once."""
         lines = [line for one in self.options if one.estimate for line in one.estimate.assumptions]
         rates = [_RATES] if lines else []
-        return list(dict.fromkeys([*self.notes, *rates, *lines, *(one.source for one in self.options)]))
+        stored = [str(self.stored)] if self.stored else []
+        return list(dict.fromkeys([*self.notes, *stored, *rates, *lines, *(one.source for one in self.options)]))
 
     def to_json(self) -> dict[str, Any]:
         """JSON values, for `estimate --json`."""
+        ins, outs = self.tokens or (Span.of(0), Span.of(0))
         return {
             "stage": self.stage,
             "model": self.model,
             "pages": self.pages,
             "options": [one.to_json() for one in self.options],
+            "stored": None if self.stored is None else self.stored.to_json(),
+            "tokens": None if self.tokens is None else {"in": ins.to_json(0), "out": outs.to_json(0)},
             "assumptions": self.assumptions,
         }
 
@@ -101,4 +110,5 @@ def _speed(one: Option) -> Row:
         return "-", "-", "-", "by tokens"
     found = one.estimate
     rate = f"{found.rate.likely:.3g}" if found.rate.likely < 1000 else f"{found.rate.likely:,.0f}"
-    return time_span(found.wall), rate, share_text(found.startup_share), "reported" if found.known else "guessed"
+    known = "measured" if found.measured else "reported" if found.known else "guessed"
+    return time_span(found.wall), rate, share_text(found.startup_share), known

@@ -32,6 +32,7 @@ class Estimate:
     assumptions: tuple[str, ...]
     known: bool
     count: int = 1
+    measured: bool = False  # the rate, just now on this very machine
 
     @property
     def wall(self) -> Span:
@@ -71,6 +72,7 @@ class Estimate:
             "billed_hours": (self.billed * (1 / _HOUR)).to_json(),
             "startup_share": round(self.startup_share, 4),
             "reported": self.known,
+            "measured": self.measured,
             "assumptions": list(self.assumptions),
         }
 

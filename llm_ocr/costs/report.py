@@ -8,6 +8,7 @@ from typing import Any
 from llm_ocr.costs.machines import WhatIf, other_machines
 from llm_ocr.costs.spent import Spent, totals, unknown
 from llm_ocr.costs.tables import Row, html_table, markdown_table, money_text, share_text, text_table
+from llm_ocr.work.metrics import hours_cost
 from llm_ocr.work.status import RunStatus
 
 #: Of the cheapest other machines.
@@ -71,9 +72,10 @@ class StageCost:
 
 @dataclass(frozen=True, slots=True)
 class CostReport:
-    """A run's costs. `jobs` is money by currency for what platforms bill, `tokens` what providers do (None: no prices).
+    """A run's costs. `jobs` is money by currency for what platforms bill, `tokens` what providers do, `hours` dollars
+    for machines whose price the workers were told (None: no prices).
 
-    Both are what is known: `notes` say what is not.
+    All are what is known: `notes` say what is not.
     """
 
     workspace: str
@@ -83,11 +85,12 @@ class CostReport:
     tokens: float | None
     what_if: tuple[WhatIf, ...]
     notes: tuple[str, ...]
+    hours: float | None = None
 
     @property
     def per_thousand(self) -> float | None:
-        """Dollars for 1,000 pages, jobs and tokens together; None where nothing is known."""
-        known = [one for one in (self.jobs.get("USD"), self.tokens) if one is not None]
+        """Dollars for 1,000 pages, jobs, hours and tokens together; None where nothing is known."""
+        known = [one for one in (self.jobs.get("USD"), self.hours, self.tokens) if one is not None]
         return 1000 * sum(known) / self.pages if known and self.pages else None
 
     @property
@@ -96,6 +99,7 @@ class CostReport:
         parts = [f"{self.pages:,} pages"]
         parts += [f"{money_text(value, currency)} for jobs" for currency, value in self.jobs.items()]
         parts += [f"{money_text(self.tokens)} for tokens"] if self.tokens is not None else []
+        parts += [f"{money_text(self.hours)} for machine hours"] if self.hours is not None else []
         if self.per_thousand is not None:
             parts.append(f"{money_text(self.per_thousand)} per 1,000 pages")
         return "; ".join(parts)
@@ -105,7 +109,7 @@ class CostReport:
         return {
             "workspace": self.workspace,
             "pages": self.pages,
-            "cost": {"jobs": dict(self.jobs), "tokens": self.tokens},
+            "cost": {"jobs": dict(self.jobs), "tokens": self.tokens, "hours": self.hours},
             "per_1000_pages": _rounded(self.per_thousand),
             "stages": [one.to_json() for one in self.stages],
             "what_if": [one.to_json() for one in self.what_if],
@@ -138,8 +142,16 @@ def cost_report(status: RunStatus, found: Sequence[Spent]) -> CostReport:
     read = next((one for one in stages if one.stage == "extract" and one.pages), None)
     others = other_machines(read.hardware, status.model, read.pages, read.working, read.billed) if read else ()
     what_if = others[:_MOST]
+    tokens = [cost for one in status.workers if (cost := one.token_cost) is not None]
     return CostReport(
-        status.url, pages, stages, totals(found), status.cost, what_if, tuple(_notes(stages, found, what_if))
+        status.url,
+        pages,
+        stages,
+        totals(found),
+        sum(tokens) if tokens else None,
+        what_if,
+        tuple(_notes(stages, found, what_if)),
+        status.hours_cost,
     )
 
 
@@ -151,7 +163,9 @@ def _stage_costs(name: str, pages: int, status: RunStatus, found: Sequence[Spent
     working = sum(one.seconds for one in status.workers if one.stage == name) or None
     kinds = list(dict.fromkeys(f"{one.platform}:{one.hardware}" for one in mine))
     if not kinds and (working or stage.done):
-        yield StageCost(name, pages, working=working)
+        yield StageCost(
+            name, pages, working=working, cost=hours_cost([one for one in status.workers if one.stage == name])
+        )
     for kind in kinds:
         jobs = [one for one in mine if f"{one.platform}:{one.hardware}" == kind]
         alone = len(kinds) == 1

@@ -177,6 +177,12 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.casefold())
 
 
+def stored_rates() -> list[dict[str, Any]]:
+    """Bytes of a page that stages leave in the workspace, as measured: the tables `stored` of the file."""
+    found: list[dict[str, Any]] = _table()["stored"]
+    return found
+
+
 def _rates() -> list[dict[str, Any]]:
     rates: list[dict[str, Any]] = _table()["rate"]
     return rates

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_ocr.documents.encoding import encoded
+from llm_ocr.documents.ink import ink_of
 from llm_ocr.errors import PageFailure
-from llm_ocr.types import EncodedImage, Reason
+from llm_ocr.types import EncodedImage, Ink, Reason
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -38,8 +39,8 @@ class ImageFile:
             raise PageFailure(Reason.UNREADABLE, f"cannot be opened as an image: {error}") from error
         self._source = source
 
-    def page(self, number: int, *, size: int, image_format: str, quality: int) -> EncodedImage:
-        """Page `number`, upright by EXIF, at most `size` pixels on its longest side; never enlarged."""
+    def page(self, number: int, *, size: int, image_format: str, quality: int) -> tuple[EncodedImage, Ink]:
+        """Page `number`, upright by EXIF, at most `size` pixels on its longest side; never enlarged. And its ink."""
         from PIL import Image
 
         if not 1 <= number <= self.pages:
@@ -51,17 +52,19 @@ class ImageFile:
         except (OSError, SyntaxError, ValueError, EOFError) as error:
             raise PageFailure(Reason.UNREADABLE, f"image data cannot be decoded: {error}") from error
 
-    def _page(self, number: int, size: int, image_format: str, quality: int) -> EncodedImage:
+    def _page(self, number: int, size: int, image_format: str, quality: int) -> tuple[EncodedImage, Ink]:
         image = self._image
         if self.pages > 1:
             image.seek(number - 1)
         _check(image.width, image.height, size)
         if self._needs_no_change(image, size):
             image.load()  # proves that it can be decoded
-            return EncodedImage(Path(self._source).read_bytes(), "image/jpeg", image.width, image.height)
+            data = Path(self._source).read_bytes()
+            return EncodedImage(data, "image/jpeg", image.width, image.height), ink_of(image)
         if image.format in ("JPEG", "MPO"):
             image.draft(image.mode, (size, size))  # decodes at a half, quarter or eighth where that is enough
-        return encoded(_prepared(image, size), image_format, quality)
+        shown = _prepared(image, size)
+        return encoded(shown, image_format, quality), ink_of(shown)
 
     def _needs_no_change(self, image: "Image.Image", size: int) -> bool:
         if image.format != "JPEG" or image.mode not in ("RGB", "L") or max(image.size) > size:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llm_ocr.types import Box, EncodedImage, Line, Page, PageContent, Path, Raster, Word
+from llm_ocr.types import Box, EncodedImage, Evidence, Ink, Line, Page, PageContent, Path, Raster, Word
 
 #: Digits kept of coordinates: a hundredth of a point is finer than any printer.
 _DIGITS = 2
@@ -46,6 +46,22 @@ def image_from_wire(wire: Sequence[Any]) -> EncodedImage:
     return EncodedImage(data, media_type, width, height)
 
 
+def evidence_to_wire(evidence: Evidence) -> dict[str, Any]:
+    """What answers are judged by, as JSON values and one `bytes`."""
+    ink = evidence.ink
+    return {
+        "ink": [ink.width, ink.height, ink.packed] if ink else None,
+        "lines": [[text, *(round(side, 4) for side in _sides(box))] for text, box in evidence.lines],
+        "pictured": round(evidence.pictured, 4),
+    }
+
+
+def evidence_from_wire(wire: Mapping[str, Any]) -> Evidence:
+    """The inverse of `evidence_to_wire`; relative coordinates are rounded to 1/10000."""
+    lines = tuple((text, Box(*sides)) for text, *sides in wire["lines"])
+    return Evidence(Ink(*wire["ink"]) if wire["ink"] else None, lines, wire["pictured"])
+
+
 def content_to_wire(content: PageContent) -> dict[str, Any]:
     """A page's text and objects as JSON values."""
     return {
@@ -74,7 +90,11 @@ def content_from_wire(wire: Mapping[str, Any]) -> PageContent:
 
 
 def _numbers(box: Box) -> list[float]:
-    return [round(box.x0, _DIGITS), round(box.y0, _DIGITS), round(box.x1, _DIGITS), round(box.y1, _DIGITS)]
+    return [round(side, _DIGITS) for side in _sides(box)]
+
+
+def _sides(box: Box) -> tuple[float, float, float, float]:
+    return box.x0, box.y0, box.x1, box.y1
 
 
 def _colour(wire: Sequence[int] | None) -> tuple[int, int, int] | None:

@@ -9,8 +9,9 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from llm_ocr.documents import poppler
+from llm_ocr.documents.pdf_evidence import Layer, layer_of
 from llm_ocr.documents.pdf_frame import page_frame
-from llm_ocr.documents.pdf_objects import Objects, largest_image, page_objects
+from llm_ocr.documents.pdf_objects import Objects, page_images, page_objects
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import PageContent, Reason
 
@@ -92,24 +93,33 @@ class PdfFile:
         """The number of pages."""
         return self._total
 
+    @property
+    def opened(self) -> pypdfium2.PdfDocument | None:
+        """The document in pdfium; None when only poppler can read it."""
+        return self._pdf
+
     def close(self) -> None:
         """Free what pdfium holds."""
         if self._pdf is not None:
             self._pdf.close()
 
-    def page(self, number: int, *, text_layer: bool) -> "tuple[Image.Image, PageContent | None]":
-        """Page `number` as shown, RGB or RGBX, and what it holds: None when not asked for, or when only poppler can."""
+    def page(self, number: int, *, text_layer: bool) -> "tuple[Image.Image, PageContent | None, Layer]":
+        """Page `number` as shown, RGB or RGBX, what it holds, and what its answers are judged by.
+
+        What it holds is None when not asked for, or when only poppler can read the page.
+        """
         self._check_number(number)
         loaded = self._loaded(number)
         if loaded is None:
-            return self._by_poppler(number), None
+            return self._by_poppler(number), None, Layer()
         try:
             self._check_size(loaded)
             frame = page_frame(loaded)
-            objects = page_objects(loaded, frame) if text_layer else None
-            self._check_images(objects.largest_image if objects else largest_image(loaded, frame))
+            objects = page_objects(loaded, frame) if text_layer else page_images(loaded, frame)
+            self._check_images(objects.largest_image)
             image = self._by_poppler(number) if self._look.renderer == "poppler" else self._rendered(loaded)
-            return image, self._content(number, loaded, objects) if objects else None
+            layer = layer_of(loaded, frame, objects, whole=not _filled_in(loaded))
+            return image, self._content(number, loaded, objects) if text_layer else None, layer
         finally:
             loaded.close()
 
@@ -125,6 +135,20 @@ class PdfFile:
             finally:
                 loaded.close()
         return self._contents[number]
+
+    def thumbnail(self, number: int, side: int) -> "Image.Image | None":
+        """Page `number` in grey, `side` pixels on its longest side; None when only poppler can read it."""
+        self._check_number(number)
+        loaded = self._loaded(number)
+        if loaded is None:
+            return None
+        try:
+            self._check_size(loaded)
+            self._check_images(page_images(loaded, page_frame(loaded)).largest_image)
+            image: Image.Image = loaded.render(scale=side / max(loaded.get_size()), grayscale=True).to_pil()
+            return image
+        finally:
+            loaded.close()
 
     def _check_number(self, number: int) -> None:
         if not 1 <= number <= self._total:

@@ -43,9 +43,7 @@ def page_objects(page: pypdfium2.PdfPage, frame: Frame) -> Objects:
         if seen >= MAX_OBJECTS or len(found.paths) >= MAX_PATHS:
             break
         if kind == pdfium.FPDF_PAGEOBJ_IMAGE:
-            found.largest_image = max(found.largest_image, _decoded_size(page, handle))
-            if (box := _visible(handle, where, clip=True)) is not None:
-                found.rasters.append(Raster(box))
+            _add_image(found, page, handle, where)
         elif kind == pdfium.FPDF_PAGEOBJ_PATH and (path := _path(handle, where)) is not None:
             found.paths.append(path)
         elif kind == pdfium.FPDF_PAGEOBJ_SHADING and (box := _visible(handle, where, clip=True)) is not None:
@@ -53,14 +51,19 @@ def page_objects(page: pypdfium2.PdfPage, frame: Frame) -> Objects:
     return found
 
 
-def largest_image(page: pypdfium2.PdfPage, frame: Frame) -> int:
-    """`Objects.largest_image` alone: a third of the time, as paths are passed over unread."""
-    images = (
-        _decoded_size(page, handle)
-        for handle, kind, _ in islice(_walk(page, frame), MAX_OBJECTS)
-        if kind == pdfium.FPDF_PAGEOBJ_IMAGE
-    )
-    return max(images, default=0)
+def page_images(page: pypdfium2.PdfPage, frame: Frame) -> Objects:
+    """`page_objects` without paths: a third of the time, as they are passed over unread."""
+    found = Objects()
+    for handle, kind, where in islice(_walk(page, frame), MAX_OBJECTS):
+        if kind == pdfium.FPDF_PAGEOBJ_IMAGE:
+            _add_image(found, page, handle, where)
+    return found
+
+
+def _add_image(found: Objects, page: pypdfium2.PdfPage, handle: "_Handle", where: Frame) -> None:
+    found.largest_image = max(found.largest_image, _decoded_size(page, handle))
+    if (box := _visible(handle, where, clip=True)) is not None:
+        found.rasters.append(Raster(box))
 
 
 _Handle = Any  # a ctypes pointer to an FPDF_PAGEOBJECT

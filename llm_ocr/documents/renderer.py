@@ -9,12 +9,14 @@ from llm_ocr.documents.encoding import blank, cropped, data_url, encoded, resize
 from llm_ocr.documents.file_types import IMAGE, PDF, kind_of
 from llm_ocr.documents.furniture import edge_lines
 from llm_ocr.documents.image_file import ImageFile
-from llm_ocr.documents.page_wire import content_to_wire, image_from_wire, image_to_wire
+from llm_ocr.documents.ink import ink_of
+from llm_ocr.documents.page_wire import content_to_wire, evidence_to_wire, image_from_wire, image_to_wire
+from llm_ocr.documents.pdf_evidence import Layer
 from llm_ocr.documents.pdf_file import Look, PdfFile
 from llm_ocr.errors import PageFailure
 from llm_ocr.processes.memory import give_back_memory
 from llm_ocr.processes.worker import serve
-from llm_ocr.types import Box, PageContent, Reason
+from llm_ocr.types import Box, Evidence, PageContent, Reason
 
 #: Resident bytes above which memory is given back between documents: ordinary ones leave 40 to 50 MB behind.
 _RESIDENT = 52 << 20
@@ -77,17 +79,29 @@ def _open(payload: Mapping[str, Any]) -> dict[str, Any]:
     return {"pages": pages}
 
 
+def _judge(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """The number of pages, and what the filters say of the document."""
+    from llm_ocr.documents.filters.judging import judged
+    from llm_ocr.documents.filters.views import view_of
+
+    about = _open(payload)
+    return about | judged(view_of(_shelf.document(payload)), payload["filters"])
+
+
 def _page(payload: Mapping[str, Any]) -> dict[str, Any]:
     document = _shelf.document(payload)
     number, image_format, quality = payload["number"], payload["image_format"], payload["quality"]
     content: PageContent | None = None
+    layer = Layer()
     if isinstance(document, ImageFile):
-        image = document.page(number, size=payload["look"]["size"], image_format=image_format, quality=quality)
+        size = payload["look"]["size"]
+        image, ink = document.page(number, size=size, image_format=image_format, quality=quality)
     else:
-        picture, content = document.page(number, text_layer=payload["text_layer"])
-        image = encoded(picture, image_format, quality)
+        picture, content, layer = document.page(number, text_layer=payload["text_layer"])
+        image, ink = encoded(picture, image_format, quality), ink_of(picture)
     url = data_url(image) if payload["data_url"] else b""
-    return {"image": image_to_wire(image), "url": url, **_content(document, content)}
+    evidence = evidence_to_wire(Evidence(ink, layer.lines, layer.pictured))
+    return {"image": image_to_wire(image), "url": url, "evidence": evidence, **_content(document, content)}
 
 
 def _content(document: PdfFile | ImageFile, content: PageContent | None) -> dict[str, Any]:
@@ -134,6 +148,7 @@ if __name__ == "__main__":
     serve(
         {
             "open": _open,
+            "judge": _judge,
             "page": _page,
             "text": _text,
             "edges": _edges,

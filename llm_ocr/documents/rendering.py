@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from llm_ocr.documents.edges import EdgeCache
 from llm_ocr.documents.encoding import data_url
+from llm_ocr.documents.filters import FilterOptions, LeftOut
 from llm_ocr.documents.furniture import EdgeLine, marked
-from llm_ocr.documents.page_wire import content_from_wire, image_from_wire, image_to_wire
+from llm_ocr.documents.page_wire import content_from_wire, evidence_from_wire, image_from_wire, image_to_wire
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
 from llm_ocr.processes import Limits, WorkerPool
 from llm_ocr.settings.environment import cores
@@ -35,6 +36,16 @@ class RenderOptions:
     memory: int = 2 << 30
     passwords: tuple[str, ...] = field(default=(), repr=False)
     workers: int = field(default_factory=cores)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What filters say of a document. `text` is what its language is to be judged by, `trouble` what they met."""
+
+    pages: int
+    left_out: LeftOut | None
+    text: str
+    trouble: str
 
 
 class Renderer:
@@ -69,6 +80,13 @@ class Renderer:
         reply = await self._call("open", self._payload(source, kind), source, "the document was not opened")
         return int(reply["pages"])
 
+    async def judge(self, source: str, kind: str, filters: FilterOptions) -> Judged:
+        """`open`, and what the filters say. Raises PageFailure, also when it is a filter that takes too much."""
+        payload = self._payload(source, kind) | {"filters": asdict(filters)}
+        reply = await self._call("judge", payload, source, "the document was not looked at")
+        left_out = LeftOut(*reply["left_out"]) if reply["left_out"] else None
+        return Judged(int(reply["pages"]), left_out, reply["text"], reply["trouble"])
+
     async def page(self, source: str, kind: str, number: int, *, page_id: str, document_id: str) -> Page:
         """Page `number`, from 1. `kind` may be empty. Raises PageFailure when it cannot be made."""
         options = self._options
@@ -81,7 +99,8 @@ class Renderer:
         }
         reply = await self._call("page", payload, source, f"page {number} was not rendered")
         content = await self._content_of(reply, source, kind, number)
-        return Page(page_id, document_id, number, image_from_wire(reply["image"]), content, source, reply["url"])
+        image, evidence = image_from_wire(reply["image"]), evidence_from_wire(reply["evidence"])
+        return Page(page_id, document_id, number, image, content, source, reply["url"], evidence)
 
     async def content(self, source: str, kind: str, number: int, page: Page) -> Page:
         """The page with its text layer and objects, when it was made without. Raises PageFailure."""

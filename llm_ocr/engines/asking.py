@@ -63,6 +63,7 @@ class Load:
     window: int = 0  # requests that may be under way
     in_flight: int = 0  # requests under way
     queued: int = 0  # our own questions that wait for a place
+    bytes_waiting: int = 0  # of pages that are prepared, or being so, and not sent yet
     running: int | None = None  # by the servers' gauges; None where they have none
     waiting: int | None = None
     answers: int = 0

@@ -24,6 +24,7 @@ _STAY = {
     *LogSettings.model_fields,
     *("workspace", "workspace_profile", "workspace_endpoint", "workspace_region", "source_profile"),
     *("launch", "shard_index", "shard_count"),
+    "max_cost",  # what is billed for all jobs: `launching` looks at it before each submission
 }
 #: Names that may be a file or folder of this machine.
 _MAY_BE_FILES = ("model", "weights", "describe_model", "chat_template", "detector", "input")

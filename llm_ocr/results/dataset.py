@@ -69,6 +69,7 @@ FEATURES: Mapping[str, Any] = {
     "is_table": _FLAG,
     "is_diagram": _FLAG,
     "is_fallback": _FLAG,
+    "quality": _REAL,
 }
 
 
@@ -181,6 +182,7 @@ def _row(row: DatasetRow, images: Images) -> dict[str, object]:
         "tokens_out": record.tokens_out,
         "attempts": [_json(dict(attempt)) for attempt in record.attempts],
         **page_notes(record),
+        "quality": record.quality,
     }
 
 

@@ -1,15 +1,17 @@
-"""Stage results as Parquet: one row a page for Extract, one a figure for Describe. Only this file names their columns.
+"""Stage results as Parquet: one row a page for Extract, one a figure for Describe.
+
+Only this file and `page_status` name their columns.
 
 Blocks and figures are lists of structs, attempts and notes JSON texts (their keys are the engines' own). The images of
-a page and its figures stand last, as `{bytes, path}`, the form in which `datasets` keeps them. `described` and `notes`
-came later: files without them are read as if they were empty.
+a page and its figures stand last, as `{bytes, path}`, the form in which `datasets` keeps them. `described`, `notes`,
+`quality` and `quality_parts` came later: files without them are read as if they were empty.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from llm_ocr.results.parquet import Source, iter_rows, table_bytes, with_format
 from llm_ocr.results.text import clean
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _PAGES, _FIGURES = "pages", "figures"
-_STATUS_COLUMNS = ("page_id", "document_id", "page_number", "status", "reason")
 _IMAGE_COLUMN, _FIGURE_IMAGES_COLUMN = "image", "figure_images"
 _BLOCK_TEXTS = ("text", "label", "figure_id", "inside", "caption", "described")
 _CROP_TEXTS = ("id", "label", "caption", "inside", "described")
@@ -66,21 +67,6 @@ class Images(StrEnum):
     NONE = "none"
 
 
-class FailedPage(NamedTuple):
-    """A page (number None: a document that could not be opened) that ended `failed`."""
-
-    page_id: str
-    document_id: str
-    page_number: int | None
-    status: Status
-    reason: Reason | None
-
-
-def image_extension(media_type: str) -> str:
-    """`png`, `jpg` or `webp`, without a dot; `bin` for anything else."""
-    return _EXTENSIONS.get(media_type, "bin")
-
-
 def pages_to_parquet(records: Sequence[PageRecord]) -> bytes:
     """One unit of Extract. Lone surrogates become U+FFFD; nothing else changes on the way there and back."""
     return table_bytes(_page_schema(), [_page_row(record) for record in records])
@@ -105,17 +91,6 @@ def iter_pages(source: Source, *, images: bool | Images) -> Iterator[PageRecord]
     columns = [name for name in _page_schema().names if name not in left_out]
     for row in iter_rows(source, _PAGES, columns):
         yield _page_record(row)
-
-
-def failed_pages(source: Source) -> list[FailedPage]:
-    """The failed rows of one unit of Extract, reading the status columns only."""
-    return [
-        FailedPage(
-            row["page_id"], row["document_id"], row["page_number"], Status(row["status"]), _reason(row["reason"])
-        )
-        for row in iter_rows(source, _PAGES, _STATUS_COLUMNS)
-        if row["status"] == Status.FAILED
-    ]
 
 
 def figures_to_parquet(records: Sequence[FigureRecord]) -> bytes:
@@ -178,6 +153,8 @@ def _page_schema() -> "pa.Schema":
             ("probe", pa.float64()),
             ("attempts", pa.list_(pa.string())),
             ("notes", pa.string()),
+            ("quality", pa.float64()),
+            ("quality_parts", pa.string()),
             ("markdown", pa.string()),
             ("blocks", pa.list_(block)),
             ("figures", pa.list_(figure)),
@@ -211,6 +188,8 @@ def _page_row(record: PageRecord) -> dict[str, object]:
         "reason": record.reason and record.reason.value,
         "attempts": [json.dumps(dict(attempt), ensure_ascii=False) for attempt in record.attempts],
         "notes": json.dumps(dict(record.notes), ensure_ascii=False) if record.notes else None,
+        "quality": record.quality,
+        "quality_parts": json.dumps(dict(record.quality_parts)) if record.quality_parts else None,
         "blocks": [_block_row(block) for block in record.blocks],
         "figures": [_crop_row(figure) for figure in record.figures],
         "image_size": record.image and _size(record.image),
@@ -218,6 +197,11 @@ def _page_row(record: PageRecord) -> dict[str, object]:
         _IMAGE_COLUMN: record.image and image_value(record.image, record.page_id),
     }
     return {name: _cleaned(value) for name, value in row.items()}
+
+
+def image_extension(media_type: str) -> str:
+    """`png`, `jpg` or `webp`, without a dot; `bin` for anything else."""
+    return _EXTENSIONS.get(media_type, "bin")
 
 
 def image_value(image: EncodedImage, name: str) -> dict[str, Any]:
@@ -268,6 +252,8 @@ def _page_record(row: Mapping[str, Any]) -> PageRecord:
         blocks=tuple(_block(value) for value in row["blocks"]),
         figures=tuple(_figure(value, picture) for value, picture in zip(row["figures"], pictures, strict=True)),
         notes=json.loads(row.get("notes") or "{}"),
+        quality=row.get("quality"),
+        quality_parts=json.loads(row.get("quality_parts") or "{}"),
         image=row["image_size"] and _image(row["image_size"], row.get(_IMAGE_COLUMN)),
         **{name: row[name] for name in _PLAIN_PAGE_COLUMNS},
     )

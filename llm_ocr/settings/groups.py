@@ -177,6 +177,46 @@ class EmbeddedSettings(Group):
     page_timeout: Annotated[float, Field(gt=0)] = Field(300.0, description="seconds until reading one page is given up")
 
 
+class FilterSettings(Group):
+    """Which documents are left out of the plan, and which trial of them is made. All off by default."""
+
+    filter_language: NAMES = Field(
+        (),
+        description="only documents in these languages, by code (en, de; repeat it for more); those without text to "
+        "judge by stay",
+        json_schema_extra={"metavar": "CODE"},
+    )
+    filter_forms: bool = Field(False, description="leave out PDFs that are forms to be filled in")
+    filter_spam: bool = Field(False, description="leave out documents that read like text made for search engines")
+    filter_blank: bool = Field(False, description="leave out documents whose pages are all blank")
+    sample: COUNT | None = Field(None, description="read only N documents, drawn by chance over all")
+    seed: Annotated[int, Field(ge=0)] = Field(0, description="what decides the draw: the same number, the same sample")
+
+
+class QualitySettings(Group):
+    """What is done about pages that look wrong."""
+
+    min_quality: FRACTION | None = Field(
+        None,
+        description="read a page again, by the next way the model offers, when its quality score is below this "
+        "(0 to 1; the best answer is kept; default: off)",
+    )
+
+
+class LimitSettings(Group):
+    """When a run stops by itself; what is done stays, and the same command goes on later."""
+
+    max_hours: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="stop after so many hours (exit 5)", json_schema_extra={"metavar": "HOURS"}
+    )
+    max_cost: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="stop when the workspace has cost so much (exit 5)", json_schema_extra={"metavar": "DOLLARS"}
+    )
+    price_per_hour: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="what this machine costs, for --max-cost and the record of what was spent"
+    )
+
+
 class OutcomeSettings(Group):
     """When a finished run counts as failed."""
 

@@ -12,6 +12,7 @@ from pydantic import Field
 from llm_ocr.settings.groups import (
     COUNT,
     FILE,
+    FRACTION,
     NAME,
     NAMES,
     SECRETS,
@@ -20,11 +21,14 @@ from llm_ocr.settings.groups import (
     DatasetSettings,
     EmbeddedSettings,
     EngineSettings,
+    FilterSettings,
     FollowSettings,
     InputSettings,
     LeaseSettings,
+    LimitSettings,
     LogSettings,
     OutcomeSettings,
+    QualitySettings,
     RaySettings,
     RemoteSettings,
     RenderSettings,
@@ -54,6 +58,9 @@ from llm_ocr.settings.model_groups import (
     VllmSettings,
     WhichModel,
 )
+from llm_ocr.settings.result_models import ExportSettings as ExportSettings
+from llm_ocr.settings.result_models import ReportSettings as ReportSettings
+from llm_ocr.settings.result_models import ViewSettings as ViewSettings
 
 
 class PlanSettings(
@@ -61,6 +68,7 @@ class PlanSettings(
     SourceSettings,
     DatasetSettings,
     CountSettings,
+    FilterSettings,
     RemoteSettings,
     RenderSettings,
     EngineSettings,
@@ -68,14 +76,22 @@ class PlanSettings(
     LayoutSettings,
     EmbeddedSettings,
 ):
+    """What all commands that plan take."""
+
+
+class PlanOnlySettings(PlanSettings):
     """llm-ocr plan: list documents, count pages, cut units."""
+
+    dry_run: bool = Field(False, description="write nothing: only say what would be planned, and what filtered out")
 
 
 class _Serving(ServerSettings, VllmSettings, RequestSettings):
     """What runs the models."""
 
 
-class ExtractSettings(PlanSettings, _Serving, ShardSettings, RaySettings, OutcomeSettings, JobGroup):
+class ExtractSettings(
+    PlanSettings, _Serving, ShardSettings, RaySettings, QualitySettings, LimitSettings, OutcomeSettings, JobGroup
+):
     """llm-ocr extract: pages to Markdown, figures and layout."""
 
 
@@ -90,6 +106,7 @@ class DescribeSettings(
     ShardSettings,
     FollowSettings,
     RaySettings,
+    LimitSettings,
     OutcomeSettings,
     JobGroup,
 ):
@@ -102,7 +119,17 @@ class AssembleSettings(
     """llm-ocr assemble: descriptions into the Markdown; documents and dataset written."""
 
 
-class RunSettings(PlanSettings, _Serving, LeaseSettings, DescribeGroup, RaySettings, AssembleGroup, OutcomeSettings):
+class RunSettings(
+    PlanSettings,
+    _Serving,
+    LeaseSettings,
+    DescribeGroup,
+    RaySettings,
+    AssembleGroup,
+    QualitySettings,
+    LimitSettings,
+    OutcomeSettings,
+):
     """llm-ocr run: all three stages here."""
 
     workspace: NAME = Field(
@@ -120,6 +147,7 @@ class LaunchSettings(
     DescribeGroup,
     InputSettings,
     AssembleGroup,
+    QualitySettings,
     OutcomeSettings,
     LaunchGroup,
     PlatformGroup,
@@ -166,10 +194,20 @@ class StatusSettings(WorkspaceSettings):
 
     json_output: bool = Field(False, description="print JSON", json_schema_extra={"flag": "json"})
     watch: bool = Field(False, description="repeat until every page is accounted for")
+    worst: COUNT | None = Field(None, description="also name the N pages of the lowest quality, with what is wrong")
 
 
 class EstimateSettings(
-    WorkspaceSettings, SourceSettings, DatasetSettings, CountSettings, RemoteSettings, RenderSettings
+    WorkspaceSettings,
+    SourceSettings,
+    DatasetSettings,
+    CountSettings,
+    RemoteSettings,
+    RenderSettings,
+    ModelSettings,
+    LayoutSettings,
+    EmbeddedSettings,
+    _Serving,
 ):
     """llm-ocr estimate: what a run will take and cost."""
 
@@ -192,7 +230,17 @@ class EstimateSettings(
     tokens_out: Annotated[int, Field(ge=0)] | None = Field(None, description="tokens of all answers")
     price_in: PRICE | None = Field(None, description="a provider's price per million tokens of prompts")
     price_out: PRICE | None = Field(None, description="a provider's price per million tokens of answers")
-    price_per_hour: Annotated[float, Field(gt=0)] | None = Field(None, description="of one machine named by --hardware")
+    price_per_hour: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="of one machine named by --hardware; with --calibrate of the one that is calibrated"
+    )
+    calibrate: bool = Field(
+        False,
+        description="read some of the pages now, drawn by chance, with --server-url, vLLM here, or --model embedded, "
+        "and estimate by that",
+    )
+    calibrate_seconds: Annotated[float, Field(gt=0)] = Field(60.0, description="how long it may begin new pages")
+    calibrate_pages: COUNT = Field(2000, description="how many pages it may read at most")
+    seed: Annotated[int, Field(ge=0)] = Field(0, description="what decides which pages: the same number, the same ones")
     live_prices: bool = Field(False, description="ask platforms that tell their prices (HF Jobs) for them")
     platform_endpoint: NAME | None = Field(
         None, description="another server for the platform's API", json_schema_extra={"metavar": "URL"}
@@ -205,27 +253,13 @@ class RetrySettings(WorkspaceSettings, RemoteSettings, RenderSettings, EngineSet
 
     password: SECRETS = Field((), description="password for encrypted PDFs (better: --password-file)")
     password_file: FILE | None = Field(None, description="file with passwords to try, one a line")
+    below_quality: FRACTION | None = Field(
+        None, description="also read pages again whose quality score is below this (0 to 1); the new reading counts"
+    )
 
 
 class TransformSettings(WorkspaceSettings, RemoteSettings, ShardSettings):
     """llm_ocr.transform: a function of the user's own over all pages."""
-
-
-class ExportSettings(WorkspaceSettings):
-    """llm-ocr export: results in the form of what comes next."""
-
-    format: Literal["dataset"] = Field("dataset", description="dataset: Parquet files that load_dataset opens")
-    output: NAME = Field(
-        description="folder, s3:// or gs:// prefix, or hf://datasets/NS/NAME (private unless --public)",
-        json_schema_extra={"metavar": "URL"},
-    )
-    output_profile: NAME | None = Field(None, description="credentials of the output's store")
-    output_endpoint: NAME | None = Field(
-        None, description="server of the output's store", json_schema_extra={"metavar": "URL"}
-    )
-    output_region: NAME | None = Field(None, description="region of the output's bucket")
-    shard_size: COUNT = Field(500, description="size of the dataset's files in MB")
-    public: bool = Field(False, description="let everyone see a dataset repository that is made here")
 
 
 class CleanSettings(WorkspaceSettings):

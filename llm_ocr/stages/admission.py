@@ -22,6 +22,11 @@ class Admission:
         self._mean = float(FIRST_GUESS)
         self._left = asyncio.Event()
 
+    @property
+    def bytes(self) -> int:
+        """What is being prepared now, as far as it was weighed; else by the mean."""
+        return round(self._bytes)
+
     async def enter(self) -> "Ticket":
         """Waits for room; one item is always let in, whatever it weighs."""
         while self._count and not self._room():

@@ -82,6 +82,8 @@ class Extract:
                 raise PageFailure(part.reason, part.detail)
             page = await self.renderer.page(part, part.pages[position])
             ticket.weigh(len(page.image.data) + len(page.url))
+            if part.again:
+                page = replace(page, again=True)
             attempt = await self.reader.read(page, ticket.release)
             return await finished_page(part, position, page, attempt, self.renderer, furniture=self.furniture)
         except PageFailure as failure:

@@ -1,5 +1,6 @@
 """From an attempt to a page's row: figures cropped, Markdown made, every outcome accounted for."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -7,6 +8,7 @@ from typing import Any, Protocol
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.errors import PageFailure
 from llm_ocr.results.markdown import blocks_to_markdown
+from llm_ocr.results.quality.scoring import score
 from llm_ocr.types import (
     Attempt,
     Block,
@@ -40,6 +42,8 @@ async def finished_page(
     image = attempt.image or page.image
     blocks = _named_figures(page.id, attempt.blocks)
     figures = await _figures(blocks, image, cropper)
+    # Some milliseconds of Python: the event loop has answers to read.
+    quality = await asyncio.to_thread(score, page, attempt)
     return PageRecord(
         page_id=page.id,
         document_id=part.document_id,
@@ -63,6 +67,8 @@ async def finished_page(
         probe=attempt.probe,
         attempts=attempt.tries or (_summary(attempt),),
         notes=attempt.notes,
+        quality=quality.score,
+        quality_parts=quality.parts,
     )
 
 

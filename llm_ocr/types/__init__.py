@@ -7,9 +7,9 @@ Coordinates: `Box` is used in two systems, and the field that holds one says whi
 
 from llm_ocr.types.geometry import Box
 from llm_ocr.types.outcome import FURNITURE, BlockKind, Reason, Status
-from llm_ocr.types.page import EncodedImage, Line, Page, PageContent, Path, Raster, Word
-from llm_ocr.types.records import Attempt, Block, Figure, FigureRecord, PageRecord
-from llm_ocr.types.work import ALL_PAGES, RESERVED, Counts, DocumentPart, Unit, Wanted, figure_id, page_id
+from llm_ocr.types.page import EncodedImage, Evidence, Ink, Line, Page, PageContent, Path, Raster, Word
+from llm_ocr.types.records import Attempt, Block, Figure, FigureRecord, PageRecord, Quality
+from llm_ocr.types.work import ALL_PAGES, RESERVED, Counts, DocumentPart, Repeated, Unit, Wanted, figure_id, page_id
 
 __all__ = [
     "ALL_PAGES",
@@ -22,15 +22,19 @@ __all__ = [
     "Counts",
     "DocumentPart",
     "EncodedImage",
+    "Evidence",
     "Figure",
     "FigureRecord",
+    "Ink",
     "Line",
     "Page",
     "PageContent",
     "PageRecord",
     "Path",
+    "Quality",
     "Raster",
     "Reason",
+    "Repeated",
     "Status",
     "Unit",
     "Wanted",

@@ -71,6 +71,31 @@ class PageContent:
 
 
 @dataclass(frozen=True, slots=True)
+class Ink:
+    """Where a page image is not paper, coarsely: one bit a pixel, rows padded to whole bytes, first pixel highest.
+
+    `packed` is compressed by zlib: pages wait in memory.
+    """
+
+    width: int
+    height: int
+    packed: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a page holds, known before anybody has read it: what answers are judged by.
+
+    `lines`: the text layer in the file's own order, boxes relative; empty without one, and for one that is not all of
+    the page's text. `pictured`: share 0..1 of the page that its images cover; 0 for image files.
+    """
+
+    ink: Ink | None
+    lines: tuple[tuple[str, Box], ...] = ()
+    pictured: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """One page as a reader gets it. `number` counts from 1; `content` is None for images."""
 
@@ -81,3 +106,5 @@ class Page:
     content: PageContent | None = None
     source: str = ""  # for messages only
     url: bytes = field(default=b"", repr=False)  # the image as a data URL in ASCII, where a server is to read it
+    evidence: Evidence | None = field(default=None, repr=False)
+    again: bool = False  # it was read before, and is to be read in another way

@@ -26,6 +26,17 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class Quality:
+    """How good the answer for a page is, 0..1, judged without knowing the truth; see `results.quality`.
+
+    `parts` are the shares that were measured, by name; what could not be measured is missing.
+    """
+
+    score: float
+    parts: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One try at a page, and what came of it."""
 
@@ -44,6 +55,7 @@ class Attempt:
     tokens_out: int = 0
     seconds: float = 0.0
     tries: tuple[Mapping[str, Any], ...] = ()  # each request that led here, as JSON values; empty when there was one
+    confidence: float | None = None  # of OCR, 0..1, over its characters; None for text that it did not read
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +99,8 @@ class PageRecord:
     #: What the model says of the page beside its text, as JSON values: primary_language, is_rotation_valid,
     #: rotation_correction (degrees clockwise), is_table, is_diagram; what it does not say is missing.
     notes: Mapping[str, Any] = field(default_factory=dict)
+    quality: float | None = None  # `Quality.score`; None for failed pages, and for those read before there was one
+    quality_parts: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def is_fallback(self) -> bool:

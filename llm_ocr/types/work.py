@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from llm_ocr.types.outcome import Reason
+from llm_ocr.types.outcome import Reason, Status
 
 #: Dataset indices that a document gets which is counted only when it is read; a later document begins behind them.
 RESERVED = 1_000_000
@@ -45,6 +45,7 @@ class DocumentPart:
     detail: str = ""
     estimate: int = 0  # pages that the plan expects of a document that it did not open; 0: it was counted
     wanted: Wanted = ALL_PAGES  # of a document that is still to be opened, or opened again
+    again: bool = False  # its pages were read, and are read again in another way: their quality was low
 
     @property
     def counted(self) -> bool:
@@ -74,6 +75,16 @@ class DocumentPart:
 
 
 @dataclass(frozen=True, slots=True)
+class Repeated:
+    """The row that counts for a page, ok or degraded, when it is planned once more for its quality."""
+
+    page_id: str
+    status: Status
+    reason: Reason | None = None
+    quality: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Unit:
     """What one worker does at a time and publishes whole or not at all."""
 
@@ -82,6 +93,7 @@ class Unit:
     index: int
     parts: tuple[DocumentPart, ...]
     replaces: int = 0  # rows of older generations that this unit's rows stand for
+    repeats: tuple[Repeated, ...] = ()  # those of them that were not failed
 
     @property
     def expected(self) -> int:

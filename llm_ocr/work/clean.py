@@ -62,7 +62,7 @@ def _old(found: Iterable[ObjectInfo], limit: float) -> Iterator[ObjectInfo]:
 def _plan_leftovers(workspace: Workspace, limit: float) -> Iterator[ObjectInfo]:
     """Parts of planners that died or were not the first."""
     old = [info for info in _old(workspace.store.list("plan/"), limit) if info.key.endswith(".jsonl")]
-    named = {part.object for generation in generations(workspace) for part in generation.parts}
+    named = {name for generation in generations(workspace) for name in generation.objects}
     return (info for info in old if info.key not in named)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from llm_ocr.errors import WorkspaceError
-from llm_ocr.types import Counts, DocumentPart, Reason, Unit, Wanted
+from llm_ocr.types import Counts, DocumentPart, Reason, Repeated, Status, Unit, Wanted
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
@@ -67,6 +67,11 @@ def unit_to_json(unit: Unit) -> dict[str, Any]:
     value: dict[str, Any] = {"id": unit.id, "parts": [_part_to_json(part) for part in unit.parts]}
     if unit.replaces:
         value["replaces"] = unit.replaces
+    if unit.repeats:
+        value["repeats"] = [
+            [one.page_id, one.status.value, one.reason.value if one.reason else None, one.quality]
+            for one in unit.repeats
+        ]
     return value
 
 
@@ -74,7 +79,11 @@ def unit_from_json(value: Mapping[str, Any]) -> Unit:
     """Raises KeyError, TypeError or ValueError for anything but what `unit_to_json` made."""
     generation, index = (int(number) for number in value["id"].split("-"))
     parts = tuple(_part_from_json(part) for part in value["parts"])
-    return Unit(value["id"], generation, index, parts, value.get("replaces", 0))
+    repeats = tuple(
+        Repeated(page, Status(status), Reason(reason) if reason else None, quality)
+        for page, status, reason, quality in value.get("repeats", ())
+    )
+    return Unit(value["id"], generation, index, parts, value.get("replaces", 0), repeats)
 
 
 def _part_to_json(part: DocumentPart) -> dict[str, Any]:
@@ -93,6 +102,7 @@ def _part_to_json(part: DocumentPart) -> dict[str, Any]:
         "detail": part.detail,
         "estimate": part.estimate,
         "wanted": wanted_to_json(part.wanted),
+        "again": part.again,
     }
     return value | {name: given for name, given in optional.items() if given}
 
@@ -112,6 +122,7 @@ def _part_from_json(value: Mapping[str, Any]) -> DocumentPart:
         detail=value.get("detail", ""),
         estimate=value.get("estimate", 0),
         wanted=Wanted(**value.get("wanted", {})),
+        again=value.get("again", False),
     )
 
 

@@ -1,6 +1,7 @@
 """The stored plan: an immutable list of units, in generations.
 
 plan/<generation>/<attempt>/units-00000.jsonl   at most 1,000 units, one a line; the same input gives the same bytes
+plan/<generation>/<attempt>/filtered.jsonl      documents that filters left out; see `filtered_lists`
 plan/<generation>.done                          the marker: names the parts, with hashes and counts
 """
 
@@ -10,11 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from llm_ocr.errors import ObjectNotFound, StageMissing, WorkspaceError
 from llm_ocr.types import Unit
 from llm_ocr.work import codec
+from llm_ocr.work.filtered import Filtered, filtered_from_json
 from llm_ocr.work.marker import attempt_id, remove_lost, settle, slept_since
 from llm_ocr.work.room import need_room
 from llm_ocr.work.units import CutUnit
@@ -63,6 +66,13 @@ class Generation:
     parts: tuple[PlanPart, ...] = ()
     created_by: str = ""
     estimated: int = 0  # documents that were not counted: what they are expected to have is in `expected`
+    filtered: Filtered | None = None  # what filters left out; None where there were none, and nothing is to be said
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        """What the marker names."""
+        listed = (self.filtered.object,) if self.filtered and self.filtered.object else ()
+        return (*(part.object for part in self.parts), *listed)
 
     @property
     def replaces(self) -> int:
@@ -173,16 +183,18 @@ def new_draft(
     )
 
 
-def write_generation(workspace: Workspace, draft: Generation, cut: Callable[[], Iterable[CutUnit]]) -> Generation:
+def write_generation(
+    workspace: Workspace, draft: Generation, cut: Callable[[], Iterable[CutUnit]], listed: Path | None = None
+) -> Generation:
     """Store the units under the draft's number; the generation that stands, this one or the one that was first.
 
     Parts and counts are filled in; `next_index` of sources moves on by their pages. Compare `attempt` with the draft's
-    to see whose generation it is. `cut` may be called more than once. Raises `WorkspaceError` for a plan that is too
-    large for the store.
+    to see whose generation it is. `cut` may be called more than once; `listed` is the list that `draft.filtered` names.
+    Raises `WorkspaceError` for a plan that is too large for the store.
     """
     while True:
         begun = time.time()
-        written = _write_parts(workspace, draft, cut())
+        written = _write_parts(workspace, draft, cut(), listed)
         # A planner that was stopped for long may have lost its parts as leftovers: then they are written once more.
         if not slept_since(begun) or _stand(workspace, written):
             break
@@ -193,7 +205,7 @@ def write_generation(workspace: Workspace, draft: Generation, cut: Callable[[], 
     if standing.attempt != written.attempt:
         _remove_parts(workspace, written)
     elif slept_since(begun) and not _stand(workspace, written):
-        _write_parts(workspace, draft, cut())  # stopped between the look and the marker: `clean` took them away
+        _write_parts(workspace, draft, cut(), listed)  # stopped between the look and the marker: `clean` took them away
     return standing
 
 
@@ -210,31 +222,40 @@ def _check_room(workspace: Workspace, written: Generation) -> None:
 
 
 def _remove_parts(workspace: Workspace, generation: Generation) -> None:
-    for part in generation.parts:
-        remove_lost(workspace.store, part.object)
+    for name in generation.objects:
+        remove_lost(workspace.store, name)
 
 
 def _stand(workspace: Workspace, generation: Generation) -> bool:
     """Whether all parts that it names are there."""
-    return all(workspace.store.stat(part.object) for part in generation.parts)
+    return all(workspace.store.stat(name) for name in generation.objects)
 
 
-def _write_parts(workspace: Workspace, draft: Generation, cut: Iterable[CutUnit]) -> Generation:
+def counted_generation(draft: Generation, cut: Iterable[CutUnit]) -> Generation:
+    """The draft with its counts filled in; nothing is stored."""
+    counted, rest = draft, iter(cut)
+    while chunk := list(islice(rest, _UNITS_A_PART)):
+        counted = _counted(counted, chunk)
+    return counted
+
+
+def _write_parts(workspace: Workspace, draft: Generation, cut: Iterable[CutUnit], listed: Path | None) -> Generation:
+    if listed is not None and draft.filtered is not None and draft.filtered.object:
+        workspace.store.upload(listed, draft.filtered.object)
     written = draft
     rest = iter(cut)
     while chunk := list(islice(rest, _UNITS_A_PART)):
         data = b"".join(codec.dump(codec.unit_to_json(one.unit)) for one in chunk)
         name = f"plan/{draft.number:04d}/{draft.attempt}/units-{len(written.parts):05d}.jsonl"
         workspace.store.put(name, data)
-        written = _counted(written, chunk, PlanPart(name, hashlib.sha256(data).hexdigest(), len(data), len(chunk)))
+        part = PlanPart(name, hashlib.sha256(data).hexdigest(), len(data), len(chunk))
+        written = _counted(replace(written, parts=(*written.parts, part)), chunk)
     return written
 
 
-def _counted(draft: Generation, chunk: Sequence[CutUnit], part: PlanPart) -> Generation:
+def _counted(draft: Generation, chunk: Sequence[CutUnit]) -> Generation:
     expected = sum(one.unit.expected for one in chunk)
-    counted = replace(
-        draft, parts=(*draft.parts, part), units=draft.units + len(chunk), expected=draft.expected + expected
-    )
+    counted = replace(draft, units=draft.units + len(chunk), expected=draft.expected + expected)
     if draft.kind is Kind.RETRY:
         replaced = {one.unit.id: one.replaced for one in chunk if one.replaced}
         return replace(counted, replaced={**draft.replaced, **replaced})
@@ -262,6 +283,8 @@ def _to_json(generation: Generation) -> dict[str, Any]:
     value = asdict(generation) | {"replaces": generation.replaces}
     if not generation.estimated:
         del value["estimated"]
+    if generation.filtered is None:
+        del value["filtered"]
     return value
 
 
@@ -270,6 +293,7 @@ def _from_json(value: dict[str, Any], where: str) -> Generation:
     try:
         parts = tuple(PlanPart(**part) for part in value.pop("parts"))
         kind, touched = Kind(value.pop("kind")), tuple(value.pop("touched"))
-        return Generation(**value, kind=kind, touched=touched, parts=parts)
+        filtered = filtered_from_json(value.pop("filtered")) if value.get("filtered") else None
+        return Generation(**value, kind=kind, touched=touched, parts=parts, filtered=filtered)
     except (KeyError, TypeError, ValueError) as error:
         raise codec.damaged(where, f"{type(error).__name__} {error}") from error

@@ -6,36 +6,39 @@ million. In memory there are eight bytes a document, and the names of copies.
 
 import asyncio
 from array import array
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
-from typing import Self
+from pathlib import Path
+from typing import Any, Self
 
 from llm_ocr.errors import UsageError
-from llm_ocr.types import DocumentPart
 from llm_ocr.work import codec
-from llm_ocr.work.generations import Generation, Kind, generations, new_draft, units_of, write_generation
-from llm_ocr.work.ids import document_id
+from llm_ocr.work.filtered import Filtered
+from llm_ocr.work.filtered_lists import FilteredSpool, KnownFiltered
+from llm_ocr.work.generations import (
+    Generation,
+    Kind,
+    counted_generation,
+    generations,
+    new_draft,
+    write_generation,
+)
 from llm_ocr.work.marker import attempt_id
+from llm_ocr.work.new_documents import Choice, known_documents
 from llm_ocr.work.numbers import Numbers, number_of
 from llm_ocr.work.planned import (
     PlannedDocument,
-    asked_content,
     content_of,
     contents_of,
-    counted_content,
     document_from_json,
     document_to_json,
-    part_of,
     with_reason,
 )
-from llm_ocr.work.units import CutUnit, Piece, cut_units
+from llm_ocr.work.units import CutUnit, cut_units
 from llm_ocr.work.workspace import Workspace
 
 __all__ = ["PlanResult", "PlannedDocument", "Planner", "plan_documents", "plan_stream"]
-
-_MOST_EXAMPLES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class PlanResult:
     differing: int = 0
     copies: int = 0  # documents with the content of another: its aliases
     examples: tuple[str, ...] = ()
+    filtered: Filtered | None = None  # what filters newly left out
 
 
 def plan_documents(
@@ -77,18 +81,23 @@ async def plan_stream(
     *,
     pages_per_unit: int,
     skipped: Mapping[str, int] | None = None,
+    filters: Mapping[str, Any] | None = None,
+    dry_run: bool = False,
 ) -> PlanResult:
-    """`plan_documents` for documents that come one by one while their pages are counted."""
-    with Planner(workspace, pages_per_unit=pages_per_unit) as planner:
+    """`plan_documents` for documents that come one by one while their pages are counted.
+
+    `filters` says which are on; empty or None: none. With `dry_run` nothing is written to the workspace.
+    """
+    with Planner(workspace, pages_per_unit=pages_per_unit, filters=filters) as planner:
         async for document in documents:
             planner.add(document)
-        return await asyncio.to_thread(planner.finish, skipped)
+        return await asyncio.to_thread(planner.finish, skipped, dry_run=dry_run)
 
 
 class Planner:
     """Takes documents, then writes them as a generation. For one thread at a time."""
 
-    def __init__(self, workspace: Workspace, *, pages_per_unit: int) -> None:
+    def __init__(self, workspace: Workspace, *, pages_per_unit: int, filters: Mapping[str, Any] | None = None) -> None:
         if pages_per_unit < 1:
             raise UsageError(f"pages per unit must be 1 or more, not {pages_per_unit}")
         self._workspace = workspace
@@ -98,6 +107,8 @@ class Planner:
         self._lines = Numbers()  # by id, and by content
         self._contents = array("Q")  # of each line
         self._aliases: dict[int, list[tuple[str, str]]] = {}  # by line: source, relative
+        self._filters = filters or {}
+        self._filtered = FilteredSpool(self._path.with_suffix(".filtered"), self._filters) if filters else None
 
     def __enter__(self) -> Self:
         return self
@@ -106,9 +117,14 @@ class Planner:
         self._file.close()
         self._path.unlink(missing_ok=True)
         self._lines.close()
+        if self._filtered is not None:
+            self._filtered.close()
 
     def add(self, document: PlannedDocument) -> None:
         """Take one more document. Raises `UsageError` when its id stands for another document already."""
+        if document.filtered and self._filtered is not None:
+            self._filtered.add(document)
+            return
         document = with_reason(document)
         name, content = f"id {document.id}", content_of(document)
         line = self._lines.get(name)
@@ -133,16 +149,17 @@ class Planner:
         self._contents.append(number_of(content))
         return len(self._contents) - 1
 
-    def finish(self, skipped: Mapping[str, int] | None = None) -> PlanResult:
-        """Write the generation. When another planner was first, what it did not plan goes into the next one."""
+    def finish(self, skipped: Mapping[str, int] | None = None, *, dry_run: bool = False) -> PlanResult:
+        """Write the generation. When another planner was first, what it did not plan goes into the next one.
+
+        With `dry_run` it is only counted.
+        """
         self._file.flush()
         while True:
             found = generations(self._workspace)
             begin = found[-1].next_index if found else 0
-            with _known(self._workspace, found) as known:
-                choice = _Choice(self._members, known, begin)
-                if not any(True for _ in choice.pieces()):
-                    return choice.result(None)
+            with known_documents(self._workspace, found) as known, KnownFiltered.of(self._workspace, found) as left_out:
+                choice = Choice(self._members, known, left_out, begin)
                 draft = new_draft(
                     len(found) + 1,
                     Kind.SOURCES,
@@ -150,10 +167,25 @@ class Planner:
                     next_index=begin,
                     skipped=skipped or {},
                 )
+                some = choice.look()
+                listed = self._workspace.spool / f"filtered-{draft.attempt}.jsonl"
+                draft = replace(draft, filtered=self._left_out(choice, draft, listed))
+                if not some and not (draft.filtered and draft.filtered.counts):
+                    return _result(choice, None)
                 cut = partial(_cut, choice, draft)
-                standing = write_generation(self._workspace, draft, cut)
+                if dry_run:
+                    return _result(choice, counted_generation(draft, cut()))
+                standing = write_generation(self._workspace, draft, cut, listed)
                 if standing.attempt == draft.attempt:
-                    return choice.result(standing)
+                    return _result(choice, standing)
+
+    def _left_out(self, choice: Choice, draft: Generation, listed: Path) -> Filtered | None:
+        """What filters left out newly, its list written to `listed`; None where there is nothing to say."""
+        if self._filtered is None:
+            return Filtered(readmitted=dict(choice.readmitted)) if choice.readmitted else None
+        new = self._filtered.new(choice.is_settled, listed)
+        name = f"plan/{draft.number:04d}/{draft.attempt}/filtered.jsonl" if new.counts else ""
+        return replace(new, object=name, readmitted=dict(choice.readmitted))
 
     def _members(self) -> Iterator[list[PlannedDocument]]:
         """The documents in order, each with those of the same content behind it."""
@@ -164,72 +196,13 @@ class Planner:
                 yield [document, *(replace(document, source=source, relative=path) for source, path in others)]
 
 
-@dataclass(slots=True)
-class _Choice:
-    """Those of the documents that a generation is to hold; the counts are of the last pass over `pieces`."""
-
-    members: Callable[[], Iterator[list[PlannedDocument]]]
-    known: Numbers  # by id: the number of the content
-    begin: int
-    known_count: int = 0
-    copies: int = 0
-    differing: int = 0
-    examples: list[str] = field(default_factory=list)
-
-    def pieces(self) -> Iterator[Piece]:
-        self.known_count = self.copies = self.differing = 0
-        self.examples.clear()
-        index = self.begin
-        for members in self.members():
-            new = [document for document in members if not self._is_known(document)]
-            if not new:
-                continue
-            first = new[0]
-            aliases = tuple(dict.fromkeys(other.relative for other in new[1:] if other.relative != first.relative))
-            self.copies += len(aliases)
-            part = part_of(first, aliases)
-            yield Piece(part, range(index, index + part.reserved))
-            index += part.reserved
-
-    def _is_known(self, document: PlannedDocument) -> bool:
-        content = self.known.get(document.id)
-        if content is None:
-            return False
-        self.known_count += 1
-        if content not in contents_of(document):
-            self.differing += 1
-            if len(self.examples) < _MOST_EXAMPLES:
-                self.examples.append(document.source)
-        return True
-
-    def result(self, generation: Generation | None) -> PlanResult:
-        return PlanResult(generation, self.known_count, self.differing, self.copies, tuple(self.examples))
+def _result(choice: Choice, generation: Generation | None) -> PlanResult:
+    filtered = generation.filtered if generation else None
+    return PlanResult(generation, choice.known_count, choice.differing, choice.copies, tuple(choice.examples), filtered)
 
 
-def _cut(choice: _Choice, draft: Generation) -> Iterator[CutUnit]:
+def _cut(choice: Choice, draft: Generation) -> Iterator[CutUnit]:
     return cut_units(choice.pieces(), generation=draft.number, pages_per_unit=draft.pages_per_unit)
-
-
-def _known(workspace: Workspace, found: Iterable[Generation]) -> Numbers:
-    """All documents of the plan, and under the ids that they would have the aliases."""
-    known = Numbers()
-    for generation in found:
-        if generation.kind is Kind.SOURCES:
-            parts = (part for unit in units_of(workspace, generation) for part in unit.parts)
-            for _, ranges in groupby(parts, key=lambda part: part.document_id):
-                _remember(known, list(ranges))
-    return known
-
-
-def _remember(known: Numbers, ranges: Sequence[DocumentPart]) -> None:
-    part = ranges[0]
-    if part.estimate:
-        content = asked_content(part.version, part.wanted)
-    else:
-        content = counted_content(part.version, tuple(page for one in ranges for page in one.pages))
-    known[part.document_id] = number_of(content)
-    for alias in part.aliases:
-        known[document_id(None, relative=alias, version=part.version, source="")] = number_of(content)
 
 
 def _two_documents(document: PlannedDocument) -> UsageError:

@@ -28,6 +28,7 @@ class PlannedDocument:
     detail: str = ""
     estimate: int = 0  # how many pages its size lets expect, where it was not opened: it has no `pages` then
     wanted: Wanted = ALL_PAGES  # what `pages` were selected by, or will be
+    filtered: str = ""  # by which filter it is left out, and what that found: `language de`; `detail` says more
 
     @property
     def id(self) -> str:

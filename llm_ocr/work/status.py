@@ -3,17 +3,23 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from llm_ocr.types import Counts, Unit, page_id
+from llm_ocr.types import Counts
 from llm_ocr.work import codec
-from llm_ocr.work.generations import Generation, Kind, generations, totals_of, units_of
+from llm_ocr.work.filtered import counts_of, examples_of, filtered_to_json
+from llm_ocr.work.generations import Generation, generations, totals_of
 from llm_ocr.work.items import parse_item_name
 from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, newest_key, stage_keys
-from llm_ocr.work.metrics import Spending, spendings, total_cost
+from llm_ocr.work.metrics import Spending, hours_cost, spendings, total_cost
 from llm_ocr.work.publish import Example, check_conserved, done_units, iter_markers, varied
+from llm_ocr.work.quality import WORST, QualitySum, WeakPage, rank
+from llm_ocr.work.standing import newest_units
 from llm_ocr.work.summary import ESTIMATED, RETRIES, correction
+from llm_ocr.work.superseded import LOW_QUALITY, SupersededSum
 from llm_ocr.work.workspace import Workspace
+
+NamedT = TypeVar("NamedT", Example, WeakPage)
 
 #: Failures that are kept while markers are read; those that a retry has superseded are then left out.
 _MOST_CANDIDATES = 1000
@@ -59,6 +65,10 @@ class RunStatus:
     workers: tuple[Spending, ...] = ()  # what each worker has spent, superseded and lost work included
     estimated: bool = False
     model: str = ""  # that read the pages; "" for the embedded engine
+    filtered: Mapping[str, int] = field(default_factory=dict)  # documents that are not in the plan, by cause
+    filtered_examples: tuple[Mapping[str, str], ...] = ()  # source, reason, detail
+    quality: tuple[int, ...] = ()  # pages by their score, in 20 bins from 0 to 1; () where none has one
+    worst: tuple[WeakPage, ...] = ()  # the worst first; of a unit's pages at most its 20 worst
 
     @property
     def tokens_in(self) -> int:
@@ -74,8 +84,13 @@ class RunStatus:
 
     @property
     def cost(self) -> float | None:
-        """What the tokens cost at the prices given to the workers; None when none were given."""
-        return total_cost(list(self.workers))
+        """What tokens and machines cost at the prices given to the workers; None when none were given."""
+        return total_cost(self.workers)
+
+    @property
+    def hours_cost(self) -> float | None:
+        """The part of it that is for machines by the hour."""
+        return hours_cost(self.workers)
 
     @property
     def finished(self) -> bool:
@@ -98,6 +113,9 @@ class RunStatus:
             "figure_reasons": dict(self.figure_reasons),
             "examples": [asdict(example) for example in self.examples],
             "skipped": dict(self.skipped),
+            "filtered": filtered_to_json(self.filtered, self.filtered_examples),
+            "quality": list(self.quality) or None,
+            "worst": [page.to_json() for page in self.worst],
             "cost": self.cost,
             "workers": [one.to_json() for one in self.workers],
         }
@@ -118,14 +136,16 @@ class _Sum:
     correction: int = 0  # of what the plan expected of them
     reasons: Counter[str] = field(default_factory=Counter)
     examples: list[tuple[str, Example]] = field(default_factory=list)  # with the unit
+    quality: QualitySum = field(default_factory=QualitySum)
+    superseded: SupersededSum = field(default_factory=SupersededSum)
 
     def stage(self, key: str | None, total: int, done: int | None = None) -> StageStatus:
         count = len(self.done) if done is None else done
         return StageStatus(key or "", count, total, self.tokens_in, self.tokens_out, self.seconds, self.retries)
 
 
-def run_status(workspace: Workspace, *, describe: str = "") -> RunStatus:
-    """The state of the workspace; figures by Describe's newest key, or by the key `describe`.
+def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) -> RunStatus:
+    """The state of the workspace; figures by Describe's newest key, or by the key `describe`; so many `worst` pages.
 
     Raises `NotConserved` when a finished stage has lost or doubled a row, `UsageError` for an unknown key.
     """
@@ -136,15 +156,15 @@ def run_status(workspace: Workspace, *, describe: str = "") -> RunStatus:
         DESCRIBE: newest_key(workspace, DESCRIBE, describe),
         ASSEMBLE: newest_key(workspace, ASSEMBLE),
     }
-    extracted = _sum(workspace, EXTRACT, keys[EXTRACT])
+    extracted = _sum(workspace, EXTRACT, keys[EXTRACT], QualitySum(worst))
     described = _sum(workspace, DESCRIBE, keys[DESCRIBE])
     assembled = _assembled(workspace, keys[ASSEMBLE], found)
-    superseded = _superseded(found, extracted.done)
+    superseded, again = _superseded(found, extracted.done), extracted.superseded
     pages = Counts(
         totals.expected + extracted.correction,
-        extracted.counts.ok,
-        extracted.counts.degraded,
-        extracted.counts.failed - superseded.total(),
+        extracted.counts.ok - again.statuses["ok"],
+        extracted.counts.degraded - again.statuses["degraded"],
+        extracted.counts.failed - again.statuses["failed"] - superseded.total(),
     )
     ended = described.figures
     figures = Counts(extracted.figures.expected, ended.ok, ended.degraded, ended.failed)
@@ -153,6 +173,9 @@ def run_status(workspace: Workspace, *, describe: str = "") -> RunStatus:
         DESCRIBE: described.stage(keys[DESCRIBE], totals.units),
         ASSEMBLE: StageStatus(keys[ASSEMBLE] or "", assembled, totals.items),
     }
+    failures, weak = extracted.examples, extracted.quality.named()
+    named = {one.page_id for _, one in failures} | {one.page_id for _, one in weak}
+    newest = newest_units(workspace, found, extracted.done, again.kept, named)
     if found and stages[EXTRACT].finished:
         check_conserved(pages, workspace.url)
         if stages[DESCRIBE].finished:
@@ -164,13 +187,17 @@ def run_status(workspace: Workspace, *, describe: str = "") -> RunStatus:
         pages=pages,
         figures=figures,
         stages=stages,
-        reasons=_sorted(extracted.reasons - superseded),
+        reasons=_sorted(extracted.reasons - superseded - again.reasons),
         figure_reasons=_sorted(described.reasons),
-        examples=_examples(workspace, found, extracted),
+        examples=varied(_standing(failures, newest)),
         skipped=totals.skipped,
+        filtered=counts_of(found),
+        filtered_examples=examples_of(found),
         workers=tuple(spendings(workspace)),
         estimated=totals.estimated > extracted.estimated,
         model=_model(workspace, keys[EXTRACT]),
+        quality=extracted.quality.without(again.bins),
+        worst=tuple(sorted(_standing(weak, newest), key=rank)[:worst]),
     )
 
 
@@ -180,8 +207,8 @@ def _model(workspace: Workspace, key: str | None) -> str:
     return str(settings.get("reader", {}).get("model") or "")
 
 
-def _sum(workspace: Workspace, stage: str, key: str | None) -> _Sum:
-    total = _Sum()
+def _sum(workspace: Workspace, stage: str, key: str | None, quality: QualitySum | None = None) -> _Sum:
+    total = _Sum(quality=quality or QualitySum())
     if key is None:
         return total
     for marker in iter_markers(workspace, stage, key):
@@ -196,6 +223,8 @@ def _sum(workspace: Workspace, stage: str, key: str | None) -> _Sum:
         total.estimated += int(summary.extra.get(ESTIMATED, 0))
         total.correction += correction(summary)
         total.reasons.update(summary.reasons)
+        total.quality.add(marker.unit, summary.extra)
+        total.superseded.add(marker.unit, summary.extra)
         if len(total.examples) < _MOST_CANDIDATES:
             total.examples += [(marker.unit, example) for example in summary.examples]
     return total
@@ -207,7 +236,7 @@ def _superseded(found: Iterable[Generation], done: set[str]) -> Counter[str]:
     for generation in found:
         for unit, reasons in generation.replaced.items():
             if unit in done:
-                superseded.update(reasons)
+                superseded.update({reason: count for reason, count in reasons.items() if reason != LOW_QUALITY})
     return superseded
 
 
@@ -223,27 +252,10 @@ def _assembled(workspace: Workspace, key: str | None, found: Sequence[Generation
     return sum(generation >= needed.get(item, 0) for item, generation in newest.items())
 
 
-def _examples(workspace: Workspace, found: Iterable[Generation], extracted: _Sum) -> tuple[Example, ...]:
-    """Failures that no finished retry stands for, in the order of the plan."""
-    candidates = {example.page_id: (unit, example) for unit, example in sorted(extracted.examples, key=_by_unit)}
-    for generation in found if candidates else ():
-        if generation.kind is Kind.RETRY:
-            for unit in units_of(workspace, generation):
-                if unit.id in extracted.done:
-                    _drop_older(candidates, unit)
-    return varied(example for _, example in candidates.values())
-
-
-def _drop_older(candidates: dict[str, tuple[str, Example]], unit: Unit) -> None:
-    for part in unit.parts:
-        for number in (None, *part.pages):
-            page = page_id(part.document_id, number)
-            if page in candidates and candidates[page][0] < unit.id:
-                del candidates[page]
-
-
-def _by_unit(candidate: tuple[str, Example]) -> str:
-    return candidate[0]
+def _standing(named: Iterable[tuple[str, NamedT]], newest: Mapping[str, str]) -> list[NamedT]:
+    """What is said of each page by its newest unit, in the order of the plan."""
+    said = {one.page_id: (unit, one) for unit, one in sorted(named, key=lambda pair: pair[0])}
+    return [one for page, (unit, one) in said.items() if unit >= newest.get(page, "")]
 
 
 def _sorted(reasons: Counter[str]) -> dict[str, int]:

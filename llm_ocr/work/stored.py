@@ -25,6 +25,9 @@ OF_MODELS = (
     "batch_id",
 )
 
+#: Which documents are planned: the same sources then mean the same documents to every command.
+OF_PLANS = ("sample", "seed", "filter_language", "filter_forms", "filter_spam", "filter_blank")
+
 #: The folder of a workspace in which launchers keep what they sent, and what their jobs read.
 LAUNCHES = "launches"
 
@@ -33,7 +36,8 @@ def to_remember(settings: object, *, engine: str) -> dict[str, Any]:
     """The remembered ones among a command's settings; those left open are left out."""
     names = REMEMBERED if engine == "embedded" else REMEMBERED + OF_MODELS
     found = {name: getattr(settings, name, None) for name in names} | {"engine": engine}
-    return {name: _json(value) for name, value in found.items() if value not in (None, "auto", ())}
+    kept = {name: _json(value) for name, value in found.items() if value not in (None, "auto", ())}
+    return kept | {name: _json(value) for name in OF_PLANS if (value := getattr(settings, name, None))}
 
 
 def _json(value: Any) -> Any:
@@ -44,7 +48,9 @@ def remembered(url: str, options: StoreOptions) -> Mapping[str, Any]:
     """What the workspace at `url` remembers; nothing when there is none, or it cannot be read: the command says so."""
     try:
         with Workspace.open(url, options=options) as workspace:
-            return {name: value for name, value in workspace.settings.items() if name in REMEMBERED + OF_MODELS}
+            return {
+                name: value for name, value in workspace.settings.items() if name in REMEMBERED + OF_MODELS + OF_PLANS
+            }
     except LlmOcrError:
         return {}
 

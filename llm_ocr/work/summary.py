@@ -2,9 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from llm_ocr.types import Counts, FigureRecord, PageRecord, Reason, Status, Unit
 from llm_ocr.work.publish import Example, Summary, varied
+from llm_ocr.work.quality import quality_extra
+from llm_ocr.work.superseded import superseded_extra
 
 #: In `Summary.extra` of Extract: requests beyond the first of each page.
 RETRIES = "retries"
@@ -17,7 +20,8 @@ def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
 
     Documents of the unit that the plan did not count have been counted by now.
     """
-    failed = [record for record in records if record.status is Status.FAILED]
+    better = {one.page_id for one in unit.repeats}  # of these an older row counts
+    failed = [record for record in records if record.status is Status.FAILED and record.page_id not in better]
     return Summary(
         counts=_counts(unit.expected, (record.status for record in records)),
         figures=Counts(expected=sum(len(record.figures) for record in records)),
@@ -31,10 +35,11 @@ def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
     )
 
 
-def _extra(unit: Unit, records: Sequence[PageRecord]) -> dict[str, int]:
+def _extra(unit: Unit, records: Sequence[PageRecord]) -> dict[str, Any]:
     retries = sum(max(0, len(one.attempts) - 1) for one in records)
     estimate = {ESTIMATED: unit.estimated, PLANNED: unit.planned} if unit.estimated else {}
-    return estimate | ({RETRIES: retries} if retries else {})
+    told = {RETRIES: retries} if retries else {}
+    return {**estimate, **told, **quality_extra(records), **superseded_extra(unit, records)}
 
 
 def correction(summary: Summary) -> int:

@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from llm_ocr.types import DocumentPart, Unit
+from llm_ocr.types import DocumentPart, Repeated, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,12 +13,14 @@ class Piece:
 
     `indices` has the dataset index of each expected row (one for a document that could not be opened), or those that
     are reserved for a document that was not counted. `replaced` has, for a retry, the reason of the failed row that
-    each row stands for; "" for a row that stands for none.
+    each row stands for; "" for a row that stands for none. `repeats` has, by page number, the rows among them that were
+    not failed.
     """
 
     part: DocumentPart
     indices: Sequence[int]
     replaced: Sequence[str] = ()
+    repeats: Mapping[int, Repeated] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -32,18 +34,27 @@ class Piece:
         for number in range(count):
             chosen = slice(rows * number // count, rows * (number + 1) // count)
             part = replace(self.part, pages=self.part.pages[chosen])
-            yield Piece(part, self.indices[chosen], self.replaced[chosen])
+            yield Piece(part, self.indices[chosen], self.replaced[chosen], self.repeats)
 
     def parts(self) -> Iterator[DocumentPart]:
-        """One part for each run of indices without a gap: a page's index is `first_index` and its place in the part."""
-        if not self.part.pages:
+        """One part for each run of indices without a gap: a page's index is `first_index` and its place in the part.
+
+        Pages that are repeated and others are in parts of their own.
+        """
+        pages = self.part.pages
+        if not pages:
             yield replace(self.part, first_index=self.indices[0])
             return
         begin = 0
         for end in range(1, len(self.indices) + 1):
-            if end == len(self.indices) or self.indices[end] != self.indices[end - 1] + 1:
-                yield replace(self.part, pages=self.part.pages[begin:end], first_index=self.indices[begin])
+            if end == len(self.indices) or self._parted(end):
+                again = pages[begin] in self.repeats
+                yield replace(self.part, pages=pages[begin:end], first_index=self.indices[begin], again=again)
                 begin = end
+
+    def _parted(self, at: int) -> bool:
+        one, other = self.part.pages[at - 1 : at + 1]
+        return self.indices[at] != self.indices[at - 1] + 1 or (one in self.repeats) != (other in self.repeats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +71,8 @@ def cut_units(pieces: Iterable[Piece], *, generation: int, pages_per_unit: int) 
     for index, (group, continues) in enumerate(_groups(pieces, pages_per_unit)):
         parts = tuple(part for piece in group for part in piece.parts())
         reasons = Counter(reason for piece in group for reason in piece.replaced if reason)
-        unit = Unit(f"{generation:04d}-{index:06d}", generation, index, parts, reasons.total())
+        repeats = tuple(piece.repeats[page] for piece in group for page in piece.part.pages if page in piece.repeats)
+        unit = Unit(f"{generation:04d}-{index:06d}", generation, index, parts, reasons.total(), repeats)
         yield CutUnit(unit, dict(reasons), continues)
 
 

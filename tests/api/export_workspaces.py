@@ -8,7 +8,8 @@ from pathlib import Path
 from PIL import Image
 
 import llm_ocr
-from llm_ocr.results.schema import failed_pages, figures_to_parquet, pages_to_parquet
+from llm_ocr.results.page_status import failed_pages
+from llm_ocr.results.schema import figures_to_parquet, pages_to_parquet
 from llm_ocr.storage import StoreOptions
 from llm_ocr.types import (
     Block,

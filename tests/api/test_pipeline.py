@@ -213,6 +213,7 @@ COLUMNS = [
     "is_table",
     "is_diagram",
     "is_fallback",
+    "quality",
 ]
 
 

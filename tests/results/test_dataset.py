@@ -38,6 +38,7 @@ COLUMNS = [
     "is_table",
     "is_diagram",
     "is_fallback",
+    "quality",
 ]
 
 

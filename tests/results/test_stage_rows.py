@@ -12,10 +12,10 @@ from made import ANY_TEXT, TEXT, described, failed, page_records, picture, recor
 
 from llm_ocr.errors import ObjectNotFound, StorageError, WorkspaceMismatch
 from llm_ocr.results import parquet
+from llm_ocr.results.page_status import failed_pages
 from llm_ocr.results.ranges import ObjectFile
 from llm_ocr.results.schema import (
     Images,
-    failed_pages,
     figures_from_parquet,
     figures_to_parquet,
     iter_pages,

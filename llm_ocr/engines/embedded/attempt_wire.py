@@ -16,6 +16,7 @@ def attempt_to_wire(attempt: Attempt) -> dict[str, Any]:
         "detail": attempt.detail,
         "rotation": attempt.rotation,
         "probe": attempt.probe,
+        "confidence": attempt.confidence,
         "image": image_to_wire(attempt.image) if attempt.image else None,
         "blocks": [block_to_wire(block) for block in attempt.blocks],
     }
@@ -32,6 +33,7 @@ def attempt_from_wire(wire: Mapping[str, Any], *, seconds: float) -> Attempt:
         detail=wire["detail"],
         rotation=wire["rotation"],
         probe=wire["probe"],
+        confidence=wire["confidence"],
         image=image_from_wire(wire["image"]) if wire["image"] else None,
         seconds=seconds,
     )

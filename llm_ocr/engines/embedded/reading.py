@@ -103,8 +103,24 @@ def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser") -> Attempt:
     status, reason, detail = _script(read)
     if status is Status.FAILED:
         raise PageFailure(reason or Reason.ENGINE_ERROR, detail)
-    blocks = laid_out(content)
-    return Attempt("embedded", "ocr", status, blocks, reason, detail, rotation=read.rotation, image=turned)
+    return Attempt(
+        "embedded",
+        "ocr",
+        status,
+        laid_out(content),
+        reason,
+        detail,
+        rotation=read.rotation,
+        image=turned,
+        confidence=_confidence(read),
+    )
+
+
+def _confidence(read: "OcrPage") -> float | None:
+    """Over all characters; places of which nothing could be read have none."""
+    characters = sum(len(line.text) for line in read.lines)
+    sure = sum(line.confidence * len(line.text) for line in read.lines)
+    return round(sure / characters, 4) if characters else None
 
 
 def _script(read: "OcrPage") -> tuple[Status, Reason | None, str]:

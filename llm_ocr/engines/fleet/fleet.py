@@ -116,6 +116,10 @@ class Fleet:
             restarts=sum(member.restarts for member in self._members),
         )
 
+    def hold(self) -> None:
+        """Ask no question any more: those that were asked are answered, all others wait until `close`."""
+        self._places.hold()
+
     async def close(self) -> None:
         """Close the connections, then stop the servers. Who still asks gets a `ServerError`. May be called twice."""
         if self._closing is None:

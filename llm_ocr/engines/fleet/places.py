@@ -20,6 +20,7 @@ class Places:
         self._services: list[Service] = []
         self._queue: list[tuple[int, Request]] = []  # a heap; what does not wait any more is passed over
         self._failure: Exception | None = None
+        self._held = False
         self.queued = 0
         self.taken = 0
 
@@ -81,6 +82,10 @@ class Places:
                 request.place.set_exception(_anew(error))
                 self.queued -= 1
 
+    def hold(self) -> None:
+        """Nobody gets a place any more; those who wait go on waiting."""
+        self._held = True
+
     def dispatch(self) -> None:
         """Give away what places there are."""
         now = time.monotonic()
@@ -97,7 +102,7 @@ class Places:
             heapq.heappop(self._queue)
 
     def _open(self, service: Service, now: float) -> bool:
-        if not service.alive or service.stalled or now < service.paused_until:
+        if self._held or not service.alive or service.stalled or now < service.paused_until:
             return False
         return self._cap is None or self.taken < self._cap
 

@@ -113,6 +113,18 @@ def with_regions(attempt: Attempt, layout: Layout, outcome: Outcome, why: str, f
     )
 
 
+def with_spent(regions: Attempt, tries: tuple[Mapping[str, Any], ...], said: str) -> Attempt:
+    """A page that was read whole as well, in vain: `tries` are those of both."""
+    return replace(
+        regions,
+        detail=joined(regions.detail, said),
+        tokens_in=sum(one.get("tokens_in", 0) for one in tries),
+        tokens_out=sum(one.get("tokens_out", 0) for one in tries),
+        seconds=sum(one.get("seconds", 0.0) for one in tries),
+        tries=tries,
+    )
+
+
 def with_failure(figures: Attempt, failure: PageFailure) -> Attempt:
     """A page of pictures that was asked for its text in vain: that it has none is no fault."""
     empty = failure.reason is Reason.EMPTY

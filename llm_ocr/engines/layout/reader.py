@@ -8,16 +8,17 @@ from typing import Any
 from llm_ocr.engines import PageReader, unheard
 from llm_ocr.engines.asking import Engine
 from llm_ocr.engines.layout.asking import Asked, Piece, Questions
-from llm_ocr.engines.layout.attempts import Outcome, attempt_of, with_failure, with_regions
+from llm_ocr.engines.layout.attempts import Outcome, attempt_of, with_failure, with_regions, with_spent
 from llm_ocr.engines.layout.cutting import RegionTools, TooMany, cut
 from llm_ocr.engines.layout.detector import Detector, Layout
 from llm_ocr.engines.layout.sorting import assigned
 from llm_ocr.engines.layout.tasks import READ, task_of
 from llm_ocr.engines.model.climbing import joined
 from llm_ocr.engines.model.options import ReadOptions
+from llm_ocr.engines.model.tools import QualityRule
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.profile import Profile
-from llm_ocr.types import Attempt, BlockKind, Page, Reason
+from llm_ocr.types import Attempt, BlockKind, Page, Reason, Status
 
 #: Raised when a change alters what is made of the same regions and answers: it goes into the key.
 RESULT_VERSION = 1
@@ -32,7 +33,8 @@ class LayoutReader:
     All regions of a page are asked for at the same time. A page ends as `ok`; as `degraded`, where a region could not
     be read (`detail` says which) or `whole` had to read the page instead; or as a `PageFailure` with all its tries.
     `whole` reads pages that the detector cannot look at, that have too many regions, or of which no region could be
-    read; and those on which nothing is found, unless they are blank, which is no fault.
+    read; and those on which nothing is found, unless they are blank, which is no fault. With a `rule`, it reads pages
+    of low quality, too, and the better of both answers counts.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class LayoutReader:
         tasks: Mapping[str, str],
         whole: PageReader,
         options: ReadOptions | None = None,
+        rule: QualityRule | None = None,
     ) -> None:
         self.detector = detector
         self.tools = tools
@@ -51,6 +54,7 @@ class LayoutReader:
         self.whole = whole
         self.profile = profile
         self.options = options or ReadOptions()
+        self.rule = rule
         self.questions = Questions(engine, profile, tools, self.options)
 
     @property
@@ -88,7 +92,9 @@ class _Reading:
 
     def __init__(self, reader: LayoutReader, page: Page, layout: Layout, admitted: Callable[[], None]) -> None:
         self._reader = reader
-        self._page = page if layout.image is None else replace(page, image=layout.image, url=b"")
+        self._given = page
+        # What is known of a page is not turned with it.
+        self._page = replace(page, image=layout.image, url=b"", evidence=None) if layout.image else page
         self._layout = layout
         self._admitted = admitted
         able = reader.profile.region_tasks
@@ -106,7 +112,23 @@ class _Reading:
         except PageFailure as failure:
             return await self.whole(f"its regions were not cut out: {failure.detail}", failure)
         self._outcome = Outcome(self._outcome.regions, await self._ask(pieces))
-        return await self._unread() if self._outcome.unread() else self._by_regions()
+        return await self._unread() if self._outcome.unread() else await self._rated(self._by_regions())
+
+    async def _rated(self, regions: Attempt) -> Attempt:
+        """The better of this and the whole page's answer, where this is of low quality."""
+        rule = self._reader.rule
+        quality = await rule.quality(self._given, regions) if rule else 1.0
+        if rule is None or quality >= rule.below:
+            return regions
+        why = f"the quality of its regions, {quality:.2f}, is below {rule.below:g}"
+        try:
+            whole = await self.whole(why, None)
+        except PageFailure as failure:
+            return with_spent(regions, failure.tries, f"{why}; it could not be read whole: {failure.detail}")
+        sound = whole.status is Status.OK or regions.status is not Status.OK
+        if sound and await rule.quality(self._given, whole) > quality:
+            return whole
+        return with_spent(regions, whole.tries, f"{why}; read as a whole page it is no better")
 
     async def whole(self, why: str, failure: PageFailure | None) -> Attempt:
         """The page read by the reader of whole pages. `failure` is None where that is no fault."""

@@ -65,7 +65,8 @@ class Climber(Generic[ResultT]):
     """Sends the requests of one task, up the ladder and within its tries.
 
     An answer that is no good climbs; a lost request is repeated as it is after a pause. `malformed_left`: after so many
-    malformed answers no more are asked for; None: as many as there are tries.
+    malformed answers no more are asked for; None: as many as there are tries. `rereads`: tries at most after a sound
+    answer of low quality; the best of the sound ones is kept, whatever comes of the others.
     """
 
     engine: Engine
@@ -75,6 +76,7 @@ class Climber(Generic[ResultT]):
     admitted: Callable[[], None]
     backoff: float
     malformed_left: int | None = None
+    rereads: int = 0
     _best: Found[ResultT] | None = None
     _lost: int = 0  # in a row
 
@@ -82,12 +84,12 @@ class Climber(Generic[ResultT]):
         """Never raises `PageFailure`; `ServerError` passes."""
         clock = Clock(self.admitted)
         failure: PageFailure | None = None
-        while self.tries.left:
+        while self.tries.left and self._may_go_on():
             step = self.ladder.step
             try:
                 question = await self.task.question(step)
             except PageFailure as unmade:
-                return Ended(self._best, unmade)
+                return self._ended(unmade)
             try:
                 clock.start()
                 answer = await self.engine.ask(question, clock.went_out)
@@ -95,21 +97,33 @@ class Climber(Generic[ResultT]):
                 reason = Reason.TOO_LONG if refusal.too_long else Reason.REFUSED
                 failure = self._failed(step, reason, str(refusal), clock)
                 if not (refusal.too_long and self.ladder.shrink()):
-                    return Ended(self._best, failure, final=True)
+                    return self._ended(failure, final=True)
             except RequestError as lost:
                 failure = self._failed(step, Reason.SERVER_ERROR, str(lost), clock)
                 await self._pause()
             except PageFailure as given_up:
                 self.tries.failed(step, given_up.reason, given_up.detail, clock.spent())
-                return Ended(self._best, given_up, final=True)
+                return self._ended(given_up, final=True)
             else:
                 verdict = await self._judged(answer, step)
-                if verdict.again:
+                if verdict.again or verdict.weak:
                     continue
                 failure = PageFailure(verdict.reason, verdict.detail) if verdict.reason else None
                 if failure is None or self.malformed_left == 0:
                     break
-        return Ended(self._best, failure)
+        return self._ended(failure)
+
+    def _may_go_on(self) -> bool:
+        if not self._stands():
+            return True
+        self.rereads -= 1
+        return self.rereads >= 0
+
+    def _stands(self) -> bool:
+        return self._best is not None and self._best.verdict.sound
+
+    def _ended(self, failure: PageFailure | None, *, final: bool = False) -> Ended[ResultT]:
+        return Ended(self._best) if self._stands() else Ended(self._best, failure, final)
 
     def _failed(self, step: Step, reason: Reason, detail: str, clock: Clock) -> PageFailure:
         self.tries.failed(step, reason, detail, clock.spent())
@@ -123,16 +137,22 @@ class Climber(Generic[ResultT]):
     async def _judged(self, answer: Answer, step: Step) -> Verdict[ResultT]:
         self._lost = 0
         verdict = await self.task.judge(answer, step)
-        self.tries.answered(step, answer, verdict.reason, verdict.detail, counts=not verdict.again)
-        found = Found(verdict, answer.text)
-        if verdict.reason is None and not verdict.again:
-            self._best = found
+        counts = not verdict.again
+        self.tries.answered(step, answer, verdict.reason, verdict.detail, counts=counts, quality=verdict.quality)
+        if self._is_better(verdict):
+            self._best = Found(verdict, answer.text)
+        if verdict.sound and not verdict.weak:
             return verdict
-        if verdict.worth > (self._best.verdict.worth if self._best else 0):
-            self._best = found
         if verdict.again:
             return verdict
         if verdict.reason is Reason.MALFORMED and self.malformed_left is not None:
             self.malformed_left -= 1
         self.ladder.climb()
         return verdict
+
+    def _is_better(self, verdict: Verdict[ResultT]) -> bool:
+        """Than what is kept: a sound answer beats all others, and another sound one of lower quality."""
+        best = self._best.verdict if self._best else None
+        if best is not None and best.sound:
+            return verdict.sound and (verdict.quality or 0.0) > (best.quality or 0.0)
+        return verdict.sound or verdict.worth > (best.worth if best else 0)

@@ -22,6 +22,7 @@ class Verdict(Generic[ResultT]):
     """What an answer is worth: `reason` None for a sound one, else why not; `worth` 0 when nothing of it is usable.
 
     `again`: the same is to be asked once more, which is not held against it, since what is asked about has changed.
+    `quality` of a sound answer, where it was judged; `weak`: it is too low, and another way may do better.
     """
 
     result: ResultT
@@ -30,6 +31,13 @@ class Verdict(Generic[ResultT]):
     worth: int = 0
     notes: PageNotes | None = None
     again: bool = False
+    quality: float | None = None
+    weak: bool = False
+
+    @property
+    def sound(self) -> bool:
+        """Whether the answer can stand."""
+        return self.reason is None and not self.again
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 LEAST_FALLBACK = 0.5
 #: So often a page is turned by the model's word, and asked for again.
 MOST_TURNS = 2
+#: So often, at most, a page is asked for again since a sound answer is of low quality: each time costs a whole page.
+MOST_REREADS = 3
 SOURCE = "model"
 _BLANK = "the page is blank; what the model answered was left out"
 
@@ -59,7 +61,11 @@ class PageReading:
             self._turn(await self._help.orientation())
             self._rotations = [self._images.rotation]
         ladder = Ladder(reader.first, reader.rungs)
-        climber = Climber(reader.engine, self, ladder, self._tries, admitted, reader.options.backoff)
+        if self._page.again:
+            ladder.climb()  # the first way is the one that was not good enough
+        rereads = min(MOST_REREADS, len(reader.rungs))
+        backoff = reader.options.backoff
+        climber = Climber(reader.engine, self, ladder, self._tries, admitted, backoff, rereads=rereads)
         ended = await climber.run()
         failure = ended.failure
         if failure is None and ended.best is not None:
@@ -101,10 +107,22 @@ class PageReading:
             return Verdict(read, verdict.reason, detail, min(1, verdict.worth), verdict.notes, again=True)
         found: Verdict[Read] = Verdict(read, verdict.reason, verdict.detail, verdict.worth, verdict.notes)
         if verdict.reason is None:
-            return found
+            return await self._rated(found)
         if await self._is_blank():
             return Verdict(replace(read, blocks=()), None, _BLANK if answer.text.strip() else "", notes=verdict.notes)
         return replace(found, detail=f"{verdict.detail}; {self._doubt}") if self._doubt else found
+
+    async def _rated(self, found: Verdict[Read]) -> Verdict[Read]:
+        """A sound answer with its quality, where one is asked for."""
+        rule, read = self._reader.rule, found.result
+        if rule is None:
+            return found
+        attempt = Attempt(self._reader.name, SOURCE, Status.OK, read.blocks, rotation=read.rotation)
+        quality = await rule.quality(self._page, attempt)
+        if quality >= rule.below:
+            return replace(found, quality=quality)
+        said = joined(found.detail, f"its quality of {quality:.2f} is below {rule.below:g}")
+        return replace(found, quality=quality, weak=True, detail=said)
 
     def _wrong_by(self, notes: PageNotes | None) -> int:
         """Degrees clockwise by which the model wants the page turned; 0 where it was seen like that already."""

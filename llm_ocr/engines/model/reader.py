@@ -12,7 +12,7 @@ from llm_ocr.engines.model.ladder import json_values, profile_as_json, rungs_as_
 from llm_ocr.engines.model.options import ReadOptions
 from llm_ocr.engines.model.page_help import FigureRule
 from llm_ocr.engines.model.page_reading import SOURCE, PageReading
-from llm_ocr.engines.model.tools import ImageTools, Sight
+from llm_ocr.engines.model.tools import ImageTools, QualityRule, Sight
 from llm_ocr.engines.model.tries import Step
 from llm_ocr.errors import UsageError
 from llm_ocr.models.parsers import gives_places
@@ -32,7 +32,8 @@ class ModelReader:
     A page ends as `ok`, as `degraded` (read by `fallback`, else the best of the answers, loop cut off) or, where
     nothing of any answer is usable, as a `PageFailure` with all its tries. A request that the server refuses, and a
     page that kills servers, never come to `fallback`: the server or the settings may be what is wrong. Without `sight`
-    pages have the figures of the answers only, and are turned by the model's word only.
+    pages have the figures of the answers only, and are turned by the model's word only. With a `rule`, a sound answer
+    of low quality is asked for again up the ladder, some times at most, and the best sound one counts.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class ModelReader:
         options: ReadOptions | None = None,
         fallback: PageReader | None = None,
         sight: Sight | None = None,
+        rule: QualityRule | None = None,
     ) -> None:
         """Raises `UsageError` for a mode that the profile does not have, and for help that it does not take."""
         self.engine = engine
@@ -51,6 +53,7 @@ class ModelReader:
         self.options = options or ReadOptions()
         self.fallback = fallback
         self.sight = sight
+        self.rule = rule
         self.backlog = Backlog(_WAITING)
         mode = self.options.mode or profile.mode
         modes = [one for one in profile.prompts if one not in MODES]
@@ -105,6 +108,8 @@ class ModelReader:
             about["anchor"] = {"characters": options.anchor, "prompt": self.profile.anchor}
         if options.guided:
             about["guides"] = {mode: json_values(self.guides(mode)) for mode in sorted(modes)}
+        if self.rule is not None:
+            about["min_quality"] = self.rule.identity()
         return about | dict(options.chosen)
 
     def prompt(self, mode: str) -> str:

@@ -1,10 +1,12 @@
 """What the model readers need done with images and documents, away from the event loop."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from llm_ocr.engines.embedded.regions import Seen
-from llm_ocr.types import EncodedImage, Page
+from llm_ocr.types import Attempt, EncodedImage, Page, Quality
 
 
 class ImageUrls(Protocol):
@@ -47,3 +49,20 @@ class Sight(Protocol):
 
     async def close(self) -> None:
         """End its processes."""
+
+
+@dataclass(frozen=True, slots=True)
+class QualityRule:
+    """Sound answers whose quality is `below` this are asked for again; `score` says what it is. `version` of that."""
+
+    below: float
+    score: Callable[[Page, Attempt], Quality]
+    version: int
+
+    def identity(self) -> Mapping[str, Any]:
+        """What changes which answer is taken, as JSON values."""
+        return {"below": self.below, "version": self.version}
+
+    async def quality(self, page: Page, attempt: Attempt) -> float:
+        """The score, made beside the event loop."""
+        return (await asyncio.to_thread(self.score, page, attempt)).score

@@ -64,12 +64,23 @@ class Tries:
     def left(self) -> bool:
         return len(self.rows) - self.uncounted < self.limit
 
-    def answered(self, step: Step, answer: Answer, reason: Reason | None, detail: str, *, counts: bool = True) -> None:
+    def answered(
+        self,
+        step: Step,
+        answer: Answer,
+        reason: Reason | None,
+        detail: str,
+        *,
+        counts: bool = True,
+        quality: float | None = None,
+    ) -> None:
         """A request that was answered; `reason` says why the answer is no good."""
         self.uncounted += not counts
         self.tokens_in += answer.tokens_in
         self.tokens_out += answer.tokens_out
         self._add(step, reason, detail, answer.seconds, answer.waited, answer)
+        if quality is not None:
+            self.rows[-1] = {**self.rows[-1], "quality": quality}
 
     def failed(self, step: Step, reason: Reason, detail: str, spent: tuple[float, float]) -> None:
         """A request without an answer; `spent` as `Clock.spent` says."""

@@ -49,6 +49,7 @@ class CardFacts:
     notice: str = ""
     describe: str = ""  # what described the figures
     settings: Mapping[str, Any] = field(default_factory=dict)
+    left_out: int = 0  # documents with too many bad pages
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,12 @@ def _sections(facts: CardFacts, *, whole: bool) -> list[str]:
         f"{facts.version}. A row is a page: its image, its Markdown, its figures and their descriptions. Pages that "
         "could not be read are rows too; `status` and `reason` tell them."
     )
+    if facts.left_out:
+        more = f"{facts.left_out:,} more {'document' if facts.left_out == 1 else 'documents'}"
+        intro += (
+            f" {more} had too many bad pages and left no rows here; `dropped-documents.jsonl` lists them, and the "
+            "statistics count their pages."
+        )
     sections = [mark, f"# {facts.title}", intro, "## Statistics", _counts_table(facts)]
     if not whole:
         sections[2:] = ["**This dataset is being written: files of it are missing yet.**"]

@@ -8,10 +8,11 @@ import contextlib
 import io
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llm_ocr.errors import StorageError
 from llm_ocr.results.dataset import GROUP_BYTES, GROUP_ROWS
+from llm_ocr.results.export.dropping import COLUMNS, bad_documents, without
 from llm_ocr.results.export.shards import Part, Source
 from llm_ocr.results.parquet import open_writer
 from llm_ocr.storage.local_errors import translated
@@ -74,6 +75,16 @@ def group_sizes(read: Read, source: Source) -> list[int]:
         return [_span(file, number)[1] for number in range(file.metadata.num_row_groups)]
 
 
+def bad_documents_of(read: Read, source: Source, most: float) -> list[dict[str, Any]]:
+    """The documents of a file with a larger share (0..1) of bad pages than `most`; see `dropping.bad_documents`.
+
+    Raises `StorageError` for what is no Parquet file.
+    """
+    with _opened(read, source) as (_, file):
+        names = [name for name in COLUMNS if name in file.schema_arrow.names]
+        return bad_documents(file.read(columns=names, use_threads=False), most)
+
+
 def write_shard(path: Path, parts: Iterable[Part], read: Read) -> int:
     """Write the parts' rows to a file, in row groups of at most 100 rows and about 100 MB; the number of rows.
 
@@ -106,12 +117,15 @@ def _joined(tables: Iterable["pa.Table"]) -> Iterator["pa.Table"]:
 
 
 def _tables(read: Read, part: Part) -> Iterator["pa.Table"]:
+    most = part.source.most
+    dropped = None if most is None else bad_documents_of(read, part.source, most)
+    ids = frozenset(one["document_id"] for one in dropped or ())
     with _opened(read, part.source) as (ranges, file):
         for number in range(*(part.groups or (0, file.metadata.num_row_groups))):
             ranges.fetch(*_span(file, number))
             table = file.read_row_group(number, use_threads=False)  # Arrow's own may abort a process that ends
             ranges.drop()
-            yield table
+            yield without(table, ids) if ids else table
 
 
 @contextlib.contextmanager

@@ -25,13 +25,15 @@ _SHARD = re.compile(r"data/train-\d{5,}-[0-9a-f]{16}\.parquet")
 class Source:
     """A dataset file of the workspace: `size` in bytes, `version` the store's token of it.
 
-    `content` is the same for the same content, wherever the workspace is.
+    `content` is the same for the same content, wherever the workspace is. With `most`, documents with a larger share
+    (0..1) of bad pages are left out, and `content` says which.
     """
 
     key: str
     size: int
     content: str
     version: str
+    most: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

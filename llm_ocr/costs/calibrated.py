@@ -1,0 +1,134 @@
+"""An estimate from a sample that was read just now: time, tokens, bytes, money."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from llm_ocr.costs.comparing import Tokens, provider_cost
+from llm_ocr.costs.comparison import Comparison, Option
+from llm_ocr.costs.estimates import Estimate
+from llm_ocr.costs.prices import Machine
+from llm_ocr.costs.samples import SLICES, mean_span, speed_of
+from llm_ocr.costs.spans import Span
+from llm_ocr.costs.stored import Stored, measured_stored
+from llm_ocr.costs.tables import money_text
+
+_HOUR, _MINUTE = 3600, 60
+#: How far off, relatively, a mean may be however alike its sample was. Time: a machine is not as fast every minute.
+#: Tokens: models do not answer twice alike. Bytes: pages are packed with others each time. All three are guesses.
+LEAST_TIME, LEAST_TOKENS, LEAST_BYTES = 0.15, 0.03, 0.03
+#: The start-up of another time: a guess.
+_STARTUP = Span(0.5, 1.0, 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What was measured, one number a page: `ends` in seconds since the clock started, without those before it.
+
+    `images` are bytes of each page's images, `stored` those of all the files that were written. `startup` seconds until
+    the clock started; `failed` pages are among the others. `where`: "this machine (4 cores)".
+    """
+
+    ends: Sequence[float]
+    tokens_in: Sequence[int]
+    tokens_out: Sequence[int]
+    images: Sequence[int]
+    stored: int
+    failed: int
+    parallel: int
+    startup: float
+    seconds: float
+    where: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """In dollars; None: not known. `tokens_in`, `tokens_out` a million, `hour` of one machine."""
+
+    tokens_in: float | None = None
+    tokens_out: float | None = None
+    hour: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """An estimate for all pages, and the tokens and bytes that go with it."""
+
+    option: Option
+    tokens: Tokens
+    stored: Stored
+
+    def first_in(self, others: Comparison) -> Comparison:
+        """A comparison with this before all else."""
+        spans = (self.tokens.prompts, self.tokens.answers) if self.tokens.answers.likely else None
+        options, notes = (self.option, *others.options), (*others.notes, self.tokens.words)
+        return replace(others, options=options, notes=notes, stored=self.stored, tokens=spans)
+
+
+def calibrated(sample: Sampled, model: str, pages: int, prices: Prices, *, planned: float, machines: int) -> Calibrated:
+    """For `pages` pages on `machines` machines like the one of the sample; `planned` seconds were spent on the plan."""
+    read = len(sample.tokens_in)
+    share = min(1.0, read / pages) if pages else 1.0
+    speed = speed_of(sample.ends, sample.parallel, share, least=LEAST_TIME)
+    startup = _STARTUP * (planned + sample.startup)
+    found = Estimate(
+        "extract",
+        model,
+        Machine("here", sample.where),
+        pages,
+        startup,
+        speed.each * pages + Span.of(speed.once),
+        Span(*(_MINUTE / one for one in (speed.each.high, speed.each.likely, speed.each.low))),
+        tuple(_words(sample, pages, startup)),
+        known=True,
+        count=machines,
+        measured=True,
+    )
+    tokens = _tokens(sample, pages, share)
+    each = mean_span(sample.images, share, least=LEAST_BYTES)
+    stored = each * (sample.stored / sum(sample.images)) if sum(sample.images) else Span.of(sample.stored / read)
+    return Calibrated(_option(found, tokens, prices), tokens, measured_stored(stored, pages))
+
+
+def _words(sample: Sampled, pages: int, startup: Span) -> list[str]:
+    read = len(sample.tokens_in)
+    failed = f", {sample.failed} of them failed" if sample.failed else ""
+    return [
+        f"here: measured on {sample.where} just now: {read:,} of {pages:,} pages{failed}, drawn by chance (seed "
+        f"{sample.seed}), {len(sample.ends):,} of them against the clock in {sample.seconds:.0f} s",
+        f"its range: a 95 % t-interval over {SLICES} slices of the sample, narrowed by the share of all pages that was "
+        f"read, and at least {LEAST_TIME:.0%} either way for a machine that is not as fast every minute",
+        f"its start-up of {startup.likely:.0f} s: plan, engine and first pages as they just took; half or twice is a "
+        "guess",
+    ]
+
+
+def _tokens(sample: Sampled, pages: int, share: float) -> Tokens:
+    prompts, answers = (
+        mean_span(values, share, least=LEAST_TOKENS) for values in (sample.tokens_in, sample.tokens_out)
+    )
+    if not answers.likely:
+        return Tokens(Span.of(0), Span.of(0), "no tokens: no model was asked")
+    words = f"tokens of a page, measured here: {_span(prompts)} in and {_span(answers)} out"
+    return Tokens(prompts * pages, answers * pages, words)
+
+
+def _span(span: Span) -> str:
+    return f"{span.likely:,.0f} ({span.low:,.0f} to {span.high:,.0f})"
+
+
+def _option(found: Estimate, tokens: Tokens, prices: Prices) -> Option:
+    cost: Span | None = None
+    shown = []
+    if prices.tokens_in is not None or prices.tokens_out is not None:
+        cost = provider_cost(tokens, prices.tokens_in or 0.0, prices.tokens_out or 0.0)
+        shown.append(f"${prices.tokens_in or 0:g} in, ${prices.tokens_out or 0:g} out")
+    if prices.hour is not None:
+        hours = found.billed * (prices.hour / _HOUR)
+        cost = hours if cost is None else cost + hours
+        shown.append(f"{money_text(prices.hour)} an hour")
+    name = "here" + (f" x {found.count}" if found.count > 1 else "")
+    if cost is None:
+        source = "here: price not known: give it with --price-per-hour, or --price-in and --price-out"
+        return Option(name, found.model, None, "not known", source, found)
+    return Option(name, found.model, cost, "; ".join(shown), "here: prices as given", found)

@@ -1,0 +1,134 @@
+"""What the site tells of a page: a row of the list, and the page as it is opened."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llm_ocr.results.dataset import DatasetRow
+from llm_ocr.results.figure_words import figure_words
+from llm_ocr.results.schema import image_extension
+from llm_ocr.results.text import clean
+from llm_ocr.results.viewer.linking import lines_of_blocks
+from llm_ocr.results.viewer.rendering import Places, render
+from llm_ocr.results.viewer.text import visible_text
+from llm_ocr.types import BlockKind, Box, EncodedImage, PageRecord, Status
+
+#: Characters of a page's text in its row of the list.
+EXCERPT = 240
+#: Characters of what a try said that are shown.
+_DETAIL = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class PageView:
+    """One reading of a page. `name` is the document's path below its source root, `total` its pages (0: not known)."""
+
+    row: DatasetRow
+    name: str
+    total: int
+    html: str
+    text: str
+
+    @property
+    def record(self) -> PageRecord:
+        """Extract's row."""
+        return self.row.record
+
+    @property
+    def quality(self) -> float | None:
+        """The quality score 0..1, None where there is none."""
+        value = self.record.quality
+        return None if value is None else round(value, 4)
+
+
+def page_view(row: DatasetRow, name: str, total: int) -> PageView:
+    """Render a page."""
+    markdown = clean(row.final_markdown)
+    figures = {clean(figure.id): place for place, figure in enumerate(row.record.figures)}
+    html = render(markdown, Places(lines_of_blocks(markdown, row.record.blocks), figures))
+    return PageView(row, name, total, html, visible_text(html))
+
+
+def badness(view: PageView) -> float:
+    """What pages are sorted by, the worst first: failed ones, degraded ones without a score, scores, the rest."""
+    if view.record.status is Status.FAILED:
+        return -2.0
+    if view.quality is not None:
+        return view.quality
+    return -1.0 if view.record.status is Status.DEGRADED else 2.0
+
+
+def flags(view: PageView) -> str:
+    """What a page has: t(able), f(igure), m(ath), b(lank), r: read by another reader than was asked."""
+    record = view.record
+    kinds = {block.kind for block in record.blocks}
+    has = {
+        "t": BlockKind.TABLE in kinds or "<table" in view.html,
+        "f": bool(record.figures),
+        "m": 'class="math' in view.html,
+        "b": record.blank,
+        "r": record.is_fallback,
+    }
+    return "".join(flag for flag, holds in has.items() if holds)
+
+
+def page_content(view: PageView, images: Mapping[str, str]) -> dict[str, Any]:
+    """The page as it is opened; `images` names the files of the page (key "") and of its figures."""
+    record = view.record
+    return {
+        "source": record.source,
+        "total": view.total,
+        "detail": record.detail[:_DETAIL],
+        "textSource": record.text_source,
+        "tokens": [record.tokens_in, record.tokens_out],
+        "seconds": round(record.seconds, 3),
+        "probe": record.probe,
+        "rotation": record.rotation,
+        "attempts": [_pairs(attempt) for attempt in record.attempts],
+        "notes": _pairs(record.notes),
+        "quality": [[name, round(share, 4)] for name, share in record.quality_parts.items()],
+        "image": _image(record.image, images.get("")),
+        "blocks": [[block.kind.value, block.label, _boxes([block.box, *block.continued])] for block in record.blocks],
+        "figures": [
+            {
+                "image": _image(figure.image, images.get(figure.id)),
+                "label": figure.label,
+                "caption": figure.caption,
+                "description": _words(view.row, figure.id),
+            }
+            for figure in record.figures
+        ],
+        "html": view.html,
+        "markdown": view.row.final_markdown,
+    }
+
+
+def _words(row: DatasetRow, figure: str) -> str:
+    described = row.figures.get(figure)
+    return figure_words(described) if described else ""
+
+
+def _image(image: EncodedImage | None, file: str | None) -> list[Any] | None:
+    return [file, image.width, image.height] if image and file else None
+
+
+def image_name(image: EncodedImage | None, stem: str) -> str | None:
+    """The file of an image that a browser shows; None for one without bytes or of another type."""
+    if image is None or not image.data or (extension := image_extension(image.media_type)) == "bin":
+        return None
+    return f"{stem}.{extension}"
+
+
+def _boxes(boxes: Sequence[Box]) -> list[list[float]]:
+    clipped = [box.clipped() for box in boxes]
+    return [[round(side, 4) for side in (box.x0, box.y0, box.x1, box.y1)] for box in clipped]
+
+
+def _pairs(values: Mapping[str, Any]) -> list[list[str]]:
+    """Keys and values as texts; their keys are the engines' own, so they are no keys of ours."""
+    return [[str(name), _text(value)[:_DETAIL]] for name, value in values.items() if value not in (None, "", [])]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,228 @@
+"""Filters, samples and dry runs as people use them: what is planned, said, remembered and read."""
+
+import hashlib
+import importlib.util
+import io
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import bad_documents as bad
+import pytest
+from PIL import Image, ImageDraw
+from running import FRUGAL, cli, said
+from test_remote_workspaces import s3
+
+import llm_ocr
+from llm_ocr.cli import main
+from llm_ocr.documents.rendering import Renderer
+from llm_ocr.storage import StoreOptions, open_store
+from llm_ocr.types import Reason
+from llm_ocr.work.generations import read_units
+from llm_ocr.work.workspace import Workspace
+
+GERMAN = (
+    "In der Nacht war der Fluss gestiegen, und gegen Mittag",
+    "stand er wieder so tief wie am Tag zuvor. Niemand hatte",
+    "die Boote an das Ufer gezogen, und drei von ihnen waren",
+    "verschwunden. Der Schreiber der Gemeinde zeichnete den",
+    "Wasserstand mit einem Stück Kreide an die Mauer.",
+)
+FEW = {"engine": "embedded", "render_workers": 2}
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory) -> Path:
+    """Eight English documents, three German ones, a blank one, one that is encrypted and a picture."""
+    root = tmp_path_factory.mktemp("filtered") / "documents"
+    root.mkdir()
+    for number in range(8):
+        (root / f"english {number}.pdf").write_bytes(bad.text_pdf(*bad.good_pages(f"report {number}", 1)))
+    for number in range(3):
+        (root / f"german {number}.pdf").write_bytes(bad.text_pdf([f"Bericht {number}.", *GERMAN]))
+    (root / "blank.pdf").write_bytes(bad.blank())
+    (root / "locked.pdf").write_bytes(bad.text_pdf(GERMAN, password="open sesame"))
+    picture = Image.new("L", (200, 100), 255)
+    ImageDraw.Draw(picture).text((20, 40), "picture", fill=0)
+    picture.save(root / "picture.png")
+    return root
+
+
+def planned(workspace: Path) -> list[str]:
+    with Workspace.open(str(workspace)) as opened:
+        return [part.relative for unit in read_units(opened) for part in unit.parts]
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """Every file below, with what is in it."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def first(documents, tmp_path_factory) -> tuple[Path, str, str]:
+    """A workspace of English documents that are not blank, and what `plan` wrote."""
+    folder = tmp_path_factory.mktemp("first")
+    run = cli(
+        *("plan", documents, "-w", "w", "--filter-language", "en", "--filter-blank", *FRUGAL[:2]),
+        cwd=folder,
+    )
+    assert run.returncode == 0, said(run)
+    return folder / "w", run.stdout, run.stderr
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch, capsys):
+    """Runs `llm-ocr` in this process and in an empty folder: exit code, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        code = main([str(one) for one in arguments])
+        wrote = capsys.readouterr()
+        return code, wrote.out, wrote.err
+
+    return run
+
+
+def test_plan_says_what_was_left_out_and_status_tells_it(first, program):
+    workspace, out, err = first
+    assert "10 documents, 10 pages, 1 unit; 4 filtered: 3 language (de), 1 blank" in out
+    assert "german 0.pdf (language: de" in err
+    told = json.loads(program("status", "-w", workspace, "--json")[1])["filtered"]
+    assert (told["documents"], told["reasons"], told["languages"]) == (4, {"language": 3, "blank": 1}, {"de": 3})
+    names = {Path(one["source"]).name for one in told["examples"]}
+    assert names == {"blank.pdf", *(f"german {n}.pdf" for n in range(3))}
+    assert "filtered   3 language (de), 1 blank" in program("status", "-w", workspace)[1]
+    assert not any(name.startswith(("german", "blank")) for name in planned(workspace))
+
+
+def test_an_encrypted_document_and_a_picture_stay(first):
+    with Workspace.open(str(first[0])) as opened:
+        reasons = {part.relative: part.reason for unit in read_units(opened) for part in unit.parts}
+    assert (reasons["locked.pdf"], reasons["picture.png"]) == (Reason.ENCRYPTED, None)
+
+
+def test_planning_again_looks_at_nothing_that_is_known(documents, first, tmp_path, monkeypatch):
+    shutil.copytree(first[0], tmp_path / "w")
+    keywords = {"workspace": tmp_path / "w", "filter_language": "en", "filter_blank": True, **FEW}
+    asked = []
+    judge = Renderer.judge
+
+    async def counted(self, source, kind, filters):
+        asked.append(Path(source).name)
+        return await judge(self, source, kind, filters)
+
+    monkeypatch.setattr(Renderer, "judge", counted)
+    again = llm_ocr.plan(documents, **keywords).status
+    assert asked == ["locked.pdf"]  # has no pages in the plan: it may be opened by now
+    assert (again.filtered, again.generations, again.documents) == ({"language de": 3, "blank": 1}, 1, 10)
+    monkeypatch.undo()
+    other = llm_ocr.plan(documents, **{**keywords, "filter_language": ["de", "en"]}).status
+    assert (other.filtered, other.documents) == ({"blank": 1}, 13)
+
+
+def test_a_filtered_workspace_is_read_to_its_end(documents, tmp_path):
+    only = ["blank.pdf", "english 1.pdf"]
+    run = llm_ocr.run(documents, workspace=tmp_path / "w", filter_blank=True, only=only, **FEW, ocr_workers=1)
+    assert run.status.finished and (run.status.pages.expected, run.status.pages.ok) == (1, 1)
+    assert run.status.filtered == {"blank": 1}
+
+
+def test_a_workspace_of_which_all_is_left_out_is_finished(documents, tmp_path):
+    run = llm_ocr.run(documents, workspace=tmp_path / "w", filter_blank=True, only=["blank.pdf"], **FEW, ocr_workers=1)
+    assert (run.status.pages.expected, run.status.filtered) == (0, {"blank": 1})
+    assert run.status.finished and list(run.pages()) == []
+
+
+def test_an_unknown_language_is_a_wrong_setting_and_leaves_no_workspace(documents, tmp_path, program):
+    code, _, err = program("plan", documents, "-w", "w", "--filter-language", "german")
+    assert code == 2 and "--filter-language german" in err and list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_needs_no_workspace_and_writes_nothing(documents, tmp_path, program):
+    arguments = ("plan", documents, "-w", "w", "--filter-blank", "--filter-language", "en", "--dry-run")
+    code, out, _ = program(*arguments)
+    first, *examples, last = out.splitlines()
+    assert code == 0 and first == "10 documents, 10 pages, 1 unit; 4 filtered: 3 language (de), 1 blank"
+    assert len(examples) == 4 and "german 0.pdf: language (de, " in out
+    assert last == "Nothing was written: --dry-run" and list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_over_a_workspace_tells_what_is_new_and_leaves_it_as_it_is(documents, tmp_path, program):
+    program("plan", documents, "-w", "w", "--only", "english*")
+    before = tree(tmp_path)
+    _, out, _ = program("plan", documents, "-w", "w", "--filter-blank", "--sample", "14", "--dry-run")
+    assert out.startswith("5 new documents, 5 pages, 1 unit; 1 filtered: 1 blank; 8 in the plan already\n")
+    assert tree(tmp_path) == before
+
+
+def test_a_sample_is_remembered_and_grows_with_its_number(documents, tmp_path, program):
+    workspace = tmp_path / "w"
+    assert program("plan", documents, "-w", "w", "--sample", "4", "--seed", "3")[1].startswith("4 documents, ")
+    drawn = planned(workspace)
+    assert json.loads((workspace / "run.json").read_text())["settings"]["sample"] == 4
+    code, _, err = program("extract", documents, "-w", "w", *FRUGAL, "--max-failed-rate", "1")
+    assert code == 0, err
+    assert planned(workspace) == drawn and llm_ocr.open(str(workspace)).status.stages["extract"].finished
+    program("plan", documents, "-w", "w", "--sample", "9")
+    assert len(planned(workspace)) == 9 and planned(workspace)[:4] == drawn
+    dry = program("plan", documents, "-w", "x", "--sample", "4", "--seed", "3", "--dry-run")[1]
+    assert dry.startswith("4 documents, ") and not (tmp_path / "x").exists()
+
+
+def test_a_sample_is_drawn_from_what_max_samples_leaves(documents, tmp_path):
+    llm_ocr.plan(documents, workspace=tmp_path / "w", max_samples=5, sample=3, **FEW)
+    leaves = sorted(path.name for path in documents.iterdir())[:5]
+    assert len(planned(tmp_path / "w")) == 3 and set(planned(tmp_path / "w")) <= set(leaves)
+
+
+def test_filters_look_at_documents_that_would_be_estimated(documents, tmp_path):
+    keywords = {"count_pages": "estimate", "filter_blank": True}
+    status = llm_ocr.plan(documents, workspace=tmp_path / "w", **keywords, **FEW).status
+    assert status.filtered == {"blank": 1} and not status.estimated
+
+
+def test_documents_and_workspace_may_stand_in_a_bucket(documents, tmp_path):
+    with s3() as (url, settings):
+        endpoint = settings["workspace_endpoint"]
+        folder = open_store(f"{url}-documents", StoreOptions(endpoint=endpoint))
+        for name in ("blank.pdf", "english 0.pdf", "english 1.pdf"):
+            folder.upload(documents / name, name)
+        for _ in range(2):
+            run = llm_ocr.plan(
+                f"{url}-documents/", workspace=url, filter_blank=True, source_endpoint=endpoint, **settings, **FEW
+            )
+            assert (run.status.documents, run.status.filtered, run.status.generations) == (2, {"blank": 1}, 1)
+
+
+def _hub_module():
+    """The parts of tests/documents/rows/dataset_hub.py, for the folders of tests are no packages."""
+    if "dataset_hub" not in sys.modules:
+        path = Path(__file__).parents[1] / "documents" / "rows" / "dataset_hub.py"
+        spec = importlib.util.spec_from_file_location("dataset_hub", path)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["dataset_hub"] = module
+        spec.loader.exec_module(module)
+    return sys.modules["dataset_hub"]
+
+
+def test_rows_of_a_dataset_are_sampled_and_blank_ones_left_out(tmp_path):
+    parts = _hub_module()
+    white = io.BytesIO()
+    Image.new("L", (300, 200), 255).save(white, "PNG")
+    cells = [
+        parts.cell(white.getvalue() if n % 4 == 0 else parts.picture(f"ROW {n}", size=(300, 80))) for n in range(8)
+    ]
+    with parts.dataset_hub(tmp_path / "hf home") as hub:
+        hub.new("tester/filtered")
+        hub.add(
+            "tester/filtered", {"data/train-0.parquet": parts.parquet({"page": cells}, {"page": parts.IMAGE}, rows=4)}
+        )
+        status = llm_ocr.plan(dataset="tester/filtered", workspace=tmp_path / "w", filter_blank=True, **FEW).status
+        assert (status.documents, status.filtered) == (6, {"blank": 2})
+        status = llm_ocr.plan(dataset="tester/filtered", workspace=tmp_path / "s", sample=3, **FEW).status
+        assert (status.documents, status.pages.expected) == (3, 3)

@@ -1,0 +1,231 @@
+"""--max-cost and --max-hours: a run ends cleanly with exit code 5, and the same command goes on with a higher limit."""
+
+import asyncio
+import json
+import re
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from PIL import Image, ImageDraw
+from running import cli, environment, program, said, status_of, unfinished
+
+import llm_ocr
+from llm_ocr.api.session import Session
+from llm_ocr.errors import LimitReached, UsageError
+from llm_ocr.settings.calls import settings_from
+from llm_ocr.settings.models import ExtractSettings
+from llm_ocr.testing.simulator import running
+from llm_ocr.types import DocumentPart
+
+PAGES = 24
+#: Four answers within half a second, each of about 300 tokens.
+SERVER = {"preset": "h100", "speed": 2, "mean_tokens": 300, "sigma": 0.0}
+#: A page is a unit; an answer costs about 30 cents.
+SMALL = ("--pages-per-unit", "1", "--render-workers", "1", "--image-size", "256", "--fallback", "none")
+PRICED = (*SMALL, "--max-inflight-requests", "4", "--price-out", "1000")
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("documents")
+    for number in range(PAGES):
+        image = Image.new("RGB", (300, 400), "white")
+        ImageDraw.Draw(image).text((20, 20), f"page {number}", fill="black")
+        image.save(folder / f"{number:03d}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server():
+    with running(**SERVER) as simulator:
+        yield simulator
+
+
+def asked(server) -> int:
+    return len(server.log()["requests"])
+
+
+def extract(documents: Path, workspace: Path, *flags: str) -> "subprocess.CompletedProcess[str]":
+    return cli("extract", documents, "-w", workspace, *flags, cwd=workspace.parent)
+
+
+def counts(workspace: Path) -> Counter[str]:
+    """How many rows each page of the plan has."""
+    return Counter(page.page_id for page in llm_ocr.open(str(workspace)).pages(images=False))
+
+
+@pytest.fixture(scope="module")
+def stopped(documents, server, tmp_path_factory):
+    """A workspace whose money was spent before all was read, and how its command ended."""
+    workspace = tmp_path_factory.mktemp("stopped") / "w"
+    ended = extract(documents, workspace, "--server-url", server.url, *PRICED, "--max-cost", "2")
+    return workspace, ended
+
+
+@pytest.fixture
+def left(stopped, tmp_path) -> Path:
+    """A copy of that workspace, to go on with."""
+    return shutil.copytree(stopped[0], tmp_path / "left")
+
+
+def test_a_run_ends_when_the_money_is_spent_and_says_what_is_done(stopped):
+    workspace, ended = stopped
+    assert ended.returncode == 5, said(ended)
+    status = status_of(workspace)
+    assert 0 < status["pages"]["ok"] < PAGES and status["cost"] >= 2
+    last = ended.stderr.strip().splitlines()[-2:]
+    spent = re.match(r"llm-ocr: stopped by --max-cost: \$(\d\.\d\d) of \$2\.00 spent, over all runs", last[0])
+    assert spent is not None and 2 <= float(spent[1]) <= status["cost"] + 0.01, last
+    assert f"{status['pages']['ok']} of {PAGES} pages read" in last[0]
+    assert "Run the same command again with a higher limit (--max-cost)" in last[1]
+    assert unfinished(workspace) == []
+
+
+def test_nothing_is_asked_when_the_workspace_has_cost_as_much_already(stopped, documents, server):
+    workspace, _ = stopped
+    before = asked(server)
+    ended = extract(documents, workspace, "--server-url", server.url, *PRICED, "--max-cost", "2")
+    assert ended.returncode == 5 and "nothing was started" in ended.stderr, said(ended)
+    assert asked(server) == before
+
+
+def test_no_server_of_our_own_is_started_when_the_money_is_spent(left, documents, tmp_path):
+    trace = tmp_path / "started"
+    vllm = tmp_path / "vllm"
+    vllm.write_text(f"#!/bin/sh\ntouch {trace}\nexit 1\n")
+    vllm.chmod(0o755)
+    own = ("--engine", "vllm", "--vllm-command", str(vllm), "--offline", "--price-per-hour", "3", *PRICED)
+    ended = extract(documents, left, *own, "--max-cost", "1")
+    assert ended.returncode == 5 and not trace.exists(), said(ended)
+    assert extract(documents, left, *own, "--max-cost", "100").returncode == 1 and trace.exists()
+
+
+def test_the_same_command_goes_on_with_a_higher_limit_and_no_page_is_lost_or_doubled(left, documents, server):
+    before = status_of(left)
+    ended = extract(documents, left, "--server-url", server.url, *PRICED, "--max-cost", "100")
+    assert ended.returncode == 0, said(ended)
+    status = status_of(left)
+    assert status["pages"] == {"expected": PAGES, "ok": PAGES, "degraded": 0, "failed": 0}
+    assert set(counts(left).values()) == {1} and len(counts(left)) == PAGES
+    assert status["cost"] > before["cost"], "what the first run has spent is on record still"
+    assert len(status["workers"]) >= 2
+
+
+@pytest.mark.slow
+def test_two_workers_with_leases_end_and_leave_no_lease(documents, tmp_path):
+    workspace = tmp_path / "w"
+    llm_ocr.plan(documents, workspace=workspace, pages_per_unit=1)
+    with running(**SERVER) as server:
+        flags = ("--server-url", server.url, "--lease-seconds", "60", *PRICED[2:], "--max-cost", "1.5", "--quiet")
+        command = program("extract", "-w", str(workspace), *flags)
+        workers = [subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True) for _ in range(2)]
+        ends = [(worker.communicate(timeout=120)[1], worker.returncode) for worker in workers]
+        assert [code for _, code in ends] == [5, 5], ends
+        assert list(workspace.rglob("*.lease")) == []
+        assert len(status_of(workspace)["workers"]) == 2
+        again = cli("extract", "-w", workspace, *flags[:-3], "--max-cost", "100", cwd=tmp_path)
+    assert again.returncode == 0, said(again)
+    assert counts(workspace) == dict.fromkeys(counts(workspace), 1) and len(counts(workspace)) == PAGES
+
+
+@pytest.mark.slow
+def test_hours_end_the_embedded_engine_and_the_next_run_has_its_own(documents, tmp_path):
+    workspace = tmp_path / "w"
+    flags = ("--engine", "embedded", *SMALL[:4], "--ocr-workers", "1", "--price-per-hour", "3.6")
+    ended = extract(documents, workspace, *flags, "--max-hours", "0.0002")
+    assert ended.returncode == 5 and "stopped by --max-hours: this run has taken 0.00" in ended.stderr, said(ended)
+    assert "Run the same command again to go on for as long" in ended.stderr
+    assert extract(documents, workspace, *flags, "--max-hours", "1").returncode == 0
+    status = status_of(workspace)
+    assert status["pages"]["ok"] == status["pages"]["expected"] == len(counts(workspace)) > 1
+    paid = sum(worker["paid"] for worker in status["workers"])
+    assert status["cost"] == pytest.approx(paid * 3.6 / 3600, abs=1e-4) and paid > 1
+    text = cli("status", "-w", workspace, cwd=tmp_path).stdout
+    assert "by the hour" in text and llm_ocr.open(str(workspace)).costs().to_json()["cost"]["hours"] > 0
+
+
+def test_money_without_a_price_is_wrong_usage_and_leaves_nothing_behind(documents, tmp_path):
+    ended = extract(documents, tmp_path / "w", "--engine", "embedded", "--max-cost", "1")
+    assert ended.returncode == 2 and "--price-per-hour" in ended.stderr and "--price-in" in ended.stderr
+    assert not (tmp_path / "w").exists()
+
+
+def test_describe_ends_at_a_limit_too(examples, tmp_path):
+    workspace = tmp_path / "w"
+    llm_ocr.extract(examples / "paper.pdf", workspace=workspace, engine="embedded")
+    with pytest.raises(LimitReached, match="figures described") as caught:
+        llm_ocr.describe(workspace=workspace, engine="embedded", max_cost=1e-9, price_per_hour=1.0)
+    assert caught.value.exit_code == 5
+    llm_ocr.describe(workspace=workspace, engine="embedded", max_cost=1.0, price_per_hour=1.0)
+    assert llm_ocr.open(str(workspace)).status.stages["describe"].finished
+
+
+def test_the_line_of_progress_tells_the_money(documents, server, tmp_path):
+    from llm_ocr.cli.progress import PlainProgress
+
+    file = (tmp_path / "said").open("w+")
+    llm_ocr.extract(
+        documents,
+        workspace=tmp_path / "w",
+        progress=PlainProgress(file),
+        server_url=server.url,
+        price_out=1000.0,
+        max_inflight_requests=4,
+        fallback="none",
+    )
+    file.seek(0)
+    lines = [line for line in file if "of about $" in line]
+    assert lines and all(f"/{PAGES} pages" in line for line in lines)
+
+
+def test_a_progress_of_ones_own_need_not_know_of_money(documents, tmp_path):
+    from llm_ocr.stages import Silent
+
+    llm_ocr.extract(
+        documents / "000.png",
+        workspace=tmp_path / "w",
+        progress=Silent(),
+        engine="embedded",
+        max_cost=9.0,
+        price_per_hour=1.0,
+    )
+
+
+def test_a_session_begins_no_page_beyond_its_limit(documents):
+    read: list[int] = []
+
+    async def both() -> None:
+        files = sorted(documents.iterdir())
+        settings = settings_from(
+            ExtractSettings, "test", {"workspace": "-", "engine": "embedded", "max_cost": 1e-9, "price_per_hour": 1.0}
+        )
+        session = Session(settings)
+
+        async def finished(position: int, record: object) -> None:
+            read.append(position)
+
+        try:
+            with pytest.raises(LimitReached, match="stopped by --max-cost"):
+                await session.read(DocumentPart("d", str(files[0]), files[0].name, "", (1,), 1, 0), finished)
+        finally:
+            await session.close()
+
+    asyncio.run(both())
+    assert read == []
+
+
+def test_a_single_page_takes_no_limits(documents):
+    with pytest.raises(UsageError, match="max_hours"):
+        asyncio.run(llm_ocr.read_page(documents / "000.png", engine="embedded", max_hours=1.0))
+
+
+def test_limits_change_no_key(documents, tmp_path):
+    keys = []
+    for name, more in (("a", {}), ("b", {"max_cost": 9.0, "price_per_hour": 1.0, "max_hours": 1.0})):
+        run = llm_ocr.extract(documents / "000.png", workspace=tmp_path / name, engine="embedded", **more)
+        keys.append(run.status.stages["extract"].key)
+        assert "max" not in json.dumps(json.loads((tmp_path / name / "run.json").read_text()))
+    assert keys[0] == keys[1]

@@ -1,0 +1,147 @@
+"""Quality scores from the command line: who sees them, --min-quality with a real server, and reading again."""
+
+import json
+from pathlib import Path
+
+import pyarrow.dataset
+import pytest
+from running import FRUGAL, cli, said, status_of
+
+import llm_ocr
+from llm_ocr.testing.simulator import running
+from llm_ocr.types import Status
+
+
+@pytest.fixture(scope="module")
+def done(examples, tmp_path_factory) -> Path:
+    """The examples, read by the embedded engine, and a page of which nobody can read most."""
+    folder = tmp_path_factory.mktemp("quality")
+    scribble(folder / "scribble.png")
+    sources = [examples / "paper.pdf", examples / "scan.pdf", "scribble.png"]
+    small = ("--pages", "1", "--image-size", "700", "--min-quality", "0.5")
+    run = cli("run", *sources, "-w", "out", *FRUGAL, *small, cwd=folder)
+    assert run.returncode == 0, said(run)
+    assert run.stderr.count("--min-quality has no effect") == 1
+    return folder / "out"
+
+
+def scribble(path: Path) -> None:
+    """Three lines of text above rows of strokes that look like text and are none."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    image = Image.new("L", (560, 700), "white")
+    pen = ImageDraw.Draw(image)
+    for number, top in enumerate(range(40, 660, 34)):
+        if number < 3:
+            pen.text((40, top), "The minutes of the meeting of May were read", "black", ImageFont.load_default(size=18))
+            continue
+        for left in range(40, 520, 12):
+            pen.line((left, top + 16, left + 5, top + 2, left + 10, top + 16), fill="black", width=2)
+    image.save(path)
+
+
+@pytest.mark.slow
+def test_status_names_the_worst_pages_and_what_is_wrong(done):
+    run = cli("status", "-w", done, "--worst", "2", cwd=done.parent)
+    assert run.returncode == 0, said(run)
+    assert "pages below 0.8" in run.stdout
+    table = run.stdout[run.stdout.index("worst") :].splitlines()
+    assert table[1].split() == ["score", "document", "page", "what", "is", "wrong"]
+    assert "scribble.png" in table[2]
+    assert "less text than the ink is good for" in table[2]
+    scores = [float(line.split()[0]) for line in table[2:]]
+    assert scores == sorted(scores)
+    assert scores[0] < 0.5
+
+
+@pytest.mark.slow
+def test_status_for_programs_has_the_histogram_and_as_many_pages_as_are_wanted(done):
+    status = status_of(done)
+    assert len(status["quality"]) == 20
+    assert sum(status["quality"]) == status["pages"]["ok"] == 3
+    assert status["worst"][0]["source"].endswith("scribble.png")
+    assert set(status["worst"][0]) == {"score", "page_id", "source", "page", "wrong"}
+    one = json.loads(cli("status", "-w", done, "--json", "--worst", "1", cwd=done.parent).stdout)
+    assert one["worst"] == status["worst"][:1]
+
+
+@pytest.mark.slow
+def test_rows_and_the_dataset_have_the_score(done):
+    run = llm_ocr.open(str(done))
+    rows = list(run.pages(images=False))
+    assert all(row.quality is not None and 0 <= row.quality <= 1 for row in rows)
+    good = [row for row in rows if row.source.endswith("paper.pdf")]
+    assert all(row.quality > 0.8 and row.quality_parts["found"] > 0.95 for row in good)
+    scanned = [row for row in rows if row.source.endswith("scan.pdf")]
+    assert all(row.quality_parts["confident"] > 0.9 for row in scanned)
+    table = pyarrow.dataset.dataset(done / "dataset").to_table(columns=["sample_id", "quality"])
+    assert {one["sample_id"]: one["quality"] for one in table.to_pylist()} == {row.page_id: row.quality for row in rows}
+    assert [page.score for page in run.worst(2)] == sorted(row.quality for row in rows)[:2]
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Answers with made-up text that no page holds."""
+    with running(preset="h100", speed=50, mean_tokens=200) as simulator:
+        yield simulator
+
+
+SERVED = {"pages": "1", "render_workers": 1, "ocr_workers": 1, "image_size": 320, "fallback": "none"}
+
+
+@pytest.fixture(scope="module")
+def invented(server, examples, tmp_path_factory):
+    """A page of the paper with the first answer, and one with the best of some."""
+    folder = tmp_path_factory.mktemp("served")
+    runs = {}
+    for name, more in (("plain", {}), ("asked", {"min_quality": 0.5})):
+        before = len(server.log()["requests"])
+        run = llm_ocr.extract(examples / "paper.pdf", workspace=folder / name, server_url=server.url, **SERVED, **more)
+        runs[name] = (run, len(server.log()["requests"]) - before)
+    return runs
+
+
+def test_an_answer_that_is_not_what_the_page_says_is_asked_for_again(invented):
+    (plain, once), (asked, often) = invented["plain"], invented["asked"]
+    assert (once, often) == (1, 4)
+    (first,), (best,) = plain.pages(images=False), asked.pages(images=False)
+    assert first.quality < 0.1
+    assert "text of the page's layer is missing" in plain.worst()[0].wrong
+    assert best.status is Status.OK
+    assert len(best.attempts) == 4
+    assert best.quality >= first.quality
+    assert len({attempt["temperature"] for attempt in best.attempts}) == 4
+    assert all("quality" in attempt for attempt in best.attempts)
+
+
+@pytest.mark.slow
+def test_an_answer_that_says_what_the_page_says_is_asked_for_once(examples, tmp_path):
+    known = llm_ocr.extract(examples / "paper.pdf", workspace=tmp_path / "known", engine="embedded", **SERVED)
+    (page,) = known.pages(images=False)
+    (tmp_path / "said.json").write_text(json.dumps({"*": page.markdown}))
+    with running(said=tmp_path / "said.json", model="nanonets-ocr2", max_model_len=32_768, speed=100) as simulator:
+        run = llm_ocr.extract(
+            examples / "paper.pdf", workspace=tmp_path / "w", server_url=simulator.url, model="nanonets-ocr2-3b",
+            server_model="nanonets-ocr2", min_quality=0.5, figures_from="none", **SERVED,
+        )  # fmt: skip
+        assert len(simulator.log()["requests"]) == 1
+    (row,) = run.pages(images=False)
+    assert row.quality > 0.5
+    assert row.quality_parts["found"] > 0.9
+
+
+@pytest.mark.slow
+def test_weak_pages_are_read_again_in_the_next_way_and_the_new_reading_counts(invented, server):
+    run, _ = invented["plain"]
+    (before,) = run.pages(images=False)
+    folder = Path(run.url)
+    planned = cli("retry-failed", "-w", folder, "--below-quality", "0.5", cwd=folder.parent)
+    assert planned.returncode == 0, said(planned)
+    llm_ocr.extract(workspace=run.url, server_url=server.url, **SERVED)
+    (after,) = run.pages(images=False)
+    assert after.markdown != before.markdown
+    assert run.status.pages.expected == run.status.pages.ok == 1
+    assert sum(run.status.quality) == 1
+    assert run.status.worst[0].score == after.quality
+    nothing = cli("retry-failed", "-w", folder, "--below-quality", "0", cwd=folder.parent)
+    assert "none has a quality below 0" in nothing.stderr

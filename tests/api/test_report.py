@@ -1,0 +1,111 @@
+"""`llm-ocr report`: an honest page at any time of a run, in which no name does anything."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import export_workspaces
+import pytest
+import running
+from report_reading import report_of, words_of
+
+import llm_ocr
+from llm_ocr.errors import StorageError, UsageError, WorkspaceError
+from llm_ocr.types import Counts
+from llm_ocr.work.keys import EXTRACT, claim_key
+from llm_ocr.work.plan import PlannedDocument, plan_documents
+from llm_ocr.work.publish import Example, Summary, publish
+from llm_ocr.work.workspace import Workspace
+
+EVIL = '/in/<script>document.title="hit"</script><img src=x onerror="document.title=\'hit\'">.pdf'
+_FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
+
+
+def test_a_plan_alone_gives_an_honest_page(examples, tmp_path):
+    llm_ocr.plan(examples / "paper.pdf", workspace=tmp_path / "w")
+    words = words_of(report_of(tmp_path / "w", tmp_path / "r.html"))
+    assert "Extract has not begun." in words and "Assemble has not begun." in words
+    assert "No numbers over time are on record" in words
+    assert "What is not ok" not in words
+
+
+def test_an_empty_workspace_gives_an_honest_page(tmp_path):
+    Workspace.open(str(tmp_path / "w"), create=True).close()
+    assert "Nothing is planned in this workspace yet" in words_of(report_of(tmp_path / "w", tmp_path / "r.html"))
+
+
+def test_a_workspace_of_an_older_version_gives_a_page(tmp_path):
+    url = export_workspaces.make(str(tmp_path / "w"), fails=frozenset({"1.pdf"}))
+    text = report_of(url, tmp_path / "r.html")
+    assert "engine timeout: /in/1.pdf, page 1 (too slow)" in words_of(text)
+    assert "No numbers over time are on record" in words_of(text)
+
+
+def test_no_row_is_read(tmp_path):
+    url = export_workspaces.make(str(tmp_path / "w"))
+    for file in Path(url, "extract").rglob("*.parquet"):
+        file.unlink()
+    assert "18  ok" in words_of(report_of(url, tmp_path / "r.html"))
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """A workspace whose names and numbers are somebody else's."""
+    url = str(tmp_path_factory.mktemp("hostile") / "w<script>")
+    with Workspace.open(url, create=True) as workspace:
+        documents = [PlannedDocument(f"{EVIL}{n}", f"{EVIL}{n}", f"v{n}", None, (1, 2), 2) for n in range(2)]
+        plan_documents(workspace, documents, pages_per_unit=64)
+        key = claim_key(workspace, EXTRACT, {"reader": {"engine": "model", "model": EVIL, "revision": EVIL}})
+        summary = Summary(Counts(4, 2, 1, 1), reasons={EVIL: 2}, examples=(Example("x-p1", EVIL, 1, EVIL, EVIL),))
+        publish(workspace, EXTRACT, key, "0001-000000", b"", summary)
+        series = {
+            "worker": EVIL, "stage": "extract", "batch_id": EVIL, "began": 1e9, "first": 1,
+            "samples": {"seconds": [2, 2], "ok": [1, 1], "window": [3, 3], "in_flight": [1, 3]},
+        }  # fmt: skip
+        workspace.store.put("metrics/a-extract.series.json", json.dumps(series).encode())
+    return url
+
+
+@pytest.mark.parametrize("colours", ["0", "1"])
+def test_names_with_markup_do_nothing_in_a_browser(hostile, tmp_path, require, colours):
+    require("chromium")
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+    report_of(hostile, tmp_path / "r.html")
+    flags = [
+        *_FLAGS.split(),
+        f"--user-data-dir={tmp_path / 'profile'}",
+        f"--blink-settings=preferredColorScheme={colours}",
+    ]
+    loud = subprocess.run(
+        [browser, *flags, "--dump-dom", f"file://{tmp_path / 'r.html'}"],
+        capture_output=True, text=True, encoding="utf-8", timeout=60, check=True,
+    ).stdout  # fmt: skip
+    assert "<title>OCR run: w&lt;script&gt;</title>" in loud
+    assert "<script" not in loud and "<img" not in loud
+    assert loud.count("&lt;script&gt;") > 5
+    assert loud.count("<svg") >= 5
+
+
+def test_the_command_writes_the_file_and_says_where(tmp_path):
+    url = export_workspaces.make(str(tmp_path / "w"), documents=1)
+    run = running.cli("report", "-w", url, "--output", tmp_path / "new" / "r.html", cwd=tmp_path)
+    assert run.returncode == 0, running.said(run)
+    assert str(tmp_path / "new" / "r.html") in run.stdout
+    assert (tmp_path / "new" / "r.html").read_text().startswith("<!DOCTYPE html>")
+    report_of(url, tmp_path / "new" / "r.html")
+    assert [one.name for one in (tmp_path / "new").iterdir()] == ["r.html"]
+
+
+def test_wrong_places_are_said(tmp_path):
+    Workspace.open(str(tmp_path / "w"), create=True).close()
+    with pytest.raises(UsageError, match="is a folder"):
+        llm_ocr.open(str(tmp_path / "w")).report(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot write"):
+        llm_ocr.open(str(tmp_path / "w")).report(tmp_path / "file" / "r.html")
+    with pytest.raises(WorkspaceError, match="no workspace"):
+        llm_ocr.open(str(tmp_path / "nothing"))

@@ -1,0 +1,133 @@
+"""Workspaces to look at: what the stages publish, with pages as the tests want them."""
+
+import io
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from PIL import Image, ImageDraw
+
+import llm_ocr
+from llm_ocr.results.schema import figures_to_parquet, pages_to_parquet
+from llm_ocr.types import (
+    Block,
+    BlockKind,
+    Box,
+    DocumentPart,
+    EncodedImage,
+    Figure,
+    FigureRecord,
+    PageRecord,
+    Reason,
+    Status,
+    Unit,
+    figure_id,
+    page_id,
+)
+from llm_ocr.work.generations import read_units
+from llm_ocr.work.keys import DESCRIBE, EXTRACT, claim_key
+from llm_ocr.work.plan import PlannedDocument, plan_documents
+from llm_ocr.work.publish import publish
+from llm_ocr.work.summary import figures_summary, pages_summary
+from llm_ocr.work.workspace import Workspace
+
+TABLE = "| gauge | level |\n|---|--:|\n| Mill Weir | 187 |\n| Upper Tarn | 112 |"
+FORMULA = "E = \\sum_{i=1}^{6} w_i x_i"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A page of a test: its text as blocks, and how it ended."""
+
+    blocks: tuple[tuple[BlockKind, str], ...] = ()
+    status: Status = Status.OK
+    reason: Reason | None = None
+    detail: str = ""
+    quality: float | None = None
+    figure: str = ""  # the description of a figure at the end of the page
+    engine: str = "deepseek-ocr"
+
+
+def text(*lines: str, **more) -> Wanted:
+    return Wanted(tuple((BlockKind.TEXT, line) for line in lines), **more)
+
+
+Page = Callable[[str, int], Wanted]
+
+
+def make(url: str, documents: dict[str, int], page: Page, *, assemble: bool = True, ids: str = "") -> str:
+    """Plan documents of so many pages by their names, publish what `page(name, number)` wants; assemble it."""
+    with Workspace.open(url, create=True, settings={"engine": "vllm"}) as workspace:
+        planned = [_planned(name, pages, ids) for name, pages in documents.items()]
+        plan_documents(workspace, planned, pages_per_unit=8)
+        reader = {"engine": "model", "model": "deepseek-ai/DeepSeek-OCR", "revision": "0123abcd"}
+        extract = claim_key(workspace, EXTRACT, {"reader": reader})
+        describe = claim_key(workspace, DESCRIBE, {"extract": extract, "reader": reader})
+        for unit in read_units(workspace):
+            _publish(workspace, unit, extract, describe, page)
+    if assemble:
+        llm_ocr.assemble(workspace=url)
+    return url
+
+
+def _planned(name: str, pages: int, ids: str) -> PlannedDocument:
+    given = f"{ids}{name}" if ids else None
+    return PlannedDocument(f"/in/{name}", name, f"sha of {name}", given, tuple(range(1, pages + 1)), pages)
+
+
+def _publish(workspace: Workspace, unit: Unit, extract: str, describe: str, page: Page) -> None:
+    places = ((part, number, at) for part in unit.parts for at, number in enumerate(part.pages))
+    made = [record(part, number, part.first_index + at, page(part.relative, number)) for part, number, at in places]
+    pages = [one for one, _ in made]
+    figures = [figure for _, described in made for figure in described]
+    publish(workspace, EXTRACT, extract, unit.id, pages_to_parquet(pages), pages_summary(unit, pages))
+    summary = figures_summary(len(figures), figures)
+    publish(workspace, DESCRIBE, describe, unit.id, figures_to_parquet(figures), summary)
+
+
+def record(
+    part: DocumentPart, number: int, index: int, wanted: Wanted, image: EncodedImage | None = None
+) -> tuple[PageRecord, list[FigureRecord]]:
+    """The rows of a page and of its figure."""
+    page = page_id(part.document_id, number)
+    common = (page, part.document_id, part.source, number, index, wanted.status, wanted.reason, wanted.detail)
+    if wanted.status is Status.FAILED:
+        return PageRecord(*common, attempts=({"status": "failed", "seconds": 1.5},)), []
+    blocks = list(_blocks(wanted))
+    figures: tuple[Figure, ...] = ()
+    described = []
+    if wanted.figure:
+        box = Box(0.1, 0.7, 0.9, 0.95)
+        figures = (Figure(figure_id(page, 1), "chart", box, drawn(120, 60)),)
+        blocks.append(Block(BlockKind.FIGURE, box, label="chart", figure_id=figures[0].id))
+        common_figure = (figures[0].id, page, part.document_id, Status.OK, "describe")
+        described = [FigureRecord(*common_figure, description=wanted.figure)]
+    from llm_ocr.results.markdown import blocks_to_markdown
+
+    return PageRecord(
+        *common,
+        engine=wanted.engine,
+        text_source="model",
+        image=image or drawn(300, 400, f"{part.relative} {number}"),
+        markdown=blocks_to_markdown(blocks),
+        blocks=tuple(blocks),
+        figures=figures,
+        tokens_in=100,
+        tokens_out=50,
+        quality=wanted.quality,
+    ), described
+
+
+def _blocks(wanted: Wanted) -> Iterable[Block]:
+    for at, (kind, words) in enumerate(wanted.blocks):
+        top = 0.05 + 0.1 * at
+        label = "latex" if kind is BlockKind.FORMULA else kind.value
+        yield Block(kind, Box(0.1, min(top, 0.9), 0.9, min(top + 0.08, 0.98)), words, label)
+
+
+def drawn(width: int, height: int, words: str = "") -> EncodedImage:
+    """A small picture."""
+    image = Image.new("RGB", (width, height), "white")
+    ImageDraw.Draw(image).text((10, 10), words.encode("ascii", "replace").decode(), fill="black")
+    out = io.BytesIO()
+    image.save(out, "PNG")
+    return EncodedImage(out.getvalue(), "image/png", width, height)

@@ -1,0 +1,36 @@
+"""Filters and samples given to `llm-ocr launch` reach the job that plans."""
+
+import bad_documents as bad
+import pytest
+from running import FRUGAL, cli, said, status_of
+
+import llm_ocr
+from llm_ocr.work.generations import read_units
+from llm_ocr.work.workspace import Workspace
+
+
+def planned(workspace) -> set[str]:
+    with Workspace.open(str(workspace)) as opened:
+        return {part.relative for unit in read_units(opened) for part in unit.parts}
+
+
+@pytest.mark.slow
+def test_what_is_given_to_launch_reaches_the_job_that_plans(tmp_path):
+    (tmp_path / "documents").mkdir()
+    for number in range(6):
+        data = bad.text_pdf(*bad.good_pages(f"report {number}", 1)) if number % 2 else bad.blank()
+        (tmp_path / f"documents/{number}.pdf").write_bytes(data)
+    run = cli(
+        *("launch", "local", "extract", "documents", "-w", "w", "--sample", "4", "--seed", "1", "--filter-blank"),
+        *(*FRUGAL, "--wait"),
+        cwd=tmp_path,
+        env={"XDG_STATE_HOME": str(tmp_path / "state")},
+    )
+    assert run.returncode == 0, said(run)
+    status = status_of(tmp_path / "w")
+    assert status["documents"] + status["filtered"]["documents"] == 4
+    assert set(status["filtered"]["reasons"]) == {"blank"}
+    wanted = {"sample": 4, "seed": 1, "filter_blank": True, "engine": "embedded"}
+    same = llm_ocr.plan(tmp_path / "documents", workspace=tmp_path / "same", **wanted)
+    assert planned(tmp_path / "w") == planned(tmp_path / "same")
+    assert same.status.filtered == {"blank": status["filtered"]["documents"]}

@@ -1,0 +1,209 @@
+"""The score of an answer: what is lost, invented, repeated or out of order shows, and good readings pass."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_ocr.documents.rendering import Renderer, RenderOptions
+from llm_ocr.engines.embedded.reading import laid_out
+from llm_ocr.results.quality.scoring import score
+from llm_ocr.results.quality.words import what_is_wrong
+from llm_ocr.types import Attempt, Block, BlockKind, Box, Evidence, Page, Reason, Status
+
+WHOLE_PAGE = Box(0, 0, 1, 1)
+
+
+@pytest.fixture(scope="module")
+def paper(examples) -> Page:
+    """A page of two columns with a figure, with all that is known of it before it is read."""
+
+    async def render() -> Page:
+        async with Renderer(RenderOptions(image_size=1000, workers=1)) as renderer:
+            return await renderer.page(str(examples / "paper.pdf"), "", 1, page_id="d-p00001", document_id="d")
+
+    return asyncio.run(render())
+
+
+@pytest.fixture(scope="module")
+def read(paper) -> Attempt:
+    """What our own layout makes of it."""
+    assert paper.content is not None
+    return Attempt("some-model", "model", Status.OK, laid_out(paper.content))
+
+
+def texts(blocks) -> list[int]:
+    return [number for number, one in enumerate(blocks) if one.kind is BlockKind.TEXT and len(one.text) > 60]
+
+
+def without(blocks, gone) -> tuple[Block, ...]:
+    return tuple(block for number, block in enumerate(blocks) if number not in set(gone))
+
+
+def no_layer(page: Page) -> Page:
+    """The page as if it were a scan."""
+    assert page.evidence is not None
+    return replace(page, evidence=replace(page.evidence, lines=()))
+
+
+def no_places(attempt: Attempt) -> Attempt:
+    return replace(attempt, blocks=tuple(replace(block, box=WHOLE_PAGE, continued=()) for block in attempt.blocks))
+
+
+def test_a_good_answer_has_nothing_wrong(paper, read):
+    for page, attempt in ((paper, read), (no_layer(paper), read), (no_layer(paper), no_places(read))):
+        quality = score(page, attempt)
+        assert quality.score > 0.9
+        assert what_is_wrong(quality.parts) == ""
+    assert {"found", "backed", "order", "covered", "readable", "unrepeated"} <= set(score(paper, read).parts)
+
+
+def test_case_hyphens_marks_and_line_ends_are_no_fault(paper, read):
+    shouted = tuple(replace(one, text=f"**{one.text.upper()}**".replace(" ", "\n")) for one in read.blocks)
+    assert score(paper, replace(read, blocks=shouted)).score > 0.9
+
+
+def test_lost_text_is_missed_and_said_in_words(paper, read):
+    blocks = without(read.blocks, texts(read.blocks)[1::2])
+    quality = score(paper, replace(read, blocks=blocks))
+    assert quality.parts["found"] < 0.8
+    assert quality.score < 0.4
+    assert "text of the page's layer is missing: " in what_is_wrong(quality.parts)
+
+
+def test_lost_text_is_missed_without_a_layer_by_the_ink(paper, read):
+    blocks = without(read.blocks, texts(read.blocks)[1::2])
+    scan = score(no_layer(paper), replace(read, blocks=blocks))
+    assert "found" not in scan.parts
+    assert scan.parts["covered"] < 0.9
+    assert "ink outside of all boxes" in what_is_wrong(scan.parts)
+
+
+def test_lost_text_is_missed_without_layer_and_boxes_by_the_ink(paper, read):
+    told = tuple(block for block in read.blocks if block.kind is not BlockKind.FIGURE)
+    everything = score(no_layer(paper), no_places(replace(read, blocks=told)))
+    parts = score(no_layer(paper), no_places(replace(read, blocks=without(told, texts(told))))).parts
+    assert parts["filled"] < 0.5 * everything.parts["filled"]
+    assert "less text than the ink is good for" in what_is_wrong(parts)
+
+
+def test_invented_text_is_noticed(paper, read):
+    place = texts(read.blocks)[0]
+    story = (
+        "Once upon a time a miller lived beside the mountain with his daughter, who could spin straw into gold. " * 8
+    )
+    blocks = (*read.blocks[:place], replace(read.blocks[place], text=story), *read.blocks[place + 1 :])
+    parts = score(paper, replace(read, blocks=blocks)).parts
+    assert parts["backed"] < 0.9
+    assert "that the page's layer does not have" in what_is_wrong(parts)
+
+
+def test_text_said_twice_must_stand_there_twice(paper, read):
+    assert score(paper, replace(read, blocks=(*read.blocks, *read.blocks))).parts["backed"] < 0.6
+
+
+def test_a_loop_in_the_middle_is_seen(paper, read):
+    place = texts(read.blocks)[0]
+    loop = f"{read.blocks[place].text} {'The mean is not the median. ' * 20}"
+    blocks = (*read.blocks[:place], replace(read.blocks[place], text=loop), *read.blocks[place + 1 :])
+    for page in (paper, no_layer(paper)):
+        quality = score(page, replace(read, blocks=blocks))
+        assert quality.parts["unrepeated"] < 0.95
+        assert quality.score < 0.8
+
+
+def test_swapped_columns_are_out_of_order(paper, read):
+    left = [one for one in read.blocks if one.box.x1 < 0.55]
+    right = [one for one in read.blocks if one.box.x0 > 0.45]
+    rest = [one for one in read.blocks if one not in left and one not in right]
+    quality = score(paper, replace(read, blocks=(*rest, *right, *left)))
+    assert quality.parts["order"] < 0.6
+    assert quality.score < 0.5
+    assert "not read down its columns" in what_is_wrong(quality.parts)
+
+
+def test_a_layer_that_lies_accuses_nobody(paper, read):
+    attempt = replace(read, blocks=without(read.blocks, texts(read.blocks)))
+    assert "found" in score(paper, replace(attempt, probe=0.1)).parts
+    assert "found" not in score(paper, replace(attempt, probe=0.9)).parts
+    scanned = replace(paper, evidence=replace(paper.evidence, pictured=0.9))
+    assert "found" not in score(scanned, attempt).parts
+    assert "found" in score(scanned, replace(attempt, probe=0.0)).parts
+    shifted = tuple(("".join(chr(ord(c) + 1) for c in text), box) for text, box in paper.evidence.lines)
+    assert "found" not in score(replace(paper, evidence=replace(paper.evidence, lines=shifted)), attempt).parts
+
+
+def test_boxes_of_a_turned_page_are_turned_back(paper, read):
+    top = tuple(replace(one, continued=()) for one in read.blocks if one.box.y1 < 0.4)
+    turned = tuple(replace(one, box=one.box.turned(90)) for one in top)
+    covered = [
+        score(paper, replace(read, blocks=blocks, rotation=rotation)).parts["covered"]
+        for blocks, rotation in ((top, 0), (turned, 90), (turned, 0))
+    ]
+    assert covered[0] == pytest.approx(covered[1], abs=0.01)
+    assert abs(covered[0] - covered[2]) > 0.05
+
+
+def test_an_empty_answer_for_a_page_with_text_is_worthless(paper, read):
+    for page in (paper, no_layer(paper)):
+        assert score(page, replace(read, blocks=())).score == 0.0
+
+
+def test_an_empty_answer_for_an_empty_page_is_right(paper, read):
+    page = replace(paper, evidence=Evidence(None))
+    assert score(page, replace(read, blocks=())).score == 1.0
+
+
+@pytest.mark.parametrize("reason", [Reason.LOOP, Reason.TRUNCATED, Reason.MALFORMED])
+def test_a_cut_answer_is_not_worth_much(paper, read, reason):
+    cut = replace(read, status=Status.DEGRADED, reason=reason)
+    assert score(paper, cut).score <= 0.3
+    assert "cut off" in what_is_wrong(score(paper, cut).parts)
+    # What another reader then read is whole.
+    assert score(paper, replace(cut, source="text-layer")).score > 0.9
+
+
+@pytest.mark.parametrize("junk", ["\ufffd" * 40, "\x03\x04" * 20, "Тhе wоrld іs mіхеd " * 6])
+def test_characters_without_a_meaning_and_words_of_two_scripts_are_unreadable(paper, read, junk):
+    blocks = (Block(BlockKind.TEXT, Box(0.1, 0.1, 0.9, 0.2), f"Some words of a page. {junk}"),)
+    assert score(paper, replace(read, blocks=blocks)).parts["readable"] < 0.8
+
+
+@pytest.mark.parametrize(
+    "fine", ["Η απόσταση είναι 5 μm", "R وPython", "10 µm, 5 kΩ, α-Fe", "東京都 Tokyo", "naïve Überlauf"]
+)
+def test_other_scripts_and_units_are_readable(paper, read, fine):
+    blocks = (Block(BlockKind.TEXT, Box(0.1, 0.1, 0.9, 0.2), fine),)
+    assert score(paper, replace(read, blocks=blocks)).parts["readable"] == 1.0
+
+
+def test_what_ocr_is_not_sure_of_lowers_the_score(paper, read):
+    assert score(paper, replace(read, confidence=0.99)).score > 0.9
+    unsure = score(paper, replace(read, confidence=0.5))
+    assert unsure.score < 0.2
+    assert "OCR is not sure of what it read: 50 %" in what_is_wrong(unsure.parts)
+
+
+KINDS = st.sampled_from(list(BlockKind))
+SIDES = st.floats(0, 1)
+BLOCKS = st.lists(
+    st.builds(
+        lambda kind, a, b, c, d, text: Block(kind, Box(a, b, c, d).clipped(), text),
+        KINDS,
+        *([SIDES] * 4),
+        st.one_of(st.text(max_size=300), st.text("ab |<>$\\\n", max_size=300)),
+    ),
+    max_size=8,
+)
+
+
+@given(BLOCKS, st.sampled_from([0, 90, 180, 270]))
+@settings(max_examples=60)
+def test_any_answer_has_a_score_between_0_and_1(paper, read, blocks, rotation):
+    quality = score(paper, replace(read, blocks=tuple(blocks), rotation=rotation))
+    assert 0 <= quality.score <= 1
+    assert all(0 <= value <= 1 for value in quality.parts.values())
+    assert score(paper, replace(read, blocks=tuple(blocks), rotation=rotation)) == quality
+    what_is_wrong(quality.parts)

@@ -1,0 +1,217 @@
+"""Passages: where documents are cut, and that nothing is lost."""
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from chunk_pages import block, chunks, page, texts
+from made import picture, record
+
+from llm_ocr.results.chunk_tables import split_table
+from llm_ocr.results.dataset import DatasetRow
+from llm_ocr.types import Box, Figure, FigureRecord, Status
+
+BOX = Box(0.1, 0.1, 0.9, 0.2)
+LOREM = "The river rose in the night. Nobody saw it. The farms were told at dawn, and the board was chalked."
+
+
+def test_headings_begin_passages_and_stay_with_what_follows():
+    long = " ".join([LOREM] * 3)
+    found = chunks(
+        page(1, block("title", "Rivers"), block("text", long), block("heading", "Floods", 1), block("text", long)),
+        size=600,
+    )
+    assert [chunk.text.split("\n")[0] for chunk in found] == ["# Rivers", "## Floods"]
+    assert [chunk.heading_path for chunk in found] == [("Rivers",), ("Rivers", "Floods")]
+    assert [chunk.index for chunk in found] == [0, 1]
+
+
+def test_small_sections_of_one_parent_share_a_passage():
+    rows = page(
+        1, block("heading", "A", 1), block("text", "one"), block("heading", "B", 1), block("text", "two"),
+        block("heading", "C", 2), block("text", "three"), block("heading", "D", 1), block("text", "four"),
+    )  # fmt: skip
+    found = chunks(rows)
+    assert [chunk.text for chunk in found] == ["## A\n\none\n\n## B\n\ntwo\n\n### C\n\nthree", "## D\n\nfour"]
+    assert [chunk.heading_path for chunk in found] == [(), ("D",)]
+
+
+def test_a_heading_is_never_the_last_of_a_passage():
+    rows = page(1, block("text", "x" * 80), block("heading", "Next", 1), block("text", "y" * 80))
+    assert texts(rows, size=100) == ["x" * 80, f"## Next\n\n{'y' * 80}"]
+
+
+def test_paragraphs_that_fit_are_whole_and_longer_ones_are_cut_between_sentences():
+    rows = page(1, block("text", LOREM), block("text", " ".join([LOREM] * 4)))
+    found = texts(rows, size=150)
+    assert found[0].startswith(LOREM + "\n\nThe river rose")
+    assert all(text.endswith(".") for text in found)
+    assert " ".join(" ".join(found).split()) == " ".join([LOREM] * 5)
+
+
+def test_a_sentence_beyond_the_limit_is_cut_between_words_and_a_word_never():
+    long = "x" * 130
+    found = texts(page(1, block("text", f"one two {'three ' * 30}{long} four")), size=100)
+    assert long in found
+    assert all(len(text) <= 100 for text in found if text != long)
+
+
+def test_lists_are_cut_by_item_and_keep_what_introduces_them():
+    items = [block("list_item", f"- item {number} " + "word " * 10) for number in range(6)]
+    found = texts(page(1, block("text", "x" * 130), block("text", "These are the rules:"), *items), size=200)
+    assert found[1].startswith("These are the rules:\n\n- item 0")
+    assert all(text.count("- item") == text.count("word") / 10 for text in found)
+
+
+def test_a_table_keeps_its_caption_and_is_cut_between_rows_with_its_header_over_each_part():
+    lines = ["| name | level |", "| --- | --- |", *(f"| gauge {n} | {n}.00 m |" for n in range(40))]
+    rows = page(1, block("text", LOREM), block("caption", "Table 1: Levels."), block("table", "\n".join(lines)))
+    found = texts(rows, size=300)
+    assert found[1].startswith("Table 1: Levels.\n\n| name | level |")
+    tables = [text[text.index("| name") :].split("\n") for text in found[1:]]
+    assert all(table[:2] == lines[:2] for table in tables)
+    assert [row for table in tables for row in table[2:]] == lines[2:]
+    assert all(len(text) <= 300 for text in found)
+
+
+def test_a_table_in_html_is_cut_into_tables_and_no_row_is_lost():
+    head = "<thead><tr><th>name</th><th>level</th></tr></thead>"
+    cells = [f"<tr><td>gauge {n}</td><td><b>{n}</b></td></tr>" for n in range(30)]
+    whole = f'<table border="1"><caption>Levels</caption>{head}<tbody>{"".join(cells)}</tbody></table>'
+    parts = split_table(whole, 300, 300, len)
+    assert all(part.startswith('<table border="1">') and part.endswith("</table>") for part in parts)
+    assert all(part.count("<tr><th>name") == 1 and len(part) <= 300 for part in parts)
+    assert [row for part in parts for row in re.findall("<tr><td>.*?</tr>", part)] == cells
+    assert sum("Levels" in part for part in parts) == 1
+
+
+def test_rows_that_share_a_cell_stay_together():
+    rows = "".join(f'<tr><td rowspan="2">g{n}</td><td>a{n}</td></tr><tr><td>b{n}</td></tr>' for n in range(20))
+    for part in split_table(f"<table>{rows}</table>", 250, 250, len):
+        assert re.findall(r"g(\d+)", part) == re.findall(r"b(\d+)", part)
+
+
+def test_a_row_beyond_the_limit_is_a_passage_of_its_own():
+    lines = ["| a |", "| --- |", "| small |", f"| {'x ' * 200}|", "| last |"]
+    found = texts(page(1, block("table", "\n".join(lines))), size=100)
+    assert [line for text in found for line in text.split("\n") if line not in lines[:2]] == lines[2:]
+    assert sum(len(text) > 100 for text in found) == 1
+
+
+def test_code_is_cut_between_lines_and_fenced_again():
+    code = "\n".join(f"call({number})  # {'x' * 20}" for number in range(20))
+    found = texts(page(1, block("code", code)), size=200)
+    assert all(text.startswith("```\ncall") and text.endswith("\n```") for text in found)
+    assert "\n".join(text.removeprefix("```\n").removesuffix("\n```") for text in found) == code
+
+
+def figure_page(described="A map of the river.", caption="Figure 1: The river."):
+    figure = Figure("doc-p00001-f01", "image", BOX, picture(), caption)
+    blocks = (
+        block("text", LOREM), block("figure", "", figure_id=figure.id, caption=caption), block("caption", caption)
+    )  # fmt: skip
+    row = page(1, *blocks)
+    told = FigureRecord(figure.id, "doc-p00001", "doc", Status.OK, "describe", description=described)
+    return DatasetRow(replace(row.record, figures=(figure,)), row.final_markdown, {figure.id: told})
+
+
+def test_a_figure_stays_with_its_description_and_caption_and_is_named():
+    first, second = chunks(figure_page(), size=110)
+    assert first.figures == ()
+    assert second.text == "[Figure: A map of the river.]\n\nFigure 1: The river."
+    assert second.kinds == ("figure", "caption")
+    (figure,) = second.figures
+    assert (figure.id, figure.description) == ("doc-p00001-f01", "A map of the river.")
+    assert figure.image == "documents/a.pdf.figures/doc-p00001-f01.png"
+
+
+def test_the_caption_that_the_embedded_describer_quotes_is_not_said_twice():
+    told = 'Caption: "Figure 1: The river." Text inside the figure: "metres"'
+    (found,) = chunks(figure_page(told))
+    assert found.text.count("Figure 1: The river.") == 1
+    assert "metres" in found.text
+
+
+def test_a_figure_of_which_nothing_is_known_is_still_named():
+    (found,) = chunks(figure_page("", ""))
+    assert found.text == LOREM
+    assert [figure.id for figure in found.figures] == ["doc-p00001-f01"]
+
+
+def test_furniture_and_failed_pages_are_left_out():
+    rows = (
+        page(1, block("header", "HEAD"), block("text", "body"), block("page_number", "1")),
+        DatasetRow(record(2, status=Status.FAILED, blocks=(), markdown=""), ""),
+        DatasetRow(record(None, status=Status.FAILED, blocks=(), markdown="", figures=0), ""),
+    )
+    assert texts(*rows) == ["body"]
+
+
+def test_a_paragraph_that_goes_on_over_the_page_is_joined():
+    first = page(1, block("text", "The board was read at seven in the morn-"), block("footnote", "1 Mostly."))
+    second = page(2, block("header", "HEAD"), block("text", "ing and seven in the evening."), block("text", "Then."))
+    (found,) = chunks(first, second)
+    assert found.text.startswith("The board was read at seven in the morning and seven in the evening.\n\n1 Mostly.")
+    assert (found.page_first, found.page_last) == (1, 2)
+    assert {place for place, _ in found.boxes} == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("end", "begin", "number"), [("It ends.", "it goes", 2), ("no end", "Capital", 2), ("no end", "it goes", 3)]
+)
+def test_other_paragraphs_are_not_joined(end, begin, number):
+    rows = page(1, block("text", end)), page(number, block("text", begin))
+    assert texts(*rows) == [f"{end}\n\n{begin}"]
+
+
+def test_boxes_are_those_of_the_blocks_and_none_where_the_model_gave_none():
+    known, whole = Box(0.1, 0.3, 0.5, 0.4), Box(0, 0, 1, 1)
+    (found,) = chunks(page(3, block("text", "one", box=known), block("text", "two", box=whole)))
+    assert found.boxes == ((3, known),)
+
+
+def test_sentences_of_the_passage_before_are_repeated_within_a_section():
+    rows = page(1, block("heading", "Floods", 1), block("text", " ".join(f"Sentence {n} is here." for n in range(30))))
+    found = chunks(rows, size=120, overlap=50)
+    for before, after in pairwise(found):
+        assert after.overlap > 0
+        assert before.text.endswith(after.text[: after.overlap].rstrip())
+        assert after.text.startswith("Sentence")
+    assert all(chunk.size <= 120 for chunk in found)
+
+
+def test_nothing_is_repeated_over_a_heading_or_after_a_table():
+    long = " ".join([LOREM] * 2)
+    rows = page(1, block("text", long), block("heading", "B", 1), block("text", long), block("table", "| a |\n| - |"))
+    assert all(chunk.overlap == 0 for chunk in chunks(rows, size=220, overlap=100))
+
+
+def test_markdown_stands_in_where_a_page_has_no_blocks_of_its_text():
+    figure = Figure("doc-p00001-f01", "image", BOX, picture(), "")
+    markdown = "# Rivers\n\nBody.\n\n| a |\n| --- |\n| 1 |\n\n![x](figure:doc-p00001-f01)"
+    row = page(1, block("figure", "", figure_id=figure.id), markdown=markdown)
+    told = FigureRecord(figure.id, "doc-p00001", "doc", Status.OK, "describe", description="A map.")
+    (found,) = chunks(DatasetRow(replace(row.record, figures=(figure,)), markdown, {figure.id: told}))
+    assert found.text == "# Rivers\n\nBody.\n\n| a |\n| --- |\n| 1 |\n\n[Figure: A map.]"
+    assert found.kinds == ("title", "text", "table", "figure")
+    assert found.boxes == ((1, BOX),)
+
+
+def test_what_a_stage_of_the_user_made_of_the_text_counts():
+    assert texts(page(1, block("text", "old words"), markdown="new words")) == ["new words"]
+
+
+def test_ids_stay_with_what_is_said():
+    one, two = block("text", "a" * 90), block("text", "b" * 90)
+    before = {chunk.text: chunk.id for chunk in chunks(page(1, one, two), size=100)}
+    after = {chunk.text: chunk.id for chunk in chunks(page(1, block("text", "c" * 90), one, two), size=100)}
+    assert before.items() < after.items()
+    same = chunks(page(1, one, one), size=100)
+    assert len({chunk.id for chunk in same}) == 2
+
+
+def test_scripts_without_spaces_are_cut_between_characters():
+    found = texts(page(1, block("text", "川は夜に増水した" * 40)), size=100)
+    assert "".join(found) == "川は夜に増水した" * 40
+    assert max(map(len, found)) == 100

@@ -1,0 +1,98 @@
+"""What exports of texts make of rows: JSON that every reader takes, whatever is in names and answers."""
+
+import json
+from dataclasses import replace
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_ocr.results.dataset import DatasetRow
+from llm_ocr.results.export.document_json import document_json, document_schema
+from llm_ocr.results.export.lines import json_document, json_line, json_value
+from llm_ocr.results.export.page_lines import page_line
+from llm_ocr.types import Block, BlockKind, Box, EncodedImage, Figure, FigureRecord, PageRecord, Reason, Status
+
+ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
+PAGE = PageRecord("d-p00001", "d", "/in/a.pdf", 1, 0, Status.OK, engine="m", seconds=1.25, tokens_in=7, tokens_out=3)
+PROVENANCE = {
+    "workspace": "0123",
+    "version": "1",
+    "extract": {"key": "a", "engine": "model", "model": "m", "revision": None},
+    "describe": {"key": "b", "engine": "embedded", "model": None, "revision": None, "mode": "parse"},
+    "assemble": {"key": "c"},
+    "transform": {"stage": "mine", "key": "d"},
+}
+
+
+def line(record: PageRecord, markdown: str = "text") -> dict:
+    return page_line(DatasetRow(record, markdown), index=1, model="asked", batch_id="march")
+
+
+@given(ANY_TEXT)
+def test_a_record_is_one_line_of_utf_8_whatever_is_in_it(text):
+    data = json_line(line(replace(PAGE, source=text), text))
+    assert len(data.decode().splitlines()) == 1
+    assert json.loads(data)["content"] == text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+@given(ANY_TEXT)
+def test_a_document_is_valid_whatever_is_in_it(text):
+    image = EncodedImage(b"", "image/png", 10, 20)
+    figure = Figure("d-p00001-f01", text, Box(-0.1, 0, 1.2, 1), image, caption=text)
+    blocks = (
+        Block(BlockKind.TEXT, Box(0, 0, 1, 1 / 3), text, text),
+        Block(BlockKind.FIGURE, figure.box, figure_id=figure.id),
+    )
+    page = replace(PAGE, source=text, image=image, blocks=blocks, figures=(figure,), notes={"primary_language": text})
+    described = FigureRecord(figure.id, page.page_id, "d", Status.OK, "parse", description=text, data=text, label=text)
+    row = DatasetRow(page, text, {figure.id: described})
+    value = json.loads(json_document(document_json("d", text, [text, "b"], 1, [row], PROVENANCE)))
+    jsonschema.Draft202012Validator(json.loads(document_schema())).validate(value)
+    assert value["pages"][0]["figures"][0]["box"] == {"x0": 0, "y0": 0, "x1": 1, "y1": 1}
+
+
+def test_every_field_of_a_document_stands_in_the_schema():
+    schema = json.loads(document_schema())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    figure = Figure("f", "chart", Box(0, 0, 1, 1), EncodedImage(b"", "image/png", 1, 1))
+    page = replace(PAGE, blocks=(Block(BlockKind.TEXT, Box(0, 0, 1, 1)),), figures=(figure,), quality=0.5)
+    value = document_json("d", "/in/a.pdf", ["a.pdf"], 1, [DatasetRow(page, "")], PROVENANCE)
+    kinds = schema["$defs"]
+    for shown, told in (
+        (value, schema),
+        (value["document"], schema["properties"]["document"]),
+        (value["pages"][0], kinds["page"]),
+        (value["pages"][0]["notes"], kinds["page"]["properties"]["notes"]),
+        (value["pages"][0]["blocks"][0], kinds["block"]),
+        (value["pages"][0]["figures"][0], kinds["figure"]),
+    ):
+        assert shown.keys() == told["properties"].keys() == set(told["required"])
+
+
+def test_a_document_is_a_line_a_page():
+    rows = [DatasetRow(replace(PAGE, page_number=number), "a\nb") for number in (1, 2, 3)]
+    lines = json_document(document_json("d", "/in/a.pdf", ["a.pdf"], 3, rows, PROVENANCE)).decode().splitlines()
+    assert sum('"number":' in text for text in lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("", None), ('{"a": 1}', {"a": 1}), ("no JSON", "no JSON"), ("NaN", "NaN"), ("[" * 100_000, "[" * 100_000)],
+)
+def test_data_of_figures_is_json_where_it_is_any(text, value):
+    assert json_value(text) == value
+
+
+def test_a_degraded_page_is_a_success_with_its_reason():
+    record = line(replace(PAGE, status=Status.DEGRADED, reason=Reason.LOOP, detail="cut"))
+    assert (record["success"], record["error"], record["content"]) == (True, None, "text")
+    assert (record["status"], record["reason"], record["detail"]) == ("degraded", "repetition loop", "cut")
+
+
+def test_a_failed_page_has_its_error_and_no_content():
+    record = line(replace(PAGE, status=Status.FAILED, reason=Reason.ENGINE_TIMEOUT, detail="too slow", engine=""))
+    assert (record["success"], record["error"], record["content"]) == (False, "engine timeout: too slow", None)
+    assert record["model"] == "asked"
+    assert record["usage"] == {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}

@@ -1,0 +1,161 @@
+"""The HTML of a page: what it shows, and what it can never hold."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_ocr.results.viewer.data_files import script
+from llm_ocr.results.viewer.linking import lines_of_blocks
+from llm_ocr.results.viewer.rendering import LONGEST, Places, render
+from llm_ocr.results.viewer.text import visible_text
+from llm_ocr.types import Block, BlockKind, Box
+
+NOTHING = Places({}, {})
+TAG = re.compile(r"<(/?)([a-z0-9]+)((?: [a-z-]+=\"[^\"<>]*\")*)>")
+ATTRIBUTES = {"data-b", "data-f", "class", "colspan", "rowspan", "align", "start", "href", "target", "rel"}
+FRAGMENTS = (
+    "<script>",
+    "</script>",
+    "<img src=x onerror=a()>",
+    "<svg/onload=a()>",
+    "<table onclick='a()'>",
+    "<td style=x>",
+    "</table>",
+    "[a](javascript:a())",
+    "[b](//evil)",
+    "![c](http://evil)",
+    "![d](figure:f1)",
+    "$x$",
+    "$$\n",
+    "\\(",
+    "\\)",
+    "\\[\n",
+    "\\]\n",
+    "<a href='javascript:a()'>",
+    "<!--",
+    "-->",
+    "```\n",
+    "\n\n",
+    "\n> ",
+    "\n- ",
+    "|",
+    "\n|-|-|\n",
+    "<style>",
+    "<iframe srcdoc='",
+    "'>",
+    '">',
+    "&lt;script&gt;",
+    "&#x6a;avascript:",
+    "**",
+    "`",
+    "\x00",
+    "\\begin{align}\n",
+    "\\end{align}\n",
+    "<math><mtext>",
+    "<noscript>",
+    "<template>",
+)
+
+
+def test_tables_of_pipes_and_of_html_are_tables():
+    html = render("| a | b |\n|:-:|--:|\n| 1 | 2 |\n\n<table><tr><td colspan=2>x\n\ny</td></tr></table>", NOTHING)
+    assert '<th align="center">a</th>' in html
+    assert '<td align="right">2</td>' in html
+    assert '<td colspan="2">x' in html
+    assert html.count("<table>") == 2
+
+
+@pytest.mark.parametrize(
+    ("markdown", "shown"),
+    [
+        ("so $a<b$ is", '<span class="math">a&lt;b</span>'),
+        ("so \\(a_1\\) is", '<span class="math">a_1</span>'),
+        ("$$\na = b\n$$", '<div class="math">a = b</div>'),
+        ("\\[\na\n= b\n\\]", '<div class="math">a\n= b</div>'),
+        ("\\begin{align}\na &= b\n\\end{align}", '<div class="math">\\begin{align}\na &amp;= b\n\\end{align}</div>'),
+        ("it costs $5 and then $6", "it costs $5 and then $6"),
+        ("an open \\( stays", "an open ( stays"),
+    ],
+)
+def test_formulas_are_kept_as_latex_and_prices_are_none(markdown, shown):
+    assert shown in render(markdown, NOTHING)
+
+
+def test_figures_are_places_and_no_other_image_is():
+    html = render(
+        "![f1: x](figure:f1)\n\n*Figure f1: a view of the weir*\n\n![y](https://example.org/y.png)",
+        Places({}, {"f1": 0}),
+    )
+    assert '<span class="figure" data-f="0"></span>' in html
+    assert '<p class="description"><em>a view of the weir</em></p>' in html
+    assert '<span class="unshown">y</span>' in html
+    assert "example.org" not in html
+
+
+def test_links_lead_out_or_nowhere():
+    html = render("[a](https://example.org/x) [b](../../secret) [c](javascript:x) <https://example.org>", NOTHING)
+    assert re.findall(r'href="([^"]*)"', html) == ["https://example.org/x", "https://example.org"]
+    assert html.count('rel="noopener noreferrer nofollow"') == html.count("<a")
+
+
+def test_tags_that_are_not_for_tables_are_shown_as_they_are_written():
+    assert "<script>x</script>" in visible_text(render("see <script>x</script>\n\n<script>y</script>", NOTHING))
+
+
+@given(st.lists(st.one_of(st.sampled_from(FRAGMENTS), st.text(max_size=8)), max_size=40).map("".join))
+@settings(max_examples=150)
+def test_no_text_makes_html_that_could_do_anything(markdown):
+    html = render(markdown.encode("utf-8", "replace").decode(), Places({0: 0, 2: 1}, {"f1": 0}))
+    assert "<" not in TAG.sub("", html)
+    for _, name, attributes in TAG.findall(html):
+        assert name not in {"script", "img", "svg", "style", "iframe", "object", "form", "input", "math", "template"}
+        assert set(re.findall(r" ([a-z-]+)=", attributes)) <= ATTRIBUTES
+    assert all(re.match(r"https?://|mailto:", link) for link in re.findall(r'href="([^"]*)"', html))
+
+
+@pytest.mark.parametrize("text", ["\\( ", "$a ", "<table", "<!--", "\\begin{align}\n", "**a ", "[a](", "\\[\na\n"])
+def test_text_that_opens_and_never_closes_is_read_to_its_end(text):
+    assert render(text * 3000, NOTHING)
+
+
+def test_a_text_of_no_pages_length_is_shown_as_it_is():
+    assert render("<b>" * LONGEST, NOTHING).startswith("<pre>&lt;b&gt;")
+
+
+def test_lines_know_their_blocks_whatever_stands_between():
+    box = Box(0, 0, 1, 1)
+    blocks = [
+        Block(BlockKind.HEADER, box, "AVRG"),
+        Block(BlockKind.HEADING, box, "Levels"),
+        Block(BlockKind.TEXT, box, "Same text"),
+        Block(BlockKind.FIGURE, box, figure_id="f1"),
+        Block(BlockKind.LIST_ITEM, box, "- one"),
+        Block(BlockKind.LIST_ITEM, box, "- two", level=1),
+        Block(BlockKind.TEXT, box, "Same text"),
+        Block(BlockKind.TEXT, box, "not there"),
+    ]
+    markdown = (
+        "## Levels\n\nSame text\n\n![f1: a view](figure:f1)\n\n*Figure f1: a view*\n\n- one\n  - two\n\nSame text"
+    )
+    lines = markdown.split("\n")
+    found = {lines[line]: block for line, block in lines_of_blocks(markdown, blocks).items() if lines[line]}
+    assert found == {
+        "## Levels": 1,
+        "![f1: a view](figure:f1)": 3,
+        "*Figure f1: a view*": 3,
+        "- one": 4,
+        "  - two": 5,
+        "Same text": 6,
+    }
+    html = render(markdown, Places(lines_of_blocks(markdown, blocks), {"f1": 0}))
+    marked = re.findall(r'<(\w+) data-b="(\d)"', html)
+    assert [name + block for name, block in marked] == ["h21", "p2", "p3", "p3", "li4", "li5", "p6"]
+
+
+def test_data_files_hold_nothing_that_ends_a_script():
+    text = script("pages/0", ["</script><script>x</script><!--", "\u2028\u2029", "\ud800", "__proto__"])
+    assert "</" not in text
+    assert "<!--" not in text
+    assert not re.search("[\u2028\u2029\ud800]", text)
