@@ -35,10 +35,10 @@ fuzz-answers: .venv/.dev
 	$(BIN)/python benchmarks/fuzz_answers.py --answers 1000000 --seconds $(FUZZ_SECONDS) --seed $(SEED) \
 		--output benchmarks/results/fuzz_answers.json
 
-# The READMEs of all platforms, word for word against their stand-ins (five minutes).
+# The READMEs of all platforms, word for word against their stand-ins, and what the CPU image installs (five minutes).
 .PHONY: test-readmes
 test-readmes: .venv/.dev
-	$(PYTEST) -n 2 --dist loadfile -m long tests/launch
+	$(PYTEST) -n 2 --dist loadfile -m long tests/launch tests/test_docker_images.py
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

@@ -249,7 +249,7 @@ def test_extras_are_those_of_the_requirement(image):
 # The CPU image from the built wheel, in a clean environment.
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_cpu_image_reads_a_document_with_nothing_but_what_it_installs(repository, examples, tmp_path):
     build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path / "wheels"), str(repository)]
     subprocess.run(build, check=True, capture_output=True)

@@ -63,7 +63,7 @@ def test_the_readme_can_be_followed_word_for_word(folder, platform, monkeypatch,
     assert hub.state.buckets == {}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_readme_of_the_project_can_be_followed_too(platform, monkeypatch, repository, tmp_path):
     with_gpu_image(platform, monkeypatch, repository)
     monkeypatch.setenv("IMAGE", f"vllm/vllm-openai@sha256:{'0' * 64}")
