@@ -11,7 +11,7 @@ demo: .venv/.demo
 	$(BIN)/llm-ocr demo
 
 test: lint
-	$(PYTEST) -n 2 --dist loadfile --durations=15 -m "not long and not vllm"
+	$(PYTEST) -n 3 --dist loadfile --durations=15 -m "not long and not vllm"
 
 # A real vLLM on the CPU, with tiny random models, in an environment of its own (x86-64 Linux; 2.5 GB, two minutes).
 test-vllm: .venv/.dev vllm-environment
@@ -35,10 +35,11 @@ fuzz-answers: .venv/.dev
 	$(BIN)/python benchmarks/fuzz_answers.py --answers 1000000 --seconds $(FUZZ_SECONDS) --seed $(SEED) \
 		--output benchmarks/results/fuzz_answers.json
 
-# The READMEs of all platforms, word for word against their stand-ins, and what the CPU image installs (five minutes).
+# The READMEs of all platforms, word for word against their stand-ins, three more notebooks, and what the CPU image installs
+# (six minutes).
 .PHONY: test-readmes
 test-readmes: .venv/.dev
-	$(PYTEST) -n 2 --dist loadfile -m long tests/launch tests/test_docker_images.py
+	$(PYTEST) -n 2 --dist loadfile -m long tests/launch tests/notebooks tests/test_docker_images.py
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

@@ -21,6 +21,7 @@ def test_hugging_face_jobs_read_the_data_set(tmp_path):
     assert "removed the private repository tester/llm-ocr-jobs" in said(notebook, "clean")
 
 
+@pytest.mark.long
 def test_google_cloud_run(tmp_path):
     pytest.importorskip("google.cloud.run_v2")
     pytest.importorskip("google.cloud.storage")

@@ -14,6 +14,7 @@ def test_sagemaker(tmp_path):
     assert "sagemaker:ml.c5.xlarge" in said(notebook, "cost")
 
 
+@pytest.mark.long
 def test_modal(tmp_path):
     pytest.importorskip("modal")
     notebook = executed("modal", tmp_path)
@@ -21,6 +22,7 @@ def test_modal(tmp_path):
     assert "removed what Modal noted" in said(notebook, "clean")
 
 
+@pytest.mark.long
 def test_runpod(tmp_path):
     pytest.importorskip("runpod")
     notebook = executed("runpod", tmp_path)
