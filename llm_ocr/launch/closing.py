@@ -1,5 +1,6 @@
 """Submissions that are over: how they ended is recorded once, by whoever sees it first."""
 
+import time
 from collections.abc import Sequence
 
 from llm_ocr.launch import JobStatus
@@ -7,6 +8,9 @@ from llm_ocr.launch.bill import bill
 from llm_ocr.launch.platforms import launcher_for
 from llm_ocr.launch.records import Submission, write_end, write_jobs
 from llm_ocr.work.workspace import Workspace
+
+#: Seconds from a decision in which its jobs may still be on their way: of several hundred, one after another.
+_SENT = 600.0
 
 
 def close(workspace: Workspace, submission: Submission, statuses: Sequence[JobStatus]) -> None:
@@ -18,8 +22,8 @@ def close(workspace: Workspace, submission: Submission, statuses: Sequence[JobSt
 def closed(workspace: Workspace, submission: Submission) -> bool:
     """Whether a submission is over; if it is, and nobody has recorded it yet, its end is recorded.
 
-    One that was decided and of which the platform knows nothing is over, too: whoever decided it died before it was
-    sent. Raises `LaunchError` when the platform cannot be asked.
+    One that was decided a while ago and of which the platform knows nothing is over, too: whoever decided it died
+    before it was sent. Raises `LaunchError` when the platform cannot be asked.
     """
     if submission.over:
         return True
@@ -27,6 +31,8 @@ def closed(workspace: Workspace, submission: Submission) -> bool:
     jobs = submission.jobs
     if jobs is None:
         jobs = tuple(launcher.find(submission.spec))
+        if not jobs and time.time() - submission.decided < _SENT:
+            return False
         if not jobs:
             write_end(workspace, submission.spec, (), {})
             workspace.flush()

@@ -7,6 +7,7 @@ launches/<id>/<stage>-<n>.end.json      when they are over: how, and what it cos
 """
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -39,6 +40,7 @@ class Submission:
     jobs: tuple[Job, ...] | None = None
     end: Mapping[str, Any] | None = None
     done: int | None = None  # units of the stage when it was decided
+    decided: float = 0.0  # seconds since 1970
 
     @property
     def over(self) -> bool:
@@ -62,7 +64,8 @@ def read_launches(workspace: Workspace) -> list[Launched]:
 
 def write_spec(workspace: Workspace, platform: str, spec: JobSpec, done: int | None) -> None:
     """The decision to submit; `done`: units of the stage that were finished then, None without a plan."""
-    workspace.create_json(_key(spec, "spec"), {"platform": platform, "spec": asdict(spec), "done": done})
+    value = {"platform": platform, "spec": asdict(spec), "done": done, "decided": time.time()}
+    workspace.create_json(_key(spec, "spec"), value)
 
 
 def write_jobs(workspace: Workspace, spec: JobSpec, jobs: Sequence[Job]) -> None:
@@ -101,9 +104,9 @@ def submissions(workspace: Workspace, launch: str = "") -> list[Submission]:
 
 def _submission(parts: Mapping[str, Any]) -> Submission:
     jobs = tuple(Job(**job) for job in parts["jobs"]["jobs"]) if "jobs" in parts else None
-    return Submission(
-        parts["spec"]["platform"], JobSpec(**parts["spec"]["spec"]), jobs, parts.get("end"), parts["spec"]["done"]
-    )
+    about = parts["spec"]
+    spec, decided = JobSpec(**about["spec"]), about.get("decided", 0.0)
+    return Submission(about["platform"], spec, jobs, parts.get("end"), about["done"], decided)
 
 
 def _key(spec: JobSpec, kind: str) -> str:

@@ -1,6 +1,7 @@
 """Launching on any platform: what is submitted again and what is not, what is said, and that nothing is made twice."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from llm_ocr.costs import Price
 from llm_ocr.errors import JobFailed, LaunchError, LimitReached, UsageError
 from llm_ocr.launch import State, bill, closing, launching
 from llm_ocr.launch.overview import launched_jobs
+from llm_ocr.launch.records import submissions
 from llm_ocr.settings.calls import settings_from
 from llm_ocr.settings.models import LaunchSettings
 from llm_ocr.work.workspace import Workspace
@@ -155,6 +157,35 @@ def test_a_launcher_that_dies_between_submitting_and_writing_it_down_creates_not
         launch(tmp_path / "w", "extract", sources).wait()
     launch(tmp_path / "w", "extract").wait()
     assert len(platform.submitted) == 1  # found, and all its units are there
+
+
+def test_who_looks_while_jobs_are_being_submitted_records_no_end(platform, sources, tmp_path, monkeypatch):
+    submit = platform.submit
+
+    def looked_at(plan):
+        with Workspace.open(str(tmp_path / "w")) as workspace:
+            launched_jobs(workspace)
+        return submit(plan)
+
+    monkeypatch.setattr(platform, "submit", looked_at)
+    launch(tmp_path / "w", "extract", sources).wait()
+    with Workspace.open(str(tmp_path / "w")) as workspace:
+        (one,) = submissions(workspace)
+    assert [job["state"] for job in one.end["jobs"]] == ["succeeded"]
+
+
+def test_a_submission_that_never_reached_the_platform_is_over_after_a_while(platform, sources, tmp_path, monkeypatch):
+    def dies(plan):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(platform, "submit", dies)
+    with pytest.raises(KeyboardInterrupt):
+        launch(tmp_path / "w", "extract", sources).wait()
+    with Workspace.open(str(tmp_path / "w")) as workspace:
+        (one,) = submissions(workspace)
+        assert not closing.closed(workspace, one)
+        assert closing.closed(workspace, replace(one, decided=one.decided - 3600))
+        assert [one.over for one in submissions(workspace)] == [True]
 
 
 def test_one_who_comes_later_goes_on_with_what_runs(platform, sources, tmp_path):
