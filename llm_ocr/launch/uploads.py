@@ -5,6 +5,7 @@ from pathlib import Path
 
 from llm_ocr.errors import UsageError
 from llm_ocr.launch.waiting import Say
+from llm_ocr.storage import ObjectInfo
 from llm_ocr.storage.names import split_scheme
 from llm_ocr.work.workspace import Workspace
 
@@ -25,7 +26,7 @@ def on_any_folder(url: str) -> str:
 
 def uploaded(workspace: Workspace, sources: Sequence[str], say: Say) -> tuple[str, ...]:
     """The sources as jobs can read them; files and folders of this machine are uploaded, those that are there already
-    (same path, same size) are not.
+    (same path, same size, not changed here since) are not.
 
     Raises `UsageError` for local lists, patterns and what does not exist.
     """
@@ -43,13 +44,18 @@ def _upload(workspace: Workspace, source: str, say: Say) -> str:
     sent = 0
     for file in files:
         key = f"{FOLDER}/{file.relative_to(root.parent).as_posix()}"
-        found = workspace.store.stat(key)
-        if found is None or found.size != file.stat().st_size:
+        if not _is_there(workspace.store.stat(key), file):
             workspace.store.upload(file, key)
             sent += 1
     workspace.flush()
     say(f"{source}: {sent} of {len(files)} files uploaded to {workspace.url}/{FOLDER}")
     return f"{workspace.url}/{FOLDER}/{root.name}{'' if root.is_file() else '/'}"
+
+
+def _is_there(found: ObjectInfo | None, file: Path) -> bool:
+    """Some stores do not tell when an object was written: it is 0 then."""
+    about = file.stat()
+    return found is not None and found.size == about.st_size and not 0 < found.modified < about.st_mtime
 
 
 def _documents(folder: Path) -> Iterator[Path]:
