@@ -1,37 +1,18 @@
-"""From settings to finished work: what the command line and the Python API both call."""
+"""From settings to finished work: what the command line and the Python API both call.
 
-import asyncio
-import contextlib
-from typing import Any
+What carries out a stage is imported when one is: to read a workspace takes none of it.
+"""
 
-from llm_ocr.api.assembling import assemble
-from llm_ocr.api.describing import describe
-from llm_ocr.api.engines import Engines, choose_engine
-from llm_ocr.api.extracting import extract, warm_up
-from llm_ocr.api.import_place import input_of
-from llm_ocr.api.importing import take_over
-from llm_ocr.api.job import Job
-from llm_ocr.api.limits import Limits, check_limits
-from llm_ocr.api.logs import log_folder, worker_name
-from llm_ocr.api.loop import run_blocking
-from llm_ocr.api.planning import find, need_plan, plan
-from llm_ocr.api.ray import Stage, cluster
-from llm_ocr.api.recording import Recorded
-from llm_ocr.api.remote import Remote
-from llm_ocr.api.retrying import retry_failed
+from typing import TYPE_CHECKING, Any
+
 from llm_ocr.api.run import Run
-from llm_ocr.stages import Progress, Silent
 from llm_ocr.storage import StoreOptions
-from llm_ocr.work.clean import clean
-from llm_ocr.work.stored import to_remember, workspace_options
 from llm_ocr.work.workspace import Workspace
 
-__all__ = ["Run", "execute", "open"]
+if TYPE_CHECKING:
+    from llm_ocr.stages import Progress
 
-#: Commands that may make a workspace.
-_MAKE = frozenset({"run", "plan", "extract"})
-#: Commands that need an engine.
-_ENGINE = frozenset({"run", "plan", "extract", "describe"})
+__all__ = ["Run", "execute", "open"]
 
 
 def open(url: str, *, profile: str | None = None, endpoint: str | None = None, region: str | None = None) -> Run:
@@ -42,92 +23,11 @@ def open(url: str, *, profile: str | None = None, endpoint: str | None = None, r
     return Run(Workspace.open(str(url), options=StoreOptions(profile, endpoint, region)))
 
 
-def execute(command: str, settings: Any, progress: Progress | None = None) -> Run:
+def execute(command: str, settings: Any, progress: "Progress | None" = None) -> Run:
     """Carry out plan, extract, describe, assemble, run, retry-failed or clean with the settings of that command.
 
     Raises `LlmOcrError` for what could not be done; pages that failed are rows, never errors.
     """
-    check_limits(settings)
-    engine = choose_engine(settings, command=command) if command in _ENGINE else ""  # before anything is written
-    return run_blocking(lambda: _execute(command, settings, engine, progress or Silent()))
+    from llm_ocr.api import executing
 
-
-async def _execute(command: str, settings: Any, engine: str, progress: Progress) -> Run:
-    on_ray = getattr(settings, "ray", None) is not None  # its workers ask the models, and record what they spend
-    if command == "run":
-        whose = "the cluster's" if on_ray else "this machine's"
-        progress.say(f"Engine: {_ABOUT[engine].format(whose=whose)}")
-    make = command in _MAKE
-    found = await find(settings, command) if make else None  # wrong usage leaves no workspace behind
-    remember = to_remember(settings, engine=engine) if make else None
-    begun_elsewhere = await asyncio.to_thread(input_of, settings)
-    create = found is not None or begun_elsewhere is not None
-    options = workspace_options(settings)
-    workspace = await asyncio.to_thread(
-        Workspace.open, str(settings.workspace), create, settings=remember, options=options
-    )
-    worker = worker_name()
-    engines = Engines(engine, settings, log_folder(workspace, worker), progress.say)
-    async with contextlib.AsyncExitStack() as stack:
-        recorded = None
-        if command in _ENGINE and command != "plan" and not on_ray:
-            recorded = Recorded(progress, workspace, worker, settings)
-        limits = Limits(settings, workspace, recorded, engines)
-        await limits.check()
-        if not on_ray:  # its workers write what they spend, but not by the second
-            await limits.show(progress)
-        await stack.enter_async_context(limits.kept())  # what is entered later has ended when it raises
-        stack.push_async_callback(engines.close)
-        if recorded is not None:
-            await stack.enter_async_context(recorded.kept())
-            progress = recorded
-        remote = Remote(settings)
-        stack.push_async_callback(remote.close)
-        job = Job(workspace, settings, progress, engines, remote, stop=limits.stop)
-        carry_out = await stack.enter_async_context(cluster(settings)) if on_ray else _here
-        if found is not None:
-            if not on_ray:
-                await warm_up(job, command)
-            await plan(job, found)
-        elif make:
-            await need_plan(workspace, command)
-        if begun_elsewhere is not None:
-            await take_over(job, begun_elsewhere)
-        for stage in (stages := _STAGES[command]):
-            last = stage is stages[-1]
-            async with limits.stage(stage.__name__, progress, finishes=not on_ray, last=last):
-                await carry_out(stage, job)
-    await asyncio.to_thread(workspace.flush)
-    return Run(workspace)
-
-
-async def _here(stage: Stage, job: Job) -> None:
-    await stage(job)
-
-
-async def _clean(job: Job) -> None:
-    settings, progress = job.settings, job.progress
-    cleaned = await asyncio.to_thread(clean, job.workspace, older_than=settings.older_than, dry_run=settings.dry_run)
-    verb = "would remove" if cleaned.dry_run else "removed"
-    for leftover in cleaned.objects:
-        progress.say(f"{verb} {leftover.key} ({leftover.size} bytes)")
-    progress.say(f"{verb} {len(cleaned.objects)} files, {cleaned.size} bytes")
-
-
-#: What each engine is, in the first line of a run.
-_ABOUT = {
-    "embedded": "embedded (text layer and OCR on the CPU)",
-    "vllm": "vLLM on {whose} GPUs",
-    "server": "running servers",
-}
-
-#: What each command does when the plan stands.
-_STAGES: dict[str, tuple[Stage, ...]] = {
-    "plan": (),
-    "extract": (extract,),
-    "describe": (describe,),
-    "assemble": (assemble,),
-    "run": (extract, describe, assemble),
-    "retry-failed": (retry_failed,),
-    "clean": (_clean,),
-}
+    return executing.execute(command, settings, progress)

@@ -1,22 +1,20 @@
 """The rows behind the views of an assembled workspace: what exports, the viewer and the report are made of."""
 
-import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 
 from llm_ocr.api.assembly import markers_of, paths_of
+from llm_ocr.api.published import published_figures, published_pages
 from llm_ocr.errors import StageMissing
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.paths import DocumentNames
-from llm_ocr.results.schema import Images, figures_from_parquet, iter_pages
+from llm_ocr.results.schema import Images
 from llm_ocr.stages.assemble import choose, chosen_rows, dataset_row, finished_pages
-from llm_ocr.types import FigureRecord, PageRecord, Status
+from llm_ocr.types import PageRecord, Status
 from llm_ocr.work.items import Item
-from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, stage_keys
+from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, key_settings
 from llm_ocr.work.planned_items import PlannedItems
-from llm_ocr.work.publish import read_data
 from llm_ocr.work.workspace import Workspace
 
 
@@ -48,8 +46,8 @@ class AssembledRows:
     def __init__(self, workspace: Workspace, key: str) -> None:
         """Reads the whole plan, one part at a time. Raises `StageMissing` without a plan or without the key."""
         self._workspace = workspace
-        made = next((one.settings for one in stage_keys(workspace, ASSEMBLE) if one.key == key), None)
-        if made is None:
+        made = key_settings(workspace, ASSEMBLE, key)
+        if not made:
             raise StageMissing(
                 f"nothing is assembled in {workspace.url}", hint=f"Run first: llm-ocr assemble -w {workspace.url}"
             )
@@ -77,7 +75,7 @@ class AssembledRows:
         else:  # then every row counts, and one reading will do
             units = dict.fromkeys(item.unit_ids)
             rows = (record for unit in units for record in self._pages(unit, images))
-        figures = self._descriptions(units)
+        figures = published_figures(self._workspace, map(self._described, units))
         wanted = Images.FIGURES if images is Images.FIGURES else Images.NONE
         for page in finished_pages(rows, figures, images=wanted):  # never all: no boxes are to be drawn
             yield dataset_row(page, figures)
@@ -87,7 +85,7 @@ class AssembledRows:
         rows: dict[str, list[DatasetRow]] = {}
         for row in self.rows(item):
             rows.setdefault(row.record.document_id, []).append(row)
-        totals = _page_totals(item)
+        totals = page_totals(item)
         for document, parts in groupby(item.parts, key=lambda part: part.document_id):
             first, *rest = parts
             paths = dict.fromkeys(path for part in (first, *rest) for path in paths_of(part))
@@ -97,17 +95,10 @@ class AssembledRows:
             yield Document(document, first.source, names, known, tuple(ordered))
 
     def _pages(self, unit: str, images: Images) -> Iterator[PageRecord]:
-        data = read_data(self._workspace, self._extracted(unit))
-        return iter_pages(io.BytesIO(data), images=images)
-
-    def _descriptions(self, units: Sequence[str] | dict[str, None]) -> dict[str, FigureRecord]:
-        wanted = (marker for marker in map(self._described, units) if marker.figures.expected)
-        read = partial(read_data, self._workspace)
-        found = (record for marker in wanted for record in figures_from_parquet(io.BytesIO(read(marker))))
-        return {record.figure_id: record for record in found}
+        return published_pages(self._workspace, self._extracted(unit), images)
 
 
-def _page_totals(item: Item) -> dict[str, int]:
+def page_totals(item: Item) -> dict[str, int]:
     """The pages of each document's file as the plan knows them; a retry may have opened what did not open before."""
     totals: dict[str, int] = {}
     for unit in (*item.units, *item.newer):

@@ -4,24 +4,24 @@ The files are views: written whole, and only by the newest generation that touch
 marker does, so a marker means that they are there.
 """
 
-import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
+from llm_ocr.api.published import published_figures, published_pages
 from llm_ocr.api.views import begin_views, end_views
 from llm_ocr.results.dataset import DatasetWriter, dataset_file
 from llm_ocr.results.documents import document_markdown, figure_file, markdown_file
 from llm_ocr.results.finals import finals_to_parquet
 from llm_ocr.results.paths import DocumentNames
-from llm_ocr.results.schema import Images, figures_from_parquet, iter_pages
+from llm_ocr.results.schema import Images
 from llm_ocr.stages.assemble import Finished, choose, chosen_rows, dataset_row, finished_pages, without_images
 from llm_ocr.types import Counts, DocumentPart, FigureRecord, PageRecord, Status
 from llm_ocr.work.items import Item
 from llm_ocr.work.keys import ASSEMBLE
 from llm_ocr.work.planned_items import PlannedItems
-from llm_ocr.work.publish import Marker, Summary, publish, read_data, standing_marker
+from llm_ocr.work.publish import Marker, Summary, publish, standing_marker
 from llm_ocr.work.workspace import Workspace
 
 #: Markers of units that are kept, a few items' worth.
@@ -43,13 +43,11 @@ class AssembleJob:
 
     def pages(self, unit: str, images: Images) -> Iterator[PageRecord]:
         """The rows of one unit of Extract."""
-        return iter_pages(io.BytesIO(read_data(self.workspace, self.extracted(unit))), images=images)
+        return published_pages(self.workspace, self.extracted(unit), images)
 
     def descriptions(self, units: Iterable[str]) -> dict[str, FigureRecord]:
         """Describe's rows of these units by figure id."""
-        wanted = (marker for marker in map(self.described, units) if marker.figures.expected)
-        data = (figures_from_parquet(io.BytesIO(read_data(self.workspace, marker))) for marker in wanted)
-        return {record.figure_id: record for records in data for record in records}
+        return published_figures(self.workspace, map(self.described, units))
 
     def expected(self, item: Item) -> int:
         """The item's pages, each counted once."""

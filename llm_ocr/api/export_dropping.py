@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from llm_ocr.api.export_notes import DROPPED
 from llm_ocr.api.export_source import Assembled
 from llm_ocr.errors import ObjectNotFound
 from llm_ocr.results.export.lines import json_line
@@ -17,8 +18,6 @@ from llm_ocr.results.export.shards import Source
 from llm_ocr.storage import ObjectStore
 from llm_ocr.work.workspace import Workspace
 
-#: The list of documents that were left out.
-DROPPED = "dropped-documents.jsonl"
 #: Files that are looked at side by side, and those whose answers may wait.
 _AT_ONCE, _WAITING = 16, 256
 

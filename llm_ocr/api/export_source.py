@@ -17,7 +17,7 @@ from llm_ocr.results.export.shards import Source
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.work.generations import generations
 from llm_ocr.work.items import Item, items
-from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, stage_keys
+from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, key_settings
 from llm_ocr.work.publish import find_marker
 from llm_ocr.work.status import run_status
 from llm_ocr.work.stored import OF_MODELS, REMEMBERED
@@ -94,9 +94,9 @@ def _find(workspace: Workspace, files: dict[str, ObjectInfo], item: Item) -> _Fo
 
 def facts(workspace: Workspace, dataset: Assembled, title: str) -> CardFacts:
     """What the card tells; the same for the same state of the workspace, whenever and wherever it is asked."""
-    made = _settings(workspace, ASSEMBLE, dataset.key)
-    read = _settings(workspace, EXTRACT, made.get("extract", "")).get("reader", {})
-    described = _settings(workspace, DESCRIBE, made.get("describe", "")).get("reader", {})
+    made = key_settings(workspace, ASSEMBLE, dataset.key)
+    read = key_settings(workspace, EXTRACT, made.get("extract", "")).get("reader", {})
+    described = key_settings(workspace, DESCRIBE, made.get("describe", "")).get("reader", {})
     status = run_status(workspace, describe=made.get("describe", ""))
     model = str(read.get("model") or "")
     licence, notice = _terms(model)
@@ -120,10 +120,6 @@ def facts(workspace: Workspace, dataset: Assembled, title: str) -> CardFacts:
         describe=_describer(described),
         settings=kept,
     )
-
-
-def _settings(workspace: Workspace, stage: str, key: str) -> dict[str, Any]:
-    return next((dict(one.settings) for one in stage_keys(workspace, stage) if one.key == key), {})
 
 
 def _terms(model: str) -> tuple[str, str]:

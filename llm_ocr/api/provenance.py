@@ -3,7 +3,7 @@
 from typing import Any
 
 from llm_ocr.work.generations import generations
-from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, stage_keys
+from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, key_settings
 from llm_ocr.work.workspace import Workspace
 
 
@@ -20,23 +20,19 @@ def provenance(workspace: Workspace, key: str) -> dict[str, Any]:
     and of the first two `engine` (embedded or model), `model` and `revision`, null for the embedded engine; `describe`
     has its `mode`. `transform` names a user's own stage and its `key`, null where none has changed the pages.
     """
-    made = _settings(workspace, ASSEMBLE, key)
+    made = key_settings(workspace, ASSEMBLE, key)
     stage, source = str(made.get("pages_from", EXTRACT)), str(made.get("extract", ""))
-    read = source if stage == EXTRACT else str(_settings(workspace, stage, source).get("extract", ""))
+    read = source if stage == EXTRACT else str(key_settings(workspace, stage, source).get("extract", ""))
     described = str(made.get("describe", ""))
-    reader = _settings(workspace, DESCRIBE, described).get("reader", {})
+    reader = key_settings(workspace, DESCRIBE, described).get("reader", {})
     return {
         "workspace": identity_of(workspace),
         "version": str(workspace.run.get("created_by", "")),
-        "extract": _reader(read, _settings(workspace, EXTRACT, read).get("reader", {})),
+        "extract": _reader(read, key_settings(workspace, EXTRACT, read).get("reader", {})),
         "describe": {**_reader(described, reader), "mode": reader.get("mode")},
         "assemble": {"key": key},
         "transform": None if stage == EXTRACT else {"stage": stage, "key": source},
     }
-
-
-def _settings(workspace: Workspace, stage: str, key: str) -> dict[str, Any]:
-    return next((dict(one.settings) for one in stage_keys(workspace, stage) if one.key == key), {})
 
 
 def _reader(key: str, reader: dict[str, Any]) -> dict[str, Any]:

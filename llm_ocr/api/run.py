@@ -1,28 +1,27 @@
 """A workspace as its user sees it: status, pages, documents, failures, dataset. Read-only."""
 
-import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from llm_ocr.costs.report import CostReport, cost_report
+from llm_ocr.api.published import extracted_pages
 from llm_ocr.costs.spent import Spent, spent
 from llm_ocr.errors import ObjectNotFound, StageMissing
 from llm_ocr.results.documents import markdown_file
 from llm_ocr.results.paths import DocumentNames
-from llm_ocr.results.schema import Images, iter_pages
-from llm_ocr.stages.assemble import choose, chosen_rows
+from llm_ocr.results.schema import Images
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import PageRecord, Status
 from llm_ocr.work.items import items
 from llm_ocr.work.keys import EXTRACT, required_key
-from llm_ocr.work.publish import find_marker, read_data
 from llm_ocr.work.quality import WORST, WeakPage
 from llm_ocr.work.status import RunStatus, run_status
 from llm_ocr.work.workspace import Workspace
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+    from llm_ocr.costs.report import CostReport
 
 
 class Document(NamedTuple):
@@ -62,8 +61,10 @@ class Run:
         """What each job on a platform has cost; read anew each time."""
         return spent(self._workspace)
 
-    def costs(self) -> CostReport:
+    def costs(self) -> "CostReport":
         """Throughput, money per 1,000 pages, start-up and other hardware, from the run's record; for notebooks, too."""
+        from llm_ocr.costs.report import cost_report
+
         return cost_report(self.status, self.spent)
 
     def report(self, path: str | Path) -> Path:
@@ -75,16 +76,8 @@ class Run:
     def pages(self, *, images: bool = True) -> Iterator[PageRecord]:
         """The row that counts for every page that Extract has finished, in the order of the plan."""
         key = required_key(self._workspace, EXTRACT)
-
-        def rows(unit: str, wanted: Images) -> Iterator[PageRecord]:
-            marker = find_marker(self._workspace, EXTRACT, key, unit)
-            if marker is None:
-                return iter(())
-            return iter_pages(io.BytesIO(read_data(self._workspace, marker)), images=wanted)
-
         for item in items(self._workspace):
-            chosen = choose(item.unit_ids, item.documents, rows)
-            yield from chosen_rows(item.layers, chosen, rows, images=Images.ALL if images else Images.NONE)
+            yield from extracted_pages(self._workspace, key, item, Images.ALL if images else Images.NONE)
 
     def failures(self) -> Iterator[PageRecord]:
         """The failed pages, without images."""

@@ -1,30 +1,27 @@
 """`view`: a static site of a workspace's pages, or of two workspaces side by side."""
 
 import asyncio
-import io
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from llm_ocr.api.assembled_rows import AssembledRows
+from llm_ocr.api.assembled_rows import AssembledRows, page_totals
 from llm_ocr.api.export_source import assembled
 from llm_ocr.api.loop import run_blocking
+from llm_ocr.api.published import extracted_pages
 from llm_ocr.errors import LlmOcrError, StageMissing, StorageError
 from llm_ocr.results.dataset import DatasetRow
-from llm_ocr.results.schema import Images, iter_pages
+from llm_ocr.results.schema import Images
 from llm_ocr.results.viewer.folder import SiteFolder, begin_site
 from llm_ocr.results.viewer.page_data import PageView, page_view
 from llm_ocr.results.viewer.site import SiteWriter
 from llm_ocr.settings.models import ViewSettings
 from llm_ocr.stages import Progress, Silent
-from llm_ocr.stages.assemble import choose, chosen_rows
-from llm_ocr.types import Counts, PageRecord
+from llm_ocr.types import Counts
 from llm_ocr.work.items import Item, items
 from llm_ocr.work.keys import EXTRACT, required_key
-from llm_ocr.work.publish import find_marker, read_data
 from llm_ocr.work.stored import workspace_options
 from llm_ocr.work.workspace import Workspace, library_version
 
@@ -102,9 +99,7 @@ async def _add_all(
 
     def add_item(item: Item) -> int:
         documents = {part.document_id: part for part in item.parts}
-        totals = Counter[str]()
-        for part in (part for unit in (*item.units, *item.newer) for part in unit.parts):
-            totals[part.document_id] = max(totals[part.document_id], part.page_total)
+        totals = page_totals(item)
         count = 0
         for row in rows(item):
             document = row.record.document_id
@@ -132,18 +127,9 @@ def _rows_of(workspace: Workspace, progress: Progress) -> Rows:
     except StageMissing as missing:
         key = required_key(workspace, EXTRACT)
         progress.say(f"{missing.args[0]}: shown as far as it was read, without descriptions of figures")
-        return lambda item: _extracted(workspace, key, item)
+        rows = partial(extracted_pages, workspace, key, images=Images.ALL)
+        return lambda item: (DatasetRow(record, record.markdown) for record in rows(item))
     return lambda item: ready.rows(item, Images.ALL)
-
-
-def _extracted(workspace: Workspace, key: str, item: Item) -> Iterator[DatasetRow]:
-    def pages(unit: str, images: Images) -> Iterator[PageRecord]:
-        marker = find_marker(workspace, EXTRACT, key, unit)
-        return iter(()) if marker is None else iter_pages(io.BytesIO(read_data(workspace, marker)), images=images)
-
-    chosen = choose(item.unit_ids, item.documents, pages)
-    for record in chosen_rows(item.layers, chosen, pages, images=Images.ALL):
-        yield DatasetRow(record, record.markdown)
 
 
 def _guarded(output: Path, write: Callable[[], T]) -> T:

@@ -71,6 +71,11 @@ def stage_keys(workspace: Workspace, stage: str) -> list[StageKey]:
     return [StageKey(value["key"], value["settings"], value.get("created", "")) for value in values]
 
 
+def key_settings(workspace: Workspace, stage: str, key: str) -> dict[str, Any]:
+    """What a key of the stage is made of; empty for one that is not there."""
+    return next((dict(one.settings) for one in stage_keys(workspace, stage) if one.key == key), {})
+
+
 def newest_key(workspace: Workspace, stage: str, wanted: str = "") -> str | None:
     """The newest key of the stage, or `wanted`; None when the stage has not begun.
 

@@ -10,7 +10,7 @@ from llm_ocr.work import codec
 from llm_ocr.work.filtered import counts_of, examples_of, filtered_to_json
 from llm_ocr.work.generations import Generation, generations, totals_of
 from llm_ocr.work.items import parse_item_name
-from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, newest_key, stage_keys
+from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, key_settings, newest_key
 from llm_ocr.work.metrics import Spending, hours_cost, spendings, total_cost
 from llm_ocr.work.publish import Example, check_conserved, done_units, iter_markers, varied
 from llm_ocr.work.quality import WORST, QualitySum, WeakPage, rank
@@ -203,8 +203,7 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
 
 def _model(workspace: Workspace, key: str | None) -> str:
     """The model in the settings of Extract's key."""
-    settings = next((one.settings for one in stage_keys(workspace, EXTRACT) if one.key == key), {})
-    return str(settings.get("reader", {}).get("model") or "")
+    return str(key_settings(workspace, EXTRACT, key or "").get("reader", {}).get("model") or "")
 
 
 def _sum(workspace: Workspace, stage: str, key: str | None, quality: QualitySum | None = None) -> _Sum:
