@@ -126,10 +126,16 @@ def _failed_now(
 ) -> _State:
     wanted = {marker.unit: marker for marker in iter_markers(workspace, EXTRACT, key) if _matters(marker, below)}
     done = done_units(workspace, EXTRACT, key)
+    retries = (units_of(workspace, one) for one in found if one.kind is Kind.RETRY)
+    retried = {part.document_id for units in retries for unit in units for part in unit.parts}
     state = _State()
     for generation in found:
         for group in whole_documents(units_of(workspace, generation)):
+            item = group[0].id if generation.kind is Kind.SOURCES else None
             for unit in group:
+                if item is not None:
+                    documents = retried.intersection(part.document_id for part in unit.parts)
+                    state.item_of.update(dict.fromkeys(documents, item))
                 marker = wanted.get(unit.id)
                 data = b"" if marker is None else read_data(workspace, marker)
                 failed = list(failed_rows(data)) if marker is not None and marker.counts.failed else []
@@ -137,7 +143,6 @@ def _failed_now(
                     _supersede(state, unit, failed if unit.id in done else [])
                 if marker is not None:
                     weak = _weak(data, below)
-                    item = group[0].id if generation.kind is Kind.SOURCES else None
                     _add(state, unit, _Rows(failed, weak), item, marker)
     return state
 

@@ -126,6 +126,16 @@ def test_pages_below_the_score_come_again_with_those_that_failed(made, workspace
     runs.check()
 
 
+def test_a_page_that_came_out_worse_comes_again_below_a_score_that_its_first_row_had_reached(made, workspace, runs):
+    made.plan(workspace, [made.document("a", 2)])
+    runs.extract(ends(p1=(Status.OK, 0.3)))
+    runs.retry(below=0.5)
+    runs.extract(ends(p1=(Status.OK, 0.1)))
+    assert runs.retry(below=0.25).expected == 1
+    runs.extract(ends())
+    runs.check()
+
+
 def test_the_new_row_counts_even_where_it_is_no_better(made, workspace, runs):
     made.plan(workspace, [made.document("a", 2)])
     runs.extract(ends(p1=(Status.OK, 0.3)))
