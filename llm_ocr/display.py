@@ -1,4 +1,4 @@
-"""Results in notebooks: pages as Markdown with their figures, samples of a data set, pages with their boxes.
+"""Results in notebooks: pages as Markdown with their figures, samples of a dataset, pages with their boxes.
 
 Rows come from `datasets.load_dataset` or are dictionaries with the same keys. Outside of a notebook nothing is shown
 and each function returns its Markdown instead. What a page holds is not trusted: see `results/safe.py`.

@@ -68,11 +68,11 @@ async def _guarded(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
                 ) from None
             raise
         except BaseExceptionGroup as group:
-            raise _first(group) from group
+            raise first_error(group) from group
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error to show: one of ours if there is one, else the first."""
+def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error to show of a group: one of ours if there is one, else the first."""
     leaves = list(_leaves(group))
     ours = [error for error in leaves if isinstance(error, LlmOcrError)]
     return (ours or leaves)[0]

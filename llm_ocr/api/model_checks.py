@@ -11,13 +11,14 @@ from llm_ocr.api.model_files import fetch, folder_of, on_store, weights_in
 from llm_ocr.engines.vllm.arguments import number_of, value_of
 from llm_ocr.engines.vllm.command import ServeOptions
 from llm_ocr.engines.vllm.hardware import gpu_memory
-from llm_ocr.engines.vllm.release import Release, check_release, numbers
+from llm_ocr.engines.vllm.release import Release, check_release
 from llm_ocr.engines.vllm.replicas import split_over
 from llm_ocr.errors import ServerError, UsageError
 from llm_ocr.models.choosing import Wants, rank
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import PROFILES
 from llm_ocr.models.sizes import needed_memory, share_of, smallest_gpu, weights_of
+from llm_ocr.models.versions import numbers
 
 _log = logging.getLogger(__name__)
 

@@ -10,13 +10,13 @@ from llm_ocr.api.engines import serve_options
 from llm_ocr.api.models import named_model
 from llm_ocr.engines.vllm.command import serve_command, shown
 from llm_ocr.engines.vllm.hardware import gpu_memory, vllm_installed
-from llm_ocr.engines.vllm.release import numbers
 from llm_ocr.engines.vllm.replicas import release_of
 from llm_ocr.models.choosing import Choice, Wants, describes, gives_boxes, language_name, rank, score_of
 from llm_ocr.models.presets import PRESETS
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import DEFAULT, PROFILES
 from llm_ocr.models.sizes import needed_memory, share_of, smallest_gpu, weights_of
+from llm_ocr.models.versions import numbers
 
 #: Stands for the free port that a server gets.
 _PORT = 8000

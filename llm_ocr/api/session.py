@@ -12,6 +12,7 @@ from llm_ocr.api.engines import Engines, choose_engine
 from llm_ocr.api.job import Job
 from llm_ocr.api.layout import EMBEDDED
 from llm_ocr.api.limits import Allowance
+from llm_ocr.api.loop import first_error
 from llm_ocr.api.models import Model
 from llm_ocr.api.reading import Reading, page_model, page_profile, reading
 from llm_ocr.api.remote import Remote
@@ -111,7 +112,7 @@ class Session:
                 else:
                     return
         except BaseExceptionGroup as group:
-            raise _first(group) from group
+            raise first_error(group) from group
         self._may_begin()
 
     def _may_begin(self) -> None:
@@ -168,11 +169,3 @@ class Session:
 
 async def _nowhere(unit: Unit, pages: Sequence[PageRecord]) -> None:
     """What is read here is not published."""
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first error: the others are of pages that were given up for it."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -160,7 +160,7 @@ def dataset() -> Check:
 
         return ""
 
-    return _tried("data set", ("pyarrow", "datasets"), "stores results", load, "pip install --upgrade llm-ocr")
+    return _tried("dataset", ("pyarrow", "datasets"), "stores results", load, "pip install --upgrade llm-ocr")
 
 
 def poppler() -> Check:

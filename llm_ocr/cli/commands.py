@@ -24,7 +24,7 @@ _PIPELINE = "pipeline:run_stage"
 COMMANDS: tuple[Command, ...] = (
     Command(
         "run",
-        "all three stages here: documents to Markdown, figures and a data set",
+        "all three stages here: documents to Markdown, figures and a dataset",
         "RunSettings",
         _PIPELINE,
         "run SOURCE... [-w FOLDER] [options]",
@@ -76,7 +76,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "assemble",
-        "stage 3: descriptions into the Markdown; documents and data set written",
+        "stage 3: descriptions into the Markdown; documents and dataset written",
         "AssembleSettings",
         _PIPELINE,
         "assemble -w FOLDER [options]",

@@ -1,4 +1,4 @@
-"""The data set: `dataset/*.parquet`, a folder that `datasets.load_dataset` opens without a script, with Image columns.
+"""The dataset: `dataset/*.parquet`, a folder that `datasets.load_dataset` opens without a script, with Image columns.
 
 The features stand in the Arrow schema's metadata as `datasets` writes them, lists in the form that its old and new
 versions read. One row a page, failed ones too; image bytes are those that Extract stored.
@@ -24,7 +24,7 @@ from llm_ocr.types import Block, Box, EncodedImage, Figure, FigureRecord, PageRe
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The folder of a workspace that holds the data set.
+#: The folder of a workspace that holds the dataset.
 FOLDER = "dataset"
 
 #: Readers stream a row group at a time: it has at most so many rows, and about so many bytes.

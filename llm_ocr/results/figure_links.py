@@ -1,4 +1,4 @@
-"""Links to figures in Markdown: `![alt](figure:ID)`, the form of the predecessor's data sets.
+"""Links to figures in Markdown: `![alt](figure:ID)`, the form of the predecessor's datasets.
 
 Ids may hold any text (a manifest's document ids do), so the target is percent-encoded where CommonMark would end it.
 """

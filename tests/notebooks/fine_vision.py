@@ -1,4 +1,4 @@
-"""A small data set in the place of FineVision, on a Hub on loopback: pages of our own example in its form."""
+"""A small dataset in the place of FineVision, on a Hub on loopback: pages of our own example in its form."""
 
 import io
 from typing import Any

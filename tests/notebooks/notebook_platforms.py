@@ -86,7 +86,7 @@ def sagemaker(work: Path) -> Iterator[Setup]:
 
 @contextlib.contextmanager
 def hf_jobs(work: Path) -> Iterator[Setup]:
-    """The Hub, with a bucket of the user's and the data set that the notebook reads where no documents are named."""
+    """The Hub, with a bucket of the user's and the dataset that the notebook reads where no documents are named."""
     from huggingface_hub import HfApi
 
     from llm_ocr.testing.fake_hub import TOKEN, running

@@ -59,7 +59,7 @@ def test_what_a_user_edits_stands_in_one_cell(name):
     assert names == ["PLATFORM", "WORKSPACE", "DOCUMENTS", "DATASET", "SETTINGS"]
     assert '"max_samples": 256' in cell.source
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    assert "each with its own licence" in text  # beside the data set
+    assert "each with its own licence" in text  # beside the dataset
 
 
 @pytest.mark.parametrize("name", NAMES)
