@@ -35,11 +35,27 @@ fuzz-answers: .venv/.dev
 	$(BIN)/python benchmarks/fuzz_answers.py --answers 1000000 --seconds $(FUZZ_SECONDS) --seed $(SEED) \
 		--output benchmarks/results/fuzz_answers.json
 
+# Ten thousand mutated PDFs and images through whole runs, a hundred at a time, and a million answers. FUZZ_DOCUMENTS names
+# folders of documents to spoil beside the examples. One file again: benchmarks/fuzz_files.py --seed SEED --only NUMBER.
+FUZZ_DOCUMENTS ?= $(wildcard ../shared/data/pdfs)
+.PHONY: fuzz fuzz-files
+fuzz: fuzz-files fuzz-answers
+fuzz-files: .venv/.dev
+	$(BIN)/python benchmarks/fuzz_files.py $(FUZZ_DOCUMENTS) --files 10000 --seconds $(FUZZ_SECONDS) --seed $(SEED) \
+		--output benchmarks/results/fuzz_files.json
+
 # The READMEs of all platforms, word for word against their stand-ins, three more notebooks, and what the CPU image installs
 # (six minutes).
 .PHONY: test-readmes
 test-readmes: .venv/.dev
 	$(PYTEST) -n 2 --dist loadfile -m long tests/launch tests/notebooks tests/test_docker_images.py
+
+# The whole pipeline over one S3 workspace for an hour, while model servers, store and workers fail; SOAK_SECONDS=120 for a
+# short one.
+SOAK_SECONDS ?= 3600
+.PHONY: soak
+soak: .venv/.dev
+	$(BIN)/python benchmarks/soak.py --seconds $(SOAK_SECONDS) --seed $(SEED) --output benchmarks/results/soak.json
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
@@ -50,6 +66,19 @@ lint: .venv/.dev
 fast: .venv/.dev
 	$(PYTEST) -n 2 --dist loadfile -m "not slow and not long and not vllm"
 
+# Known weaknesses of what is installed; says so where the service that knows them cannot be asked.
+.PHONY: audit
+audit: .venv-tools/.installed
+	.venv-tools/bin/python .ci/audit.py constraints.txt .ci/audit-allowed.toml
+
+# New versions for constraints.txt, the newest that pyproject.toml allows; then `make test` and `make audit`.
+PINS := --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+.PHONY: pins
+pins: .venv-tools/.installed
+	.venv-tools/bin/uv pip compile pyproject.toml --extra embedded --extra dev $(PINS) --upgrade --quiet --output-file .venv-tools/pins.txt
+	{ grep '^#' constraints.txt; cat .venv-tools/pins.txt; } > .venv-tools/constraints.txt
+	mv .venv-tools/constraints.txt constraints.txt
+
 examples: .venv/.dev
 	$(BIN)/python examples/make_examples.py
 
@@ -57,17 +86,22 @@ bench: .venv/.dev
 	$(BIN)/python benchmarks/embedded.py examples --peers none
 
 clean:
-	rm -rf .venv .venv-vllm build dist llm-ocr-demo .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-vllm .venv-tools build dist llm-ocr-demo .pytest_cache .mypy_cache .ruff_cache
 
 .venv/bin/python:
 	@test -n "$(PYTHON)" && $(PYTHON) -c '$(FITS)' || { \
 	echo "llm-ocr needs Python 3.11, 3.12 or 3.13; say where it is: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 
-.venv/.demo: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --editable ".[embedded]"
+.venv-tools/.installed: | .venv/bin/python
+	$(BIN)/python -m venv .venv-tools
+	.venv-tools/bin/python -m pip install --quiet pip-audit==2.10.1 uv==0.13.9
 	@touch $@
 
-.venv/.dev: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --editable ".[embedded,dev]"
+.venv/.demo: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[embedded]"
+	@touch $@
+
+.venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[embedded,dev]"
 	@touch $@ .venv/.demo

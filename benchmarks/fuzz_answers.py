@@ -22,13 +22,13 @@ from agreement_faults import FAULTS
 from agreement_formats import FORMATS
 from agreement_pages import Maker
 
-from llm_ocr.models.parsers import parser_named, parser_names
+from llm_ocr.models.parsers import PARSERS
 from llm_ocr.models.profile import Parser
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "models"))
 from any_answers import FRAMES, PIECES, faults_of, pieces_for
 
-_PARSERS: dict[str, Parser] = {name: parser_named(name).parse for name in parser_names()}
+_PARSERS: dict[str, Parser] = {name: one.parse for name, one in PARSERS.items()}
 #: Formats of pages, and the parser that reads each.
 _OWN = {
     "dots": "dots", "deepseek": "grounding", "unlimited": "unlimited", "chandra": "chandra", "surya": "surya",

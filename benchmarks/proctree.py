@@ -6,7 +6,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,12 +32,23 @@ class Usage:
     code: int  # exit code, negative: the signal
     timed_out: bool
     tail: str  # the last lines that the command printed
+    began: float = 0.0  # on the system's monotonic clock
+    series: tuple[tuple[float, int], ...] = ()  # seconds since the start, and the sum of proportional sizes then
 
 
 def measure(
-    command: Sequence[str], *, folder: Path, environment: Mapping[str, str], timeout: float, log: Path
+    command: Sequence[str],
+    *,
+    folder: Path,
+    environment: Mapping[str, str],
+    timeout: float,
+    log: Path,
+    started: Callable[[int], None] | None = None,
 ) -> Usage:
-    """Run the command in a session of its own until it ends; past `timeout` seconds its tree is killed."""
+    """Run the command in a session of its own until it ends; past `timeout` seconds its tree is killed.
+
+    `started` is told its process as soon as there is one.
+    """
     busy, own, began = _machine_cpu(), time.process_time(), time.monotonic()
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -49,6 +60,8 @@ def measure(
             stderr=out,
             start_new_session=True,
         )
+    if started is not None:
+        started(process.pid)
     sampler = _Sampler(process.pid, timeout)
     sampler.start()
     _, status, usage = os.wait4(process.pid, 0)
@@ -67,6 +80,8 @@ def measure(
         code=process.returncode,
         timed_out=sampler.timed_out,
         tail=log.read_text(errors="replace")[-1000:].strip(),
+        began=began,
+        series=tuple(sampler.series),
     )
 
 
@@ -76,6 +91,8 @@ class _Sampler(threading.Thread):
     def __init__(self, root: int, timeout: float) -> None:
         super().__init__(daemon=True)
         self.rss = self.pss = self.processes = 0
+        self.series: list[tuple[float, int]] = []
+        self._began = time.monotonic()
         self.timed_out = False
         self._root = root
         self._deadline = time.monotonic() + timeout
@@ -96,7 +113,9 @@ class _Sampler(threading.Thread):
                 next_tree = now + TREE_EVERY
             self.rss = max(self.rss, sum(map(_rss, self._tree)))
             if now >= next_pss:
-                self.pss = max(self.pss, sum(map(_pss, self._tree)))
+                pss = sum(map(_pss, self._tree))
+                self.pss = max(self.pss, pss)
+                self.series.append((now - self._began, pss))
                 next_pss = now + max(PSS_EVERY, (time.monotonic() - now) / PSS_SHARE)
             if now > self._deadline and not self.timed_out:
                 self._kill()

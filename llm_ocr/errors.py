@@ -17,7 +17,7 @@ LlmOcrError                 exit 1 unless a subclass says otherwise
 │   └── JobFailed               a job ended otherwise than well; its platform's reason
 ├── LimitReached            exit 5: stopped by --max-cost or --max-hours; the same command goes on with a higher one
 ├── RequestError            one request to a server failed; the reader makes a try of it, never ends a run
-│   ├── ServerBusy              429 or 503: ask again later, not the page's fault
+│   ├── ServerBusy              429, 503 or 529: ask again later, not the page's fault
 │   ├── RequestRefused          the server does not take this question (400, 413, 422)
 │   └── RequestLost             no whole answer came: 500, connection lost, answer cut, no progress
 ├── WorkerDied              a worker process ended before it answered (limit, crash); callers turn it into a PageFailure
@@ -26,7 +26,7 @@ LlmOcrError                 exit 1 unless a subclass says otherwise
 Every error carries `hint`, a sentence that says what to do, and `retryable`: whether the same call may succeed later.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from llm_ocr.types import Reason
@@ -106,6 +106,21 @@ class PageFailure(LlmOcrError):
         self.retryable = retryable
         self.tries = tries
 
+    @property
+    def why(self) -> str:
+        """Its detail; the reason where there is none."""
+        return self.detail or self.reason.value
+
+    def with_tries(self, tries: Iterable[Mapping[str, Any]], detail: str = "") -> "PageFailure":
+        """The same failure, with requests that were made before its own, and with another detail where one is given."""
+        return PageFailure(
+            self.reason,
+            detail or self.detail,
+            hint=self.hint,
+            retryable=self.retryable,
+            tries=(*tries, *self.tries),
+        )
+
 
 class Interrupted(LlmOcrError):
     """Stopped by SIGTERM or SIGINT; finished units are published."""
@@ -138,7 +153,7 @@ class RequestError(LlmOcrError):
 
 
 class ServerBusy(RequestError):
-    """The server asks for patience (429, 503). `retry_after` in seconds, None when it did not say."""
+    """The server asks for patience (429, 503, 529). `retry_after` in seconds, None when it did not say."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -157,7 +172,10 @@ class RequestRefused(RequestError):
 
 
 class RequestLost(RequestError):
-    """No whole answer came. `status` is 0 when no response began; `unreachable`: nobody listens there any more."""
+    """No whole answer came. `status` is 0 when no response began.
+
+    `unreachable`: nobody listens there any more. `stalled`: the connection stood, and nothing came for too long.
+    """
 
     def __init__(self, message: str, *, status: int = 0, unreachable: bool = False, stalled: bool = False) -> None:
         super().__init__(message)

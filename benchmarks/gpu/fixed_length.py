@@ -22,7 +22,7 @@ from llm_ocr.engines import unheard
 from llm_ocr.engines.asking import Answer, Finish, Question, TextWatch
 from llm_ocr.engines.fleet.fleet import Fleet
 from llm_ocr.testing.simulator.answers import CHARACTERS
-from llm_ocr.testing.simulator.pages import page
+from llm_ocr.testing.simulator.pages import Form, page
 
 
 def fixed(question: Question, tokens: int) -> Question:
@@ -51,7 +51,7 @@ class Span:
 
 def fix_answers(tokens: int, span: Span) -> None:
     """From now on the answers of every fleet have that many tokens; `ask` raises `ValueError` for one that has not."""
-    text = page(random.Random(0), "page", tokens * CHARACTERS, grounded=True)
+    text = page(random.Random(0), "page", tokens * CHARACTERS, Form.GROUNDED)
     real = Fleet.ask
 
     async def ask(self: Fleet, question: Question, admitted: Callable[[], None] = unheard) -> Answer:

@@ -7,7 +7,7 @@ from typing import Any
 from llm_ocr.api.assembling import assemble
 from llm_ocr.api.describing import describe
 from llm_ocr.api.engines import Engines, choose_engine
-from llm_ocr.api.extracting import extract, warm_up
+from llm_ocr.api.extracting import extract, warming_up
 from llm_ocr.api.import_place import input_of
 from llm_ocr.api.importing import take_over
 from llm_ocr.api.job import Job
@@ -77,9 +77,8 @@ async def _execute(command: str, settings: Any, engine: str, progress: Progress)
         job = Job(workspace, settings, progress, engines, remote, stop=limits.stop)
         carry_out = await stack.enter_async_context(cluster(settings)) if on_ray else _here
         if found is not None:
-            if not on_ray:
-                await warm_up(job, command)
-            await plan(job, found)
+            async with contextlib.nullcontext() if on_ray else warming_up(job, command):
+                await plan(job, found)
         elif make:
             await need_plan(workspace, command)
         if begun_elsewhere is not None:

@@ -1,7 +1,9 @@
 """The Extract stage over a workspace."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from llm_ocr.api.job import Job, Share
@@ -13,17 +15,16 @@ from llm_ocr.documents.rendering import Renderer
 from llm_ocr.engines import PageReader
 from llm_ocr.results.parquet import release_memory
 from llm_ocr.results.schema import pages_to_parquet
-from llm_ocr.stages import Progress
+from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.extract import Extract
 from llm_ocr.stages.turns import Caps
 from llm_ocr.types import Counts, PageRecord, Unit
 from llm_ocr.work.expected import Expected, expected_pages
+from llm_ocr.work.free import free_units
+from llm_ocr.work.generations import generations
 from llm_ocr.work.keys import EXTRACT, claim_key, newest_key
 from llm_ocr.work.summary import pages_summary
 from llm_ocr.work.workspace import Workspace
-
-#: Units whose data wait for the store at a time: a dataset repository takes several in one commit.
-_WAITING = 4
 
 
 async def extract(job: Job) -> None:
@@ -56,15 +57,46 @@ async def extract(job: Job) -> None:
     progress.end()
 
 
-async def warm_up(job: Job, command: str) -> None:
-    """Start the model's servers while the documents are planned, when it is sure that there is something to read."""
+@contextlib.asynccontextmanager
+async def warming_up(job: Job, command: str) -> AsyncIterator[None]:
+    """Start the model's servers while the block plans the documents, when it is sure that there is something to read.
+
+    What would keep them from starting is raised before the block; at its end where a plan stands already, since what is
+    left of that is looked for beside the block.
+    """
     if command == "plan" or not job.engines.uses_models:
+        yield
         return
-    if await asyncio.to_thread(newest_key, job.workspace, EXTRACT) is None:
-        model = await page_model(job.settings, job.engines, job.workspace)
-        fleet = await job.engines.fleet(model.profile, model=model.name, revision=model.revision)
-        await job.engines.check()
-        fleet.begin()
+    found = await asyncio.to_thread(generations, job.workspace)
+    if not found:
+        await _warm_up(job)
+        yield
+        return
+    sure = asyncio.Event()
+    going_on = asyncio.create_task(_go_on(job, sure))
+    try:
+        yield
+        if sure.is_set():
+            await going_on
+    finally:
+        going_on.cancel()  # Extract finds out by itself
+        await asyncio.gather(going_on, return_exceptions=True)
+
+
+async def _go_on(job: Job, sure: asyncio.Event) -> None:
+    """A plan stands: units may be done already, or in other hands."""
+    key = await asyncio.to_thread(newest_key, job.workspace, EXTRACT)
+    split = await split_of(replace(job, progress=Silent()), EXTRACT)
+    if await asyncio.to_thread(free_units, job.workspace, EXTRACT, key, split.shard):
+        sure.set()
+        await _warm_up(job)
+
+
+async def _warm_up(job: Job) -> None:
+    model = await page_model(job.settings, job.engines, job.workspace)
+    fleet = await job.engines.fleet(model.profile, model=model.name, revision=model.revision)
+    await job.engines.check()
+    fleet.begin()
 
 
 def identity(renderer: Renderer, reader: PageReader, settings: Any) -> Mapping[str, Any]:
@@ -93,14 +125,12 @@ async def _counted(units: AsyncIterator[Unit], progress: Progress) -> AsyncItera
 
 def _publisher(workspace: Workspace, key: str, share: Share) -> Any:
     encoding = asyncio.Lock()  # each takes several times its images' size in memory
-    waiting = asyncio.Semaphore(_WAITING)
 
     async def publish_unit(unit: Unit, pages: Sequence[PageRecord]) -> None:
-        async with waiting:
-            async with encoding:
-                data = await asyncio.to_thread(pages_to_parquet, pages)
-                await asyncio.to_thread(release_memory)
-            summary = pages_summary(unit, pages)
-            await asyncio.to_thread(publish_held, share, workspace, (EXTRACT, key), unit.id, data, summary)
+        async with encoding:
+            data = await asyncio.to_thread(pages_to_parquet, pages)
+            await asyncio.to_thread(release_memory)
+        summary = pages_summary(unit, pages)
+        await asyncio.to_thread(publish_held, share, workspace, (EXTRACT, key), unit.id, data, summary)
 
     return publish_unit

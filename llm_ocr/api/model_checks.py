@@ -145,8 +145,7 @@ def memory_trouble(start: Start, memory: dict[str, int], version: str = "") -> s
     split = split_over(profile, options)
     share = options.gpu_memory_utilization or _number(value_of([*options.preset, *options.args], _SHARE))
     share = share or share_of(profile)
-    context = number_of(options.args, _CONTEXT) or options.max_model_len or number_of(options.preset, _CONTEXT)
-    context = context or profile.context
+    context = number_of(options.args, _CONTEXT) or options.max_model_len or profile.context
     least = min(memory.values())
     needed = needed_memory(weights, context, gpus=split, share=share)
     if needed <= least:

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import importlib.util
+import json
 import os
 import platform
 import shutil
@@ -51,6 +52,7 @@ def all_checks() -> list[Check]:
         hard_links,
         pdfium,
         pillow,
+        isolation,
         ocr,
         dataset,
         poppler,
@@ -138,6 +140,23 @@ def pillow() -> Check:
         return f"without {', '.join(lacking)}" if lacking else ""
 
     return _tried("Pillow", ("pillow",), "reads and writes images", load, "pip install --upgrade pillow")
+
+
+def isolation() -> Check:
+    """What the kernel enforces on the processes that open documents: tried in one."""
+    words = [sys.executable, "-P", "-m", "llm_ocr.processes.confinement", "pdftoppm", "pdfinfo"]
+    environ = environment.worker_environment()
+    try:
+        answer = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60, check=True).stdout
+        found: dict[str, bool] = json.loads(answer)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return Check("isolation", State.BROKEN, f"cannot be tried: {type(error).__name__}")
+    active = ", ".join(name for name, there in found.items() if there)
+    lacking = ", ".join(name for name, there in found.items() if not there)
+    if not lacking:
+        return Check("isolation", State.WORKS, f"processes that open documents: {active}")
+    text = f"processes that open documents: {active or 'limits only'}; not offered by this system: {lacking}"
+    return Check("isolation", State.LIMITED, text, "Open documents of strangers in a container, or as another user")
 
 
 def ocr() -> Check:

@@ -1,5 +1,6 @@
 """What a file is: by its first bytes, and by its name where the bytes say nothing."""
 
+import os
 from pathlib import Path
 
 PDF, IMAGE = "pdf", "image"
@@ -25,12 +26,12 @@ _IMAGE_SIGNS = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"II*\x00", b"MM\x00*", b
 
 def kind_by_name(path: str | Path) -> str:
     """`pdf`, `image`, or empty for an unknown suffix."""
-    return SUFFIXES.get(Path(path).suffix.lower(), "")
+    return SUFFIXES.get(os.path.splitext(path)[1].lower(), "")  # noqa: PTH122 - a path made is dear for a million
 
 
 def kind_by_content(path: str | Path) -> str:
     """`pdf`, `image`, or empty when the first bytes are of neither. Raises OSError when the file cannot be read."""
-    with Path(path).open("rb") as file:
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - as above
         return kind_of_head(file.read(HEAD_BYTES))
 
 

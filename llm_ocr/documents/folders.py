@@ -1,9 +1,17 @@
-"""Files below a folder, in a fixed order, safe against loops of links."""
+"""Files below a folder, in a fixed order, safe against loops of links. In memory are the folders, never all files."""
 
+import heapq
+import json
 import os
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+
+#: Names of one folder that are sorted in memory; of more, sorted runs go to files.
+RUN = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,26 +23,104 @@ class Folder:
 
 
 def files_below(root: Path) -> Iterator[Path | Folder]:
-    """Files by path, hidden ones and hidden folders left out. Links are followed; each folder is visited once."""
-    found: list[Path | Folder] = []
+    """Files by path, hidden ones and hidden folders left out. Links are followed; each folder is visited once.
+
+    A folder that can be reached without a link is listed under its own name.
+    """
     visited: set[tuple[int, int]] = set()
-    plain, linked = [root], list[Path]()
+    second: frozenset[str] | None = None  # links to folders that are listed elsewhere; None: no link was met yet
+    stack = [_entries(str(root), visited)]
+    while stack:
+        entry = next(stack[-1], None)
+        if entry is None:
+            stack.pop()
+        elif isinstance(entry, Folder):
+            yield entry
+        elif not entry.folder:
+            yield Path(entry.path)
+        else:
+            if entry.link and second is None:
+                second = _second_ways(root)
+            if not second or entry.path not in second:
+                stack.append(_entries(entry.path, visited))
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    path: str
+    folder: bool = False
+    link: bool = False
+
+
+def _entries(folder: str, visited: set[tuple[int, int]]) -> Iterator[_Entry | Folder]:
+    """What stands in a folder, by name; nothing of one that was visited before."""
+    folders: dict[str, bool] = {}  # by name: whether it is a link
+    with ExitStack() as runs:
+        try:
+            if not _first_time(folder, visited):
+                return
+            with os.scandir(folder) as found:
+                names = _sorted(_names(found, folders), runs)
+        except OSError as error:
+            yield Folder(Path(folder), error.strerror or str(error))
+            return
+        for name in names:
+            yield _Entry(os.path.join(folder, name), name in folders, folders.get(name, False))  # noqa: PTH118 - a text
+
+
+def _first_time(folder: str, visited: set[tuple[int, int]]) -> bool:
+    """Raises OSError."""
+    status = os.stat(folder)  # noqa: PTH116 - a text
+    number = (status.st_dev, status.st_ino)
+    if number in visited:
+        return False
+    visited.add(number)
+    return True
+
+
+def _names(found: Iterable["os.DirEntry[str]"], folders: dict[str, bool]) -> Iterator[str]:
+    """The names that are not hidden; those of folders are put into `folders`, too."""
+    for entry in found:
+        if not entry.name.startswith("."):
+            if entry.is_dir():
+                folders[entry.name] = entry.is_symlink()
+            yield entry.name
+
+
+def _sorted(names: Iterator[str], open_files: ExitStack) -> Iterator[str]:
+    """All names are read at once, and given in order; files stay open until the stack is closed."""
+    run = sorted(islice(names, RUN))
+    if len(run) < RUN:
+        return iter(run)
+    runs = []
+    while run:
+        file = open_files.enter_context(tempfile.TemporaryFile("w+", encoding="ascii"))  # noqa: SIM115 - so it is closed
+        file.writelines(json.dumps(name) + "\n" for name in run)  # a name may hold any character
+        file.seek(0)
+        runs.append(map(json.loads, file))
+        run = sorted(islice(names, RUN))
+    return heapq.merge(*runs)
+
+
+def _second_ways(root: Path) -> frozenset[str]:
+    """Paths of folders below which nothing is listed, because another path leads there: links come last."""
+    visited: set[tuple[int, int]] = set()
+    second = []
+    plain, linked = [str(root)], list[str]()
     while plain or linked:
-        # Links last: a folder that can be reached without one is listed under its own name.
         folder = plain.pop() if plain else linked.pop(0)
         try:
-            status = folder.stat()
-            if (status.st_dev, status.st_ino) in visited:
+            if not _first_time(folder, visited):
+                second.append(folder)
                 continue
-            visited.add((status.st_dev, status.st_ino))
-            with os.scandir(folder) as entries:
-                for entry in sorted(entries, key=lambda entry: entry.name):
-                    if entry.name.startswith("."):
-                        continue
-                    if entry.is_dir():
-                        (linked if entry.is_symlink() else plain).append(Path(entry.path))
-                    else:
-                        found.append(Path(entry.path))
-        except OSError as error:
-            found.append(Folder(folder, error.strerror or str(error)))
-    yield from sorted(found, key=lambda item: (item if isinstance(item, Path) else item.path).parts)
+            with os.scandir(folder) as found:
+                below = sorted((entry.name, entry.is_symlink()) for entry in found if _is_shown_folder(entry))
+        except OSError:
+            continue  # said where it is listed
+        for name, link in below:
+            (linked if link else plain).append(os.path.join(folder, name))  # noqa: PTH118 - a text
+    return frozenset(second)
+
+
+def _is_shown_folder(entry: "os.DirEntry[str]") -> bool:
+    return not entry.name.startswith(".") and entry.is_dir()

@@ -1,10 +1,12 @@
 """Image files as documents: PNG, JPEG, WebP, and every frame of a TIFF."""
 
+import io
+import struct
 import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_ocr.documents.encoding import encoded
+from llm_ocr.documents.given_file import GivenFile
 from llm_ocr.documents.ink import ink_of
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import EncodedImage, Ink, Reason
@@ -17,27 +19,33 @@ MAX_PIXELS = 200_000_000
 #: A side of a page image, in pixels, below which nothing can be read.
 MIN_SIDE = 8
 _ORIENTATION = 0x0112  # the EXIF tag
+#: What Pillow's readers raise for damaged files, as fuzzing found: they compute with what stands there.
+_DAMAGED = (
+    *(OSError, SyntaxError, ValueError, EOFError, TypeError, LookupError),
+    *(ArithmeticError, AttributeError, AssertionError, RuntimeError, struct.error),
+)
 
 
 class ImageFile:
     """An opened image file. Raises PageFailure `unreadable` when it is none."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, file: GivenFile) -> None:
         from PIL import Image, UnidentifiedImageError
 
         Image.MAX_IMAGE_PIXELS = MAX_PIXELS
+        self._buffered = io.BufferedReader(file)  # closes the file when nobody holds it
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         try:
-            self._image = Image.open(source, formats=("PNG", "JPEG", "WEBP", "TIFF"))  # a JPEG may be an MPO
+            self._image = Image.open(self._buffered, formats=("PNG", "JPEG", "WEBP", "TIFF"))  # a JPEG may be an MPO
             # Frames of a TIFF are pages, those of an animation are not.
             self.pages = int(getattr(self._image, "n_frames", 1)) if self._image.format == "TIFF" else 1
         except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
             raise PageFailure(Reason.RENDER_LIMIT, f"more than {MAX_PIXELS // 1_000_000} million pixels") from error
         except UnidentifiedImageError as error:
             raise PageFailure(Reason.UNREADABLE, "not an image that can be read (PNG, JPEG, WebP, TIFF)") from error
-        except (OSError, SyntaxError, ValueError, EOFError) as error:
+        except _DAMAGED as error:
             raise PageFailure(Reason.UNREADABLE, f"cannot be opened as an image: {error}") from error
-        self._source = source
+        self._file = file
 
     def page(self, number: int, *, size: int, image_format: str, quality: int) -> tuple[EncodedImage, Ink]:
         """Page `number`, upright by EXIF, at most `size` pixels on its longest side; never enlarged. And its ink."""
@@ -49,7 +57,7 @@ class ImageFile:
             return self._page(number, size, image_format, quality)
         except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
             raise PageFailure(Reason.RENDER_LIMIT, f"more than {MAX_PIXELS // 1_000_000} million pixels") from error
-        except (OSError, SyntaxError, ValueError, EOFError) as error:
+        except _DAMAGED as error:
             raise PageFailure(Reason.UNREADABLE, f"image data cannot be decoded: {error}") from error
 
     def _page(self, number: int, size: int, image_format: str, quality: int) -> tuple[EncodedImage, Ink]:
@@ -59,8 +67,7 @@ class ImageFile:
         _check(image.width, image.height, size)
         if self._needs_no_change(image, size):
             image.load()  # proves that it can be decoded
-            data = Path(self._source).read_bytes()
-            return EncodedImage(data, "image/jpeg", image.width, image.height), ink_of(image)
+            return EncodedImage(self._file.whole(), "image/jpeg", image.width, image.height), ink_of(image)
         if image.format in ("JPEG", "MPO"):
             image.draft(image.mode, (size, size))  # decodes at a half, quarter or eighth where that is enough
         shown = _prepared(image, size)
@@ -74,6 +81,7 @@ class ImageFile:
     def close(self) -> None:
         """Close the file."""
         self._image.close()
+        self._file.close()
 
 
 def _check(width: int, height: int, size: int) -> None:

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from llm_ocr.documents.local_paths import exists
 from llm_ocr.documents.page_ranges import parse_pages
 from llm_ocr.errors import UsageError
 
-#: Ids become parts of object and file names: no separators, no control characters, no leading dot.
+#: The highest page number that a manifest may name: each page named becomes a row, there or not.
+_LAST_PAGE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ def listed_paths(file: Path) -> Iterator[str]:
     """The paths of a list: one a line, `#` begins a comment line, empty lines are skipped."""
     for _, line in _lines(file):
         if line.strip() and not line.lstrip().startswith("#"):
-            yield line if (file.parent / line).exists() else line.strip()
+            yield line if exists(file.parent / line) else line.strip()
 
 
 def manifest_entries(file: Path, ids: UniqueIds) -> Iterator[ManifestEntry]:
@@ -53,11 +55,11 @@ def manifest_entries(file: Path, ids: UniqueIds) -> Iterator[ManifestEntry]:
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
     try:
-        text = file.read_text(encoding="utf-8-sig", errors="surrogateescape")
+        with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="\n") as lines:
+            for number, line in enumerate(lines, start=1):
+                yield number, line.rstrip("\r\n")
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror or error}") from error
-    for number, line in enumerate(text.split("\n"), start=1):
-        yield number, line.rstrip("\r")
 
 
 def entry_of(line: str, place: str, ids: UniqueIds) -> ManifestEntry:
@@ -66,6 +68,8 @@ def entry_of(line: str, place: str, ids: UniqueIds) -> ManifestEntry:
         entry = json.loads(line)
     except json.JSONDecodeError as error:
         raise UsageError(f"{place}: not JSON ({error.msg})", hint=_HINT) from error
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, thousands of levels
+        raise UsageError(f"{place}: not JSON that can be read", hint=_HINT) from error
     if not isinstance(entry, dict):
         raise UsageError(f"{place}: not an object", hint=_HINT)
     path = entry.get("pdf_path")
@@ -97,11 +101,12 @@ def _pages(given: Any, place: str) -> tuple[int, ...] | None:
         return _from_ranges(given, place)
     if isinstance(given, list) and given and all(_is_page(page) for page in given):
         return tuple(sorted(set(given)))
-    raise UsageError(f"{place}: pages is neither a list of numbers from 1 nor a text such as 1-5,9", hint=_HINT)
+    problem = "pages is neither a list of numbers from 1 to a million nor a text such as 1-5,9"
+    raise UsageError(f"{place}: {problem}", hint=_HINT)
 
 
 def _is_page(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _LAST_PAGE
 
 
 def _from_ranges(text: str, place: str) -> tuple[int, ...]:
@@ -114,6 +119,6 @@ def _from_ranges(text: str, place: str) -> tuple[int, ...]:
         raise UsageError(
             f"{place}: pages {text!r} has no end", hint="Name the last page too: a manifest fixes its pages."
         )
-    if last > 1_000_000:
+    if last > _LAST_PAGE:
         raise UsageError(f"{place}: pages {text!r} goes beyond a million pages")
     return ranges.select(last)

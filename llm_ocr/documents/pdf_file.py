@@ -1,14 +1,15 @@
 """A PDF opened in the worker process: pages counted, rendered and read."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pypdfium2
 import pypdfium2.raw as pdfium
 
 from llm_ocr.documents import poppler
+from llm_ocr.documents.given_file import GivenFile
 from llm_ocr.documents.pdf_evidence import Layer, layer_of
 from llm_ocr.documents.pdf_frame import page_frame
 from llm_ocr.documents.pdf_objects import Objects, page_images, page_objects
@@ -45,8 +46,8 @@ class Look:
 class PdfFile:
     """An opened PDF. Raises PageFailure `unreadable` or `encrypted`."""
 
-    def __init__(self, source: str, passwords: Sequence[str], look: Look) -> None:
-        self._source = source
+    def __init__(self, file: GivenFile, passwords: Sequence[str], look: Look) -> None:
+        self._file = file
         self._look = look
         self._password = ""
         self._pdf: pypdfium2.PdfDocument | None = None
@@ -63,7 +64,7 @@ class PdfFile:
         for password in passwords:
             _forget_last_error()
             try:
-                self._pdf = pypdfium2.PdfDocument(Path(self._source), password=password or None)
+                self._pdf = pypdfium2.PdfDocument(self._file, password=password or None)
             except pypdfium2.PdfiumError as error:
                 if error.err_code == pdfium.FPDF_ERR_PASSWORD:
                     continue
@@ -80,7 +81,7 @@ class PdfFile:
     def _open_with_poppler(self, failure: PageFailure, passwords: Sequence[str]) -> None:
         for password in passwords:
             try:
-                self._total = poppler.page_count(self._source, password, self._look.timeout)
+                self._total = poppler.page_count(self._file, password, self._look.timeout)
             except PageFailure:
                 continue
             self._password = password
@@ -102,6 +103,7 @@ class PdfFile:
         """Free what pdfium holds."""
         if self._pdf is not None:
             self._pdf.close()
+        self._file.close()
 
     def page(self, number: int, *, text_layer: bool) -> "tuple[Image.Image, PageContent | None, Layer]":
         """Page `number` as shown, RGB or RGBX, what it holds, and what its answers are judged by.
@@ -113,7 +115,7 @@ class PdfFile:
         if loaded is None:
             return self._by_poppler(number), None, Layer()
         try:
-            self._check_size(loaded)
+            self._check_size(*loaded.get_size())
             frame = page_frame(loaded)
             objects = page_objects(loaded, frame) if text_layer else page_images(loaded, frame)
             self._check_images(objects.largest_image)
@@ -143,7 +145,7 @@ class PdfFile:
         if loaded is None:
             return None
         try:
-            self._check_size(loaded)
+            self._check_size(*loaded.get_size())
             self._check_images(page_images(loaded, page_frame(loaded)).largest_image)
             image: Image.Image = loaded.render(scale=side / max(loaded.get_size()), grayscale=True).to_pil()
             return image
@@ -165,9 +167,9 @@ class PdfFile:
                 return None
             raise PageFailure(Reason.UNREADABLE, f"page {number} cannot be loaded") from error
 
-    def _check_size(self, page: pypdfium2.PdfPage) -> None:
-        width, height = page.get_size()
-        if width <= 0 or height <= 0:
+    def _check_size(self, width: float, height: float) -> None:
+        """In points. Damaged pages have sides of zero, or that are no numbers."""
+        if not (0 < width < math.inf and 0 < height < math.inf):
             raise PageFailure(Reason.UNREADABLE, "the page has no size")
         if min(width, height) * self._scale(width, height) < MIN_SIDE:
             raise PageFailure(Reason.RENDER_LIMIT, f"a page of {width:g} x {height:g} points is too narrow to be read")
@@ -193,12 +195,10 @@ class PdfFile:
 
     def _by_poppler(self, number: int) -> "Image.Image":
         timeout = self._look.timeout
-        width, height = poppler.page_size(self._source, number, password=self._password, timeout=timeout)
-        scale = self._scale(width, height)
-        if min(width, height) * scale < MIN_SIDE:
-            raise PageFailure(Reason.RENDER_LIMIT, f"a page of {width:g} x {height:g} points is too narrow to be read")
-        longest = max(1, round(max(width, height) * scale))
-        return poppler.render(self._source, number, longest, password=self._password, timeout=timeout)
+        width, height = poppler.page_size(self._file, number, password=self._password, timeout=timeout)
+        self._check_size(width, height)
+        longest = max(1, round(max(width, height) * self._scale(width, height)))
+        return poppler.render(self._file, number, longest, password=self._password, timeout=timeout)
 
     def _content(self, number: int, page: pypdfium2.PdfPage, objects: Objects) -> PageContent:
         if number not in self._contents:

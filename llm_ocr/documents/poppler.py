@@ -1,41 +1,47 @@
 """Pages by poppler's pdftoppm: the other renderer, and the second chance for what pdfium cannot open.
 
-Runs in the worker process; pdftoppm is its child, under the same limits, in the same process group.
+Runs in the worker process; pdftoppm is its child, under the same limits, in the same process group. Neither may open a
+file: the child finds the document at its standard input.
 """
 
+import os
 import resource
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from llm_ocr.documents.given_file import GivenFile
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Reason
 
 if TYPE_CHECKING:
     from PIL import Image
 
+PROGRAMS = ("pdftoppm", "pdfinfo")
+_STDIN = 0
+
 
 def installed() -> bool:
     """Whether pdftoppm and pdfinfo are on the PATH."""
-    return shutil.which("pdftoppm") is not None and shutil.which("pdfinfo") is not None
+    return all(map(shutil.which, PROGRAMS))
 
 
-def page_count(source: str, password: str, timeout: float) -> int:
+def page_count(file: GivenFile, password: str, timeout: float) -> int:
     """Pages of a PDF as poppler sees it. Raises PageFailure when it cannot open it."""
     from pdf2image import pdfinfo_from_path
 
-    info = _asked(pdfinfo_from_path, source, userpw=password or None, timeout=timeout)
+    info = _asked(pdfinfo_from_path, file, userpw=password or None, timeout=timeout)
     return int(info.get("Pages", 0))
 
 
-def render(source: str, number: int, longest: int, *, password: str, timeout: float) -> "Image.Image":
+def render(file: GivenFile, number: int, longest: int, *, password: str, timeout: float) -> "Image.Image":
     """Page `number` as RGB, its longest side `longest` pixels."""
     from pdf2image import convert_from_path
 
     images: list[Image.Image] = _asked(
         convert_from_path,
-        source,
+        file,
         first_page=number,
         last_page=number,
         size=longest,
@@ -48,12 +54,12 @@ def render(source: str, number: int, longest: int, *, password: str, timeout: fl
     return images[0] if images[0].mode == "RGB" else images[0].convert("RGB")
 
 
-def page_size(source: str, number: int, *, password: str, timeout: float) -> tuple[float, float]:
+def page_size(file: GivenFile, number: int, *, password: str, timeout: float) -> tuple[float, float]:
     """Width and height in points, as shown."""
     from pdf2image import pdfinfo_from_path
 
     info = _asked(
-        pdfinfo_from_path, source, userpw=password or None, first_page=number, last_page=number, timeout=timeout
+        pdfinfo_from_path, file, userpw=password or None, first_page=number, last_page=number, timeout=timeout
     )
     size = str(info.get(f"Page {number:>4} size", info.get("Page size", ""))).split()
     turned = str(info.get(f"Page {number:>4} rot", info.get("Page rot", "0"))).strip()
@@ -64,13 +70,13 @@ def page_size(source: str, number: int, *, password: str, timeout: float) -> tup
     return (height, width) if turned in ("90", "270") else (width, height)
 
 
-def _asked(function: Any, source: str, *, timeout: float, **options: Any) -> Any:
+def _asked(function: Any, file: GivenFile, *, timeout: float, **options: Any) -> Any:
     """Call pdf2image; its errors as PageFailure."""
     from pdf2image import exceptions
 
     try:
-        with _child_seconds(timeout):
-            return function(source, timeout=max(1, int(timeout)), **options)
+        with _child_seconds(timeout), _at_stdin(file) as path:
+            return function(path, timeout=max(1, int(timeout)), **options)
     except exceptions.PDFPopplerTimeoutError as error:
         raise PageFailure(Reason.RENDER_TIMEOUT, f"poppler was killed after {timeout:g} s") from error
     except exceptions.PDFInfoNotInstalledError as error:
@@ -83,6 +89,38 @@ def _asked(function: Any, source: str, *, timeout: float, **options: Any) -> Any
         words = " ".join(str(error).split())
         reason = Reason.ENCRYPTED if "Incorrect password" in words else Reason.UNREADABLE
         raise PageFailure(reason, f"poppler: {words[:200]}") from error
+
+
+@contextmanager
+def _at_stdin(file: GivenFile) -> Iterator[str]:
+    """A path under which programs that are started here open the document, as often as they like."""
+    document, before = _openable(file), os.dup(_STDIN)
+    try:
+        os.dup2(document, _STDIN)
+        yield "/dev/stdin"
+    finally:
+        os.dup2(before, _STDIN)
+        os.close(before)
+        os.close(document)
+
+
+def _openable(file: GivenFile) -> int:
+    """A descriptor whose file a confined process may open: on Linux a copy in memory, which Landlock leaves alone."""
+    if not hasattr(os, "memfd_create"):
+        return os.dup(file.fileno())  # on macOS to open it is to duplicate it
+    copy = os.memfd_create("document")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    try:
+        at, size = 0, file.size
+        while at < size and (sent := os.sendfile(copy, file.fileno(), at, size - at)):
+            at += sent
+    except BaseException:
+        os.close(copy)
+        raise
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    return copy
 
 
 @contextmanager

@@ -1,19 +1,20 @@
 """The renderer's worker process: `python -m llm_ocr.documents.renderer`. Opens what nobody has looked at before."""
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from llm_ocr.documents import poppler
 from llm_ocr.documents.encoding import blank, cropped, data_url, encoded, resized, turned
-from llm_ocr.documents.file_types import IMAGE, PDF, kind_of
+from llm_ocr.documents.file_types import IMAGE, PDF
 from llm_ocr.documents.furniture import edge_lines
+from llm_ocr.documents.given_file import GivenFile, state
 from llm_ocr.documents.image_file import ImageFile
 from llm_ocr.documents.ink import ink_of
 from llm_ocr.documents.page_wire import content_to_wire, evidence_to_wire, image_from_wire, image_to_wire
 from llm_ocr.documents.pdf_evidence import Layer
 from llm_ocr.documents.pdf_file import Look, PdfFile
 from llm_ocr.errors import PageFailure
+from llm_ocr.processes.confinement import Confinement
 from llm_ocr.processes.memory import give_back_memory
 from llm_ocr.processes.worker import serve
 from llm_ocr.types import Box, Evidence, PageContent, Reason
@@ -30,11 +31,11 @@ class _Shelf:
         self._document: PdfFile | ImageFile | None = None
 
     def document(self, payload: Mapping[str, Any]) -> PdfFile | ImageFile:
-        source = payload["source"]
-        key = (*_state(source), source, payload["kind"], *payload["passwords"])
+        source, descriptor = payload["source"], payload["file"]
+        key = (*state(descriptor), source, payload["kind"], *payload["passwords"])
         if self._document is None or key != self._key:
             self._put_back()
-            self._document = _opened(source, payload)
+            self._document = _opened(GivenFile(descriptor, source), payload)
             self._key = key
         return self._document
 
@@ -48,28 +49,19 @@ class _Shelf:
 _shelf = _Shelf()
 
 
-def _state(source: str) -> tuple[int, int]:
-    """What changes when the file does."""
+def _opened(file: GivenFile, payload: Mapping[str, Any]) -> PdfFile | ImageFile:
     try:
-        status = Path(source).stat()
-    except FileNotFoundError as error:
-        raise PageFailure(Reason.NOT_FOUND, f"{source} does not exist") from error
-    except OSError as error:
-        raise PageFailure(Reason.UNREADABLE, f"{source}: {error.strerror or error}") from error
-    return status.st_mtime_ns, status.st_size
-
-
-def _opened(source: str, payload: Mapping[str, Any]) -> PdfFile | ImageFile:
-    if not os.access(source, os.R_OK) or Path(source).is_dir():
-        raise PageFailure(Reason.UNREADABLE, "not a file that may be read")
-    kind = kind_of(source) or payload["kind"]
-    if kind == IMAGE:
-        return ImageFile(source)
-    if kind == PDF:
-        return PdfFile(source, payload["passwords"], Look(**payload["look"]))
-    if Path(source).stat().st_size == 0:
-        raise PageFailure(Reason.UNREADABLE, "the file is empty")
-    raise PageFailure(Reason.UNKNOWN_TYPE, "neither a PDF nor an image (PNG, JPEG, WebP, TIFF)")
+        kind = file.kind() or payload["kind"]
+        if kind == IMAGE:
+            return ImageFile(file)
+        if kind == PDF:
+            return PdfFile(file, payload["passwords"], Look(**payload["look"]))
+        if file.size == 0:
+            raise PageFailure(Reason.UNREADABLE, "the file is empty")
+        raise PageFailure(Reason.UNKNOWN_TYPE, "neither a PDF nor an image (PNG, JPEG, WebP, TIFF)")
+    except BaseException:
+        file.close()
+        raise
 
 
 def _open(payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,5 +148,6 @@ if __name__ == "__main__":
             "resize": _resize,
             "turn": _turn,
             "blank": _blank,
-        }
+        },
+        Confinement(programs=poppler.PROGRAMS),
     )

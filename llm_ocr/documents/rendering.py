@@ -1,6 +1,7 @@
 """Pages of documents, made in limited worker processes: images, text layers and objects."""
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
@@ -9,6 +10,7 @@ from llm_ocr.documents.edges import EdgeCache
 from llm_ocr.documents.encoding import data_url
 from llm_ocr.documents.filters import FilterOptions, LeftOut
 from llm_ocr.documents.furniture import EdgeLine, marked
+from llm_ocr.documents.giving import given
 from llm_ocr.documents.page_wire import content_from_wire, evidence_from_wire, image_from_wire, image_to_wire
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
 from llm_ocr.processes import Limits, WorkerPool
@@ -97,8 +99,9 @@ class Renderer:
             "text_layer": options.text_layer,
             "data_url": options.data_url,
         }
-        reply = await self._call("page", payload, source, f"page {number} was not rendered")
-        content = await self._content_of(reply, source, kind, number)
+        with self._edges.coming(source, number) if options.text_layer else contextlib.nullcontext():
+            reply = await self._call("page", payload, source, f"page {number} was not rendered")
+            content = await self._content_of(reply, source, kind, number)
         image, evidence = image_from_wire(reply["image"]), evidence_from_wire(reply["evidence"])
         return Page(page_id, document_id, number, image, content, source, reply["url"], evidence)
 
@@ -166,13 +169,20 @@ class Renderer:
         """One request, once more on another worker after a crash; workers' deaths as PageFailure."""
         for last in (False, True):
             try:
-                return await self._pool.call(operation, payload, deadline=self._options.timeout, affinity=affinity)
+                return await self._ask(operation, payload, affinity, self._options.timeout)
             except WorkerDied as death:
                 if last or death.timed_out or death.out_of_memory:
                     raise self._failure(death, failing) from death
             except WorkerError as error:
                 raise PageFailure(Reason.RENDER_CRASHED, f"{failing}: {error}") from error
         raise AssertionError("unreachable")
+
+    async def _ask(self, operation: str, payload: dict[str, Any], source: str, deadline: float) -> dict[str, Any]:
+        """One request; of a document, which is handed over open: workers may open nothing themselves."""
+        if not source:
+            return await self._pool.call(operation, payload, deadline=deadline)
+        async with given(source) as file:
+            return await self._pool.call(operation, payload, deadline=deadline, affinity=source, file=file)
 
     def _failure(self, death: WorkerDied, failing: str) -> PageFailure:
         if death.timed_out:
@@ -202,7 +212,7 @@ class Renderer:
         payload = self._payload(source, kind) | {"number": number}
         deadline = min(self._options.timeout, _EDGES_TIMEOUT)
         try:
-            reply = await self._pool.call("edges", payload, deadline=deadline, affinity=source)
+            reply = await self._ask("edges", payload, source, deadline)
         except (PageFailure, WorkerDied, WorkerError):
             return []  # the page itself says why when its turn comes
         return [EdgeLine(text, tuple(numbers), *place) for text, numbers, *place in reply["edges"]]

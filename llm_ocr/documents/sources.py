@@ -3,6 +3,7 @@
 import glob
 import hashlib
 import os
+import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,12 +11,12 @@ from fnmatch import fnmatchcase
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 from llm_ocr.documents.file_types import ACCEPTED, kind_by_content, kind_by_name
 from llm_ocr.documents.folders import Folder, files_below
+from llm_ocr.documents.local_paths import is_file, is_folder, is_unspeakable, local_path
 from llm_ocr.documents.manifests import ManifestEntry, UniqueIds, listed_paths, manifest_entries
-from llm_ocr.documents.remote.urls import is_remote, unknown_scheme
+from llm_ocr.documents.remote.urls import is_remote, suffix_of
 from llm_ocr.errors import UsageError
 from llm_ocr.types import Reason
 
@@ -67,7 +68,8 @@ def find_documents(
     when nothing else is left, and for bad lists and manifests; looks no further than the first document without reason.
     """
     skipped: Counter[str] = Counter()
-    every = chain(_first_of_each(_expanded(sources, skipped, remote)), rows)  # a row is there only once
+    named = _expanded(sources, skipped, remote)
+    every = chain(named if _names_none_twice(sources) else _first_of_each(named), rows)  # a row is there only once
     documents = islice(_chosen(every, only), max_samples)
     begin: list[SourceDocument] = []
     for document in documents:
@@ -77,8 +79,19 @@ def find_documents(
     raise _nothing(sources, begin, only, skipped)
 
 
+def _names_none_twice(sources: Sequence[str]) -> bool:
+    """Of one folder, pattern or prefix each document comes once; lists and manifests may repeat what they name."""
+    return len(sources) == 1 and _suffix(sources[0]) not in (".txt", ".jsonl")
+
+
+def _suffix(source: str) -> str:
+    return suffix_of(source) if is_remote(source) else Path(source).suffix.lower()
+
+
 def _first_of_each(documents: Iterable[SourceDocument]) -> Iterator[SourceDocument]:
-    """In memory are 16 bytes of a hash for each: among a billion, two are the same once in 10^20 runs."""
+    """In memory are 16 bytes of a hash for each, which take about 100: among a billion, two are the same once in 10^20
+    runs.
+    """
     seen: set[bytes] = set()
     for document in documents:
         named = f"{document.source}\0{document.document_id or ''}".encode("utf-8", "surrogatepass")
@@ -106,7 +119,7 @@ def _expanded(
             yield from remote.documents(source)
             continue
         path = local_path(source)
-        if not _is_document(path) and path.is_file():
+        if not _is_document(path) and is_file(path):
             if path.suffix.lower() == ".txt":
                 yield from _from_list(path, skipped, remote)
                 continue
@@ -116,25 +129,9 @@ def _expanded(
         yield from _from_path(path, skipped)
 
 
-def local_path(source: str, base: Path | None = None) -> Path:
-    """A path or `file://` URL as an absolute path, not resolved. Raises UsageError for other URLs."""
-    if source.startswith("file://"):
-        parts = urlsplit(source.replace("#", "%23").replace("?", "%3F"))
-        if parts.netloc not in ("", "localhost"):
-            raise UsageError(f"{source}: a file on another host", hint="Write file:///path, or the path alone.")
-        source = unquote(parts.path)
-    elif "://" in source and not Path(source).exists():
-        raise unknown_scheme(source) or UsageError(f"{source}: no file, folder or URL that can be read")
-    elif source.startswith("~") and not os.path.lexists(source):
-        source = str(Path(source).expanduser())
-    if not source:
-        raise UsageError("a source is empty", hint="Name files, folders, globs, .txt lists or .jsonl manifests.")
-    return Path(os.path.abspath(base / source if base else source))  # noqa: PTH100 - keeps links
-
-
 def _from_path(path: Path, skipped: Counter[str]) -> Iterator[SourceDocument]:
     """A literal path wins over a pattern of the same spelling."""
-    if path.is_dir():
+    if is_folder(path):
         yield from _from_folder(files_below(path), path, skipped)
     elif os.path.lexists(path) or not glob.has_magic(str(path)):
         yield _explicit(path, path.name)
@@ -177,8 +174,8 @@ def _from_list(file: Path, skipped: Counter[str], remote: "RemoteListing") -> It
         if is_remote(line):
             yield from remote.line(line)
             continue
-        path = local_path(line, file.parent)
-        if path.is_file() and path.is_relative_to(file.parent):
+        path = _listed(line, file)
+        if is_file(path) and path.is_relative_to(file.parent):
             yield _explicit(path, _relative(path, file.parent))
         else:
             yield from _from_path(path, skipped)
@@ -189,21 +186,29 @@ def _from_manifest(file: Path, ids: UniqueIds, remote: "RemoteListing") -> Itera
         if is_remote(entry.path):
             yield remote.entry(entry)
             continue
-        path = local_path(entry.path, file.parent)
+        path = _listed(entry.path, file)
         below = path.is_relative_to(file.parent)
         yield _explicit(path, _relative(path, file.parent) if below else path.name, entry)
 
 
+def _listed(source: str, file: Path) -> Path:
+    """A path in a list or manifest. Raises UsageError that names the list, too."""
+    try:
+        return local_path(source, file.parent)
+    except UsageError as error:
+        raise UsageError(f"{file}: {error.args[0]}", hint=error.hint) from error
+
+
 def _explicit(path: Path, relative: str, entry: ManifestEntry | None = None) -> SourceDocument:
     """A file that was named itself: what is wrong with it is recorded."""
-    if not path.exists():
-        return _failed(path, relative, Reason.NOT_FOUND, "no such file", entry)
-    if path.is_dir():
-        return _failed(path, relative, Reason.UNKNOWN_TYPE, "a folder", entry)
-    if not path.is_file():
-        return _failed(path, relative, Reason.UNKNOWN_TYPE, "not a regular file", entry)
     try:
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            what = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
+            return _failed(path, relative, Reason.UNKNOWN_TYPE, what, entry)
         kind = kind_by_content(path) or kind_by_name(path)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return _failed(path, relative, Reason.NOT_FOUND, "no such file", entry)
     except OSError as error:
         return _failed(path, relative, Reason.UNREADABLE, error.strerror or str(error), entry)
     if not kind:
@@ -212,7 +217,7 @@ def _explicit(path: Path, relative: str, entry: ManifestEntry | None = None) -> 
 
 
 def _document(path: Path, relative: str, kind: str, entry: ManifestEntry | None = None) -> SourceDocument:
-    if _unspeakable(path):
+    if is_unspeakable(path):
         return _failed(path, relative, Reason.UNREADABLE, "its name is not valid Unicode: rename it", entry)
     return SourceDocument(
         str(path),
@@ -240,11 +245,6 @@ def _size(path: Path) -> int | None:
         return None  # the renderer says what is wrong with it
 
 
-def _unspeakable(path: Path) -> bool:
-    """Whether the name cannot be written down: bytes that are no text come as lone surrogates."""
-    return any("\ud800" <= character <= "\udfff" for character in str(path))
-
-
 def _is_document(path: Path) -> bool:
     try:
         return path.is_file() and bool(kind_by_content(path))
@@ -255,7 +255,7 @@ def _is_document(path: Path) -> bool:
 def _kind_in_folder(path: Path) -> str:
     """By content where the name promises a document or says nothing; other files are not opened."""
     by_name = kind_by_name(path)
-    if (path.suffix and not by_name) or not path.is_file():
+    if (path.suffix and not by_name) or not is_file(path):
         return ""
     try:
         return kind_by_content(path) or by_name
@@ -268,9 +268,12 @@ def _relative(path: Path, root: Path) -> str:
 
 
 def _chosen(documents: Iterable[SourceDocument], only: Sequence[str]) -> Iterator[SourceDocument]:
+    if not only:
+        yield from documents
+        return
     for document in documents:
         name = Path(document.relative if is_remote(document.source) else document.source).name
-        if not only or any(name == wanted or fnmatchcase(name, wanted) for wanted in only):
+        if any(name == wanted or fnmatchcase(name, wanted) for wanted in only):
             yield document
 
 

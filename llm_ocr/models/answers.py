@@ -19,11 +19,6 @@ class _Unfit(ValueError):
     """The JSON has not the shape that was asked for; the message is the complaint."""
 
 
-def read_description(text: str) -> str:
-    """The answer to `describe` or to a prompt of the user's, without the model's special tokens."""
-    return without_special(text).strip()
-
-
 def read_parse(text: str) -> tuple[str | None, str]:
     """The JSON of an answer by `PARSE_SCHEMA`, made whole, and a complaint: exactly one of the two is given.
 

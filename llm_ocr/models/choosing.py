@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from llm_ocr.models.parsers import gives_places, tells_figures
 from llm_ocr.models.profile import Profile, Score
 from llm_ocr.models.sizes import needed_memory, share_of, smallest_gpu, weights_of
+from llm_ocr.models.versions import numbers
 
 #: Licences that add no terms of their own to what everybody knows.
 OPEN_LICENCES = frozenset({"MIT", "Apache-2.0", "BSD-3-Clause", "BSD-2-Clause", "CC-BY-4.0", "OpenMDW-1.1"})
@@ -137,14 +138,14 @@ def _place(profile: Profile, wants: Wants) -> tuple[object, ...]:
 
 def _against(profile: Profile, wants: Wants) -> Iterator[str]:
     """Why it cannot be taken."""
-    if wants.vllm and numbers_of(profile.min_vllm) > wants.vllm:
+    if wants.vllm and numbers(profile.min_vllm) > wants.vllm:
         yield f"needs vLLM {profile.min_vllm}"
     weights = weights_of(profile)
     if wants.gpu_bytes is not None and weights:
         context = wants.context or profile.context
         needed = needed_memory(weights, context, gpus=wants.gpus, share=share_of(profile))
         if needed > wants.gpu_bytes:
-            yield f"needs a GPU of {smallest_gpu(profile)}"
+            yield f"needs a GPU of {smallest_gpu(profile, context)}"
     if wants.open_only and profile.licence not in OPEN_LICENCES:
         yield f"its licence adds terms ({profile.licence or 'not known'})"
     if wants.language and reads_language(profile, wants.language) is False:
@@ -165,11 +166,6 @@ def _for(profile: Profile, wants: Wants) -> Iterator[str]:
     yield f"needs {size}" if size else "size not known"
     if profile.experimental:
         yield "experimental"
-
-
-def numbers_of(version: str) -> tuple[int, ...]:
-    """`0.30.0` as (0, 30, 0); () for ""."""
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
 #: Of a run's pages; above it another model is worth a try.

@@ -8,20 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from llm_ocr.models.answers import read_class, read_description, read_parse
 from llm_ocr.models.profile import Profile
-
-__all__ = [
-    "CHAT_PROMPTS",
-    "CLASSES",
-    "DEEPSEEK_PROMPTS",
-    "PARSE_SCHEMA",
-    "classify_prompt",
-    "read_class",
-    "read_description",
-    "read_parse",
-    "structured_outputs",
-]
 
 #: Into what `classify` sorts figures when the user names no classes.
 CLASSES = ("photo", "chart", "diagram", "logo", "table", "map", "screenshot", "drawing", "formula", "other")

@@ -9,7 +9,7 @@ from llm_ocr.errors import UsageError
 from llm_ocr.models.doctags import parse_doctags
 from llm_ocr.models.front_matter import parse_front_matter
 from llm_ocr.models.grounding import parse_grounding, parse_spotting
-from llm_ocr.models.html_blocks import parse_chandra, parse_chandra1, parse_html, parse_qwen_html, parse_surya
+from llm_ocr.models.html_blocks import parse_chandra, parse_chandra1, parse_qwen_html, parse_surya
 from llm_ocr.models.image_markdown import parse_lighton2, parse_qwen_markdown
 from llm_ocr.models.layout_json import parse_dots, parse_dots_layout_only, parse_json, parse_surya_layout
 from llm_ocr.models.markers import parse_lighton3, parse_mineru_layout, parse_nemotron, parse_unlimited
@@ -29,7 +29,7 @@ class NamedParser:
     tells: bool = False  # what figures show
 
 
-#: Every parser that can be named.
+#: Every parser that can be named, the plain one first.
 PARSERS: Mapping[str, NamedParser] = MappingProxyType(
     {
         "plain": NamedParser(parse_plain, "Markdown without places", places=False),
@@ -54,11 +54,11 @@ PARSERS: Mapping[str, NamedParser] = MappingProxyType(
         "dots": NamedParser(parse_dots, "dots.ocr's JSON, boxes in pixels of its own resizing"),
         "dots-layout-only": NamedParser(parse_dots_layout_only, "the same without texts"),
         "surya-layout": NamedParser(parse_surya_layout, "Surya's JSON of a layout without texts"),
-        "html-blocks": NamedParser(parse_html, "HTML with data-bbox in 0..1000"),
+        "html-blocks": NamedParser(parse_qwen_html, "HTML with data-bbox in 0..1000 at any elements"),
         "chandra": NamedParser(parse_chandra, "Chandra 2's HTML, boxes in 0..1000", tells=True),
         "chandra-1": NamedParser(parse_chandra1, "Chandra 1's HTML, boxes in 0..1024", tells=True),
         "surya": NamedParser(parse_surya, "Surya's HTML, boxes in 0..1000"),
-        "qwen-html": NamedParser(parse_qwen_html, "Qwen-VL's HTML, boxes in 0..1000"),
+        "qwen-html": NamedParser(parse_qwen_html, "the same: Qwen-VL's HTML"),
         "otsl": NamedParser(parse_paddle_table, "one table in OTSL, HTML or Markdown", places=False),
         "paddle-text": NamedParser(parse_paddle_text, "text with LaTeX between \\( \\) and \\[ \\]", places=False),
         "paddle-chart": NamedParser(parse_paddle_chart, "a chart's data as a pipe table", places=False),
@@ -67,11 +67,6 @@ PARSERS: Mapping[str, NamedParser] = MappingProxyType(
 )
 _PLACED = frozenset(one.parse for one in PARSERS.values() if one.places)
 _TELLING = frozenset(one.parse for one in PARSERS.values() if one.tells)
-
-
-def parser_names() -> tuple[str, ...]:
-    """The names of all parsers, the plain one first."""
-    return tuple(PARSERS)
 
 
 def parser_named(name: str) -> NamedParser:

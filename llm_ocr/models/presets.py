@@ -13,9 +13,9 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """For each server: `sequences` it runs at once, `memory_share` of the GPU (0..1), `context` in tokens.
+    """For each server: `sequences` it runs at once, `memory_share` of the GPU (0..1).
 
-    None leaves a value to the profile, or to vLLM. `source` says where the numbers come from.
+    `source` says where the numbers come from.
     """
 
     name: str
@@ -23,7 +23,6 @@ class Preset:
     sequences: int
     source: str
     memory_share: float = 0.9
-    context: int | None = None
 
     @property
     def window(self) -> int:
@@ -33,8 +32,7 @@ class Preset:
     @property
     def server_args(self) -> tuple[str, ...]:
         """As arguments of `vllm serve`."""
-        words = ("--max-num-seqs", str(self.sequences), "--gpu-memory-utilization", f"{self.memory_share:g}")
-        return words if self.context is None else (*words, "--max-model-len", str(self.context))
+        return ("--max-num-seqs", str(self.sequences), "--gpu-memory-utilization", f"{self.memory_share:g}")
 
 
 _PRESETS = (

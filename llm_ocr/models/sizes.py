@@ -10,6 +10,7 @@ graphs and the image encoder take beside that. The share is vLLM's 0.9 unless th
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from llm_ocr.models.profile import Profile
 
@@ -40,12 +41,14 @@ def weights_of(profile: Profile) -> float:
 
 
 def share_of(profile: Profile) -> float:
-    """The share of a GPU's memory that the server takes, 0..1."""
-    words = profile.server_args
-    for place, word in enumerate(words[:-1]):
-        if word == "--gpu-memory-utilization":
-            return float(words[place + 1])
-    return _SHARE
+    """The share of a GPU's memory that the server takes, 0..1, by the last argument that gives one."""
+    words = [part for word in profile.server_args for part in word.split("=", 1)]
+    given = [value for name, value in pairwise(words) if name.replace("_", "-") == "--gpu-memory-utilization"]
+    try:
+        share = float(given[-1])
+    except (IndexError, ValueError):
+        return _SHARE
+    return share if 0 < share <= 1 else _SHARE
 
 
 def needed_memory(weights: float, context: int, *, gpus: int = 1, share: float = _SHARE) -> float:
@@ -53,13 +56,16 @@ def needed_memory(weights: float, context: int, *, gpus: int = 1, share: float =
     return ((weights + context * _KV_BYTES) / gpus + _BESIDE) / share
 
 
-def smallest_gpu(profile: Profile) -> Gpus | None:
-    """The smallest GPU that is enough, or the fewest of them; None where the model's size is not known."""
+def smallest_gpu(profile: Profile, context: int | None = None) -> Gpus | None:
+    """The smallest GPU that is enough, or the fewest of them; None where the model's size is not known.
+
+    `context` in tokens; None: the profile's.
+    """
     weights = weights_of(profile)
     if not weights:
         return None
     for count in _SPLITS:
-        bytes_ = needed_memory(weights, profile.context, gpus=count, share=share_of(profile))
+        bytes_ = needed_memory(weights, context or profile.context, gpus=count, share=share_of(profile))
         enough = next((size for size in _SOLD if bytes_ <= size * _GB), None)
         if enough is not None:
             return Gpus(count, enough)

@@ -1,9 +1,11 @@
 """Memory that is free is given back: who passes many images on must not stay as large as the largest moment."""
 
+import contextlib
 import ctypes
+import functools
+import os
 import resource
 import sys
-from pathlib import Path
 
 _M_MMAP_THRESHOLD = -3  # glibc's mallopt
 #: Blocks from this size on, in bytes, are mapped on their own and unmapped when they are freed.
@@ -25,6 +27,13 @@ def give_back_memory(above: int = 0) -> None:
     if sys.platform != "linux":
         return
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    resident = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-    if trim is not None and resident > above:
-        trim(0)
+    with contextlib.suppress(OSError):  # no /proc here: nothing is given back
+        resident = int(os.pread(sizes(), 100, 0).split()[1]) * resource.getpagesize()
+        if trim is not None and resident > above:
+            trim(0)
+
+
+@functools.cache
+def sizes() -> int:
+    """The descriptor of this process's sizes, opened once: a confined worker may not open them. Raises OSError."""
+    return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import struct
 import sys
 from collections import deque
@@ -57,10 +58,17 @@ class WorkerPool:
         await self.close()
 
     async def call(
-        self, operation: str, payload: Mapping[str, Any], *, deadline: float, affinity: str = ""
+        self,
+        operation: str,
+        payload: Mapping[str, Any],
+        *,
+        deadline: float,
+        affinity: str = "",
+        file: int | None = None,
     ) -> dict[str, Any]:
         """Run one operation in a worker, one that did `affinity` last if it is idle.
 
+        `file` is a descriptor that the worker gets with the request, as its own in `payload["file"]`.
         `deadline` in seconds; past it the worker is killed. Raises `WorkerDied` (deadline, memory, crash),
         `PageFailure` as the worker raised it, and `WorkerError` for anything else it raised. Requests that still wait
         when the pool is closed raise `WorkerDied`.
@@ -68,7 +76,7 @@ class WorkerPool:
         async with self._turns:
             worker = await self._take(affinity)
             try:
-                reply = await worker.ask({"operation": operation, "payload": payload}, deadline)
+                reply = await worker.ask({"operation": operation, "payload": payload}, deadline, file)
             except BaseException:
                 self._all.discard(worker)
                 await worker.kill()
@@ -122,8 +130,9 @@ def _result(reply: Mapping[str, Any]) -> dict[str, Any]:
 class _Worker:
     """One process. Not for use by two callers at a time."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, door: socket.socket) -> None:
         self.process = process
+        self._door = door  # open files go through it
         self.affinity = ""
         self.answered = 0
         self._last_words: deque[str] = deque(maxlen=5)
@@ -142,22 +151,30 @@ class _Worker:
     @classmethod
     async def _started(cls, module: str, limits: Limits, interpreter: Interpreter | None) -> "_Worker":
         environment = worker_environment() | ({"PYTHONPATH": interpreter.path} if interpreter else {})
-        process = await asyncio.create_subprocess_exec(
-            # -P: a json.py in the folder where the user works must not be imported.
-            interpreter.python if interpreter else sys.executable, "-P", "-m", module, json.dumps(asdict(limits)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=environment,
-            limit=1 << 20,
-            start_new_session=True,  # a group of its own: killed together with what it started
-        )  # fmt: skip
-        return cls(process)
+        door, theirs = socket.socketpair()
+        options = json.dumps(asdict(limits) | {"door": theirs.fileno()})
+        try:
+            with theirs:
+                process = await asyncio.create_subprocess_exec(
+                    # -P: a json.py in the folder where the user works must not be imported.
+                    interpreter.python if interpreter else sys.executable, "-P", "-m", module, options,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                    pass_fds=(theirs.fileno(),),
+                    env=environment,
+                    limit=1 << 20,
+                    start_new_session=True,  # a group of its own: killed together with what it started
+                )  # fmt: skip
+        except BaseException:
+            door.close()
+            raise
+        return cls(process, door)
 
-    async def ask(self, request: Mapping[str, Any], deadline: float) -> dict[str, Any]:
+    async def ask(self, request: Mapping[str, Any], deadline: float, file: int | None) -> dict[str, Any]:
         try:
             async with asyncio.timeout(deadline):
-                reply = await self._exchange(request)
+                reply = await self._exchange(request, file)
         except TimeoutError as error:
             raise WorkerDied(f"killed after {deadline:g} s", timed_out=True) from error
         except (asyncio.IncompleteReadError, ConnectionError, ValueError, IndexError) as error:
@@ -165,11 +182,13 @@ class _Worker:
         self.answered += 1
         return reply
 
-    async def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    async def _exchange(self, request: Mapping[str, Any], file: int | None) -> dict[str, Any]:
         stdin, stdout = self.process.stdin, self.process.stdout
         if stdin is None or stdout is None:
             raise ConnectionError("the worker has no pipes")
-        for piece in wire.encode(request):
+        if file is not None:
+            socket.send_fds(self._door, [b"."], [file])  # one byte: it never waits
+        for piece in wire.encode({**request, "file": file is not None}):
             stdin.write(piece)
         await stdin.drain()
         head_size, count = wire.HEAD.unpack(await stdout.readexactly(wire.HEAD.size))
@@ -195,6 +214,7 @@ class _Worker:
                 self._last_words.append(line.decode(errors="replace").strip()[:300])
 
     async def kill(self) -> None:
+        self._door.close()
         if self.process.stdin is not None:
             self.process.stdin.close()
         if self.process.returncode is None:

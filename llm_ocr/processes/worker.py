@@ -7,16 +7,19 @@ import json
 import os
 import resource
 import signal
+import socket
 import struct
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from llm_ocr.errors import LlmOcrError, PageFailure
 from llm_ocr.processes import wire
+from llm_ocr.processes.confinement import Confinement, confine
+from llm_ocr.processes.memory import sizes
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -26,14 +29,29 @@ OUT_OF_MEMORY = 77
 _PIPE = 1 << 20
 
 
-def serve(handlers: Mapping[str, Handler]) -> None:
-    """Answer requests until the parent closes the pipe. The command line's first argument is the limits as JSON."""
+def serve(
+    handlers: Mapping[str, Handler],
+    confinement: Confinement = Confinement(),  # noqa: B008 - frozen
+    *,
+    prepare: Callable[[], object] = lambda: None,
+) -> None:
+    """Answer requests until the parent closes the pipe. The command line's first argument is the limits as JSON.
+
+    What `confinement` does not name is given up after `prepare` and before the first request is read. A handler finds
+    a file that came with its request in `payload["file"]`, open until it returns: who keeps it duplicates it.
+    """
     limits = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
     answers = _take_stdout()
+    requests = _take_stdin()
     _limit_myself(limits)
-    requests = sys.stdin.buffer
+    with contextlib.suppress(OSError):  # not Linux, or no /proc
+        sizes()
+    with contextlib.suppress(Exception):  # the first request meets it again, and answers with it
+        prepare()
+    confine(confinement)
     while (request := _read(requests)) is not None:
-        reply = _answer(handlers, request)
+        with _received(request, limits["door"]) as whole:
+            reply = _answer(handlers, whole)
         for piece in wire.encode(reply):
             answers.write(piece)
         answers.flush()
@@ -53,6 +71,29 @@ def _answer(handlers: Mapping[str, Handler], request: Mapping[str, Any]) -> dict
     except Exception:  # noqa: BLE001 - the pool raises it in the parent as WorkerError
         lines = traceback.format_exc(limit=-4).strip().splitlines()
         return {"error": lines[-1], "traceback": "\n".join(lines)}
+
+
+@contextlib.contextmanager
+def _received(request: Mapping[str, Any], door: int) -> Iterator[Mapping[str, Any]]:
+    """The request with the file that came beside it, which is closed at the end."""
+    if not request.get("file"):
+        yield request
+        return
+    with socket.socket(fileno=os.dup(door)) as received:
+        (file,) = socket.recv_fds(received, 1, 1)[1]
+    try:
+        yield {**request, "payload": {**request["payload"], "file": file}}
+    finally:
+        os.close(file)
+
+
+def _take_stdin() -> BinaryIO:
+    """Keep standard input for requests: a program that is started here must not read them."""
+    requests = os.fdopen(os.dup(0), "rb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return requests
 
 
 def _take_stdout() -> BinaryIO:
@@ -80,11 +121,11 @@ def _limit_myself(limits: Mapping[str, Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides what ends
     _set_limit(resource.RLIMIT_CORE, 0)
     if file_size := limits.get("file_size"):
-        _set_limit(resource.RLIMIT_FSIZE, file_size)
+        _set_soft_limit(resource.RLIMIT_FSIZE, file_size)  # what is copied into memory on purpose may be larger
     memory = limits.get("memory")
+    give_up_privileges()
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
-        libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
         libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
         if memory:
             _set_limit(resource.RLIMIT_AS, memory)
@@ -92,10 +133,22 @@ def _limit_myself(limits: Mapping[str, Any]) -> None:
         threading.Thread(target=_watch_memory, args=(memory,), daemon=True).start()
 
 
+def give_up_privileges() -> None:
+    """No program that this process starts gains privileges (Linux); the kernel asks for it before it confines."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
+
+
 def _set_limit(which: int, value: int) -> None:
     hard = resource.getrlimit(which)[1]
     with contextlib.suppress(ValueError, OSError):  # a stricter limit from outside stays
         resource.setrlimit(which, (value, hard if hard != resource.RLIM_INFINITY and hard < value else value))
+
+
+def _set_soft_limit(which: int, value: int) -> None:
+    hard = resource.getrlimit(which)[1]
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(which, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
 
 def _watch_memory(limit: int) -> None:

@@ -37,7 +37,6 @@ _LABEL_SPACE = 3  # pixels around a label
 _JPEG_QUALITY = 85
 #: The longest side of the picture in pixels: enough to read the text and the labels.
 LONGEST_SIDE = 1600
-_MOST_PIXELS = 200_000_000  # of the page image; beyond, decoding takes more than a gigabyte
 
 
 def boxes_image(
@@ -45,7 +44,7 @@ def boxes_image(
 ) -> EncodedImage:
     """The page's picture with each block's box, numbered in reading order; PNG, or JPEG with quality 85.
 
-    Raises `PageFailure` (unreadable, render limit) for page images that cannot be decoded.
+    Raises `PageFailure` (unreadable) for page images that cannot be decoded, or have more pixels than Pillow takes.
     """
     from PIL import ImageDraw, ImageFont
 
@@ -67,8 +66,6 @@ def _open(image: EncodedImage, longest_side: int) -> "Image.Image":
 
     try:
         page = Image.open(io.BytesIO(image.data))
-        if page.width * page.height > _MOST_PIXELS:
-            raise PageFailure(Reason.RENDER_LIMIT, f"page image of {page.width} x {page.height} pixels")
         page.draft("RGB", (longest_side, longest_side))
         page.thumbnail((longest_side, longest_side))
         page.load()

@@ -1,7 +1,8 @@
 """Passages as rows of JSON or Parquet, the same fields in both."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from llm_ocr.results.chunks import Chunk
@@ -46,23 +47,12 @@ def write_parquet(rows: Iterable[dict[str, Any]], where: BinaryIO) -> int:
     """Write the rows group by group; how many there are."""
     import pyarrow as pa
 
-    count = 0
+    count, rest = 0, iter(rows)
     with open_writer(where, _schema()) as writer:
-        for group in _groups(rows):
+        while group := list(islice(rest, _GROUP)):
             writer.write_table(pa.Table.from_pylist(group, schema=_schema()))
             count += len(group)
     return count
-
-
-def _groups(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    group: list[dict[str, Any]] = []
-    for row in rows:
-        group.append(row)
-        if len(group) == _GROUP:
-            yield group
-            group = []
-    if group:
-        yield group
 
 
 @cache

@@ -10,8 +10,13 @@ import re
 from llm_ocr.results.figure_links import IMAGE, escape, unescape
 from llm_ocr.results.lines import map_prose
 
-_TAGS = (
-    "table|thead|tbody|tfoot|tr|th|td|caption|colgroup|col|br|hr|sub|sup|b|i|em|strong|u|s|p|div|span|ul|ol|li|h[1-6]"
+#: HTML in the text of documents and models that is kept: tables and simple formatting.
+TAGS = frozenset(
+    [
+        *("table", "thead", "tbody", "tfoot", "tr", "th", "td", "caption", "colgroup", "col"),
+        *("br", "hr", "sub", "sup", "b", "i", "em", "strong", "u", "s", "p", "div", "span", "ul", "ol", "li"),
+        *("h1", "h2", "h3", "h4", "h5", "h6"),
+    ]
 )
 _ATTRIBUTES = re.compile(
     r"""\s(?P<name>colspan|rowspan|align)\s*=\s*["']?(?P<value>\d{1,4}|left|center|right)\b""", re.IGNORECASE
@@ -24,7 +29,7 @@ _SPECIAL = re.compile(
     | (?P<picture>!\[)
     | (?P<link>\]\(\s*|\]:\s*)(?=(?P<to>[^\s)<]*)(?P<angle><?))
     | (?P<comment><!--[\w\s:.,]*-->)
-    | <(?P<close>/?)(?P<tag>{_TAGS})(?P<rest>(?:\s[^<>]*)?/?)>
+    | <(?P<close>/?)(?P<tag>{"|".join(sorted(TAGS, reverse=True))})(?P<rest>(?:\s[^<>]*)?/?)>
     | (?P<open><(?=[A-Za-z/!?]))
     """,
     re.VERBOSE | re.DOTALL | re.IGNORECASE,

@@ -23,6 +23,8 @@ _MODAL = ("DATA_VOLUME", "MODEL_VOLUME", "CACHE_VOLUME", "IMAGE", "GPU", "SECRET
 NOT_SETTINGS = frozenset(
     PREFIX + name for name in ("CONFIG", "REQUIRE", "TEST_VLLM", *(f"MODAL_{name}" for name in _MODAL), *_WORKERS)
 )
+#: Said where a file is well formed and yet cannot be read.
+_BEYOND = "it holds a date or number that cannot be, or is nested too deeply"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,8 @@ def _read_toml(path: Path, text: str) -> Mapping[Any, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is no valid TOML: {error}") from error
+    except (ValueError, RecursionError):
+        raise UsageError(f"{path} is no valid TOML: {_BEYOND}") from None
 
 
 def _read_yaml(path: Path, text: str) -> Mapping[Any, Any]:
@@ -191,6 +195,8 @@ def _read_yaml(path: Path, text: str) -> Mapping[Any, Any]:
         mark = getattr(error, "problem_mark", None)
         where = f" (at line {mark.line + 1}, column {mark.column + 1})" if mark else ""
         raise UsageError(f"{path} is no valid YAML: {getattr(error, 'problem', 'unreadable')}{where}") from None
+    except (ValueError, TypeError, RecursionError):  # the messages of these may quote values, too
+        raise UsageError(f"{path} is no valid YAML: {_BEYOND}") from None
     if content is None:
         return {}
     if not isinstance(content, dict):

@@ -67,7 +67,9 @@ class Describe:
             ticket.release()  # it needs no place of its own
             await twin.wait()
         record = self._known.get(fingerprint)
-        if record is None:
+        if record is not None:
+            record = replace(record, tokens_in=0, tokens_out=0, seconds=0.0)  # they were spent on the first one
+        else:
             ended = self._under_way[fingerprint] = asyncio.Event()
             try:
                 record = await self._describe(item, ticket)

@@ -1,5 +1,6 @@
 """Extract: page image -> Markdown, figures and layout."""
 
+import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
@@ -21,6 +22,8 @@ from llm_ocr.types import DocumentPart, EncodedImage, Page, PageRecord, Unit
 Place = tuple[DocumentPart, int]
 #: Bytes of finished pages that wait in memory for their unit to be whole; more of them go to disk.
 SPOOL_MEMORY = 40 << 20
+#: Units whose pages are in memory for the store at a time: a dataset repository takes several in one commit.
+UNITS_AT_ONCE = 4
 
 
 class PageRenderer(Cropper, Protocol):
@@ -64,7 +67,13 @@ class Extract:
 
         spool = Spool(RowFiles(_split, _join, _size), SPOOL_MEMORY)
         flow: Flow[Unit, Place, PageRecord] = Flow(
-            self._page, self.publish, self.admission, spool, self.caps, lambda place: place[0].document_id
+            self._page,
+            self.publish,
+            self.admission,
+            spool,
+            self.caps,
+            lambda place: place[0].document_id,
+            asyncio.Semaphore(UNITS_AT_ONCE),
         )
         async with contextlib.aclosing(counted):
             await flow.run(with_places())

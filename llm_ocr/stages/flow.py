@@ -1,9 +1,10 @@
 """How items of many units flow: a bounded number under way, no pause between units, each unit published when whole."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from llm_ocr.stages.admission import Admission, Ticket
 from llm_ocr.stages.spool import Kept, Spool
@@ -42,7 +43,8 @@ class Flow(Generic[U, ItemT, RowT]):
     """Does all items of all units; the next unit's items enter while the last one's tail finishes.
 
     `work` gets a ticket that it may release when another item may be prepared; it is released at the item's end in any
-    case. `document` names what an item belongs to, for the caps. Errors of `work` and `publish` end the flow: what can
+    case. `document` names what an item belongs to, for the caps; units are published inside `publishing`, their rows
+    still in the spool while they wait for it. Errors of `work` and `publish` end the flow: what can
     fail for one item alone must come back as its row.
     """
 
@@ -52,6 +54,7 @@ class Flow(Generic[U, ItemT, RowT]):
     spool: Spool[RowT]
     caps: Caps
     document: Callable[[ItemT], str]
+    publishing: contextlib.AbstractAsyncContextManager[Any] = field(default_factory=contextlib.nullcontext)
 
     async def run(self, units: AsyncIterable[tuple[U, Sequence[ItemT]]]) -> None:
         """Returns when all is published."""
@@ -108,6 +111,7 @@ class Flow(Generic[U, ItemT, RowT]):
         del row
         if len(opened.rows) == opened.expected:
             kept = [opened.rows.pop(place) for place in range(opened.expected)]
-            await self.publish(opened.unit, await self.spool.take(kept))
+            async with self.publishing:
+                await self.publish(opened.unit, await self.spool.take(kept))
             if places is not None:
                 places.release()

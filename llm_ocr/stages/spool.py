@@ -1,11 +1,12 @@
 """Finished rows of units that are not whole yet: in memory up to a limit, the rest in files of this machine."""
 
 import asyncio
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
+
+from llm_ocr.storage.own_folder import OwnFolder
 
 RowT = TypeVar("RowT")
 
@@ -42,7 +43,7 @@ class Spool(Generic[RowT]):
     files: "RowFiles[RowT] | None" = None
     limit: int = 0
     held: int = 0  # bytes in memory
-    _folder: "tempfile.TemporaryDirectory[str] | None" = None
+    _folder: OwnFolder | None = None
     _written: int = field(default=0)
 
     async def keep(self, row: RowT) -> Kept[RowT]:
@@ -55,9 +56,9 @@ class Spool(Generic[RowT]):
             self.held += size
             return Kept(row, size)
         if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="llm-ocr-spool-")
+            self._folder = OwnFolder("llm-ocr-spool-")
         self._written += 1
-        file = Path(self._folder.name) / str(self._written)
+        file = self._folder.path / str(self._written)
         light, heavy = files.split(row)
         await asyncio.to_thread(file.write_bytes, heavy)
         return Kept(light, size, file)
@@ -79,5 +80,5 @@ class Spool(Generic[RowT]):
     def close(self) -> None:
         """Remove the files."""
         if self._folder is not None:
-            self._folder.cleanup()
+            self._folder.remove()
             self._folder = None

@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from llm_ocr.errors import StorageError, UsageError
+from llm_ocr.errors import UsageError
 from llm_ocr.storage.bucket_place import BucketPlace
-from llm_ocr.storage.names import check_key
+from llm_ocr.storage.names import checked_prefix
 
 _URL = re.compile(r"gs://([^/]*)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
 
@@ -37,12 +37,7 @@ def parse_url(url: str) -> Place:
         lower = bucket.lower()
         near = f" Did you mean gs://{lower}?" if _BUCKET.fullmatch(lower) else ""
         raise UsageError(f"{url}: {bucket!r} cannot be the name of a bucket", hint=f"{_EXAMPLE}{near}")
-    try:
-        if prefix:
-            check_key(prefix)
-    except StorageError as error:
-        raise UsageError(f"{url}: {error}", hint="Give gs://BUCKET/PREFIX without empty parts.") from error
-    return Place(bucket, prefix)
+    return Place(bucket, checked_prefix(url, prefix, "Give gs://BUCKET/PREFIX without empty parts."))
 
 
 @dataclass(frozen=True, slots=True)

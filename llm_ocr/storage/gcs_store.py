@@ -1,6 +1,5 @@
 """The store on Google Cloud Storage; see `llm_ocr.storage.gcs`. Imports Google's client, so it is imported late."""
 
-import contextlib
 import os
 import secrets
 import threading
@@ -17,7 +16,7 @@ from llm_ocr.storage.gcs_client import DEFAULT_LIMITS, Connection, Limits, conne
 from llm_ocr.storage.gcs_errors import replaced_meanwhile, translated
 from llm_ocr.storage.gcs_writing import ABSENT, Content, look, remove, replace, write
 from llm_ocr.storage.local_errors import translated as translated_here
-from llm_ocr.storage.names import PROBES, TEMPORARY, check_key
+from llm_ocr.storage.names import PROBES, TEMPORARY, folder_of, is_key
 
 T = TypeVar("T")
 
@@ -99,9 +98,7 @@ class GcsStore:
             temporary.unlink(missing_ok=True)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        folder = prefix.rpartition("/")[0]
-        if folder:
-            check_key(folder)
+        folder_of(prefix)  # proves that it can be one
         for info in _listed(self._connection(), self._place, prefix, start_after):
             if not info.key.startswith(PROBES):
                 yield info
@@ -215,16 +212,8 @@ def _listed(connection: Connection, place: Place, prefix: str, start_after: str)
             return
         for blob in page:
             key = blob.name.removeprefix(place.root)
-            if key > start_after and _is_key(key):
+            if key > start_after and is_key(key):
                 yield _info(key, blob)
-
-
-def _is_key(key: str) -> bool:
-    """False for what others put there and no key can name: empty objects that stand for folders, for example."""
-    with contextlib.suppress(StorageError):
-        check_key(key)
-        return True
-    return False
 
 
 def _info(key: str, blob: Any) -> ObjectInfo:

@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from llm_ocr.errors import StorageError, UsageError
-from llm_ocr.storage.names import check_key
+from llm_ocr.errors import UsageError
+from llm_ocr.storage.names import checked_prefix
 
 _SCHEME = "hf://"
 
@@ -73,7 +73,8 @@ def parse(url: str) -> Place:
                 f"{url}: {part!r} cannot be a name on the Hub",
                 hint=f"Give {_SCHEME}{kind}/NAMESPACE/NAME/PREFIX; names have letters, digits, '-', '_' and '.'.",
             )
-    return Place(kind.removesuffix("s"), f"{namespace}/{name}", _checked_prefix(url, prefix), revision or "")
+    prefix = checked_prefix(url, prefix.strip("/"), "Give another prefix.")
+    return Place(kind.removesuffix("s"), f"{namespace}/{name}", prefix, revision or "")
 
 
 def _split_revision(below: str) -> tuple[str, str | None, str]:
@@ -87,16 +88,6 @@ def _split_revision(below: str) -> tuple[str, str | None, str]:
         return name, found[0], after[found.end() + 1 :]
     revision, _, prefix = after.partition("/")
     return name, unquote(revision), prefix
-
-
-def _checked_prefix(url: str, prefix: str) -> str:
-    prefix = prefix.strip("/")
-    if prefix:
-        try:
-            check_key(prefix)
-        except StorageError as error:
-            raise UsageError(f"{url}: {error}", hint="Give another prefix.") from error
-    return prefix
 
 
 def _forms(kind: str, rest: str) -> str:

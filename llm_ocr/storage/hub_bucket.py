@@ -18,7 +18,7 @@ from llm_ocr.storage.hub_address import Place
 from llm_ocr.storage.hub_client import PATIENCE, HubClient, Patience, cannot_swap
 from llm_ocr.storage.hub_errors import HubRefused, missing, no_token
 from llm_ocr.storage.hub_locks import KeyLocks
-from llm_ocr.storage.names import PROBES, check_key
+from llm_ocr.storage.names import PROBES, check_key, folder_of
 
 if TYPE_CHECKING:
     from huggingface_hub import BucketFile
@@ -112,9 +112,7 @@ class BucketStore:
         from huggingface_hub import BucketFile
         from huggingface_hub.errors import EntryNotFoundError
 
-        folder = prefix.rpartition("/")[0]
-        if folder:
-            check_key(folder)
+        folder = folder_of(prefix)
         below = self._place.path(folder) if folder else self._place.prefix
         found = []
         with self._client.doing("list", folder, reading=True):

@@ -19,7 +19,7 @@ from llm_ocr.storage.hub_commits import Change, CommitQueue
 from llm_ocr.storage.hub_committing import SEND_EARLY, Committer, version_of
 from llm_ocr.storage.hub_errors import HubRefused, missing, no_token
 from llm_ocr.storage.hub_pace import RATE, Rate
-from llm_ocr.storage.names import check_key
+from llm_ocr.storage.names import check_key, folder_of
 
 if TYPE_CHECKING:
     from huggingface_hub import RepoFile
@@ -152,9 +152,7 @@ class DatasetStore:
         from huggingface_hub import RepoFile
         from huggingface_hub.errors import EntryNotFoundError
 
-        folder = prefix.rpartition("/")[0]
-        if folder:
-            check_key(folder)
+        folder = folder_of(prefix)
         self._queue.settle(self._queue.of(lambda path: path.startswith(self._place.path(prefix))))
         below = self._place.path(folder) if folder else self._place.prefix
         found = []

@@ -13,6 +13,7 @@ import errno
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -23,7 +24,7 @@ from llm_ocr.storage.local_errors import NO_LINKS_HINT, NO_LOCKS_HINT, has_no_li
 from llm_ocr.storage.local_listing import is_temporary, may_hold, walk
 from llm_ocr.storage.local_locks import NoLocks, exclusive, may_be_held, prepare, unreliable
 from llm_ocr.storage.local_versions import set_apart, version_at, version_of
-from llm_ocr.storage.names import TEMPORARY, check_key, local_folder
+from llm_ocr.storage.names import TEMPORARY, check_key, folder_of, local_folder
 
 #: What a file system answers that cannot sync a folder; there is nothing more that could be done for durability.
 _CANNOT_SYNC_FOLDERS = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EBADF})
@@ -127,9 +128,7 @@ class LocalStore:
             temporary.unlink(missing_ok=True)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        folder = prefix.rpartition("/")[0]
-        if folder:
-            check_key(folder)
+        folder = folder_of(prefix)
         for key in walk(self.root, folder, lambda inside: may_hold(inside, prefix, start_after)):
             if key.startswith(prefix) and key > start_after and not is_temporary(key):
                 info = self._info(key)
@@ -279,7 +278,7 @@ class LocalStore:
                 found = path.stat()
             except (FileNotFoundError, NotADirectoryError):
                 return None
-        if not path.is_file():
+        if not stat.S_ISREG(found.st_mode):
             return None
         return ObjectInfo(key, found.st_size, version_of(found), found.st_mtime)
 

@@ -16,6 +16,12 @@ TEMPORARY = ".tmp-"
 #: elsewhere at the same moment must not take them for content.
 PROBES = ".probe/"
 
+#: Left by file managers in folders that the user sees as empty.
+OF_FILE_MANAGERS = frozenset({".DS_Store", "Thumbs.db", "desktop.ini", ".directory", ".localized"})
+
+#: Other schemes by which stores are called, and ours.
+OTHER_SCHEMES = {"gcs": "gs", "google": "gs", "aws": "s3", "s3a": "s3", "s3n": "s3", "huggingface": "hf", "hub": "hf"}
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
@@ -24,6 +30,26 @@ def check_key(key: str) -> None:
     """Raise `StorageError` for a key that is empty, absolute, too long, or has an empty, `.`, `..` or control part."""
     if problem := _problem(key):
         raise StorageError(f"{key!r} cannot be the name of an object: {problem}")
+
+
+def is_key(key: str) -> bool:
+    """False for what others make and no key can name: empty objects `folder/` that stand for folders, for example."""
+    return not _problem(key)
+
+
+def folder_of(prefix: str) -> str:
+    """The folder that holds all keys with the prefix, empty for the root. Raises `StorageError` for no key."""
+    folder = prefix.rpartition("/")[0]
+    if folder:
+        check_key(folder)
+    return folder
+
+
+def checked_prefix(url: str, prefix: str, hint: str) -> str:
+    """The prefix of a workspace URL. Raises `UsageError` unless it is empty or as a key."""
+    if prefix and (problem := _problem(prefix)):
+        raise UsageError(f"{url}: {prefix!r} cannot be the name of an object: {problem}", hint=hint)
+    return prefix
 
 
 def _problem(key: str) -> str:

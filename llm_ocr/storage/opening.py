@@ -9,9 +9,7 @@ from importlib.util import find_spec
 from llm_ocr.errors import MissingExtra, UsageError
 from llm_ocr.storage import ObjectStore, StoreOptions
 from llm_ocr.storage.local import open_local
-from llm_ocr.storage.names import check_url, split_scheme
-
-_OTHER_NAMES = {"gcs": "gs", "google": "gs", "aws": "s3", "s3a": "s3", "s3n": "s3", "huggingface": "hf", "hub": "hf"}
+from llm_ocr.storage.names import OTHER_SCHEMES, check_url, split_scheme
 
 #: Module of the client library and what pip calls it.
 _CLIENTS = {
@@ -121,7 +119,7 @@ def _check_client(scheme: str) -> None:
 def _unknown(url: str, scheme: str, rest: str) -> UsageError:
     if scheme in ("http", "https"):
         return _web(url, rest)
-    near = _OTHER_NAMES.get(scheme) or next(
+    near = OTHER_SCHEMES.get(scheme) or next(
         iter(difflib.get_close_matches(scheme, ["file", *_OPENERS], n=1, cutoff=0.5)), ""
     )
     if not near:

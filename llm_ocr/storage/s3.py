@@ -14,7 +14,7 @@ from typing import Any
 from llm_ocr.errors import ObjectNotFound, StorageError
 from llm_ocr.storage import DEFAULT_OPTIONS, Capabilities, ObjectInfo, StoreOptions
 from llm_ocr.storage.local_errors import translated as translated_locally
-from llm_ocr.storage.names import PROBES, TEMPORARY, check_key
+from llm_ocr.storage.names import PROBES, TEMPORARY, folder_of, is_key
 from llm_ocr.storage.s3_address import Place, check_endpoint, parse_url
 from llm_ocr.storage.s3_client import DEFAULT_LIMITS, Connection, Limits, connect
 from llm_ocr.storage.s3_errors import Unsupported, translated
@@ -102,11 +102,9 @@ class S3Store:
             temporary.unlink(missing_ok=True)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        folder = prefix.rpartition("/")[0]
-        if folder:
-            check_key(folder)
+        folder_of(prefix)  # proves that it can be one
         for info in self._objects(prefix, start_after):
-            if _is_key(info.key) and not info.key.startswith(PROBES):
+            if is_key(info.key) and not info.key.startswith(PROBES):
                 yield info
 
     def unfinished(self) -> Iterator[ObjectInfo]:
@@ -179,12 +177,3 @@ def _info(key: str, size: int, found: Any) -> ObjectInfo:
     """The answers to a list and to HEAD agree to the second."""
     modified: datetime = found["LastModified"]
     return ObjectInfo(key, size, found["ETag"], float(int(modified.timestamp())))
-
-
-def _is_key(key: str) -> bool:
-    """False for what other programs make, such as the empty objects `folder/` that stand for folders in a console."""
-    try:
-        check_key(key)
-    except StorageError:
-        return False
-    return True

@@ -4,9 +4,9 @@ import re
 from enum import StrEnum
 from urllib.parse import urlsplit
 
-from llm_ocr.errors import StorageError, UsageError
+from llm_ocr.errors import UsageError
 from llm_ocr.storage.bucket_place import BucketPlace
-from llm_ocr.storage.names import check_key
+from llm_ocr.storage.names import checked_prefix
 
 _URL = re.compile(r"s3://([^/]*)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
 
@@ -57,12 +57,7 @@ def parse_url(url: str) -> Place:
             f"{url}: directory buckets (S3 Express One Zone) list their objects in no order",
             hint="Use a general purpose bucket.",
         )
-    try:
-        if prefix:
-            check_key(prefix)
-    except StorageError as error:
-        raise UsageError(f"{url}: {error}", hint="Give s3://BUCKET/PREFIX without empty parts.") from error
-    return Place(bucket, prefix)
+    return Place(bucket, checked_prefix(url, prefix, "Give s3://BUCKET/PREFIX without empty parts."))
 
 
 def check_endpoint(endpoint: str) -> None:

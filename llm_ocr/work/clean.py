@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from llm_ocr.errors import ObjectNotFound
 from llm_ocr.storage import ObjectInfo
@@ -15,7 +16,7 @@ from llm_ocr.work.workspace import Workspace
 #: Seconds. A running worker makes its marker right after its data, so older data without one are of a dead worker.
 OLD = 86400.0
 
-_DATA = ".parquet"
+_DATA, _DONE = ".parquet", ".done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,15 @@ def _leftovers(workspace: Workspace, now: float, limit: float) -> Iterator[Objec
     yield from _old(workspace.store.unfinished(), limit)
     yield from _plan_leftovers(workspace, limit)
     for stage in stages_in(workspace):
-        for info in _old(workspace.store.list(f"{stage}/"), limit):
-            if _dead_lease(workspace, info, now) if is_lease(info.key) else _unnamed(workspace, stage, info):
-                yield info
+        for _, found in groupby(workspace.store.list(f"{stage}/"), key=_unit_of):
+            unit = list(found)
+            for info in _old(unit, limit):
+                if is_lease(info.key):
+                    dead = _dead_lease(workspace, info, now)
+                else:
+                    dead = not _settled(unit) and _unnamed(workspace, stage, info)
+                if dead:
+                    yield info
 
 
 def _old(found: Iterable[ObjectInfo], limit: float) -> Iterator[ObjectInfo]:
@@ -64,6 +71,18 @@ def _plan_leftovers(workspace: Workspace, limit: float) -> Iterator[ObjectInfo]:
     old = [info for info in _old(workspace.store.list("plan/"), limit) if info.key.endswith(".jsonl")]
     named = {name for generation in generations(workspace) for name in generation.objects}
     return (info for info in old if info.key not in named)
+
+
+def _unit_of(info: ObjectInfo) -> str:
+    """What is the same for the marker, the lease and the data of a unit, which follow each other in a list."""
+    folder, _, name = info.key.rpartition("/")
+    return folder if name.endswith(_DATA) else info.key.rpartition(".")[0]
+
+
+def _settled(unit: Iterable[ObjectInfo]) -> bool:
+    """Whether a unit has a marker and one attempt's data alone, which it then names: it need not be read."""
+    keys = [info.key for info in unit]
+    return any(key.endswith(_DONE) for key in keys) and sum(key.endswith(_DATA) for key in keys) == 1
 
 
 def _unnamed(workspace: Workspace, stage: str, info: ObjectInfo) -> bool:

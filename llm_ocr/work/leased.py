@@ -121,6 +121,7 @@ class Search:
         self._ready = ready
         self._random = randomness or random.Random()
         self._done = bytearray(len(units))
+        self._taken = bytearray(len(units))  # by this worker, since the last look at the unit's group
         self._seen: dict[int, dict[int, _Seen]] = {}  # by group, then by place
         self._looked: dict[int, float] = {}  # when each group was looked at last
         self._settled: set[int] = set()  # groups in which nothing was free
@@ -166,15 +167,19 @@ class Search:
             self._pool.clear()  # others have been at it
         while self._pool:
             place = self._pool.pop()
-            if not self._done[place] and not self._leases.holds(self._units.name(place)):
+            if not self._was_ours(place):
                 return place
         return None
 
     def _known(self, place: int) -> bool:
         """Whether it is known that the unit cannot be taken."""
-        if self._done[place] or not self._is_ready(place) or self._leases.holds(self._units.name(place)):
+        if not self._is_ready(place) or self._was_ours(place):
             return True
         return place in self._seen.get(self._groups.of(place), {})
+
+    def _was_ours(self, place: int) -> bool:
+        """Whether the unit is done, ours, or was ours a moment ago: then it is published, or another has taken it."""
+        return bool(self._done[place] or self._taken[place]) or self._leases.holds(self._units.name(place))
 
     def _is_ready(self, place: int) -> bool:
         return self._ready is None or place in self._ready
@@ -197,6 +202,7 @@ class Search:
             self._done[place] = 1
             return False
         self._place, self._again, self._by_sample = place, None, False
+        self._taken[place] = 1
         return True
 
     def _look(self, group: int) -> None:
@@ -208,6 +214,7 @@ class Search:
         seen, free = dict[int, _Seen](), list[int]()
         for place in self._groups.members[group]:
             unit = self._units.name(place)
+            self._taken[place] = 0
             if self._done[place] or unit in done:
                 self._done[place] = 1
             elif self._leases.holds(unit) or not self._is_ready(place):

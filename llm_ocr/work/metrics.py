@@ -7,20 +7,18 @@ Markers tell what was published; this tells what was paid: tries that failed and
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from llm_ocr.errors import ObjectNotFound, WorkspaceError
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.work import codec
+from llm_ocr.work.ahead import read_ahead
 from llm_ocr.work.workspace import Workspace
 
 FOLDER = "metrics/"
 #: How the files of `work.series` end.
 SERIES = ".series.json"
-#: Files that are read at the same time.
-_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +93,7 @@ class Records:
     def read(self) -> list[Spending]:
         """As `spendings`, as they stand now. Raises `StorageError`."""
         found = [info for info in self._workspace.store.list(FOLDER) if not is_series(info.key)]
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr metrics") as readers:
-            values = list(readers.map(self._one, found))
+        values = list(read_ahead(self._one, found, "metrics"))
         self._known = {info.key: (info.version, value) for info, value in zip(found, values, strict=True)}
         return [value for value in values if value is not None]
 

@@ -11,23 +11,19 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from typing import Any
 
 from llm_ocr.errors import ObjectNotFound, StageMissing, StorageError, WorkspaceError
 from llm_ocr.types import Counts, Unit
 from llm_ocr.work import codec
+from llm_ocr.work.ahead import read_ahead
 from llm_ocr.work.marker import attempt_id, remove_lost, settle, slept_since
 from llm_ocr.work.workspace import Workspace, library_version
 
 _log = logging.getLogger(__name__)
 
 _DONE = ".done"
-
-#: Markers that are read at the same time, and how many are read before the first of them is given.
-_AT_ONCE, _AHEAD = 16, 128
 
 #: A marker shows so many failures; the rows hold them all.
 MOST_EXAMPLES = 5
@@ -173,9 +169,7 @@ def iter_markers(workspace: Workspace, stage: str, key: str, among: Container[st
     def read(name: str) -> Marker:
         return _marker_from(workspace.store.get(name), workspace, _unit_of(name))
 
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr markers") as readers:
-        while some := list(islice(wanted, _AHEAD)):
-            yield from readers.map(read, some)
+    yield from read_ahead(read, wanted, "markers")
 
 
 def markers(workspace: Workspace, stage: str, key: str) -> dict[str, Marker]:

@@ -6,14 +6,13 @@ It stays small however long the run is: when there are more than `MOST` samples,
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import islice
 from typing import Any
 
 from llm_ocr.errors import ObjectNotFound, WorkspaceError
 from llm_ocr.work import codec
+from llm_ocr.work.ahead import read_ahead
 from llm_ocr.work.metrics import FOLDER, SERIES, is_series
 from llm_ocr.work.workspace import Workspace
 
@@ -25,8 +24,6 @@ FIRST = 1.0
 _MOST_HELD = 100_000
 #: Of one file then, at least.
 _FEWEST = 30
-#: Files that are read at the same time.
-_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +133,7 @@ def all_series(workspace: Workspace) -> list[Series]:
             return None  # numbers beside the work: they must not keep a report from being made
         return replace(series, samples=thinned(series.samples, most))
 
-    return sorted(filter(None, _ahead(read, names)), key=lambda one: (one.began, one.worker, one.stage))
-
-
-def _ahead(read: Any, names: Sequence[str]) -> Iterator[Series | None]:
-    rest = iter(names)
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr series") as readers:
-        while some := list(islice(rest, 8 * _AT_ONCE)):
-            yield from readers.map(read, some)
+    return sorted(filter(None, read_ahead(read, names, "series")), key=lambda one: (one.began, one.worker, one.stage))
 
 
 def _to_json(series: Series) -> dict[str, Any]:

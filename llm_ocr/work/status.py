@@ -48,8 +48,9 @@ class RunStatus:
 
     `pages.expected` is that of the whole plan, the other counts those of finished units; while `estimated` it is only
     about right: there are documents that are counted when they are read. `figures.expected` are the figures that
-    Extract has found so far. `reasons` count pages that are not ok now, `figure_reasons` figures. Tokens and seconds
-    were spent, superseded work included; seconds are summed over all workers.
+    Extract has found so far, those included of rows that a newer one stands for. `reasons` count pages that are not ok
+    now, `figure_reasons` figures. Tokens and seconds were spent, superseded work included; seconds are summed over all
+    workers.
     """
 
     url: str

@@ -1,10 +1,7 @@
 """The workspace: one URL under which everything of a run lives."""
 
 import contextlib
-import shutil
-import tempfile
 import threading
-import weakref
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
@@ -13,16 +10,14 @@ from typing import Any, Self
 
 from llm_ocr.errors import ObjectExists, ObjectNotFound, WorkspaceError, WorkspaceMismatch
 from llm_ocr.storage import ObjectStore, StoreOptions, open_store
-from llm_ocr.storage.names import PROBES
+from llm_ocr.storage.names import OF_FILE_MANAGERS, PROBES
+from llm_ocr.storage.own_folder import OwnFolder
 from llm_ocr.work import codec
 
 #: The format that this version writes. It reads this one and all older ones.
 FORMAT = 1
 
 _RUN = "run.json"
-
-#: Left by file managers in folders that the user sees as empty.
-_NOT_CONTENT = frozenset({".DS_Store", "Thumbs.db", "desktop.ini", ".directory", ".localized"})
 
 
 @cache
@@ -40,7 +35,7 @@ class Workspace:
         self.store = store
         self.run = run
         self._lock = threading.Lock()
-        self._spool: Path | None = None
+        self._spool: OwnFolder | None = None
 
     @classmethod
     def open(
@@ -97,12 +92,11 @@ class Workspace:
 
     @property
     def spool(self) -> Path:
-        """A folder of this process alone on the local disk (`TMPDIR`), for what is not finished."""
+        """A folder of this process alone on the local disk (`TMPDIR`), for what is not finished; see `OwnFolder`."""
         with self._lock:
             if self._spool is None:
-                self._spool = Path(tempfile.mkdtemp(prefix="llm-ocr-"))
-                weakref.finalize(self, shutil.rmtree, self._spool, ignore_errors=True)
-            return self._spool
+                self._spool = OwnFolder("llm-ocr-workspace-")
+            return self._spool.path
 
     def flush(self) -> None:
         """Have all that was put written durably, where a store gathers writes (dataset repositories). Blocking.
@@ -118,7 +112,7 @@ class Workspace:
         with self._lock:
             spool, self._spool = self._spool, None
         if spool is not None:
-            shutil.rmtree(spool, ignore_errors=True)
+            spool.remove()
 
     def get_json(self, key: str) -> dict[str, Any]:
         """A stored JSON object. Raises `ObjectNotFound`, and `WorkspaceError` when it is damaged."""
@@ -160,7 +154,7 @@ def _make_run(store: ObjectStore, settings: Mapping[str, Any]) -> dict[str, Any]
 
 def _is_content(key: str) -> bool:
     """Not what another worker writes just now to find out what the store honours."""
-    return key.rpartition("/")[2] not in _NOT_CONTENT and not key.startswith(PROBES)
+    return key.rpartition("/")[2] not in OF_FILE_MANAGERS and not key.startswith(PROBES)
 
 
 def _check_format(run: Mapping[str, Any], url: str) -> None:

@@ -19,7 +19,8 @@ def test_doctor_agrees_with_itself(capsys):
     report = json.loads(capsys.readouterr().out)
     assert code == (0 if report["embedded_engine"] else 1)
     names = [check["name"] for check in report["checks"]]
-    for name in ("Python", "cores", "memory", "disk", "hard links", "pypdfium2", "Pillow", "OCR", "poppler", "GPU"):
+    parts = ("pypdfium2", "Pillow", "isolation", "OCR", "poppler", "GPU")
+    for name in ("Python", "cores", "memory", "disk", "hard links", *parts):
         assert name in names
     run_doctor("doctor", DoctorSettings())
     assert "embedded engine" in capsys.readouterr().out.splitlines()[-1]

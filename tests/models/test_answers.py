@@ -4,15 +4,13 @@ import json
 
 import pytest
 
+from llm_ocr.models.answers import read_class, read_parse
 from llm_ocr.models.describing import (
     CHAT_PROMPTS,
     CLASSES,
     DEEPSEEK_PROMPTS,
     PARSE_SCHEMA,
     classify_prompt,
-    read_class,
-    read_description,
-    read_parse,
     structured_outputs,
 )
 from llm_ocr.models.registry import find_profile
@@ -119,10 +117,6 @@ def test_a_class_of_two_words_wins_over_one_within_it():
     classes = ("chart", "bar_chart", "Line chart")
     assert read_class("It is a bar chart", classes) == "bar_chart"
     assert read_class("LINE CHART", classes) == "Line chart"
-
-
-def test_a_description_has_no_special_tokens():
-    assert read_description(" A boat.<｜end▁of▁sentence｜>\n") == "A boat."
 
 
 def test_prompts_of_deepseek_are_those_that_it_was_trained_on():

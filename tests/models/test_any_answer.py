@@ -9,16 +9,16 @@ from family_answers import SENTENCE, TITLE, answer_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_ocr.models.answers import read_class, read_description, read_parse
+from llm_ocr.models.answers import read_class, read_parse
 from llm_ocr.models.grounding import parse_grounding
-from llm_ocr.models.parsers import parser_named, parser_names
+from llm_ocr.models.parsers import PARSERS as NAMED
 from llm_ocr.models.plain import parse_plain
 from llm_ocr.models.profile import Frame, Profile
 from llm_ocr.models.registry import PROFILES
 from llm_ocr.models.repetition import RepetitionWatch, sound_length
 from llm_ocr.results.markdown import blocks_to_markdown
 
-PARSERS = {name: parser_named(name).parse for name in parser_names()}
+PARSERS = {name: one.parse for name, one in NAMED.items()}
 MEBIBYTE = 1 << 20
 PAGE = Frame(1654, 2339)
 #: One profile for each pair of an answer and the parser that reads it.
@@ -81,7 +81,6 @@ def test_answers_about_figures_are_read_or_complained_about(text: str):
         assert set(json.loads(data)) == {"type", "title", "axes", "columns", "rows", "text"}
         data.encode()
     assert read_class(text, ("table", "image")) in ("table", "image", None)
-    read_description(text)
 
 
 @given(answers, st.integers(1, 200))

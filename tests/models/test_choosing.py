@@ -20,7 +20,7 @@ from llm_ocr.models.choosing import (
 from llm_ocr.models.grounding import parse_grounding
 from llm_ocr.models.profile import Profile, Score
 from llm_ocr.models.registry import DEFAULT, PROFILES, find_profile
-from llm_ocr.models.sizes import Gpus, needed_memory, smallest_gpu
+from llm_ocr.models.sizes import Gpus, needed_memory, share_of, smallest_gpu
 
 BENCH = "olmOCR-bench"
 L4 = 23_034 << 20  # bytes, as nvidia-smi tells of it
@@ -120,6 +120,24 @@ def test_more_gpus_for_one_server_and_a_shorter_context_let_larger_models_in():
     middle = made("middle", parameters=8.0, context=32_768)
     assert rank([middle], Wants(gpu_bytes=L4)).left_out
     assert rank([middle], Wants(gpu_bytes=L4, context=8192)).ranked
+    short = made("short", parameters=8.0, context=8192)
+    left = rank([short], Wants(gpu_bytes=L4, context=32_768)).left_out
+    assert reasons(left, "short") == "needs a GPU of 32 GB"
+
+
+@pytest.mark.parametrize(
+    ("args", "share"),
+    [
+        (("--gpu-memory-utilization", ".5"), 0.5),
+        (("--gpu-memory-utilization=0.5",), 0.5),
+        (("--gpu_memory_utilization", "0.7", "--gpu-memory-utilization=0.5"), 0.5),
+        (("--gpu-memory-utilization=much",), 0.9),
+        (("--gpu-memory-utilization", "0"), 0.9),
+        (("--gpu-memory-utilization",), 0.9),
+    ],
+)
+def test_the_share_of_the_memory_is_what_vllm_would_read(args, share):
+    assert share_of(made("one", server_args=args)) == share
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,28 @@ from llm_ocr.testing.simulator import running
 from llm_ocr.types import Status
 
 SAYS = "A quay with two boats."
-#: One profile of each format; the others differ in size or weights.
+#: One profile of each usual format.
 FIRST = {"deepseek-ocr", "lightonocr-3-0.8b", "lightonocr-2-1b-bbox", "dots.mocr", "glm-ocr", "paddleocr-vl-1.6"} | {
     "chandra-2", "olmocr-2", "hunyuanocr", "nanonets-ocr2", "qwen3-vl-8b",
 }  # fmt: skip
-CASES = [
-    pytest.param(profile, marks=[] if profile.name in FIRST else [pytest.mark.slow], id=profile.name)
-    for profile in PROFILES
-]
+
+
+def way_of(profile: Profile) -> tuple[object, ...]:
+    """What of a profile is tried here: those that have all of it in common differ in size or weights only."""
+    parser = profile.parsers.get(profile.mode) or profile.parsers[""]
+    return answer_of(profile), parser, profile.prompts[profile.mode], "describe" in profile.prompts
+
+
+def marks_of(profile: Profile) -> list[pytest.MarkDecorator]:
+    if profile.name in FIRST:
+        return []
+    ways = {
+        way_of(other) for other in PROFILES if other.name in FIRST or PROFILES.index(other) < PROFILES.index(profile)
+    }
+    return [pytest.mark.long] if way_of(profile) in ways else [pytest.mark.slow]
+
+
+CASES = [pytest.param(profile, marks=marks_of(profile), id=profile.name) for profile in PROFILES]
 
 
 def server_of(profile: Profile, folder: Path) -> running:

@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_ocr.models.html_blocks import parse_chandra, parse_chandra1, parse_html, parse_qwen_html, parse_surya
+from llm_ocr.models.parsers import parser_named
+from llm_ocr.models.profile import NO_FRAME
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import Block, BlockKind, Box
 
@@ -265,6 +267,13 @@ def test_qwens_html():
     ]
     assert parsed.lost == ()
     assert parsed.blocks[1].box == Box(0.1, 0.1, 0.9, 0.15)
+
+
+@pytest.mark.parametrize("text", [QWEN, div("Image", '<img alt="A gauge"/>') + div("Text", "Words")])
+def test_the_parser_of_any_html_with_boxes_keeps_them(text: str):
+    parsed = parser_named("html-blocks").parse(text, NO_FRAME)
+    assert any(block.kind is BlockKind.FIGURE and block.box != WHOLE for block in parsed.blocks)
+    assert all(block.box != WHOLE for block in parsed.blocks)
 
 
 # --- cut answers and anything else

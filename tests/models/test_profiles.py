@@ -12,7 +12,7 @@ from llm_ocr.errors import UsageError
 from llm_ocr.models.chat import generic
 from llm_ocr.models.labels import kind_of, known_kind
 from llm_ocr.models.layout_json import parse_json
-from llm_ocr.models.parsers import PARSERS, gives_places, parser_named, parser_names
+from llm_ocr.models.parsers import PARSERS, gives_places, parser_named
 from llm_ocr.models.plain import parse_plain
 from llm_ocr.models.profile import NO_FRAME, Profile
 from llm_ocr.models.registry import DEFAULT, PROFILES, find_profile, profile_names
@@ -196,7 +196,7 @@ def test_a_model_that_is_not_known_may_have_any_parser():
     assert "Did you mean layout-json" in error.value.hint
 
 
-@pytest.mark.parametrize("name", parser_names())
+@pytest.mark.parametrize("name", PARSERS)
 def test_every_named_parser_reads_a_sentence(name: str):
     """Or says what it could not read."""
     parsed = parser_named(name).parse("The tide rose by two metres.", NO_FRAME)

@@ -1,5 +1,7 @@
 """What SECURITY.md promises of a whole run: connections, secrets, paths."""
 
+import functools
+import http.server
 import json
 import os
 import subprocess
@@ -28,7 +30,7 @@ sys.exit(main(sys.argv[1:]))
 
 def run(tmp_path, *words, **more):
     connections = tmp_path / "connections"
-    connections.touch()
+    connections.write_text("")
     environment = {
         **{name: value for name, value in os.environ.items() if name in ("PATH", "PYTHONPATH", "LANG")},
         **{"HOME": str(tmp_path), "CONNECTIONS": str(connections)},
@@ -140,3 +142,61 @@ def test_a_document_cannot_choose_a_place_outside_of_the_workspace(examples, tmp
     assert all(path.is_relative_to(home / "w") for path in written), written
     assert not Path("/etc/outside").exists()
     assert len(list((home / "w" / "documents").rglob("*.md"))) == len(HOSTILE)
+
+
+@pytest.fixture(scope="module")
+def signed(examples, tmp_path_factory):
+    """A run over documents whose URLs carry a name, a password and a signature; one of them is not there."""
+    folder = tmp_path_factory.mktemp("signed")
+    (folder / "served").mkdir()
+    (folder / "served" / "page.png").write_bytes((examples / "invoice.png").read_bytes())
+    handler = functools.partial(Quiet, directory=str(folder / "served"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        base = f"http://user:{SECRET}@127.0.0.1:{server.server_port}"
+        urls = [f"{base}/{name}?X-Amz-Signature={SECRET}&token={SECRET}" for name in ("page.png", "gone.png")]
+        lines = [json.dumps({"document_id": str(number), "pdf_path": url}) for number, url in enumerate(urls)]
+        (folder / "list.jsonl").write_text("\n".join(lines))
+        words = ["--engine", "embedded", "--allow-private-addresses", "--log-level", "debug", "--log-file", "log"]
+        done, _ = run(folder, "run", "list.jsonl", "-w", "w", *words, *SMALL)
+        server.shutdown()
+    return folder, done
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *words):
+        """Nothing."""
+
+
+@pytest.mark.slow
+def test_what_grants_access_in_a_url_stands_in_the_plan_alone(signed):
+    """Other workers fetch the document by it; nobody else is told."""
+    folder, done = signed
+    assert done.returncode == 3, done.stderr  # one is not there
+    assert SECRET not in done.stdout + done.stderr
+    holding = {path for path in (folder / "w").rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()}
+    assert holding and all(path.relative_to(folder / "w").parts[0] == "plan" for path in holding), holding
+    assert SECRET not in (folder / "log").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("status", "--json"),
+        ("report", "--output", "report.html"),
+        ("view", "--output", "site"),
+        ("export", "--format", "jsonl", "--output", "out"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_grants_access_is_in_nothing_that_is_passed_on(signed, words):
+    folder, _ = signed
+    before = set(folder.rglob("*"))
+    done, connections = run(folder, words[0], "-w", "w", *words[1:])
+    assert done.returncode in (0, 3), done.stderr
+    assert connections == []
+    assert SECRET not in done.stdout + done.stderr
+    made = [path for path in set(folder.rglob("*")) - before if path.is_file()]
+    assert made or words[0] == "status"
+    assert not [path for path in made if SECRET.encode() in path.read_bytes()]

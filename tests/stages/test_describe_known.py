@@ -20,7 +20,18 @@ class Asked:
 
     async def describe(self, figure, page_id, document_id, admitted):
         self.figures.append(figure.id)
-        return FigureRecord(figure.id, page_id, document_id, Status.OK, "describe", description="asked", engine="other")
+        return FigureRecord(
+            figure.id,
+            page_id,
+            document_id,
+            Status.OK,
+            "describe",
+            description="asked",
+            engine="other",
+            tokens_in=100,
+            tokens_out=10,
+            seconds=2.0,
+        )
 
 
 def described(*, keep_known: bool) -> tuple[list[FigureRecord], list[str]]:
@@ -57,3 +68,11 @@ def test_they_keep_it_and_only_the_others_are_asked_about():
 def test_unless_all_are_to_be_asked_about():
     rows, _ = described(keep_known=False)
     assert {row.description for row in rows} == {"asked"}
+
+
+def test_what_a_picture_cost_is_counted_once_however_often_it_comes():
+    rows, asked = described(keep_known=False)
+    assert (len(rows), len(asked)) == (3, 1)
+    assert sum(row.tokens_in for row in rows) == 100
+    assert sum(row.tokens_out for row in rows) == 10
+    assert sum(row.seconds for row in rows) == 2.0

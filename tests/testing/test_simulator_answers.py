@@ -1,13 +1,21 @@
 """The simulated model's answers: deterministic, paired with their page, of the asked form and length."""
 
+import base64
+import io
 import json
 import re
+import urllib.request
 from dataclasses import replace
 from statistics import mean
 
 import pytest
+from PIL import Image
 
-from llm_ocr.testing.simulator.answers import Ask, Style, image_hash, reply, token_of
+from llm_ocr.models.front_matter import parse_front_matter
+from llm_ocr.models.profile import PageNotes
+from llm_ocr.models.registry import find_profile
+from llm_ocr.testing.simulator import running
+from llm_ocr.testing.simulator.answers import Ask, Style, image_hash, prompt_tokens, reply, token_of
 from llm_ocr.testing.simulator.structured import instance
 
 PAGE = "<|grounding|>Convert the document to markdown."
@@ -108,3 +116,35 @@ def test_a_json_schema_gets_a_valid_instance():
 def test_forms_that_are_not_simulated_are_refused():
     with pytest.raises(ValueError, match="only choice and json"):
         reply(replace(ask(1), forced={"regex": "a+"}), Style())
+
+
+def test_a_prompt_for_front_matter_has_the_five_values_that_olmocr_demands():
+    prompt = find_profile("olmocr-2").prompts["markdown"]
+    text = reply(ask(1, prompt), Style()).text
+    parsed = parse_front_matter(text)
+    assert not parsed.lost
+    assert parsed.notes == PageNotes("en", True, 0, False, False)
+    assert text.split("---")[1].count(":") == 5
+    assert "---" not in reply(ask(1, prompt), Style(malformed_rate=1.0)).text
+    assert "---" in reply(ask(1, prompt, temperature=0.3), Style(malformed_rate=1.0)).text
+
+
+def test_in_order_the_answers_follow_the_order_of_the_images_and_patches_their_size():
+    def read(colour, port):
+        out = io.BytesIO()
+        Image.new("RGB", (57, 29), colour).save(out, "PNG")
+        url = "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
+        content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "Free OCR."}]
+        body = {"model": "m", "messages": [{"role": "user", "content": content}], "max_tokens": 50}
+        request = urllib.request.Request(f"{port}/chat/completions", json.dumps(body).encode())
+        return json.loads(urllib.request.urlopen(request, timeout=30).read())
+
+    def texts(*colours):
+        with running(model="m", speed=100, in_order=True, patch=28, mean_tokens=20) as server:
+            answers = [read(colour, server.url) for colour in colours]
+        assert {answer["usage"]["prompt_tokens"] for answer in answers} == {3 * 2 + prompt_tokens("", "Free OCR.")}
+        return [answer["choices"][0]["message"]["content"] for answer in answers]
+
+    first = texts("red", "green", "red")
+    assert first[0] == first[2] != first[1]
+    assert texts("blue", "white") == first[:2]

@@ -120,3 +120,16 @@ def test_leftovers_of_a_stage_of_the_users_own_go_too(workspace):
     for name in (leftover, "documents/a.pdf.md", "dataset/train-1.parquet"):
         workspace.store.put(name, b"data")
     assert [info.key for info in clean(workspace, now=LATER).objects] == [leftover]
+
+
+def test_markers_are_read_only_where_it_is_not_plain_what_they_name(made, workspace, monkeypatch):
+    made.plan(workspace, [made.document(name, 4) for name in "abc"])
+    done = [made.extract(workspace, unit) for unit in read_units(workspace)]
+    unit = done[0].object.rpartition("/")[0]
+    lost = f"{unit}/0.parquet"
+    workspace.store.put(lost, b"of another attempt")
+    read = []
+    monkeypatch.setattr(LocalStore, "get", lambda store, key: read.append(key) or store.fetch(key)[0])
+    assert [info.key for info in clean(workspace, now=LATER).objects] == [lost]
+    markers = [key for key in read if key.startswith(EXTRACT) and key.endswith(".done")]
+    assert markers and set(markers) == {f"{unit}.done"}

@@ -17,4 +17,4 @@ def _judge(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    serve({"known": _known, "judge": _judge})
+    serve({"known": _known, "judge": _judge}, prepare=known_languages)  # its model is unpacked in a temporary file

@@ -19,7 +19,7 @@ from llm_ocr.documents.file_types import kind_by_content
 from llm_ocr.documents.remote.addresses import CheckedResolver, check_literal
 from llm_ocr.documents.remote.fetched import DiskError, Fetched, Room, Sink, changed
 from llm_ocr.documents.remote.options import RemoteOptions
-from llm_ocr.documents.remote.responses import outage, refused, too_large, version_in
+from llm_ocr.documents.remote.responses import outage, refused, short, too_large, version_in
 from llm_ocr.documents.remote.trying import persistently
 from llm_ocr.documents.remote.urls import fingerprint, shown
 from llm_ocr.errors import PageFailure
@@ -189,11 +189,11 @@ def _next(response: aiohttp.ClientResponse, at: URL, url: str) -> URL:
         target = at.join(_relative(place))
         port = target.port  # raises for one that cannot be
     except ValueError as error:
-        raise PageFailure(Reason.UNREADABLE, f"{shown(url)}: redirected to no URL: {error}") from error
+        raise PageFailure(Reason.UNREADABLE, f"{shown(url)}: redirected to no URL: {short(str(error))}") from error
     if not place or target.scheme not in ("http", "https") or not target.host or not port:
-        raise PageFailure(Reason.UNREADABLE, f"{shown(url)}: redirected to {shown(place) or 'nowhere'}")
+        raise PageFailure(Reason.UNREADABLE, f"{shown(url)}: redirected to {short(shown(place)) or 'nowhere'}")
     if at.scheme == "https" and target.scheme == "http":
-        detail = f"{shown(url)}: redirected from https to {shown(place)}"
+        detail = f"{shown(url)}: redirected from https to {short(shown(place))}"
         raise PageFailure(Reason.UNREADABLE, detail, hint="Name the http:// address itself if it is to be trusted.")
     return target
 

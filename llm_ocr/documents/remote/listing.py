@@ -155,18 +155,18 @@ class RemoteListing:
         objects = (info for info in infos if not info.key.endswith("/"))
         with ThreadPoolExecutor(self._options.fetches) as threads:
             while batch := list(islice(objects, _AT_ONCE)):
-                kinds = threads.map(lambda info: self._kind(place.root, info), batch)
-                for info, kind in zip(batch, kinds, strict=True):
+                unnamed = [info for info in batch if not Path(info.key).suffix]
+                looked = dict(
+                    zip(unnamed, threads.map(lambda info: self._look(place.root, info), unnamed), strict=True)
+                )
+                for info in batch:
                     url = place.at(info.key)
+                    kind = kind_by_url(url) or looked.get(info, "")
                     if kind:
                         relative = info.key[len(folder) :]
                         yield SourceDocument(url, relative, kind, store_version(url, info), size=info.size)
                     else:
                         self._skipped[suffix_of(url)] += 1
-
-    def _kind(self, root: str, info: ObjectInfo) -> str:
-        by_name = kind_by_url(info.key)
-        return by_name if by_name or Path(info.key).suffix else self._look(root, info)
 
     def _look(self, root: str, info: ObjectInfo) -> str:
         try:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 
 import aiohttp
+from aiohttp.http_exceptions import HttpProcessingError
 
 from llm_ocr.documents.remote.trying import NotNow
 from llm_ocr.errors import PageFailure
@@ -17,12 +18,13 @@ _GONE = frozenset({404, 410})
 _LOCKED = frozenset({401, 402, 403, 407})
 #: Too Early, Too Many Requests, Request Timeout and all that servers say of their own troubles.
 _PASSING = frozenset({408, 425, 429})
+_LONGEST = 200  # characters of a server's own words in a reason
 
 
 def refused(response: aiohttp.ClientResponse, url: str) -> PageFailure | None:
     """The failure that a response is, None for one with the document."""
     status = response.status
-    said = f"{url}: {status} {response.reason or ''}".rstrip()
+    said = f"{url}: {status} {short(response.reason or '')}".rstrip()
     if status in _GONE:
         return PageFailure(Reason.NOT_FOUND, said)
     if status in _LOCKED:
@@ -33,7 +35,7 @@ def refused(response: aiohttp.ClientResponse, url: str) -> PageFailure | None:
         return PageFailure(Reason.UNREADABLE, said)
     coding = response.headers.get("Content-Encoding", "identity")
     if coding.strip().lower() not in ("", "identity"):
-        return PageFailure(Reason.UNREADABLE, f"{url}: sent compressed ({coding}), which was not asked for")
+        return PageFailure(Reason.UNREADABLE, f"{url}: sent compressed ({short(coding)}), which was not asked for")
     return None
 
 
@@ -72,8 +74,16 @@ def outage(error: Exception, url: str) -> PageFailure:
         return NotNow(PageFailure(Reason.UNREADABLE, f"{url}: the server went silent"))
     if isinstance(error, aiohttp.ClientPayloadError):
         return NotNow(PageFailure(Reason.UNREADABLE, f"{url}: ended before it was whole"))
-    what = str(error) or type(error).__name__
+    what = short(str(error)) or type(error).__name__
+    if isinstance(error, (HttpProcessingError, aiohttp.ClientResponseError)):
+        what = "the server's answer is no HTTP that can be read"  # the error quotes it, and the URL with its signature
     return NotNow(PageFailure(Reason.UNREADABLE, f"{url}: {what}"))
+
+
+def short(text: str) -> str:
+    """What a server said, on one line and cut: it may be anything."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
 
 
 def _unknown_host(error: aiohttp.ClientConnectorDNSError, url: str) -> PageFailure:

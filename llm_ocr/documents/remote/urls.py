@@ -10,13 +10,13 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from llm_ocr.documents.file_types import SUFFIXES
 from llm_ocr.errors import UsageError
+from llm_ocr.storage.names import OTHER_SCHEMES
 
 #: Read through `llm_ocr.storage`, and over HTTP.
 STORES = ("s3", "gs", "hf")
 WEB = ("https", "http")
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_OTHER_NAMES = {"gcs": "gs", "google": "gs", "aws": "s3", "s3a": "s3", "s3n": "s3", "huggingface": "hf", "hub": "hf"}
 _HUB_KINDS = ("datasets", "buckets")
 #: Names of query parameters that may grant access; their values are hidden.
 _SECRET = re.compile(r"sig|signature|token|secret|password|passwd|credential|api_?key|access_?key|auth|code", re.I)
@@ -65,7 +65,7 @@ def unknown_scheme(source: str) -> UsageError | None:
     known = (*STORES, *WEB, "file")
     if not scheme or scheme in known:
         return None
-    near = _OTHER_NAMES.get(scheme) or next(iter(difflib.get_close_matches(scheme, known, n=1, cutoff=0.5)), "")
+    near = OTHER_SCHEMES.get(scheme) or next(iter(difflib.get_close_matches(scheme, known, n=1, cutoff=0.5)), "")
     hint = f"Did you mean {near}://?" if near else "Known are s3://, gs://, hf://, https://, http:// and file://."
     return UsageError(f"{shown(source)}: {scheme}:// is not a scheme that is known", hint=hint)
 
@@ -154,8 +154,13 @@ def below(base: str, url: str) -> str:
 def shown(url: str) -> str:
     """The URL for messages and results: without passwords, and with the values of signatures and tokens hidden."""
     if not is_web(url):
-        return _CREDENTIALS.sub(r"\1", url) if scheme_of(url) else url
+        return without_credentials(url) if scheme_of(url) else url
     return _with_query(url, lambda name, pair: f"{name}=***" if _SECRET.search(name) else pair)
+
+
+def without_credentials(text: str) -> str:
+    """Text that may be no URL at all, without what stands between `//` and `@`."""
+    return _CREDENTIALS.sub(r"\1", text)
 
 
 def identity(url: str) -> str:

@@ -6,7 +6,7 @@ from urllib.parse import quote, unquote
 
 _ROW = re.compile(
     r"hf://datasets/(?P<repository>[^/@]+/[^/@]+)@(?P<commit>[0-9a-f]{40})/(?P<path>.+)"
-    r"#row=(?P<row>\d+)&column=(?P<column>[^&]+)",
+    r"#row=(?P<row>\d+)&column=(?P<column>[^&]*)",
     re.DOTALL,
 )
 

@@ -1,5 +1,6 @@
 """Which column has the images, and how they stand in it."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,11 +22,15 @@ def image_column(schema: Any, features: Mapping[str, Any] | None, wanted: str | 
     `schema` is the Arrow schema of a data file; `features` are those that the dataset's card declares, if it does.
     Raises UsageError that names what there is.
     """
-    shapes = {field.name: shape for field in schema if (shape := _shape(field.type))}
+    several = {name for name, count in Counter(schema.names).items() if count > 1}  # Arrow gives neither by its name
+    shapes = {field.name: shape for field in schema if field.name not in several and (shape := _shape(field.type))}
     likely = _with_images(schema, features, shapes)
     if wanted is not None:
         if wanted not in schema.names:
             raise UsageError(f"--image-column {wanted}: {where} has no such column", hint=_there_is(schema, likely))
+        if wanted in several:
+            hint = _there_is(schema, likely)
+            raise UsageError(f"--image-column {wanted}: {where} has several columns of that name", hint=hint)
         if wanted not in shapes:
             kind = schema.field(wanted).type
             raise UsageError(f"--image-column {wanted}: it holds {kind}, no images", hint=_there_is(schema, likely))

@@ -68,6 +68,8 @@ class Footer:
             if name is not None and name not in names:
                 hint = f"Columns: {', '.join(names)}."
                 raise UsageError(f"{setting} {name}: there is no such column in {self._file.url}", hint=hint)
+            if name is not None and names.count(name) > 1:
+                raise UsageError(f"{setting} {name}: {self._file.url} has several columns of that name")
         if id_column is None:
             return
         kind = self.schema.field(id_column).type

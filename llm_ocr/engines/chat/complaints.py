@@ -42,7 +42,7 @@ class Complaint:
     @property
     def status(self) -> int:
         """The HTTP status that an error inside a stream stands for; 500 where it does not say."""
-        if self.code.isdecimal() and 400 <= int(self.code) <= 599:
+        if re.fullmatch(r"[45][0-9][0-9]", self.code):
             return int(self.code)
         words = f"{self.code} {self.kind}".lower()
         for status, pattern in _WORDS.items():

@@ -14,7 +14,7 @@ from llm_ocr.engines.chat.connections import OUTAGES, Body, Flight, open_session
 from llm_ocr.engines.chat.events import TooLong
 from llm_ocr.engines.chat.failures import Failures
 from llm_ocr.engines.chat.gauges import Gauges, parse
-from llm_ocr.engines.chat.probing import facts_of, models_in, roots_in
+from llm_ocr.engines.chat.probing import facts_of, roots_in
 from llm_ocr.engines.chat.reading import Pulse, read_events, read_whole
 from llm_ocr.engines.chat.reply import Reply
 from llm_ocr.engines.serving import Address, ServerFacts
@@ -65,13 +65,8 @@ class Endpoint:
         async with self._places:
             return await self._ask(question)
 
-    async def served(self) -> tuple[str, ...]:
-        """The names of the models that the server has; none where it does not say."""
-        got = await self._get(f"{self.address.url}/models")
-        return models_in(got.body) if got is not None and got.status == 200 else ()
-
-    async def roots(self) -> dict[str, str]:
-        """What each of the server's models was loaded from, by its name; none where it does not say."""
+    async def served(self) -> dict[str, str]:
+        """What each model of the server was loaded from ("": not said), by its name; empty where no model is named."""
         got = await self._get(f"{self.address.url}/models")
         return roots_in(got.body) if got is not None and got.status == 200 else {}
 
@@ -114,7 +109,7 @@ class Endpoint:
             reply = await self._fly(question, flight)
         except ServerError as error:
             if flight.status == 404:
-                raise self._failures.unknown(error, await self.served()) from None
+                raise self._failures.unknown(error, tuple(await self.served())) from None
             raise
         return reply.answer(time.monotonic() - started, self.address.url)
 

@@ -14,6 +14,7 @@ _VALUE = re.compile(
 )
 _CACHE = re.compile(r"^vllm:cache_config_info\{(.*)\} ", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_COUNT = re.compile("[0-9]{1,12}")  # Python reads no number of thousands of digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def cache_tokens(text: str) -> int | None:
     for labels in _CACHE.findall(text):
         values = dict(_LABEL.findall(labels))
         blocks, size = values.get("num_gpu_blocks", ""), values.get("block_size", "")
-        if blocks.isdecimal() and size.isdecimal():
+        if _COUNT.fullmatch(blocks) and _COUNT.fullmatch(size):
             engines[values.get("engine", "")] = int(blocks) * int(size)
     return sum(engines.values()) or None
 

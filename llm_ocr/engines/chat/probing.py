@@ -8,13 +8,11 @@ from llm_ocr.engines.chat.gauges import cache_tokens, parse
 from llm_ocr.engines.serving import ServerFacts
 
 
-def models_in(body: bytes) -> tuple[str, ...]:
-    """The names in the answer to /v1/models; none when it is not such an answer."""
-    return tuple(str(entry["id"]) for entry in _entries(body))
-
-
 def roots_in(body: bytes) -> dict[str, str]:
-    """What each model of the answer to /v1/models was loaded from, by its name; "" where the server does not say."""
+    """What each model of the answer to /v1/models was loaded from, by its name; "" where the server does not say.
+
+    Empty for any other text.
+    """
     return {str(entry["id"]): str(entry.get("root") or "") for entry in _entries(body)}
 
 

@@ -8,13 +8,13 @@ from typing import Any
 from llm_ocr.documents.page_wire import image_to_wire, page_to_wire
 from llm_ocr.engines import unheard
 from llm_ocr.engines.embedded.attempt_wire import attempt_from_wire, block_from_wire
-from llm_ocr.engines.embedded.regions import Seen
+from llm_ocr.engines.embedded.regions import Seen, nothing_drawn
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
 from llm_ocr.processes import Limits, WorkerPool
 from llm_ocr.types import Attempt, EncodedImage, Page, Reason
 
 #: Raised when a change alters what the engine makes of the same page: it goes into the key.
-RESULT_VERSION = 1
+RESULT_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,8 @@ class EmbeddedReader:
 
     async def see(self, page: Page, *, hinted: bool) -> Seen:
         """Where figures are on a page that a model reads; `hinted`: its text speaks of some. Raises PageFailure."""
+        if page.content is not None and nothing_drawn(page.content):
+            return Seen(digital=True)  # most pages of plain text: not worth a process
         answer = await self._ask("see", {"page": page_to_wire(page), "hinted": hinted})
         return Seen(tuple(map(block_from_wire, answer["blocks"])), answer["digital"], answer["detail"])
 

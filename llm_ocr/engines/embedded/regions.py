@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from llm_ocr.types import Block, Box, Line, Path, Raster
+from llm_ocr.types import Block, Box, Line, PageContent, Path, Raster
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,11 @@ class Seen:
     blocks: tuple[Block, ...] = ()
     digital: bool = False
     detail: str = ""
+
+
+def nothing_drawn(content: PageContent) -> bool:
+    """Whether the page has neither images nor drawings: then there are no figures on it."""
+    return not content.rasters and not content.paths
 
 
 def inside_text(lines: tuple[Line, ...], members: frozenset[int]) -> str:

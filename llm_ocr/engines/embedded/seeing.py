@@ -8,7 +8,7 @@ from llm_ocr.engines.embedded.layout import page_blocks
 from llm_ocr.engines.embedded.layout.turning import sideways
 from llm_ocr.engines.embedded.probe import suspicious
 from llm_ocr.engines.embedded.reading import GetRecogniser, has_text, is_scan, laid_out, pixels_of
-from llm_ocr.engines.embedded.regions import Seen
+from llm_ocr.engines.embedded.regions import Seen, nothing_drawn
 from llm_ocr.types import Block, BlockKind, Box, Line, Page, PageContent
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def see(page: Page, recogniser: GetRecogniser, *, hinted: bool) -> Seen:
     with `hinted`, when the text speaks of one. Raises PageFailure.
     """
     content = page.content
-    if content is not None and not content.rasters and not content.paths:
+    if content is not None and nothing_drawn(content):
         return Seen(digital=True)
     if content is not None and content.lines and not is_scan(content):
         return Seen(_with_figures(laid_out(content)), digital=True)

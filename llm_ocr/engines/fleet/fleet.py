@@ -18,7 +18,7 @@ from llm_ocr.engines.fleet.service import Service
 from llm_ocr.engines.fleet.suspects import Suspects
 from llm_ocr.engines.fleet.watchdog import moves_again
 from llm_ocr.engines.serving import Server
-from llm_ocr.errors import LlmOcrError, PageFailure, RequestLost, ServerBusy, ServerError
+from llm_ocr.errors import LlmOcrError, PageFailure, RequestLost, RequestRefused, ServerBusy, ServerError
 from llm_ocr.types import Reason
 
 __all__ = ["Fleet", "FleetOptions"]
@@ -174,6 +174,9 @@ class Fleet:
         except ServerBusy as busy:
             self._busy(service, request, busy)
             return None
+        except RequestRefused:
+            self._busy_since = None
+            raise
         except RequestLost as lost:
             lives_on = await self._lives_on(service, request, lost)  # a death found meanwhile takes the request away
             self._counts.lost += 1

@@ -8,13 +8,13 @@ from llm_ocr.engines.asking import Answer, Engine, Question
 from llm_ocr.engines.model.climbing import Climber, Ended
 from llm_ocr.engines.model.images import Images
 from llm_ocr.engines.model.judging import Verdict, judge_page
-from llm_ocr.engines.model.ladder import Ladder, json_values, rungs_as_json, rungs_for, what_fits
+from llm_ocr.engines.model.ladder import Ladder, rungs_as_json, rungs_for
 from llm_ocr.engines.model.options import ReadOptions
+from llm_ocr.engines.model.questions import json_values, question_of, what_fits
 from llm_ocr.engines.model.tools import ImageTools
 from llm_ocr.engines.model.tries import Step, Tries
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.profile import Profile
-from llm_ocr.models.repetition import RepetitionWatch
 from llm_ocr.types import Block, EncodedImage, Reason
 
 #: A region without an answer that takes less than this share of the page is taken to be empty after so many tries.
@@ -90,17 +90,13 @@ class _Region:
 
     async def question(self, step: Step) -> Question:
         profile = self._how.profile
-        settings = {"temperature": step.temperature, "max_tokens": step.max_tokens}
-        return Question(
-            id=self._piece.id,
-            url=await self._images.url(step.scale),
-            prompt=profile.prompts[step.mode],
-            settings={**profile.settings, **settings},
-            vllm_settings={**profile.vllm_settings, **profile.page_settings, **self._how.guide(step.mode)},
-            image_first=profile.image_first,
-            system=profile.system,
-            watch=RepetitionWatch,
-            reserve=max(0, profile.context - profile.max_tokens),
+        return question_of(
+            profile,
+            step,
+            self._piece.id,
+            await self._images.url(step.scale),
+            profile.prompts[step.mode],
+            vllm_settings={**profile.page_settings, **self._how.guide(step.mode)},
         )
 
     async def judge(self, answer: Answer, step: Step) -> Verdict[Blocks]:

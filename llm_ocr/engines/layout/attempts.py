@@ -109,7 +109,7 @@ def with_regions(attempt: Attempt, layout: Layout, outcome: Outcome, why: str, f
         tokens_in=attempt.tokens_in + sum(one.tries.tokens_in for one in asked),
         tokens_out=attempt.tokens_out + sum(one.tries.tokens_out for one in asked),
         seconds=attempt.seconds + sum(one.tries.seconds for one in asked),
-        tries=(*tries, *(attempt.tries or _only(attempt))) if tries else attempt.tries,
+        tries=(*tries, *rows_of(attempt)) if tries else attempt.tries,
     )
 
 
@@ -140,8 +140,10 @@ def with_failure(figures: Attempt, failure: PageFailure) -> Attempt:
     )
 
 
-def _only(attempt: Attempt) -> tuple[Mapping[str, Any], ...]:
-    """A page's only request, as a row."""
+def rows_of(attempt: Attempt) -> tuple[Mapping[str, Any], ...]:
+    """A page's tries; its only request as a row."""
+    if attempt.tries:
+        return attempt.tries
     about = {"status": Status.OK.value, "reason": None, "tokens_in": attempt.tokens_in}
     return ({**about, "tokens_out": attempt.tokens_out, "seconds": round(attempt.seconds, 4)},)
 

@@ -7,6 +7,7 @@ from llm_ocr.documents.page_wire import image_from_wire
 from llm_ocr.engines.layout.detecting import loaded
 from llm_ocr.engines.layout.detector import Region
 from llm_ocr.errors import PageFailure
+from llm_ocr.processes.confinement import Confinement
 from llm_ocr.processes.worker import serve
 from llm_ocr.types import Box, Reason
 
@@ -48,4 +49,4 @@ def _detect(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    serve({"load": _load, "detect": _detect})
+    serve({"load": _load, "detect": _detect}, Confinement(devices=True))

@@ -15,6 +15,7 @@ from llm_ocr.engines.layout.detector import Layout, Region
 from llm_ocr.engines.layout.detector_worker import page_from_wire
 from llm_ocr.engines.layout.weights import weights_folder
 from llm_ocr.errors import LlmOcrError, PageFailure, WorkerDied, WorkerError
+from llm_ocr.models.versions import numbers
 from llm_ocr.processes import Interpreter, Limits, WorkerPool
 from llm_ocr.types import EncodedImage, Page, Reason
 
@@ -55,7 +56,7 @@ def installed() -> bool:
         version = importlib.metadata.version("transformers")
     except importlib.metadata.PackageNotFoundError:
         return False
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) >= _LEAST_TRANSFORMERS
+    return numbers(version) >= _LEAST_TRANSFORMERS
 
 
 class DocLayout:
@@ -133,20 +134,17 @@ class DocLayout:
             return self._batches
 
     async def _detected(self, images: Sequence[EncodedImage]) -> list[tuple[Region, ...] | PageFailure]:
-        """Regions of each page. A batch that costs its process is taken apart: one page may be what is wrong."""
+        """Regions of each page. A batch that fails is taken apart: one page, or their number, may be what is wrong."""
         try:
             return await self._call(images)
-        except WorkerError as error:
-            return [PageFailure(Reason.ENGINE_ERROR, f"the detector: {error}")] * len(images)
-        except WorkerDied as death:
+        except (WorkerDied, WorkerError) as error:
             if len(images) == 1:
-                return [await self._again(images[0], death)]
+                return [await self._again(images[0], error)]
         return [one for image in images for one in await self._detected([image])]
 
-    async def _again(self, image: EncodedImage, death: WorkerDied) -> tuple[Region, ...] | PageFailure:
-        """Once more in a fresh process, which an earlier page cannot have spoilt."""
-        last: WorkerDied | WorkerError = death
-        if not death.timed_out:
+    async def _again(self, image: EncodedImage, last: WorkerDied | WorkerError) -> tuple[Region, ...] | PageFailure:
+        """After a death once more in a fresh process, which an earlier page cannot have spoilt."""
+        if isinstance(last, WorkerDied) and not last.timed_out:
             try:
                 return (await self._call([image]))[0]
             except (WorkerDied, WorkerError) as again:

@@ -8,7 +8,7 @@ from typing import Any
 from llm_ocr.engines import PageReader, unheard
 from llm_ocr.engines.asking import Engine
 from llm_ocr.engines.layout.asking import Asked, Piece, Questions
-from llm_ocr.engines.layout.attempts import Outcome, attempt_of, with_failure, with_regions, with_spent
+from llm_ocr.engines.layout.attempts import Outcome, attempt_of, rows_of, with_failure, with_regions, with_spent
 from llm_ocr.engines.layout.cutting import RegionTools, TooMany, cut
 from llm_ocr.engines.layout.detector import Detector, Layout
 from llm_ocr.engines.layout.sorting import assigned
@@ -77,7 +77,7 @@ class LayoutReader:
         try:
             layout = await self.detector.detect(page)
         except PageFailure as failure:
-            why = f"its regions were not found: {failure.detail or failure.reason.value}"
+            why = f"its regions were not found: {failure.why}"
             return await _Reading(self, page, Layout(()), admitted).whole(why, failure)
         return await _Reading(self, page, layout, admitted).run()
 
@@ -110,7 +110,7 @@ class _Reading:
         except TooMany as many:
             return await self.whole(str(many), PageFailure(Reason.ENGINE_LIMIT, str(many)))
         except PageFailure as failure:
-            return await self.whole(f"its regions were not cut out: {failure.detail}", failure)
+            return await self.whole(f"its regions were not cut out: {failure.why}", failure)
         self._outcome = Outcome(self._outcome.regions, await self._ask(pieces))
         return await self._unread() if self._outcome.unread() else await self._rated(self._by_regions())
 
@@ -124,11 +124,11 @@ class _Reading:
         try:
             whole = await self.whole(why, None)
         except PageFailure as failure:
-            return with_spent(regions, failure.tries, f"{why}; it could not be read whole: {failure.detail}")
+            return with_spent(regions, failure.tries, f"{why}; it could not be read whole: {failure.why}")
         sound = whole.status is Status.OK or regions.status is not Status.OK
         if sound and await rule.quality(self._given, whole) > quality:
             return whole
-        return with_spent(regions, whole.tries, f"{why}; read as a whole page it is no better")
+        return with_spent(regions, rows_of(whole), f"{why}; read as a whole page it is no better")
 
     async def whole(self, why: str, failure: PageFailure | None) -> Attempt:
         """The page read by the reader of whole pages. `failure` is None where that is no fault."""
@@ -173,13 +173,7 @@ class _Reading:
         return await self.whole(why, first)
 
     def _failed(self, failure: PageFailure, why: str) -> PageFailure:
-        return PageFailure(
-            failure.reason,
-            joined(why, failure.detail),
-            hint=failure.hint,
-            retryable=failure.retryable,
-            tries=(*self._outcome.tries(), *failure.tries),
-        )
+        return failure.with_tries(self._outcome.tries(), joined(why, failure.detail))
 
     async def _ask(self, pieces: Sequence[Piece | None]) -> tuple[Asked | None, ...]:
         """All pieces at the same time, those with the same image once; the page leaves the queue with the last one."""

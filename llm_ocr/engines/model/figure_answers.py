@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from llm_ocr.engines.asking import Answer
 from llm_ocr.engines.model.judging import Ending, Verdict, ending
-from llm_ocr.models.describing import read_class, read_parse
+from llm_ocr.models.answers import read_class, read_parse
 from llm_ocr.models.tokens import without_special
 from llm_ocr.types import Reason
 

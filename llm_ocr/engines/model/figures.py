@@ -9,14 +9,14 @@ from llm_ocr.engines.embedded.describe import MODES, known_text
 from llm_ocr.engines.model.climbing import Climber, Ended
 from llm_ocr.engines.model.figure_answers import Description, judge_figure
 from llm_ocr.engines.model.judging import Verdict
-from llm_ocr.engines.model.ladder import Ladder, json_values, profile_as_json, rungs_as_json, rungs_for, what_fits
+from llm_ocr.engines.model.ladder import Ladder, rungs_as_json, rungs_for
 from llm_ocr.engines.model.options import DescribeOptions
+from llm_ocr.engines.model.questions import json_values, profile_as_json, question_of, what_fits
 from llm_ocr.engines.model.tools import ImageUrls
 from llm_ocr.engines.model.tries import Step, Tries
-from llm_ocr.errors import PageFailure, UsageError
+from llm_ocr.errors import UsageError
 from llm_ocr.models.describing import CHAT_PROMPTS, CLASSES, classify_prompt, structured_outputs
 from llm_ocr.models.profile import Profile
-from llm_ocr.models.repetition import RepetitionWatch
 from llm_ocr.types import Figure, FigureRecord, Reason, Status
 
 #: Raised when a change alters what is made of the same answers, or how figures are asked for: it goes into the key.
@@ -115,21 +115,9 @@ class ModelFigureReader:
 
     def question(self, figure: Figure, url: bytes, step: Step) -> Question:
         """One request about a figure."""
-        profile = self._profile
-        settings = {"temperature": step.temperature, "max_tokens": step.max_tokens}
         known = known_text(figure.caption, figure.inside) if self._tells else ""
         said = f"{self._prompt}\n\nWhat the document says about it. {known}" if known else self._prompt
-        return Question(
-            id=figure.id,
-            url=url,
-            prompt=said,
-            settings={**profile.settings, **settings},
-            vllm_settings={**profile.vllm_settings, **self._structured},
-            image_first=profile.image_first,
-            system=profile.system,
-            watch=RepetitionWatch,
-            reserve=max(0, profile.context - profile.max_tokens),
-        )
+        return question_of(self._profile, step, figure.id, url, said, vllm_settings=self._structured)
 
     def judge(self, answer: Answer) -> Verdict[Description]:
         """What an answer is worth."""
@@ -174,10 +162,4 @@ def _outcome(ended: Ended[Description], tries: Tries) -> tuple[Status, Reason | 
     if best is not None:
         return Status.DEGRADED, best.verdict.reason, ended.shortfall(len(tries.rows)), best.verdict.result
     assert failure is not None  # a climb without an answer ends with one
-    raise PageFailure(
-        failure.reason,
-        failure.detail,
-        hint=failure.hint,
-        retryable=failure.retryable,
-        tries=(*tries.rows, *failure.tries),
-    ) from failure
+    raise failure.with_tries(tries.rows) from failure

@@ -1,6 +1,6 @@
 """Where a page or figure stands on its profile's retry ladder."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -58,32 +58,3 @@ def rungs_for(profile: Profile, *, modes: bool = True, scales: bool = True) -> t
 def rungs_as_json(rungs: Sequence[Rung]) -> list[dict[str, Any]]:
     """The ladder for a key."""
     return [asdict(rung) for rung in rungs]
-
-
-def what_fits(profile: Profile, wanted: int | None) -> int:
-    """Tokens of an answer: the profile's, or as many as `wanted` where they fit beside a full page's prompt."""
-    if wanted is None:
-        return profile.max_tokens
-    prompt = min(profile.page_tokens, profile.context // 2)
-    return max(1, min(wanted, max(profile.max_tokens, profile.context - prompt)))
-
-
-def profile_as_json(profile: Profile, *, model: str | None, revision: str | None) -> dict[str, Any]:
-    """What of a profile changes answers, whatever is asked."""
-    return {
-        "model": model or profile.model,
-        "revision": revision or (None if model else profile.revision),
-        "system": profile.system,
-        "image_first": profile.image_first,
-        "settings": json_values(profile.settings),
-        "vllm_settings": json_values(profile.vllm_settings),
-    }
-
-
-def json_values(value: Any) -> Any:
-    """Mappings and sequences as dicts and lists."""
-    if isinstance(value, Mapping):
-        return {str(key): json_values(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_values(inner) for inner in value]
-    return value

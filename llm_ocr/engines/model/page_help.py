@@ -50,7 +50,7 @@ class PageHelp:
         try:
             return await self._sight.orientation(await self.page())
         except PageFailure as failure:
-            self._doubts.append(f"which way up the page stands is not known: {failure.detail or failure.reason.value}")
+            self._doubts.append(f"which way up the page stands is not known: {failure.why}")
             return 0
 
     async def anchor(self, most: int) -> str:
@@ -61,7 +61,7 @@ class PageHelp:
                 try:
                     self._text = fitted(await self._sight.text(await self.page()), most)
                 except PageFailure as failure:
-                    self._doubts.append(f"the text layer was not read: {failure.detail or failure.reason.value}")
+                    self._doubts.append(f"the text layer was not read: {failure.why}")
         return self._text
 
     async def with_figures(self, blocks: Sequence[Block], rotation: int, rule: FigureRule) -> tuple[Block, ...]:
@@ -79,7 +79,7 @@ class PageHelp:
         try:
             seen = await self._sight.see(await self.page(), hinted=hinted)
         except PageFailure as failure:
-            self._doubts.append(f"figures were not looked for: {failure.detail or failure.reason.value}")
+            self._doubts.append(f"figures were not looked for: {failure.why}")
             return Seen()
         if seen.detail:
             self._doubts.append(seen.detail)

@@ -11,10 +11,10 @@ from llm_ocr.engines.model.images import Images
 from llm_ocr.engines.model.judging import Verdict, judge_page, worth_of
 from llm_ocr.engines.model.ladder import Ladder
 from llm_ocr.engines.model.page_help import PageHelp
+from llm_ocr.engines.model.questions import answer_room, question_of
 from llm_ocr.engines.model.tries import Step, Tries
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.profile import PageNotes
-from llm_ocr.models.repetition import RepetitionWatch
 from llm_ocr.types import Attempt, Block, Page, Reason, Status
 
 if TYPE_CHECKING:
@@ -79,19 +79,17 @@ class PageReading:
         profile = reader.profile
         most = reader.anchored(step)
         anchor = await self._help.anchor(most) if most else ""
-        room = profile.context - min(profile.page_tokens, profile.context // 2) - tokens(anchor)
-        answer = min(step.max_tokens, max(1, room)) if anchor else step.max_tokens
-        settings = {"temperature": step.temperature, "max_tokens": answer}
-        return Question(
-            id=self._page.id,
-            url=await self._images.url(step.scale),
-            prompt=reader.asked(step.mode, anchor),
-            settings={**profile.settings, **settings},
-            vllm_settings={**profile.vllm_settings, **profile.page_settings, **reader.guides(step.mode)},
-            image_first=profile.image_first,
-            system=profile.system,
-            watch=RepetitionWatch,
-            reserve=max(0, profile.context - profile.max_tokens) + tokens(anchor),
+        beside = tokens(anchor)
+        if anchor:
+            step = replace(step, max_tokens=min(step.max_tokens, max(1, answer_room(profile) - beside)))
+        return question_of(
+            profile,
+            step,
+            self._page.id,
+            await self._images.url(step.scale),
+            reader.asked(step.mode, anchor),
+            vllm_settings={**profile.page_settings, **reader.guides(step.mode)},
+            beside=beside,
         )
 
     async def judge(self, answer: Answer, step: Step) -> Verdict[Read]:
@@ -143,7 +141,7 @@ class PageReading:
                 self._blank = await self._reader.tools.blank(self._page.image)
             except PageFailure as failure:
                 self._blank = False
-                self._doubt = f"whether the page is blank is not known: {failure.detail or failure.reason.value}"
+                self._doubt = f"whether the page is blank is not known: {failure.why}"
         return self._blank
 
     async def _degraded(self, ended: Ended[Read], failure: PageFailure) -> Attempt:
@@ -156,13 +154,7 @@ class PageReading:
         if best is not None:
             detail = joined(ended.shortfall(len(self._tries.rows)), why_not)
             return await self._of_model(ended, Status.DEGRADED, best.reason or failure.reason, detail)
-        raise PageFailure(
-            failure.reason,
-            joined(failure.detail, why_not),
-            hint=failure.hint,
-            retryable=failure.retryable,
-            tries=(*self._tries.rows, *failure.tries),
-        ) from failure
+        raise failure.with_tries(self._tries.rows, joined(failure.detail, why_not)) from failure
 
     async def _by_fallback(self, worth: int) -> tuple[Attempt | None, str]:
         """What the fallback makes of the page; None and why where it cannot, or an answer of that `worth` is better."""
@@ -172,7 +164,7 @@ class PageReading:
         try:
             attempt = await fallback.read(await self._help.page())
         except PageFailure as failure:
-            return None, f"{fallback.name} could not read it either: {failure.detail or failure.reason.value}"
+            return None, f"{fallback.name} could not read it either: {failure.why}"
         if not attempt.blocks:
             return None, f"{fallback.name} found nothing on it"
         if worth and (attempt.status is not Status.OK or worth_of(attempt.blocks) < LEAST_FALLBACK * worth):

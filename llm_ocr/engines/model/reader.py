@@ -8,10 +8,11 @@ from llm_ocr.engines.asking import Engine
 from llm_ocr.engines.embedded.describe import MODES
 from llm_ocr.engines.model.anchor import PLACE
 from llm_ocr.engines.model.backlog import Backlog
-from llm_ocr.engines.model.ladder import json_values, profile_as_json, rungs_as_json, rungs_for, what_fits
+from llm_ocr.engines.model.ladder import rungs_as_json, rungs_for
 from llm_ocr.engines.model.options import ReadOptions
 from llm_ocr.engines.model.page_help import FigureRule
 from llm_ocr.engines.model.page_reading import SOURCE, PageReading
+from llm_ocr.engines.model.questions import json_values, profile_as_json, what_fits
 from llm_ocr.engines.model.tools import ImageTools, QualityRule, Sight
 from llm_ocr.engines.model.tries import Step
 from llm_ocr.errors import UsageError

@@ -30,8 +30,8 @@ async def look(address: Address, choose: Chooser | None = None) -> tuple[Address
         if facts is None or (facts.vllm and not await _healthy(address)):
             return None
         if not address.model:
-            roots = await endpoint.roots()
-            name = choose(roots) if choose is not None and roots else _only(address, tuple(roots))
+            served = await endpoint.served()
+            name = choose(served) if choose is not None and served else _only(address, tuple(served))
             address = replace(address, model=name)
         return address, facts
     finally:
@@ -54,7 +54,6 @@ async def _healthy(address: Address) -> bool:
 def _only(address: Address, models: tuple[str, ...]) -> str:
     if len(models) == 1:
         return models[0]
-    raise ServerError(
-        f"the server {address.url} has {len(models)} models, and none is named: {', '.join(models)}",
-        hint="Say which to ask for.",
-    )
+    several = f"has {len(models)} models, and none is named: {', '.join(models)}"
+    what = several if models else "does not say which model it has"
+    raise ServerError(f"the server {address.url} {what}", hint="Say which to ask for.")

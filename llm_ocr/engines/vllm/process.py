@@ -80,10 +80,11 @@ class ServerProcess:
     async def stop(self, patience: float) -> None:
         """SIGTERM to the group, `patience` seconds, then SIGKILL. Returns when nothing of it is left."""
         self._stopping = True
-        self._signal(signal.SIGTERM)
-        await asyncio.wait([self._ended], timeout=patience)
-        self._signal(signal.SIGKILL)
-        await asyncio.wait([self._ended])
+        for number, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, None)):
+            if self._ended.done():
+                return  # the group's number may be another program's by now
+            self._signal(number)
+            await asyncio.wait([self._ended], timeout=seconds)
 
     async def _wait(self) -> str:
         await self._ears.exited

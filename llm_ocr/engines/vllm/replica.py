@@ -14,11 +14,12 @@ from llm_ocr.engines.vllm.lowering import described, lowered
 from llm_ocr.engines.vllm.ports import free_port, reached_at
 from llm_ocr.engines.vllm.probing import look
 from llm_ocr.engines.vllm.process import ServerProcess
-from llm_ocr.engines.vllm.release import Release, check_release, found, numbers
+from llm_ocr.engines.vllm.release import Release, check_release, found
 from llm_ocr.engines.vllm.surroundings import secrets_of, surroundings
 from llm_ocr.engines.vllm.troubles import Trouble, hint_for
 from llm_ocr.errors import ServerError
 from llm_ocr.models.profile import Profile
+from llm_ocr.models.versions import numbers
 
 
 @dataclass(frozen=True, slots=True)

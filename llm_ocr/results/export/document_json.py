@@ -29,6 +29,7 @@ from typing import Any
 
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.documents import figure_file
+from llm_ocr.results.export.dolma import PAGE_ATTRIBUTES
 from llm_ocr.results.export.lines import json_value
 from llm_ocr.results.page_notes import page_notes
 from llm_ocr.results.schema import box_value
@@ -36,7 +37,6 @@ from llm_ocr.results.text import clean
 from llm_ocr.types import Block, Box, EncodedImage, Figure, FigureRecord, Status
 
 FORMAT = 1
-_NOTES = ("primary_language", "is_rotation_valid", "rotation_correction", "is_table", "is_diagram")
 _BLOCK_TEXTS = ("label", "text", "figure_id", "caption", "inside", "described")
 _FIGURE_TEXTS = ("label", "caption", "inside", "described")
 
@@ -82,7 +82,7 @@ def _page(row: DatasetRow, name: str) -> dict[str, Any]:
         "engine": record.engine,
         "text_source": record.text_source,
         "is_fallback": record.is_fallback,
-        "notes": {name: notes[name] for name in _NOTES},
+        "notes": {name: notes[name] for name in PAGE_ATTRIBUTES},
         "tokens_in": record.tokens_in,
         "tokens_out": record.tokens_out,
         "seconds": round(float(record.seconds), 3),

@@ -2,28 +2,28 @@
 
 from collections.abc import Mapping
 
-from llm_ocr.results.quality.scales import on_scale
+from llm_ocr.results.quality import scales
 
 #: Parts that are worse than this on the common scale are told.
 _TOLD = 0.9
 _WORDS: Mapping[str, str] = {
-    "found": "text of the page's layer is missing: {lack}",
-    "backed": "text that the page's layer does not have: {lack}",
-    "order": "text that is not read down its columns, by the places of the layer: {lack}",
-    "sequence": "pieces that are not read down their columns, by their boxes: {lack}",
-    "covered": "ink outside of all boxes: {lack}",
-    "filled": "less text than the ink is good for: {share} of it",
-    "fits": "more text than the ink is good for: it holds {share} of it",
-    "unrepeated": "text that repeats itself: {lack}",
-    "readable": "characters that cannot be read: {lack}",
-    "whole": "the answer was cut off or malformed",
-    "confident": "OCR is not sure of what it read: {share}",
+    scales.FOUND: "text of the page's layer is missing: {lack}",
+    scales.BACKED: "text that the page's layer does not have: {lack}",
+    scales.ORDER: "text that is not read down its columns, by the places of the layer: {lack}",
+    scales.SEQUENCE: "pieces that are not read down their columns, by their boxes: {lack}",
+    scales.COVERED: "ink outside of all boxes: {lack}",
+    scales.FILLED: "less text than the ink is good for: {share} of it",
+    scales.FITS: "more text than the ink is good for: it holds {share} of it",
+    scales.UNREPEATED: "text that repeats itself: {lack}",
+    scales.READABLE: "characters that cannot be read: {lack}",
+    scales.WHOLE: "the answer was cut off or malformed",
+    scales.CONFIDENT: "OCR is not sure of what it read: {share}",
 }
 
 
 def what_is_wrong(parts: Mapping[str, float]) -> str:
     """The parts that are not as they should be, the worst first; "" for none."""
-    bad = sorted((on_scale(name, value), name) for name, value in parts.items() if name in _WORDS)
+    bad = sorted((scales.on_scale(name, value), name) for name, value in parts.items() if name in _WORDS)
     return "; ".join(_told(name, parts[name]) for scaled, name in bad if scaled < _TOLD)
 
 

@@ -13,12 +13,11 @@ from typing import Any
 from llm_ocr.errors import UsageError
 from llm_ocr.results.text import clean
 from llm_ocr.results.viewer.data_files import DataFiles
+from llm_ocr.storage.names import OF_FILE_MANAGERS
 
 _MARKER = "llm-ocr-view.json"
 _FORMAT = 1
 _SITE = re.compile(r"site-[0-9a-f]{8}")
-#: Left by file managers in folders that the user sees as empty.
-_NOT_CONTENT = frozenset({".DS_Store", "Thumbs.db", "desktop.ini", ".directory"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ def begin_site(output: Path) -> SiteFolder:
     if output.exists() and not output.is_dir():
         raise UsageError(f"{output} is a file", hint="--output takes a folder for the site.")
     names = {path.name for path in output.iterdir()} if output.is_dir() else set()
-    if names - _NOT_CONTENT and _MARKER not in names:
+    if names - OF_FILE_MANAGERS and _MARKER not in names:
         raise UsageError(
             f"{output} holds other things than a site of llm-ocr view",
             hint="Give an empty or a new folder: --output site",

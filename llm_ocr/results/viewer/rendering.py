@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_ocr.results.figure_links import target_id
 from llm_ocr.results.lines import map_prose
+from llm_ocr.results.safe import TAGS
 from llm_ocr.results.viewer.math import BLOCK, DISPLAY, INLINE, bracket_math
 
 if TYPE_CHECKING:
@@ -26,35 +27,8 @@ if TYPE_CHECKING:
 #: Characters of a page that are read as Markdown; a longer text, which no page has, is shown as it is.
 LONGEST = 200_000
 
-_IN_TABLES = {"table", "thead", "tbody", "tfoot", "tr", "th", "td", "caption", "colgroup", "col"}
-_OF_MODELS = _IN_TABLES | set(
-    [
-        "br",
-        "hr",
-        "sub",
-        "sup",
-        "b",
-        "i",
-        "em",
-        "strong",
-        "u",
-        "s",
-        "p",
-        "div",
-        "span",
-        "ul",
-        "ol",
-        "li",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-    ]
-)
-_OURS = _OF_MODELS | {"a", "blockquote", "pre", "code", "del"}
-_FOREIGN = re.compile(rf"<(?!/?(?:{'|'.join(sorted(_OF_MODELS))})(?=[\s/>]))", re.IGNORECASE)
+_OURS = TAGS | {"a", "blockquote", "pre", "code", "del"}
+_FOREIGN = re.compile(rf"<(?!/?(?:{'|'.join(sorted(TAGS))})(?=[\s/>]))", re.IGNORECASE)
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _BLANK = re.compile(r"\n(?=[ \t]*\n)")
 _ALIGN = re.compile(r"text-align:(left|center|right)")

@@ -18,7 +18,7 @@ from llm_ocr.testing.simulator.structured import forced_text
 CHARACTERS = 4
 #: Stands for every prompt without an answer of its own.
 ANY = "*"
-#: From this temperature on no image makes the model loop or fall silent.
+#: From this temperature on no image makes the model loop, fall silent or forget the form.
 COOL = 0.2
 #: Image tokens of DeepSeek-OCR in vLLM: 640 x 640 px gives a prompt of 284, six tiles 914.
 _GLOBAL_TOKENS, _TILE_TOKENS, _TILES = 280, 105, (2, 4, 6, 6)
@@ -36,6 +36,7 @@ class Style:
     longest: int = 4096
     loop_rate: float = 0.0
     empty_rate: float = 0.0
+    malformed_rate: float = 0.0  # of answers whose text is there and whose form is not
     seed: int = 0
     said: Mapping[str, str] = field(default_factory=dict)
 
@@ -98,11 +99,13 @@ def reply(ask: Ask, style: Style) -> Reply:
     rng = random.Random(seed)
     tokens = round(rng.lognormvariate(log(style.mean) - style.sigma**2 / 2, style.sigma)) if style.mean else 2
     tokens = max(2, min(tokens, style.longest))
-    grounded = "<|grounding|>" in ask.prompt
+    form = pages.form_of(ask.prompt)
     if ask.temperature < COOL and fate < style.empty_rate + style.loop_rate:
-        start = pages.page(rng, _token(image), min(tokens, 200) * CHARACTERS, grounded)
+        start = pages.page(rng, _token(image), min(tokens, 200) * CHARACTERS, form)
         return Reply(pages.loop(rng, start, ask.room * CHARACTERS), ask.room, True)
-    text = pages.page(rng, _token(image), (tokens - 1) * CHARACTERS, grounded)
+    if ask.temperature < COOL and fate < style.empty_rate + style.loop_rate + style.malformed_rate:
+        form = pages.Form.PLAIN
+    text = pages.page(rng, _token(image), (tokens - 1) * CHARACTERS, form)
     return _limited(text, tokens, ask.room)
 
 

@@ -34,6 +34,8 @@ class Options:
     stream_interval: int
     metrics: bool
     seed: int
+    in_order: bool  # answers and faults by the order in which images come first
+    patch: int | None  # pixels a side of the squares that an image is counted in
     lifetime: float
     until_stdin_closes: bool
     follow_parent: bool
@@ -83,7 +85,14 @@ def _options(given: argparse.Namespace, serve: bool, key: str) -> Options:
         costs=PRESETS[given.preset].costs(given.preprocess_seconds).faster(given.speed),
         limits=Limits(given.max_num_seqs, kv_tokens // BLOCK, given.max_num_batched_tokens, BLOCK),
         style=Style(
-            given.mean_tokens, given.sigma, given.max, given.loop_rate, given.empty_rate, given.seed, _said(given.said)
+            given.mean_tokens,
+            given.sigma,
+            given.max,
+            given.loop_rate,
+            given.empty_rate,
+            given.malformed_rate,
+            given.seed,
+            _said(given.said),
         ),
         faults=faults_of(settings),
         model=(given.served_model_name or [given.model])[0],
@@ -94,6 +103,8 @@ def _options(given: argparse.Namespace, serve: bool, key: str) -> Options:
         stream_interval=given.stream_interval,
         metrics=not given.no_metrics,
         seed=given.seed,
+        in_order=given.in_order,
+        patch=given.patch,
         lifetime=given.lifetime,
         until_stdin_closes=given.until_stdin_closes,
         follow_parent=not (serve or given.ignore_parent),
@@ -143,6 +154,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-num-batched-tokens", type=int, default=8192)
     add("--max-model-len", type=int, default=8192)
     add("--kv-tokens", type=int, help="size of the KV cache instead of the preset's")
+    add("--patch", type=int, help="pixels a side: images cost a token for each such square (default: DeepSeek-OCR's)")
     add = parser.add_argument_group("answers").add_argument
     add("--seed", type=int, default=0)
     add("--mean-tokens", type=float, default=1000.0)
@@ -150,6 +162,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--max", type=int, default=4096, help="tokens of the longest answer that is no loop")
     add("--loop-rate", type=float, default=0.0)
     add("--empty-rate", type=float, default=0.0)
+    add("--malformed-rate", type=float, default=0.0, help="of answers that have their text and not their form")
+    add(
+        "--in-order",
+        action="store_true",
+        help="the n-th image that comes gets the n-th answer and fault, whatever its pixels: to compare clients",
+    )
     add("--said", metavar="FILE", help='JSON object: the answers to prompts, word for word; "*" for all others')
     add = parser.add_argument_group("faults").add_argument
     add("--fault", action="append", default=[], metavar="KIND=VALUE")

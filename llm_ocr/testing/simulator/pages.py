@@ -1,5 +1,6 @@
-"""Made-up pages: plain text, or blocks with boxes in DeepSeek-OCR's grounding form."""
+"""Made-up pages: plain text, text behind olmOCR's front matter, or blocks in DeepSeek-OCR's grounding form."""
 
+from enum import Enum, auto
 from random import Random
 
 _TEXT = (
@@ -11,11 +12,35 @@ _TEXT = (
 _WORDS = _TEXT.split()
 _WIDEST = 999  # coordinates run from 0 to this
 _PARAGRAPH = 480  # characters
+#: What olmOCR's own client demands of an answer: these five values, and no other.
+_FRONT = (
+    "---\nprimary_language: en\nis_rotation_valid: True\nrotation_correction: 0\n"
+    "is_table: False\nis_diagram: False\n---\n"
+)
 
 
-def page(rng: Random, token: str, length: int, grounded: bool) -> str:
-    """About `length` characters; `token` stands in the first line."""
-    return _grounded(rng, token, length) if grounded else _plain(rng, token, length)
+class Form(Enum):
+    """The form that a prompt asks for."""
+
+    PLAIN = auto()
+    FRONT_MATTER = auto()
+    GROUNDED = auto()
+
+
+def form_of(prompt: str) -> Form:
+    """By the words with which DeepSeek-OCR's and olmOCR's prompts ask for it."""
+    if "<|grounding|>" in prompt:
+        return Form.GROUNDED
+    return Form.FRONT_MATTER if "front matter section" in prompt else Form.PLAIN
+
+
+def page(rng: Random, token: str, length: int, form: Form = Form.PLAIN) -> str:
+    """About `length` characters; `token` stands in the first line of the text."""
+    if form is Form.GROUNDED:
+        return _grounded(rng, token, length)
+    if form is Form.FRONT_MATTER:
+        return _FRONT + _plain(rng, token, length - len(_FRONT))
+    return _plain(rng, token, length)
 
 
 def loop(rng: Random, start: str, length: int) -> str:

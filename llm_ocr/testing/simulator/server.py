@@ -5,6 +5,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import NoReturn
 
 from aiohttp import web
@@ -44,6 +45,7 @@ class Simulator:
         self._state = State(options.state_file)
         self._faults = self._allowed(options.faults)
         self._entries: list[Entry] = []
+        self._numbers: dict[str, int] = {}  # of images, in the order in which they came first
         self._finished: Counter[str] = Counter()
         self._answering = 0  # requests for answers since the start
         self._engine_dead = False
@@ -141,7 +143,7 @@ class Simulator:
         options = self.options
         # Not `request.read()`: that keeps the body, half a megabyte, as long as the request is under way.
         body = b"".join([piece async for piece in request.content.iter_any()])
-        chat = read_chat(body, options.model, options.max_model_len, self._faults.too_long)
+        chat = read_chat(body, options.model, options.max_model_len, self._faults.too_long, options.patch)
         del body
         image = chat.ask.image
         entry.image, entry.temperature = image, chat.ask.temperature
@@ -149,9 +151,11 @@ class Simulator:
         self._pull_triggers(chat)
         if self._engine_dead:
             raise EngineDead(loglines.ENGINE_DEAD)
+        if options.in_order:
+            chat = self._in_order(chat)
         limit = self._faults.max_inflight
         too_many = limit is not None and self.in_flight > limit
-        entry.fault = "429" if too_many else self._faults.drawn(options.seed, image, entry.asked)
+        entry.fault = "429" if too_many else self._faults.drawn(options.seed, chat.ask.image, entry.asked)
         if entry.fault in ("429", "503"):
             kind = "RateLimitError" if entry.fault == "429" else "ServiceUnavailableError"
             return self._refusal(
@@ -164,6 +168,11 @@ class Simulator:
         if entry.fault == "reset":
             return reset_connection(request)
         return await self._made(request, chat, entry)
+
+    def _in_order(self, chat: ChatRequest) -> ChatRequest:
+        """The request as if its image were the n-th of a list, n being the order in which images came first."""
+        number = self._numbers.setdefault(chat.ask.image, len(self._numbers))
+        return replace(chat, ask=replace(chat.ask, image=answers.image_hash(f"in order {number}")))
 
     async def _made(self, request: web.Request, chat: ChatRequest, entry: Entry) -> web.StreamResponse:
         """Let the engine make the answer, and send it."""

@@ -10,7 +10,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 @pytest.mark.parametrize("path", ["train.parquet", "a b/c#d.parquet", "50%/ü?x=1&y.parquet", "x@main/y.parquet"])
-@pytest.mark.parametrize("column", ["image", "page image", "a&b#c=d/e", "Bild ü"])
+@pytest.mark.parametrize("column", ["image", "page image", "a&b#c=d/e", "Bild ü", ""])
 def test_an_address_comes_back_from_its_url(path, column):
     address = RowAddress(DataFile("ns/name", COMMIT, path), 1234567, column)
     assert row_address(address.url) == address

@@ -230,7 +230,7 @@ MODELS = replying(
 
 
 def test_a_vllm_server_says_what_it_is():
-    async def run() -> tuple[ServerFacts | None, Gauges | None, tuple[str, ...]]:
+    async def run() -> tuple[ServerFacts | None, Gauges | None, dict[str, str]]:
         pages = {
             "models": MODELS,
             "version": replying(200, {"version": "0.32.0"}),
@@ -242,7 +242,7 @@ def test_a_vllm_server_says_what_it_is():
     facts, gauges, served = asyncio.run(run())
     assert facts == ServerFacts(vllm=True, version="0.32.0", max_model_len=8192, kv_tokens=65536)
     assert gauges is not None and gauges.running == 32
-    assert served == ("other", MODEL)
+    assert tuple(served) == ("other", MODEL)
 
 
 @pytest.mark.parametrize(

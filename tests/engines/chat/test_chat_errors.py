@@ -194,6 +194,7 @@ def test_a_very_long_message_is_cut():
         ({"error": {"message": "Overloaded", "type": "overloaded_error"}}, ServerBusy),
         ({"error": {"message": "x", "type": "invalid_request_error"}}, RequestRefused),
         ({"error": "just words"}, RequestLost),
+        ({"error": {"message": "x", "code": "9" * 5000}}, RequestLost),  # more digits than Python reads
     ],
 )
 def test_an_error_inside_the_stream_is_an_error(value, kind):

@@ -47,5 +47,9 @@ def test_numbers_that_are_none_count_as_zero():
     assert (gauges.running, gauges.preemptions, gauges.generation_tokens) == (0, 0, 0)
 
 
+def test_a_cache_larger_than_any_is_none():
+    assert cache_tokens(ONE.replace('"4096"', f'"{"9" * 5000}"')) is None
+
+
 def test_a_cache_whose_size_is_not_known_yet_is_not_guessed():
     assert cache_tokens(ONE.replace('num_gpu_blocks="4096"', 'num_gpu_blocks="None"')) is None

@@ -155,6 +155,22 @@ def test_a_server_that_is_busy_for_ever_ends_in_an_error() -> None:
     with_fleet([server], replace(QUICK, busy_timeout=0.5), test)
 
 
+def test_a_server_that_refused_a_question_meanwhile_was_not_busy_all_the_time() -> None:
+    replies = iter([web.Response(status=429, headers={"Retry-After": "0"}), web.Response(status=400)])
+    again = web.Response(status=429, headers={"Retry-After": "0"})
+    server = Scripted(behave=lambda _: next(replies, None))
+
+    async def test(fleet: Fleet, said: list[str]) -> None:
+        nonlocal replies
+        with pytest.raises(RequestRefused):
+            await fleet.ask(question("a"))
+        await asyncio.sleep(0.3)
+        replies = iter([again])
+        assert (await fleet.ask(question("b"))).text == "answer to b"
+
+    with_fleet([server], replace(QUICK, busy_timeout=0.25), test)
+
+
 def test_another_server_takes_over_while_one_is_busy() -> None:
     busy = Scripted("busy", behave=lambda _: web.Response(status=429, headers={"Retry-After": "100"}))
 

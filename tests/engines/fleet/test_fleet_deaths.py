@@ -171,7 +171,7 @@ def test_one_answer_that_stalls_while_others_come_is_that_questions_loss() -> No
             return await super()._answer(request, prompt)
 
     server = Stalling(seconds=0.2)
-    with_fleet([server], replace(QUICK, stall=4.0), test)
+    with_fleet([server], replace(QUICK, stall=2.0), test)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -55,12 +55,15 @@ def texts(found: dict[str, Answer | PageFailure]) -> dict[str, str]:
 @pytest.mark.parametrize(
     "fault",
     [
-        {"429": 0.1, "retry-after": 0.2},
-        {"503": 0.1, "retry-after": 0.2},
-        {"500": 0.1},
-        {"reset": 0.1},
-        {"reset-within": 0.1},
-        {"truncated": 0.1},
+        {
+            "429": 0.04,
+            "503": 0.04,
+            "500": 0.04,
+            "reset": 0.04,
+            "reset-within": 0.04,
+            "truncated": 0.04,
+            "retry-after": 0.2,
+        },
         {
             "429": 0.03,
             "500": 0.03,

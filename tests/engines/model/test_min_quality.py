@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scripted_model import GOOD, LOOP, PAGE, PROFILE, Fallback, ScriptedEngine, Tools, by_layer, ended, stop
 
 from llm_ocr.engines.asking import Finish
-from llm_ocr.engines.model.options import ReadOptions
+from llm_ocr.engines.model.options import MAX_ATTEMPTS, ReadOptions
 from llm_ocr.engines.model.page_reading import MOST_REREADS
 from llm_ocr.engines.model.reader import ModelReader
 from llm_ocr.engines.model.tools import QualityRule
@@ -114,7 +114,7 @@ def test_a_page_that_is_read_again_begins_with_the_next_way():
 REPLIES = st.lists(
     st.sampled_from([SHORT, LONGER, LONG, stop(""), ended(f"The Rhine. {LOOP}", Finish.CUT), RequestLost("gone")]),
     min_size=1,
-    max_size=8,
+    max_size=MAX_ATTEMPTS - 1,  # so that the last answer, which can stand, is always asked for
 )
 
 

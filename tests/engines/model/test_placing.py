@@ -232,7 +232,7 @@ BLOCKS = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(BLOCKS, BLOCKS, st.booleans())
 def test_whatever_comes_all_text_stays_in_order_and_no_figure_comes_twice(blocks, seen, digital):
     made = with_seen(blocks, Seen(tuple(seen), digital))

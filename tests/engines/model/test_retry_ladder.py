@@ -246,7 +246,7 @@ ERRORS = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(
     replies=st.lists(ANSWERS | ANSWERS | ERRORS, min_size=1, max_size=10),
     most=st.integers(1, 9),

@@ -169,8 +169,9 @@ def with_killer(error: Exception, tmp_path: Path, times: int = 99) -> tuple[list
     return closing(detector, go()), pool
 
 
-def test_one_page_of_a_batch_that_kills_its_process_fails_alone(tmp_path):
-    answers, pool = with_killer(WorkerDied("ended with code -11"), tmp_path)
+@pytest.mark.parametrize("error", [WorkerDied("ended with code -11"), WorkerError("RuntimeError: no")])
+def test_one_page_of_a_batch_that_cannot_be_looked_at_fails_alone(error, tmp_path):
+    answers, pool = with_killer(error, tmp_path)
     assert [type(one) for one in answers] == [Layout] * 3 + [PageFailure] + [Layout] * 2
     assert answers[3].reason is Reason.ENGINE_ERROR
     assert max(pool.sizes) > 1

@@ -4,6 +4,8 @@ import asyncio
 import os
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 from supervised import FAKE
@@ -66,6 +68,21 @@ def test_the_only_model_of_a_server_need_not_be_named(running):
     running(port)
     server = external(port, model="")
     assert asyncio.run(server.start())[0].model == "theirs"
+
+
+class WithoutModels(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_error(404)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_a_server_that_names_no_model_needs_to_be_told_one():
+    with ThreadingHTTPServer(("127.0.0.1", 0), WithoutModels) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(ServerError, match="does not say which model it has"):
+            asyncio.run(external(server.server_port, model="").start())
+        server.shutdown()
 
 
 def test_a_wrong_key_is_said_at_once(running):

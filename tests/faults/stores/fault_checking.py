@@ -114,11 +114,14 @@ def _rows(workspace: Workspace, pages: int) -> Iterator[str]:
         for part in unit.parts
         for number in part.pages
     )
+    rows = list(Run(workspace).pages(images=False))
+    unopened = Counter(page.page_id for page in rows if page.page_number is None)  # no page of theirs has a text
+    planned += unopened
     found = {
         "the plan": planned,
-        "the rows": Counter(page.page_id for page in Run(workspace).pages(images=False)),
+        "the rows": Counter(page.page_id for page in rows),
         "the dataset": Counter(_dataset(workspace.store)),
-        "the documents": Counter(_in_documents(workspace)),
+        "the documents": Counter(_in_documents(workspace)) + unopened,
     }
     for where, ids in found.items():
         if len(ids) != pages or ids.total() != pages or ids != planned:

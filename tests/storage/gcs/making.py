@@ -3,20 +3,24 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from llm_ocr.storage import ObjectStore, StoreOptions
 
+#: More than two pages of its lists.
+MANY = 210
+
 
 @contextlib.contextmanager
 def make_store(tmp_path: Path) -> Iterator[ObjectStore]:
-    """A store with the real client, on a server of its own."""
+    """A store with the real client, on a server of its own; lists come in pages of 100."""
     pytest.importorskip("google.cloud.storage", reason="google-cloud-storage is not installed")
     from llm_ocr.storage.gcs_address import parse_url
     from llm_ocr.storage.gcs_client import Limits
     from llm_ocr.storage.gcs_store import GcsStore
     from llm_ocr.testing.fake_gcs import running
 
-    with running("a-bucket") as gcs:
+    with running("a-bucket") as gcs, mock.patch("llm_ocr.storage.gcs_store._PAGE", 100):
         yield GcsStore(parse_url("gs://a-bucket/a folder/run"), StoreOptions(endpoint=gcs.url), Limits(pause=0.02))

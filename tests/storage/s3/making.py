@@ -22,8 +22,8 @@ from llm_ocr.storage.s3 import S3Store
 from llm_ocr.storage.s3_address import Place
 from llm_ocr.storage.s3_client import Limits
 
-#: More than one page of S3's lists.
-MANY = 1100
+#: More than two pages of its lists.
+MANY = 210
 
 #: Nothing of the machine on which the tests run.
 ENVIRONMENT = {
@@ -81,8 +81,8 @@ def store_at(place: Place, endpoint: str | None = None, limits: Limits = IMPATIE
 
 @contextlib.contextmanager
 def make_store(tmp_path: Path) -> Iterator[S3Store]:
-    """An empty store; files above 5 MiB go up in parts."""
-    with aws_environment():
+    """An empty store; files above 5 MiB go up in parts, and lists come in pages of 100 (S3's have 1,000)."""
+    with aws_environment(), mock.patch.dict(os.environ, MOTO_S3_DEFAULT_MAX_KEYS="100"):
         yield store_at(new_place(), limits=Limits(multipart=5 << 20))
 
 

@@ -7,6 +7,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from llm_ocr.engines.embedded.ocr.filled import filled_parts
 from llm_ocr.engines.embedded.ocr.models import open_session, require_models
 
 Pixels = NDArray[np.uint8]
@@ -52,8 +53,8 @@ class Detector:
     def find(self, image: Pixels, *, side: int, tile: int) -> list[Quad]:
         """Rectangles in pixels of `image`, unordered.
 
-        The image is shrunk until its longest side is `side` and goes through the network in tiles of at most `tile`
-        pixels a side, which bounds the memory.
+        The image is shrunk until its longest side is `side`; what is not plain of it goes through the network, in
+        tiles of at most `tile` pixels a side, which bounds the memory.
         """
         height, width = image.shape[:2]
         scale = min(1.0, side / max(height, width))
@@ -67,6 +68,12 @@ class Detector:
         return _rectangles(self._map(small, tile), width / small.shape[1], height / small.shape[0])
 
     def _map(self, image: Pixels, tile: int) -> Floats:
+        result = np.zeros(image.shape[:2], np.float32)
+        for top, bottom, left, right in filled_parts(image):
+            result[top:bottom, left:right] = self._in_tiles(image[top:bottom, left:right], tile)
+        return result
+
+    def _in_tiles(self, image: Pixels, tile: int) -> Floats:
         height, width = image.shape[:2]
         result = np.zeros((height, width), np.float32)
         for top, bottom in _spans(height, tile):

@@ -1,0 +1,158 @@
+"""Memory, descriptors and threads of processes over their lives, from /proc, and the lines through them (Linux)."""
+
+import contextlib
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MIB = 1 << 20
+#: A life is judged from this share of it on: before it caches fill and the window opens.
+_LATER = 0.4
+#: Rises over the later part of a life that are called flat: descriptors and threads follow requests and uploads.
+FLAT_BYTES, FLAT_SHARE = 16 * MIB, 0.10
+FLAT_DESCRIPTORS, FLAT_THREADS = 12, 6
+_FEWEST = 8  # samples in the later part
+#: Seconds; a shorter life is all beginning, and only told.
+_JUDGED_FROM = 240.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """At one moment, in seconds. `pss`: the process itself; `tree`: with its descendants; bytes."""
+
+    at: float
+    pss: int
+    tree: int
+    descriptors: int
+    threads: int
+    processes: int
+
+
+@dataclass(slots=True)
+class Track:
+    """The samples of one process's life."""
+
+    pid: int
+    samples: list[Sample] = field(default_factory=list)
+
+    def look(self, now: float, tree: Sequence[int]) -> None:
+        """`tree`: the process's descendants, itself left out."""
+        own = pss(self.pid)
+        if own:
+            whole = own + sum(map(pss, tree))
+            self.samples.append(Sample(now, own, whole, descriptors(self.pid), threads(self.pid), 1 + len(tree)))
+
+    def summary(self) -> dict[str, float]:
+        """Highest values, and the rise of the fitted line over the later part of the life."""
+        if not self.samples:
+            return {"seconds": 0.0, "samples": 0}
+        begin, end = self.samples[0].at, self.samples[-1].at
+        later = [one for one in self.samples if one.at >= begin + _LATER * (end - begin)]
+        told: dict[str, float] = {
+            "seconds": round(end - begin, 1),
+            "samples": len(self.samples),
+            "pss_max_mib": round(max(one.pss for one in self.samples) / MIB, 1),
+            "tree_max_mib": round(max(one.tree for one in self.samples) / MIB, 1),
+            "descriptors_max": max(one.descriptors for one in self.samples),
+            "threads_max": max(one.threads for one in self.samples),
+            "processes_max": max(one.processes for one in self.samples),
+        }
+        if len(later) >= _FEWEST:
+            times = [one.at for one in later]
+            told |= {
+                "pss_mib_per_hour": round(slope(times, [one.pss / MIB for one in later]) * 3600, 1),
+                "pss_rise_mib": round(rise(times, [one.pss / MIB for one in later]), 2),
+                "tree_rise_mib": round(rise(times, [one.tree / MIB for one in later]), 2),
+                "descriptors_rise": round(rise(times, [one.descriptors for one in later]), 1),
+                "threads_rise": round(rise(times, [one.threads for one in later]), 1),
+                "pss_mean_mib": round(statistics.fmean(one.pss / MIB for one in later), 1),
+            }
+        return told
+
+
+def not_flat(told: dict[str, float]) -> list[str]:
+    """What grew in a life, in words; nothing for lives too short to say."""
+    if "pss_rise_mib" not in told or told["seconds"] < _JUDGED_FROM:
+        return []
+    found = []
+    if told["pss_rise_mib"] > max(FLAT_BYTES / MIB, FLAT_SHARE * told["pss_mean_mib"]):
+        found.append(f"its memory rose by {told['pss_rise_mib']} MiB, of {told['pss_mean_mib']} in the mean")
+    if told["descriptors_rise"] > FLAT_DESCRIPTORS:
+        found.append(f"its open files rose by {told['descriptors_rise']}")
+    if told["threads_rise"] > FLAT_THREADS:
+        found.append(f"its threads rose by {told['threads_rise']}")
+    return found
+
+
+def slope(times: Sequence[float], values: Sequence[float]) -> float:
+    """By least squares, per second."""
+    return statistics.linear_regression(times, values).slope if times[-1] > times[0] else 0.0
+
+
+def rise(times: Sequence[float], values: Sequence[float]) -> float:
+    """Of the fitted line, from the first moment to the last."""
+    return slope(times, values) * (times[-1] - times[0])
+
+
+def pss(pid: int) -> int:
+    """Proportional size in bytes, 0 for a process that is gone."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def descriptors(pid: int) -> int:
+    """How many it has open."""
+    with contextlib.suppress(OSError):
+        return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    return 0
+
+
+def threads(pid: int) -> int:
+    """How many it has."""
+    with contextlib.suppress(OSError):
+        return len(list(Path(f"/proc/{pid}/task").iterdir()))
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that no other is taken for: numbers come again, start times do not."""
+
+    pid: int
+    began: int  # clock ticks since the machine's start
+
+    def alive(self) -> bool:
+        """Whether it runs; a zombie does not."""
+        found = stat(self.pid)
+        return found is not None and found[0] != "Z" and int(found[19]) == self.began
+
+
+def stat(pid: int) -> list[str] | None:
+    """The fields of /proc/PID/stat after the name, the state first."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return None
+
+
+def children() -> dict[int, list[Process]]:
+    """The living children of each process of this machine."""
+    found: dict[int, list[Process]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (fields := stat(int(entry.name))) and fields[0] != "Z":
+            found.setdefault(int(fields[1]), []).append(Process(int(entry.name), int(fields[19])))
+    return found
+
+
+def descendants(root: int, known: dict[int, list[Process]]) -> list[Process]:
+    """All below it, itself left out."""
+    found: list[Process] = []
+    wanted = [root]
+    while wanted:
+        below = known.get(wanted.pop(), [])
+        found += below
+        wanted += [one.pid for one in below]
+    return found

@@ -1,0 +1,144 @@
+"""A run that goes on has its servers started while its documents are planned again, if a unit is left to be read."""
+
+import asyncio
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from llm_ocr.api import extracting
+from llm_ocr.api.job import Job
+from llm_ocr.settings.calls import settings_from
+from llm_ocr.settings.models import ExtractSettings
+from llm_ocr.stages import Silent
+from llm_ocr.types import Counts
+from llm_ocr.work.claim import Shard
+from llm_ocr.work.free import free_units
+from llm_ocr.work.keys import EXTRACT, claim_key
+from llm_ocr.work.lease_groups import PlannedUnits
+from llm_ocr.work.leases import lease_key
+from llm_ocr.work.plan import PlannedDocument, plan_documents
+from llm_ocr.work.publish import Summary, publish
+from llm_ocr.work.workspace import Workspace
+
+UNITS = 3
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    with Workspace.open(str(tmp_path / "w"), create=True) as opened:
+        names = [f"{number}.pdf" for number in range(UNITS)]
+        documents = [PlannedDocument(f"/{one}", one, f"v{one}", None, (1,), page_total=1) for one in names]
+        plan_documents(opened, documents, pages_per_unit=1)
+        yield opened
+
+
+@pytest.fixture
+def key(workspace):
+    return claim_key(workspace, EXTRACT, {"reader": {"model": "m"}})
+
+
+def do(workspace, key, *places):
+    units = PlannedUnits(workspace)
+    for place in places:
+        publish(workspace, EXTRACT, key, units.name(place), b"rows", Summary(counts=Counts(1, 1, 0, 0)))
+
+
+def test_a_unit_is_free_that_has_neither_marker_nor_lease(workspace, key):
+    assert free_units(workspace, EXTRACT, None)
+    assert free_units(workspace, EXTRACT, key)
+    do(workspace, key, 0, 1)
+    assert free_units(workspace, EXTRACT, key)
+    workspace.store.create(lease_key(EXTRACT, key, PlannedUnits(workspace).name(2)), b"{}")
+    assert not free_units(workspace, EXTRACT, key)
+
+
+def test_only_units_of_the_worker_s_share_count(workspace, key):
+    do(workspace, key, 0, 2)
+    assert free_units(workspace, EXTRACT, key, Shard(1, 2))
+    assert not free_units(workspace, EXTRACT, key, Shard(0, 2))
+    assert not free_units(workspace, EXTRACT, None, Shard(4, 5))
+
+
+class Engines:
+    """Counts what is begun."""
+
+    uses_models = True
+
+    def __init__(self):
+        self.begun = asyncio.Event()
+        self.checks = 0
+
+    async def fleet(self, profile, *, model, revision):
+        return SimpleNamespace(begin=self.begun.set)
+
+    async def check(self):
+        self.checks += 1
+
+
+@pytest.fixture
+def warmed(workspace, monkeypatch):
+    """Runs a block, given the engines, while the servers may be warmed up; whether they were."""
+
+    async def model(*_):
+        return SimpleNamespace(profile=None, name="m", revision=None)
+
+    monkeypatch.setattr(extracting, "page_model", model)
+    settings = settings_from(ExtractSettings, "extract", {"workspace": workspace.url, "engine": "vllm"})
+
+    def run(block):
+        async def whole():
+            engines = Engines()
+            async with extracting.warming_up(Job(workspace, settings, Silent(), engines, None), "extract"):
+                await block(engines)
+            return engines.begun.is_set()
+
+        return asyncio.run(whole())
+
+    return run
+
+
+async def until_begun(engines):
+    async with asyncio.timeout(20):
+        await engines.begun.wait()
+
+
+def test_servers_start_beside_the_plan_where_something_is_left(warmed, workspace, key):
+    do(workspace, key, 0)
+    assert warmed(until_begun)
+
+
+def test_no_server_starts_where_nothing_is_left(warmed, workspace, key, monkeypatch):
+    do(workspace, key, *range(UNITS))
+    looked = threading.Event()
+
+    def look(*arguments):
+        looked.set()
+        return free_units(*arguments)
+
+    monkeypatch.setattr(extracting, "free_units", look)
+
+    async def until_looked(engines):
+        async with asyncio.timeout(20):
+            await asyncio.to_thread(looked.wait)
+        await asyncio.sleep(0.1)  # for what must not come
+
+    assert not warmed(until_looked)
+
+
+def test_a_plan_that_fails_ends_what_starts_the_servers(warmed, key):
+    async def fails(engines):
+        raise OSError("no such bucket")
+
+    with pytest.raises(OSError, match="no such bucket"):
+        warmed(fails)
+
+
+def test_before_the_first_plan_servers_start_at_once(warmed, monkeypatch):
+    monkeypatch.setattr(extracting, "generations", lambda workspace: [])
+
+    async def nothing(engines):
+        assert engines.begun.is_set()
+        assert engines.checks == 1
+
+    assert warmed(nothing)

@@ -1,0 +1,15 @@
+"""How many cases each test of this folder tries; `test_fuzz_counts.py` holds the sum."""
+
+COUNTS = {
+    "manifests": 700,
+    "lists of pages": 200,
+    "settings": 500,
+    "command lines": 100,
+    "names": 80,
+    "made names": 300,
+    "rows": 60,
+    "web": 60,
+    "addresses": 100,
+    "documents": 200,
+    "files of a run": 60,
+}

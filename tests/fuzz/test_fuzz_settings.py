@@ -1,0 +1,74 @@
+"""Settings of any kind from any place: they are taken, or refused with exit code 2 and words; never a traceback."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import mad_settings
+from fuzz_counts import COUNTS
+
+from llm_ocr.cli import main
+from llm_ocr.errors import UsageError
+from llm_ocr.settings.fields import command_models, settings_of
+from llm_ocr.settings.loading import load, shown_values
+
+
+def loaded_or_refused(number: int, folder: Path) -> str:
+    chance = random.Random(f"settings {number}")
+    model: Any = chance.choice(command_models())
+    settings = settings_of(model)
+    suffix, text = mad_settings.config(settings, chance)
+    dotenv, config = folder / ".env", folder / f"conf{suffix}"
+    dotenv.write_text(mad_settings.dotenv(settings, chance) or "", encoding="utf-8", errors="surrogatepass")
+    if text is not None:
+        config.write_text(text, encoding="utf-8", errors="surrogatepass")
+    places = {"config": config if text is not None else None, "dotenv": dotenv, "lenient": chance.random() < 0.8}
+    flags = mad_settings.flags(settings, chance) if chance.random() < 0.6 else {}
+    try:
+        found = load(model, flags, environ=mad_settings.variables(settings, chance), **places)
+    except UsageError as error:
+        assert error.exit_code == 2
+        assert str(error).strip(), number
+        return "refused"
+    assert shown_values(found.settings).keys() == settings.keys(), number
+    return "taken"
+
+
+def test_settings_of_any_kind_are_taken_or_refused_in_words(tmp_path):
+    ends = [loaded_or_refused(number, tmp_path) for number in range(COUNTS["settings"])]
+    assert min(ends.count("taken"), ends.count("refused")) > COUNTS["settings"] // 20
+
+
+def test_a_sound_value_of_each_setting_is_taken(tmp_path):
+    for model in command_models():
+        chance = random.Random(model.__name__)
+        required = {name: one.choices[0] for name, one in settings_of(model).items() if one.required and one.choices}
+        for name, setting in settings_of(model).items():
+            text = mad_settings.sound(setting, chance)
+            if text is None or setting.many or setting.secret or name in ("shard_index", *required):
+                continue
+            given: dict[str, Any] = {setting.variable: text}
+            found = load(model, required, config=None, environ=given, dotenv=tmp_path / ".env", lenient=True)
+            assert found.origins[name] == f"environment {setting.variable}"
+
+
+def test_command_lines_of_any_words_end_with_0_or_2_and_never_with_a_traceback(tmp_path, monkeypatch, capsys):
+    """`--show-settings` keeps those that are right from starting a run."""
+    monkeypatch.chdir(tmp_path)
+    for number in range(COUNTS["command lines"]):
+        chance = random.Random(f"command line {number}")
+        model: Any = chance.choice(command_models())
+        settings = settings_of(model)
+        words = [(model.__doc__ or "").removeprefix("llm-ocr ").split()[0].strip(".:"), "--show-settings"]
+        for name in chance.sample(list(settings), chance.choice((0, 1, 2))):
+            words += [settings[name].flag, mad_settings.text_for(settings[name], chance)]
+        words += chance.sample(mad_settings.TEXTS, chance.choice((0, 0, 1)))
+        chance.shuffle(words[2:])
+        try:
+            code = main([word.replace("\0", "") for word in words])
+        except SystemExit as end:
+            code = end.code
+        said = capsys.readouterr()
+        assert code in (0, 2), (number, words, said.err[-500:])
+        assert "Traceback" not in said.err, number
+        assert code == 0 or said.err.strip(), number
