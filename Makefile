@@ -11,7 +11,7 @@ demo: .venv/.demo
 	$(BIN)/llm-ocr demo
 
 test: lint
-	$(PYTEST) -n 2 --dist loadfile --durations=15 -m "not long and not vllm"
+	$(PYTEST) -n logical --maxprocesses 4 --dist loadfile --durations=15 -m "not long and not vllm"
 
 # A real vLLM on the CPU, with tiny random models, in an environment of its own (x86-64 Linux; 2.5 GB, two minutes).
 test-vllm: .venv/.dev vllm-environment

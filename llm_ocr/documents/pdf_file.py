@@ -30,6 +30,8 @@ IMAGE_SHARE = 0.7
 _IMAGE_BYTES = (1 << 31) - 1
 #: Pages whose text is kept for their neighbours' sake.
 _KEPT_PAGES = 16
+#: Pages up to which a document is believed; of more, how many are looked at, spread over it.
+_BELIEVED, _LOOKED_AT = 1000, 16
 _FILLED_IN = (pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_FREETEXT)
 
 
@@ -59,6 +61,22 @@ class PdfFile:
             if failure.reason is not Reason.UNREADABLE or not poppler.installed():
                 raise
             self._open_with_poppler(failure, ["", *passwords])
+        if self._total > _BELIEVED and not any(map(self._has, self._spread())):
+            raise PageFailure(Reason.UNREADABLE, f"it claims {self._total:,} pages, and hardly any of them is there")
+
+    def _spread(self) -> list[int]:
+        """Numbers of pages, the last one first; not the first page, which may be all that there is."""
+        return [1 + place * (self._total - 1) // _LOOKED_AT for place in range(_LOOKED_AT, 0, -1)]
+
+    def _has(self, number: int) -> bool:
+        try:
+            if self._pdf is not None:
+                self._pdf[number - 1].close()
+            else:
+                poppler.page_size(self._file, number, password=self._password, timeout=self._look.timeout)
+        except (pypdfium2.PdfiumError, PageFailure):
+            return False
+        return True
 
     def _open(self, passwords: Sequence[str]) -> None:
         for password in passwords:
