@@ -57,8 +57,9 @@ class Api:
         if not key:
             raise LaunchError(f"RunPod needs a key, and {_KEY} is not set", hint=_HINTS[401])
         data = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", "User-Agent": "llm-ocr"}
+        headers = {"Content-Type": "application/json", "User-Agent": "llm-ocr"}
         request = urllib.request.Request(url, data, headers)
+        request.add_unredirected_header("Authorization", f"Bearer {key}")  # for this server, and for no other
         try:
             with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
                 found = json.loads(answer.read() or b"{}")
