@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 MIB = 1 << 20
-#: A life is judged from this share of it on: before it caches fill and the window opens.
-_LATER = 0.4
+#: A life is judged from this share of it on, and after so many seconds: before, caches fill, the window opens, and
+#: followers wait for their first unit.
+_LATER, _WARM = 0.4, 240.0
 #: Rises over the later part of a life that are called flat: descriptors and threads follow requests and uploads.
 FLAT_BYTES, FLAT_SHARE = 16 * MIB, 0.10
 FLAT_DESCRIPTORS, FLAT_THREADS = 12, 6
 _FEWEST = 8  # samples in the later part
 #: Seconds; a shorter life is all beginning, and only told.
-_JUDGED_FROM = 240.0
+_JUDGED_FROM = 420.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,8 @@ class Track:
         if not self.samples:
             return {"seconds": 0.0, "samples": 0}
         begin, end = self.samples[0].at, self.samples[-1].at
-        later = [one for one in self.samples if one.at >= begin + _LATER * (end - begin)]
+        since = begin + max(_LATER * (end - begin), min(_WARM, end - begin))
+        later = [one for one in self.samples if one.at >= since]
         told: dict[str, float] = {
             "seconds": round(end - begin, 1),
             "samples": len(self.samples),
