@@ -34,7 +34,10 @@ def _locked_folder(within: Path, prefix: str) -> tuple[Path, IO[str]]:
     while True:
         path = Path(tempfile.mkdtemp(prefix=prefix, dir=within))
         lock = (path / _LOCK).open("w")
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError:
+            return path, lock  # no locks here: nobody can take it for a dead one's either
         if (path / _LOCK).exists():
             return path, lock
         lock.close()  # another process took it for a dead one's before it was locked
