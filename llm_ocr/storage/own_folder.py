@@ -36,8 +36,10 @@ def _locked_folder(within: Path, prefix: str) -> tuple[Path, IO[str]]:
         lock = (path / _LOCK).open("w")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-        except OSError:
-            return path, lock  # no locks here: nobody can take it for a dead one's either
+        except OSError:  # no locks here: without the file nobody takes it for a dead one's
+            (path / _LOCK).unlink(missing_ok=True)
+            if path.exists():
+                return path, lock
         if (path / _LOCK).exists():
             return path, lock
         lock.close()  # another process took it for a dead one's before it was locked

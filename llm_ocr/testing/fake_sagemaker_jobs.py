@@ -142,9 +142,10 @@ class FakeJob:
     def look(self) -> None:
         """Bring its state up to date with its containers."""
         with self._lock:
+            runs = self.runs  # before it is read: what ends in between is read as a whole the next time
             for host in self.hosts:
                 host.read()
-            if self.over or self.started is None or self.second == "Interrupted" or self.runs:
+            if self.over or self.started is None or self.second == "Interrupted" or runs:
                 return
             containers = [host.container for host in self._newest if host.container is not None]
             self._billed += time.time() - self._at
