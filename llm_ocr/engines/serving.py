@@ -37,6 +37,10 @@ class Server(Protocol):
     def name(self) -> str:
         """For messages: `vLLM 0`, or the URL."""
 
+    @property
+    def ours(self) -> bool:
+        """Whether nobody else asks it, and `restart` makes it anew."""
+
     async def start(self) -> tuple[Address, ServerFacts]:
         """Returns when it answers. Raises `ServerError` that says why it does not, with the log's last lines."""
 

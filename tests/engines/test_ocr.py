@@ -149,4 +149,4 @@ import numpy
 Recogniser().read(numpy.full((64, 64, 3), 255, numpy.uint8))
 assert not {"rapidocr", "requests", "urllib3"} & set(sys.modules)
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=180)

@@ -1,5 +1,6 @@
 """What is seen on a page that a model reads: figures, the way up, text; OCR is asked only where nothing else tells."""
 
+import asyncio
 import io
 
 import numpy
@@ -7,6 +8,7 @@ import pytest
 from PIL import Image
 
 from llm_ocr.engines.embedded.ocr import OcrPage, available
+from llm_ocr.engines.embedded.reader import EmbeddedOptions, EmbeddedReader
 from llm_ocr.engines.embedded.seeing import orientation, see, text_of
 from llm_ocr.types import BlockKind, Box, EncodedImage, Line, Page, PageContent, Path, Raster, Word
 
@@ -66,10 +68,12 @@ def figures(seen) -> list[Box]:
     return [block.box for block in seen.blocks if block.kind is BlockKind.FIGURE]
 
 
-def test_a_page_without_objects_has_no_figures_and_costs_nothing():
-    ocr = Ocr()
-    seen = see(page(PageContent(300, 400, (line(),)), (30, 100, 270, 250)), ocr, hinted=True)
-    assert (seen.blocks, seen.digital, ocr.asked) == ((), True, [])
+def test_a_page_without_objects_has_no_figures_and_costs_no_process(monkeypatch):
+    reader = EmbeddedReader(EmbeddedOptions(workers=1))
+    monkeypatch.setattr(reader, "_ask", None)
+    plain = page(PageContent(300, 400, (line(),)), (30, 100, 270, 250))
+    seen = asyncio.run(reader.see(plain, hinted=True))
+    assert (seen.blocks, seen.digital) == ((), True)
 
 
 def test_an_image_of_a_digital_page_is_a_figure():

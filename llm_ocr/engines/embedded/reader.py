@@ -15,6 +15,8 @@ from llm_ocr.types import Attempt, EncodedImage, Page, Reason
 
 #: Raised when a change alters what the engine makes of the same page: it goes into the key.
 RESULT_VERSION = 2
+#: What a worker is asked for that then has the OCR models in memory: the next page without text goes there, too.
+_PIXELS = "pixels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class EmbeddedOptions:
     timeout: float = 300.0
     text_layer: bool = True
     ocr: bool = True
+    confined: bool = True
 
 
 class EmbeddedReader:
@@ -43,7 +46,7 @@ class EmbeddedReader:
         self._pool = WorkerPool(
             "llm_ocr.engines.embedded.worker",
             workers=options.workers,
-            limits=Limits(memory=options.memory, requests=2000),
+            limits=Limits(memory=options.memory, requests=2000, confined=options.confined),
         )
 
     def identity(self) -> Mapping[str, Any]:
@@ -67,7 +70,9 @@ class EmbeddedReader:
         """Where figures are on a page that a model reads; `hinted`: its text speaks of some. Raises PageFailure."""
         if page.content is not None and nothing_drawn(page.content):
             return Seen(digital=True)  # most pages of plain text: not worth a process
-        answer = await self._ask("see", {"page": page_to_wire(page), "hinted": hinted})
+        pixels = page.content is None or not page.content.lines
+        payload = {"page": page_to_wire(page), "hinted": hinted}
+        answer = await self._ask("see", payload, affinity=_PIXELS if pixels else "")
         return Seen(tuple(map(block_from_wire, answer["blocks"])), answer["digital"], answer["detail"])
 
     async def text(self, page: Page) -> str:
@@ -80,10 +85,10 @@ class EmbeddedReader:
         answer = await self._ask("orientation", {"page": page_to_wire(page)})
         return int(answer["degrees"])
 
-    async def _ask(self, operation: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+    async def _ask(self, operation: str, payload: Mapping[str, Any], *, affinity: str = "") -> dict[str, Any]:
         try:
             try:
-                return await self._pool.call(operation, payload, deadline=self._options.timeout)
+                return await self._pool.call(operation, payload, deadline=self._options.timeout, affinity=affinity)
             except WorkerDied as death:
                 if death.timed_out:
                     raise

@@ -8,7 +8,7 @@ from llm_ocr.engines.embedded.layout import page_blocks
 from llm_ocr.engines.embedded.layout.turning import sideways
 from llm_ocr.engines.embedded.probe import suspicious
 from llm_ocr.engines.embedded.reading import GetRecogniser, has_text, is_scan, laid_out, pixels_of
-from llm_ocr.engines.embedded.regions import Seen, nothing_drawn
+from llm_ocr.engines.embedded.regions import Seen
 from llm_ocr.types import Block, BlockKind, Box, Line, Page, PageContent
 
 if TYPE_CHECKING:
@@ -21,11 +21,9 @@ def see(page: Page, recogniser: GetRecogniser, *, hinted: bool) -> Seen:
     """The page's blocks where there are figures among them.
 
     A digital page is judged by its own objects, a scan by its pixels: OCR reads it only if a picture is seen on it, or
-    with `hinted`, when the text speaks of one. Raises PageFailure.
+    with `hinted`, when the text speaks of one. Pages on which nothing is drawn do not come here. Raises PageFailure.
     """
     content = page.content
-    if content is not None and nothing_drawn(content):
-        return Seen(digital=True)
     if content is not None and content.lines and not is_scan(content):
         return Seen(_with_figures(laid_out(content)), digital=True)
     return _seen_on_scan(page, recogniser, hinted=hinted)

@@ -50,7 +50,7 @@ class Fleet:
         self._name = name
         self._options = options
         self._say = say
-        self._suspects = Suspects(options.kills)
+        self._suspects = Suspects(options.kills, options.scatter)
         self._places = Places(options.max_inflight, self._suspects)
         self._members = [
             Member(number, server, options, self._places, self._suspects, say) for number, server in enumerate(servers)
@@ -88,7 +88,7 @@ class Fleet:
                 answer = await self._once(service, request, question, admitted)
                 if answer is not None:
                     return replace(answer, waited=request.sent - began)
-                if self._suspects.guilty(request):
+                if request.guilty:
                     await self._proof(request)
                     raise self._set_aside(request)
         finally:
@@ -185,7 +185,7 @@ class Fleet:
             return None
         self._busy_since = None
         self._counts.answers += 1
-        self._suspects.answered += 1
+        self._suspects.hear(answer.seconds)
         self._counts.tokens_in += answer.tokens_in
         self._counts.tokens_out += answer.tokens_out
         self._members[service.number].answers += 1
@@ -218,6 +218,7 @@ class Fleet:
         else:
             # vLLM answers 500 as soon as its engine has died, and ends up to 2 s later.
             grace = self._options.grace * (2 if lost.status >= 500 else 1)
+            request.out = not lost.unreachable  # what never arrived has killed nothing
             await asyncio.wait({service.death}, timeout=grace)
             lives = service.alive and await service.answers()
         if not (lives and service.alive):

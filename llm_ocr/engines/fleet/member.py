@@ -37,6 +37,7 @@ class Member:
     service: Service | None = None  # while it serves
     answers: int = 0
     restarts: int = 0
+    uninvolved: bool = False  # others ask it, too, and nothing of ours was under way when it died
     gone: Exception | None = None  # why it serves no more, for good
     budget: Budget = field(init=False)
 
@@ -48,26 +49,28 @@ class Member:
         address, facts = await self.server.start()
         while True:
             why = await self._serve(address, facts)
-            if not self.budget.spend(self.answers):
+            if self.uninvolved:
+                self.say(f"{self.server.name}: {why}; nothing of ours was there")
+            elif not self.budget.spend(self.answers):
                 raise ServerError(
                     f"{self.server.name} died or hung {self.budget.used + 1} times without {ENOUGH_ANSWERS} answers "
                     f"since the first; the last time: {why}",
                     hint="Look at its log. The same command goes on where this one stopped; --max-server-restarts "
                     "allows more restarts.",
                 )
+            else:
+                nth = f"restart {self.budget.used} of {self.budget.most}"
+                self.say(f"{self.server.name}: {why}; {nth}, what was under way is asked again")
             self.restarts += 1
-            self.say(
-                f"{self.server.name}: {why}; restart {self.budget.used} of {self.budget.most}, what was under way is "
-                "asked again"
-            )
             address, facts = await self.server.restart(why)
 
     def accuse(self, service: Service, why: str) -> None:
         """The server is dead or hangs: what is under way there is suspect and asked again. Once for each service."""
         if not service.alive:
             return
+        self.uninvolved = not service.ours and not service.under_way
         service.die(why, self.suspects.accuse)
-        if any(self.suspects.guilty(request) for request in service.holders):
+        if any(request.guilty or (request.alone and not service.ours) for request in service.holders):
             self.budget.explained(self.answers)
 
     async def _serve(self, address: Address, facts: ServerFacts) -> str:
@@ -75,10 +78,12 @@ class Member:
         first = first_size(facts, self.options.page_tokens, self.options.max_inflight)
         endpoint = Endpoint(address, vllm=facts.vllm, stall=self.options.stall)
         window = Window(first.size, self.options.max_inflight)
-        service = self.service = Service(self.number, self.server.name, endpoint, facts, window)
+        service = self.service = Service(self.number, self.server.name, endpoint, facts, window, ours=self.server.ours)
         kind = f" (vLLM {facts.version})".replace(" )", ")") if facts.vllm else ""
         self.say(f"{self.server.name}{kind} is ready: {describe(facts, first)}")
         self.places.open(service)
+        for pause in self.suspects.pauses(self.number):
+            asyncio.get_running_loop().call_at(service.began + pause, self.places.dispatch)
         watchers: list[asyncio.Future[Any]] = [
             asyncio.create_task(self.server.ended()),
             asyncio.create_task(hang(service, self.options.stall)),

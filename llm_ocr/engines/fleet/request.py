@@ -11,8 +11,8 @@ class Request:
     """Lives as long as one `Fleet.ask`, in the caller's task. Older tickets go first, also after a replay."""
 
     __slots__ = (
-        "_cancelling", "_revoked", "answered_before", "deaths", "died_alone", "id", "out", "place", "sent",
-        "suspect_at", "task", "ticket",
+        "_cancelling", "_revoked", "alone", "answered_before", "deaths", "guilty", "id", "out", "pause", "place",
+        "sent", "suspect_at", "task", "ticket",
     )  # fmt: skip
 
     def __init__(self, question_id: str, ticket: int, task: asyncio.Task[Any]) -> None:
@@ -24,7 +24,9 @@ class Request:
         self.sent = 0.0
         self.deaths = 0  # of servers, while it was under way there
         self.answered_before = 0  # questions that were answered when it met its first death
-        self.died_alone = False  # nothing else was under way at the last one
+        self.alone = 0  # the last so many of them with nothing else of ours under way
+        self.guilty = False  # it is to be set aside, once it is sure that the server answers others
+        self.pause = 0.0  # seconds from a server's start until it is asked there alone
         self.suspect_at: int | None = None  # the number of the server where it runs apart
         self._revoked = False
         self._cancelling = 0

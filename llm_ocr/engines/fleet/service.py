@@ -25,8 +25,13 @@ _BEFORE_DEATH = 5.0
 class Service:
     """Its connections, its window, and the requests there."""
 
-    def __init__(self, number: int, name: str, endpoint: Endpoint, facts: ServerFacts, window: Window) -> None:
+    def __init__(
+        self, number: int, name: str, endpoint: Endpoint, facts: ServerFacts, window: Window, *, ours: bool = True
+    ) -> None:
+        """`ours`: nobody else asks it."""
         now = time.monotonic()
+        self.ours = ours
+        self.began = now
         self.number = number
         self.name = name
         self.endpoint = endpoint

@@ -1,10 +1,19 @@
 """Which question kills servers: those that were under way at a death run apart until they are cleared."""
 
 import math
+import random
+import time
 from collections.abc import Callable
 
 from llm_ocr.engines.fleet.request import Request
 from llm_ocr.engines.fleet.service import Service
+
+#: Deaths alone with a server that others ask, too: what one of them asked in the same moment kills as well.
+_ALONE_ELSEWHERE = 3
+#: Seconds of an answer before any has come, and the longest that count here.
+_FIRST_ANSWER, _LONG_ANSWER = 4.0, 15.0
+#: Weight of the newest answer in the mean.
+_NEWEST = 0.05
 
 
 class Suspects:
@@ -13,15 +22,26 @@ class Suspects:
     After the first death they are asked again like all others: most deaths are not a question's doing. Then they run on
     that server with no others, a few at a time, and from the last but one death that sets a question aside alone. So
     nobody is set aside for what a neighbour did.
+
+    Neighbours at a server that is not ours are not seen. There a question is set aside after several deaths alone, and
+    waits before each for a time by chance, up to `scatter` times as long as an answer takes, and each time twice that:
+    so those who suspect different questions of the same deaths do not go on asking them in the same moments.
     """
 
-    def __init__(self, kills: int) -> None:
+    def __init__(self, kills: int, scatter: float) -> None:
         self._kills = kills
+        self._scatter = scatter
         self._pardoned = max(0, kills - 3)  # deaths after which a question is not suspect yet
         self._apart_from = max(1, kills - 1)
+        self._seconds = _FIRST_ANSWER  # of an answer, a moving mean
         self.answered = 0  # questions, by any server
         self._held: dict[int, set[Request]] = {}
         self._escaped: dict[str, tuple[int, int]] = {}  # question id: deaths and server
+
+    def hear(self, seconds: float) -> None:
+        """A question was answered, in so many seconds."""
+        self.answered += 1
+        self._seconds += (min(seconds, _LONG_ANSWER) - self._seconds) * max(_NEWEST, 1 / self.answered)
 
     def accuse(self, service: Service) -> None:
         """The server has died: everything under way there is suspect."""
@@ -30,7 +50,11 @@ class Suspects:
             if not request.deaths:
                 request.answered_before = self.answered
             request.deaths += 1
-            request.died_alone = len(under_way) == 1
+            request.alone = request.alone + 1 if len(under_way) == 1 else 0
+            request.guilty = request.deaths >= self._kills and request.alone >= (
+                1 if service.ours else _ALONE_ELSEWHERE
+            )
+            request.pause = 0.0 if service.ours else self._drawn(request.alone)
             if request.deaths > self._pardoned:
                 self._hold(request, service.number)
         for _, question_id, deaths in service.recently_lost:
@@ -45,10 +69,6 @@ class Suspects:
             request.answered_before = self.answered
             if request.deaths > self._pardoned:
                 self._hold(request, number if alive(number) else other)
-
-    def guilty(self, request: Request) -> bool:
-        """Whether it is to be set aside, once it is sure that the server answers others."""
-        return request.deaths >= self._kills and request.died_alone
 
     def proven(self, request: Request) -> bool:
         """Whether anything was answered since it first met a death: else the server itself is to blame."""
@@ -87,11 +107,19 @@ class Suspects:
         if few:  # the least suspect first: their answers clear them, and show that the server lives
             room = len(service.holders) < math.ceil(math.sqrt(service.window.size))
             return _first(few) if room else None
-        return _first(waiting) if waiting and not service.holders else None
+        ready = [request for request in waiting if time.monotonic() - service.began >= request.pause]
+        return _first(ready) if ready and not service.holders else None
+
+    def pauses(self, number: int) -> list[float]:
+        """Seconds from that server's start after which suspects may be asked there alone."""
+        return [request.pause for request in self._held.get(number, ())]
 
     def waiting(self) -> list[Request]:
         """All that wait for a place."""
         return [request for held in self._held.values() for request in held if request.waits]
+
+    def _drawn(self, alone: int) -> float:
+        return random.uniform(0.0, self._scatter * self._seconds * 2**alone)
 
     def _hold(self, request: Request, number: int) -> None:
         self.clear(request)

@@ -46,6 +46,7 @@ class DetectorOptions:
     cache: Path | None = None  # of downloaded models
     python: str = ""  # another Python that has torch and transformers
     timeout: float = 300.0
+    confined: bool = True
 
 
 def installed() -> bool:
@@ -69,7 +70,7 @@ class DocLayout:
         self._pool = WorkerPool(
             _MODULE,
             workers=options.workers,
-            limits=Limits(memory=_MEMORY if on_cpu else 0, requests=5000),
+            limits=Limits(memory=_MEMORY if on_cpu else 0, requests=5000, confined=options.confined),
             interpreter=_interpreter(options.python, self._folder.name) if self._folder else None,
         )
         self._starting = asyncio.Lock()

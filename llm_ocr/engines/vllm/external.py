@@ -5,8 +5,11 @@ import time
 from collections.abc import Callable
 
 from llm_ocr.engines.serving import Address, ServerFacts
-from llm_ocr.engines.vllm.probing import Chooser, look
+from llm_ocr.engines.vllm.probing import Chooser, converses, look
 from llm_ocr.errors import ServerError
+
+#: Seconds for one word from a server that hung, the first time; then twice as long, as others may be before us.
+_FIRST_PATIENCE = 30.0
 
 
 class ExternalServer:
@@ -35,16 +38,32 @@ class ExternalServer:
         """Its URL."""
         return self.address.url
 
+    @property
+    def ours(self) -> bool:
+        """Never: others may ask it, too."""
+        return False
+
     async def start(self) -> tuple[Address, ServerFacts]:
         """Returns when it answers.
 
         Raises `ServerError` after the time-out, and at once when it refuses the key, and what `choose` raises.
         """
-        return await self._wait(f"waiting for {self.name}")
+        return await self._wait(f"waiting for {self.name}", self._deadline())
 
     async def restart(self, why: str) -> tuple[Address, ServerFacts]:
-        """Returns when it answers again."""
-        return await self._wait(f"{self.name}: {why}; waiting until it is back")
+        """Returns when it answers again, a question too: one that hangs says nothing of it under /health."""
+        told, deadline, patience = f"{self.name}: {why}; waiting until it is back", self._deadline(), _FIRST_PATIENCE
+        while True:
+            answer = await self._wait(told, deadline)
+            left = deadline - time.monotonic()
+            if await converses(answer[0], min(patience, left)):
+                return answer
+            if left <= patience:
+                raise ServerError(
+                    f"the server {self.name} lists its models and answered no question within {self._timeout:g} s",
+                    hint="It hangs: restart it. The same command goes on where this one stopped.",
+                )
+            patience *= 2
 
     async def ended(self) -> str:
         """Never returns: it is not ours to see."""
@@ -54,8 +73,10 @@ class ExternalServer:
     async def stop(self) -> None:
         """Nothing: it goes on."""
 
-    async def _wait(self, told: str) -> tuple[Address, ServerFacts]:
-        deadline = time.monotonic() + self._timeout
+    def _deadline(self) -> float:
+        return time.monotonic() + self._timeout
+
+    async def _wait(self, told: str, deadline: float) -> tuple[Address, ServerFacts]:
         silent = True
         while (answer := await look(self.address, self._choose)) is None:
             if time.monotonic() >= deadline:

@@ -38,6 +38,21 @@ async def look(address: Address, choose: Chooser | None = None) -> tuple[Address
         await endpoint.close()
 
 
+async def converses(address: Address, patience: float) -> bool:
+    """Whether it answers a question of one word within `patience` seconds, be it by an error; False while it hangs."""
+    asked = {"model": address.model, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}
+    try:
+        async with (
+            asyncio.timeout(patience),
+            open_session(address.key) as session,
+            session.post(f"{address.url}/chat/completions", json=asked, allow_redirects=False) as response,
+        ):
+            await response.read()
+            return True
+    except (aiohttp.ClientError, OSError):  # TimeoutError is an OSError
+        return False
+
+
 async def _healthy(address: Address) -> bool:
     # Its engine may be dead while /v1/models still answers; a proxy in front may not pass /health on.
     try:

@@ -97,6 +97,11 @@ class VllmServer:
         return self._name
 
     @property
+    def ours(self) -> bool:
+        """Always: it listens on loopback, with a key of its own."""
+        return True
+
+    @property
     def command(self) -> str:
         """The command of the last start, to be read and pasted; without secrets. "" before the first."""
         return shown(self._words)

@@ -114,7 +114,7 @@ def test_a_watch_cuts_the_answer_and_the_server_is_told():
     async def run() -> Answer:
         async with serving(endless) as url, connected(url) as endpoint:
             answer = await endpoint.ask(replace(QUESTION, watch=lambda: CutAfter(500)))
-            for _ in range(200):
+            for _ in range(3000):
                 if gone:
                     break
                 await asyncio.sleep(0.01)

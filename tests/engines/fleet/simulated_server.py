@@ -23,6 +23,8 @@ def page(name: str) -> Question:
 class Simulated:
     """`options` are the simulator's flags. What it counts of its starts stands in a state file."""
 
+    ours = True
+
     def __init__(self, name: str = "simulator 0", **options: Any) -> None:
         self.name = name
         self.starts = 0

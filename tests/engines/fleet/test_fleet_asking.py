@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import time
 from dataclasses import replace
 
 import pytest
@@ -285,7 +284,7 @@ def test_closing_ends_all_who_wait_and_closes_connections_before_servers() -> No
 
 def test_closing_is_safe_while_servers_start_and_before() -> None:
     async def whole() -> None:
-        servers = [Scripted("a", starts_after=30), Scripted("b", starts_after=30)]
+        servers = [Scripted("a", starts_after=600), Scripted("b", starts_after=600)]
         fleet = Fleet("model", servers, QUICK)
         asking = asyncio.create_task(fleet.ask(question("a")))
         await asyncio.sleep(0.02)
@@ -297,6 +296,4 @@ def test_closing_is_safe_while_servers_start_and_before() -> None:
         await unused.close()
         unused.begin()
 
-    began = time.monotonic()
     run(whole())
-    assert time.monotonic() - began < 20

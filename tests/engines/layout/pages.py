@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from llm_ocr.types import Box, Line, PageContent, Word
 
 SIZE = 10.0
-LEADING = 12.0
 
 
 def line(text: str, x: float, y: float, *, size: float = SIZE, width: float | None = None, **face: bool) -> Line:

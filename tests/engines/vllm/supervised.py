@@ -40,7 +40,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Returns when the condition holds; fails the test when it never does."""
     deadline = time.monotonic() + seconds
     while not condition():

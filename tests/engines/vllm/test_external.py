@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 from supervised import FAKE
@@ -35,7 +35,7 @@ def running():
         process.wait()
 
 
-def external(port: int, key="their-key", model="theirs", said=None, timeout=20.0) -> ExternalServer:
+def external(port: int, key="their-key", model="theirs", said=None, timeout=60.0) -> ExternalServer:
     address = Address(f"http://127.0.0.1:{port}/v1", model, key)
     return ExternalServer(address, timeout=timeout, poll=0.03, say=(said if said is not None else []).append)
 
@@ -47,7 +47,8 @@ def test_a_running_server_is_used_as_it_is(running):
     async def check():
         server = external(port, said=said)
         starting = asyncio.create_task(server.start())
-        await asyncio.sleep(0.1)
+        while not said:  # noqa: ASYNC110 - the server that is waited for comes afterwards
+            await asyncio.sleep(0.01)
         running(port)
         address, facts = await starting
         assert address == Address(f"http://127.0.0.1:{port}/v1", "theirs", "their-key")
@@ -96,3 +97,51 @@ def test_a_server_that_never_comes_is_given_up_with_its_url():
     port = free_port("127.0.0.1")
     with pytest.raises(ServerError, match=f"http://127.0.0.1:{port}/v1 did not answer within 0.2 s"):
         asyncio.run(external(port, timeout=0.2).start())
+
+
+class Hanging(BaseHTTPRequestHandler):
+    """Lists its model, and answers no question before `recovered`."""
+
+    recovered = Event()
+
+    def do_GET(self) -> None:
+        body = b'{"data": [{"id": "theirs"}]}' if self.path == "/v1/models" else b""
+        self.send_response(200 if body else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.recovered.wait()
+        self.send_error(400)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def hanging():
+    Hanging.recovered.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hanging) as server:
+        server.daemon_threads = True
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        Hanging.recovered.set()
+        server.shutdown()
+
+
+def test_a_server_that_hung_is_back_when_it_answers_a_question_not_when_it_lists_its_models(hanging):
+    async def check():
+        restarting = asyncio.create_task(external(hanging, key="").restart("it hangs"))
+        await asyncio.sleep(0.3)
+        assert not restarting.done()
+        Hanging.recovered.set()
+        assert (await restarting)[0].model == "theirs"
+
+    asyncio.run(check())
+
+
+def test_a_server_that_goes_on_hanging_is_given_up(hanging):
+    with pytest.raises(ServerError, match=r"answered no question within 0\.5 s") as error:
+        asyncio.run(external(hanging, key="", timeout=0.5).restart("it hangs"))
+    assert "restart it" in str(error.value.hint)

@@ -54,6 +54,10 @@ class Recogniser:
         """Degrees clockwise, 0, 90, 180 or 270, by which the image must be turned for its text to be upright."""
         return self._pages.orientation(image)
 
+    def rest(self) -> None:
+        """Give back the memory of the last pages, while there is nothing to read: 100 MB. The models stay loaded."""
+        self._pages.rest()
+
     def probe(self, image: "Pixels", content: PageContent) -> float | None:
         """How far the text layer is from what is seen: 0 true, 1 a lie; None: a script that is not known, or no text.
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llm_ocr.engines.embedded.ocr.filled import filled_parts
-from llm_ocr.engines.embedded.ocr.models import open_session, require_models
+from llm_ocr.engines.embedded.ocr.models import give_back_arena, open_session, require_models
 
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -66,6 +66,10 @@ class Detector:
             else image
         )
         return _rectangles(self._map(small, tile), width / small.shape[1], height / small.shape[0])
+
+    def rest(self) -> None:
+        """Hold no more memory than before the first page."""
+        give_back_arena(self._session, (1, 3, _STRIDE, _STRIDE))
 
     def _map(self, image: Pixels, tile: int) -> Floats:
         result = np.zeros(image.shape[:2], np.float32)

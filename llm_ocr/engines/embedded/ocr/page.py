@@ -65,6 +65,11 @@ class PageReading:
             return 0
         return needed_turn(image, self._detector.find(image, side=_GLANCE, tile=_TILE), self.reader.read)
 
+    def rest(self) -> None:
+        """See `Recogniser.rest`."""
+        self._detector.rest()
+        self.reader.rest()
+
     def _find(self, image: Pixels) -> list[Quad]:
         quads = self._detector.find(image, side=_SIDE, tile=_TILE)
         longest = max(image.shape[:2])

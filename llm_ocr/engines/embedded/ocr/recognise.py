@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llm_ocr.engines.embedded.ocr.detect import Pixels, Quad
-from llm_ocr.engines.embedded.ocr.models import alphabet_of, open_session, require_models
+from llm_ocr.engines.embedded.ocr.models import alphabet_of, give_back_arena, open_session, require_models
 
 #: The height that the network reads (its input shape is 3 x 48 x any width).
 _HEIGHT = 48
@@ -62,6 +62,10 @@ class Reader:
         )
         scores: Any = self._session.run(None, {self._session.get_inputs()[0].name: values})[0]
         return self._decode(scores[0], width / columns)
+
+    def rest(self) -> None:
+        """Hold no more memory than before the first crop."""
+        give_back_arena(self._session, (1, 3, _HEIGHT, _STEP))
 
     def _read_parts(self, crop: Pixels, parts: int) -> Reading:
         edges = [round(crop.shape[1] * index / parts) for index in range(parts + 1)]
