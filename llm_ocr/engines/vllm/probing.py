@@ -39,7 +39,7 @@ async def look(address: Address, choose: Chooser | None = None) -> tuple[Address
 
 
 async def converses(address: Address, patience: float) -> bool:
-    """Whether it answers a question of one word within `patience` seconds, be it by an error; False while it hangs."""
+    """False when one word gets no answer within `patience` seconds; an error, or a lost connection, is an answer."""
     asked = {"model": address.model, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}
     try:
         async with (
@@ -48,9 +48,11 @@ async def converses(address: Address, patience: float) -> bool:
             session.post(f"{address.url}/chat/completions", json=asked, allow_redirects=False) as response,
         ):
             await response.read()
-            return True
-    except (aiohttp.ClientError, OSError):  # TimeoutError is an OSError
+    except TimeoutError:
         return False
+    except (aiohttp.ClientError, OSError):
+        return True  # it does not hang; whether it is dead is seen by what is asked next
+    return True
 
 
 async def _healthy(address: Address) -> bool:
