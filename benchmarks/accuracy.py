@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import scoring
+from reporting import keep
 
 import llm_ocr
 from llm_ocr.types import BlockKind, PageRecord
@@ -54,8 +55,7 @@ def main() -> int:
         digital = [page for page in truth["order"] + truth["figures"] if not page["scanned"]]
         report["ocr"] = score_ocr(arguments.folder, keys([digital]), pages)
     summary = {name: part["summary"] for name, part in report.items()}
-    if arguments.output:
-        arguments.output.write_text(json.dumps({"command": " ".join(sys.argv), **report}, indent=1, ensure_ascii=False))
+    keep({"command": " ".join(sys.argv), **report}, arguments.output)
     print(json.dumps(summary, indent=1))
     return 0
 

@@ -23,6 +23,7 @@ import proctree
 from accuracy import Key
 from peer_answers import Answers
 from peers_embedded import DIGITAL, PEERS, SCANNED, Installed
+from reporting import keep, tell
 from timed_tools import Stand
 
 OURS, IN_DOCUMENT = "llm-ocr", "llm-ocr, whole documents"
@@ -34,8 +35,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="llm-ocr-benchmark-", dir=arguments.scratch) as scratch:
         report = run(arguments, Path(scratch).resolve())
     print(table(report))
-    if arguments.output:
-        arguments.output.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    keep(report, arguments.output)
     return 0
 
 
@@ -60,11 +60,11 @@ def run(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     peers, not_run = embedded.prepare_peers(arguments, scratch)
     stand = Stand(scratch, arguments.timeout)
     wanted = accuracy.keys([truth["order"], truth["tables"]])
-    embedded.tell(f"{len(wanted)} pages by llm-ocr")
+    tell(f"{len(wanted)} pages by llm-ocr")
     ours = peer_answers.by_us(arguments.folder, wanted, scratch)
     answers: dict[str, Answers] = {OURS: ours.alone, IN_DOCUMENT: ours.in_document}
     for peer in peers:
-        embedded.tell(f"{len(wanted)} pages by {peer.peer.name}")
+        tell(f"{len(wanted)} pages by {peer.peer.name}")
         answers[peer.peer.name] = peer_answers.by_peer(stand, peer, ours, wanted)
     ocr = {OURS, IN_DOCUMENT, *(peer.peer.name for peer in peers if SCANNED in peer.peer.kinds)}
     digital = {OURS, IN_DOCUMENT, *(peer.peer.name for peer in peers if DIGITAL in peer.peer.kinds)}
@@ -108,11 +108,11 @@ def add_cer(
 ) -> None:
     """Digital pages with a true text layer, read as images by the programs that do OCR."""
     chosen = accuracy.keys([[page for page in truth["order"] + truth["figures"] if not page["scanned"]]])
-    embedded.tell(f"{len(chosen)} digital pages as images by llm-ocr")
+    tell(f"{len(chosen)} digital pages as images by llm-ocr")
     pictures = peer_answers.as_images(folder, [key for key in chosen if key[0] not in accuracy.NO_CER], stand.scratch)
     rows = {OURS: peer_answers.errors(pictures, pictures.ours)}
     for peer in (peer for peer in peers if SCANNED in peer.peer.kinds):
-        embedded.tell(f"{len(pictures.truth)} digital pages as images by {peer.peer.name}")
+        tell(f"{len(pictures.truth)} digital pages as images by {peer.peer.name}")
         rows[peer.peer.name] = peer_answers.errors(pictures, peer_answers.of_images(stand, peer, pictures))
     for name, pages in rows.items():
         rates = [row["cer"] for row in pages]

@@ -27,6 +27,7 @@ from agreement_pages import KINDS, Maker
 from agreement_programs import MISSING, PROGRAMS, Program, install
 from agreement_reasons import reason_of
 from peers_embedded import NotRun
+from reporting import keep
 
 _PEER = Path(__file__).with_name("agreement_peer.py")
 _TESTS = Path(__file__).parents[1] / "tests" / "models"
@@ -159,8 +160,7 @@ def main() -> int:
         "programs": {program.package: program_report(program, arguments) for program in PROGRAMS},
         "not on the package index": MISSING,
     }
-    if arguments.output:
-        arguments.output.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    keep(report, arguments.output)
     return 0
 
 

@@ -25,6 +25,7 @@ from typing import Any
 import proctree
 from growth_runs import PAGES_EACH, SMALL, make_documents
 from report_scale import timed
+from reporting import keep
 
 from llm_ocr.testing.simulator import running
 
@@ -61,8 +62,7 @@ def main() -> int:
                     report["timelines"][key] = middle([one[which] for one in taken])
                     print(f"{key}\n{drawn(report['timelines'][key])}", flush=True)
     print(json.dumps(report["commands"], indent=1))
-    if arguments.output:
-        arguments.output.write_text(json.dumps(report, indent=1) + "\n")
+    keep(report, arguments.output)
     return 0
 
 

@@ -22,6 +22,7 @@ import proctree
 from growth import measure_growth
 from page_lists import PageList
 from peers_embedded import DIGITAL, PEERS, SCANNED, Installed, NotRun, install
+from reporting import keep, tell
 from timed_tools import LlmOcr, PeerTool, Stand, Tool
 
 LIBRARIES = ("llm-ocr", "pypdfium2", "pillow", "numpy", "pyarrow", "rapidocr", "onnxruntime", "opencv-python-headless")
@@ -36,9 +37,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="llm-ocr-benchmark-", dir=arguments.scratch) as scratch:
         report = run(arguments, corpus, Path(scratch).resolve())
     print(embedded_report.text(report))
-    if arguments.output:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    keep(report, arguments.output)
     return 0
 
 
@@ -158,10 +157,6 @@ def commit() -> str:
     name = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=here, capture_output=True, text=True)
     changed = subprocess.run(["git", "status", "--porcelain"], cwd=here, capture_output=True, text=True)
     return name.stdout.strip() + ("+" if changed.stdout.strip() else "") or "unknown"
-
-
-def tell(what: str) -> None:
-    print(what, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

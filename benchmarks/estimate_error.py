@@ -20,6 +20,7 @@ from typing import Any
 
 from page_lists import find_pdfs
 from proctree import Usage, measure
+from reporting import keep
 from served import corpus
 
 from llm_ocr.testing.simulator import running
@@ -61,8 +62,7 @@ def main() -> int:
         "cases": results,
         "in_range": {what: _share(results, what) for what in ("time", "tokens_in", "tokens_out", "bytes")},
     }
-    if options.output:
-        options.output.write_text(json.dumps(report, indent=2) + "\n")
+    keep(report, options.output)
     return 0
 
 

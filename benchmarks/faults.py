@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import proctree
+from reporting import keep
 from served import corpus, extract_command
 
 import llm_ocr
@@ -66,8 +67,7 @@ def main() -> int:
     if arguments.only and arguments.output and arguments.output.exists():
         report = merged(json.loads(arguments.output.read_text()), report)
     print(table(report["cases"]))
-    if arguments.output:
-        arguments.output.write_text(json.dumps(report, indent=1) + "\n")
+    keep(report, arguments.output)
     print("sound" if report["sound"] else "NOT SOUND")
     return 0 if report["sound"] else 1
 

@@ -21,6 +21,7 @@ from typing import Any
 from agreement_faults import FAULTS
 from agreement_formats import FORMATS
 from agreement_pages import Maker
+from reporting import keep
 
 from llm_ocr.models.parsers import PARSERS
 from llm_ocr.models.profile import Parser
@@ -150,8 +151,7 @@ def main() -> int:
         "shown": run.faults[:_MOST_FAULTS],
         "parsers": {name: spent.told() for name, spent in run.spent.items()},
     }
-    if arguments.output:
-        arguments.output.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    keep(report, arguments.output)
     print(f"{done} answers, {report['seconds']} s, {len(run.faults)} faults (seed {run.seed})")
     for fault in run.faults[:_MOST_FAULTS]:
         print(f"  {fault['parser']}, answer {fault['answer']}: {'; '.join(fault['faults'])}")

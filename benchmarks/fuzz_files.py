@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "api"))
 from fuzz_folders import Pools, case, put
 from fuzz_runs import Ran, put_good, run_over
 from mutated_pdfs import plain_pdf
+from reporting import keep
 
 _EXAMPLES = Path(__file__).parents[1] / "examples"
 _LARGEST = 1_300_000  # bytes of a file that is spoiled: a thousand large ones would be a test of the disk
@@ -127,9 +128,7 @@ def fuzz(arguments: argparse.Namespace) -> dict[str, Any]:
             totals.add(first, *done)
             told = f"{totals.files} files, {time.monotonic() - start:.0f} s, {len(totals.faults)} faults"
             print(told, *(fault["fault"][:200] for fault in totals.faults[-1:] if done[2].faults), flush=True)
-            if arguments.output:
-                found = report(totals, arguments, time.monotonic() - start)
-                arguments.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            keep(report(totals, arguments, time.monotonic() - start), arguments.output)
     return report(totals, arguments, time.monotonic() - start)
 
 

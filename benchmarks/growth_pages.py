@@ -7,7 +7,6 @@ for the smaller sizes. Then very many documents are listed and planned. See READ
 """
 
 import argparse
-import json
 import shutil
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from growth_listing import measured
 from growth_requests import BUCKET, CREDENTIALS, counting
 from growth_runs import DESCRIBER, SMALL, Place, checked, conserved, files, make_documents, run, stage
 from growth_runs import stopped_in_the_middle as extract_in_halves
+from reporting import keep, tell
 
 from llm_ocr.testing.simulator import running
 
@@ -55,8 +55,7 @@ def main() -> int:
             report["documents"] = measured(arguments.documents, Path(scratch))
     report["took_s"] = round(time.monotonic() - began)
     print(table(report))
-    if arguments.output:
-        arguments.output.write_text(json.dumps(report, indent=1) + "\n")
+    keep(report, arguments.output)
     return 0
 
 
@@ -136,10 +135,6 @@ def table(report: dict[str, Any]) -> str:
     if wrong := report.get("documents", {}).get("wrong"):
         lines.append(f"more memory than allowed: {', '.join(wrong)}")
     return "\n".join(lines)
-
-
-def tell(what: str) -> None:
-    print(what, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

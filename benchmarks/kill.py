@@ -19,6 +19,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from reporting import keep
+
 import llm_ocr
 from llm_ocr.work.keys import STAGES, newest_key
 from llm_ocr.work.publish import markers
@@ -41,8 +43,7 @@ def main() -> int:
         print(json.dumps(runs[-1]), flush=True)
     report = {"command": " ".join(sys.argv), "seed": arguments.seed, "workspaces": runs}
     report["sound"] = all(run["sound"] for run in runs)
-    if arguments.output:
-        arguments.output.write_text(json.dumps(report, indent=1) + "\n")
+    keep(report, arguments.output)
     print("sound" if report["sound"] else "NOT SOUND")
     return 0 if report["sound"] else 1
 

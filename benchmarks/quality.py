@@ -10,7 +10,6 @@ layer and boxes (a scan read by a model that gives no places).
 
 import argparse
 import asyncio
-import json
 import random
 import statistics
 import sys
@@ -23,6 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from quality_damage import DAMAGES, Blocks, told
+from reporting import keep
 
 import llm_ocr
 from llm_ocr.documents.rendering import Renderer, RenderOptions
@@ -72,7 +72,7 @@ def main() -> None:
         "processor_milliseconds_of_a_score": _times(readings),
         "settings": {setting: _found([*_judged(readings, setting)]) for setting in SETTINGS},
     }
-    args.output.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    keep(report, args.output)
     print(_table(report))
 
 

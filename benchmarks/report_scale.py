@@ -19,6 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from reporting import keep
+
 from llm_ocr.types import Counts, Unit, page_id
 from llm_ocr.work.generations import read_units
 from llm_ocr.work.keys import DESCRIBE, EXTRACT, claim_key
@@ -138,9 +140,8 @@ def main() -> int:
             "report_kb": round(page.stat().st_size / 1e3, 1),
         }
     print(json.dumps(figures, indent=1))
-    if given.output:
-        command = "python benchmarks/report_scale.py " + " ".join(sys.argv[1:])
-        given.output.write_text(json.dumps({"command": command, **figures}, indent=1) + "\n")
+    command = "python benchmarks/report_scale.py " + " ".join(sys.argv[1:])
+    keep({"command": command, **figures}, given.output)
     return 0
 
 

@@ -6,7 +6,6 @@ PDFs in, rows out, against the simulated server (an A100 that runs DeepSeek-OCR)
 """
 
 import argparse
-import json
 import shutil
 import statistics
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import proctree
+from reporting import keep, tell
 from served import Served, check_rows, corpus, extract_command, serve
 
 import llm_ocr
@@ -30,8 +30,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="llm-ocr-saturation-", dir=arguments.scratch) as scratch:
         report = run(arguments, Path(scratch).resolve())
     print(table(report))
-    if arguments.output:
-        arguments.output.write_text(json.dumps(report, indent=1) + "\n")
+    keep(report, arguments.output)
     return 0
 
 
@@ -150,10 +149,6 @@ def table(report: dict[str, Any]) -> str:
             f"{grown['cpu_s_per_page']:.4f} CPU s/page, {grown['pss_mib']} MiB"
         )
     return "\n".join(lines)
-
-
-def tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ service times and deaths are drawn. See README.md.
 import argparse
 import heapq
 import itertools
-import json
 import math
 import random
 import sys
@@ -19,6 +18,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from reporting import keep
 
 from llm_ocr.testing.memory_store import MemoryStore
 from llm_ocr.work.lease_groups import Groups
@@ -332,9 +333,8 @@ def main() -> int:
     given = Given(**arguments)
     rows = [Simulation(given, int(number)).run() for number in workers.split(",")]
     print(table(rows))
-    if output:
-        command = "python benchmarks/scale.py " + " ".join(sys.argv[1:])
-        output.write_text(json.dumps({"command": command, "given": asdict(given), "rows": rows}, indent=1) + "\n")
+    command = "python benchmarks/scale.py " + " ".join(sys.argv[1:])
+    keep({"command": command, "given": asdict(given), "rows": rows}, output)
     return 0
 
 

@@ -8,7 +8,6 @@ Nothing is asserted. See README.md.
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -25,6 +24,7 @@ import proctree
 import scanned_int8
 import scanned_pages
 import scanned_threads
+from reporting import keep, tell
 from scanned_pages import PICTURE, SCAN, Given
 from scanned_variants import BASE, Measured, Variant, measure, variants
 
@@ -37,8 +37,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="llm-ocr-benchmark-", dir=arguments.scratch) as scratch:
         report = run(arguments, Path(scratch))
     print(table(report))
-    if arguments.output:
-        arguments.output.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    keep(report, arguments.output)
     return 0
 
 
@@ -200,10 +199,6 @@ def _share(value: float | None) -> str:
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.2f} %"
-
-
-def tell(what: str) -> None:
-    print(what, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from unittest import mock
 
 import soak_checks
 import soak_documents
+from reporting import keep
 from soak_round import AWS, REPOSITORY, Round, Soak
 from soak_weather import Server, Store
 
@@ -128,8 +129,7 @@ def _rounds(soak: Soak) -> list[dict[str, Any]]:
 
 
 def _keep(arguments: argparse.Namespace, report: dict[str, Any]) -> None:
-    if arguments.output:
-        arguments.output.write_text(json.dumps(report, indent=1) + "\n")
+    keep(report, arguments.output)
 
 
 def _report(soak: Soak, rounds: list[dict[str, Any]]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ Documents of 15, 50 and 100 pages; makespans should lie within 3 % of each other
 
 import argparse
 import itertools
-import json
 import shutil
 import statistics
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 import proctree
 import pypdfium2
 from page_lists import find_pdfs
+from reporting import keep
 from served import check_rows, extract_command, serve
 
 
@@ -37,8 +37,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="llm-ocr-units-", dir=arguments.scratch) as scratch:
         report = run(arguments, Path(scratch).resolve())
     print(table(report))
-    if arguments.output:
-        arguments.output.write_text(json.dumps(report, indent=1) + "\n")
+    keep(report, arguments.output)
     return 0
 
 

@@ -1,6 +1,6 @@
 # /// script
 # requires-python = ">=3.11,<3.14"
-# dependencies = ["llm-ocr[vllm]"]
+# dependencies = ["llm-ocr[vllm]==0.1.0"]
 #
 # [tool.hf-jobs]
 # flavor = "a100-large"

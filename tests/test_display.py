@@ -14,7 +14,7 @@ from PIL import Image
 
 from llm_ocr import display, document
 from llm_ocr.errors import UsageError
-from llm_ocr.results.dataset import DatasetRow, dataset_file, dataset_to_parquet
+from llm_ocr.results.dataset import DatasetRow, DatasetWriter, dataset_file
 from llm_ocr.results.schema import Images
 from llm_ocr.types import Block, BlockKind, Box, EncodedImage, Figure, FigureRecord, PageRecord, Reason, Status
 
@@ -59,10 +59,11 @@ def load(tmp_path, monkeypatch):
     def opened(images: Images = Images.ALL, boxes: EncodedImage | None = None):
         figures = {FIGURE: FigureRecord(FIGURE, "", "", Status.OK, "describe", description="A *chart*.")}
         final = f"## Results\n\n![{FIGURE}: A chart.](figure:{FIGURE})\n\nfinal text"
-        data = dataset_to_parquet([DatasetRow(record(), final, figures, boxes), DatasetRow(FAILED, "")], images)
         path = tmp_path / dataset_file("1")
         path.parent.mkdir()
-        path.write_bytes(data)
+        with DatasetWriter(path, images) as writer:
+            writer.add(DatasetRow(record(), final, figures, boxes))
+            writer.add(DatasetRow(FAILED, ""))
         return datasets.load_dataset(str(path.parent), cache_dir=str(tmp_path / "cache"))
 
     return opened

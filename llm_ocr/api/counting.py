@@ -9,6 +9,7 @@ from typing import Protocol
 
 from llm_ocr.api.filtering import Filtering
 from llm_ocr.api.remote import Remote
+from llm_ocr.api.small_files import SmallFiles
 from llm_ocr.documents.filters import LeftOut
 from llm_ocr.documents.page_ranges import PageRanges
 from llm_ocr.documents.remote.urls import is_remote
@@ -54,11 +55,17 @@ class PageCounter:
         self._totals: Totals = totals if totals is not None else {}
         self._met: dict[str, int] = {}
         self._filtering = filtering
+        self._small = SmallFiles(renderer, self.total)
 
     async def one(self, document: SourceDocument) -> PlannedDocument:
         """Open one document, unless its pages are known, and select from them."""
         if (told := self.at_once(document)) is not None:
             return told
+        if self._filtering is None and self._small.takes(document):
+            version, found = await self._small.look(document)
+            if isinstance(found, PageFailure):
+                return self.failed(document, version, found.reason, found.detail)
+            return self.counted(document, version, found)
         version, left_out = document.version, None
         try:
             version = await self.version(document)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 EMBEDDED, VLLM, SERVER, UNDECIDED = "embedded", "vllm", "server", "auto"
 #: Pages of a unit: a page costs the embedded engine seconds when it is scanned, so that its units are published often.
 PAGES_PER_UNIT = {EMBEDDED: 16, VLLM: 64, SERVER: 64, UNDECIDED: 64}
+#: In small plans, where a unit that was not whole when a worker was killed is a large share of all pages.
+LEAST_PER_UNIT = 16
 
 
 def choose_engine(settings: Any, *, command: str) -> str:

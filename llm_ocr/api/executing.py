@@ -20,6 +20,7 @@ from llm_ocr.api.recording import Recorded
 from llm_ocr.api.remote import Remote
 from llm_ocr.api.retrying import retry_failed
 from llm_ocr.api.run import Run
+from llm_ocr.engines.embedded.ocr.models import available
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.work.clean import clean
 from llm_ocr.work.stored import to_remember, workspace_options
@@ -46,8 +47,7 @@ def execute(command: str, settings: Any, progress: Progress | None = None) -> Ru
 async def _execute(command: str, settings: Any, engine: str, progress: Progress) -> Run:
     on_ray = getattr(settings, "ray", None) is not None  # its workers ask the models, and record what they spend
     if command == "run":
-        whose = "the cluster's" if on_ray else "this machine's"
-        progress.say(f"Engine: {_ABOUT[engine].format(whose=whose)}")
+        progress.say(f"Engine: {_about(engine, on_ray)}")
     make = command in _MAKE
     found = await find(settings, command) if make else None  # wrong usage leaves no workspace behind
     remember = to_remember(settings, engine=engine) if make else None
@@ -89,6 +89,12 @@ async def _execute(command: str, settings: Any, engine: str, progress: Progress)
                 await carry_out(stage, job)
     await asyncio.to_thread(workspace.flush)
     return Run(workspace)
+
+
+def _about(engine: str, on_ray: bool) -> str:
+    if engine == "embedded" and not on_ray and not available():
+        return 'embedded (text layer only: OCR is not installed; pip install "llm-ocr[embedded]")'
+    return _ABOUT[engine].format(whose="the cluster's" if on_ray else "this machine's")
 
 
 async def _here(stage: Stage, job: Job) -> None:

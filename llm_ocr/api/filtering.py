@@ -32,7 +32,7 @@ async def check_filters(settings: Any) -> None:
     """Raises `UsageError` for a language that is not known, `MissingExtra` where none can be identified."""
     options = filter_options(settings)
     if options.languages:
-        async with Languages(options.languages) as languages:
+        async with Languages(options.languages, confined=settings.confinement != "off") as languages:
             await languages.check()
 
 
@@ -83,7 +83,8 @@ async def filtering(
         return None
     known = await asyncio.to_thread(_known, workspace, options)
     stack.callback(known.close)
-    filters = await stack.enter_async_context(Filters(renderer, options))
+    confined = settings.confinement != "off"
+    filters = await stack.enter_async_context(Filters(renderer, options, confined=confined))
     return Filtering(filters, remote, known)
 
 

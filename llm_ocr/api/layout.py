@@ -98,6 +98,7 @@ async def _trained(job: Job, name: str) -> Detector:
             cache=settings.model_cache,
             python=str(settings.detector_python or ""),
             timeout=settings.page_timeout,
+            confined=settings.confinement != "off",
         )
     )
 

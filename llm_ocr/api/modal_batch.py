@@ -11,7 +11,7 @@ from typing import Any
 from llm_ocr.api import open as open_run
 from llm_ocr.launch.modal.flags import Batch, batch_from
 from llm_ocr.launch.modal.functions import run_command
-from llm_ocr.results.page_lines import as_text, page_line
+from llm_ocr.results.dots_records import as_line, dots_record
 
 #: Of Extract: all is read; all is read, and more pages failed than --max-failed-rate.
 _READ = (0, 3)
@@ -51,9 +51,9 @@ def write_lines(batch: Batch, *, model: str = "") -> dict[str, int]:
         for success, path in targets.items():
             files[success] = stack.enter_context(_beside(path).open("w", encoding="utf-8"))
         for page in open_run(batch.workspace).pages(images=False):
-            line = page_line(page, batch.content, model=model)
-            files[line["success"]].write(as_text(line))
-            counts[line["success"]] += 1
+            record = dots_record(page, batch.content, model=model)
+            files[record["success"]].write(as_line(record))
+            counts[record["success"]] += 1
     for path in targets.values():
         _beside(path).replace(path)
     return {"succeeded": counts[True], "failed": counts[False]}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from llm_ocr.api.counting import PageCounter
-from llm_ocr.api.engines import PAGES_PER_UNIT
+from llm_ocr.api.engines import LEAST_PER_UNIT, PAGES_PER_UNIT
 from llm_ocr.api.estimating import CountOptions, counted
 from llm_ocr.api.filtering import check_filters, filter_options, filtering
 from llm_ocr.api.job import Job
@@ -95,6 +95,7 @@ async def plan(job: Job, found: Found, *, dry_run: bool = False) -> PlanResult:
             workspace,
             documents,
             pages_per_unit=pages_per_unit,
+            least_per_unit=None if settings.pages_per_unit else LEAST_PER_UNIT,
             skipped=found.skipped,
             filters=filters.identity(),
             dry_run=dry_run,

@@ -54,6 +54,7 @@ def render_options(settings: Any, secrets: tuple[str, ...], profile: Profile | N
         memory=settings.render_memory << 20,
         passwords=secrets,
         workers=settings.render_workers or cores(),
+        confined=settings.confinement != "off",
     )
 
 
@@ -74,6 +75,7 @@ def embedded_reader(settings: Any, *, ocr: bool = True) -> EmbeddedReader:
             timeout=settings.page_timeout,
             text_layer=settings.text_layer == "auto",
             ocr=ocr,
+            confined=settings.confinement != "off",
         )
     )
 

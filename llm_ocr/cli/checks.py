@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 from llm_ocr.settings import environment
@@ -42,8 +43,8 @@ class Check:
     needed: bool = False
 
 
-def all_checks() -> list[Check]:
-    """All checks, in the order of the report."""
+def all_checks(*, confined: bool = True) -> list[Check]:
+    """All checks, in the order of the report; not `confined`: workers are told to keep what the kernel could take."""
     checks: tuple[Callable[[], Check], ...] = (
         python,
         cores,
@@ -52,7 +53,7 @@ def all_checks() -> list[Check]:
         hard_links,
         pdfium,
         pillow,
-        isolation,
+        partial(isolation, confined=confined),
         ocr,
         dataset,
         poppler,
@@ -142,8 +143,11 @@ def pillow() -> Check:
     return _tried("Pillow", ("pillow",), "reads and writes images", load, "pip install --upgrade pillow")
 
 
-def isolation() -> Check:
+def isolation(*, confined: bool = True) -> Check:
     """What the kernel enforces on the processes that open documents: tried in one."""
+    if not confined:
+        text = "processes that open documents: limits only; the rest is switched off (confinement is off)"
+        return Check("isolation", State.LIMITED, text, "Unset LLM_OCR_CONFINEMENT, or open trusted documents only")
     words = [sys.executable, "-P", "-m", "llm_ocr.processes.confinement", "pdftoppm", "pdfinfo"]
     environ = environment.worker_environment()
     try:

@@ -1,5 +1,6 @@
 """llm-ocr demo: the three stages on the documents that come with the library, and where to look afterwards."""
 
+import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -54,6 +55,7 @@ def where_to_look(documents: Iterable[Any], workspace: str) -> str:
     lines = ["", "Look at:"]
     lines += [f"  {_below(path, workspace)}{_figures(count)}" for path, count in made]
     following = (
+        *_activation(),
         ("llm-ocr run your.pdf -w out", "your own documents"),
         (f"llm-ocr status -w {quoted(workspace)}", "what was read, what failed and why"),
         ("llm-ocr doctor", "what works on this machine"),
@@ -74,6 +76,15 @@ def where_to_look(documents: Iterable[Any], workspace: str) -> str:
             "",
         ]
     )
+
+
+def _activation() -> tuple[tuple[str, str], ...]:
+    """Where the shell would not find the program: after `make demo`."""
+    activate = Path(sys.prefix) / "bin" / "activate"
+    if shutil.which("llm-ocr") or not activate.is_file():
+        return ()
+    place = activate.relative_to(Path.cwd()) if activate.is_relative_to(Path.cwd()) else activate
+    return ((f"source {quoted(str(place))}", "so that your shell finds llm-ocr"),)
 
 
 def _below(path: Any, workspace: str) -> str:

@@ -19,7 +19,7 @@ def run_doctor(command: str, settings: DoctorSettings) -> int:
     """
     if settings.image is not None:
         return _run_image(settings, settings.image)
-    checks = all_checks() + platform_checks()
+    checks = all_checks(confined=settings.confinement != "off") + platform_checks()
     works = engine_works(checks)
     _print(settings, {"embedded_engine": works}, checks, verdict(checks))
     return 0 if works else 1

@@ -93,7 +93,9 @@ def _results(command: str, settings: Any, status: "RunStatus") -> list[str]:
 
 
 def _next(command: str, settings: Any) -> str:
-    return f"Next: llm-ocr {_NEXT[command]} -w {report.quoted(settings.workspace)}"
+    servers = settings.server_url if command == "extract" else ()  # a workspace does not remember them
+    named = "".join(f" --server-url {report.quoted(url)}" for url in servers)
+    return f"Next: llm-ocr {_NEXT[command]} -w {report.quoted(settings.workspace)}{named}"
 
 
 def _print_documents(run: Any, sources: Sequence[str]) -> None:

@@ -1,28 +1,53 @@
 """Documents are opened here, in the main process: a worker gets a descriptor, and may open nothing itself."""
 
 import asyncio
+import hashlib
 import os
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from typing import NamedTuple, TypeVar
 
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Reason
+
+T = TypeVar("T")
+
+
+class Given(NamedTuple):
+    """An open file; `version` is the SHA-256 of its bytes in hex."""
+
+    descriptor: int
+    version: str
 
 
 @asynccontextmanager
 async def given(source: str) -> AsyncIterator[int]:
     """The descriptor of a local file, for as long as the block lasts. Raises PageFailure when there is no such file."""
-    opening = asyncio.ensure_future(asyncio.to_thread(_open, source))
+    async with _held(lambda: _open(source), os.close) as descriptor:
+        yield descriptor
+
+
+@asynccontextmanager
+async def given_all(sources: Sequence[str]) -> AsyncIterator[list[Given | PageFailure]]:
+    """Local files, read once for their versions, and open for as long as the block lasts; or why there is none."""
+    async with _held(lambda: [_hashed(source) for source in sources], _close_all) as files:
+        yield files
+
+
+@asynccontextmanager
+async def _held(open_them: Callable[[], T], close_them: Callable[[T], None]) -> AsyncIterator[T]:
+    """What a thread opens is closed at the end, also when nobody waits for it any more."""
+    opening = asyncio.ensure_future(asyncio.to_thread(open_them))
     try:
-        descriptor = await asyncio.shield(opening)
+        opened = await asyncio.shield(opening)
     except asyncio.CancelledError:
-        opening.add_done_callback(_close_late)
+        opening.add_done_callback(lambda late: _close_late(late, close_them))
         raise
     try:
-        yield descriptor
+        yield opened
     finally:
-        os.close(descriptor)
+        close_them(opened)
 
 
 def _open(source: str) -> int:
@@ -41,6 +66,28 @@ def _open(source: str) -> int:
     return descriptor
 
 
-def _close_late(opening: "asyncio.Future[int]") -> None:
+def _hashed(source: str) -> Given | PageFailure:
+    try:
+        descriptor = _open(source)
+    except PageFailure as failure:
+        return failure
+    try:
+        with open(descriptor, "rb", closefd=False) as file:
+            return Given(descriptor, hashlib.file_digest(file, "sha256").hexdigest())
+    except OSError as error:
+        os.close(descriptor)
+        return PageFailure(Reason.UNREADABLE, str(error))
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _close_all(files: Iterable[Given | PageFailure]) -> None:
+    for file in files:
+        if isinstance(file, Given):
+            os.close(file.descriptor)
+
+
+def _close_late(opening: "asyncio.Future[T]", close_them: Callable[[T], None]) -> None:
     if not opening.cancelled() and opening.exception() is None:
-        os.close(opening.result())
+        close_them(opening.result())

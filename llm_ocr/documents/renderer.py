@@ -71,6 +71,23 @@ def _open(payload: Mapping[str, Any]) -> dict[str, Any]:
     return {"pages": pages}
 
 
+def _open_all(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """The number of pages of each document, or why it cannot be opened."""
+    return {
+        "opened": [
+            _opened_or_why({**one, "file": file})
+            for one, file in zip(payload["documents"], payload["files"], strict=True)
+        ]
+    }
+
+
+def _opened_or_why(payload: Mapping[str, Any]) -> int | dict[str, str]:
+    try:
+        return int(_open(payload)["pages"])
+    except PageFailure as failure:
+        return {"reason": failure.reason.value, "detail": failure.detail, "hint": failure.hint}
+
+
 def _judge(payload: Mapping[str, Any]) -> dict[str, Any]:
     """The number of pages, and what the filters say of the document."""
     from llm_ocr.documents.filters.judging import judged
@@ -140,6 +157,7 @@ if __name__ == "__main__":
     serve(
         {
             "open": _open,
+            "open_all": _open_all,
             "judge": _judge,
             "page": _page,
             "text": _text,

@@ -22,6 +22,8 @@ MODULE = "llm_ocr.documents.renderer"
 REVISION = 1
 #: Seconds that reading neighbours' margins may take: they are only asked whether a header recurs.
 _EDGES_TIMEOUT = 10.0
+#: And opening some documents together: one that takes its time is then opened alone, with all of it.
+_TOGETHER_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class RenderOptions:
     memory: int = 2 << 30
     passwords: tuple[str, ...] = field(default=(), repr=False)
     workers: int = field(default_factory=cores)
+    confined: bool = True  # off: workers keep network, files and programs
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,8 @@ class Renderer:
     def __init__(self, options: RenderOptions) -> None:
         self._options = options
         self.workers = options.workers
-        self._pool = WorkerPool(MODULE, workers=options.workers, limits=Limits(memory=options.memory))
+        limits = Limits(memory=options.memory, confined=options.confined)
+        self._pool = WorkerPool(MODULE, workers=options.workers, limits=limits)
         self._edges = EdgeCache(self._read_edges)
 
     async def __aenter__(self) -> Self:
@@ -81,6 +85,23 @@ class Renderer:
         """The number of pages. Raises PageFailure when the document cannot be opened."""
         reply = await self._call("open", self._payload(source, kind), source, "the document was not opened")
         return int(reply["pages"])
+
+    async def open_all(self, documents: Sequence[tuple[str, str, int]]) -> list[int | PageFailure]:
+        """`open` for documents by source, kind and the descriptor of the opened file: one request for all of them."""
+        payload = {"documents": [self._payload(source, kind) for source, kind, _ in documents]}
+        files = [file for *_, file in documents]
+        deadline = min(self._options.timeout, _TOGETHER_TIMEOUT)
+        try:
+            reply = await self._pool.call("open_all", payload, deadline=deadline, files=files)
+        except (WorkerDied, WorkerError):
+            return [await self._open_alone(source, kind) for source, kind, _ in documents]  # one costs no other
+        return [one if isinstance(one, int) else _failed(one) for one in reply["opened"]]
+
+    async def _open_alone(self, source: str, kind: str) -> int | PageFailure:
+        try:
+            return await self.open(source, kind)
+        except PageFailure as failure:
+            return failure
 
     async def judge(self, source: str, kind: str, filters: FilterOptions) -> Judged:
         """`open`, and what the filters say. Raises PageFailure, also when it is a filter that takes too much."""
@@ -182,7 +203,7 @@ class Renderer:
         if not source:
             return await self._pool.call(operation, payload, deadline=deadline)
         async with given(source) as file:
-            return await self._pool.call(operation, payload, deadline=deadline, affinity=source, file=file)
+            return await self._pool.call(operation, payload, deadline=deadline, affinity=source, files=(file,))
 
     def _failure(self, death: WorkerDied, failing: str) -> PageFailure:
         if death.timed_out:
@@ -216,3 +237,7 @@ class Renderer:
         except (PageFailure, WorkerDied, WorkerError):
             return []  # the page itself says why when its turn comes
         return [EdgeLine(text, tuple(numbers), *place) for text, numbers, *place in reply["edges"]]
+
+
+def _failed(told: Mapping[str, str]) -> PageFailure:
+    return PageFailure(Reason(told["reason"]), told["detail"], hint=told["hint"])

@@ -9,7 +9,7 @@ import socket
 import struct
 import sys
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -22,11 +22,12 @@ from llm_ocr.types import Reason
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one worker process. `memory` and `file_size` in bytes."""
+    """Limits of one worker process. `memory` and `file_size` in bytes; not `confined`: it keeps network and files."""
 
     memory: int
     file_size: int = 64 << 20
     requests: int = 500  # recycled after so many
+    confined: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class WorkerPool:
         self.module = module
         self.workers = workers
         self.limits = limits
-        self._idle: list[_Worker] = []
+        self._idle: list[_Worker] = []  # the one that answered last stands last
         self._all: set[_Worker] = set()
         self._turns = asyncio.Semaphore(workers)
         self._starting = asyncio.Lock()
@@ -64,11 +65,11 @@ class WorkerPool:
         *,
         deadline: float,
         affinity: str = "",
-        file: int | None = None,
+        files: Sequence[int] = (),
     ) -> dict[str, Any]:
         """Run one operation in a worker, one that did `affinity` last if it is idle.
 
-        `file` is a descriptor that the worker gets with the request, as its own in `payload["file"]`.
+        `files` are descriptors that the worker gets with the request, as its own in `payload["files"]`; 250 at most.
         `deadline` in seconds; past it the worker is killed. Raises `WorkerDied` (deadline, memory, crash),
         `PageFailure` as the worker raised it, and `WorkerError` for anything else it raised. Requests that still wait
         when the pool is closed raise `WorkerDied`.
@@ -76,12 +77,12 @@ class WorkerPool:
         async with self._turns:
             worker = await self._take(affinity)
             try:
-                reply = await worker.ask({"operation": operation, "payload": payload}, deadline, file)
+                reply = await worker.ask({"operation": operation, "payload": payload}, deadline, files)
             except BaseException:
                 self._all.discard(worker)
                 await worker.kill()
                 raise
-            worker.affinity = affinity
+            worker.affinity = affinity or worker.affinity
             await self._give_back(worker, reply)
         return _result(reply)
 
@@ -96,8 +97,8 @@ class WorkerPool:
         for index, worker in enumerate(self._idle):
             if affinity and worker.affinity == affinity:
                 return self._idle.pop(index)
-        if self._idle:
-            return self._idle.pop(0)
+        if self._idle:  # of a new document, the one whose own is the oldest; else the others may stay asleep, and small
+            return self._idle.pop(0 if affinity else -1)
         async with self._starting:
             if self._closed:
                 raise WorkerDied("not started: its pool was closed")
@@ -171,24 +172,24 @@ class _Worker:
             raise
         return cls(process, door)
 
-    async def ask(self, request: Mapping[str, Any], deadline: float, file: int | None) -> dict[str, Any]:
+    async def ask(self, request: Mapping[str, Any], deadline: float, files: Sequence[int]) -> dict[str, Any]:
         try:
             async with asyncio.timeout(deadline):
-                reply = await self._exchange(request, file)
+                reply = await self._exchange(request, files)
         except TimeoutError as error:
             raise WorkerDied(f"killed after {deadline:g} s", timed_out=True) from error
         except (asyncio.IncompleteReadError, ConnectionError, ValueError, IndexError) as error:
             raise await self._died() from error
-        self.answered += 1
+        self.answered += max(1, len(files))  # recycled after so many documents, however they come
         return reply
 
-    async def _exchange(self, request: Mapping[str, Any], file: int | None) -> dict[str, Any]:
+    async def _exchange(self, request: Mapping[str, Any], files: Sequence[int]) -> dict[str, Any]:
         stdin, stdout = self.process.stdin, self.process.stdout
         if stdin is None or stdout is None:
             raise ConnectionError("the worker has no pipes")
-        if file is not None:
-            socket.send_fds(self._door, [b"."], [file])  # one byte: it never waits
-        for piece in wire.encode({**request, "file": file is not None}):
+        if files:
+            socket.send_fds(self._door, [b"."], files)  # one byte: it never waits
+        for piece in wire.encode({**request, "files": len(files)}):
             stdin.write(piece)
         await stdin.drain()
         head_size, count = wire.HEAD.unpack(await stdout.readexactly(wire.HEAD.size))

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import struct
@@ -19,7 +20,7 @@ from typing import Any, BinaryIO
 from llm_ocr.errors import LlmOcrError, PageFailure
 from llm_ocr.processes import wire
 from llm_ocr.processes.confinement import Confinement, confine
-from llm_ocr.processes.memory import sizes
+from llm_ocr.processes.memory import give_back_memory, sizes
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -27,6 +28,8 @@ Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 OUT_OF_MEMORY = 77
 #: Bytes that the pipe of answers holds, which is as many as Linux allows users by default.
 _PIPE = 1 << 20
+#: Seconds without a request after which a worker gives back what is free of its memory.
+_IDLE = 0.25
 
 
 def serve(
@@ -34,11 +37,14 @@ def serve(
     confinement: Confinement = Confinement(),  # noqa: B008 - frozen
     *,
     prepare: Callable[[], object] = lambda: None,
+    rest: Callable[[], object] = lambda: None,
 ) -> None:
     """Answer requests until the parent closes the pipe. The command line's first argument is the limits as JSON.
 
     What `confinement` does not name is given up after `prepare` and before the first request is read. A handler finds
-    a file that came with its request in `payload["file"]`, open until it returns: who keeps it duplicates it.
+    files that came with its request in `payload["files"]`, open until it returns: who keeps one duplicates it. One
+    alone stands in `payload["file"]`, too. `rest` frees what a handler keeps for speed: called when no request has come
+    for a while, before what is free goes back to the system.
     """
     limits = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
     answers = _take_stdout()
@@ -48,15 +54,27 @@ def serve(
         sizes()
     with contextlib.suppress(Exception):  # the first request meets it again, and answers with it
         prepare()
-    confine(confinement)
-    while (request := _read(requests)) is not None:
-        with _received(request, limits["door"]) as whole:
-            reply = _answer(handlers, whole)
-        for piece in wire.encode(reply):
-            answers.write(piece)
-        answers.flush()
-        if reply.get("out_of_memory"):
-            os._exit(OUT_OF_MEMORY)
+    if limits.get("confined", True):
+        confine(confinement)
+    while _serve_one(handlers, requests, answers, limits["door"]):
+        if not select.select([requests], [], [], _IDLE)[0]:
+            rest()  # not while it is busy: it would ask for the same again at the next page
+            give_back_memory()
+
+
+def _serve_one(handlers: Mapping[str, Handler], requests: BinaryIO, answers: BinaryIO, door: int) -> bool:
+    """Answer the next request, and keep nothing of it; False when the parent has closed the pipe."""
+    request = _read(requests)
+    if request is None:
+        return False
+    with _received(request, door) as whole:
+        reply = _answer(handlers, whole)
+    for piece in wire.encode(reply):
+        answers.write(piece)
+    answers.flush()
+    if reply.get("out_of_memory"):
+        os._exit(OUT_OF_MEMORY)
+    return True
 
 
 def _answer(handlers: Mapping[str, Handler], request: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,16 +93,19 @@ def _answer(handlers: Mapping[str, Handler], request: Mapping[str, Any]) -> dict
 
 @contextlib.contextmanager
 def _received(request: Mapping[str, Any], door: int) -> Iterator[Mapping[str, Any]]:
-    """The request with the file that came beside it, which is closed at the end."""
-    if not request.get("file"):
+    """The request with the files that came beside it, which are closed at the end."""
+    count = request.get("files")
+    if not count:
         yield request
         return
     with socket.socket(fileno=os.dup(door)) as received:
-        (file,) = socket.recv_fds(received, 1, 1)[1]
+        files = socket.recv_fds(received, 1, count)[1]
     try:
-        yield {**request, "payload": {**request["payload"], "file": file}}
+        one = {"file": files[0]} if count == 1 else {}
+        yield {**request, "payload": {**request["payload"], "files": files, **one}}
     finally:
-        os.close(file)
+        for file in files:
+            os.close(file)
 
 
 def _take_stdin() -> BinaryIO:

@@ -4,10 +4,9 @@ The features stand in the Arrow schema's metadata as `datasets` writes them, lis
 versions read. One row a page, failed ones too; image bytes are those that Extract stored.
 """
 
-import io
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
@@ -90,15 +89,6 @@ def dataset_file(item: str) -> str:
     """
     name = item if _UNIT.fullmatch(item) else sha256(item.encode("utf-8", "replace")).hexdigest()[:16]
     return f"{FOLDER}/train-{name}.parquet"
-
-
-def dataset_to_parquet(rows: Iterable[DatasetRow], images: Images = Images.ALL) -> bytes:
-    """A file in memory; `DatasetWriter` for what may not fit."""
-    buffer = io.BytesIO()
-    with DatasetWriter(buffer, images) as writer:
-        for row in rows:
-            writer.add(row)
-    return buffer.getvalue()
 
 
 class DatasetWriter:

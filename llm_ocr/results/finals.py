@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from llm_ocr.results.parquet import Source, iter_rows, table_bytes, with_format
+from llm_ocr.results.parquet import table_bytes, with_format
 from llm_ocr.results.text import clean
 
 if TYPE_CHECKING:
@@ -24,8 +24,3 @@ def _schema() -> "pa.Schema":
 def finals_to_parquet(rows: Iterable[tuple[str, str]]) -> bytes:
     """From page ids and their final Markdown."""
     return table_bytes(_schema(), [{"page_id": page, "document_final_markdown": clean(text)} for page, text in rows])
-
-
-def finals_from_parquet(source: Source) -> dict[str, str]:
-    """Final Markdown by page id; errors as those of `schema.iter_pages`."""
-    return {row["page_id"]: row["document_final_markdown"] for row in iter_rows(source, _KIND, _COLUMNS)}

@@ -6,6 +6,8 @@ from llm_ocr.results.parquet import Source, iter_rows
 from llm_ocr.types import Reason, Status
 
 _COLUMNS = ("page_id", "document_id", "page_number", "status", "reason")
+#: The least of a figure that says that it is there.
+_FIGURES = "figures.list.element.id"
 
 
 class FailedPage(NamedTuple):
@@ -27,6 +29,7 @@ class ScoredPage(NamedTuple):
     status: Status
     reason: Reason | None
     quality: float | None
+    figures: int = 0
 
 
 def failed_pages(source: Source) -> list[FailedPage]:
@@ -48,8 +51,9 @@ def scored_pages(source: Source) -> list[ScoredPage]:
             Status(row["status"]),
             _reason(row["reason"]),
             row.get("quality"),
+            len(row["figures"]),
         )
-        for row in iter_rows(source, "pages", (*_COLUMNS, "quality"))
+        for row in iter_rows(source, "pages", (*_COLUMNS, "quality", _FIGURES))
         if row["status"] != Status.FAILED
     ]
 

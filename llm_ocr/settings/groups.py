@@ -94,7 +94,10 @@ class SourceSettings(Group):
     max_samples: COUNT | None = Field(None, description="read no more than N documents")
     password: SECRETS = Field((), description="password for encrypted PDFs (better: --password-file)")
     password_file: FILE | None = Field(None, description="file with passwords to try, one a line")
-    pages_per_unit: COUNT | None = Field(None, description="pages of one unit of work (16 with the embedded engine)")
+    pages_per_unit: COUNT | None = Field(
+        None,
+        description="pages of one unit of work (default: 64; fewer below 2,048 pages; 16 with the embedded engine)",
+    )
 
 
 class DatasetSettings(Group):
@@ -140,7 +143,17 @@ class RemoteSettings(Group):
     allow_private_addresses: bool = Field(False, description="fetch https:// documents from private addresses, too")
 
 
-class RenderSettings(Group):
+class ConfinementSettings(Group):
+    """How the processes that look at documents are locked in."""
+
+    confinement: Literal["auto", "off"] = Field(
+        "auto",
+        description="auto: processes that open documents give up network, files and programs, as far as the kernel "
+        "offers it; off: they keep them, where this breaks something (limits on memory and time stay)",
+    )
+
+
+class RenderSettings(ConfinementSettings):
     """How pages become images."""
 
     image_size: Annotated[int, Field(ge=64, le=10000)] | None = Field(
@@ -166,7 +179,7 @@ class EngineSettings(Group):
     batch_id: NAME | None = Field(None, description="a name for this run in status and metrics")
 
 
-class EmbeddedSettings(Group):
+class EmbeddedSettings(ConfinementSettings):
     """The embedded engine."""
 
     text_layer: Literal["auto", "never"] = Field(

@@ -17,6 +17,7 @@ from llm_ocr.settings.groups import (
     NAMES,
     SECRETS,
     AssembleGroup,
+    ConfinementSettings,
     CountSettings,
     DatasetSettings,
     EmbeddedSettings,
@@ -298,7 +299,7 @@ class DemoSettings(LogSettings):
     )
 
 
-class DoctorSettings(LogSettings):
+class DoctorSettings(LogSettings, ConfinementSettings):
     """llm-ocr doctor: what works here, and what is missing."""
 
     image: NAME | None = Field(

@@ -33,7 +33,8 @@ class Container:
         time_limit: float | None = None,
         grace: float = 10.0,
     ) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="llm-ocr-container-")
+        # What was killed may finish a last call of the system, and so write a file, while the folder is removed.
+        self._folder = tempfile.TemporaryDirectory(prefix="llm-ocr-container-", ignore_cleanup_errors=True)
         self.home = Path(self._folder.name)
         self._log = self.home / "log"
         self.timed_out = self.stopped = False

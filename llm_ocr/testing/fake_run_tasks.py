@@ -124,6 +124,7 @@ class Execution:
 
     def json(self) -> Json:
         """As the API shows it."""
+        over = self.over  # before the tasks are looked at: an end is shown as a whole
         counts = {
             "runningCount": sum(1 for one in self.tasks if one.started is not None and one.ended is None),
             "succeededCount": sum(1 for one in self.tasks if one.ok),
@@ -138,11 +139,11 @@ class Execution:
             "labels": dict(self._template.get("labels", {})),
             "createTime": stamp(self.created),
             **({"startTime": stamp(min(started))} if started else {}),
-            **({"completionTime": stamp(self.ended)} if self.ended else {}),
+            **({"completionTime": stamp(self.ended)} if over and self.ended else {}),
             "parallelism": self._parallelism,
             "taskCount": len(self.tasks),
             "template": self._template["template"],
-            "conditions": [self._completed()],
+            "conditions": [self._completed(over)],
             "logUri": f"https://console.example/logs?execution={self.name.rpartition('/')[2]}",
             **{name: count for name, count in counts.items() if count},
         }
@@ -161,8 +162,8 @@ class Execution:
             **({"lastAttemptResult": task.result} if task.result else {}),
         }
 
-    def _completed(self) -> Json:
-        if not self.over:
+    def _completed(self, over: bool) -> Json:
+        if not over:
             return {"type": "Completed", "state": "CONDITION_RECONCILING"}
         if self._cancelled.is_set():
             message = "Execution was cancelled by a user."

@@ -74,6 +74,7 @@ class FakeRunPod:
         self._command = command
         self._changed = threading.Condition()
         self._containers: list[Container] = []
+        self._losses = 0
         self._failures: list[str] = []
         self._refusals: list[Refusal] = []
         self._server = LoopbackServer(self._answer)
@@ -102,8 +103,9 @@ class FakeRunPod:
     def lose_workers(self) -> None:
         """Their machines are gone; nothing is heard of their jobs."""
         with self._changed:
+            self._losses += 1
             for container in self._containers:
-                container.kill()
+                container.remove()
             self._containers.clear()
             for job in self.jobs.values():
                 if job.status == "IN_PROGRESS":
@@ -147,7 +149,8 @@ class FakeRunPod:
                 self._check(endpoint)
                 return {"jobs": {"inQueue": 0}, "workers": {"idle": 0, "running": len(self._containers)}}
             case ["GET", "v2", endpoint, "status", id_]:
-                return self._job(endpoint, id_).shown()
+                with self._changed:  # an end is seen as a whole
+                    return self._job(endpoint, id_).shown()
             case ["POST", "v2", endpoint, "cancel", id_]:
                 return self._cancel(endpoint, id_)
         raise Refusal(404, "no such path")
@@ -210,7 +213,10 @@ class FakeRunPod:
 
     def _take(self, *, batch: bool) -> Any:
         with self._changed:
+            losses = self._losses
             self._changed.wait_for(lambda: any(job.status == "IN_QUEUE" for job in self.jobs.values()), _HOLD)
+            if self._losses != losses:
+                return None  # who asked may be gone: a job would be lost with it
             for job in self.jobs.values():
                 if job.status == "IN_QUEUE":
                     job.status, job.begun = "IN_PROGRESS", time.time()

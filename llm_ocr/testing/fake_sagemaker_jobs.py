@@ -177,10 +177,11 @@ class FakeJob:
 
     def interrupt(self) -> None:
         """The spot machines are taken back: SIGTERM, and no machine until `resume`."""
+        with self._lock:
+            self._to("InProgress", "Interrupted")  # first: who looks meanwhile must not take it for stopped
         self._stop()
         with self._lock:
             self._billed += time.time() - self._at
-            self._to("InProgress", "Interrupted")
             for host in self.hosts:
                 host.read()
                 host.remove()

@@ -76,12 +76,17 @@ class DocumentPart:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """The row that counts for a page, ok or degraded, when it is planned once more for its quality."""
+    """The row that counts for a page, ok or degraded, when it is planned once more for its quality.
+
+    `unit` published it; both it and the number of `figures` are unknown ("" and 0) in plans of older versions.
+    """
 
     page_id: str
     status: Status
     reason: Reason | None = None
     quality: float | None = None
+    figures: int = 0
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +130,14 @@ class Counts:
             self.ok + other.ok,
             self.degraded + other.degraded,
             self.failed + other.failed,
+        )
+
+    def __sub__(self, other: "Counts") -> "Counts":
+        return Counts(
+            self.expected - other.expected,
+            self.ok - other.ok,
+            self.degraded - other.degraded,
+            self.failed - other.failed,
         )
 
 

@@ -72,6 +72,8 @@ def unit_to_json(unit: Unit) -> dict[str, Any]:
             [one.page_id, one.status.value, one.reason.value if one.reason else None, one.quality]
             for one in unit.repeats
         ]
+        # A key of its own: older versions read lists of four.
+        value["repeated_figures"] = {one.page_id: [one.unit, one.figures] for one in unit.repeats if one.figures}
     return value
 
 
@@ -79,9 +81,11 @@ def unit_from_json(value: Mapping[str, Any]) -> Unit:
     """Raises KeyError, TypeError or ValueError for anything but what `unit_to_json` made."""
     generation, index = (int(number) for number in value["id"].split("-"))
     parts = tuple(_part_from_json(part) for part in value["parts"])
+    figures = value.get("repeated_figures", {})
     repeats = tuple(
-        Repeated(page, Status(status), Reason(reason) if reason else None, quality)
+        Repeated(page, Status(status), Reason(reason) if reason else None, quality, found, by)
         for page, status, reason, quality in value.get("repeats", ())
+        for by, found in [figures.get(page, ("", 0))]
     )
     return Unit(value["id"], generation, index, parts, value.get("replaces", 0), repeats)
 

@@ -112,13 +112,8 @@ def has_generation(workspace: Workspace, number: int) -> bool:
     return workspace.store.stat(_marker_key(number)) is not None
 
 
-def plan_totals(workspace: Workspace) -> PlanTotals:
-    """Counts over all generations; all 0 when there is no plan."""
-    return totals_of(generations(workspace))
-
-
 def totals_of(found: Iterable[Generation]) -> PlanTotals:
-    """Counts over these generations."""
+    """Counts over these generations; all 0 without any."""
     count = documents = units = items = expected = estimated = next_index = 0
     skipped: dict[str, int] = {}
     for generation in found:

@@ -40,6 +40,9 @@ from llm_ocr.work.workspace import Workspace
 
 __all__ = ["PlanResult", "PlannedDocument", "Planner", "plan_documents", "plan_stream"]
 
+#: A plan that may have smaller units has about so many of them, until they are of the usual size.
+SMALL_PLAN = 32
+
 
 @dataclass(frozen=True, slots=True)
 class PlanResult:
@@ -81,14 +84,16 @@ async def plan_stream(
     *,
     pages_per_unit: int,
     skipped: Mapping[str, int] | None = None,
+    least_per_unit: int | None = None,
     filters: Mapping[str, Any] | None = None,
     dry_run: bool = False,
 ) -> PlanResult:
     """`plan_documents` for documents that come one by one while their pages are counted.
 
-    `filters` says which are on; empty or None: none. With `dry_run` nothing is written to the workspace.
+    With `least_per_unit` a small plan has smaller units than `pages_per_unit`, of at least so many pages. `filters`
+    says which are on; empty or None: none. With `dry_run` nothing is written to the workspace.
     """
-    with Planner(workspace, pages_per_unit=pages_per_unit, filters=filters) as planner:
+    with Planner(workspace, pages_per_unit=pages_per_unit, least_per_unit=least_per_unit, filters=filters) as planner:
         async for document in documents:
             planner.add(document)
         return await asyncio.to_thread(planner.finish, skipped, dry_run=dry_run)
@@ -97,11 +102,20 @@ async def plan_stream(
 class Planner:
     """Takes documents, then writes them as a generation. For one thread at a time."""
 
-    def __init__(self, workspace: Workspace, *, pages_per_unit: int, filters: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        pages_per_unit: int,
+        least_per_unit: int | None = None,
+        filters: Mapping[str, Any] | None = None,
+    ) -> None:
         if pages_per_unit < 1:
             raise UsageError(f"pages per unit must be 1 or more, not {pages_per_unit}")
         self._workspace = workspace
         self._pages_per_unit = pages_per_unit
+        self._least_per_unit = least_per_unit or pages_per_unit
+        self._pages = 0
         self._path = workspace.spool / f"plan-{attempt_id()}.jsonl"
         self._file = self._path.open("xb")
         self._lines = Numbers()  # by id, and by content
@@ -147,6 +161,7 @@ class Planner:
     def _keep(self, document: PlannedDocument, content: str) -> int:
         self._file.write(codec.dump(document_to_json(document)))
         self._contents.append(number_of(content))
+        self._pages += document.estimate or len(document.pages) or 1
         return len(self._contents) - 1
 
     def finish(self, skipped: Mapping[str, int] | None = None, *, dry_run: bool = False) -> PlanResult:
@@ -163,7 +178,7 @@ class Planner:
                 draft = new_draft(
                     len(found) + 1,
                     Kind.SOURCES,
-                    pages_per_unit=self._pages_per_unit,
+                    pages_per_unit=min(self._pages_per_unit, max(self._least_per_unit, self._pages // SMALL_PLAN)),
                     next_index=begin,
                     skipped=skipped or {},
                 )

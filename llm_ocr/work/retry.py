@@ -42,6 +42,9 @@ class ScoredRow(PageKey, Protocol):
     @property
     def quality(self) -> float | None: ...
 
+    @property
+    def figures(self) -> int: ...
+
 
 #: Gives the failed rows of a unit from its data: `results.page_status.failed_pages`.
 ReadFailed = Callable[[bytes], Iterable[FailedRow]]
@@ -188,7 +191,10 @@ def _add(state: _State, unit: Unit, rows: _Rows, item: str | None, marker: Marke
     chosen: list[tuple[PageKey, str, Repeated | None]] = [
         (row, str(row.reason or _NO_REASON), None) for row in rows.failed if row.page_id not in repeated
     ]
-    chosen += [(row, LOW_QUALITY, Repeated(row.page_id, row.status, row.reason, row.quality)) for row in rows.weak]
+    chosen += [
+        (row, LOW_QUALITY, Repeated(row.page_id, row.status, row.reason, row.quality, row.figures, unit.id))
+        for row in rows.weak
+    ]
     for row, reason, known in chosen:
         place = places.get(row.page_id) or _place(uncounted, row)
         if place is None:

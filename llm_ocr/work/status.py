@@ -48,9 +48,8 @@ class RunStatus:
 
     `pages.expected` is that of the whole plan, the other counts those of finished units; while `estimated` it is only
     about right: there are documents that are counted when they are read. `figures.expected` are the figures that
-    Extract has found so far, those included of rows that a newer one stands for. `reasons` count pages that are not ok
-    now, `figure_reasons` figures. Tokens and seconds were spent, superseded work included; seconds are summed over all
-    workers.
+    Extract has found so far, on rows that count. `reasons` count pages that are not ok now, `figure_reasons` figures.
+    Tokens and seconds were spent, superseded work included; seconds are summed over all workers.
     """
 
     url: str
@@ -158,7 +157,7 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         ASSEMBLE: newest_key(workspace, ASSEMBLE),
     }
     extracted = _sum(workspace, EXTRACT, keys[EXTRACT], QualitySum(worst))
-    described = _sum(workspace, DESCRIBE, keys[DESCRIBE])
+    described = _sum(workspace, DESCRIBE, keys[DESCRIBE], without=extracted.superseded)
     assembled = _assembled(workspace, keys[ASSEMBLE], found)
     superseded, again = _superseded(found, extracted.done), extracted.superseded
     pages = Counts(
@@ -168,7 +167,7 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         extracted.counts.failed - again.statuses["failed"] - superseded.total(),
     )
     ended = described.figures
-    figures = Counts(extracted.figures.expected, ended.ok, ended.degraded, ended.failed)
+    figures = Counts(extracted.figures.expected - again.found, ended.ok, ended.degraded, ended.failed)
     stages = {
         EXTRACT: extracted.stage(keys[EXTRACT], totals.units),
         DESCRIBE: described.stage(keys[DESCRIBE], totals.units),
@@ -207,7 +206,14 @@ def _model(workspace: Workspace, key: str | None) -> str:
     return str(key_settings(workspace, EXTRACT, key or "").get("reader", {}).get("model") or "")
 
 
-def _sum(workspace: Workspace, stage: str, key: str | None, quality: QualitySum | None = None) -> _Sum:
+def _sum(
+    workspace: Workspace,
+    stage: str,
+    key: str | None,
+    quality: QualitySum | None = None,
+    without: SupersededSum | None = None,
+) -> _Sum:
+    """`without`: of Describe, figures on pages of rows that do not count."""
     total = _Sum(quality=quality or QualitySum())
     if key is None:
         return total
@@ -225,6 +231,10 @@ def _sum(workspace: Workspace, stage: str, key: str | None, quality: QualitySum 
         total.reasons.update(summary.reasons)
         total.quality.add(marker.unit, summary.extra)
         total.superseded.add(marker.unit, summary.extra)
+        if without is not None:
+            gone, reasons = without.described(marker.unit, summary.extra)
+            total.figures -= gone
+            total.reasons -= reasons
         if len(total.examples) < _MOST_CANDIDATES:
             total.examples += [(marker.unit, example) for example in summary.examples]
     return total

@@ -7,7 +7,7 @@ from typing import Any
 from llm_ocr.types import Counts, FigureRecord, PageRecord, Reason, Status, Unit
 from llm_ocr.work.publish import Example, Summary, varied
 from llm_ocr.work.quality import quality_extra
-from llm_ocr.work.superseded import superseded_extra
+from llm_ocr.work.superseded import not_ok_extra, superseded_extra
 
 #: In `Summary.extra` of Extract: requests beyond the first of each page.
 RETRIES = "retries"
@@ -56,6 +56,7 @@ def figures_summary(expected: int, records: Sequence[FigureRecord], *, replaces:
         seconds=sum(record.seconds for record in records),
         reasons=_reasons(record.reason for record in records),
         replaces=replaces,
+        extra=not_ok_extra(records),
     )
 
 

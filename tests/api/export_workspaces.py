@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import random
 from pathlib import Path
 
@@ -144,3 +145,9 @@ def shards(folder: Path) -> dict[str, int]:
 
 def files_of(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def noted_batches(output: Path) -> dict[str, dict[str, int]]:
+    """The batches of an export that have a note, and the inodes of their files: one written anew gets another."""
+    notes = {path.name: json.loads(path.read_text()) for path in (output / "_llm-ocr/batches").glob("*.json")}
+    return {batch: {name: (output / name).stat().st_ino for name in note["files"]} for batch, note in notes.items()}

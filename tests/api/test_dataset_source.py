@@ -3,10 +3,7 @@
 The server is the fake Hub; the datasets are written to it by `datasets` itself.
 """
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from running import cli, said
@@ -16,24 +13,11 @@ from llm_ocr.errors import StorageError, UsageError
 from llm_ocr.types import Reason
 from llm_ocr.work.generations import read_units
 from llm_ocr.work.workspace import Workspace
+from tests.documents.rows import dataset_hub as parts
 
 NAME = "tester/pages"
 FRUGAL = {"engine": "embedded", "render_workers": 1, "ocr_workers": 1}
 WORDS = ("ALPHA", "BRAVO", "CHARLIE", "DELTA", "ECHO", "FOXTROT", "GOLF", "HOTEL", "INDIA", "JULIET", "KILO", "LIMA")
-
-
-def _hub_module() -> ModuleType:
-    """The parts of tests/documents/rows/dataset_hub.py, for the folders of tests are no packages."""
-    if "dataset_hub" not in sys.modules:
-        path = Path(__file__).parents[1] / "documents" / "rows" / "dataset_hub.py"
-        spec = importlib.util.spec_from_file_location("dataset_hub", path)
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["dataset_hub"] = module
-        spec.loader.exec_module(module)
-    return sys.modules["dataset_hub"]
-
-
-parts = _hub_module()
 
 
 @pytest.fixture

@@ -255,8 +255,9 @@ def test_killed_between_two_files_it_goes_on(making, tmp_path):
     env = environment(**hub.environment(tmp_path))
     sent = hub.requests.get("lfs_put", 0)
     first = subprocess.Popen(program(*words), env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while hub.requests.get("lfs_put", 0) < sent + 3 and time.monotonic() < deadline:
+    deadline = time.monotonic() + 120
+    while hub.requests.get("lfs_put", 0) < sent + 3 or len(hub.state.repositories.large) < 2:
+        assert time.monotonic() < deadline
         time.sleep(0.02)
     first.kill()
     first.wait()

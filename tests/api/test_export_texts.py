@@ -2,6 +2,7 @@
 
 import json
 import sys
+from importlib import resources
 from pathlib import Path
 
 import jsonschema
@@ -11,8 +12,8 @@ from export_workspaces import files_of, make
 
 import llm_ocr
 from llm_ocr.api import export_files
-from llm_ocr.results.export.document_json import document_schema
 
+SCHEMA = json.loads(resources.files("llm_ocr.results.export").joinpath("document.schema.json").read_text("utf-8"))
 #: A name that is no UTF-8, as file systems of Linux have them: such a document is not read.
 ODD = "caf\udce9.pdf"
 LINUX = int(sys.platform == "linux")
@@ -115,7 +116,7 @@ def test_documents_are_json_that_their_schema_describes(real, tmp_path):
     assert {"a.pdf.json", "broken.pdf.json", "日本 #1.pdf.json"} <= names
     assert len(names) == 3 + LINUX
     assert (done.rows, done.files, done.unit) == (3 + LINUX, 3 + LINUX, "documents")
-    validator = jsonschema.Draft202012Validator(json.loads(document_schema()))
+    validator = jsonschema.Draft202012Validator(SCHEMA)
     values = eval(done.load, {"json": json, "fsspec": fsspec})
     for value in values:
         validator.validate(value)
@@ -132,7 +133,7 @@ def test_documents_are_json_that_their_schema_describes(real, tmp_path):
 def test_figures_and_provenance_are_told(made, tmp_path):
     llm_ocr.export(workspace=made, output=tmp_path / "o", format="json")
     value = json.loads((tmp_path / "o/documents/1.pdf.json").read_text())
-    jsonschema.Draft202012Validator(json.loads(document_schema())).validate(value)
+    jsonschema.Draft202012Validator(SCHEMA).validate(value)
     (figure,) = value["pages"][1]["figures"]
     assert figure["description"] == f"a chart on {value['pages'][1]['id']}"
     assert figure["box"] == {"x0": 0.1, "y0": 0.5, "x1": 0.9, "y1": 0.9}

@@ -1,11 +1,10 @@
 """Exports of texts that are run again: after a retry or new documents; and what they do not replace."""
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
-from export_workspaces import PAGES, files_of, make, read, retry
+from export_workspaces import PAGES, files_of, make, noted_batches, read, retry
 from test_remote_workspaces import gcs, s3
 
 import llm_ocr
@@ -59,20 +58,14 @@ def test_the_second_export_writes_nothing(form, standing, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "o").rglob("*")} == before
 
 
-def done(output: Path) -> dict[str, dict[str, int]]:
-    """The batches that have a note, and the inodes of their files: a file that is written anew gets another one."""
-    notes = {path.name: json.loads(path.read_text()) for path in (output / "_llm-ocr/batches").glob("*.json")}
-    return {batch: {name: (output / name).stat().st_ino for name in note["files"]} for batch, note in notes.items()}
-
-
 @pytest.mark.parametrize("form", FORMATS)
 def test_after_a_retry_only_the_batch_that_it_touched_is_replaced(form, workspace, tmp_path):
     export(workspace, tmp_path / "o", form)
     (tmp_path / "o/of-others.txt").write_text("stays")
-    before = done(tmp_path / "o")
+    before = noted_batches(tmp_path / "o")
     retry(str(workspace))
     export(workspace, tmp_path / "o", form)
-    after = done(tmp_path / "o")
+    after = noted_batches(tmp_path / "o")
     assert (len(before), len(after), len(before.keys() & after.keys())) == (3, 3, 2)
     assert all(after[note] == before[note] for note in before.keys() & after.keys())
     (tmp_path / "o/of-others.txt").unlink()  # raises unless it stayed
@@ -83,10 +76,10 @@ def test_after_a_retry_only_the_batch_that_it_touched_is_replaced(form, workspac
 def test_new_documents_touch_the_last_batch_at_most(workspace, tmp_path):
     add(workspace, "7.pdf")
     export(workspace, tmp_path / "o", "jsonl")
-    before = done(tmp_path / "o")
+    before = noted_batches(tmp_path / "o")
     add(workspace, "8.pdf")
     assert export(workspace, tmp_path / "o", "jsonl").written == 1
-    after = done(tmp_path / "o")
+    after = noted_batches(tmp_path / "o")
     assert (len(before), len(after), len(before.keys() & after.keys())) == (4, 4, 3)
     assert len(list((tmp_path / "o/successes").iterdir())) == 4
 

@@ -1,6 +1,5 @@
 """Exports of texts that die at any of their writes or by kill -9, and the same command after it."""
 
-import json
 import shutil
 import signal
 import subprocess
@@ -9,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from export_workspaces import PAGES, files_of, make, retry
+from export_workspaces import PAGES, files_of, make, noted_batches, retry
 from running import environment
 
 import llm_ocr
@@ -57,11 +56,11 @@ def test_after_a_death_at_any_write_the_same_command_makes_it_whole(
             shutil.copytree(tmp_path / "before", output)
         point = CrashPoint(at, (When.BEFORE, When.AFTER)[at % 2])
         ended = exported_with(point, monkeypatch, retried, output, form)
-        before = done(output)
+        before = noted_batches(output)
         if not ended:
             export(retried, output, form)
         assert files_of(output) == wanted
-        after = done(output)
+        after = noted_batches(output)
         assert all(after[note] == files for note, files in before.items() if note in after)
         if ended:
             assert at > 6
@@ -114,18 +113,12 @@ sys.exit(main(["export", "-w", sys.argv[1], "--output", "o", "--format", "json"]
 @pytest.mark.parametrize("name", [signal.SIGKILL.name, signal.SIGTERM.name])
 def test_after_a_signal_the_batches_that_are_done_are_not_written_again(name, standing, tmp_path):
     program = [sys.executable, "-c", _KILLED.format(name=name), str(standing)]
-    ended = subprocess.run(program, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(program, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=180)
     assert ended.returncode == (-signal.SIGKILL if name == "SIGKILL" else 4), ended.stderr
     assert "Traceback" not in ended.stderr
-    before = done(tmp_path / "o")
+    before = noted_batches(tmp_path / "o")
     assert len(before) == 2
     assert export(standing, tmp_path / "o", "json").written == 1
-    assert before.items() <= done(tmp_path / "o").items()
+    assert before.items() <= noted_batches(tmp_path / "o").items()
     export(standing, tmp_path / "undisturbed", "json")
     assert files_of(tmp_path / "o") == files_of(tmp_path / "undisturbed")
-
-
-def done(output: Path) -> dict[str, dict[str, int]]:
-    """The batches that have a note, and the inodes of their files: a file that is written anew gets another one."""
-    notes = {path.name: json.loads(path.read_text()) for path in (output / "_llm-ocr/batches").glob("*.json")}
-    return {batch: {name: (output / name).stat().st_ino for name in note["files"]} for batch, note in notes.items()}

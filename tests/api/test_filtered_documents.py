@@ -1,11 +1,9 @@
 """Filters, samples and dry runs as people use them: what is planned, said, remembered and read."""
 
 import hashlib
-import importlib.util
 import io
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import bad_documents as bad
@@ -199,19 +197,9 @@ def test_documents_and_workspace_may_stand_in_a_bucket(documents, tmp_path):
             assert (run.status.documents, run.status.filtered, run.status.generations) == (2, {"blank": 1}, 1)
 
 
-def _hub_module():
-    """The parts of tests/documents/rows/dataset_hub.py, for the folders of tests are no packages."""
-    if "dataset_hub" not in sys.modules:
-        path = Path(__file__).parents[1] / "documents" / "rows" / "dataset_hub.py"
-        spec = importlib.util.spec_from_file_location("dataset_hub", path)
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["dataset_hub"] = module
-        spec.loader.exec_module(module)
-    return sys.modules["dataset_hub"]
-
-
 def test_rows_of_a_dataset_are_sampled_and_blank_ones_left_out(tmp_path):
-    parts = _hub_module()
+    from tests.documents.rows import dataset_hub as parts
+
     white = io.BytesIO()
     Image.new("L", (300, 200), 255).save(white, "PNG")
     cells = [

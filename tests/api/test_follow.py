@@ -274,7 +274,7 @@ def test_sigterm_ends_a_waiting_follower_that_has_asked_no_server(extracted, tmp
             with pytest.raises(BlockingIOError):
                 server.accept()
             follower.send_signal(signal.SIGTERM)
-            assert follower.wait(20) == 4, follower.stderr.read()
+            assert follower.wait(PATIENCE) == 4, follower.stderr.read()
         finally:
             follower.kill()
             follower.wait()

@@ -82,7 +82,7 @@ def test_names_with_markup_do_nothing_in_a_browser(hostile, tmp_path, require, c
     ]
     loud = subprocess.run(
         [browser, *flags, "--dump-dom", f"file://{tmp_path / 'r.html'}"],
-        capture_output=True, text=True, encoding="utf-8", timeout=60, check=True,
+        capture_output=True, text=True, encoding="utf-8", timeout=180, check=True,
     ).stdout  # fmt: skip
     assert "<title>OCR run: w&lt;script&gt;</title>" in loud
     assert "<script" not in loud and "<img" not in loud

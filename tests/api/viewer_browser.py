@@ -25,7 +25,11 @@ FLAGS = (
     "--remote-debugging-port=0",
 )
 #: Seconds until something that a test waits for is given up.
-PATIENCE = 30
+PATIENCE = 90
+
+
+class Refused(Exception):
+    """The browser does not do what it was asked."""
 
 
 class Browser:
@@ -69,11 +73,17 @@ class Browser:
             await asyncio.sleep(0.05)
         port = file.read_text().split()[0]
         self._session = aiohttp.ClientSession(trust_env=False)
-        async with self._session.get(f"http://127.0.0.1:{port}/json/list") as reply:
-            tab = next(one for one in await reply.json() if one["type"] == "page")
+        while not (tab := await self._tab(port)):
+            assert time.monotonic() < end, "Chromium opens no tab"
+            await asyncio.sleep(0.05)
         self._socket = await self._session.ws_connect(tab["webSocketDebuggerUrl"], max_msg_size=0)
         for domain in ("Page", "Runtime", "Log", "Network"):
             await self._call(f"{domain}.enable", {})
+
+    async def _tab(self, port: str) -> dict[str, Any] | None:
+        """The first one, which may come later than the port."""
+        async with self._session.get(f"http://127.0.0.1:{port}/json/list") as reply:
+            return next((one for one in await reply.json() if one["type"] == "page"), None)
 
     async def _call(self, method: str, parameters: dict[str, Any]) -> dict[str, Any]:
         self._number += 1
@@ -82,7 +92,8 @@ class Browser:
             message = await asyncio.wait_for(self._socket.receive(), PATIENCE)
             data = json.loads(message.data)
             if data.get("id") == self._number:
-                assert "error" not in data, data["error"]
+                if "error" in data:
+                    raise Refused(data["error"])
                 return data["result"]
             self._notice(data)
 
@@ -110,9 +121,16 @@ class Browser:
     def wait(self, condition: str) -> None:
         """Until the expression is true."""
         end = time.monotonic() + PATIENCE
-        while not self.run(f"Boolean({condition})"):
+        while not self._holds(condition):
             assert time.monotonic() < end, f"never: {condition}; the console says {self.log}"
             time.sleep(0.02)
+
+    def _holds(self, condition: str) -> bool:
+        """Not while one page makes room for the next: there is none to ask then."""
+        try:
+            return bool(self.run(f"Boolean({condition})"))
+        except Refused:
+            return False
 
     def open(self, url: str) -> None:
         """Load a site, as from an empty tab, until its viewer says that it is ready."""

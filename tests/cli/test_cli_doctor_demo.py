@@ -26,6 +26,13 @@ def test_doctor_agrees_with_itself(capsys):
     assert "embedded engine" in capsys.readouterr().out.splitlines()[-1]
 
 
+def test_doctor_says_that_confinement_is_off():
+    check = checks.isolation(confined=False)
+    assert check.state is State.LIMITED
+    assert "switched off" in check.detail
+    assert "LLM_OCR_CONFINEMENT" in check.fix
+
+
 def test_a_missing_part_is_named_with_the_command_that_brings_it(monkeypatch):
     monkeypatch.setattr(checks, "package_version", lambda package: None if package == "rapidocr" else "1.0")
     check = checks.ocr()
@@ -95,6 +102,19 @@ def test_paths_are_shown_as_the_user_can_open_them():
     text = where_to_look([SimpleNamespace(path=path, markdown="") for path in paths], "w")
     for path in ("  w/documents/a.md\n", "  /abs/b.md\n", "  w/documents/c.md\n"):
         assert path in text
+
+
+def test_demo_says_how_the_shell_finds_the_program_where_it_does_not(tmp_path, monkeypatch):
+    activate = tmp_path / ".venv/bin/activate"
+    activate.parent.mkdir(parents=True)
+    activate.touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.prefix", str(tmp_path / ".venv"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "  source .venv/bin/activate  " in where_to_look([], "w")
+    program = tmp_path / "llm-ocr"
+    program.touch(mode=0o755)
+    assert "activate" not in where_to_look([], "w")
 
 
 def test_a_secret_never_reaches_the_log(tmp_path):

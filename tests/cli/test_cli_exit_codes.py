@@ -102,6 +102,9 @@ def test_other_stages_say_what_comes_next(llm_ocr):
     assert plan.stdout == "2 documents, 10 pages, 1 unit. Next: llm-ocr extract -w w\n"
     extract = llm_ocr("extract", "-w", "w", "--engine", "embedded", stub={})
     assert extract.stdout == "Next: llm-ocr describe -w w\n10 ok\n"
+    url = "http://127.0.0.1:8000/v1"
+    elsewhere = llm_ocr("extract", "-w", "w", "--server-url", url, stub={})
+    assert elsewhere.stdout == f"Next: llm-ocr describe -w w --server-url {url}\n10 ok\n"
     assert llm_ocr("describe", "-w", "w", stub={}).stdout == "Next: llm-ocr assemble -w w\n4 figures: 4 ok\n"
     retry = llm_ocr("retry-failed", "-w", "w", stub={})
     assert retry.stdout == "1 unit to be read again. Next: llm-ocr run -w w\n"

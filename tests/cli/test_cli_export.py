@@ -88,7 +88,7 @@ sys.exit(main(["export", "-w", "out", "--output", "scans"]))
 def test_a_signal_is_exit_4_and_the_same_command_goes_on(name, llm_ocr, workspace, repository, tmp_path):
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(repository)}
     program = [sys.executable, "-c", _STOPPED.format(name=name)]
-    stopped = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    stopped = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180)
     assert stopped.returncode == 4, stopped.stderr
     assert "Run the same command again" in stopped.stderr
     assert "Traceback" not in stopped.stderr

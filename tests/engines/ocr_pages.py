@@ -34,6 +34,9 @@ class _Aside:
     def read(self, *arguments):
         return self._thread.submit(self._reader.read, *arguments).result()
 
+    def rest(self):
+        self._thread.submit(self._reader.rest).result()
+
     def probe(self, *arguments):
         return self._thread.submit(self._reader.probe, *arguments).result()
 

@@ -24,6 +24,12 @@ def test_every_character_of_plain_prose_is_right(read_prose):
     assert (read_prose.rotation, read_prose.skew, read_prose.turned, read_prose.unread) == (0, 0.0, False, 0)
 
 
+def test_a_page_is_read_the_same_after_a_rest(read_prose):
+    recogniser().rest()
+    again = recogniser().read(pixels(page(*prose())))
+    assert (again.lines, again.unread) == (read_prose.lines, read_prose.unread)
+
+
 def test_boxes_lie_where_the_text_was_drawn(read_prose):
     scale = 800 / 380
     for row, line in enumerate(sorted(read_prose.lines, key=lambda line: line.box.y0)):

@@ -95,7 +95,7 @@ def started(*arguments: str) -> "subprocess.Popen[str]":
     )
 
 
-def ended(process: "subprocess.Popen[str]", seconds: float = 60.0) -> Ended:
+def ended(process: "subprocess.Popen[str]", seconds: float = 180.0) -> Ended:
     said, _ = process.communicate(timeout=seconds)
     return Ended(process.returncode, said)
 
@@ -166,7 +166,7 @@ def remembered(state: Path) -> Remembered:
     return Remembered(lines.count("start"), Counter(images))
 
 
-def when(true: Callable[[], T], seconds: float = 60.0) -> T:
+def when(true: Callable[[], T], seconds: float = 120.0) -> T:
     """What `true` gives once it is true; fails after some seconds."""
     end = time.monotonic() + seconds
     while not (found := true()):

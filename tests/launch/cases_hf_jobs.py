@@ -17,6 +17,7 @@ def spec(stage: str, workspace: str = WORKSPACE, **more: Any) -> JobSpec:
 def cases() -> Iterator[tuple[str, JobSpec]]:
     yield "extract", spec("extract", image="vllm/vllm-openai@sha256:0123")
     yield "no-image", spec("describe")
+    yield "no-gpu", spec("extract", hardware="cpu-upgrade")
     yield "assemble", spec("assemble", hardware="cpu-upgrade", options={"namespace": "team"})
     yield (
         "shards",

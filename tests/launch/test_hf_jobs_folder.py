@@ -125,7 +125,7 @@ def test_the_scripts_name_what_they_need(folder, repository, stage):
     project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
     assert header["requires-python"] == project["requires-python"]
     (needed,) = header["dependencies"]
-    assert needed in ("llm-ocr", "llm-ocr[vllm]")
+    assert needed in (f"llm-ocr=={project['version']}", f"llm-ocr[vllm]=={project['version']}")
     assert "vllm" in project["optional-dependencies"]
     assert header["tool"]["hf-jobs"] == {
         "flavor": HARDWARE[stage],

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -59,6 +60,17 @@ def test_a_job_is_cancelled_and_its_log_followed_to_the_end(monkeypatch):
     assert status.state is State.CANCELLED
     assert list(lines) == []
     launcher.cancel(jobs[0])
+
+
+def test_a_job_is_cancelled_while_it_starts_and_leaves_no_process(monkeypatch, tmp_path):
+    mark = str(tmp_path / "mark")
+    for number in range(3):
+        launcher, jobs = started(f"import time; time.sleep(600); {mark!r}", monkeypatch, submission=number + 1)
+        launcher.cancel(jobs[0])
+        (status,) = until_over(launcher, jobs, print, "extract", every=0.05)
+        assert (status.state, status.reason) == (State.CANCELLED, "cancelled")
+    listed = subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True, check=True)
+    assert mark not in listed.stdout
 
 
 def test_a_job_whose_processes_were_killed_is_failed(monkeypatch):

@@ -16,7 +16,9 @@ LINES = re.findall(r"`llm-ocr (launch [^`]+)`", TABLE)
 def test_every_platform_has_its_row_and_its_folder():
     rows = re.findall(r"^\| `([a-z-]+)` \|", TABLE, re.MULTILINE)
     assert sorted(rows) == sorted(PLATFORMS)
-    for folder in re.findall(r"\]\(([a-z-]+)/README\.md\)", TABLE):
+    folders = re.findall(r"\]\(([a-z-]+)/README\.md\)", TABLE)
+    assert folders
+    for folder in folders:
         assert (REPOSITORY / folder / "README.md").is_file()
 
 

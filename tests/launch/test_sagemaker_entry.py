@@ -116,6 +116,18 @@ def test_sigterm_goes_to_the_command_once_and_its_exit_code_comes_back(tmp_path)
     assert process.returncode == 4
 
 
+def test_sigterm_that_comes_while_the_command_is_begun_goes_on_to_it(monkeypatch):
+    real = subprocess.Popen
+
+    def told_meanwhile(*words, **more):
+        process = real(*words, **more)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", told_meanwhile)
+    assert run(["sleep", "600"], {"PATH": "/usr/bin:/bin"})[0] == 128 + signal.SIGTERM
+
+
 def test_a_command_that_ignores_sigterm_is_killed_after_the_grace(tmp_path):
     code = (
         "import os, signal, time\n"

@@ -34,22 +34,30 @@ def need(offered: dict[str, bool], *names: str) -> None:
         pytest.skip(f"this kernel does not offer: {', '.join(lacking)}")
 
 
-def with_worker(steps, module: str = MODULE):
+def with_worker(steps, module: str = MODULE, *, confined: bool = True):
     async def main():
-        async with WorkerPool(module, workers=1, limits=Limits(memory=1 << 30)) as pool:
+        async with WorkerPool(module, workers=1, limits=Limits(memory=1 << 30, confined=confined)) as pool:
             return await steps(pool)
 
     return asyncio.run(main())
 
 
-def attacked(*attacks: tuple[str, object]) -> list[str]:
+def attacked(*attacks: tuple[str, object], confined: bool = True) -> list[str]:
     """What the worker says of each attack, made one after the other by the same worker: an error's name, or nothing."""
 
     async def steps(pool):
         asked = [{"how": how, "target": str(target)} for how, target in attacks]
         return [(await pool.call("attack", one, deadline=30))["refused"] for one in asked]
 
-    return with_worker(steps)
+    return with_worker(steps, confined=confined)
+
+
+def test_where_it_is_switched_off_a_worker_keeps_what_users_may_do(offered, tmp_path):
+    need(offered, "no file is written", "only given files are read")
+    (tmp_path / "key").write_text("s3cret")
+    attacks = [("read", tmp_path / "key"), ("write", tmp_path / "new"), ("start", "/bin/true")]
+    assert attacked(*attacks, confined=False) == ["", "", ""]
+    assert "" not in attacked(*attacks)
 
 
 def test_a_worker_reaches_no_server(offered, tmp_path):
@@ -110,10 +118,10 @@ def test_a_worker_gets_a_file_open_and_keeps_none(offered, tmp_path):
 
     async def steps(pool):
         with (tmp_path / "given").open("rb") as file:
-            asked = [pool.call("read_file", {}, deadline=30, file=file.fileno()) for _ in range(40)]
+            asked = [pool.call("read_file", {}, deadline=30, files=(file.fileno(),)) for _ in range(40)]
             answers = await asyncio.gather(*asked)
             attack = {"how": "own file again", "target": str(answers[0]["number"])}
-            refused = await pool.call("attack", attack, deadline=30, file=file.fileno())
+            refused = await pool.call("attack", attack, deadline=30, files=(file.fileno(),))
         return {answer["begin"] for answer in answers}, {answer["number"] for answer in answers}, refused["refused"]
 
     begins, numbers, refused = with_worker(steps)

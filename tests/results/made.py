@@ -1,10 +1,13 @@
 """Pages, figures and images for the tests of results."""
 
 import io
+from collections.abc import Iterable
 
 from hypothesis import strategies as st
 from PIL import Image
 
+from llm_ocr.results.dataset import DatasetRow, DatasetWriter
+from llm_ocr.results.schema import Images
 from llm_ocr.types import (
     Block,
     BlockKind,
@@ -115,3 +118,12 @@ def page_records(texts: st.SearchStrategy[str] = TEXT) -> st.SearchStrategy[Page
         attempts=st.lists(st.dictionaries(texts, values, max_size=2), max_size=2).map(tuple),
         notes=st.dictionaries(texts, values, max_size=2),
     )
+
+
+def dataset_to_parquet(rows: Iterable[DatasetRow], images: Images = Images.ALL) -> bytes:
+    """A file of the dataset, in memory."""
+    buffer = io.BytesIO()
+    with DatasetWriter(buffer, images) as writer:
+        for row in rows:
+            writer.add(row)
+    return buffer.getvalue()

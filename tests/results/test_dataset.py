@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
-from made import described, failed, picture, record
+from made import dataset_to_parquet, described, failed, picture, record
 
-from llm_ocr.results.dataset import FEATURES, DatasetRow, DatasetWriter, dataset_file, dataset_to_parquet
+from llm_ocr.results.dataset import FEATURES, DatasetRow, DatasetWriter, dataset_file
 from llm_ocr.results.schema import Images
 from llm_ocr.types import Status
 

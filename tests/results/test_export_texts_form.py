@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from importlib import resources
 
 import jsonschema
 import pytest
@@ -9,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_ocr.results.dataset import DatasetRow
-from llm_ocr.results.export.document_json import document_json, document_schema
+from llm_ocr.results.export.document_json import document_json
 from llm_ocr.results.export.lines import json_document, json_line, json_value
 from llm_ocr.results.export.page_lines import page_line
 from llm_ocr.types import Block, BlockKind, Box, EncodedImage, Figure, FigureRecord, PageRecord, Reason, Status
 
+SCHEMA = json.loads(resources.files("llm_ocr.results.export").joinpath("document.schema.json").read_text("utf-8"))
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
 PAGE = PageRecord("d-p00001", "d", "/in/a.pdf", 1, 0, Status.OK, engine="m", seconds=1.25, tokens_in=7, tokens_out=3)
 PROVENANCE = {
@@ -49,12 +51,12 @@ def test_a_document_is_valid_whatever_is_in_it(text):
     described = FigureRecord(figure.id, page.page_id, "d", Status.OK, "parse", description=text, data=text, label=text)
     row = DatasetRow(page, text, {figure.id: described})
     value = json.loads(json_document(document_json("d", text, [text, "b"], 1, [row], PROVENANCE)))
-    jsonschema.Draft202012Validator(json.loads(document_schema())).validate(value)
+    jsonschema.Draft202012Validator(SCHEMA).validate(value)
     assert value["pages"][0]["figures"][0]["box"] == {"x0": 0, "y0": 0, "x1": 1, "y1": 1}
 
 
 def test_every_field_of_a_document_stands_in_the_schema():
-    schema = json.loads(document_schema())
+    schema = SCHEMA
     jsonschema.Draft202012Validator.check_schema(schema)
     figure = Figure("f", "chart", Box(0, 0, 1, 1), EncodedImage(b"", "image/png", 1, 1))
     page = replace(PAGE, blocks=(Block(BlockKind.TEXT, Box(0, 0, 1, 1)),), figures=(figure,), quality=0.5)

@@ -1,9 +1,17 @@
-"""What Assemble stores comes back as it was, whatever is in it."""
+"""What Assemble stores is there for every reader as it was, whatever is in it."""
 
-from llm_ocr.results.finals import finals_from_parquet, finals_to_parquet
+import io
+
+import pyarrow.parquet as pq
+
+from llm_ocr.results.finals import finals_to_parquet
+
+
+def read(data: bytes) -> list[tuple[str, str]]:
+    return [tuple(row.values()) for row in pq.read_table(io.BytesIO(data)).to_pylist()]
 
 
 def test_final_markdown_comes_back_by_page():
     rows = [("d-p00001", "# A\n\n![x](figure:f)"), ("d-p00002", ""), ("é/日本-p00003", "a\x00b \U0001f600 ```")]
-    assert finals_from_parquet(finals_to_parquet(rows)) == dict(rows)
-    assert finals_from_parquet(finals_to_parquet([])) == {}
+    assert read(finals_to_parquet(rows)) == rows
+    assert read(finals_to_parquet([])) == []

@@ -106,7 +106,7 @@ def test_one_input_on_the_command_line(handler, examples):
 def test_wrong_settings_end_the_worker_with_a_sentence(handler, variables, said):
     run = Container(["python", handler, "--test_input", '{"input": {}}'], {**ENVIRONMENT, **variables})
     try:
-        assert run.wait(60) == 2
+        assert run.wait(120) == 2
         assert any(said in line for line in run.lines())
         assert not any("Traceback" in line for line in run.lines())
     finally:

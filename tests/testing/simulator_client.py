@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import urllib.request
 from dataclasses import dataclass
 
 import aiohttp
@@ -81,3 +82,24 @@ async def ask_all(url, bodies):
 def asked(url, *bodies):
     """The answers, from code that is not async."""
     return asyncio.run(ask_all(url, bodies))
+
+
+def fetched(url):
+    with urllib.request.urlopen(url) as answer:
+        return answer.read().decode()
+
+
+def metrics(root):
+    """The gauges and counters of the server at `root`, a URL without /v1."""
+    lines = [line for line in fetched(root + "/metrics").splitlines() if not line.startswith("#")]
+    return {line.partition("{")[0].removeprefix("vllm:"): float(line.split()[-1]) for line in lines}
+
+
+def until(condition):
+    """Wait until it is true of a server, which is another process."""
+
+    async def wait():
+        while not await asyncio.to_thread(condition):  # noqa: ASYNC110 - see above
+            await asyncio.sleep(0.02)
+
+    return asyncio.wait_for(wait(), 60)

@@ -11,7 +11,7 @@ import urllib.request
 
 import aiohttp
 import pytest
-from simulator_client import ask, ask_all, asked, body_of, url_of
+from simulator_client import ask, ask_all, asked, body_of, fetched, metrics, until, url_of
 
 from llm_ocr.testing.simulator import running
 from llm_ocr.testing.simulator.answers import token_of
@@ -22,24 +22,6 @@ from llm_ocr.testing.simulator.process import command
 def simulator():
     with running(speed=300, api_key="") as one:
         yield one
-
-
-def fetched(url):
-    with urllib.request.urlopen(url) as answer:
-        return answer.read().decode()
-
-
-def metrics(simulator):
-    lines = [line for line in fetched(simulator.root + "/metrics").splitlines() if not line.startswith("#")]
-    return {line.partition("{")[0].removeprefix("vllm:"): float(line.split()[-1]) for line in lines}
-
-
-def until(condition):
-    async def wait():
-        while not await asyncio.to_thread(condition):  # noqa: ASYNC110 - the server is another process
-            await asyncio.sleep(0.02)
-
-    return asyncio.wait_for(wait(), 20)
 
 
 def test_streamed_answers_are_whole_and_belong_to_their_pages(simulator):
@@ -125,27 +107,32 @@ def test_a_key_is_needed_where_one_is_set():
         assert [got.status for got in asyncio.run(with_keys())] == [401, 200]
 
 
+def gauges(simulator):
+    """How many run, how many wait, the share of the cache in use."""
+    seen = metrics(simulator.root)
+    return tuple(seen[name] for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"))
+
+
 def test_gauges_show_who_runs_and_waits_and_leaving_frees_the_cache():
     async def leave_in_the_middle(simulator):
         everyone = asyncio.create_task(ask_all(simulator.url, [body_of(url_of(number)) for number in range(12)]))
-        await until(lambda: metrics(simulator)["num_requests_waiting"] == 8)
-        seen = await asyncio.to_thread(metrics, simulator)
+        await until(lambda: gauges(simulator)[:2] == (4, 8))
+        during = await asyncio.to_thread(gauges, simulator)
         everyone.cancel()
-        await until(lambda: metrics(simulator)["num_requests_running"] == 0)
-        return seen, await asyncio.to_thread(metrics, simulator)
+        await until(lambda: gauges(simulator) == (0, 0, 0))
+        return during
 
     with running(speed=0.5, preprocess_seconds=0, max_num_seqs=4) as simulator:
-        during, after = asyncio.run(leave_in_the_middle(simulator))
-        assert during["num_requests_running"] == 4
-        assert 0 < during["kv_cache_usage_perc"] < 0.1
-        assert (after["num_requests_waiting"], after["kv_cache_usage_perc"]) == (0, 0)
+        running_then, waiting_then, cache = asyncio.run(leave_in_the_middle(simulator))
+        assert (running_then, waiting_then) == (4, 8)
+        assert 0 < cache < 0.1
         assert {entry["finish"] for entry in simulator.log()["requests"]} == {"abort"}
 
 
 def test_counters_count_tokens_and_ends_and_the_cache_says_its_size():
     with running(speed=300, kv_tokens=32_000) as simulator:
         (got,) = asked(simulator.url, body_of(url_of(1)))
-        seen = metrics(simulator)
+        seen = metrics(simulator.root)
         assert seen["prompt_tokens_total"] == got.usage["prompt_tokens"]
         assert seen["generation_tokens_total"] == got.usage["completion_tokens"]
         assert 'request_success_total{finished_reason="stop",engine="0",model_name="deepseek-ocr"} 1.0' in fetched(
@@ -186,13 +173,13 @@ def test_it_ends_when_its_parents_pipe_closes():
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(os.environ))
     assert json.loads(process.stdout.readline())["pid"] == process.pid
     process.stdin.close()
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     process.stdout.close()
 
 
 def test_it_ends_after_its_lifetime():
     process = subprocess.Popen(command(lifetime=0.1), stdout=subprocess.DEVNULL)
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
 
 
 def test_it_starts_for_async_code_too():
@@ -216,7 +203,7 @@ def test_it_ends_when_its_parent_has_died():
     )
     done = subprocess.run([sys.executable, "-c", code, *command()], capture_output=True, text=True, check=True)
     url = json.loads(done.stdout)["url"]
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     with pytest.raises(OSError):
         while time.monotonic() < deadline:
             fetched(url.removesuffix("/v1") + "/health")

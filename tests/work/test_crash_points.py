@@ -13,7 +13,7 @@ from llm_ocr.testing.crash import Crash, CrashingLocalStore, CrashingStore, Cras
 from llm_ocr.types import Counts, page_id
 from llm_ocr.work.claim import claim
 from llm_ocr.work.clean import clean
-from llm_ocr.work.generations import plan_totals, read_units
+from llm_ocr.work.generations import generations, read_units, totals_of
 from llm_ocr.work.keys import EXTRACT
 from llm_ocr.work.lease_groups import PlannedUnits
 from llm_ocr.work.publish import done_units, markers, read_data
@@ -76,7 +76,7 @@ def check_complete(made, workspace, small=False):
     assert set(published) == {unit.id for unit in units}
     for marker in published.values():
         read_data(workspace, marker)
-    assert plan_totals(workspace).generations == 2
+    assert totals_of(generations(workspace)).generations == 2
 
 
 @pytest.mark.parametrize("when", When)

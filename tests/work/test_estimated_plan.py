@@ -14,7 +14,7 @@ from llm_ocr.stages.counted import counted_units
 from llm_ocr.stages.pages import failed_page
 from llm_ocr.types import RESERVED, Counts, DocumentPart, PageRecord, Reason, Status, Unit, Wanted
 from llm_ocr.work import codec
-from llm_ocr.work.generations import generations, plan_totals, read_units
+from llm_ocr.work.generations import generations, read_units, totals_of
 from llm_ocr.work.items import items
 from llm_ocr.work.keys import EXTRACT
 from llm_ocr.work.publish import done_units, publish
@@ -96,7 +96,7 @@ def test_an_estimate_fills_units_and_is_expected_until_the_document_is_read(made
     made.plan(workspace, documents, pages_per_unit=4)
     units = list(read_units(workspace))
     assert [[part.relative for part in unit.parts] for unit in units] == [["a"], ["b", "c"], ["d"]]
-    totals = plan_totals(workspace)
+    totals = totals_of(generations(workspace))
     assert (totals.documents, totals.units, totals.items, totals.expected, totals.estimated) == (4, 3, 3, 16, 3)
     status = run_status(workspace)
     assert status.estimated and status.pages == Counts(16)

@@ -7,7 +7,7 @@ import time
 from llm_ocr.work.clean import clean
 from llm_ocr.work.filtered import filtered_text, filtered_to_json
 from llm_ocr.work.filtered_lists import KnownFiltered
-from llm_ocr.work.generations import generations, plan_totals
+from llm_ocr.work.generations import generations, totals_of
 from llm_ocr.work.plan import Planner, PlanResult
 from llm_ocr.work.status import run_status
 
@@ -35,7 +35,7 @@ def test_they_are_not_expected_and_stand_in_a_list(made, workspace):
     documents = [made.document("a", 2), out(made, "b"), out(made, "c", "forms"), made.document("d", 3)]
     result = planned(workspace, documents, GERMAN_OUT)
     assert (result.generation.documents, result.generation.expected) == (2, 5)
-    assert plan_totals(workspace).next_index == 5
+    assert totals_of(generations(workspace)).next_index == 5
     first, second = listed(made, 1)
     assert first == {
         "id": documents[1].id,
@@ -68,7 +68,7 @@ def test_planning_again_lists_none_twice_whatever_filters_are_on(made, workspace
     more = planned(workspace, [*documents, out(made, "d")], GERMAN_OUT)
     assert [line["relative"] for line in listed(made, 2)] == ["d"] and more.generation.units == 0
     assert run_status(workspace).filtered == {"language de": 3}
-    assert plan_totals(workspace).expected == 2
+    assert totals_of(generations(workspace)).expected == 2
 
 
 def test_what_other_filters_let_through_is_planned_and_no_longer_counted(made, workspace):

@@ -10,7 +10,7 @@ import pytest
 from llm_ocr.errors import StageMissing, UsageError, WorkspaceError
 from llm_ocr.types import Reason
 from llm_ocr.work import codec
-from llm_ocr.work.generations import generations, plan_totals, read_units
+from llm_ocr.work.generations import generations, read_units, totals_of
 from llm_ocr.work.plan import Planner, plan_stream
 
 
@@ -66,16 +66,16 @@ def test_totals_come_from_the_markers(made, workspace):
         for document in (made.document("a", 10), made.document("b", 1), made.unopened("c")):
             planner.add(document)
         planner.finish({".docx": 2, ".bin": 1})
-    totals = plan_totals(workspace)
+    totals = totals_of(generations(workspace))
     assert (totals.documents, totals.units, totals.items, totals.expected) == (3, 4, 2, 12)
     assert totals.skipped == {".docx": 2, ".bin": 1}
-    assert plan_totals(workspace).next_index == 12
+    assert totals_of(generations(workspace)).next_index == 12
 
 
 def test_no_plan_is_said_at_once(workspace):
     with pytest.raises(StageMissing, match="no plan"):
         read_units(workspace)
-    assert plan_totals(workspace).units == 0
+    assert totals_of(generations(workspace)).units == 0
 
 
 def test_copies_are_read_once_and_known_by_all_their_paths(made, workspace):
@@ -89,7 +89,7 @@ def test_copies_are_read_once_and_known_by_all_their_paths(made, workspace):
         ("x", ()),
         ("d.pdf", ()),
     ]
-    assert (result.copies, plan_totals(workspace).expected) == (2, 6)
+    assert (result.copies, totals_of(generations(workspace)).expected) == (2, 6)
 
 
 def test_a_document_that_is_named_twice_is_read_once(made, workspace):
@@ -102,7 +102,7 @@ def test_documents_that_cannot_be_opened_are_never_one(made, workspace):
         made.document("a.pdf", 0, version="", source=f"/{folder}/a.pdf", reason=Reason.NOT_FOUND) for folder in "xy"
     ]
     made.plan(workspace, [*missing, made.unopened("b", Reason.UNREADABLE)])
-    assert plan_totals(workspace).expected == 3
+    assert totals_of(generations(workspace)).expected == 3
     assert len({document for document, _ in pages_of(read_units(workspace))}) == 3
 
 
@@ -151,7 +151,7 @@ def test_adding_sources_plans_only_what_is_new_and_goes_on_counting(made, worksp
     assert [unit.id for unit in units][-3:] == ["0002-000000", "0002-000001", "0002-000002"]
     assert indices_of(units) == list(range(18))
     assert len(set(pages_of(units))) == 18
-    assert plan_totals(workspace).documents == 5
+    assert totals_of(generations(workspace)).documents == 5
 
 
 def test_nothing_new_writes_no_generation(made, workspace):
@@ -231,6 +231,15 @@ def test_an_empty_or_torn_marker_is_never_taken_for_a_plan(made, workspace):
 @pytest.mark.parametrize("pages", [(), (1,), (1, 2, 3), (2, 4, 5, 9), tuple(range(5, 900))])
 def test_page_lists_survive_their_short_form(pages):
     assert codec.pages_from_text(codec.pages_to_text(pages)) == pages
+
+
+@pytest.mark.parametrize(("pages", "per_unit"), [(1, 16), (252, 16), (512, 16), (1000, 31), (2048, 64), (9000, 64)])
+def test_a_small_plan_has_smaller_units_where_their_size_was_left_open(made, workspace, pages, per_unit):
+    with Planner(workspace, pages_per_unit=64, least_per_unit=16) as planner:
+        planner.add(made.document("long", pages))
+        generation = planner.finish().generation
+    assert generation.pages_per_unit == per_unit
+    assert max(unit.expected for unit in read_units(workspace)) == min(pages, per_unit)
 
 
 def test_pages_per_unit_must_be_possible(made, workspace):

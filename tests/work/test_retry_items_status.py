@@ -8,7 +8,7 @@ import pytest
 from llm_ocr.errors import StageMissing
 from llm_ocr.types import Counts, PageRecord, Reason, Status, page_id
 from llm_ocr.work.effective import effective_rows
-from llm_ocr.work.generations import Kind, generations, plan_totals, read_units
+from llm_ocr.work.generations import Kind, generations, read_units, totals_of
 from llm_ocr.work.items import item_name, items, parse_item_name
 from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, claim_key
 from llm_ocr.work.publish import NotConserved, Summary, done_units, find_marker, publish
@@ -72,7 +72,7 @@ def test_failed_pages_come_again_under_their_own_index(made, workspace, retry):
         ("b", (3, 5), 4),
         ("b", (11,), 8),
     ]
-    assert plan_totals(workspace).expected == 9
+    assert totals_of(generations(workspace)).expected == 9
 
 
 def test_many_failed_pages_of_one_document_are_ranges_of_it_alone(made, workspace, retry):
@@ -140,7 +140,7 @@ def test_two_retries_at_once_try_every_page_once(made, workspace, retry):
 
     results = asyncio.run(both())
     assert sum(result is not None for result in results) == 1
-    assert plan_totals(workspace).expected == 30
+    assert totals_of(generations(workspace)).expected == 30
     assert sum(unit.expected for unit in retry_units(workspace)) == 30
 
 
@@ -166,7 +166,7 @@ def test_items_are_whole_documents_with_what_newer_generations_hold(made, worksp
         ("0001-000001", 3, "0001-000001.0001"),
         ("0001-000004", 1, "0001-000004.0001"),
     ]
-    assert plan_totals(workspace).items == 3
+    assert totals_of(generations(workspace)).items == 3
     retry()
     made.plan(workspace, [made.document("new", 1)])
     after = list(items(workspace))

@@ -126,7 +126,8 @@ class Settings:
     batch_id = price_in = price_out = price_per_hour = None
 
 
-def _recorded(store, *, engine):
+def _recorded(store, *, engine, begun=lambda puts: True):
+    """What was written, by key; the stage goes on at least until `begun`."""
     puts = Counter()
     workspace = Workspace.on(store, create=True)
     write = store.put
@@ -140,6 +141,9 @@ def _recorded(store, *, engine):
             recorded.begin("extract", 2, Counts())
             recorded.count(Status.OK)
             await asyncio.sleep(0.3)
+            async with asyncio.timeout(60):
+                while not begun(puts):  # noqa: ASYNC110 - a thread writes
+                    await asyncio.sleep(0.02)
             recorded.count(Status.OK)
             recorded.end()
 
@@ -158,7 +162,8 @@ def test_where_writes_are_commits_the_numbers_wait_and_go_together(engine, monke
 
 def test_elsewhere_both_are_written_while_the_stage_runs(monkeypatch):
     monkeypatch.setattr("llm_ocr.api.recording.EVERY", 0.02)
-    puts, workspace = _recorded(MemoryStore(), engine=True)
-    assert puts["metrics/w-extract.json"] > puts["metrics/w-extract.series.json"] > 1
+    series = "metrics/w-extract.series.json"
+    puts, workspace = _recorded(MemoryStore(), engine=True, begun=lambda puts: puts[series])
+    assert puts["metrics/w-extract.json"] > puts[series] > 1
     assert [one.items for one in all_series(workspace)] == [2]
     assert [one.items for one in spendings(workspace)] == [2]

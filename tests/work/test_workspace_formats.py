@@ -12,7 +12,7 @@ import pytest
 
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Counts, Reason
-from llm_ocr.work.generations import plan_totals, read_units
+from llm_ocr.work.generations import generations, read_units, totals_of
 from llm_ocr.work.items import items
 from llm_ocr.work.keys import DESCRIBE, EXTRACT, claim_key, stage_keys
 from llm_ocr.work.publish import markers, read_data
@@ -32,7 +32,7 @@ def old(tmp_path):
 
 def test_format_1_is_read_as_it_was_written(old):
     assert old.settings == {"image_size": 1540, "pages_per_unit": 4}
-    totals = plan_totals(old)
+    totals = totals_of(generations(old))
     assert (totals.generations, totals.documents, totals.units, totals.items) == (2, 4, 6, 3)
     units = list(read_units(old))
     first = units[0].parts

@@ -1,6 +1,7 @@
 """Languages of texts, identified in processes with limits: the model takes 110 MB and is not loaded where none asks."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import Self
@@ -22,9 +23,10 @@ _DEADLINE = 60.0
 class Languages:
     """Judges texts. Needs `close`."""
 
-    def __init__(self, wanted: Sequence[str]) -> None:
+    def __init__(self, wanted: Sequence[str], *, confined: bool = True) -> None:
         self._wanted = list(wanted)
-        self._pool = WorkerPool(MODULE, workers=max(1, min(_WORKERS, cores() // 2)), limits=_LIMITS)
+        limits = replace(_LIMITS, confined=confined)
+        self._pool = WorkerPool(MODULE, workers=max(1, min(_WORKERS, cores() // 2)), limits=limits)
 
     async def __aenter__(self) -> Self:
         return self

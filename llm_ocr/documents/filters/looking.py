@@ -14,12 +14,12 @@ _NAMED = 3
 class Filters:
     """The filters of one planning. What they cannot look at stays, and is counted in `trouble`."""
 
-    def __init__(self, renderer: Renderer, options: FilterOptions) -> None:
+    def __init__(self, renderer: Renderer, options: FilterOptions, *, confined: bool = True) -> None:
         self.options = options
         self.trouble: int = 0
         self._named: list[str] = []
         self._renderer = renderer
-        self._languages = Languages(options.languages)
+        self._languages = Languages(options.languages, confined=confined)
 
     async def __aenter__(self) -> Self:
         return self

@@ -48,7 +48,7 @@ class ExternalServer:
 
         Raises `ServerError` after the time-out, and at once when it refuses the key, and what `choose` raises.
         """
-        return await self._wait(f"waiting for {self.name}", self._deadline())
+        return await self._wait(f"waiting for {self.name}, at most {self._timeout:g} s", self._deadline())
 
     async def restart(self, why: str) -> tuple[Address, ServerFacts]:
         """Returns when it answers again, a question too: one that hangs says nothing of it under /health."""

@@ -168,8 +168,10 @@ def _install(requirement: str) -> list[str]:
 
 
 def _extras(spec: JobSpec) -> list[str]:
-    """Of the workspace's store, and those asked for."""
-    return list(dict.fromkeys([*_EXTRAS.get(spec.workspace.partition(":")[0], ()), *spec.options.get("extra", ())]))
+    """Of the workspace's store, of the engine that reads pages where no GPU is, and those asked for."""
+    store = _EXTRAS.get(spec.workspace.partition(":")[0], ())
+    engine = ("embedded",) if spec.stage in GPU_STAGES and not _is_gpu(spec) else ()
+    return list(dict.fromkeys([*store, *engine, *spec.options.get("extra", ())]))
 
 
 def _notes(spec: JobSpec, ships: Shipping) -> tuple[str, ...]:

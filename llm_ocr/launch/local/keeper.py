@@ -29,24 +29,30 @@ def main(argv: Sequence[str]) -> int:
     with (folder / "lock").open("wb") as lock, (folder / "log").open("ab") as log:
         fcntl.flock(lock, fcntl.LOCK_EX)
         (folder / "keeper").write_text(str(os.getpid()))
-        signal.signal(signal.SIGTERM, _cancel)
+        told: list[int] = []
+        signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         sys.stdout.close()
         started = time.time()
-        state, reason = _run(job, log.fileno())
+        state, reason = _run(job, log.fileno(), told)
         end = {"state": state.value, "reason": reason, "started": started, "ended": time.time()}
         (folder / "end.part").write_text(json.dumps(end))
         (folder / "end.part").replace(folder / "end.json")
     return 0
 
 
-def _run(job: dict[str, object], log: int) -> tuple[State, str]:
+def _run(job: dict[str, object], log: int, told: list[int]) -> tuple[State, str]:
+    """`told` fills when SIGTERM comes before there is a process to end: an exception then would leave it running."""
     command = [sys.executable if word == "python" else str(word) for word in _words(job["command"])]
     limit = job["time_limit"]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     try:
+        signal.signal(signal.SIGTERM, _cancel)
+        if told:
+            raise _Cancelled
         code = process.wait(float(limit) if isinstance(limit, int | float) else None)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except subprocess.TimeoutExpired:
         _end(process)
         return State.TIMED_OUT, f"time limit of {limit} s"

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from llm_ocr.errors import UsageError
-from llm_ocr.results.page_lines import Content
+from llm_ocr.results.dots_records import Content
 
 #: Theirs -> ours, where the value stays as it is.
 SAME: Mapping[str, str] = {

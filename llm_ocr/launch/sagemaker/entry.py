@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -94,21 +94,22 @@ def _value(name: str, text: str) -> str:
 
 def run(command: Sequence[str], variables: Mapping[str, str], *, grace: float = GRACE) -> tuple[int, bytes]:
     """Its exit code, 128 + N when signal N ended it, and the end of what it wrote."""
-    try:
-        # A session of its own: what SIGTERM means to the command is said to it once, by us.
-        process = subprocess.Popen(
-            command,
-            env=dict(variables),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,  # one log takes both
-            start_new_session=True,
-            preexec_fn=_end_with_us,
-        )
-    except OSError as error:
-        text = f"cannot run {command[0]}: {error.strerror}\n"
-        sys.stderr.write(text)
-        return _NOT_STARTED, text.encode()
-    with _terminated(process, grace):
+    with _passing_on(grace) as begun:
+        try:
+            # A session of its own: what SIGTERM means to the command is said to it once, by us.
+            process = subprocess.Popen(
+                command,
+                env=dict(variables),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,  # one log takes both
+                start_new_session=True,
+                preexec_fn=_end_with_us,
+            )
+        except OSError as error:
+            text = f"cannot run {command[0]}: {error.strerror}\n"
+            sys.stderr.write(text)
+            return _NOT_STARTED, text.encode()
+        begun(process)
         kept = _Kept(process.stdout)
         code = process.wait()
     return (128 - code if code < 0 else code), kept.text()
@@ -133,27 +134,52 @@ class _Kept:
             sys.stdout.buffer.flush()
 
 
-@contextlib.contextmanager
-def _terminated(process: "subprocess.Popen[bytes]", grace: float) -> Iterator[None]:
-    """SIGTERM goes on to the command, once; `grace` seconds later it is killed, so that its end can still be told."""
-    killer: list[threading.Timer] = []
+class _Stop:
+    """SIGTERM goes on to the command, once; `grace` seconds later it is killed, so that its end can still be told.
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        if not killer:
-            killer.append(threading.Timer(grace, process.kill))
-            killer[0].daemon = True
-            killer[0].start()
+    One that comes while the command is begun goes on to it as soon as it is there.
+    """
+
+    def __init__(self, grace: float) -> None:
+        self._grace = grace
+        self._told = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._killer: threading.Timer | None = None
+
+    def begun(self, process: "subprocess.Popen[bytes]") -> None:
+        self._process = process
+        if self._told:
+            self._pass_on(process)
+
+    def tell(self, number: int, frame: FrameType | None) -> None:
+        self._told = True
+        if self._process is not None:
+            self._pass_on(self._process)
+
+    def _pass_on(self, process: "subprocess.Popen[bytes]") -> None:
+        if self._killer is None:
+            self._killer = threading.Timer(self._grace, process.kill)
+            self._killer.daemon = True
+            self._killer.start()
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    def over(self) -> None:
+        if self._killer is not None:
+            self._killer.cancel()
+
+
+@contextlib.contextmanager
+def _passing_on(grace: float) -> Iterator[Callable[["subprocess.Popen[bytes]"], None]]:
+    """Our signals are the command's (`_Stop`); it is named to what this gives as soon as it has begun."""
+    stop = _Stop(grace)
+    before = {number: signal.signal(number, stop.tell) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield
+        yield stop.begun
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        if killer:
-            killer[0].cancel()
+        stop.over()
 
 
 def _end_with_us() -> None:

@@ -24,7 +24,6 @@ provenance      see `api.provenance`: workspace, version, and keys, models and r
 """
 
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from typing import Any
 
 from llm_ocr.results.dataset import DatasetRow
@@ -39,11 +38,6 @@ from llm_ocr.types import Block, Box, EncodedImage, Figure, FigureRecord, Status
 FORMAT = 1
 _BLOCK_TEXTS = ("label", "text", "figure_id", "caption", "inside", "described")
 _FIGURE_TEXTS = ("label", "caption", "inside", "described")
-
-
-def document_schema() -> str:
-    """The JSON Schema (draft 2020-12) of `document_json`, as text."""
-    return resources.files(__package__).joinpath("document.schema.json").read_text("utf-8")
 
 
 def document_json(

@@ -67,6 +67,7 @@ class FakeJob:
     seen: list[str] = field(default_factory=list)
     cancelled: bool = False
     over: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -79,6 +80,13 @@ class FakeJob:
                 return self.container.lines()
         return self.lines
 
+    def end(self, stage: str, message: str | None = None) -> None:
+        """It is over: who asks sees all of its end or nothing of it."""
+        with self.lock:
+            self.stage, self.message = ("CANCELED", None) if self.cancelled else (stage, message)
+            self.ended = time.time()
+        self.over.set()
+
     def timed_log(self) -> list[tuple[str, str]]:
         """The same with the times (ISO) at which somebody looked first."""
         lines = self.log()
@@ -87,13 +95,15 @@ class FakeJob:
 
     def shown(self) -> dict[str, Any]:
         """As the API shows it: secrets by name."""
-        until = self.ended or time.time()
+        with self.lock:
+            stage, message, ended = self.stage, self.message, self.ended
+        until = ended or time.time()
         running = None if self.started is None else int(until - self.started)
         return {
             "id": self.id,
             "createdAt": iso(self.created),
             "startedAt": self.started and iso(self.started),
-            "finishedAt": self.ended and iso(self.ended),
+            "finishedAt": ended and iso(ended),
             "dockerImage": self.spec.get("dockerImage"),
             "command": self.spec["command"],
             "arguments": self.spec.get("arguments", []),
@@ -101,7 +111,7 @@ class FakeJob:
             "secrets": sorted(self.spec.get("secrets", {})),
             "flavor": self.spec["flavor"],
             "labels": self.labels,
-            "status": {"stage": self.stage, "message": self.message},
+            "status": {"stage": stage, "message": message},
             "durations": {"schedulingSecs": 0, "runningSecs": running, "totalSecs": int(until - self.created)},
             "owner": {"id": "0", "name": self.namespace, "type": "user"},
         }
@@ -161,24 +171,21 @@ class Jobs:
         return None
 
     def _run(self, job: FakeJob) -> None:
+        end: tuple[str, str | None] = ("ERROR", "The job could not be started")
         try:
             with tempfile.TemporaryDirectory(prefix="llm-ocr-fake-job-") as site:
                 if job.mishap and job.mishap.never_starts:
-                    job.stage, job.message = job.mishap.stage, job.mishap.message
+                    end = (job.mishap.stage, job.mishap.message)
                 elif not self._closed and not job.cancelled:
-                    self._to_its_end(job, site)
+                    end = self._to_its_end(job, site)
                 if job.container is not None:
                     job.lines = job.container.lines()
                     job.container.remove()
         finally:
-            if job.cancelled:
-                job.stage, job.message = "CANCELED", None
-            elif job.stage not in OVER:
-                job.stage, job.message = "ERROR", "The job could not be started"
-            job.ended = time.time()
-            job.over.set()
+            job.end(*end)
 
-    def _to_its_end(self, job: FakeJob, site: str) -> None:
+    def _to_its_end(self, job: FakeJob, site: str) -> tuple[str, str | None]:
+        """The stage in which it ended, and what the Hub says of it."""
         limit = job.spec.get("timeoutSeconds")
         job.container = Container(
             job.spec["command"],
@@ -191,12 +198,10 @@ class Jobs:
         hit = job.mishap is not None and self._befallen(job.container, job.mishap)
         code = job.container.wait()
         if hit and job.mishap:
-            job.stage, job.message = job.mishap.stage, job.mishap.message
-        elif job.container.timed_out:
-            job.stage, job.message = "ERROR", "Job timeout"
-        else:
-            job.stage = "ERROR" if code else "COMPLETED"
-            job.message = f"Job failed with exit code: {code}" if code else None
+            return job.mishap.stage, job.mishap.message
+        if job.container.timed_out:
+            return "ERROR", "Job timeout"
+        return ("ERROR", f"Job failed with exit code: {code}") if code else ("COMPLETED", None)
 
     def _befallen(self, container: Container, mishap: Mishap) -> bool:
         """Whether it happened before the job was over by itself."""

@@ -244,7 +244,7 @@ def test_who_gives_up_leaves_nothing_behind(hub, tmp_path):
     asyncio.run(run())
     for thread in threading.enumerate():
         if thread.name.startswith("llm-ocr-rows"):
-            thread.join(10)
+            thread.join(60)
     assert list((tmp_path / "copies").iterdir()) == []
 
 

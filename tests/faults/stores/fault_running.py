@@ -130,7 +130,7 @@ def _called(target: Callable[..., object], *args: object) -> None:
         sys.exit(code)
 
 
-def ended(process: BaseProcess, seconds: float = 60.0) -> int | None:
+def ended(process: BaseProcess, seconds: float = 120.0) -> int | None:
     """Its exit code, as `multiprocessing` gives it; one that does not end is killed."""
     process.join(seconds)
     if process.exitcode is None:

@@ -25,7 +25,7 @@ from llm_ocr.work.leases import is_lease
 from llm_ocr.work.workspace import Workspace
 
 #: More than anything here takes.
-SECONDS = 30.0
+SECONDS = 120.0
 HOUR = 3600.0
 
 

@@ -23,7 +23,7 @@ from llm_ocr.work.workspace import Workspace
 LEASING = ["local-leases", "s3", "gcs"]
 
 #: More than anything here takes.
-SECONDS = 30.0
+SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")

@@ -83,7 +83,7 @@ def test_the_server_can_be_started_as_a_program_with_faults():
         with urllib.request.urlopen(f"{url}/_fake/requests") as answer:
             assert json.load(answer) == {"whoami": 1}
         server.send_signal(signal.SIGTERM)
-        assert server.wait(10) == 0
+        assert server.wait(60) == 0
     assert settings["HF_TOKEN"] and settings["HF_HOME"]
     assert not Path(settings["HF_HOME"]).exists()
 

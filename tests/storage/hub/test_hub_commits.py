@@ -66,8 +66,11 @@ def test_data_and_their_marker_go_into_one_commit(store, other, commits):
 
 
 def test_markers_that_are_made_at_the_same_time_share_commits(store, other, commits):
+    begin = threading.Barrier(40)
+
     def publish(number: int) -> None:
         store.put(f"u{number}/data.parquet", b"%d" % number)
+        begin.wait()
         store.create(f"u{number}.done", b"%d" % number)
 
     with ThreadPoolExecutor(40) as pool:
@@ -162,12 +165,13 @@ def test_of_many_creators_in_one_process_one_wins(store):
 
 
 def test_a_creator_finds_what_another_has_committed_while_it_waited(making, place, other):
-    slow = making.store_at(place, rate=Rate(per_hour=360_000, at_once=1000, gather=0.3, linger=600.0))
+    slow = making.store_at(place, rate=Rate(per_hour=360_000, at_once=1000, gather=600.0, linger=600.0))
     with ThreadPoolExecutor(1) as pool:
         late = pool.submit(slow.create, "k", b"late")
         while not slow._queue.of(lambda _: True):
             pass
         other.create("k", b"first")
+        slow.flush()
         with pytest.raises(ObjectExists):
             late.result()
     assert other.get("k") == b"first"
@@ -303,7 +307,7 @@ def test_what_was_put_is_committed_after_a_while_though_nobody_waits(making, pla
         committed.set()
 
     threading.Thread(target=look, daemon=True).start()
-    assert committed.wait(20)
+    assert committed.wait(60)
 
 
 PROGRAM = """
@@ -330,6 +334,6 @@ def test_a_process_that_ends_commits_what_it_has_put_and_one_that_is_killed_leav
 ):
     environment = {"PATH": "/usr/bin:/bin", **making.hub().environment(tmp_path)}
     command = [sys.executable, "-c", PROGRAM.format(end=end), place.url]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180)
     assert (ended.returncode, ended.stderr) == (code, "")
     assert keys(other) == left

@@ -2,7 +2,7 @@
 
 import json
 
-from llm_ocr.results.page_lines import as_text, page_line
+from llm_ocr.results.dots_records import as_line, dots_record
 from llm_ocr.types import Block, BlockKind, Box, EncodedImage, PageRecord, Reason, Status
 
 READ = PageRecord(
@@ -32,7 +32,7 @@ def failed(detail: str = "no such object", page: int | None = 2) -> PageRecord:
 
 
 def test_a_page_that_was_read():
-    line = page_line(READ)
+    line = dots_record(READ)
     assert line == {
         "document_id": "doc1",
         "page": 1,
@@ -50,7 +50,7 @@ def test_a_page_that_was_read():
 
 
 def test_a_page_that_failed():
-    assert page_line(failed(), model="dots-ocr") == {
+    assert dots_record(failed(), model="dots-ocr") == {
         "document_id": "doc1",
         "page": 2,
         "page_index": 2,
@@ -62,23 +62,23 @@ def test_a_page_that_failed():
         "content": None,
         "error": "not_found: no such object",
     }
-    assert page_line(failed("", None))["error"] == "not_found"
-    assert page_line(failed(page=None))["page"] is None
+    assert dots_record(failed("", None))["error"] == "not_found"
+    assert dots_record(failed(page=None))["page"] is None
 
 
 def test_the_layout_is_written_as_the_model_writes_it():
-    assert json.loads(page_line(READ, "layout")["content"]) == [
+    assert json.loads(dots_record(READ, "layout")["content"]) == [
         {"bbox": [100, 200, 900, 400], "category": "Title", "text": "Quay"},
         {"bbox": [0, 1000, 1000, 2000], "category": "Picture"},
     ]
-    assert json.loads(page_line(READ, "layout-only")["content"])[0] == {
+    assert json.loads(dots_record(READ, "layout-only")["content"])[0] == {
         "bbox": [100, 200, 900, 400],
         "category": "Title",
     }
 
 
 def test_a_line_is_one_line_of_json():
-    text = as_text(page_line(failed("two\nlines and a ä")))
+    text = as_line(dots_record(failed("two\nlines and a ä")))
     assert text.count("\n") == 1 and text.endswith("\n")
     assert json.loads(text)["error"] == "not_found: two\nlines and a ä"
     assert "ä" in text

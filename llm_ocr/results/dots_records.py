@@ -1,4 +1,4 @@
-"""Pages as lines of JSON, in the form of the dots.ocr batch pipeline: one record a page, failures apart."""
+"""Pages as records of the dots.ocr batch pipeline, field by field: a line of JSON a page, failures apart."""
 
 import json
 from typing import Any, Literal
@@ -9,7 +9,7 @@ from llm_ocr.types import Block, BlockKind, EncodedImage, PageRecord, Status
 Content = Literal["markdown", "layout", "layout-only"]
 
 
-def page_line(page: PageRecord, content: Content = "markdown", *, model: str = "") -> dict[str, Any]:
+def dots_record(page: PageRecord, content: Content = "markdown", *, model: str = "") -> dict[str, Any]:
     """One page. A degraded page is a success: it was read, if otherwise than asked for.
 
     `page` counts from 1 and is null for a document that could not be opened. `model` stands for pages that no model
@@ -30,9 +30,9 @@ def page_line(page: PageRecord, content: Content = "markdown", *, model: str = "
     }
 
 
-def as_text(line: dict[str, Any]) -> str:
+def as_line(record: dict[str, Any]) -> str:
     """A record as one line, newline included."""
-    return json.dumps(line, ensure_ascii=False) + "\n"
+    return json.dumps(record, ensure_ascii=False) + "\n"
 
 
 def _usage(page: PageRecord) -> dict[str, int]:

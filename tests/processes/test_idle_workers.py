@@ -1,0 +1,66 @@
+"""Workers without work hold little memory, and few of them are kept awake."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from llm_ocr.processes import Limits, WorkerPool
+
+MODULE = "llm_ocr.testing.misbehaving_worker"
+LARGE = 96 << 20
+
+
+def with_pool(steps, workers):
+    async def main():
+        async with WorkerPool(MODULE, workers=workers, limits=Limits(memory=1 << 30)) as pool:
+            return await steps(pool)
+
+    return asyncio.run(main())
+
+
+async def process_of(pool, value="", **options):
+    return (await pool.call("echo", {"value": value}, deadline=30, **options))["process"]
+
+
+async def both_awake(pool):
+    await asyncio.gather(*(pool.call("hang", {"seconds": 0.2}, deadline=30) for _ in range(2)))
+
+
+def resident(process: int) -> int:
+    """Bytes."""
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * 4096
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_worker_without_work_holds_nothing_of_its_last_request():
+    async def steps(pool):
+        process = await process_of(pool, b"\x01" * LARGE)
+        for _ in range(200):
+            if resident(process) < LARGE:
+                return True
+            await asyncio.sleep(0.05)
+        return False
+
+    assert with_pool(steps, workers=1)
+
+
+def test_one_request_after_the_other_goes_to_the_same_worker():
+    async def steps(pool):
+        await both_awake(pool)
+        return {await process_of(pool) for _ in range(6)}
+
+    assert len(with_pool(steps, workers=2)) == 1
+
+
+def test_a_worker_stays_with_its_document_when_it_does_something_else_between():
+    async def steps(pool):
+        await both_awake(pool)
+        first = await process_of(pool, affinity="a.pdf")
+        await process_of(pool)  # a crop, say: the document is still open there
+        other = await process_of(pool, affinity="b.pdf")
+        return first, other, await process_of(pool, affinity="a.pdf")
+
+    first, other, again = with_pool(steps, workers=2)
+    assert first == again != other
