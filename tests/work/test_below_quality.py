@@ -272,7 +272,7 @@ def test_items_that_hold_such_pages_are_assembled_anew(made, workspace, runs):
 @given(st.data())
 @settings(max_examples=8)
 def test_whatever_comes_of_any_number_of_retries_every_page_counts_once(tmp_path_factory, data):
-    from conftest import Made
+    from made_runs import Made
 
     made = Made(tmp_path_factory.mktemp("retries") / "w")
     with made.workspace() as workspace:

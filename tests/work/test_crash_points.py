@@ -134,7 +134,7 @@ def test_killed_processes_are_survived_too(made):
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[3])
-from conftest import Made
+from made_runs import Made
 from test_crash_points import Pipeline
 from llm_ocr.testing.crash import CrashingLocalStore, CrashPoint, When, die_by_exit
 point = CrashPoint(int(sys.argv[2]), When.AFTER, die_by_exit)
