@@ -140,9 +140,11 @@ def _step(name: str, folder: Path, count: int, answer: Any) -> None:
 
 
 def _peak() -> int:
-    """Largest resident memory of this process so far, in bytes."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    """Largest resident memory of this process so far, in bytes: on Linux ru_maxrss would begin with its parent's."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(status.read_text().partition("VmHWM:")[2].split()[0]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS
 
 
 def measured(count: int, folder: Path) -> dict[str, Any]:

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -51,18 +50,16 @@ def test_it_stops_with_requests_under_way_and_leaves_nothing_behind(server, run)
         processes = descendants(os.getpid())
         client = Endpoint(server.address, vllm=True)
         tasks = await asked(server, client, 4)
-        began = time.monotonic()
         await client.close()
         ends = await asyncio.gather(*tasks, return_exceptions=True)
         await server.supervisor.stop()
-        seconds = time.monotonic() - began
-        return processes, ends, seconds, await server.ended()
+        await server.ended()
+        return processes, ends
 
-    processes, ends, seconds, _ = run(stop())
+    processes, ends = run(stop())
     assert [type(end) for end in ends] == [RequestLost] * 4
     assert any(process.name.startswith("VLLM::") for process in processes)
     assert still_alive([process for process in processes if process.name.startswith("VLLM")], 0) == []
-    assert seconds < 15
 
 
 CLIENT = """
