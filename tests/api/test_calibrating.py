@@ -74,7 +74,7 @@ def test_money_is_tokens_and_hours_at_the_prices_given(measured):
 
 def test_the_bytes_are_those_that_a_run_leaves(measured, documents, server, tmp_path):
     found, _, _ = measured
-    small = {"image_size": 256, "render_workers": 1, "pages_per_unit": 64}  # so few that a second file's head would show
+    small = {"image_size": 256, "render_workers": 1, "pages_per_unit": 64}  # one file
     llm_ocr.extract(documents, workspace=tmp_path / "w", server_url=server.url, **small)
     real = sum(file.stat().st_size for file in (tmp_path / "w" / "extract").rglob("*.parquet"))
     assert found["stored"]["bytes"]["low"] < real < found["stored"]["bytes"]["high"]
