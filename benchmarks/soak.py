@@ -170,7 +170,7 @@ def _longest(rounds: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _kind_of_worker(lives: list[dict[str, Any]]) -> dict[str, Any]:
-    highest = ("pss_max_mib", "tree_max_mib", "descriptors_max", "threads_max")
+    highest = ("pss_max_mib", "tree_max_mib", "descriptors_max", "connections_max", "threads_max")
     return {
         "lives": len(lives),
         **{name: max(life[name] for life in lives) for name in highest},
