@@ -32,6 +32,10 @@ async def _open(self, source: str, kind: str = "") -> int:
     return int(Path(source).name.partition(" ")[0])
 
 
+async def _open_all(self, asked) -> list[int]:
+    return [await _open(self, source, kind) for source, kind, _ in asked]
+
+
 async def _page(self, source: str, kind: str, number: int, *, page_id: str, document_id: str) -> Page:
     return Page(page_id, document_id, number, PAGE, None, source)
 
@@ -54,7 +58,7 @@ async def _read_figure(self, image: EncodedImage) -> str:
 def quick_engine() -> Iterator[None]:
     """In this process, as long as the block lasts."""
     with (
-        mock.patch.multiple(Renderer, open=_open, page=_page, crop=_crop),
+        mock.patch.multiple(Renderer, open=_open, open_all=_open_all, page=_page, crop=_crop),
         mock.patch.multiple(EmbeddedReader, read=_read, read_figure=_read_figure),
     ):
         yield
