@@ -123,7 +123,8 @@ def test_two_workers_with_leases_end_and_leave_no_lease(documents, tmp_path):
         command = program("extract", "-w", str(workspace), *flags)
         workers = [subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True) for _ in range(2)]
         ends = [(worker.communicate(timeout=120)[1], worker.returncode) for worker in workers]
-        assert [code for _, code in ends] == [5, 5], ends
+        codes = [code for _, code in ends]
+        assert 5 in codes and set(codes) <= {0, 5}, ends  # 0: the other had leased all that was left
         assert list(workspace.rglob("*.lease")) == []
         assert status_of(workspace)["workers"]  # the second may have come when all was spent
         again = cli("extract", "-w", workspace, *flags[:-3], "--max-cost", "100", cwd=tmp_path)
