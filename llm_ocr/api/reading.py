@@ -91,7 +91,7 @@ async def reading(job: Job, renderer: Renderer) -> Reading:
         guided=settings.guided,
         chosen=model.chosen,
     )
-    embedded = embedded_reader(settings, ocr=settings.fallback == "embedded")
+    embedded = embedded_reader(settings, ocr=settings.fallback == "embedded", beside=True)
     fallback = None if settings.fallback == "none" else embedded
     sight = embedded if _needs_sight(settings) else None
     tools = RendererTools(renderer, job.remote)

@@ -66,8 +66,11 @@ def _leans_on_text(settings: Any, profile: Profile) -> bool:
     return from_page or settings.rotate == "probe" or settings.anchor_text > 0
 
 
-def embedded_reader(settings: Any, *, ocr: bool = True) -> EmbeddedReader:
-    """The CPU engine, one process a core unless the settings say otherwise."""
+def embedded_reader(settings: Any, *, ocr: bool = True, beside: bool = False) -> EmbeddedReader:
+    """The CPU engine, one process a core unless the settings say otherwise.
+
+    `beside`: see `EmbeddedOptions`.
+    """
     return EmbeddedReader(
         EmbeddedOptions(
             workers=settings.ocr_workers or cores(),
@@ -76,6 +79,7 @@ def embedded_reader(settings: Any, *, ocr: bool = True) -> EmbeddedReader:
             text_layer=settings.text_layer == "auto",
             ocr=ocr,
             confined=settings.confinement != "off",
+            beside=beside,
         )
     )
 

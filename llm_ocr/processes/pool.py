@@ -19,15 +19,21 @@ from llm_ocr.processes.worker import OUT_OF_MEMORY
 from llm_ocr.settings.environment import worker_environment
 from llm_ocr.types import Reason
 
+_CLOSED = "not started: its pool was closed"
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one worker process. `memory` and `file_size` in bytes; not `confined`: it keeps network and files."""
+    """Limits of one worker process. `memory` and `file_size` in bytes; not `confined`: it keeps network and files.
+
+    `niceness`: 0 to 19, as of `nice`; with more it gets processor time that others leave.
+    """
 
     memory: int
     file_size: int = 64 << 20
     requests: int = 500  # recycled after so many
     confined: bool = True
+    niceness: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,16 @@ class Interpreter:
 class WorkerPool:
     """`workers` processes that run `python -m module`; `module` ends in `processes.worker.serve(handlers)`."""
 
-    def __init__(self, module: str, *, workers: int, limits: Limits, interpreter: Interpreter | None = None) -> None:
+    def __init__(
+        self,
+        module: str,
+        *,
+        workers: int,
+        limits: Limits,
+        interpreter: Interpreter | None = None,
+        patience: float = 0.0,
+    ) -> None:
+        """`patience`: seconds that a request waits for a worker that is busy before another one is started."""
         self.interpreter = interpreter
         self.module = module
         self.workers = workers
@@ -49,6 +64,8 @@ class WorkerPool:
         self._idle: list[_Worker] = []  # the one that answered last stands last
         self._all: set[_Worker] = set()
         self._turns = asyncio.Semaphore(workers)
+        self._patience = patience
+        self._waiting: deque[asyncio.Future[_Worker]] = deque()
         self._starting = asyncio.Lock()
         self._closed = False
 
@@ -89,6 +106,9 @@ class WorkerPool:
     async def close(self) -> None:
         """End all workers at once, for good."""
         self._closed = True
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_exception(WorkerDied(_CLOSED))
         async with self._starting:  # one that starts now would outlive the pool
             workers, self._all, self._idle = list(self._all), set(), []
         await asyncio.gather(*(worker.kill() for worker in workers))
@@ -99,9 +119,36 @@ class WorkerPool:
                 return self._idle.pop(index)
         if self._idle:  # of a new document, the one whose own is the oldest; else the others may stay asleep, and small
             return self._idle.pop(0 if affinity else -1)
+        return await self._next_free() or await self._started()
+
+    async def _next_free(self) -> "_Worker | None":
+        """A worker that is done before our patience is over: another process costs as much time, and its memory."""
+        if not self._patience or not (self._all or self._starting.locked()):
+            return None
+        waiting: asyncio.Future[_Worker] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        try:
+            await asyncio.wait([waiting], timeout=self._patience)
+        except asyncio.CancelledError:
+            if waiting.done() and waiting.exception() is None:
+                self._free(waiting.result())
+            raise
+        finally:
+            self._waiting.remove(waiting)
+        return waiting.result() if waiting.done() else None
+
+    def _free(self, worker: "_Worker") -> None:
+        """Who waits longest gets it."""
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(worker)
+                return
+        self._idle.append(worker)
+
+    async def _started(self) -> "_Worker":
         async with self._starting:
             if self._closed:
-                raise WorkerDied("not started: its pool was closed")
+                raise WorkerDied(_CLOSED)
             worker = await _Worker.start(self.module, self.limits, self.interpreter)
             self._all.add(worker)
         return worker
@@ -112,7 +159,7 @@ class WorkerPool:
             self._all.discard(worker)
             await worker.kill()
         else:
-            self._idle.append(worker)
+            self._free(worker)
 
 
 def _result(reply: Mapping[str, Any]) -> dict[str, Any]:

@@ -138,11 +138,12 @@ def _read(stream: BinaryIO) -> dict[str, Any] | None:
 
 
 def _limit_myself(limits: Mapping[str, Any]) -> None:
-    """Memory, core files and file sizes limited; no new privileges; dead when the parent dies (Linux)."""
+    """Memory, core files and file sizes limited, nice; no new privileges; dead when the parent dies (Linux)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides what ends
     _set_limit(resource.RLIMIT_CORE, 0)
     if file_size := limits.get("file_size"):
         _set_soft_limit(resource.RLIMIT_FSIZE, file_size)  # what is copied into memory on purpose may be larger
+    os.nice(limits.get("niceness", 0))
     memory = limits.get("memory")
     give_up_privileges()
     if sys.platform == "linux":

@@ -17,12 +17,15 @@ from llm_ocr.types import Attempt, EncodedImage, Page, Reason
 RESULT_VERSION = 2
 #: What a worker is asked for that then has the OCR models in memory: the next page without text goes there, too.
 _PIXELS = "pixels"
+#: Beside a model: niceness, and seconds that a page waits for a process before another is started, which takes as long.
+_NICE, _PATIENCE = 10, 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedOptions:
     """`memory` in bytes and `timeout` in seconds for one worker process and page.
 
+    `beside` a model: what feeds the GPU gets the processors first, and few processes do the work where they can.
     Without `ocr`, pages are read from their text layer only, and figures not at all: what has no text layer that can be
     believed fails.
     """
@@ -33,6 +36,7 @@ class EmbeddedOptions:
     text_layer: bool = True
     ocr: bool = True
     confined: bool = True
+    beside: bool = False
 
 
 class EmbeddedReader:
@@ -46,7 +50,8 @@ class EmbeddedReader:
         self._pool = WorkerPool(
             "llm_ocr.engines.embedded.worker",
             workers=options.workers,
-            limits=Limits(memory=options.memory, requests=2000, confined=options.confined),
+            limits=Limits(options.memory, requests=2000, confined=options.confined, niceness=_NICE * options.beside),
+            patience=_PATIENCE * options.beside,
         )
 
     def identity(self) -> Mapping[str, Any]:
@@ -73,7 +78,8 @@ class EmbeddedReader:
         pixels = page.content is None or not page.content.lines
         payload = {"page": page_to_wire(page), "hinted": hinted}
         answer = await self._ask("see", payload, affinity=_PIXELS if pixels else "")
-        return Seen(tuple(map(block_from_wire, answer["blocks"])), answer["digital"], answer["detail"])
+        blocks = tuple(map(block_from_wire, answer["blocks"]))
+        return Seen(blocks, answer["digital"], answer["detail"], answer["unread"])
 
     async def text(self, page: Page) -> str:
         """The page's text layer in reading order; "" without one that can be believed. Raises PageFailure."""

@@ -30,12 +30,14 @@ class Seen:
     """What was found on a page that something else reads: blocks in reading order, figures among them.
 
     `blocks` are empty where there is no figure. `digital`: they come from the page's own objects, which are all there
-    are; else from its pixels. `detail` says why it could not be looked for figures.
+    are; else from its pixels. `unread`: those of a scan that was not read, since no picture is seen on it and nobody
+    spoke of one. `detail` says why it could not be looked for figures.
     """
 
     blocks: tuple[Block, ...] = ()
     digital: bool = False
     detail: str = ""
+    unread: bool = False
 
 
 def nothing_drawn(content: PageContent) -> bool:

@@ -65,7 +65,7 @@ def _seen_on_scan(page: Page, recogniser: GetRecogniser, *, hinted: bool) -> See
     if content is not None and has_text(content):
         return Seen(_laid_out_on(pixels, _in_pixels(content, pixels)))
     if not hinted and not scan_objects(pixels, ()).rasters:
-        return Seen()
+        return Seen(unread=True)
     read = recogniser().read(pixels)
     blocks = _laid_out_on(read.image, read.lines)
     return Seen(tuple(_turned_back(block, read) for block in blocks))

@@ -43,7 +43,8 @@ def _read_figure(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 def _see(payload: Mapping[str, Any]) -> dict[str, Any]:
     seen = see(page_from_wire(payload["page"]), _recogniser, hinted=payload["hinted"])
-    return {"blocks": [block_to_wire(block) for block in seen.blocks], "digital": seen.digital, "detail": seen.detail}
+    told = {"digital": seen.digital, "detail": seen.detail, "unread": seen.unread}
+    return {"blocks": [block_to_wire(block) for block in seen.blocks], **told}
 
 
 def _orientation(payload: Mapping[str, Any]) -> dict[str, Any]:

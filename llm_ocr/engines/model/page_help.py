@@ -1,9 +1,11 @@
 """What is known of a page beside a model's answer: its text layer, which way up it stands, where its figures are."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from llm_ocr.engines.embedded.regions import Seen
+from llm_ocr.engines.model.ahead import Ahead
 from llm_ocr.engines.model.anchor import fitted
 from llm_ocr.engines.model.backlog import Backlog
 from llm_ocr.engines.model.crops import with_crops
@@ -30,6 +32,7 @@ class PageHelp:
         self._sight = sight
         self._backlog = backlog
         self._text: str | None = None
+        self._ahead: Ahead | None = None
         self._doubts: list[str] = []
 
     @property
@@ -64,6 +67,16 @@ class PageHelp:
                     self._doubts.append(f"the text layer was not read: {failure.why}")
         return self._text
 
+    def look_ahead(self, rule: FigureRule, lane: asyncio.Semaphore) -> None:
+        """Begin to look for figures before there is an answer, when the page's turn in the lane comes."""
+        if rule.from_page and self._sight is not None and self._ahead is None:
+            self._ahead = Ahead(self._look, lane)
+
+    def over(self) -> None:
+        """The page is done, however it ended."""
+        if self._ahead is not None:
+            self._ahead.drop()
+
     async def with_figures(self, blocks: Sequence[Block], rotation: int, rule: FigureRule) -> tuple[Block, ...]:
         """The answer's blocks with figures by the rule. `rotation`: degrees clockwise by which its image was turned."""
         if rule.from_page and blocks:
@@ -77,10 +90,16 @@ class PageHelp:
         if self._sight is None:
             return Seen()
         try:
-            seen = await self._sight.see(await self.page(), hinted=hinted)
+            seen = await self._ahead.seen() if self._ahead else None
+            if seen is None or (hinted and seen.unread):
+                seen = await self._look(hinted=hinted)
         except PageFailure as failure:
             self._doubts.append(f"figures were not looked for: {failure.why}")
             return Seen()
         if seen.detail:
             self._doubts.append(seen.detail)
         return seen
+
+    async def _look(self, *, hinted: bool = False) -> Seen:
+        assert self._sight is not None  # the callers look
+        return await self._sight.see(await self.page(), hinted=hinted)

@@ -55,6 +55,12 @@ class PageReading:
 
     async def run(self, admitted: Callable[[], None]) -> Attempt:
         """The best that could be made of it. Raises `PageFailure` with all tries."""
+        try:
+            return await self._run(admitted)
+        finally:
+            self._help.over()
+
+    async def _run(self, admitted: Callable[[], None]) -> Attempt:
         reader = self._reader
         await reader.backlog.room()
         if reader.options.rotate == "probe":
@@ -64,8 +70,12 @@ class PageReading:
         if self._page.again:
             ladder.climb()  # the first way is the one that was not good enough
         rereads = min(MOST_REREADS, len(reader.rungs))
-        backoff = reader.options.backoff
-        climber = Climber(reader.engine, self, ladder, self._tries, admitted, backoff, rereads=rereads)
+
+        def sent() -> None:
+            admitted()
+            self._help.look_ahead(reader.figures(reader.first.mode), reader.lane)
+
+        climber = Climber(reader.engine, self, ladder, self._tries, sent, reader.options.backoff, rereads=rereads)
         ended = await climber.run()
         failure = ended.failure
         if failure is None and ended.best is not None:

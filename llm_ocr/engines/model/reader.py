@@ -1,5 +1,6 @@
 """Pages read by a model: a `PageReader` over an engine, a profile and a retry ladder."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,6 +26,8 @@ from llm_ocr.types import Attempt, Page
 RESULT_VERSION = 2
 #: Pages that may wait to be looked at for figures before no more are asked for: about so many megabytes.
 _WAITING = 128
+#: Pages at a time that are looked at while the model still reads them. Those whose answers are there do not wait here.
+_LOOKING_AHEAD = 1
 
 
 class ModelReader:
@@ -56,6 +59,7 @@ class ModelReader:
         self.sight = sight
         self.rule = rule
         self.backlog = Backlog(_WAITING)
+        self.lane = asyncio.Semaphore(_LOOKING_AHEAD)
         mode = self.options.mode or profile.mode
         modes = [one for one in profile.prompts if one not in MODES]
         if mode not in modes:
