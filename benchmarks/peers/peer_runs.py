@@ -19,10 +19,14 @@ from llm_ocr.testing.simulator.process import Running
 
 #: olmOCR takes a lock for dead after this long: `is_worker_lock_taken`, worker_lock_timeout_secs.
 LOCK_SECONDS = 1800
-#: Of the pages, those that were asked when a client is killed.
+#: Of the pages, those that were answered when a client is killed: what a server has not begun yet costs nothing.
 KILL_AT = 0.6
 #: Seconds between looks at processes and their memory: a renderer of olmOCR's lives for a third of a second.
 LOOKS = 0.05
+#: And between looks at the server's log.
+LOG_LOOKS = 0.2
+#: Ends of whole answers in that log.
+WHOLE = ("stop", "length")
 #: Fewer requests than this have no middle.
 LEAST = 10
 
@@ -95,13 +99,13 @@ def whole(client: Client, job: Job, task: Task, server: Running, state: Path) ->
 
 
 def killed(client: Client, job: Job, task: Task, server: Running, state: Path) -> dict[str, Any]:
-    """kill -9 when most pages were asked, the same command again, and once more when all locks are old."""
+    """kill -9 when most pages were answered, the same command again, and once more when all locks are old."""
     began = time.monotonic()
     with (job.folder / "log").open("wb") as log:
         process = subprocess.Popen(
             client.command(job), cwd=job.folder, env=surroundings(client, job), stdout=log, stderr=log
         )
-    until(lambda: asked(state) >= KILL_AT * task.pages, process, task.limit)
+    until(lambda: answered(server.log()) >= KILL_AT * task.pages, process, task.limit)
     process.kill()
     process.wait()
     before = client.found(job.output, task.documents)
@@ -127,6 +131,7 @@ def killed(client: Client, job: Job, task: Task, server: Running, state: Path) -
             **later,
             "pages_asked_twice": asked_again(state),
             "requests_per_page": round(len(log_now["requests"]) / task.pages, 4),
+            "answers_per_page": round(answered(log_now) / task.pages, 4),
         }
     return record
 
@@ -165,6 +170,7 @@ def seen(log: Mapping[str, Any], wall: float, pages: int) -> dict[str, Any]:
     found: dict[str, Any] = {
         "requests": len(log["requests"]),
         "requests_per_page": round(len(log["requests"]) / pages, 4),
+        "answers_per_page": round(answered(log) / pages, 4),
         "prompt_tokens": sum(one["prompt_tokens"] for one in worked),
         "output_tokens": sum(one["output_tokens"] for one in worked),
         "oracle_s": round(oracle, 3),
@@ -180,8 +186,9 @@ def seen(log: Mapping[str, Any], wall: float, pages: int) -> dict[str, Any]:
     return found
 
 
-def asked(state: Path) -> int:
-    return len(lines(state))
+def answered(log: Mapping[str, Any]) -> int:
+    """Answers that the server gave to their end."""
+    return sum(one["finish"] in WHOLE for one in log["requests"])
 
 
 def asked_again(state: Path) -> int:
@@ -200,7 +207,7 @@ def until(true: Callable[[], bool], process: "subprocess.Popen[bytes]", limit: f
     """Wait until it is true, the process has ended, or so many seconds are over."""
     deadline = time.monotonic() + limit
     while not true() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
+        time.sleep(LOG_LOOKS)
 
 
 def turns(clients: Sequence[Client], repeat: int) -> list[Client]:

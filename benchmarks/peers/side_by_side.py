@@ -39,6 +39,7 @@ SHOWN = {
     "cpu_s_per_page": ".3f",
     "pss_mib": ".0f",
     "requests_per_page": ".3f",
+    "answers_per_page": ".3f",
 }
 COUNTED = ("text", "fallback", "looped", "failed", "lost", "documents_lost")
 
