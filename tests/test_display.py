@@ -167,14 +167,13 @@ def test_a_notebook_shows_it():
     from IPython.core.interactiveshell import InteractiveShell
     from IPython.utils.capture import capture_output
 
-    shell = InteractiveShell.instance()
+    InteractiveShell.instance()
     try:
         with capture_output() as shown:
             assert display.display_markdown(record()) is None
         assert [list(output.data) for output in shown.outputs] == [["text/plain", "text/markdown"]]
     finally:
         InteractiveShell.clear_instance()
-        del shell
 
 
 def test_failures_are_shown_with_their_reasons():

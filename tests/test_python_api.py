@@ -187,7 +187,7 @@ def test_two_paths_are_two_sources_and_one_path_with_a_comma_is_one(page, tmp_pa
 
 
 @pytest.mark.slow
-def test_read_page_takes_a_file_its_bytes_or_a_picture(examples):
+def test_read_page_takes_a_picture_or_the_bytes_of_a_file(examples):
     fax = Image.open(examples / "fax.tiff").convert("L").resize((1100, 1560))
     data = io.BytesIO()
     fax.save(data, "PNG")
@@ -202,7 +202,7 @@ def test_read_page_takes_a_file_its_bytes_or_a_picture(examples):
     assert "The old willow above the weir" in texts[0]
 
 
-def test_read_page_of_a_pdf_and_of_garbage(page, tmp_path):
+def test_read_page_takes_a_file_and_what_is_none_ends_as_a_failed_page(page, tmp_path):
     (tmp_path / "garbage.png").write_bytes(b"no image")
 
     async def read() -> list[llm_ocr.types.PageRecord]:
@@ -213,13 +213,14 @@ def test_read_page_of_a_pdf_and_of_garbage(page, tmp_path):
     assert (bad.status, bad.reason) == (Status.FAILED, Reason.UNREADABLE)
 
 
-def test_page_text_is_never_logged(page, tmp_path, caplog):
+def test_page_text_is_neither_logged_nor_written_to_the_terminal(page, tmp_path, caplog, capfd):
     with caplog.at_level(logging.DEBUG):
         run = llm_ocr.run([page, tmp_path / "gone.pdf"], workspace=tmp_path / "out", **ONE_EACH)
     (text,) = [page.markdown for page in run.pages() if page.status is Status.OK]
     words = [line for line in text.splitlines() if len(line) > 30]
     assert words
-    assert not [record for record in caplog.records for line in words if line[:30] in record.getMessage()]
+    written = "\n".join([*(record.getMessage() for record in caplog.records), *capfd.readouterr()])
+    assert not [line for line in words if line[:30] in written]
 
 
 def test_progress_is_told_to_whoever_asks(page, tmp_path):

@@ -6,6 +6,7 @@ from itertools import groupby
 
 from llm_ocr.api.assembly import markers_of, paths_of
 from llm_ocr.api.published import published_figures, published_pages
+from llm_ocr.documents.remote.urls import shown
 from llm_ocr.errors import StageMissing
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.paths import DocumentNames
@@ -92,7 +93,7 @@ class AssembledRows:
             names = tuple(dict.fromkeys(self._names.of(document, path) for path in paths))
             ordered = sorted(rows.pop(document, ()), key=_page_number)
             known = totals[document] or sum(row.record.page_number is not None for row in ordered)
-            yield Document(document, first.source, names, known, tuple(ordered))
+            yield Document(document, shown(first.source), names, known, tuple(ordered))
 
     def _pages(self, unit: str, images: Images) -> Iterator[PageRecord]:
         return published_pages(self._workspace, self._extracted(unit), images)

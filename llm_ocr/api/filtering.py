@@ -9,6 +9,7 @@ from llm_ocr.documents.file_types import IMAGE
 from llm_ocr.documents.filters import FilterOptions, LeftOut
 from llm_ocr.documents.filters.languages import Languages
 from llm_ocr.documents.filters.looking import Filters
+from llm_ocr.documents.remote.urls import shown
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.documents.sources import SourceDocument
 from llm_ocr.errors import PageFailure
@@ -58,7 +59,7 @@ class Filtering:
 
     async def look(self, path: str, document: SourceDocument) -> tuple[int, LeftOut | None]:
         """The pages of a document at a local path, and why it is left out. Raises PageFailure."""
-        return await self._filters.look(path, document.kind, document.source)
+        return await self._filters.look(path, document.kind, shown(document.source))
 
     async def row(self, document: SourceDocument) -> LeftOut | None:
         """Why a dataset's row is left out; fetched up to its first image that is not blank, or cannot be had."""
@@ -66,7 +67,7 @@ class Filtering:
         for number in range(1, (document.page_total or 0) + 1):
             try:
                 async with self._remote.page(document.source, document.version, number) as (path, _):
-                    _, found = await self._filters.look(str(path), IMAGE, document.source)
+                    _, found = await self._filters.look(str(path), IMAGE, shown(document.source))
             except PageFailure:
                 return None
             if found is None:

@@ -13,6 +13,7 @@ from llm_ocr.api.job import Job
 from llm_ocr.api.remote import dataset_options, remote_options
 from llm_ocr.api.wiring import passwords, render_options
 from llm_ocr.documents.page_ranges import parse_pages
+from llm_ocr.documents.remote.urls import shown
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.documents.sampling import sampled
 from llm_ocr.documents.sources import Found, SourceDocument, find_documents
@@ -124,7 +125,7 @@ def _tell(result: PlanResult, skipped: dict[str, int], progress: Progress) -> No
     if result.copies:
         progress.say(f"{result.copies} documents are copies of others: read once, written under each path")
     if result.differing:
-        named = ", ".join(result.examples)
+        named = ", ".join(map(shown, result.examples))
         progress.say(
             f"{result.differing} documents are in the plan with other content or pages and stay as planned: {named}"
         )
@@ -132,9 +133,9 @@ def _tell(result: PlanResult, skipped: dict[str, int], progress: Progress) -> No
 
 def _tell_filtered(filtered: Filtered | None, trouble: str, progress: Progress) -> None:
     if filtered is not None and filtered.counts:
-        shown = [f"{one['source']} ({one['reason']}: {one['detail']})" for one in filtered.examples[:_NAMED]]
-        more = ", ..." if sum(filtered.counts.values()) > len(shown) else ""
-        progress.say(f"{filtered_text(filtered.counts)}; {', '.join(shown)}{more}")
+        named = [f"{one['source']} ({one['reason']}: {one['detail']})" for one in filtered.examples[:_NAMED]]
+        more = ", ..." if sum(filtered.counts.values()) > len(named) else ""
+        progress.say(f"{filtered_text(filtered.counts)}; {', '.join(named)}{more}")
     if trouble:
         progress.say(trouble)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from llm_ocr.api.published import extracted_pages
 from llm_ocr.costs.spent import Spent, spent
+from llm_ocr.documents.remote.urls import shown
 from llm_ocr.errors import ObjectNotFound, StageMissing
 from llm_ocr.results.documents import markdown_file
 from llm_ocr.results.paths import DocumentNames
@@ -99,7 +100,7 @@ class Run:
                 text = self._workspace.store.get(key).decode()
             except ObjectNotFound:
                 continue
-            yield Document(part.document_id, part.source, key, text)
+            yield Document(part.document_id, shown(part.source), key, text)
 
     def to_dataset(self) -> "Dataset":
         """The assembled dataset, opened with `datasets`. Raises `StageMissing` before Assemble has run."""

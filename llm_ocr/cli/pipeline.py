@@ -100,9 +100,10 @@ def _next(command: str, settings: Any) -> str:
 
 def _print_documents(run: Any, sources: Sequence[str]) -> None:
     """Those of the sources; without any, all of the workspace."""
+    from llm_ocr.documents.remote.urls import shown
     from llm_ocr.documents.sources import find_documents
 
-    named = {document.source for document in find_documents(sources).documents} if sources else None
+    named = {shown(document.source) for document in find_documents(sources).documents} if sources else None
     texts = [one.markdown for one in run.documents() if named is None or one.source in named]
     for number, text in enumerate(texts):
         write(("\n" if number else "") + (text if text.endswith("\n") else text + "\n"))

@@ -10,7 +10,6 @@ from llm_ocr.cli.output import write_line
 from llm_ocr.cli.report import advice, status_text
 from llm_ocr.cli.worst import worst_text
 from llm_ocr.settings.models import StatusSettings
-from llm_ocr.types import Counts
 
 if TYPE_CHECKING:
     from llm_ocr.costs.spent import Spent
@@ -51,7 +50,7 @@ def watch(look: Callable[[], "Look"], settings: StatusSettings, sleep: Callable[
         if text != shown:
             write_line(text)
             shown = text
-        if not settings.watch or _accounted(status.pages):
+        if not settings.watch or _accounted(status):
             return
         sleep(EVERY)
 
@@ -67,5 +66,8 @@ def status_as_text(status: "RunStatus", settings: StatusSettings, spent: Sequenc
     return f"{text}\n{worst_text(status.worst, settings.worst)}" if settings.worst else text
 
 
-def _accounted(pages: Counts) -> bool:
-    return pages.expected > 0 and pages.expected == pages.ok + pages.degraded + pages.failed
+def _accounted(status: "RunStatus") -> bool:
+    """A plan may be of no page, where filters left all out; and pages that are estimated may be more than that."""
+    pages = status.pages
+    counted = status.generations > 0 and not status.estimated
+    return counted and pages.expected == pages.ok + pages.degraded + pages.failed

@@ -61,11 +61,12 @@ def find_documents(
     remote: "RemoteOptions | None" = None,
     rows: Iterable[SourceDocument] = (),
 ) -> Found:
-    """Expand what the user named; the same file is taken once, at its first place. `remote`: how URLs are read.
+    """Expand what the user named; the same pages of a file are taken once, at their first place.
 
-    `only`: file names or patterns of names. `rows`: documents of a dataset, behind all others. What is named and is not
-    there, or of no known type, comes as a document with a reason, so that it is counted as failed. Raises UsageError
-    when nothing else is left, and for bad lists and manifests; looks no further than the first document without reason.
+    `remote`: how URLs are read. `only`: file names or patterns of names. `rows`: documents of a dataset, behind all
+    others. What is named and is not there, or of no known type, comes as a document with a reason, so that it is
+    counted as failed. Raises UsageError when nothing else is left, and for bad lists and manifests; looks no further
+    than the first document without reason.
     """
     skipped: Counter[str] = Counter()
     named = _expanded(sources, skipped, remote)
@@ -94,7 +95,8 @@ def _first_of_each(documents: Iterable[SourceDocument]) -> Iterator[SourceDocume
     """
     seen: set[bytes] = set()
     for document in documents:
-        named = f"{document.source}\0{document.document_id or ''}".encode("utf-8", "surrogatepass")
+        # With other pages it is not the same: the plan refuses that, where it would lose pages.
+        named = f"{document.source}\0{document.document_id or ''}\0{document.pages}".encode("utf-8", "surrogatepass")
         number = hashlib.sha256(named).digest()[:16]
         if number not in seen:
             seen.add(number)

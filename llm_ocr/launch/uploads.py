@@ -1,5 +1,7 @@
 """Documents of this machine, put where jobs can read them: beside the workspace's own objects."""
 
+import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -41,15 +43,21 @@ def _upload(workspace: Workspace, source: str, say: Say) -> str:
             hint="Give files, folders, or s3://, gs://, hf:// and https:// sources (lists of them stand there, too).",
         )
     files = [root] if root.is_file() else sorted(_documents(root))
+    place = f"{FOLDER}/{_apart(root.parent)}"
     sent = 0
     for file in files:
-        key = f"{FOLDER}/{file.relative_to(root.parent).as_posix()}"
+        key = f"{place}/{file.relative_to(root.parent).as_posix()}"
         if not _is_there(workspace.store.stat(key), file):
             workspace.store.upload(file, key)
             sent += 1
     workspace.flush()
-    say(f"{source}: {sent} of {len(files)} files uploaded to {workspace.url}/{FOLDER}")
-    return f"{workspace.url}/{FOLDER}/{root.name}{'' if root.is_file() else '/'}"
+    say(f"{source}: {sent} of {len(files)} files uploaded to {workspace.url}/{place}")
+    return f"{workspace.url}/{place}/{root.name}{'' if root.is_file() else '/'}"
+
+
+def _apart(parent: Path) -> str:
+    """Folders of one name in two places must not write over each other: `2023/scans` and `2024/scans`."""
+    return hashlib.sha256(os.fsencode(parent)).hexdigest()[:8]
 
 
 def _is_there(found: ObjectInfo | None, file: Path) -> bool:

@@ -107,9 +107,11 @@ def _checked(model: type[M], given: Mapping[str, Given], filled: Mapping[str, st
 def _complaint(settings: Mapping[str, Setting], given: Mapping[str, Given], detail: ErrorDetails) -> str:
     setting = settings[str(detail["loc"][0])]
     if detail["type"] == "missing":
+        if setting.positional:
+            return f"no {setting.name} given: write {setting.metavar} after the command, or set {setting.variable}"
         short = f"-{setting.short}/" if setting.short else ""
         return f"no {setting.name} given: use {short}{setting.flag} {setting.metavar} or {setting.variable}"
-    value, shown = setting.default, f"{setting.flag}"
+    value, shown = setting.default, setting.metavar if setting.positional else setting.flag
     if setting.name in given:
         value = given[setting.name].value
         index = next((part for part in detail["loc"][1:] if isinstance(part, int)), None)

@@ -1,6 +1,7 @@
 """A worker that does what bad documents make workers do; for tests of the pool."""
 
 import ctypes
+import json
 import os
 import signal
 import socket
@@ -63,6 +64,7 @@ _ATTACKS: dict[str, Callable[[str], object]] = {
     "read": lambda target: Path(target).read_bytes(),
     "list": os.listdir,
     "write": lambda target: Path(target).write_bytes(b"x"),
+    "fill": lambda target: _fill(*json.loads(target)),
     "append": lambda target: Path(target).open("ab").close(),
     "remove": os.unlink,
     "rename": lambda target: Path(target).rename(f"{target}.moved"),
@@ -85,6 +87,12 @@ def _call(number: int, *arguments: object) -> None:
     if ctypes.CDLL(None, use_errno=True).syscall(number, *arguments, 0, 0) < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
+
+
+def _fill(file: str, size: int) -> None:
+    with Path(file).open("wb", buffering=0) as out:
+        out.write(bytes(size))
+        out.write(b"x" * (size - out.tell()))  # what a limit cut off: now it is refused
 
 
 def _attack(payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from llm_ocr.documents.remote.urls import shown
 from llm_ocr.errors import ObjectNotFound
 from llm_ocr.work import codec
 from llm_ocr.work.filtered import EXAMPLES, Filtered, Marked, cause_of
@@ -94,7 +95,9 @@ class FilteredSpool:
                     continue
                 counts[cause_of(value["reason"], value["kind"])] += 1
                 if len(examples) < EXAMPLES:
-                    examples.append({name: value[name] for name in ("source", "reason", "detail")})
+                    examples.append(
+                        {**{name: value[name] for name in ("reason", "detail")}, "source": shown(value["source"])}
+                    )
                 out.write(line)
                 digest.update(line)
                 size += len(line)

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+from llm_ocr.documents.remote.urls import shown
 from llm_ocr.errors import UsageError
 from llm_ocr.work import codec
 from llm_ocr.work.filtered import Filtered
@@ -223,10 +224,10 @@ def _cut(choice: Choice, draft: Generation) -> Iterator[CutUnit]:
 def _two_documents(document: PlannedDocument) -> UsageError:
     if document.document_id is not None:
         return UsageError(
-            f"the id {document.document_id} stands for two documents; the second is {document.source}",
+            f"the id {document.document_id} stands for two documents; the second is {shown(document.source)}",
             hint="Give each document of the manifest an id of its own.",
         )
     return UsageError(
-        f"{document.source} is named twice with different pages",
+        f"{shown(document.source)} is named twice with different pages",
         hint="Name it once, with all its pages.",
     )

@@ -6,12 +6,16 @@ import json
 import random
 from pathlib import Path
 
+import pytest
 from PIL import Image
 
 import llm_ocr
+from llm_ocr.api import export_output
 from llm_ocr.results.page_status import failed_pages
 from llm_ocr.results.schema import figures_to_parquet, pages_to_parquet
 from llm_ocr.storage import StoreOptions
+from llm_ocr.storage.local import LocalStore
+from llm_ocr.testing.crash import Crash, CrashingStore, CrashPoint
 from llm_ocr.types import (
     Block,
     BlockKind,
@@ -125,6 +129,17 @@ def retry(url: str, *, read_again: bool = True) -> None:
             read(workspace)
     if read_again:
         llm_ocr.assemble(workspace=url)
+
+
+def exported_with(point: CrashPoint, monkeypatch: pytest.MonkeyPatch, workspace: Path, output: Path, **form) -> bool:
+    """Whether an export to a folder, of which a write may die, came to its end."""
+    with monkeypatch.context() as patch:
+        patch.setattr(export_output, "open_store", lambda url, _: CrashingStore(LocalStore(Path(url)), point))
+        try:
+            llm_ocr.export(workspace=workspace, output=output, **form)
+        except Crash:
+            return False
+    return True
 
 
 def loaded(folder: Path, **options):

@@ -20,6 +20,7 @@ try:
 except ImportError:  # datasets before 4
     from datasets import Sequence as List
 
+import llm_ocr
 from llm_ocr.testing.fake_gcs import running
 
 #: As in its documentation: one row is one page.
@@ -88,8 +89,18 @@ def saved(rows: list[dict[str, Any]], folder: Path, *, shards: int = 2) -> Path:
     return folder
 
 
+def folder_input(tmp_path: Path, rows: list[dict[str, Any]]) -> Path:
+    """The same where the predecessor writes it below the place of a run."""
+    return saved(rows, tmp_path / "run" / "dataset")
+
+
+def documents(run: llm_ocr.Run) -> dict[str, str]:
+    """The Markdown that was assembled, by the documents' ids."""
+    return {document.document_id: document.markdown for document in run.documents()}
+
+
 def saved_splits(splits: dict[str, list[dict[str, Any]]], folder: Path) -> Path:
-    """The same of several splits."""
+    """The folder that `save_to_disk` has written of several splits."""
     DatasetDict({name: dataset(rows) for name, rows in splits.items()}).save_to_disk(folder)
     return folder
 

@@ -4,14 +4,22 @@ import json
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+from llm_ocr.stages import Silent
+
+T = TypeVar("T")
 REPOSITORY = Path(__file__).resolve().parents[2]
 #: One process of each kind: what is tested here is what comes out, not how fast.
 FRUGAL = ("--engine", "embedded", "--render-workers", "1", "--ocr-workers", "1")
+#: The same for the Python API.
+FRUGALLY = {"engine": "embedded", "render_workers": 1, "ocr_workers": 1}
 
 Finished = subprocess.CompletedProcess[str]
 
@@ -78,6 +86,32 @@ def assert_nothing_half_published(workspace: Path) -> None:
     """Every marker names whole data, and no temporary file has been left."""
     assert_markers_name_whole_data(workspace)
     assert unfinished(workspace) == []
+
+
+class Told(Silent):
+    """Keeps the lines for the user."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, message: str) -> None:
+        self.lines.append(message)
+
+
+def when(true: Callable[[], T], seconds: float = 120.0) -> T:
+    """What `true` gives once it is true; fails after some seconds."""
+    end = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.05)
+    return found
+
+
+def side_by_side(*calls: Callable[[], object]) -> None:
+    """Make these calls at the same time, each in a thread of its own; raises what one of them raises."""
+    with ThreadPoolExecutor(len(calls)) as pool:
+        for call in [pool.submit(one) for one in calls]:
+            call.result()
 
 
 def in_own_mounts(script: str, *arguments: str | Path, cwd: Path) -> Finished:

@@ -182,27 +182,3 @@ def test_a_stage_before_its_time_says_how_many_units_are_missing(tmp_path, sourc
     assembled = cli("assemble", "-w", "out", cwd=tmp_path)
     assert assembled.returncode == 1, said(assembled)
     assert "Run first: llm-ocr" in assembled.stderr
-
-
-def test_a_bad_value_of_the_environment_is_named_as_it_was_written(tmp_path, source):
-    run = cli("run", source, "-w", "out", cwd=tmp_path, env={"MAX_SAMPLES": "1k"})
-    assert run.returncode == 2, said(run)
-    assert "MAX_SAMPLES" in run.stderr
-    assert "1k" in run.stderr
-    assert not (tmp_path / "out").exists()
-
-
-def test_an_unknown_key_of_the_configuration_file_is_named_with_the_nearest_one(tmp_path, source):
-    (tmp_path / "mine.toml").write_text('image_sise = 800\nworkspace = "out"\n')
-    run = cli("run", source, "--config", "mine.toml", cwd=tmp_path)
-    assert run.returncode == 2, said(run)
-    for words in ("mine.toml", "image_sise", "image_size"):
-        assert words in run.stderr
-    assert not (tmp_path / "out").exists()
-
-
-def test_an_unknown_flag_is_named_with_the_nearest_one(tmp_path, source):
-    run = cli("run", source, "-w", "out", "--image-sise", "800", cwd=tmp_path)
-    assert run.returncode == 2, said(run)
-    assert "--image-sise" in run.stderr
-    assert "--image-size" in run.stderr

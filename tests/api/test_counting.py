@@ -75,7 +75,7 @@ def test_a_kind_that_comes_late_has_a_sample_of_its_own():
     assert [one.estimate or len(one.pages) for one in planned] == [2] * 30 + [1] * 20 + [7] * 20
 
 
-def test_a_document_of_unknown_size_or_version_is_opened():
+def test_a_document_of_unknown_size_is_opened():
     documents = [listed(2, number, 2000) for number in range(20)]
     documents.append(SourceDocument("/bucket/9-x.pdf", "x", "pdf", "v", size=None))
     planned = all_of(documents, Opened(), mode="estimate", sample=3)

@@ -6,7 +6,7 @@ The server is the fake Hub; the datasets are written to it by `datasets` itself.
 from pathlib import Path
 
 import pytest
-from running import cli, said
+from running import FRUGAL, FRUGALLY, cli, said
 
 import llm_ocr
 from llm_ocr.errors import StorageError, UsageError
@@ -16,7 +16,6 @@ from llm_ocr.work.workspace import Workspace
 from tests.documents.rows import dataset_hub as parts
 
 NAME = "tester/pages"
-FRUGAL = {"engine": "embedded", "render_workers": 1, "ocr_workers": 1}
 WORDS = ("ALPHA", "BRAVO", "CHARLIE", "DELTA", "ECHO", "FOXTROT", "GOLF", "HOTEL", "INDIA", "JULIET", "KILO", "LIMA")
 
 
@@ -47,7 +46,7 @@ def results(run):
 
 
 def test_each_row_is_a_document_and_what_is_wrong_with_it_fails_alone(hub, tmp_path):
-    run = llm_ocr.run(dataset=NAME, workspace=tmp_path / "w", pages_per_unit=5, **FRUGAL)
+    run = llm_ocr.run(dataset=NAME, workspace=tmp_path / "w", pages_per_unit=5, **FRUGALLY)
     pages = sorted(run.pages(), key=lambda page: page.dataset_index)
     assert [page.markdown.strip() for page in pages if page.status == "ok"] == [
         word for place, word in enumerate(WORDS) if place not in (4, 7)
@@ -65,7 +64,7 @@ def test_each_row_is_a_document_and_what_is_wrong_with_it_fails_alone(hub, tmp_p
 
 
 def test_the_same_rows_come_out_of_one_worker_and_of_three(hub, tmp_path):
-    alone = llm_ocr.run(dataset=NAME, workspace=tmp_path / "one", pages_per_unit=2, **FRUGAL)
+    alone = llm_ocr.run(dataset=NAME, workspace=tmp_path / "one", pages_per_unit=2, **FRUGALLY)
     for shard in (2, 0, 1):  # the plan is made by the one that comes first
         llm_ocr.extract(
             dataset=NAME,
@@ -73,26 +72,26 @@ def test_the_same_rows_come_out_of_one_worker_and_of_three(hub, tmp_path):
             pages_per_unit=2,
             shard_index=shard,
             shard_count=3,
-            **FRUGAL,
+            **FRUGALLY,
         )
-    shared = llm_ocr.run(workspace=tmp_path / "three", **FRUGAL)
+    shared = llm_ocr.run(workspace=tmp_path / "three", **FRUGALLY)
     assert sorted(results(shared)) == sorted(results(alone))
     assert shared.status.pages == alone.status.pages
 
 
 def test_the_first_rows_are_the_first_whatever_the_units(hub, tmp_path):
-    every = llm_ocr.plan(dataset=NAME, workspace=tmp_path / "all", **FRUGAL)
-    some = llm_ocr.run(dataset=NAME, workspace=tmp_path / "some", max_samples=8, pages_per_unit=3, **FRUGAL)
+    every = llm_ocr.plan(dataset=NAME, workspace=tmp_path / "all", **FRUGALLY)
+    some = llm_ocr.run(dataset=NAME, workspace=tmp_path / "some", max_samples=8, pages_per_unit=3, **FRUGALLY)
     assert every.status.pages.expected == 12
     assert sorted(page.dataset_index for page in some.pages()) == list(range(8))
     assert some.status.pages.failed == 2
 
 
 def test_the_commit_of_the_plan_is_read_when_the_branch_has_moved(hub, tmp_path):
-    llm_ocr.plan(dataset=NAME, workspace=tmp_path / "w", max_samples=2, **FRUGAL)
+    llm_ocr.plan(dataset=NAME, workspace=tmp_path / "w", max_samples=2, **FRUGALLY)
     others = [parts.cell(parts.picture("ZULU", size=(420, 120)))] * 12
     hub.add(NAME, dict(files(others)))
-    run = llm_ocr.run(workspace=tmp_path / "w", **FRUGAL)
+    run = llm_ocr.run(workspace=tmp_path / "w", **FRUGALLY)
     assert sorted(page.markdown.strip() for page in run.pages()) == ["ALPHA", "BRAVO"]
 
 
@@ -102,7 +101,7 @@ def test_lists_of_images_are_pages_of_one_document(hub, tmp_path):
     hub.new("tester/lists")
     file = parts.parquet(rows, {"images": parts.pa.list_(parts.IMAGE)})
     hub.add("tester/lists", {"data/train.parquet": file})
-    run = llm_ocr.run(dataset="tester/lists", workspace=tmp_path / "w", pages_per_unit=2, **FRUGAL)
+    run = llm_ocr.run(dataset="tester/lists", workspace=tmp_path / "w", pages_per_unit=2, **FRUGALLY)
     found = sorted((page.dataset_index, page.page_number, page.markdown.strip()) for page in run.pages())
     assert found == [(0, 1, "ALPHA"), (1, 2, "BRAVO"), (2, 3, "CHARLIE"), (3, None, ""), (4, 1, "DELTA")]
     assert (run.status.documents, run.status.pages.expected, run.status.pages.failed) == (3, 5, 1)
@@ -112,7 +111,7 @@ def test_lists_of_images_are_pages_of_one_document(hub, tmp_path):
 
 def test_rows_come_behind_files_and_ids_are_those_of_the_column(hub, tmp_path, examples):
     llm_ocr.plan(
-        examples / "invoice.png", dataset=NAME, id_column="name", max_samples=3, workspace=tmp_path / "w", **FRUGAL
+        examples / "invoice.png", dataset=NAME, id_column="name", max_samples=3, workspace=tmp_path / "w", **FRUGALLY
     )
     planned = [part for unit in read_units(Workspace.open(str(tmp_path / "w"))) for part in unit.parts]
     assert Path(planned[0].source).name == "invoice.png"
@@ -125,29 +124,28 @@ def test_two_rows_of_one_id_are_refused(hub, tmp_path):
     hub.new("tester/twice")
     hub.add("tester/twice", {"train.parquet": file})
     with pytest.raises(UsageError, match="same stands for two documents"):
-        llm_ocr.plan(dataset="tester/twice", id_column="name", workspace=tmp_path / "w", **FRUGAL)
+        llm_ocr.plan(dataset="tester/twice", id_column="name", workspace=tmp_path / "w", **FRUGALLY)
     assert not list((tmp_path / "w").glob("plan/*.done"))
 
 
 def test_a_dataset_that_is_gone_ends_the_run_and_fails_no_page(hub, tmp_path):
-    llm_ocr.plan(dataset=NAME, workspace=tmp_path / "w", **FRUGAL)
+    llm_ocr.plan(dataset=NAME, workspace=tmp_path / "w", **FRUGALLY)
     hub.api.delete_repo(NAME, repo_type="dataset")
     with pytest.raises(StorageError, match=NAME):
-        llm_ocr.extract(workspace=tmp_path / "w", **FRUGAL)
+        llm_ocr.extract(workspace=tmp_path / "w", **FRUGALLY)
     status = llm_ocr.open(tmp_path / "w").status
     assert (status.pages.expected, status.pages.failed, status.finished) == (12, 0, False)
 
 
 def test_the_command_line_reads_a_dataset_and_names_what_is_wrong(hub, tmp_path):
     env = hub.environment
-    flags = ("--engine", "embedded", "--render-workers", "1", "--ocr-workers", "1")
-    wrong = cli("run", "--dataset", NAME, "--image-column", "scan", "-w", "no", *flags, cwd=tmp_path, env=env)
+    wrong = cli("run", "--dataset", NAME, "--image-column", "scan", "-w", "no", *FRUGAL, cwd=tmp_path, env=env)
     assert wrong.returncode == 2, said(wrong)
     assert "--image-column scan" in wrong.stderr and "Columns with images: page" in wrong.stderr
-    gone = cli("run", "--dataset", "tester/nowhere", "-w", "no", *flags, cwd=tmp_path, env=env)
+    gone = cli("run", "--dataset", "tester/nowhere", "-w", "no", *FRUGAL, cwd=tmp_path, env=env)
     assert gone.returncode == 1, said(gone)
     assert "tester/nowhere" in gone.stderr
     assert not (tmp_path / "no").exists()
-    done = cli("run", "--dataset", NAME, "--max-samples", "2", "-w", "w", *flags, cwd=tmp_path, env=env)
+    done = cli("run", "--dataset", NAME, "--max-samples", "2", "-w", "w", *FRUGAL, cwd=tmp_path, env=env)
     assert done.returncode == 0, said(done)
     assert "2 ok" in done.stdout

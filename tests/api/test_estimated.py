@@ -11,12 +11,13 @@ from unittest import mock
 import bad_documents as bad
 import pytest
 from PIL import Image
-from running import status_of
-from test_remote_workspaces import FRUGAL, s3
+from running import FRUGALLY, status_of
+from store_servers import s3
 
 import llm_ocr
 from llm_ocr.api import planning
 from llm_ocr.api.estimating import CountOptions
+from llm_ocr.processes import WorkerPool
 from llm_ocr.storage import StoreOptions, open_store
 from llm_ocr.types import RESERVED, Counts, Reason
 from llm_ocr.work.generations import read_units
@@ -61,7 +62,7 @@ def made(tmp_path_factory) -> Path:
         path = root / "documents" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-    llm_ocr.run(root / "documents", workspace=root / "exact", count_pages="exact", pages_per_unit=UNIT, **FRUGAL)
+    llm_ocr.run(root / "documents", workspace=root / "exact", count_pages="exact", pages_per_unit=UNIT, **FRUGALLY)
     return root
 
 
@@ -96,7 +97,7 @@ def test_the_rows_are_those_of_an_exact_plan(made, few, tmp_path):
     assert [len(part.pages) for part in long] == [UNIT] * (LONG // UNIT)
     assert sum(part.estimate > 0 for part in parts) > 15
 
-    run = llm_ocr.run(workspace=workspace, **FRUGAL)
+    run = llm_ocr.run(workspace=workspace, **FRUGALLY)
     assert rows_of(run) == rows_of(exact)
     assert texts_of(run) == texts_of(exact)
     assert run.status.pages == exact.status.pages
@@ -109,7 +110,7 @@ def test_the_rows_are_those_of_an_exact_plan(made, few, tmp_path):
 
 
 def test_selected_pages_are_the_same_whenever_documents_are_counted(made, few, tmp_path):
-    choice = {"pages": "2-3,8-", "max_pages_per_document": 3, "pages_per_unit": UNIT, **FRUGAL}
+    choice = {"pages": "2-3,8-", "max_pages_per_document": 3, "pages_per_unit": UNIT, **FRUGALLY}
     runs = [
         llm_ocr.extract(made / "documents", workspace=tmp_path / how, count_pages=how, **choice)
         for how in ("exact", "estimate")
@@ -123,20 +124,32 @@ def test_a_document_that_could_not_be_opened_is_retried_with_its_selection(made,
     documents = [made / "documents" / name for name in ("locked.pdf", "plain/04.pdf", "plain/05.pdf")]
     workspace = tmp_path / "w"
     with mock.patch.object(planning, "CountOptions", functools.partial(CountOptions, exact_up_to=1, sample=0)):
-        run = llm_ocr.run(documents, workspace=workspace, pages="2-", **FRUGAL)
+        run = llm_ocr.run(documents, workspace=workspace, pages="2-", **FRUGALLY)
     assert run.status.pages == Counts(4, 3, 0, 1)
     llm_ocr.retry_failed(workspace=workspace, password=["open sesame"])
-    run = llm_ocr.run(workspace=workspace, password=["open sesame"], **FRUGAL)
+    run = llm_ocr.run(workspace=workspace, password=["open sesame"], **FRUGALLY)
     assert run.status.pages == Counts(4, 4) and run.status.finished
     assert [(Path(row.source).name, row.page_number) for row in run.pages()][-1] == ("locked.pdf", 2)
 
 
-def test_planning_again_adds_nothing_and_opens_nothing_that_is_known(made, few, tmp_path):
+def test_planning_again_adds_nothing_and_opens_nothing_that_is_known(made, few, tmp_path, monkeypatch):
+    opened: set[str] = set()
+    not_counted = {"empty.pdf", "garbage.pdf", "locked.pdf", "no pages.pdf"}
+    call = WorkerPool.call
+
+    async def noted(self: WorkerPool, operation: str, payload: dict, **options: object) -> object:
+        opened.update(Path(one["source"]).name for one in payload.get("documents", [payload]))
+        return await call(self, operation, payload, **options)
+
     def plan(**settings: object) -> llm_ocr.Run:
         return llm_ocr.plan(made / "documents", workspace=tmp_path / "w", engine="embedded", **settings)
 
     first = plan().status
-    assert (plan().status.generations, plan(count_pages="exact").status.generations) == (1, 1)
+    monkeypatch.setattr(WorkerPool, "call", noted)
+    assert plan().status.generations == 1
+    assert opened <= not_counted
+    assert plan(count_pages="exact").status.generations == 1
+    assert "a long.pdf" not in opened  # counted, so that it could be cut
     more = made / "documents" / "plain" / "04.pdf"
     again = llm_ocr.plan([made / "documents", more], workspace=tmp_path / "w", engine="embedded").status
     assert (again.generations, again.pages) == (1, first.pages)
@@ -153,7 +166,7 @@ def test_what_has_changed_since_it_was_planned_is_one_failed_row(made, few, tmp_
     changed, gone = [Path(part.source) for part in parts if part.estimate][:2]
     changed.write_bytes(changed.read_bytes() + b"\n")
     gone.unlink()
-    run = llm_ocr.extract(workspace=tmp_path / "w", **FRUGAL)
+    run = llm_ocr.extract(workspace=tmp_path / "w", **FRUGALLY)
     failed = {row.source: (row.page_number, row.reason) for row in run.failures()}
     assert failed == {str(changed): (None, Reason.SOURCE_CHANGED), str(gone): (None, Reason.NOT_FOUND)}
 
@@ -188,7 +201,7 @@ def test_planning_on_a_bucket_downloads_the_sample_and_long_documents_alone(buck
     assert read["a long.pdf"] == 1 and len(sample) <= 2 * 3  # two kinds of documents with any number of pages
     assert read.total() == len(read)
 
-    run = llm_ocr.run(workspace=workspace, **settings, **FRUGAL)
+    run = llm_ocr.run(workspace=workspace, **settings, **FRUGALLY)
     exact = llm_ocr.open(str(made / "exact"))
     assert run.status.finished and not run.status.estimated
     assert run.status.pages == exact.status.pages

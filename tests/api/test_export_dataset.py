@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 from export_workspaces import files_of, loaded, make, raw, retry, shards
-from test_remote_workspaces import gcs, s3
+from running import Told
+from store_servers import gcs, s3
 
 import llm_ocr
 from llm_ocr.errors import StageMissing, StorageError, UsageError, WorkspaceMismatch
@@ -159,7 +160,7 @@ def test_a_readme_of_others_stays_and_the_card_is_beside_it(standing, tmp_path):
     (tmp_path / "o/data").mkdir(parents=True)
     (tmp_path / "o/README.md").write_text("# My own words\n")
     (tmp_path / "o/data/train-00000-of-00001.parquet").write_bytes(b"of others")
-    said = Said()
+    said = Told()
     done = llm_ocr.export(workspace=standing, output=tmp_path / "o", progress=said)
     assert (tmp_path / "o/README.md").read_text() == "# My own words\n"
     assert "| Pages | 18 |" in (tmp_path / "o/llm-ocr-card.md").read_text()
@@ -201,16 +202,6 @@ def test_a_dataset_that_is_assembled_meanwhile_is_not_exported_half_and_half(wor
     with pytest.raises(StorageError, match="written anew while it was exported"):
         llm_ocr.export(workspace=workspace, output=tmp_path / "o", progress=Meanwhile())
     assert llm_ocr.export(workspace=workspace, output=tmp_path / "o").written == 2 - 1
-
-
-class Said(Silent):
-    """Keeps the lines for the user."""
-
-    def __init__(self):
-        self.lines = []
-
-    def say(self, message):
-        self.lines.append(message)
 
 
 @pytest.mark.parametrize("kind", [s3, gcs], ids=["s3", "gcs"])

@@ -5,12 +5,10 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from export_workspaces import files_of, loaded, make, raw, retry, shards
+from export_workspaces import exported_with, files_of, loaded, make, raw, retry, shards
 
 import llm_ocr
-from llm_ocr.api import export_output
-from llm_ocr.storage.local import LocalStore
-from llm_ocr.testing.crash import Crash, CrashingStore, CrashPoint, When
+from llm_ocr.testing.crash import CrashPoint, When
 
 #: Two files of 3 documents each.
 SHARD = {"shard_size": 3}
@@ -32,7 +30,7 @@ def test_after_a_death_at_any_write_the_same_command_makes_it_whole(first, works
         if not first:
             shutil.copytree(tmp_path / "before/o", output)
         point = CrashPoint(at, (When.BEFORE, When.AFTER)[at % 2])
-        if (ended := exported_with(point, monkeypatch, workspace, output)) is False:
+        if not (ended := exported_with(point, monkeypatch, workspace, output, **SHARD)):
             llm_ocr.export(workspace=workspace, output=output, **SHARD)
         assert files_of(output) == files_of(tmp_path / "undisturbed/o")
         if ended:
@@ -42,21 +40,10 @@ def test_after_a_death_at_any_write_the_same_command_makes_it_whole(first, works
 
 def test_what_a_dead_export_has_left_of_an_older_state_goes(workspace, tmp_path, monkeypatch):
     output = tmp_path / "o"
-    assert not exported_with(CrashPoint(3, When.AFTER), monkeypatch, workspace, output)
+    assert not exported_with(CrashPoint(3, When.AFTER), monkeypatch, workspace, output, **SHARD)
     assert len(shards(output)) == 2
     assert "is being written" in (output / "README.md").read_text()
     retry(str(workspace))
     assert llm_ocr.export(workspace=workspace, output=output, **SHARD).written == 1
     assert len(shards(output)) == 2
     assert raw(loaded(output)) == raw(llm_ocr.open(workspace).to_dataset())
-
-
-def exported_with(point: CrashPoint, monkeypatch, workspace: Path, output: Path) -> bool:
-    """Whether an export came to its end."""
-    with monkeypatch.context() as patch:
-        patch.setattr(export_output, "open_store", lambda url, _: CrashingStore(LocalStore(Path(url)), point))
-        try:
-            llm_ocr.export(workspace=workspace, output=output, **SHARD)
-        except Crash:
-            return False
-    return True

@@ -1,22 +1,21 @@
 """`export --format dataset` to a dataset repository, on the fake Hub through the real huggingface_hub."""
 
-import importlib.util
 import itertools
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from export_workspaces import make, retry
-from running import REPOSITORY, environment, program
+from running import environment, program, when
 
 import llm_ocr
 from llm_ocr.api.export_job import Exported
 from llm_ocr.errors import StageMissing, StorageError, UsageError
 from llm_ocr.storage import hub_commits
 from llm_ocr.testing.fake_hub import Account, Fault, How
+from tests.storage.hub import making as stores_on_the_hub
 
 #: Two files of 3 documents each.
 SHARD = {"shard_size": 3}
@@ -32,23 +31,16 @@ def standing(tmp_path_factory) -> str:
 @pytest.fixture
 def making(tmp_path, monkeypatch):
     """The server that the tests of the stores use, as at first; the pauses of retries are short."""
-    name = "making_hub"
-    if name not in sys.modules:
-        path = REPOSITORY / "tests/storage/hub/making.py"
-        spec = importlib.util.spec_from_file_location(name, path)
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    module = sys.modules[name]
-    with module.hub_environment(tmp_path):
-        monkeypatch.setenv("HF_TOKEN", module.TOKEN)
-        module.hub().state.repositories.large.clear()  # what other tests have sent would not be sent again
+    hub = stores_on_the_hub.hub()
+    with stores_on_the_hub.hub_environment(tmp_path):
+        monkeypatch.setenv("HF_TOKEN", stores_on_the_hub.TOKEN)
+        hub.state.repositories.large.clear()  # what other tests have sent would not be sent again
         monkeypatch.setattr("llm_ocr.storage.hub_client.random.uniform", lambda *_: 0.001)
-        yield module
-        hub = module.hub()
+        yield stores_on_the_hub
         hub.faults.clear()
         for queue in hub_commits._OPEN:
             queue.flush()  # else what a test has left would be committed when the process ends
-        for token in set(hub.state.accounts.by_token) - {module.TOKEN}:
+        for token in set(hub.state.accounts.by_token) - {stores_on_the_hub.TOKEN}:
             del hub.state.accounts.by_token[token]
 
 
@@ -255,10 +247,7 @@ def test_killed_between_two_files_it_goes_on(making, tmp_path):
     env = environment(**hub.environment(tmp_path))
     sent = hub.requests.get("lfs_put", 0)
     first = subprocess.Popen(program(*words), env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while hub.requests.get("lfs_put", 0) < sent + 3 or len(hub.state.repositories.large) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    when(lambda: hub.requests.get("lfs_put", 0) >= sent + 3 and len(hub.state.repositories.large) >= 2)
     first.kill()
     first.wait()
     hub.faults.clear()

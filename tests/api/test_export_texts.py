@@ -1,6 +1,7 @@
 """`export` as jsonl, json and markdown: what is in the files, and that the usual readers take them."""
 
 import json
+import shutil
 import sys
 from importlib import resources
 from pathlib import Path
@@ -92,10 +93,10 @@ def test_lines_are_opened_by_pandas_and_by_the_line_that_is_told(real, tmp_path,
 
 
 def test_the_batch_id_of_the_workspace_stands_in_every_line(made, tmp_path):
-    run = json.loads((made / "run.json").read_text())
-    (made / "run.json").write_text(json.dumps({**run, "settings": {**run["settings"], "batch_id": "march"}}))
-    llm_ocr.export(workspace=made, output=tmp_path / "o", format="jsonl")
-    (made / "run.json").write_text(json.dumps(run))
+    file = Path(shutil.copytree(made, tmp_path / "w"), "run.json")
+    run = json.loads(file.read_text())
+    file.write_text(json.dumps({**run, "settings": {**run["settings"], "batch_id": "march"}}))
+    llm_ocr.export(workspace=file.parent, output=tmp_path / "o", format="jsonl")
     assert {record["batch_id"] for record in lines(tmp_path / "o/successes")} == {"march"}
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from export_workspaces import PAGES, files_of, make, noted_batches, read, retry
-from test_remote_workspaces import gcs, s3
+from store_servers import gcs, s3
 
 import llm_ocr
 from llm_ocr.api import export_files
@@ -15,7 +15,7 @@ from llm_ocr.storage import StoreOptions, open_store
 from llm_ocr.work.plan import PlannedDocument, plan_documents
 from llm_ocr.work.workspace import Workspace
 
-FORMATS = ("jsonl", "json", "markdown")
+FORMATS = ("jsonl", "json", "markdown", "dolma", "chunks", "olmocr-bench")
 
 
 @pytest.fixture(scope="module")

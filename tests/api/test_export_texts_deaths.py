@@ -8,14 +8,13 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from export_workspaces import PAGES, files_of, make, noted_batches, retry
+from export_workspaces import PAGES, exported_with, files_of, make, noted_batches, retry
 from running import environment
 
 import llm_ocr
-from llm_ocr.api import export_files, export_output
+from llm_ocr.api import export_files
 from llm_ocr.api.export_job import Exported
-from llm_ocr.storage.local import LocalStore
-from llm_ocr.testing.crash import Crash, CrashingStore, CrashPoint, When
+from llm_ocr.testing.crash import CrashPoint, When
 
 FAILS = frozenset({"2.pdf"})
 
@@ -55,7 +54,7 @@ def test_after_a_death_at_any_write_the_same_command_makes_it_whole(
         if not first:
             shutil.copytree(tmp_path / "before", output)
         point = CrashPoint(at, (When.BEFORE, When.AFTER)[at % 2])
-        ended = exported_with(point, monkeypatch, retried, output, form)
+        ended = exported_with(point, monkeypatch, retried, output, format=form)
         before = noted_batches(output)
         if not ended:
             export(retried, output, form)
@@ -72,22 +71,12 @@ def test_a_note_of_an_older_state_tells_the_truth_after_a_death_at_any_write(sta
     export(standing, tmp_path / "before", "json")
     for at in count():
         output = shutil.copytree(tmp_path / "before", tmp_path / f"o{at}")
-        ended = exported_with(CrashPoint(at), monkeypatch, retried, output, "json")
+        ended = exported_with(CrashPoint(at), monkeypatch, retried, output, format="json")
         export(standing, output, "json")
         assert files_of(output) == files_of(tmp_path / "before")
         if ended:
+            assert at > 6
             return
-
-
-def exported_with(point: CrashPoint, monkeypatch, workspace: Path, output: Path, form: str) -> bool:
-    """Whether an export came to its end."""
-    with monkeypatch.context() as patch:
-        patch.setattr(export_output, "open_store", lambda url, _: CrashingStore(LocalStore(Path(url)), point))
-        try:
-            export(workspace, output, form)
-        except Crash:
-            return False
-    return True
 
 
 def export(workspace: Path, output: Path, form: str) -> Exported:

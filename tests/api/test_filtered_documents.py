@@ -10,7 +10,7 @@ import bad_documents as bad
 import pytest
 from PIL import Image, ImageDraw
 from running import FRUGAL, cli, said
-from test_remote_workspaces import s3
+from store_servers import s3
 
 import llm_ocr
 from llm_ocr.cli import main

@@ -13,12 +13,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from running import environment, program
-from test_remote_workspaces import FRUGAL, opened, s3
+from running import FRUGALLY, Told, environment, program
+from store_servers import s3
 
 import llm_ocr
 from llm_ocr.errors import StageMissing
-from llm_ocr.stages import Silent
 from llm_ocr.storage.names import TEMPORARY
 from llm_ocr.work.followed import Patience
 
@@ -26,11 +25,11 @@ PATIENCE = 240.0
 EMBEDDED = {"engine": "embedded", "ocr_workers": 1}
 
 
-class Told(Silent):
+class Counting(Told):
     """What a follower says, and what it expects and has counted."""
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
+        super().__init__()
         self.expected = self.counted = 0
 
     def begin(self, stage, expected, done, estimated=False):
@@ -41,9 +40,6 @@ class Told(Silent):
 
     def count(self, status):
         self.counted += 1
-
-    def say(self, message):
-        self.lines.append(message)
 
 
 @pytest.fixture
@@ -79,18 +75,18 @@ def counts(status: llm_ocr.Run) -> dict[str, int]:
 
 @pytest.mark.slow
 def test_both_stages_take_units_while_extract_has_others_to_do(examples, tmp_path, pool):
-    url, told, final = tmp_path / "w", Told(), Told()
+    url, told, final = tmp_path / "w", Counting(), Counting()
     describing = pool.submit(llm_ocr.describe, workspace=url, follow=True, progress=told, **EMBEDDED)
     assembling = pool.submit(llm_ocr.assemble, workspace=url, follow=True, progress=final)
     until(lambda: told.lines and final.lines, describing, assembling)
     assert told.lines == final.lines == [f"waiting for a workspace at {url}"]
     llm_ocr.plan(examples, workspace=url, pages_per_unit=2, engine="embedded")
-    llm_ocr.extract(workspace=url, shard_index=0, shard_count=2, **FRUGAL)
+    llm_ocr.extract(workspace=url, shard_index=0, shard_count=2, **FRUGALLY)
     run = llm_ocr.open(url)
     half = counts(run)["extract"]
     until(lambda: counts(run)["describe"] == half and counts(run)["assemble"] > 0, describing, assembling)
     assert counts(run)["extract"] == half < run.status.stages["extract"].total
-    llm_ocr.extract(workspace=url, shard_index=1, shard_count=2, **FRUGAL)
+    llm_ocr.extract(workspace=url, shard_index=1, shard_count=2, **FRUGALLY)
     describing.result(PATIENCE)
     assembling.result(PATIENCE)
     status = run.status
@@ -129,11 +125,11 @@ def extracted(examples, tmp_path_factory) -> Path:
     """Two generations of sources and one of a retry, extracted."""
     url = tmp_path_factory.mktemp("extracted") / "w"
     late = url.with_name("late.pdf")
-    llm_ocr.extract([late, examples / "paper.pdf"], workspace=url, pages_per_unit=1, **FRUGAL)
-    llm_ocr.extract([examples / "invoice.png", examples / "fax.tiff"], workspace=url, pages_per_unit=1, **FRUGAL)
+    llm_ocr.extract([late, examples / "paper.pdf"], workspace=url, pages_per_unit=1, **FRUGALLY)
+    llm_ocr.extract([examples / "invoice.png", examples / "fax.tiff"], workspace=url, pages_per_unit=1, **FRUGALLY)
     shutil.copyfile(examples / "invoice.png", late)
     llm_ocr.retry_failed(workspace=url, engine="embedded")
-    llm_ocr.extract(workspace=url, **FRUGAL)
+    llm_ocr.extract(workspace=url, **FRUGALLY)
     return url
 
 
@@ -143,7 +139,7 @@ def played(extracted, tmp_path) -> Played:
 
 
 def test_what_is_planned_or_retried_meanwhile_is_done_as_well(played, pool):
-    url, told, final = played.url, Told(), Told()
+    url, told, final = played.url, Counting(), Counting()
     played.plan(1)
     played.extract("0001-*[024]")
     describing = pool.submit(llm_ocr.describe, workspace=url, follow=True, progress=told, **EMBEDDED)
@@ -223,7 +219,7 @@ llm_ocr.{stage}(workspace=sys.argv[1], workspace_endpoint=sys.argv[2], follow=Tr
 def test_of_two_followers_with_leases_one_is_killed(examples, pool, stage, module, name, more):
     with s3() as (url, settings):
         llm_ocr.plan(examples, workspace=url, pages_per_unit=1, engine="embedded", **settings)
-        llm_ocr.extract(workspace=url, shard_index=0, shard_count=2, **settings, **FRUGAL)
+        llm_ocr.extract(workspace=url, shard_index=0, shard_count=2, **settings, **FRUGALLY)
         if stage == "assemble":
             describing = pool.submit(llm_ocr.describe, workspace=url, follow=True, **settings, **EMBEDDED)
         script = HOLDS.format(
@@ -235,14 +231,14 @@ def test_of_two_followers_with_leases_one_is_killed(examples, pool, stage, modul
         try:
             assert dying.stdout
             assert dying.stdout.readline() == "holds\n"
-            call, told = getattr(llm_ocr, stage), Told()
+            call, told = getattr(llm_ocr, stage), Counting()
             other = pool.submit(call, workspace=url, follow=True, lease_seconds=5, progress=told, **settings, **more)
-            run = opened(url, settings)
+            run = llm_ocr.open(url, endpoint=settings["workspace_endpoint"])
             until(lambda: told.lines or counts(run)[stage] > 0, other)
         finally:
             dying.kill()
             dying.wait()
-        llm_ocr.extract(workspace=url, shard_index=1, shard_count=2, **settings, **FRUGAL)
+        llm_ocr.extract(workspace=url, shard_index=1, shard_count=2, **settings, **FRUGALLY)
         other.result(PATIENCE)
         if stage == "assemble":
             describing.result(PATIENCE)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from running import assert_markers_name_whole_data, cli, environment, program, said, unfinished
+from running import assert_markers_name_whole_data, cli, environment, program, said, unfinished, when
 
 import llm_ocr
 from llm_ocr.types import Status
@@ -131,15 +131,6 @@ def test_a_run_that_is_stopped_leaves_no_process_behind(corpus, undisturbed, tmp
     done = cli(*arguments(corpus, workspace), cwd=tmp_path)
     assert done.returncode == 0, said(done)
     assert texts(workspace) == undisturbed
-
-
-def when(true, seconds: float = 120.0):
-    """What `true` gives once it is true; fails after some seconds."""
-    end = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    return found
 
 
 def children(parent: int) -> list[int]:

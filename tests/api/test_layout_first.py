@@ -3,26 +3,16 @@
 import json
 
 import pytest
+from running import Told
 
 import llm_ocr
 from llm_ocr.engines.layout.doclayout import installed
 from llm_ocr.errors import UsageError, WorkspaceMismatch
-from llm_ocr.stages import Silent
 from llm_ocr.testing.simulator import running
 from llm_ocr.types import BlockKind, Status
 
 WORDS, TABLE, WHOLE = "Words of a region.", "<table><tr><td>Cell of a region</td></tr></table>", "A page read whole."
 GLM = "zai-org/GLM-OCR"
-
-
-class Told(Silent):
-    """Keeps the lines for the user."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, message: str) -> None:
-        self.lines.append(message)
 
 
 def serving(folder, said: dict[str, str], model: str = GLM):
@@ -119,12 +109,17 @@ def test_without_a_detector_the_model_reads_whole_pages_and_one_line_says_so(ser
 
 @pytest.mark.parametrize("chosen", [{"layout_first": "never"}, {"model": "deepseek-ocr", "server_model": GLM}])
 def test_whole_pages_are_the_way_of_most_models(server, examples, tmp_path, chosen):
-    _, lines = extract(examples / "invoice.png", server, tmp_path / "w", fallback="none", **chosen)
+    server.reset()
+    once = {"fallback": "none", "max_page_attempts": 1}
+    _, lines = extract(examples / "invoice.png", server, tmp_path / "w", **once, **chosen)
+    assert len(server.log()["requests"]) == 1
     assert not any("whole pages" in line for line in lines)
 
 
 def test_a_prompt_about_pages_is_about_pages(server, examples, tmp_path):
+    server.reset()
     _, lines = extract(examples / "invoice.png", server, tmp_path / "w", mode="text", detector="embedded")
+    assert len(server.log()["requests"]) == 1
     assert any("whole pages are read, since --mode was given" in line for line in lines)
 
 

@@ -12,10 +12,11 @@ import pytest
 from huggingface_hub import HfApi
 
 import llm_ocr
+from llm_ocr.api import model_checks
 from llm_ocr.api.model_checks import Checks, Start, memory_trouble, trust_note
 from llm_ocr.engines.vllm.command import ServeOptions
 from llm_ocr.engines.vllm.hardware import gpu_memory, memory_in
-from llm_ocr.engines.vllm.release import Release
+from llm_ocr.engines.vllm.release import Release, check_release
 from llm_ocr.errors import LlmOcrError, ServerError, UsageError
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import find_profile
@@ -238,11 +239,15 @@ def test_what_would_keep_the_server_from_starting_is_said_before_anything_is_pla
     assert not (tmp_path / "w" / "extract").exists()
 
 
-def test_checks_are_done_once_and_again_after_a_failure(start):
-    given = start("lightonocr-3", vllm="0.10.0")
-    checks = Checks(given, lambda _: None)
+@pytest.mark.parametrize(("vllm", "often"), [("0.32.0", 1), ("0.10.0", 2)])
+def test_checks_are_done_once_and_again_after_a_failure(start, monkeypatch, vllm, often):
+    asked = []
+    monkeypatch.setattr(model_checks, "check_release", lambda *about: (asked.append(about), check_release(*about)))
+    checks = Checks(start("lightonocr-3", vllm=vllm), lambda _: None)
 
     async def twice() -> list[BaseException | None]:
         return await asyncio.gather(checks.prepare(), checks.prepare(), return_exceptions=True)
 
-    assert all(isinstance(one, LlmOcrError) for one in asyncio.run(twice()))
+    ends = asyncio.run(twice())
+    assert [isinstance(one, LlmOcrError) for one in ends] == [often == 2] * 2
+    assert len(asked) == often

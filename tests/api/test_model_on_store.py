@@ -1,63 +1,29 @@
 """A model on S3 or GCS: fetched once, whole, before the server starts; another model there is noticed."""
 
-import contextlib
-import itertools
-import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from unittest import mock
 
 import pytest
+from store_servers import by_environment, gcs, s3
 
 import llm_ocr
 from llm_ocr.api.model_files import content_of, fetch
 from llm_ocr.errors import LlmOcrError, ServerError, StorageError, UsageError
 from llm_ocr.storage import ObjectStore, open_store
-from llm_ocr.testing.fake_gcs import running
 from llm_ocr.work.keys import EXTRACT, stage_keys
 from llm_ocr.work.workspace import Workspace
 
-NUMBERS = itertools.count()
 FILES = {"config.json": b"{}", "model.safetensors": b"w" * 5000, "tokenizer/vocab.txt": b"a\nb"}
 SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr.testing.simulator"])
-
-
-@contextlib.contextmanager
-def s3() -> Iterator[str]:
-    boto3 = pytest.importorskip("boto3")
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-    ours = {
-        "AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST",
-        "AWS_SECRET_ACCESS_KEY": "of the tests",
-        "AWS_CONFIG_FILE": os.devnull,
-        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-    }
-    with mock.patch.dict(os.environ, {**kept, **ours}, clear=True):
-        boto3.client("s3").create_bucket(Bucket="models")
-        try:
-            yield f"s3://models/{next(NUMBERS)}/ocr"  # moto keeps one state for the whole process
-        finally:
-            server.stop()
-
-
-@contextlib.contextmanager
-def gcs() -> Iterator[str]:
-    pytest.importorskip("google.cloud.storage")
-    with running("models") as server, mock.patch.dict(os.environ, {"STORAGE_EMULATOR_HOST": server.url}):
-        yield f"gs://models/{next(NUMBERS)}/ocr"
 
 
 @pytest.fixture(params=[s3, gcs], ids=["s3", "gcs"])
 def url(request) -> Iterator[str]:
     """A model there."""
-    with request.param() as made:
+    with by_environment(request.param) as url:
+        made = f"{url}/ocr"
         store = open_store(made)
         for key, data in FILES.items():
             store.put(key, data)

@@ -81,10 +81,16 @@ def test_what_the_model_said_is_kept_without_a_question_and_another_model_is_ask
 
 
 @pytest.mark.parametrize(
-    "changed", [{"headers": "keep"}, {"figures_from": "none"}, {"rotate": "never"}, {"guided": True}]
+    ("changed", "shown"),
+    [
+        ({"headers": "keep"}, "headers"),
+        ({"figures_from": "none"}, "figures_from"),
+        ({"rotate": "never"}, "rotate"),
+        ({"guided": True}, "guides"),
+    ],
 )
-def test_other_settings_are_another_workspace(done, server, examples, changed):
-    with pytest.raises(WorkspaceMismatch):
+def test_other_settings_are_another_workspace_and_the_difference_is_shown(done, server, examples, changed, shown):
+    with pytest.raises(WorkspaceMismatch, match=shown):
         llm_ocr.run(
             examples / "paper.pdf", workspace=done.url, server_url=server.url, model="olmocr-2",
             server_model=OLMOCR.model, **SETTINGS, **changed,
@@ -102,10 +108,12 @@ def test_the_form_that_is_forced_reaches_the_server(server, examples, tmp_path: 
 
 
 def test_text_that_a_model_does_not_take_is_refused_before_anything_is_asked(server, examples, tmp_path: Path):
+    before = len(server.log()["requests"])
     with pytest.raises(UsageError, match="takes no text of the page"):
         llm_ocr.extract(
             examples / "invoice.png", workspace=tmp_path / "w", server_url=server.url, model="olmocr-2", anchor_text=100
         )
+    assert len(server.log()["requests"]) == before
 
 
 def test_running_heads_stand_in_the_markdown_where_they_are_wanted(examples, tmp_path: Path):

@@ -8,6 +8,7 @@ from typing import Any
 
 import predecessor_datasets as made
 import pytest
+from predecessor_datasets import documents, folder_input
 from running import finished, program, said
 
 import llm_ocr
@@ -35,12 +36,8 @@ def opened(place: made.Place) -> llm_ocr.Run:
     return llm_ocr.open(place.workspace, endpoint=place.settings.get("workspace_endpoint"))
 
 
-def documents(run: llm_ocr.Run) -> dict[str, str]:
-    return {document.document_id: document.markdown for document in run.documents()}
-
-
-def engines(run: llm_ocr.Run) -> dict[str, str]:
-    """What described each figure, by its description."""
+def descriptions(run: llm_ocr.Run) -> dict[str, str]:
+    """What is said of each figure, by its id."""
     rows = run.to_dataset()
     return {about["figure_id"]: about["description"] for row in rows for about in map(json.loads, row[FIGURES])}
 
@@ -82,21 +79,18 @@ def test_its_descriptions_are_assembled_without_any_engine(put, tmp_path):
     assert "*Figure sample_00001-p00001-f01: A chart. Its number is 1.*" in text
 
 
-def folder_input(tmp_path: Path, rows: list[dict[str, Any]]) -> Path:
-    return made.saved(rows, tmp_path / "run" / "dataset")
-
-
 def test_only_what_is_not_described_is_described_until_all_is_asked_for(tmp_path):
     source = folder_input(tmp_path, [made.row(0, "Kept."), made.row(1), made.row(2, "Kept, too.")])
     llm_ocr.describe(workspace=tmp_path / "w", input=source, **FRUGAL)
     run = llm_ocr.assemble(workspace=tmp_path / "w")
-    first, second, third = engines(run).values()
+    first, second, third = descriptions(run).values()
     assert (first, third) == ("Kept.", "Kept, too.")
     assert "2001" in second
     assert run.status.figures.ok == 3
 
     llm_ocr.describe(workspace=tmp_path / "w", **FRUGAL)
-    again = engines(llm_ocr.assemble(workspace=tmp_path / "w"))
+    again = descriptions(llm_ocr.assemble(workspace=tmp_path / "w"))
+    assert len(again) == 3
     assert all(f"200{number}" in text for number, text in enumerate(again.values()))
 
 
@@ -275,6 +269,7 @@ def test_a_workspace_of_ours_is_no_input_of_another(tmp_path):
         assert f"-w {tmp_path / 'w'}" in caught.value.hint
 
 
+@pytest.mark.slow
 def test_its_variables_alone_are_enough(tmp_path):
     with made.on_s3(tmp_path) as put:
         place = put(folder_input(tmp_path, [made.row(number) for number in range(2)]))

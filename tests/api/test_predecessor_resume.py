@@ -1,10 +1,11 @@
 """Taking over a dataset of the predecessor, interrupted anywhere: the same command goes on, each page comes once."""
 
-import threading
+import functools
 from pathlib import Path
 
 import predecessor_datasets as made
 import pytest
+from running import side_by_side
 
 import llm_ocr
 from llm_ocr.api import importing
@@ -27,8 +28,7 @@ def source(tmp_path_factory) -> Path:
 
 
 def assembled(workspace: Path, source: Path) -> dict[str, str]:
-    run = llm_ocr.assemble(workspace=workspace, input=source)
-    return {document.document_id: document.markdown for document in run.documents()}
+    return made.documents(llm_ocr.assemble(workspace=workspace, input=source))
 
 
 def dying(monkeypatch: pytest.MonkeyPatch, point: CrashPoint) -> None:
@@ -43,10 +43,10 @@ def test_killed_at_any_write_it_goes_on(source, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         dying(patched, counting)
         undisturbed = assembled(tmp_path / "undisturbed", source)
-    writes = [what for what in counting.seen if "assemble/" not in what and "views/" not in what]
-    points = range(next(at for at, what in enumerate(counting.seen) if " assemble/" in what))
-    assert len([what for what in writes if what.startswith("create extract/") and what.endswith(".done")]) == 2
-    for at in points:
+    first = next(at for at, what in enumerate(counting.seen) if " assemble/" in what)
+    taken_over = [what for what in counting.seen[:first] if what.startswith("create extract/")]
+    assert sum(what.endswith(".done") for what in taken_over) == 2
+    for at in range(first):
         workspace = tmp_path / f"killed at {at}"
         with monkeypatch.context() as patched, pytest.raises(Crash):
             dying(patched, CrashPoint(at))
@@ -81,21 +81,8 @@ def test_what_is_done_is_not_read_again(source, tmp_path, monkeypatch):
 def test_workers_that_begin_together_publish_each_page_once(source, tmp_path):
     with made.on_s3(tmp_path) as put:
         place = put(source)
-        errors: list[BaseException] = []
-
-        def worker(index: int) -> None:
-            shard = {"shard_index": index, "shard_count": 3}
-            try:
-                llm_ocr.assemble(workspace=place.workspace, input=place.input, **shard, **place.settings)
-            except BaseException as error:  # noqa: BLE001 - raised in the test's own thread
-                errors.append(error)
-
-        threads = [threading.Thread(target=worker, args=(index,)) for index in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert not errors
+        where = {"workspace": place.workspace, "input": place.input, "shard_count": 3, **place.settings}
+        side_by_side(*(functools.partial(llm_ocr.assemble, shard_index=index, **where) for index in range(3)))
         status = llm_ocr.open(place.workspace, endpoint=place.settings["workspace_endpoint"]).status
         assert (status.pages.ok, status.pages.expected, status.generations) == (PAGES, PAGES, 1)
         store = open_store(place.workspace, StoreOptions(endpoint=place.settings["workspace_endpoint"]))

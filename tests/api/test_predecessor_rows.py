@@ -1,21 +1,11 @@
 """Rows of the predecessor's datasets that are not as it writes them: each is counted as what it is, none ends a run."""
 
-from pathlib import Path
-from typing import Any
-
 import predecessor_datasets as made
 import pytest
+from predecessor_datasets import documents, folder_input
 
 import llm_ocr
 from llm_ocr.types import PageRecord
-
-
-def folder_input(tmp_path: Path, rows: list[dict[str, Any]]) -> Path:
-    return made.saved(rows, tmp_path / "run" / "dataset")
-
-
-def documents(run: llm_ocr.Run) -> dict[str, str]:
-    return {document.document_id: document.markdown for document in run.documents()}
 
 
 def pages(run: llm_ocr.Run) -> dict[str, PageRecord]:
@@ -48,6 +38,10 @@ BAD = {
 }
 
 
+#: Those of which there is no figure to keep.
+WITHOUT_FIGURE = {"more metadata than figures", "a figure that is none"}
+
+
 @pytest.mark.parametrize("case", BAD)
 def test_a_row_that_is_not_whole_is_counted_as_what_it_is(tmp_path, case):
     columns, status, reason = BAD[case]
@@ -60,6 +54,7 @@ def test_a_row_that_is_not_whole_is_counted_as_what_it_is(tmp_path, case):
     assert [found[name].status for name in ("sample_00000", "sample_00002")] == ["ok", "ok"]
     counts = run.status.pages
     assert counts.expected == counts.ok + counts.degraded + counts.failed == 3
+    assert len(bad.figures) == (0 if case in WITHOUT_FIGURE else 1)
     for figure in bad.figures:
         assert 0 <= figure.box.x0 <= figure.box.x1 <= 1
         assert 0 <= figure.box.y0 <= figure.box.y1 <= 1
@@ -69,14 +64,11 @@ def test_a_row_that_is_not_whole_is_counted_as_what_it_is(tmp_path, case):
 def test_a_file_that_a_row_only_names_is_not_opened(tmp_path):
     secret = tmp_path / "secret.png"
     made.page_image(7).save(secret)
-    source = tmp_path / "run"
-    only_named = made.dataset([made.row(0, "Known.")]).to_parquet
-    source.mkdir()
-    only_named(source / "train-00000-of-00001.parquet")
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    file = source / "train-00000-of-00001.parquet"
+    source = made.parquet([made.row(0, "Known.")], tmp_path / "run")
+    (file,) = source.iterdir()
     table = pq.read_table(file)
     column = pa.array([{"bytes": None, "path": str(secret)}], table.schema.field("source_image").type)
     pq.write_table(table.set_column(table.schema.get_field_index("source_image"), "source_image", column), file)

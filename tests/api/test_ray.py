@@ -16,7 +16,7 @@ from unittest import mock
 import pytest
 from reportlab.lib.pdfencrypt import StandardEncryption
 from reportlab.pdfgen import canvas
-from running import cli, environment, program, said
+from running import cli, environment, program, said, when
 
 import llm_ocr
 from llm_ocr.api import ray_crew
@@ -122,15 +122,6 @@ def ended(process: "subprocess.Popen[str]", seconds: float = 120) -> subprocess.
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-def when(true, seconds: float = 60.0):
-    """What `true` gives once it is true; fails after some seconds."""
-    end = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.05)
-    return found
-
-
 def marked(mark: str) -> list[str]:
     """The command lines of processes that live, and have the mark in their environment."""
     found = []
@@ -196,9 +187,9 @@ def test_a_node_that_dies_costs_no_page(cluster, nodes, documents, server, local
     arguments = ["extract", documents, "-w", workspace, *flags(server_url=server.url, ray_gpus=1, **SLOW)]
     process = started(*arguments, "--ray", cluster.address)
     when(lambda: len(attempts(workspace)) >= 2 or process.poll() is not None)
-    cluster.remove_node(nodes[0], allow_graceful=False)
     before = attempts(workspace)
     assert 0 < len(before) < UNITS
+    cluster.remove_node(nodes[0], allow_graceful=False)
     run = ended(process)
     assert run.returncode == 0, said(run)
     assert "was lost" in run.stderr
@@ -333,12 +324,12 @@ def test_a_server_that_is_not_there_ends_the_command_with_its_error(cluster, nod
 def test_a_cluster_that_is_not_there_is_named(tmp_path, examples):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    for address in (f"127.0.0.1:{port}", "nonsense"):
-        run = cli("extract", examples / "invoice.png", "-w", "w", "--engine=embedded", "--ray", address, cwd=tmp_path)
-        assert run.returncode == 1, said(run)
-        assert f"--ray {address}: the cluster cannot be used" in run.stderr
-        assert "ray start" in run.stderr
+        for address in (f"127.0.0.1:{free.getsockname()[1]}", "nonsense"):
+            flags = ("-w", "w", "--engine=embedded", "--ray", address)
+            run = cli("extract", examples / "invoice.png", *flags, cwd=tmp_path)
+            assert run.returncode == 1, said(run)
+            assert f"--ray {address}: the cluster cannot be used" in run.stderr
+            assert "ray start" in run.stderr
 
 
 def test_somebody_else_who_listens_there_is_not_waited_for_long(tmp_path, examples):

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_remote_workspaces import FRUGAL, gcs, s3
+from running import FRUGALLY
+from store_servers import Place, gcs, s3
 
 import llm_ocr
 from llm_ocr.storage import StoreOptions, open_store
@@ -27,10 +28,11 @@ def web(folder: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
+        server.server_close()
 
 
 @pytest.fixture(params=[s3, gcs], ids=["s3", "gcs"])
-def bucket(request, examples) -> Iterator[tuple[str, dict[str, str]]]:
+def bucket(request, examples) -> Iterator[Place]:
     """The URL of a folder with two documents and a note, and the settings that reach it."""
     with request.param() as (url, settings):
         endpoint = settings["workspace_endpoint"]
@@ -44,8 +46,8 @@ def bucket(request, examples) -> Iterator[tuple[str, dict[str, str]]]:
 
 def test_a_prefix_of_a_bucket_is_read_like_a_folder(bucket, examples, tmp_path):
     url, settings = bucket
-    run = llm_ocr.run(url, workspace=tmp_path / "w", **settings, **FRUGAL)
-    here = llm_ocr.run([examples / "paper.pdf", examples / "invoice.png"], workspace=tmp_path / "here", **FRUGAL)
+    run = llm_ocr.run(url, workspace=tmp_path / "w", **settings, **FRUGALLY)
+    here = llm_ocr.run([examples / "paper.pdf", examples / "invoice.png"], workspace=tmp_path / "here", **FRUGALLY)
     assert run.status.pages.ok == run.status.pages.expected == here.status.pages.expected
     assert run.status.skipped == {".docx": 1}
     assert sorted(document.path for document in run.documents()) == [
@@ -62,7 +64,7 @@ def test_globs_and_manifests_name_documents_there(bucket, tmp_path):
     url, settings = bucket
     manifest = tmp_path / "list.jsonl"
     manifest.write_text(json.dumps({"id": "mine", "pdf_path": f"{url}/2024/paper.pdf", "pages": [2]}) + "\n")
-    run = llm_ocr.extract([f"{url}/*.png", manifest], workspace=tmp_path / "w", **settings, **FRUGAL)
+    run = llm_ocr.extract([f"{url}/*.png", manifest], workspace=tmp_path / "w", **settings, **FRUGALLY)
     pages = {page.document_id: page.page_number for page in run.pages()}
     assert (len(pages), pages["mine"]) == (2, 2)
 
@@ -72,17 +74,17 @@ def test_a_document_that_was_replaced_since_it_was_planned_fails(bucket, example
     llm_ocr.plan(f"{url}/invoice.png", workspace=tmp_path / "w", engine="embedded", **settings)
     store = open_store(url, StoreOptions(endpoint=settings["source_endpoint"]))
     store.upload(examples / "fax.tiff", "invoice.png")
-    (page,) = llm_ocr.extract(workspace=tmp_path / "w", **settings, **FRUGAL).pages()
+    (page,) = llm_ocr.extract(workspace=tmp_path / "w", **settings, **FRUGALLY).pages()
     assert (page.status, page.reason) == (Status.FAILED, Reason.SOURCE_CHANGED)
 
 
 def test_web_documents_are_read_where_private_addresses_are_allowed(examples, tmp_path):
     with web(examples) as url:
         sources = [f"{url}/invoice.png", f"{url}/nothing.pdf"]
-        refused = llm_ocr.extract(sources, workspace=tmp_path / "refused", **FRUGAL)
+        refused = llm_ocr.extract(sources, workspace=tmp_path / "refused", **FRUGALLY)
         assert refused.status.pages.failed == 2
         assert all("not a public address" in page.detail for page in refused.pages())
-        run = llm_ocr.extract(sources, workspace=tmp_path / "w", allow_private_addresses=True, **FRUGAL)
+        run = llm_ocr.extract(sources, workspace=tmp_path / "w", allow_private_addresses=True, **FRUGALLY)
     rows = {page.source.rpartition("/")[2]: page for page in run.pages()}
     assert rows["invoice.png"].status is Status.OK
     assert rows["nothing.pdf"].reason is Reason.NOT_FOUND
@@ -95,14 +97,14 @@ def test_a_workspace_and_its_documents_may_stand_on_different_stores(examples, t
             examples / "invoice.png", "in/a.png"
         )
         settings = {**there, "source_endpoint": here["workspace_endpoint"]}
-        run = llm_ocr.extract(f"{source}/in", workspace=workspace, **settings, **FRUGAL)
+        run = llm_ocr.extract(f"{source}/in", workspace=workspace, **settings, **FRUGALLY)
         assert run.status.pages.ok == 1
 
 
 def test_the_signature_of_a_presigned_url_is_in_no_result(examples, tmp_path, caplog):
     with web(examples) as url:
         sources = [f"{url}/{name}?X-Amz-Date=1&X-Amz-Signature=SESAME" for name in ("invoice.png", "nothing.pdf")]
-        run = llm_ocr.run(sources, workspace=tmp_path / "w", allow_private_addresses=True, **FRUGAL)
+        run = llm_ocr.run(sources, workspace=tmp_path / "w", allow_private_addresses=True, **FRUGALLY)
     assert [page.status for page in run.pages()] == [Status.OK, Status.FAILED]
     assert {page.source.rpartition("/")[2].partition("?")[0] for page in run.pages()} == {"invoice.png", "nothing.pdf"}
     told = [json.dumps(run.status.to_json()), caplog.text, *(row["source"] for row in run.to_dataset())]

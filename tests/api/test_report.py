@@ -9,6 +9,7 @@ import export_workspaces
 import pytest
 import running
 from report_reading import report_of, words_of
+from viewer_browser import FLAGS
 
 import llm_ocr
 from llm_ocr.errors import StorageError, UsageError, WorkspaceError
@@ -19,10 +20,6 @@ from llm_ocr.work.publish import Example, Summary, publish
 from llm_ocr.work.workspace import Workspace
 
 EVIL = '/in/<script>document.title="hit"</script><img src=x onerror="document.title=\'hit\'">.pdf'
-_FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-)
 
 
 def test_a_plan_alone_gives_an_honest_page(examples, tmp_path):
@@ -70,18 +67,13 @@ def hostile(tmp_path_factory):
     return url
 
 
-@pytest.mark.parametrize("colours", ["0", "1"])
-def test_names_with_markup_do_nothing_in_a_browser(hostile, tmp_path, require, colours):
+def test_names_with_markup_do_nothing_in_a_browser(hostile, tmp_path, require):
     require("chromium")
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     report_of(hostile, tmp_path / "r.html")
-    flags = [
-        *_FLAGS.split(),
-        f"--user-data-dir={tmp_path / 'profile'}",
-        f"--blink-settings=preferredColorScheme={colours}",
-    ]
+    flags = [flag for flag in FLAGS if "debugging" not in flag]
     loud = subprocess.run(
-        [browser, *flags, "--dump-dom", f"file://{tmp_path / 'r.html'}"],
+        [browser, *flags, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", f"file://{tmp_path / 'r.html'}"],
         capture_output=True, text=True, encoding="utf-8", timeout=180, check=True,
     ).stdout  # fmt: skip
     assert "<title>OCR run: w&lt;script&gt;</title>" in loud

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -76,15 +78,16 @@ def test_nothing_is_asked_of_a_server_that_is_gone_when_nothing_is_left_to_do(do
     llm_ocr.run(examples, workspace=done.url, server_url="http://127.0.0.1:9/v1", render_workers=1)
 
 
-def test_descriptions_of_several_kinds_stand_side_by_side(done, server):
-    served = {"workspace": done.url, "server_url": server.url}
-    llm_ocr.describe(describe_mode="classify", describe_classes=("photo", "chart"), **served)
-    assert done.status.figure_reasons == {}
-    run = llm_ocr.assemble(workspace=done.url)
+def test_descriptions_of_several_kinds_stand_side_by_side(done, server, tmp_path):
+    workspace = Path(shutil.copytree(done.url, tmp_path / "w"))
+    served = {"workspace": workspace, "server_url": server.url}
+    described = llm_ocr.describe(describe_mode="classify", describe_classes=("photo", "chart"), **served)
+    assert described.status.figure_reasons == {}
+    run = llm_ocr.assemble(workspace=workspace)
     row = next(row for row in run.to_dataset() if row["extracted_figures_metadata"])
     assert json.loads(row["extracted_figures_metadata"][0])["class"] in ("photo", "chart")
     llm_ocr.describe(describe_mode="colours", describe_prompt="Which colours are there?", **served)
-    assert len(list(Path(done.url, "describe").iterdir())) == 3
+    assert len(list((workspace / "describe").iterdir())) == 3
 
 
 def test_tables_are_cut_out_too_where_that_is_asked_for(examples, tmp_path):
@@ -132,11 +135,16 @@ def test_a_stage_of_its_own_is_not_done_on_the_cpu_unasked(examples, tmp_path):
         llm_ocr.extract(examples / "invoice.png", workspace=tmp_path / "w", vllm_command="no-such-program")
 
 
-def test_a_server_that_never_answers_ends_the_run_with_what_to_check(examples, tmp_path):
-    with pytest.raises(LlmOcrError, match="did not answer"):
-        llm_ocr.extract(
-            examples / "invoice.png", workspace=tmp_path / "w", server_url="http://127.0.0.1:9", server_timeout=1
-        )
+@pytest.mark.parametrize("listens", [False, True])
+def test_a_server_that_never_answers_ends_the_run_with_what_to_check(examples, tmp_path, listens):
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        if listens:
+            mute.listen()
+        url = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        with pytest.raises(LlmOcrError, match="did not answer") as caught:
+            llm_ocr.extract(examples / "invoice.png", workspace=tmp_path / "w", server_url=url, server_timeout=1)
+    assert "--server-url" in caught.value.hint
 
 
 def test_a_wrong_model_name_is_said_with_the_names_that_are_served(server, examples, tmp_path):

@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from running import FRUGALLY, Told
 
 import llm_ocr
 from llm_ocr.api import sharing
@@ -14,7 +15,6 @@ from llm_ocr.api.remote import Remote
 from llm_ocr.api.sharing import Split, split_of
 from llm_ocr.errors import UsageError, WorkspaceError
 from llm_ocr.settings.models import DescribeSettings, ExtractSettings, RunSettings
-from llm_ocr.stages import Silent
 from llm_ocr.storage import Capabilities
 from llm_ocr.storage.hub_dataset import MOST_FILES, DatasetStore
 from llm_ocr.storage.local import LocalStore
@@ -28,7 +28,6 @@ from llm_ocr.work.plan import PlannedDocument, plan_documents
 from llm_ocr.work.publish import Summary, publish
 from llm_ocr.work.workspace import Workspace
 
-FRUGAL = {"engine": "embedded", "render_workers": 1, "ocr_workers": 1}
 CLOUD_RUN = {"CLOUD_RUN_TASK_INDEX": "1", "CLOUD_RUN_TASK_COUNT": "3"}
 SAGEMAKER = {"SM_HOSTS": '["algo-2", "algo-1", "algo-3"]', "SM_CURRENT_HOST": "algo-2"}
 SLURM = {
@@ -40,9 +39,9 @@ SLURM = {
 PLATFORMS = pytest.mark.parametrize("platform", [CLOUD_RUN, SAGEMAKER, SLURM], ids=["cloud run", "sagemaker", "slurm"])
 
 
-class Telling(Silent):
+class Telling(Told):
     def __init__(self):
-        self.said = []
+        super().__init__()
         self.begun = []
         self.corrected = 0
 
@@ -51,9 +50,6 @@ class Telling(Silent):
 
     def correct(self, change, *, exact):
         self.corrected += change
-
-    def say(self, message):
-        self.said.append(message)
 
 
 class Scarce(MemoryStore):
@@ -109,7 +105,7 @@ def test_in_a_folder_the_platforms_share_is_taken_and_said(tmp_path, monkeypatch
     on(monkeypatch, platform)
     job = job_on(LocalStore(tmp_path / "w"))
     assert split(job) == Split(Shard(1, 3))
-    (line,) = job.progress.said
+    (line,) = job.progress.lines
     assert "share 1 of 3" in line
     assert any(name in line for name in platform)
 
@@ -126,7 +122,7 @@ def test_leases_are_better_than_the_platforms_share(monkeypatch, platform):
     on(monkeypatch, platform)
     job = job_on(MemoryStore())
     assert split(job) == Split(leases=True)
-    assert job.progress.said == []
+    assert job.progress.lines == []
 
 
 def test_a_store_without_conditional_writes_has_the_platforms_share(monkeypatch):
@@ -148,7 +144,7 @@ def test_who_asks_for_a_share_gets_it_whatever_the_store_and_the_platform_say(mo
     on(monkeypatch, CLOUD_RUN)
     job = job_on(MemoryStore(), shard_index=4, shard_count=7)
     assert split(job) == Split(Shard(4, 7))
-    assert job.progress.said == []
+    assert job.progress.lines == []
 
 
 def test_a_run_of_all_stages_does_all_units(tmp_path, monkeypatch):
@@ -161,12 +157,12 @@ def test_a_run_of_all_stages_does_all_units(tmp_path, monkeypatch):
 def test_a_store_without_conditional_writes_has_one_worker_and_it_says_so_once(model):
     job = job_on(Scarce(), model=model)
     assert split(job).alone
-    (line,) = job.progress.said
+    (line,) = job.progress.lines
     assert "--shard-index" in line
     assert "commits are few" in line
     if model is RunSettings:
         split(job, "describe")
-        assert len(job.progress.said) == 1
+        assert len(job.progress.lines) == 1
 
 
 def test_leases_that_a_folder_cannot_have_are_said(tmp_path, monkeypatch):
@@ -174,7 +170,7 @@ def test_leases_that_a_folder_cannot_have_are_said(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "capabilities", lambda: Capabilities(True, False, "no locks here"))
     job = job_on(store, lease_seconds=60)
     assert split(job).alone
-    assert "no locks here" in job.progress.said[0]
+    assert "no locks here" in job.progress.lines[0]
 
 
 def test_a_platform_that_says_something_impossible_is_wrong_usage(tmp_path, monkeypatch):
@@ -190,7 +186,7 @@ def test_tasks_of_a_platform_read_each_unit_once(examples, tmp_path, monkeypatch
     done = []
     for index in range(3):
         on(monkeypatch, {**CLOUD_RUN, "CLOUD_RUN_TASK_INDEX": str(index)})
-        run = llm_ocr.extract(workspace=url, **FRUGAL)
+        run = llm_ocr.extract(workspace=url, **FRUGALLY)
         done.append(run.status.stages["extract"].done)
     assert done[0] == len(range(0, total, 3))
     assert done[1] == done[0] + len(range(1, total, 3))
@@ -244,7 +240,7 @@ def test_one_of_many_workers_starts_without_reading_what_others_have_done(finish
     assert calls.total() < 60
     assert job.progress.begun == [(EXTRACT, 0, Counts())]
     assert job.progress.corrected == 0
-    assert bool(job.progress.said) is (given is None)
+    assert bool(job.progress.lines) is (given is None)
 
 
 def test_a_worker_alone_shows_what_was_done_before(finished):

@@ -26,7 +26,7 @@ NAMES = (
 )
 
 
-def image_document(text: str) -> bytes:
+def blank_document(text: str) -> bytes:
     """A page that needs no reading: what is tested is where it goes. The text makes its content its own."""
     return bad.blank() + f"\n% {text}\n".encode()
 
@@ -35,7 +35,7 @@ def written(folder: Path, *names: str) -> None:
     for name in names:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(image_document(name))
+        path.write_bytes(blank_document(name))
 
 
 def run_in(folder: Path, *arguments: str | Path, code: int = 0) -> Finished:

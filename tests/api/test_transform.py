@@ -4,7 +4,7 @@ import runpy
 from dataclasses import replace
 
 import pytest
-from test_remote_workspaces import FRUGAL
+from running import FRUGALLY
 
 import llm_ocr
 from llm_ocr.errors import StageMissing, UsageError
@@ -17,7 +17,7 @@ EMBEDDED = {"engine": "embedded"}
 def extracted(examples, tmp_path):
     """A workspace with two documents read."""
     sources = [examples / "invoice.png", examples / "paper.pdf"]
-    llm_ocr.extract(sources, workspace=tmp_path / "w", pages_per_unit=2, **FRUGAL)
+    llm_ocr.extract(sources, workspace=tmp_path / "w", pages_per_unit=2, **FRUGALLY)
     return tmp_path / "w"
 
 
@@ -35,7 +35,7 @@ def test_the_stages_behind_take_the_new_rows(extracted):
     before = [page.markdown for page in llm_ocr.open(extracted).pages()]
     rows = assembled(extracted).to_dataset()
     assert [row["document_markdown"] for row in rows] == [text.upper() for text in before]
-    plain = llm_ocr.run(workspace=extracted, **FRUGAL).to_dataset()
+    plain = llm_ocr.run(workspace=extracted, **FRUGALLY).to_dataset()
     assert [row["document_markdown"] for row in plain] == before
 
 

@@ -66,7 +66,8 @@ class Engines:
     uses_models = True
 
     def __init__(self):
-        self.begun = asyncio.Event()
+        self.begun, self.checking, self.checked = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.checked.set()
         self.checks = 0
 
     async def fleet(self, profile, *, model, revision):
@@ -74,6 +75,8 @@ class Engines:
 
     async def check(self):
         self.checks += 1
+        self.checking.set()
+        await self.checked.wait()
 
 
 @pytest.fixture
@@ -89,8 +92,11 @@ def warmed(workspace, monkeypatch):
     def run(block):
         async def whole():
             engines = Engines()
-            async with extracting.warming_up(Job(workspace, settings, Silent(), engines, None), "extract"):
-                await block(engines)
+            try:
+                async with extracting.warming_up(Job(workspace, settings, Silent(), engines, None), "extract"):
+                    await block(engines)
+            finally:
+                assert asyncio.all_tasks() == {asyncio.current_task()}, "something is left that starts servers"
             return engines.begun.is_set()
 
         return asyncio.run(whole())
@@ -99,7 +105,7 @@ def warmed(workspace, monkeypatch):
 
 
 async def until_begun(engines):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         await engines.begun.wait()
 
 
@@ -119,8 +125,7 @@ def test_no_server_starts_where_nothing_is_left(warmed, workspace, key, monkeypa
     monkeypatch.setattr(extracting, "free_units", look)
 
     async def until_looked(engines):
-        async with asyncio.timeout(20):
-            await asyncio.to_thread(looked.wait)
+        assert await asyncio.to_thread(looked.wait, 30)
         await asyncio.sleep(0.1)  # for what must not come
 
     assert not warmed(until_looked)
@@ -128,6 +133,9 @@ def test_no_server_starts_where_nothing_is_left(warmed, workspace, key, monkeypa
 
 def test_a_plan_that_fails_ends_what_starts_the_servers(warmed, key):
     async def fails(engines):
+        engines.checked.clear()  # the servers are being started
+        async with asyncio.timeout(30):
+            await engines.checking.wait()
         raise OSError("no such bucket")
 
     with pytest.raises(OSError, match="no such bucket"):

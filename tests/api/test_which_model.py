@@ -1,6 +1,7 @@
 """What --model, --prompt, --parser, --weights, --chat-template and --mode mean."""
 
 import pytest
+from running import Told
 
 import llm_ocr
 from llm_ocr.api.models import asked_model, mode_of, named_model
@@ -10,7 +11,6 @@ from llm_ocr.models.plain import parse_plain
 from llm_ocr.models.registry import PROFILES, find_profile
 from llm_ocr.settings.fields import settings_of
 from llm_ocr.settings.models import ExtractSettings
-from llm_ocr.stages import Silent
 from llm_ocr.testing.simulator import running
 from llm_ocr.work.keys import EXTRACT, stage_keys
 from llm_ocr.work.workspace import Workspace
@@ -183,12 +183,7 @@ def test_a_chat_template_is_refused_for_servers_of_others(examples, tmp_path):
 
 
 def test_a_notice_is_said_once(examples, tmp_path):
-    lines: list[str] = []
-
-    class Said(Silent):
-        def say(self, message: str) -> None:
-            lines.append(message)
-
+    told = Told()
     with running(**QUICK, served_model_name="chandra") as server:
         llm_ocr.extract(
             examples / "paper.pdf",
@@ -198,7 +193,7 @@ def test_a_notice_is_said_once(examples, tmp_path):
             model="chandra-2",
             max_page_attempts=1,
             render_workers=1,
-            progress=Said(),
+            progress=told,
         )
     notice = find_profile("chandra-2").notice
-    assert notice and lines.count(notice) == 1
+    assert notice and told.lines.count(notice) == 1

@@ -1,7 +1,6 @@
 """A headless Chromium for tests of sites, spoken to by its DevTools protocol."""
 
 import asyncio
-import base64
 import json
 import shutil
 import subprocess
@@ -125,6 +124,13 @@ class Browser:
             assert time.monotonic() < end, f"never: {condition}; the console says {self.log}"
             time.sleep(0.02)
 
+    def hear(self, words: str) -> None:
+        """Until the console has said these words."""
+        end = time.monotonic() + PATIENCE
+        while not any(words in line for line in self.log):
+            assert time.monotonic() < end, f"never said: {words}; the console says {self.log}"
+            self.run("true")  # what it has said comes before the answer
+
     def _holds(self, condition: str) -> bool:
         """Not while one page makes room for the next: there is none to ask then."""
         try:
@@ -165,6 +171,3 @@ class Browser:
 
     def scheme(self, value: str) -> None:
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": value}])
-
-    def screenshot(self, file: Path) -> None:
-        file.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))

@@ -1,6 +1,7 @@
 """Runs the console program as users do: a process of its own, in an empty folder, with nothing from this machine."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -50,6 +51,12 @@ def llm_ocr(tmp_path: Path, repository: Path) -> Callable[..., Finished]:
         )
 
     return call
+
+
+@pytest.fixture
+def workspace(repository: Path, tmp_path: Path) -> Path:
+    """A workspace of two pages of one document, in the folder in which the program runs."""
+    return Path(shutil.copytree(repository / "tests/fixtures/workspace-format-1", tmp_path / "out"))
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Stands in for `llm_ocr.api` in tests of the command line: does nothing, and ends as the environment says.
 
-`STUB_API` holds JSON: `pages` (expected, ok, degraded, failed), `raises` (what `execute` does instead), `say` (lines),
-`documents` (pairs of path and Markdown). What it was called with is written to the file `STUB_CALLS`.
+`STUB_API` holds JSON: `pages` and `figures` (expected, ok, degraded, failed), `raises` (what `execute` does instead),
+`say` (lines), `documents` (pairs of path and Markdown). What it was called with is written to the file `STUB_CALLS`.
 """
 
 import json
@@ -48,7 +48,7 @@ def open(url: str, **where: str | None) -> Run:
         generations=1,
         documents=2,
         pages=Counts(*PLAN.get("pages", [10, 10, 0, 0])),
-        figures=Counts(4, 4),
+        figures=Counts(*PLAN.get("figures", [4, 4, 0, 0])),
         stages=stages,
         reasons=Counter(one.reason for one in failed) | Counter(PLAN.get("degraded", [])),
         figure_reasons={},

@@ -1,6 +1,7 @@
 """`llm-ocr estimate`: pages counted, times rates, times prices, with what that rests on."""
 
 import json
+import shutil
 
 import pytest
 
@@ -122,19 +123,23 @@ def test_what_cannot_be_estimated_is_said(llm_ocr, arguments, code, words):
     assert done.returncode == code and words in done.stderr, done.stderr
 
 
-def test_what_jobs_cost_is_in_the_status(llm_ocr, planned):
+def test_what_jobs_cost_is_in_the_status_and_in_the_report(llm_ocr, planned, tmp_path):
+    import llm_ocr as library
+
+    url = str(shutil.copytree(planned, tmp_path / "w"))
     end = {"platform": "hf-jobs", "hardware": "a100-large", "seconds": 720, "currency": "USD", "cost": 0.5}
-    with Workspace.open(planned) as workspace:
+    with Workspace.open(url) as workspace:
         workspace.store.put("launches/l1/extract-1.end.json", json.dumps({"stage": "extract", **end}).encode())
-    assert "$0.5000 for jobs (extract $0.5000 on hf-jobs:a100-large)" in llm_ocr("status", "-w", planned).stdout
-    spent = as_json(llm_ocr("status", "-w", planned, "--json"))["spent"]
+    assert "$0.5000 for jobs (extract $0.5000 on hf-jobs:a100-large)" in llm_ocr("status", "-w", url).stdout
+    spent = as_json(llm_ocr("status", "-w", url, "--json"))["spent"]
     assert spent["total"] == {"USD": 0.5} and spent["jobs"][0]["seconds"] == 720
+    report = str(library.open(url).costs())
+    assert "$0.5000 for jobs" in report and "hf-jobs:a100-large" in report
 
 
-def test_notebooks_estimate_and_report_with_the_same_words(planned):
+def test_notebooks_estimate_with_the_same_words(planned):
     import llm_ocr
 
     found = llm_ocr.estimate(workspace=planned, hardware="hf-jobs:a100-large")
     assert found.pages == 9 and "<table>" in found._repr_html_() and "hf-jobs:a100-large" in found._repr_markdown_()
     assert llm_ocr.estimate(page_count=10_000).options
-    assert "hf-jobs:l4x1" in str(llm_ocr.open(planned).costs()) or llm_ocr.open(planned).costs().pages == 0

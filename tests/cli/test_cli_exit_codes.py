@@ -43,6 +43,12 @@ def test_the_allowed_share_of_failed_pages_can_be_set(llm_ocr):
     assert llm_ocr("run", "a.pdf", "--max-failed-rate", "0.49", stub=stub).returncode == 3
 
 
+def test_figures_that_failed_are_no_success_of_describe(llm_ocr):
+    done = llm_ocr("describe", "-w", "w", stub={"figures": [4, 1, 0, 3]})
+    assert done.returncode == 3
+    assert done.stdout.splitlines()[-1] == "4 figures: 1 ok, 3 failed"
+
+
 def test_the_traceback_is_there_for_who_asks(llm_ocr):
     done = llm_ocr("run", "a.pdf", "--log-level", "debug", stub={"raises": "bug"})
     assert "Traceback" in done.stderr

@@ -4,17 +4,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-FIXTURE = "tests/fixtures/workspace-format-1"
-
-
-@pytest.fixture
-def workspace(repository, tmp_path) -> Path:
-    """A workspace of two pages, in the folder in which the program runs."""
-    return Path(shutil.copytree(repository / FIXTURE, tmp_path / "out"))
 
 
 def test_the_result_and_how_it_is_opened_are_the_last_words(llm_ocr, workspace, tmp_path):

@@ -1,17 +1,6 @@
 """llm-ocr export in the formats of texts: what is said, and the exit codes."""
 
-import shutil
-from pathlib import Path
-
 import pytest
-
-FIXTURE = "tests/fixtures/workspace-format-1"
-
-
-@pytest.fixture
-def workspace(repository, tmp_path) -> Path:
-    """A workspace of two pages of one document, in the folder in which the program runs."""
-    return Path(shutil.copytree(repository / FIXTURE, tmp_path / "out"))
 
 
 @pytest.mark.parametrize(

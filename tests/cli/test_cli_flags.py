@@ -1,5 +1,7 @@
 """Flags are made from the settings; what is typed arrives, what is mistyped is named."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from llm_ocr.cli.flags import Flags, build_parser, parse_flags
 from llm_ocr.errors import UsageError
 from llm_ocr.settings import models
 from llm_ocr.settings.fields import settings_of
+from llm_ocr.settings.loading import load
 
 
 def parsed(name: str, *arguments: str) -> Flags:
@@ -76,6 +79,16 @@ def test_a_mistyped_flag_is_named_with_what_was_meant(typed, said):
         parsed(*typed)
 
 
+def test_what_is_missing_is_named_as_it_is_typed():
+    with pytest.raises(UsageError) as caught:
+        load(models.LaunchSettings, {}, config=None, environ={}, dotenv=Path("none"))
+    assert str(caught.value).splitlines() == [
+        "no workspace given: use -w/--workspace URL or LLM_OCR_WORKSPACE",
+        "no platform given: write PLATFORM after the command, or set LLM_OCR_PLATFORM",
+        "no stage given: write STAGE after the command, or set LLM_OCR_STAGE",
+    ]
+
+
 @pytest.mark.parametrize(
     ("typed", "said"),
     [("runn", "llm-ocr run"), ("retry", "retry-failed"), ("a.pdf", "llm-ocr run a.pdf"), ("x", "Commands: run, plan")],
@@ -90,7 +103,8 @@ def test_help_teaches_every_setting_its_choices_and_its_default(command):
     model = getattr(models, command.model)
     text = " ".join(build_parser(command, model, for_help=True).format_help().split())
     for setting in settings_of(model).values():
-        assert setting.metavar in text if setting.positional else setting.flag.removeprefix("--") in text
+        flags = {setting.flag, "--no-" + setting.flag.removeprefix("--")}  # of a switch, the one that changes it
+        assert setting.metavar in text if setting.positional else flags & set(text.replace(",", " ").split())
         for choice in setting.choices:
             assert choice in text
         if isinstance(setting.default, int | float) and not isinstance(setting.default, bool):

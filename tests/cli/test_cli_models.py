@@ -1,19 +1,13 @@
-"""`llm-ocr models`: what there is, everything about one, and which suits; and what status says of a run that loops."""
+"""`llm-ocr models`: what there is, everything about one, and which suits."""
 
 import json
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from llm_ocr.cli import report
-from llm_ocr.cli.status import status_as_text
 from llm_ocr.engines.vllm.command import ServeOptions, serve_command
 from llm_ocr.models.registry import PROFILES, find_profile
-from llm_ocr.settings.models import StatusSettings
-from llm_ocr.types import Counts
-from llm_ocr.work.status import RunStatus, StageStatus
 
 
 def program(folder: Path, name: str, text: str) -> None:
@@ -119,34 +113,3 @@ def test_memory_licence_and_language_can_be_given(llm_ocr):
 def test_a_name_and_a_ranking_are_not_asked_for_together(llm_ocr):
     run = llm_ocr("models", "dots.mocr", "--recommend")
     assert (run.returncode, "--recommend ranks all models" in run.stderr) == (2, True)
-
-
-STATUS = RunStatus(
-    url="/w",
-    generations=1,
-    documents=1,
-    pages=Counts(1000, 960, 31, 9),
-    figures=Counts(),
-    stages={name: StageStatus("abc", 1, 1) for name in ("extract", "describe", "assemble")},
-    reasons={"repetition loop": 31, "unreadable": 9},
-    figure_reasons={},
-    examples=(),
-    skipped={},
-    model="deepseek-ai/DeepSeek-OCR",
-)
-
-
-def test_a_run_that_loops_on_many_pages_is_told_what_to_try():
-    line = next(line for line in report.status_text(STATUS).splitlines() if line.startswith("advice"))
-    assert "repetition loops on 3.1 % of the pages: try --model " in line
-    shown = StatusSettings(workspace="/w", json_output=True)
-    assert json.loads(status_as_text(STATUS, shown))["advice"] in line
-
-
-@pytest.mark.parametrize(
-    "changes", [{"reasons": {"repetition loop": 20}}, {"model": ""}, {"reasons": {"unreadable": 500}}]
-)
-def test_others_are_not(changes):
-    status = replace(STATUS, **changes)
-    assert "advice" not in report.status_text(status)
-    assert json.loads(status_as_text(status, StatusSettings(workspace="/w", json_output=True)))["advice"] is None

@@ -1,9 +1,12 @@
-"""The words at the end of a command."""
+"""The words at the end of a command, and those of status."""
 
+import json
 from dataclasses import replace
 
+import pytest
+
 from llm_ocr.cli import report
-from llm_ocr.cli.status import watch
+from llm_ocr.cli.status import status_as_text, watch
 from llm_ocr.settings.models import StatusSettings
 from llm_ocr.types import Counts
 from llm_ocr.work.publish import Example
@@ -68,10 +71,42 @@ def test_the_allowed_rate_itself_is_allowed():
     assert report.exit_code(Counts(), 0.0) == 0
 
 
-def test_watching_ends_when_every_page_is_accounted_for(capsys):
-    waiting, done = replace(STATUS, pages=Counts(100, 40)), STATUS
-    looks = iter([waiting, waiting, done])
-    waits: list[float] = []
-    watch(lambda: (next(looks), ()), StatusSettings(workspace="w", watch=True, json_output=True), waits.append)
-    shown = capsys.readouterr().out.splitlines()
-    assert (len(shown), len(waits)) == (2, 2)
+NOT_DONE = replace(STATUS, pages=Counts(100, 40))
+
+
+@pytest.mark.parametrize(
+    ("looks", "shown"),
+    [
+        ([NOT_DONE, NOT_DONE, STATUS], 2),
+        ([NOT_DONE, replace(STATUS, estimated=True), STATUS], 3),  # about a hundred pages may be more
+        ([replace(STATUS, generations=0, pages=Counts()), replace(STATUS, pages=Counts())], 2),  # all were left out
+    ],
+)
+def test_watching_ends_when_every_page_is_accounted_for_and_not_before(capsys, looks, shown):
+    left, waits = iter(looks), []
+    watch(lambda: (next(left), ()), StatusSettings(workspace="w", watch=True, json_output=True), waits.append)
+    assert (len(capsys.readouterr().out.splitlines()), len(waits)) == (shown, len(looks) - 1)
+
+
+LOOPING = replace(
+    STATUS,
+    pages=Counts(1000, 960, 31, 9),
+    reasons={"repetition loop": 31, "unreadable": 9},
+    model="deepseek-ai/DeepSeek-OCR",
+)
+
+
+def test_a_run_that_loops_on_many_pages_is_told_what_to_try():
+    line = next(line for line in report.status_text(LOOPING).splitlines() if line.startswith("advice"))
+    assert "repetition loops on 3.1 % of the pages: try --model " in line
+    shown = StatusSettings(workspace="/w", json_output=True)
+    assert json.loads(status_as_text(LOOPING, shown))["advice"] in line
+
+
+@pytest.mark.parametrize(
+    "changes", [{"reasons": {"repetition loop": 20}}, {"model": ""}, {"reasons": {"unreadable": 500}}]
+)
+def test_a_run_that_loops_little_or_on_no_model_is_told_nothing(changes):
+    status = replace(LOOPING, **changes)
+    assert "advice" not in report.status_text(status)
+    assert json.loads(status_as_text(status, StatusSettings(workspace="/w", json_output=True)))["advice"] is None

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from llm_ocr.cli import main
+from llm_ocr.cli.commands import COMMANDS
+
 HEAVY = (
     "numpy",
     "pyarrow",
@@ -34,8 +37,8 @@ def test_help_imports_nothing_heavy(arguments, tmp_path):
 def test_general_help_names_every_command_and_needs_no_settings(llm_ocr):
     done = llm_ocr("--help")
     assert done.returncode == 0
-    for name in "run plan extract describe assemble status retry-failed clean demo doctor init".split():  # noqa: SIM905
-        assert f"\n  {name} " in done.stdout
+    for command in COMMANDS:
+        assert f"\n  {command.name} " in done.stdout
     assert llm_ocr("help").stdout == done.stdout
 
 
@@ -78,9 +81,10 @@ def test_a_bad_stage_in_the_environment_is_named(llm_ocr):
     assert "PIPELINE_STAGE=ocr: must be one of extract, describe, assemble" in done.stderr
 
 
-def test_a_bad_value_ends_with_2_and_names_variable_and_value(llm_ocr):
+def test_a_bad_value_ends_with_2_and_names_variable_and_value(llm_ocr, tmp_path):
     done = llm_ocr("run", "a.pdf", env={"MAX_SAMPLES": "1k"})
     assert done.returncode == 2
+    assert list(tmp_path.iterdir()) == []
     assert done.stderr == "llm-ocr: MAX_SAMPLES=1k: must be a whole number, 1 or more\n"
 
 
@@ -113,10 +117,14 @@ def test_show_settings_prints_values_and_origins_and_masks_secrets(llm_ocr, tmp_
     assert "hunter2" not in done.stdout
 
 
-def test_every_command_shows_its_settings_without_a_workspace(llm_ocr):
-    for name in ("plan", "clean", "retry-failed", "doctor"):
-        done = llm_ocr(name, "--show-settings")
-        assert (done.returncode, done.stderr) == (0, "")
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_command_shows_its_settings_without_a_workspace(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    needed = ["local", "extract"] if command.name == "launch" else []
+    assert main([command.name, *needed, "--show-settings"]) == 0
+    shown = capsys.readouterr()
+    assert "default" in shown.out and shown.err == ""
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_warnings_about_variables_come_once_at_start(llm_ocr):

@@ -172,7 +172,8 @@ def test_each_named_edge_is_enforced(packages, package, version, edges):
 
 
 def test_other_mismatches_do_not_fail_an_image(packages):
-    packages.dist("vllm", "0.32.0", [*NEEDS["vllm"], "torch==99"])
+    packages.dist("vllm", "0.32.0", [*NEEDS["vllm"], "torch==99", "tqdm>=99"])
+    packages.dist("torch", "2.4")
     assert failing(packages.check()) == set()
 
 

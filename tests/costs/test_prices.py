@@ -24,6 +24,7 @@ def test_providers_have_the_prices_of_olmocrs_readme():
 
 
 def test_every_price_has_a_source_and_a_date():
+    assert machines()
     for machine in machines():
         assert machine.price is not None and machine.price.per_hour > 0
         assert machine.price.source and re.search(r"20\d\d-\d\d", machine.price.date), machine

@@ -1,36 +1,22 @@
 """How many pages a PDF claims to have is believed only as far as they are there."""
 
-import asyncio
-
 import pypdfium2
 import pytest
+from making import pdf
+from test_rendering import with_renderer
 
-from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Reason
 
 
 def opened(path) -> int:
-    async def count() -> int:
-        async with Renderer(RenderOptions(workers=1)) as renderer:
-            return await renderer.open(str(path))
-
-    return asyncio.run(count())
+    return with_renderer(lambda renderer: renderer.open(str(path)))
 
 
 def claiming(pages: int) -> bytes:
     """A PDF of one page whose tree says another number."""
     tree = b"<</Type/Pages/Kids[3 0 R]/Count %d>>" % pages
-    bodies = (b"<</Type/Catalog/Pages 2 0 R>>", tree, b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 99 99]>>")
-    data, places = b"%PDF-1.4\n", []
-    for number, body in enumerate(bodies, 1):
-        places.append(len(data))
-        data += b"%d 0 obj\n%s\nendobj\n" % (number, body)
-    table = b"".join(b"%010d 00000 n \n" % place for place in places)
-    return data + b"xref\n0 4\n0000000000 65535 f \n%strailer<</Size 4/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF" % (
-        table,
-        len(data),
-    )
+    return pdf(b"<</Type/Catalog/Pages 2 0 R>>", tree, b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 99 99]>>")
 
 
 @pytest.mark.parametrize("pages", [100_000, 1_000_000])

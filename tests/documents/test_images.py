@@ -59,23 +59,23 @@ def test_every_frame_of_a_tiff_is_a_page(tmp_path, picture):
 
 
 @pytest.mark.parametrize(
-    ("name", "mode", "mean"),
+    ("name", "mode"),
     [
-        ("a.tiff", "CMYK", 255),
-        ("a.png", "RGBA", 255),
-        ("a.png", "LA", 255),
-        ("a.png", "P", 255),
-        ("a.png", "1", 255),
-        ("a.webp", "RGB", 255),
-        ("a.webp", "RGBA", 255),
+        ("a.tiff", "CMYK"),
+        ("a.png", "RGBA"),
+        ("a.png", "LA"),
+        ("a.png", "P"),
+        ("a.png", "1"),
+        ("a.webp", "RGB"),
+        ("a.webp", "RGBA"),
     ],
 )
-def test_colour_modes_become_rgb_or_grey_on_white(tmp_path, name, mode, mean):
+def test_colour_modes_become_rgb_or_grey_on_white(tmp_path, name, mode):
     blank = {"CMYK": (0, 0, 0, 0), "RGBA": (0, 0, 0, 0), "LA": (0, 0), "RGB": (255, 255, 255)}.get(mode, 255)
     image = Image.new("RGB", (64, 64), "white").convert("P") if mode == "P" else Image.new(mode, (64, 64), blank)
     image.save(tmp_path / name)
     (page,) = rendered(str(tmp_path / name))
-    assert np.asarray(pixels(page)).mean() == pytest.approx(mean, abs=3)
+    assert np.asarray(pixels(page)).mean() == pytest.approx(255, abs=3)
     assert Image.open(io.BytesIO(page.image.data)).mode in ("RGB", "L")
 
 

@@ -7,7 +7,7 @@ import pytest
 from llm_ocr.documents.edges import EdgeCache
 from llm_ocr.types import Box, Line, PageContent
 
-NOTHING_WAITS = 5.0  # seconds; far more than any of it takes
+NOTHING_WAITS = 30.0  # seconds; far more than any of it takes
 
 
 def content(text: str) -> PageContent:

@@ -157,6 +157,11 @@ def test_a_manifest_gives_ids_and_pages(folder):
     ]
 
 
+def test_other_pages_of_a_file_that_was_named_before_are_not_passed_over(folder):
+    lines = [{"pdf_path": "b.pdf", "pages": pages} for pages in ([1], [2], [2])]
+    assert [document.pages for document in find_documents([manifest(folder, *lines)]).documents] == [(1,), (2,)]
+
+
 @pytest.mark.parametrize(
     ("line", "sign"),
     [

@@ -1,6 +1,7 @@
 """The embedded figure reader quotes what the document says and adds nothing."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -80,6 +81,4 @@ def test_prompts_of_ones_own_are_refused():
 
 
 def test_its_identity_is_plain_json():
-    import json
-
     assert json.loads(json.dumps(dict(EmbeddedFigureReader().identity()))) == EmbeddedFigureReader().identity()

@@ -148,8 +148,8 @@ def finished_units(workspace: Path) -> dict[str, str]:
 
 
 def asked(server: Running) -> Counter[str]:
-    """How often each image was asked for, by the server's log."""
-    return Counter(one["image"] for one in server.log()["requests"])
+    """How often each image was asked for, by the server's log; the question whether a server is back has none."""
+    return Counter(one["image"] for one in server.log()["requests"] if one["image"])
 
 
 @dataclass(frozen=True)

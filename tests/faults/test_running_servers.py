@@ -1,6 +1,6 @@
 """Servers of others go away, come back or refuse us; clients are killed: the same command always goes on."""
 
-import socket
+from urllib.parse import urlsplit
 
 import pytest
 from faulty import (
@@ -23,12 +23,9 @@ from faulty import (
 KEY = "sk-the-right-one"
 
 
-@pytest.fixture
-def port() -> int:
-    """A free one: a server that comes back comes back at the same place."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+def back(server):
+    """A server in the place of one that is gone, for `with`."""
+    return simulator(port=urlsplit(server.url).port)
 
 
 def begun(documents, workspace, server, **more):
@@ -65,13 +62,13 @@ def test_a_killed_client_that_is_started_again_loses_nothing_and_does_no_finishe
 
 
 @pytest.mark.slow
-def test_a_server_that_comes_back_is_asked_again_for_what_was_under_way(documents, clean, port, tmp_path):
+def test_a_server_that_comes_back_is_asked_again_for_what_was_under_way(documents, clean, tmp_path):
     workspace = tmp_path / "w"
-    with simulator(port=port) as server:
-        process, _ = begun(documents, workspace, server, request_timeout=100)
+    with simulator() as first:
+        process, _ = begun(documents, workspace, first, request_timeout=100)
         before = finished_units(workspace)
-        server.kill()
-    with simulator(port=port) as server:
+        first.kill()
+    with back(first) as server:
         run = ended(process)
         assert run.code == 0, run.said
         assert asked(server).total() <= PAGES - SMALL["pages_per_unit"] * len(before)
@@ -81,18 +78,18 @@ def test_a_server_that_comes_back_is_asked_again_for_what_was_under_way(document
 
 @pytest.mark.slow
 def test_a_server_that_never_comes_back_ends_the_command_with_the_reason_and_the_same_command_goes_on(
-    documents, clean, port, tmp_path
+    documents, clean, tmp_path
 ):
     workspace = tmp_path / "w"
-    with simulator(port=port) as server:
-        process, told = begun(documents, workspace, server, request_timeout=100, server_timeout=2)
-        server.kill()
+    with simulator() as first:
+        process, told = begun(documents, workspace, first, request_timeout=100, server_timeout=2)
+        first.kill()
         stopped = ended(process)
     before = finished_units(workspace)
     assert stopped.code == 1, stopped.said
-    assert f"the server http://127.0.0.1:{port}/v1 did not answer within 2 s" in stopped.said
+    assert f"the server {first.url} did not answer within 2 s" in stopped.said
     assert "Traceback" not in stopped.said
-    with simulator(port=port) as server:
+    with back(first) as server:
         run = ended(started(*told))
         assert run.code == 0, run.said
         assert asked(server).total() == PAGES - SMALL["pages_per_unit"] * len(before)

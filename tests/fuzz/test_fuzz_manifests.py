@@ -41,7 +41,7 @@ def test_a_manifest_of_any_content_is_read_or_refused_in_words(folder):
             ends.append("refused")
             continue
         for one in found:
-            json.dumps([one.source, one.relative, one.detail]).encode()
+            assert one.source and one.relative, number
             assert one.reason is None or one.detail, number
             assert one.reason is not None or max(one.pages or (1,)) <= 1_000_000, number
         ends.append("read")

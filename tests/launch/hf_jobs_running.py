@@ -1,18 +1,14 @@
-"""Jobs of Hugging Face in tests: a Hub on loopback whose jobs run, a wheel of the library, and jobs to launch."""
+"""Jobs of Hugging Face in tests: a Hub on loopback whose jobs run, and jobs to launch."""
 
-import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
 from cases_hf_jobs import LAUNCH
 from huggingface_hub import HfApi
 
 from llm_ocr.launch import JobSpec, JobStatus
 from llm_ocr.launch.hf_jobs.launcher import HfJobs
-from llm_ocr.launch.hf_jobs.wheel import library_wheel
-from llm_ocr.testing.fake_hub import TOKEN, FakeHub, running
+from llm_ocr.testing.fake_hub import TOKEN, FakeHub
 
 WORKSPACE = "hf://buckets/tester/ws/run"
 
@@ -41,26 +37,3 @@ class Platform:
         for job in jobs:
             assert self.hub.state.jobs.by_id[job.id].over.wait(120)
         return list(self.launcher.status(jobs))
-
-    def running(self, job: Any) -> None:
-        """Return when it has begun to write."""
-        wait = threading.Event()
-        while not self.hub.state.jobs.by_id[job.id].log():
-            wait.wait(0.02)
-
-
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory) -> str:
-    """A wheel of the library as it stands."""
-    made = library_wheel()
-    path = tmp_path_factory.mktemp("wheel") / made.name
-    path.write_bytes(made.data)
-    return str(path)
-
-
-@pytest.fixture
-def platform(wheel, monkeypatch) -> Iterator[Platform]:
-    """The token is in the environment, as after a login."""
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
-    with running() as (hub, _):
-        yield Platform(hub, wheel)

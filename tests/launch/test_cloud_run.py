@@ -2,7 +2,6 @@
 
 import itertools
 import sys
-import threading
 
 import pytest
 
@@ -319,12 +318,11 @@ def test_a_long_log_is_read_page_by_page(platform, launcher, spec, monkeypatch):
 
 
 def test_no_container_outlives_the_stand_in(launcher, spec, platform):
-    submitted(launcher, spec(SLEEP, shards=2))
-    followed = threading.Event()
-    threading.Thread(target=lambda: (platform.executions[0].wait(60), followed.set()), daemon=True).start()
-    for execution in platform.executions:
-        execution.remove()
-    assert followed.wait(60)
-    assert all(
-        container.exit_code is not None for task in platform.executions[0].tasks for container in task.containers
-    )
+    job = submitted(launcher, spec(SLEEP, shards=2))
+    assert sorted(itertools.islice(launcher.logs(job, follow=True), 2)) == ["[0] begun", "[1] begun"]
+    (execution,) = platform.executions
+    execution.remove()
+    assert execution.wait(60)
+    codes = [container.exit_code for task in execution.tasks for container in task.containers]
+    assert len(codes) == 2
+    assert None not in codes

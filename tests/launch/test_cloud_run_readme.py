@@ -2,12 +2,11 @@
 
 import os
 import re
-import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from readme_commands import blocks, followed, put_programs
 
 from llm_ocr.testing.fake_gcs import running as gcs_running
 from llm_ocr.testing.fake_run import running
@@ -17,19 +16,7 @@ pytest.importorskip("google.cloud.storage")
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDER = REPOSITORY / "google-cloud-run"
-HEADINGS = ["## Needs", "## Run", "## Watch", "## Cost", "## Clean up"]
 
-#: Looks at jobs more often than for real; all else is the command.
-LLM_OCR = """#!{python}
-import sys
-import llm_ocr.launch.launching as launching
-launching.EVERY = 0.2
-from llm_ocr.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
-PYTHON = """#!/bin/sh
-exec {python} "$@"
-"""
 GCLOUD = """#!/bin/sh
 exec {python} {gcloud} "$@"
 """
@@ -42,13 +29,7 @@ def desk(tmp_path) -> Path:
         if path.name in {"google-cloud-run", "examples", "docker", "llm_ocr", "pyproject.toml", "README.md", "LICENSE"}:
             (tmp_path / path.name).symlink_to(path)
     (tmp_path / "hf-token.txt").write_text("hf_geheimnis\n")
-    commands = tmp_path / "bin"
-    commands.mkdir()
-    python, gcloud = shlex.quote(sys.executable), Path(__file__).with_name("gcloud_command.py")
-    for name, text in {"llm-ocr": LLM_OCR, "python": PYTHON, "gcloud": GCLOUD}.items():
-        file = commands / name
-        file.write_text(text.format(python=python, gcloud=gcloud))
-        file.chmod(0o755)
+    put_programs(tmp_path, {"gcloud": GCLOUD}, gcloud=str(Path(__file__).with_name("gcloud_command.py")))
     return tmp_path
 
 
@@ -56,8 +37,6 @@ def desk(tmp_path) -> Path:
 @pytest.mark.timeout(900)
 def test_every_command_works_in_its_order(desk):
     text = (FOLDER / "README.md").read_text()
-    assert [row for row in text.splitlines() if row.startswith("## ")] == HEADINGS
-    script = "\n".join(["set -eu", *re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)])
     with gcs_running() as gcs, running() as run:
         run.account.images = set()
         run.environment = {
@@ -65,16 +44,10 @@ def test_every_command_works_in_its_order(desk):
             "LLM_OCR_VLLM_COMMAND": f"{sys.executable} -m llm_ocr.testing.simulator",
         }
         environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("LLM_OCR_", "GOOGLE_"))},
-            "PATH": f"{desk / 'bin'}:/usr/bin:/bin",
-            "PYTHONPATH": str(REPOSITORY),
-            "HOME": str(desk),
-            "STORAGE_EMULATOR_HOST": gcs.url,
-            "LLM_OCR_PLATFORM_ENDPOINT": run.url,
+            name: value for name, value in os.environ.items() if not name.startswith(("LLM_OCR_", "GOOGLE_"))
         }
-        done = subprocess.run(
-            ["bash", "-c", script], cwd=desk, env=environment, capture_output=True, text=True, timeout=800
-        )
+        environment |= {"STORAGE_EMULATOR_HOST": gcs.url, "LLM_OCR_PLATFORM_ENDPOINT": run.url}
+        done = followed("\n".join(blocks(text)), desk, environment)
         said = f"{done.stdout}\n{done.stderr}"
         assert done.returncode == 0, said
         runs = [(one.name.split("/")[5], one.json()["conditions"][0]["state"]) for one in run.executions]

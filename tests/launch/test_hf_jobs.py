@@ -1,11 +1,9 @@
 """Hugging Face Jobs, by huggingface_hub itself, on a Hub of ours whose jobs really run."""
 
-# ruff: noqa: F811 - fixtures are imported
-
 import json
 
 import pytest
-from hf_jobs_running import WORKSPACE, Platform, platform, wheel  # noqa: F401
+from hf_jobs_running import WORKSPACE, Platform
 
 import llm_ocr
 from llm_ocr.errors import LaunchError

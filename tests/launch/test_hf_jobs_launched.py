@@ -1,12 +1,8 @@
 """Whole launches on Hugging Face Jobs: what is submitted again, and a run on another store."""
 
-# ruff: noqa: F811 - fixtures are imported
-
-import os
-from unittest import mock
-
 import pytest
-from hf_jobs_running import WORKSPACE, Platform, platform, wheel  # noqa: F401
+from hf_jobs_running import WORKSPACE, Platform
+from store_servers import s3
 
 import llm_ocr
 from llm_ocr.errors import JobFailed
@@ -66,23 +62,13 @@ def test_a_machine_that_is_gone_in_the_middle(bucket, examples):
 
 
 def test_a_workspace_on_s3_is_reached_with_keys_that_are_secrets(platform, examples):
-    boto3 = pytest.importorskip("boto3")
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    endpoint = "http://{}:{}".format(*server.get_host_and_port())
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-    keys = {"AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST", "AWS_SECRET_ACCESS_KEY": "of the tests"}
-    with mock.patch.dict(os.environ, {**kept, **keys, "AWS_CONFIG_FILE": os.devnull}, clear=True):
-        boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket="hf-jobs")
-        workspace = "s3://hf-jobs/run"
+    with s3() as (workspace, reached):
+        endpoint = reached["workspace_endpoint"]
         there = {"LLM_OCR_WORKSPACE_ENDPOINT": endpoint, "LLM_OCR_WORKSPACE_REGION": "us-east-1"}
-        try:
-            llm_ocr.plan(examples / "invoice.png", workspace=workspace, engine="embedded", workspace_endpoint=endpoint)
-            spec = platform.spec(workspace=workspace, environment=there, secrets=dict.fromkeys(keys, ""))
-            plan = platform.launcher.plan(spec)
-            platform.launcher.check(plan)
-            (status,) = platform.over(platform.launcher.submit(plan))
-            assert status.state is State.SUCCEEDED, list(platform.launcher.logs(status.job))
-            assert llm_ocr.open(workspace, endpoint=endpoint).status.pages.ok == 1
-        finally:
-            server.stop()
+        llm_ocr.plan(examples / "invoice.png", workspace=workspace, engine="embedded", **reached)
+        keys = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
+        plan = platform.launcher.plan(platform.spec(workspace=workspace, environment=there, secrets=keys))
+        platform.launcher.check(plan)
+        (status,) = platform.over(platform.launcher.submit(plan))
+        assert status.state is State.SUCCEEDED, list(platform.launcher.logs(status.job))
+        assert llm_ocr.open(workspace, endpoint=endpoint).status.pages.ok == 1

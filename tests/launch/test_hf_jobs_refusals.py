@@ -1,12 +1,10 @@
 """What Hugging Face Jobs refuses, and how its jobs end badly: said in the Hub's words, before a machine is paid."""
 
-# ruff: noqa: F811 - fixtures are imported
-
 from datetime import UTC, datetime
 
 import pytest
 from cases_hf_jobs import spec
-from hf_jobs_running import Platform, platform, wheel  # noqa: F401
+from hf_jobs_running import Platform
 from huggingface_hub import JobInfo, constants
 
 from llm_ocr.errors import LaunchError, UsageError

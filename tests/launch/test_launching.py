@@ -9,6 +9,7 @@ from reportlab.pdfgen import canvas
 from scripted_platform import Ending, Scripted
 
 import llm_ocr
+from llm_ocr.cli import main
 from llm_ocr.costs import Price
 from llm_ocr.errors import JobFailed, LaunchError, LimitReached, UsageError
 from llm_ocr.launch import State, bill, closing, launching
@@ -228,6 +229,13 @@ def test_extract_is_not_rented_for_when_nothing_is_left(platform, sources, tmp_p
     launch(tmp_path / "w", "extract", sources).wait()
     launch(tmp_path / "w", "pipeline").wait()
     assert [spec.stage for spec in platform.submitted] == ["extract", "describe", "assemble"]
+
+
+def test_a_launch_of_which_many_pages_failed_is_no_success(platform, sources, tmp_path, capsys):
+    (sources / "2.pdf").write_bytes(b"%PDF-1.7 and nothing else")
+    words = ["launch", "local", "extract", str(sources), "-w", str(tmp_path / "w"), "--pages-per-unit", "1", "--wait"]
+    assert main(words) == 3
+    assert capsys.readouterr().out.startswith("2 ok, 1 failed (")
 
 
 @pytest.mark.parametrize(

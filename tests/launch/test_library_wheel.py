@@ -1,7 +1,5 @@
 """The wheel that jobs install: of a checkout, of an installation, and how a job fetches it."""
 
-# ruff: noqa: F811 - fixtures are imported
-
 import hashlib
 import http.server
 import subprocess
@@ -13,7 +11,6 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
-from hf_jobs_running import wheel  # noqa: F401
 
 from llm_ocr.launch.hf_jobs.plan import _FETCH, _KEEP
 from llm_ocr.launch.hf_jobs.wheel import _packed, library_wheel

@@ -24,8 +24,9 @@ def test_no_snapshot_is_left_over():
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_a_plan_is_pure(platform):
+def test_a_plan_is_pure(platform, monkeypatch):
     """The same twice, whatever the environment holds; hardware is known for each stage."""
+    names = ("MY_KEY", "HF_TOKEN", "AWS_DEFAULT_REGION", "GOOGLE_CLOUD_PROJECT", "RUNPOD_API_KEY", "HOME", "PATH")
     launcher = launcher_for(platform)
     assert launcher.platform == platform
     for stage in STAGES:
@@ -37,8 +38,11 @@ def test_a_plan_is_pure(platform):
             environment={"LLM_OCR_WORKSPACE": "s3://bucket/run", "LLM_OCR_LAUNCH": "20260101-000000-abcd"},
             secrets={"MY_KEY": ""},
         )
-        first, second = launcher.plan(spec), launcher.plan(spec)
-        assert first == second
+        first = launcher.plan(spec)
+        with monkeypatch.context() as elsewhere:
+            for name in names:
+                elsewhere.setenv(name, "/elsewhere")
+            assert launcher.plan(spec) == first
         json.dumps([dict(request.body) for request in first.requests])
         assert launcher.gpus(launcher.hardware(stage)) != 0 or stage == "assemble"
 

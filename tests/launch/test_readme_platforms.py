@@ -11,15 +11,19 @@ from llm_ocr.launch.platforms import PLATFORMS
 
 TABLE = (REPOSITORY / "README.md").read_text().partition("\n## Rented GPUs\n")[2].partition("\n## ")[0]
 LINES = re.findall(r"`llm-ocr (launch [^`]+)`", TABLE)
+FOLDERS = re.findall(r"\]\(([a-z-]+)/README\.md\)", TABLE)
 
 
 def test_every_platform_has_its_row_and_its_folder():
     rows = re.findall(r"^\| `([a-z-]+)` \|", TABLE, re.MULTILINE)
     assert sorted(rows) == sorted(PLATFORMS)
-    folders = re.findall(r"\]\(([a-z-]+)/README\.md\)", TABLE)
-    assert folders
-    for folder in folders:
-        assert (REPOSITORY / folder / "README.md").is_file()
+    assert len(LINES) + len(FOLDERS) == len(PLATFORMS)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_readmes_of_platforms_have_the_same_headings(folder):
+    text = (REPOSITORY / folder / "README.md").read_text()
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["Needs", "Run", "Watch", "Cost", "Clean up"]
 
 
 @pytest.mark.parametrize("line", LINES)

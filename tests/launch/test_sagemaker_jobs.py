@@ -142,7 +142,7 @@ def test_a_machine_that_fails_is_no_failure_of_ours(account, examples):
 @pytest.mark.slow
 def test_a_spot_job_that_is_interrupted_goes_on_with_what_is_missing(account, examples):
     planned(account, *(examples / name for name in ("paper.pdf", "scan.pdf", "invoice.png", "fax.tiff")))
-    job = account.submit(account.spec(environment=EMBEDDED, options={**SPOT, "spot": True}))
+    job = account.submit(account.spec(environment=EMBEDDED, options=SPOT))
     until(lambda: account.markers("extract"), bool)
     account.fake.jobs[job.name].interrupt()
     assert account.status(job).state is State.QUEUED

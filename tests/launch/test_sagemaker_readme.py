@@ -3,29 +3,19 @@
 import json
 import os
 import re
-import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from readme_commands import blocks, followed, put_programs
 from sagemaker_account import REPOSITORY, signed_in
 
 from llm_ocr.testing.fake_sagemaker import running
 
 FOLDER = REPOSITORY / "sagemaker"
-HEADINGS = ["## Needs", "## Run", "## Watch", "## Cost", "## Clean up"]
 
-#: Looks at jobs more often than for real; all else is the command.
-LLM_OCR = """#!{python}
-import sys
-import llm_ocr.launch.launching as launching
-launching.EVERY = 0.2
-from llm_ocr.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
 AWS = """#!/bin/sh
-exec {python} {shim} "$@"
+exec {python} {aws} "$@"
 """
 #: Images are not pulled in a test: what was asked for is written down, and what was pushed is in the registry.
 DOCKER = """#!{python}
@@ -44,24 +34,13 @@ if sys.argv[1] == "push":
 SIMULATOR = f"{sys.executable} -m llm_ocr.testing.simulator"
 
 
-def blocks(text: str) -> list[str]:
-    return re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-
-
 @pytest.fixture
 def desk(tmp_path) -> Path:
     """A folder like the repository's root, with the commands beside it."""
     for name in ("sagemaker", "examples"):
         (tmp_path / name).symlink_to(REPOSITORY / name)
     (tmp_path / "hf-token.txt").write_text("hf_geheimnis\n")
-    commands = tmp_path / "bin"
-    commands.mkdir()
-    python = shlex.quote(sys.executable)
-    texts = {"llm-ocr": LLM_OCR, "aws": AWS, "docker": DOCKER}
-    for name, text in texts.items():
-        file = commands / name
-        file.write_text(text.format(python=python, shim=Path(__file__).with_name("aws_command.py")))
-        file.chmod(0o755)
+    put_programs(tmp_path, {"aws": AWS, "docker": DOCKER}, aws=str(Path(__file__).with_name("aws_command.py")))
     return tmp_path
 
 
@@ -69,21 +48,9 @@ def desk(tmp_path) -> Path:
 @pytest.mark.timeout(900)
 def test_every_command_works_in_its_order(desk):
     text = (FOLDER / "README.md").read_text()
-    assert [row for row in text.splitlines() if row.startswith("## ")] == HEADINGS
     image = {"PYTHONPATH": str(REPOSITORY), "LLM_OCR_VLLM_COMMAND": SIMULATOR}
     with running(image_environment=image) as fake, signed_in(fake.url):
-        path = f"{desk / 'bin'}:/usr/bin:/bin"
-        environment = {
-            **os.environ,
-            "PATH": path,
-            "PYTHONPATH": str(REPOSITORY),
-            "HOME": str(desk),
-            "TMPDIR": str(desk),
-        }
-        script = "\n".join(["set -eu", *blocks(text)])
-        run = subprocess.run(
-            ["bash", "-c", script], cwd=desk, env=environment, capture_output=True, text=True, timeout=800
-        )
+        run = followed("\n".join(blocks(text)), desk, {**os.environ, "TMPDIR": str(desk)})
         said = f"{run.stdout}\n{run.stderr}"
         assert run.returncode == 0, said
         ends = [(job.name, job.status, [host.message for host in job.hosts]) for job in fake.jobs.values()]

@@ -2,12 +2,12 @@
 
 import os
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 from cases_slurm import cases, spec
 from fake_slurm_programs import running_slurm
+from running import when
 
 import llm_ocr
 from llm_ocr.cli import main
@@ -43,13 +43,6 @@ def started(code: str, monkeypatch, **more):
 
 def over(launcher, jobs):
     return until_over(launcher, jobs, print, "extract", every=0.05)
-
-
-def until(condition, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_an_array_really_does_its_units(slurm, examples, tmp_path):
@@ -137,7 +130,7 @@ def test_a_task_that_fails_says_why(slurm, monkeypatch):
 )
 def test_what_slurm_ends_is_told_apart(slurm, monkeypatch, word, state):
     launcher, jobs = started("import time; print('begun', flush=True); time.sleep(600)", monkeypatch, shards=2)
-    until(lambda: all(launcher_log(job) for job in jobs))
+    when(lambda: all(launcher_log(job) for job in jobs))
     slurm.end(jobs[1].id, word)
     first, second = launcher.status(jobs)
     assert first.state is State.RUNNING
@@ -169,7 +162,7 @@ def test_every_state_of_slurm_has_one_of_ours_and_new_ones_are_not_over_while_th
 
 def test_a_job_is_cancelled_and_its_log_followed_to_the_end(slurm, monkeypatch):
     launcher, jobs = started("import time; print('begun', flush=True); time.sleep(600)", monkeypatch)
-    until(lambda: launcher_log(jobs[0]))
+    when(lambda: launcher_log(jobs[0]))
     lines = launcher.logs(jobs[0], follow=True)
     assert next(lines) == "begun"
     launcher.cancel(jobs[0])

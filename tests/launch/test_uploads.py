@@ -2,9 +2,18 @@
 
 import os
 import time
+from pathlib import Path
+
+import pytest
 
 from llm_ocr.launch.uploads import uploaded
 from llm_ocr.work.workspace import Workspace
+
+
+def in_store(workspace: Workspace, source: str) -> dict[str, bytes]:
+    """What a job finds at an uploaded source: names below it and contents."""
+    prefix = source.removeprefix(f"{workspace.url}/")
+    return {info.key.removeprefix(prefix): workspace.store.get(info.key) for info in workspace.store.list(prefix)}
 
 
 def test_only_what_is_new_or_changed_is_uploaded_again_be_it_of_the_same_size(tmp_path):
@@ -18,7 +27,20 @@ def test_only_what_is_new_or_changed_is_uploaded_again_be_it_of_the_same_size(tm
         uploaded(workspace, [str(folder)], said.append)
         (folder / "b.pdf").write_bytes(b"other")
         os.utime(folder / "b.pdf", times=(time.time() + 60,) * 2)
-        uploaded(workspace, [str(folder)], said.append)
-        assert workspace.store.get("uploads/documents/in/b.pdf") == b"other"
-    assert source == f"{workspace.url}/uploads/documents/in/"
+        assert uploaded(workspace, [str(folder)], said.append) == (source,)
+        assert in_store(workspace, source) == {"a.pdf": b"first", "b.pdf": b"other"}
+    assert source.endswith("/in/")
     assert [line.partition(": ")[2].partition(" files")[0] for line in said] == ["2 of 2", "0 of 2", "1 of 2"]
+
+
+@pytest.mark.parametrize(("given", "found"), [("scans", {"a.pdf"}), ("scans/a.pdf", {""})])
+def test_folders_and_files_of_one_name_in_two_places_do_not_write_over_each_other(tmp_path, given, found):
+    sources: list[Path] = []
+    for year in ("2023", "2024"):
+        (tmp_path / year / "scans").mkdir(parents=True)
+        (tmp_path / year / "scans" / "a.pdf").write_text(year)
+        sources.append(tmp_path / year / given)
+    with Workspace.open(str(tmp_path / "w"), True) as workspace:
+        first, second = uploaded(workspace, [*map(str, sources)], lambda _: None)
+        assert in_store(workspace, first) == dict.fromkeys(found, b"2023")
+        assert in_store(workspace, second) == dict.fromkeys(found, b"2024")

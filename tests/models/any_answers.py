@@ -21,19 +21,21 @@ _MARKERS = r"""
 ![image](image_0.png)1,2,30,40 ~ ![words](page_1_2_30_40.png) ~ ![words](page_900_2_9000_40.png) ~ ![words](page_1_2
 \$x\$ ~ <|box_start|>001 002 030 040<|box_end|> ~ <|ref_start|>text<|ref_end|> ~ <|rotate_left|> ~ txt_contd_tgt
 <|box_start|> ~ <x_0.1><y_0.2> ~ <x_0.8><y_0.9><class_Text> ~ <x_9.8><y_9.1><class_Picture> ~ <class_Table> ~ <x_
-<!-- ~ --> ~ <!-- Image (1, 2, 30, 40) --> ~ <!-- Table (1, 2, 3000, 40) -->
+<!-- ~ --> ~ \begin{tabular}{lr} ~ \end{tabular} ~ & ~ \\ ~ \multirow{2}{*}{ ~ \caption{ ~ <table> ~ </table>
+<!-- Image (1, 2, 30, 40) --> ~ <!-- Table (1, 2, 3000, 40) -->
 """
 _JSON = r"""
 {"bbox": [1, 2, 30, 40], "category": "Text", "text": " ~ "} ~ , ~ {"bbox":[1,2,30,40],"category":"Picture"} ~ [ ~ ]
 { ~ } ~ {"bbox":[-9,2,99999,40],"label":"Table","text":"x"} ~ " ~ : ~ \ ~ \" ~ \u00e9 ~ \ud83d ~ "text": null ~ true
-1e999 ~ -0 ~ [{"bbox_2d": "1 2 30 40", ~ {"bbox":[[1,2],[30,40]],"text":["a","b"]} ~ ```json ~ "category": "Formula",
+1e999 ~ -0 ~ NaN ~ \u12 ~ \frac ~ "bbox" ~ "category" ~ Picture
+[{"bbox_2d": "1 2 30 40", ~ {"bbox":[[1,2],[30,40]],"text":["a","b"]} ~ ```json ~ "category": "Formula",
 """
 _HTML = r"""
 <div data-bbox="1 2 30 40" data-label="Text"> ~ <div data-bbox="[1, 2, 3000, 4]" data-label="Table"> ~ </div> ~ <p>
 </p> ~ <div data-bbox="9 9 1 1" data-label="Image"> ~ <ul><li> ~ </li> ~ </ul> ~ <ol start='3'> ~ <img alt="words"/>
 <math>x^2</math> ~ <math display='block'> ~ </math> ~ &lt; ~ &#0; ~ &#x110000; ~ <h1> ~ </h2> ~ <pre><code> ~ </code>
 <b> ~ </i> ~ <br> ~ <input type='checkbox' checked> ~ <chem>C</chem> ~ <p data-bbox="1 2 30 40" class="title">
-<a href="http://a"> ~ <!-- ~ <p
+<a href="http://a"> ~ <!-- ~ <p ~ <!d ~ < ~ > ~ ' ~ &# ~ data-bbox ~ <caption> ~ <sup> ~ <tr> ~ <td> ~ # ~ $ ~ | a |
 """
 _TABLES = r"""
 <table> ~ <tr><td> ~ </td></tr> ~ </table> ~ <table ~ <td rowspan='9' colspan=99> ~ <th></th> ~ <td> ~ | a | b |
@@ -48,11 +50,13 @@ _DOCTAGS = r"""
 """
 _HEADS = r"""
 --- ~ primary_language: en ~ rotation_correction: 90 ~ rotation_correction: 45 ~ is_rotation_valid: no
-is_diagram: True ~ null ~ is_table: ~ ![words](page_1_2_30_40.png) ~ is_rotation_valid: False
+is_diagram: True ~ null ~ is_table: ~ ![ ~ ]( ~ ) ~ { ~ !!python/object ~ - a ~ & ~ *a
+![words](page_1_2_30_40.png) ~ is_rotation_valid: False
 """
 _MARKDOWN = r"""
 # ~ ## ~ ###### ~ - a ~ * b ~ 1. c ~ ``` ~ ```markdown ~ ~~~ ~ ** ~ \# ~ > ~ $$ ~ $ ~ \[ ~ \] ~ \( ~ \begin{align}
-\end{align} ~ <center> ~ </center> ~ <img> ~ </img> ~ <watermark> ~ </watermark> ~ <page_number> ~ </page_number>
+\end{align} ~ <center> ~ </center> ~ <img> ~ </img> ~ <IMG> ~ same words
+<watermark> ~ </watermark> ~ <page_number> ~ </page_number>
 <think> ~ </think>
 """
 _ENDS = ("<｜end▁of▁sentence｜>", "</s>", "<|im_end|>", "<|", "</doctag>", "<|endoftext|>")
@@ -70,6 +74,8 @@ _WORDS = (
     "\t",
     "\r\n",
     "\ufeff",
+    "\ufdd0",
+    "\ufdd01\ufdd1",
 )
 _SPACES = (" ", "\n", "\n\n")
 #: The pieces of each kind of format, with words and white space.

@@ -20,7 +20,7 @@ from llm_ocr.models.html_markdown import html_to_markdown
         ("<h6>Deep</h6>", "###### Deep"),
     ],
 )
-def test_paragraphs_and_headings(html: str, markdown: str):
+def test_paragraphs_and_headings_are_those_of_markdown(html: str, markdown: str):
     assert html_to_markdown(html) == markdown
 
 
@@ -41,7 +41,7 @@ def test_paragraphs_and_headings(html: str, markdown: str):
         ('<img alt="A   seal"> <img>', "*A seal*"),
     ],
 )
-def test_marks_within_a_line(html: str, markdown: str):
+def test_marks_within_a_line_are_those_of_markdown(html: str, markdown: str):
     assert html_to_markdown(html) == markdown
 
 
@@ -57,7 +57,7 @@ def test_marks_within_a_line(html: str, markdown: str):
         ("<chem>C[C@H](N)C(=O)O</chem>", "`C[C@H](N)C(=O)O`"),
     ],
 )
-def test_formulas(html: str, markdown: str):
+def test_formulas_stand_between_dollars_and_molecules_in_code(html: str, markdown: str):
     assert html_to_markdown(html) == markdown
 
 
@@ -75,7 +75,7 @@ def test_formulas(html: str, markdown: str):
         ("<ul></ul><ul><li></li></ul>x", "x"),
     ],
 )
-def test_lists(html: str, markdown: str):
+def test_lists_keep_their_nesting_their_numbers_and_their_boxes(html: str, markdown: str):
     assert html_to_markdown(html) == markdown
 
 
@@ -93,7 +93,7 @@ def test_lists(html: str, markdown: str):
         ("<script>alert(1)</script><style>p{}</style>a", "a"),
     ],
 )
-def test_code(html: str, markdown: str):
+def test_code_is_fenced_and_scripts_are_left_out(html: str, markdown: str):
     assert html_to_markdown(html) == markdown
 
 

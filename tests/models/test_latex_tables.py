@@ -45,12 +45,12 @@ def converted(text: str) -> str:
         ),
     ],
 )
-def test_rows_and_cells(body: str, expected: str):
+def test_rows_and_cells_are_those_of_html(body: str, expected: str):
     assert converted(tabular(body)) == expected
 
 
 @pytest.mark.parametrize("begin", ["{tabularx}{\\textwidth}{lX}", "{tabular*}{5cm}{@{}ll@{}}", "{longtable}[c]{l|r}"])
-def test_its_kin_are_read_as_well(begin: str):
+def test_other_environments_of_tables_are_read_as_well(begin: str):
     name = begin[1 : begin.index("}")]
     assert converted(f"\\begin{begin}a & b \\\\ \\end{{{name}}}") == rows(td("a", "b"))
 

@@ -33,7 +33,7 @@ WHOLE = Box(0, 0, 1, 1)
         ("<fcel>x < y & z<fcel>&lt;b&gt;<nl>", "<td>x &lt; y &amp; z</td><td>&lt;b&gt;</td>"),
     ],
 )  # fmt: skip
-def test_tables(otsl: str, rows: str):
+def test_tokens_are_rows_and_cells_with_their_spans(otsl: str, rows: str):
     html = "".join(f"<tr>{row}</tr>" for row in rows.split("|"))
     assert otsl_to_html(otsl) == f"<table>{html}</table>"
     assert otsl_to_html(otsl.removesuffix("<nl>")) == f"<table>{html}</table>"

@@ -10,6 +10,7 @@ from make_snapshots import FOLDER, path_of, snapshot
 from llm_ocr.engines.model.options import MAX_ATTEMPTS
 from llm_ocr.errors import UsageError
 from llm_ocr.models.chat import generic
+from llm_ocr.models.front_matter import parse_front_matter
 from llm_ocr.models.labels import kind_of, known_kind
 from llm_ocr.models.layout_json import parse_json
 from llm_ocr.models.parsers import PARSERS, gives_places, parser_named
@@ -163,18 +164,13 @@ def test_an_empty_system_message_is_sent():
     assert snapshot(profile)["requests"]["markdown"]["messages"][0] == {"role": "system", "content": ""}
 
 
-@pytest.mark.parametrize(
-    ("mode", "fits", "unfit"),
-    [
-        ("olmocr-2:markdown", olmocr_head("en", "0"), olmocr_head("English", "45")),
-        ("olmocr-2:markdown", olmocr_head("null", "270") + "\nwords\nand more", "words"),
-    ],
-)
-def test_guides_allow_what_the_parser_reads(mode: str, fits: str, unfit: str):
-    name, _, wanted = mode.partition(":")
-    grammar = find_profile(name).guides[wanted]["structured_outputs"]["regex"]
-    assert re.fullmatch(grammar, fits)
-    assert not re.fullmatch(grammar, unfit)
+def test_olmocrs_forced_form_is_what_its_parser_reads():
+    grammar = find_profile("olmocr-2").guides["markdown"]["structured_outputs"]["regex"]
+    for fits in (olmocr_head("en", "0"), olmocr_head("null", "270") + "\nwords\nand more"):
+        assert re.fullmatch(grammar, fits)
+        assert parse_front_matter(fits).notes is not None
+    for unfit in (olmocr_head("English", "0"), olmocr_head("en", "45"), "words"):
+        assert not re.fullmatch(grammar, unfit)
 
 
 def test_dots_forced_form_is_that_of_its_answers():

@@ -179,7 +179,7 @@ def test_where_the_kernel_offers_nothing_workers_work_all_the_same(error, tmp_pa
 
 
 @pytest.mark.parametrize("offer", [landlock, seccomp])
-def test_one_protection_does_not_need_the_other(offer, monkeypatch, tmp_path):
+def test_one_protection_does_not_need_the_other(offer):
     """Kernels before 5.13 have no Landlock; some systems have it and filter calls of their own."""
     lacking = seccomp if offer is landlock else landlock
     code = f"""
@@ -253,7 +253,7 @@ def test_the_folder_of_the_users_script_is_not_readable_as_a_whole(tmp_path, mon
     assert str(tmp_path) in set(confinement._python())
 
 
-def test_what_is_read_is_neither_home_nor_the_temporary_folder(tmp_path):
+def test_what_is_read_is_neither_home_nor_the_temporary_folder():
     allowed = confinement._allowed(())
     for place in ("/", "/home", "/root", "/tmp", "/etc", "/var", "/proc", str(Path.home())):
         assert place not in allowed

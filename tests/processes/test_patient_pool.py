@@ -32,11 +32,11 @@ def hanging(pool, seconds):
 
 @contextlib.asynccontextmanager
 async def busy(pool):
-    """Its one worker works until the end."""
-    await process_of(pool)
+    """Its one worker, whose process is given, works until the end."""
+    process = await process_of(pool)
     task = hanging(pool, LONG)
     await asyncio.sleep(0.05)
-    yield
+    yield process
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -50,10 +50,11 @@ def test_short_work_is_done_by_one_worker_though_more_may_be_started():
 
 def test_a_worker_that_is_busy_for_long_gets_help():
     async def steps(pool):
-        async with busy(pool):
-            return await process_of(pool)
+        async with busy(pool) as process:
+            return process, await process_of(pool)
 
-    assert with_pool(steps, patience=0.1)
+    first, helper = with_pool(steps, patience=0.1)
+    assert first != helper
 
 
 def test_the_place_of_a_request_that_was_given_up_goes_to_the_next():

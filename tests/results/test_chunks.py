@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import pytest
 from chunk_pages import block, chunks, page, texts
@@ -88,8 +88,17 @@ def test_a_table_in_html_is_cut_into_tables_and_no_row_is_lost():
 
 def test_rows_that_share_a_cell_stay_together():
     rows = "".join(f'<tr><td rowspan="2">g{n}</td><td>a{n}</td></tr><tr><td>b{n}</td></tr>' for n in range(20))
-    for part in split_table(f"<table>{rows}</table>", 250, 250, len):
-        assert re.findall(r"g(\d+)", part) == re.findall(r"b(\d+)", part)
+    parts = split_table(f"<table>{rows}</table>", 250, 250, len)
+    heads = [re.findall(r"g(\d+)", part) for part in parts]
+    assert len(parts) > 2 and list(chain.from_iterable(heads)) == [str(n) for n in range(20)]
+    assert heads == [re.findall(r"b(\d+)", part) for part in parts]
+
+
+def test_rows_that_share_a_cell_and_are_too_large_together_are_parted_and_none_is_lost():
+    rows = '<tr><td rowspan="30">all</td><td>a0</td></tr>' + "".join(f"<tr><td>a{n}</td></tr>" for n in range(1, 30))
+    parts = split_table(f"<table>{rows}</table>", 250, 250, len)
+    assert all(len(part) <= 250 for part in parts)
+    assert [row for part in parts for row in re.findall(r"a(\d+)", part)] == [str(n) for n in range(30)]
 
 
 def test_a_row_beyond_the_limit_is_a_passage_of_its_own():
@@ -174,6 +183,7 @@ def test_boxes_are_those_of_the_blocks_and_none_where_the_model_gave_none():
 def test_sentences_of_the_passage_before_are_repeated_within_a_section():
     rows = page(1, block("heading", "Floods", 1), block("text", " ".join(f"Sentence {n} is here." for n in range(30))))
     found = chunks(rows, size=120, overlap=50)
+    assert len(found) > 3
     for before, after in pairwise(found):
         assert after.overlap > 0
         assert before.text.endswith(after.text[: after.overlap].rstrip())
@@ -183,8 +193,10 @@ def test_sentences_of_the_passage_before_are_repeated_within_a_section():
 
 def test_nothing_is_repeated_over_a_heading_or_after_a_table():
     long = " ".join([LOREM] * 2)
-    rows = page(1, block("text", long), block("heading", "B", 1), block("text", long), block("table", "| a |\n| - |"))
-    assert all(chunk.overlap == 0 for chunk in chunks(rows, size=220, overlap=100))
+    section = block("heading", "B", 1), block("text", long), block("table", "| a |\n| - |"), block("text", long)
+    found = chunks(page(1, block("text", long), *section), size=220, overlap=100)
+    assert [chunk.kinds for chunk in found] == [("text",), ("heading", "text", "table"), ("text",)]
+    assert all(chunk.overlap == 0 for chunk in found)
 
 
 def test_markdown_stands_in_where_a_page_has_no_blocks_of_its_text():

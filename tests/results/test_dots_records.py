@@ -31,7 +31,7 @@ def failed(detail: str = "no such object", page: int | None = 2) -> PageRecord:
     )
 
 
-def test_a_page_that_was_read():
+def test_a_page_that_was_read_has_the_pipelines_fields_in_its_order():
     line = dots_record(READ)
     assert line == {
         "document_id": "doc1",
@@ -49,7 +49,7 @@ def test_a_page_that_was_read():
     assert list(line) == order.split()
 
 
-def test_a_page_that_failed():
+def test_a_page_that_failed_has_its_error_and_no_content():
     assert dots_record(failed(), model="dots-ocr") == {
         "document_id": "doc1",
         "page": 2,

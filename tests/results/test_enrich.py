@@ -153,3 +153,6 @@ def test_nothing_else_in_the_page_changes(text):
     rest = [line for line in shown.split("\n") if "A dog." not in line and line.strip()]
     kept = iter(line for line in text.split("\n") if line.strip())
     assert all(line in kept for line in rest)
+    assert [line for line in text.split("\n") if line.strip() and "![" not in line] == [
+        line for line in rest if "![" not in line
+    ]

@@ -1,7 +1,10 @@
 """The dataset card: front matter that readers understand, and what an export may replace."""
 
+import json
+
 import pytest
 import yaml
+from markdown_it import MarkdownIt
 
 from llm_ocr.results.export.card import CardFacts, card, read_card
 
@@ -80,7 +83,8 @@ def test_a_reader_of_markdown_and_yaml_is_not_confused_by_names():
     )
     assert front_of(text)["pretty_name"] == "ä: b"
     assert "| Engine | x \\| y z |" in text
-    assert "````json" not in text.split("Settings")[0]
+    (fence,) = [token for token in MarkdownIt("commonmark").parse(text) if token.type == "fence"]
+    assert json.loads(fence.content) == {"prompt": "```\n---\n| a |"}
 
 
 def test_the_notice_of_a_licence_is_shown():

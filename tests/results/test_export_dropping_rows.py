@@ -53,7 +53,7 @@ def test_documents_beyond_the_rate_are_told(file):
     assert [one["document_id"] for one in bad_documents_of(reading(file), source(file), 0.25)] == ["bad"]
 
 
-def test_their_rows_go_from_every_row_group(file, tmp_path):
+def test_rows_of_documents_beyond_the_rate_go_from_every_row_group(file, tmp_path):
     rows = write_shard(tmp_path / "o", [Part(source(file, 0.3), len(file))], reading(file))
     assert rows == 70
     assert {document for document, _ in kept(tmp_path / "o")} == {"good", "some"}

@@ -1,17 +1,23 @@
 """What SECURITY.md promises of a whole run: connections, secrets, paths."""
 
+import contextlib
 import functools
+import gzip
 import http.server
 import json
 import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
+from reportlab.pdfgen.canvas import Canvas
 
+import llm_ocr
+from llm_ocr.settings.fields import settings_of
+from llm_ocr.settings.result_models import ExportSettings
 from llm_ocr.testing.simulator import running
 
 SMALL = ["--render-workers", "1", "--ocr-workers", "1"]
@@ -76,38 +82,51 @@ KEYS = {
 
 @pytest.mark.slow
 def test_no_secret_is_in_a_file_a_log_or_a_list_of_processes(examples, tmp_path):
-    seen: list[str] = []
-    over = threading.Event()
-    watcher = threading.Thread(target=watch_processes, args=(seen, over))
-    with running(api_key=SECRET) as server:
-        watcher.start()
+    with running(api_key=SECRET) as server, process_lines() as seen:
         done, connections = run(
             *(tmp_path, "run", examples / "paper.pdf", "--pages", "1", "-w", "w", "--server-url", server.url),
             *("--model", "deepseek-ocr", "--revision", "0" * 40, "--log-level", "debug", "--log-file", "log", *SMALL),
             **KEYS,
         )
-        over.set()
-        watcher.join()
     assert done.returncode in (0, 3), done.stderr
     assert connections, "it asked the server"
     assert all("127.0.0.1" in line or "localhost" in line for line in connections), connections
     assert SECRET not in done.stdout + done.stderr
-    assert any("llm_ocr" in line for line in seen)
+    assert any(str(examples / "paper.pdf") in line for line in seen)
     assert not [line for line in seen if SECRET in line and "llm_ocr.testing" not in line]
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) > 5
-    assert not [path for path in files if SECRET.encode() in path.read_bytes()]
+    assert not [path for path in files if tells(path)]
 
 
-def watch_processes(seen, over):
-    """The command lines of this machine's processes, until told to stop."""
-    while not over.is_set():
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                seen.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-            except OSError:
-                continue  # it has ended
-        time.sleep(0.02)
+def tells(path):
+    """Whether the secret is in the file, compressed or not."""
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        data = gzip.decompress(data)
+    if path.suffix == ".parquet":
+        data += repr(pyarrow.parquet.read_table(path).to_pylist()).encode()
+    return SECRET.encode() in data
+
+
+@contextlib.contextmanager
+def process_lines():
+    """The command lines of all processes of this machine that run within the block."""
+    seen, over = set(), threading.Event()
+
+    def watch():
+        while not over.wait(0.02):
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                with contextlib.suppress(OSError):  # it has ended
+                    seen.add(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        watcher.join()
 
 
 HOSTILE = [
@@ -116,18 +135,21 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 def test_a_document_cannot_choose_a_place_outside_of_the_workspace(examples, tmp_path):
     home = tmp_path / "deep" / "down" / "here"
     home.mkdir(parents=True)
     manifest = tmp_path / "list.jsonl"
-    image = str(examples / "invoice.png")
-    copies = []
+    lines = []
     for number, name in enumerate(HOSTILE):
-        copy = tmp_path / "sources" / f"{number}.png"
-        copy.parent.mkdir(exist_ok=True)
-        copy.write_bytes(Path(image).read_bytes() + bytes([number]))  # else they were one document
-        copies.append({"document_id": name, "pdf_path": str(copy)})
-    manifest.write_text("".join(json.dumps(one) + "\n" for one in copies))
+        page = tmp_path / "sources" / f"{number}.pdf"
+        page.parent.mkdir(exist_ok=True)
+        letter = Canvas(str(page), pagesize=(300, 400))
+        letter.drawString(20, 370, f"Letter {number} is not the same as the others.")
+        letter.drawImage(str(examples / "invoice.png"), 50, 50, 200, 250)  # a figure is a file with the id in its name
+        letter.save()
+        lines.append(json.dumps({"document_id": name, "pdf_path": str(page)}))
+    manifest.write_text("\n".join(lines))
     before = set(tmp_path.rglob("*"))
     done = subprocess.run(
         [sys.executable, "-m", "llm_ocr", "run", str(manifest), "-w", "w", "--engine", "embedded", *SMALL],
@@ -141,7 +163,8 @@ def test_a_document_cannot_choose_a_place_outside_of_the_workspace(examples, tmp
     assert written
     assert all(path.is_relative_to(home / "w") for path in written), written
     assert not Path("/etc/outside").exists()
-    assert len(list((home / "w" / "documents").rglob("*.md"))) == len(HOSTILE)
+    for kind in ("*.pdf.md", "*-f01.*"):
+        assert len(list((home / "w" / "documents").rglob(kind))) == len(HOSTILE)
 
 
 @pytest.fixture(scope="module")
@@ -150,17 +173,26 @@ def signed(examples, tmp_path_factory):
     folder = tmp_path_factory.mktemp("signed")
     (folder / "served").mkdir()
     (folder / "served" / "page.png").write_bytes((examples / "invoice.png").read_bytes())
-    handler = functools.partial(Quiet, directory=str(folder / "served"))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        base = f"http://user:{SECRET}@127.0.0.1:{server.server_port}"
-        urls = [f"{base}/{name}?X-Amz-Signature={SECRET}&token={SECRET}" for name in ("page.png", "gone.png")]
+    with serving(folder / "served") as url_of:
+        urls = map(url_of, ("page.png", "gone.png"))
         lines = [json.dumps({"document_id": str(number), "pdf_path": url}) for number, url in enumerate(urls)]
         (folder / "list.jsonl").write_text("\n".join(lines))
         words = ["--engine", "embedded", "--allow-private-addresses", "--log-level", "debug", "--log-file", "log"]
         done, _ = run(folder, "run", "list.jsonl", "-w", "w", *words, *SMALL)
-        server.shutdown()
     return folder, done
+
+
+@contextlib.contextmanager
+def serving(folder):
+    """Over HTTP; gives the function that makes of a file's name its URL, with what grants access."""
+    handler = functools.partial(Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        base = f"http://user:{SECRET}@127.0.0.1:{server.server_port}"
+        try:
+            yield lambda name: f"{base}/{name}?X-Amz-Signature={SECRET}&token={SECRET}"
+        finally:
+            server.shutdown()
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -174,7 +206,7 @@ def test_what_grants_access_in_a_url_stands_in_the_plan_alone(signed):
     folder, done = signed
     assert done.returncode == 3, done.stderr  # one is not there
     assert SECRET not in done.stdout + done.stderr
-    holding = {path for path in (folder / "w").rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()}
+    holding = {path for path in (folder / "w").rglob("*") if path.is_file() and tells(path)}
     assert holding and all(path.relative_to(folder / "w").parts[0] == "plan" for path in holding), holding
     assert SECRET not in (folder / "log").read_text()
 
@@ -182,12 +214,7 @@ def test_what_grants_access_in_a_url_stands_in_the_plan_alone(signed):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
-    [
-        ("status", "--json"),
-        ("report", "--output", "report.html"),
-        ("view", "--output", "site"),
-        ("export", "--format", "jsonl", "--output", "out"),
-    ],
+    [("status", "--json"), ("report", "--output", "report.html"), ("view", "--output", "site")],
     ids=lambda words: words[0],
 )
 def test_what_grants_access_is_in_nothing_that_is_passed_on(signed, words):
@@ -199,4 +226,30 @@ def test_what_grants_access_is_in_nothing_that_is_passed_on(signed, words):
     assert SECRET not in done.stdout + done.stderr
     made = [path for path in set(folder.rglob("*")) - before if path.is_file()]
     assert made or words[0] == "status"
-    assert not [path for path in made if SECRET.encode() in path.read_bytes()]
+    assert not [path for path in made if tells(path)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", settings_of(ExportSettings)["format"].choices)
+def test_what_grants_access_is_in_no_export(signed, form):
+    folder, _ = signed
+    llm_ocr.export(workspace=folder / "w", output=folder / form, format=form)
+    made = [path for path in (folder / form).rglob("*") if path.is_file()]
+    assert made
+    assert not [path for path in made if tells(path)]
+
+
+@pytest.mark.slow
+def test_what_grants_access_is_in_no_document_of_the_python_api(signed):
+    documents = list(llm_ocr.open(str(signed[0] / "w")).documents())
+    assert documents and SECRET not in repr(documents)
+
+
+def test_what_grants_access_is_in_no_complaint_about_the_list(examples, tmp_path):
+    with serving(examples) as url_of:
+        lines = [json.dumps({"pdf_path": url_of("paper.pdf"), "pages": pages}) for pages in ([1], [2])]
+        (tmp_path / "list.jsonl").write_text("\n".join(lines))
+        done, _ = run(tmp_path, "plan", "list.jsonl", "-w", "w", "--engine", "embedded", "--allow-private-addresses")
+    assert done.returncode == 2, done.stderr
+    assert "named twice with different pages" in done.stderr
+    assert SECRET not in done.stdout + done.stderr

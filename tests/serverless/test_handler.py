@@ -6,6 +6,7 @@ import time
 import urllib.request
 
 import pytest
+from free_ports import free_port
 from serverless_running import FORMS, FRUGAL, b64
 
 from llm_ocr.testing.container import Container
@@ -22,9 +23,7 @@ def handler(repository):
 @pytest.fixture(scope="module")
 def served(handler):
     """The local API server and its port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     words = ["python", handler, "--rp_serve_api", "--rp_api_host", "127.0.0.1", "--rp_api_port", str(port)]
     server = Container(words, {**ENVIRONMENT, "LLM_OCR_ALLOW_PRIVATE_ADDRESSES": "true"})
 

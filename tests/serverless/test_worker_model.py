@@ -3,10 +3,10 @@
 import asyncio
 import json
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from running import when
 from serverless_running import asked, b64, with_worker
 
 from llm_ocr.errors import ServerError
@@ -123,10 +123,7 @@ def test_the_server_ends_with_the_worker_however_that_ends(tmp_path):
     try:
         assert handler.wait(120) == 0, handler.lines()
         assert any("'warmup': True" in line for line in handler.lines())
-        deadline = time.monotonic() + 60
-        while alive(starts(tmp_path)[0]) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not alive(starts(tmp_path)[0])
+        when(lambda: not alive(starts(tmp_path)[0]))
     finally:
         handler.remove()
 

@@ -7,7 +7,7 @@ from llm_ocr.settings.fields import command_models
 from llm_ocr.settings.models import RunSettings
 
 
-def test_it_reaches_the_workers_and_is_in_no_key(monkeypatch):
+def test_the_setting_reaches_the_workers_and_is_in_no_key(monkeypatch):
     limits, keys = [], []
     for value in ("auto", "off"):
         monkeypatch.setenv("LLM_OCR_CONFINEMENT", value)
@@ -19,7 +19,7 @@ def test_it_reaches_the_workers_and_is_in_no_key(monkeypatch):
     assert keys[0] == keys[1]
 
 
-def test_every_command_that_opens_documents_has_it():
+def test_every_command_that_opens_documents_has_the_setting():
     having = {model.__name__.removesuffix("Settings").lower() for model in command_models()
               if "confinement" in model.model_fields}  # fmt: skip
     assert {"run", "planonly", "extract", "describe", "retry", "estimate", "launch", "doctor"} <= having

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from llm_ocr.errors import UsageError
+from llm_ocr.settings.fields import settings_of
+from llm_ocr.settings.loading import load, shown_values
 from llm_ocr.settings.models import ExtractSettings, RunSettings, StatusSettings
 
 
@@ -43,12 +45,20 @@ def test_all_bad_values_are_said_at_once(loaded):
     assert "LLM_OCR_OCR_MEMORY=1" in str(caught.value)
 
 
-def test_a_secret_is_never_in_an_error(loaded):
-    for given in ({"config": 'password = [{a = "hunter2"}]'}, {"environ": {"LLM_OCR_PASSWORD": '["hunter2",'}}):
-        with pytest.raises(UsageError) as caught:
-            loaded(**given)
-        assert "hunter2" not in str(caught.value)
-        assert "password" in str(caught.value).lower()
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"config": 'password = [{a = "hunter2"}]'}, "password"),
+        ({"environ": {"LLM_OCR_PASSWORD": '["hunter2",'}}, "LLM_OCR_PASSWORD"),
+        ({"config": 'server_key = ["hunter2"]'}, "server_key"),
+        ({"flags": {"server_key": ["hunter2"]}}, "--server-key"),
+    ],
+)
+def test_a_secret_is_never_in_an_error(loaded, given, named):
+    with pytest.raises(UsageError) as caught:
+        loaded(**given)
+    assert "hunter2" not in f"{caught.value} {caught.value.hint}"
+    assert named in str(caught.value)
 
 
 def test_a_secret_is_not_in_the_error_for_a_broken_file(loaded):
@@ -83,8 +93,6 @@ def test_a_shard_outside_of_the_count_is_refused(loaded):
 
 
 def test_a_configuration_file_that_is_not_there_or_of_another_kind_is_named(loaded, tmp_path):
-    from llm_ocr.settings.loading import load
-
     for path in (tmp_path / "none.toml", tmp_path):
         with pytest.raises(UsageError, match=f"--config {path} cannot be read"):
             load(RunSettings, {}, config=path, environ={}, dotenv=Path("/nowhere/.env"))
@@ -97,7 +105,9 @@ def test_a_file_that_holds_no_names_is_refused(loaded):
         loaded(config="- a\n- b\n", suffix=".yml")
 
 
-def test_a_password_as_a_flag_is_warned_about_and_never_shown(loaded):
-    result = loaded(flags={"password": ["hunter2"]})
+@pytest.mark.parametrize("name", [name for name, setting in settings_of(RunSettings).items() if setting.secret])
+def test_a_secret_as_a_flag_is_warned_about_and_never_shown(loaded, name):
+    result = loaded(flags={name: ["hunter2"] if settings_of(RunSettings)[name].many else "hunter2"})
     assert "other users of this machine can see it" in result.warnings[0]
-    assert "hunter2" not in repr(result)
+    for shown in (repr(result), str(result.settings), result.settings.model_dump_json(), shown_values(result.settings)):
+        assert "hunter2" not in str(shown)

@@ -53,16 +53,11 @@ def test_output_dir_is_the_workspace(loaded):
     )
 
 
-def test_variables_without_effect_get_one_warning_together(loaded):
-    result = loaded(environ={"EXTRACT_BATCH_SIZE": "8", "DATALOADER_WORKERS": "2", "HF_PATH_IN_REPO": "x"})
+def test_variables_without_effect_get_one_warning_together_wherever_they_stand(loaded):
+    result = loaded(environ={"EXTRACT_BATCH_SIZE": "8", "HF_PATH_IN_REPO": "x"}, dotenv="JOB_CODE_REVISION=r\n")
     assert result.warnings == (
-        "without effect here: EXTRACT_BATCH_SIZE, DATALOADER_WORKERS, HF_PATH_IN_REPO (see docs/migrating.md)",
+        "without effect here: EXTRACT_BATCH_SIZE, HF_PATH_IN_REPO, JOB_CODE_REVISION (see docs/migrating.md)",
     )
-
-
-def test_variables_of_later_parts_get_one_warning_that_says_what_they_belong_to(loaded):
-    result = loaded(environ={"JOB_CODE_REPO": "m"}, dotenv="JOB_CODE_REVISION=r\n")
-    assert result.warnings == ("without effect here: JOB_CODE_REPO, JOB_CODE_REVISION (see docs/migrating.md)",)
 
 
 @pytest.mark.parametrize(

@@ -1,25 +1,29 @@
-"""Figures of which the model that read the page has said something already."""
+"""Which figures are asked about, and what their rows say: those of which something is known, copies, and failures."""
 
 import asyncio
 
+from llm_ocr.errors import PageFailure
 from llm_ocr.stages import Silent
 from llm_ocr.stages.admission import Admission
 from llm_ocr.stages.describe import Describe
-from llm_ocr.types import Box, EncodedImage, Figure, FigureRecord, PageRecord, Status
+from llm_ocr.types import Box, EncodedImage, Figure, FigureRecord, PageRecord, Reason, Status
 
 CROP = EncodedImage(b"crop", "image/png", 80, 60)
 
 
 class Asked:
-    """A figure reader that says "asked"."""
+    """A figure reader that says "asked", after so many failures."""
 
     name = "other"
 
-    def __init__(self) -> None:
+    def __init__(self, failures: int) -> None:
         self.figures: list[str] = []
+        self.failures = failures
 
     async def describe(self, figure, page_id, document_id, admitted):
         self.figures.append(figure.id)
+        if len(self.figures) <= self.failures:
+            raise PageFailure(Reason.ENGINE_TIMEOUT, "too slow", tries=({"tokens_in": 7, "tokens_out": 3},) * 2)
         return FigureRecord(
             figure.id,
             page_id,
@@ -34,14 +38,14 @@ class Asked:
         )
 
 
-def described(*, keep_known: bool) -> tuple[list[FigureRecord], list[str]]:
+def described(*, keep_known: bool, failures: int = 0) -> tuple[list[FigureRecord], list[str]]:
     figures = tuple(
         Figure(f"d-p00001-f0{number}", "chart", Box(0, 0, 1, 1), CROP, described=said)
         for number, said in enumerate(("A chart of levels.", "", "A chart of rain."), 1)
     )
     page = PageRecord("d-p00001", "d", "a.pdf", 1, 0, Status.OK, engine="lightonocr-3", figures=figures)
     published: list[FigureRecord] = []
-    reader = Asked()
+    reader = Asked(failures)
 
     async def publish(unit, rows):
         published.extend(rows)
@@ -54,7 +58,7 @@ def described(*, keep_known: bool) -> tuple[list[FigureRecord], list[str]]:
     return published, reader.figures
 
 
-def test_they_keep_it_and_only_the_others_are_asked_about():
+def test_those_of_which_the_pages_model_said_something_keep_it_and_only_the_others_are_asked_about():
     rows, asked = described(keep_known=True)
     assert [(row.description, row.engine, row.status) for row in rows] == [
         ("A chart of levels.", "lightonocr-3", Status.OK),
@@ -65,9 +69,22 @@ def test_they_keep_it_and_only_the_others_are_asked_about():
     assert asked == ["d-p00001-f02"]
 
 
-def test_unless_all_are_to_be_asked_about():
+def test_where_nothing_is_to_be_kept_all_are_asked_about():
     rows, _ = described(keep_known=False)
     assert {row.description for row in rows} == {"asked"}
+
+
+def test_one_that_fails_is_a_failed_row_with_what_it_cost_and_the_same_picture_is_asked_about_again():
+    rows, asked = described(keep_known=False, failures=1)
+    assert len(asked) == 2
+    assert sorted((row.status, row.description) for row in rows) == [
+        (Status.FAILED, ""),
+        (Status.OK, "asked"),
+        (Status.OK, "asked"),
+    ]
+    (failed,) = (row for row in rows if row.status is Status.FAILED)
+    assert (failed.reason, failed.detail, failed.figure_id) == (Reason.ENGINE_TIMEOUT, "too slow", asked[0])
+    assert (failed.tokens_in, failed.tokens_out) == (14, 6)
 
 
 def test_what_a_picture_cost_is_counted_once_however_often_it_comes():

@@ -37,7 +37,7 @@ def test_few_units_are_in_memory_while_the_store_is_slow():
             yield Unit(f"0001-{number:06d}", 1, number, (part,))
 
     async def main():
-        all_read = asyncio.Event()
+        all_read, full = asyncio.Event(), asyncio.Event()
         progress = Silent()
         left = 2 * UNITS
 
@@ -54,8 +54,10 @@ def test_few_units_are_in_memory_while_the_store_is_slow():
             nonlocal under_way, most
             under_way += 1
             most = max(most, under_way)
+            if under_way == UNITS_AT_ONCE:
+                full.set()
+            await full.wait()
             await all_read.wait()
-            await asyncio.sleep(0)
             handed.append(unit.id)
             under_way -= 1
 

@@ -3,21 +3,21 @@
 A store other than the local one brings tests/storage/<folder>/making.py with
 
     make_store(tmp_path) -> a context manager that gives an empty store (hub: in a bucket; make_dataset_store beside it)
-    MANY = 1100             optional: how many objects a list of several pages takes; its server's pages must be smaller
+    MANY                    how many objects a list of several pages takes
 """
 
 import contextlib
-import importlib.util
-import sys
+import importlib
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from llm_ocr.errors import ObjectChanged, ObjectExists
 from llm_ocr.storage import ObjectStore, open_store
 
 #: More than one page of S3 and GCS.
@@ -47,29 +47,14 @@ def _local(tmp_path: Path) -> Iterator[ObjectStore]:
     yield open_store(str(tmp_path / "local store"))
 
 
-def _making(name: str) -> ModuleType:
-    """tests/storage/<name>/making.py by its path, for the folders of tests are no packages."""
-    path = Path(__file__).parent / name / "making.py"
-    if not path.is_file():
-        pytest.skip(f"no {name}/making.py: this store is not there")
-    spec = importlib.util.spec_from_file_location(f"making_{name}", path)
-    if spec.name not in sys.modules:
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        sys.modules[spec.name] = module  # only whole: an import that was skipped is tried again
-    return sys.modules[spec.name]
-
-
 @pytest.fixture(scope="module", params=["local", *_ELSEWHERE])
 def stores(request) -> Kind:
-    """Each kind of store in turn; skips those that are not there."""
+    """Each kind of store in turn."""
     if request.param == "local":
         return Kind("local", _local)
     folder, function = _ELSEWHERE[request.param]
-    module = _making(folder)
-    if not hasattr(module, function):
-        pytest.skip(f"{folder}/making.py makes no {request.param} store")
-    return Kind(request.param, getattr(module, function), getattr(module, "MANY", MANY))
+    making = importlib.import_module(f"tests.storage.{folder}.making")
+    return Kind(request.param, getattr(making, function), making.MANY)
 
 
 @pytest.fixture
@@ -102,3 +87,23 @@ def swaps(store) -> None:
     """Skips stores that do not promise compare-and-swap."""
     if not (can := store.capabilities()).swap:
         pytest.skip(f"no compare-and-swap: {can.note}")
+
+
+@pytest.fixture(scope="session")
+def race() -> Callable[..., list[tuple[int, object]]]:
+    """`race(act, many)` calls `act` with 0, 1, 2 ... at the same moment; who did not lose, with what it got."""
+    return _race
+
+
+def _race(act: Callable[[int], object], many: int = 24) -> list[tuple[int, object]]:
+    begin = threading.Barrier(many)
+
+    def run(number: int) -> tuple[int, object] | None:
+        begin.wait()
+        try:
+            return number, act(number)
+        except (ObjectExists, ObjectChanged):
+            return None
+
+    with ThreadPoolExecutor(many) as pool:
+        return [won for won in pool.map(run, range(many)) if won is not None]

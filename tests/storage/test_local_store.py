@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -143,6 +144,34 @@ def test_cut_off_at_any_step_an_object_is_there_whole_or_not_at_all(tmp_path, op
         if not there:
             getattr(store, operation)("a/b/k", b"data")
         assert store.get("a/b/k") == b"data"
+
+
+@pytest.mark.parametrize(("operation", "named"), [("put", "rename"), ("create", "link"), ("swap", "rename")])
+def test_a_power_cut_takes_back_nothing_that_was_said_to_be_written(tmp_path, monkeypatch, operation, named):
+    """The content is on the disk before it has its name, and the name before the write returns."""
+    steps, fsync = [], os.fsync
+
+    class Watched(LocalStore):
+        def _link(self, temporary, path):
+            steps.append("link")
+            super()._link(temporary, path)
+
+        def _rename(self, temporary, path):
+            steps.append("rename")
+            super()._rename(temporary, path)
+
+    def watched(handle):
+        steps.append("sync folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "sync file")
+        fsync(handle)
+
+    store = Watched(tmp_path)
+    before = (store.create("a/k", b"old"),) if operation == "swap" else ()
+    store.capabilities()
+    monkeypatch.setattr(os, "fsync", watched)
+    steps.clear()
+    getattr(store, operation)("a/k", b"new", *before)
+    new_folder = [] if before else ["sync folder"]
+    assert steps == [*new_folder, "sync file", named, "sync folder"]
 
 
 def test_a_killed_process_leaves_no_half_object(tmp_path):

@@ -8,12 +8,11 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from llm_ocr.errors import ObjectChanged, ObjectExists, StorageError
+from llm_ocr.errors import ObjectExists, StorageError
 from llm_ocr.storage import local, local_locks
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.storage.local_locks import exclusive, kept_on_this_machine
@@ -27,6 +26,18 @@ class NoLinks(LocalStore):
 
     def _link(self, temporary, path):
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+class Slow(LocalStore):
+    """A rename takes so long that others come in between, where nothing keeps them out."""
+
+    def _rename(self, temporary, path):
+        time.sleep(0.02)
+        super()._rename(temporary, path)
+
+
+class SlowNoLinks(Slow, NoLinks):
+    """Both."""
 
 
 @pytest.fixture
@@ -62,27 +73,11 @@ for _ in range(25):
     assert store.get("a/count") == b"100"
 
 
-def test_a_swap_that_takes_its_time_still_keeps_others_out(tmp_path):
-    class Slow(LocalStore):
-        def _rename(self, temporary, path):
-            time.sleep(0.02)
-            super()._rename(temporary, path)
-
+def test_a_swap_that_takes_its_time_still_keeps_others_out(tmp_path, race):
     store = Slow(tmp_path)
     version = store.create("k", b"held")
     store.capabilities()
-    begin = threading.Barrier(8)
-
-    def swap(number: int) -> bool:
-        begin.wait()
-        try:
-            store.swap("k", b"%d" % number, version)
-        except ObjectChanged:
-            return False
-        return True
-
-    with ThreadPoolExecutor(8) as pool:
-        assert sum(pool.map(swap, range(8))) == 1
+    assert len(race(lambda number: store.swap("k", b"%d" % number, version), 8)) == 1
 
 
 def test_no_two_versions_are_the_same_although_the_clock_stands_and_inodes_are_used_again(tmp_path):
@@ -181,22 +176,14 @@ def test_locks_are_no_content_and_no_leftovers(tmp_path):
             call(f"{local_locks.LOCKS}/00")
 
 
-def test_without_hard_links_locks_decide_and_one_of_24_wins(tmp_path):
-    store = NoLinks(tmp_path)
+def test_without_hard_links_locks_decide_and_one_of_24_wins(tmp_path, race):
+    store = SlowNoLinks(tmp_path)
     store.check()
     can = store.capabilities()
     assert (can.create, can.swap) == (True, False)
     assert "hard links" in can.note
 
-    def create(number: int) -> bool:
-        try:
-            store.create("a/k", b"%d" % number)
-        except ObjectExists:
-            return False
-        return True
-
-    with ThreadPoolExecutor(24) as pool:
-        assert sum(pool.map(create, range(24))) == 1
+    assert len(race(lambda number: store.create("a/k", b"%d" % number))) == 1
     assert [info.key for info in store.list()] == ["a/k"]
     assert list(store.unfinished()) == []
 

@@ -3,7 +3,6 @@
 import itertools
 import random
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -86,21 +85,6 @@ def test_create_loses_against_put_and_wins_after_delete(store):
     assert store.get("k") == b"created"
 
 
-def race(act: Callable[[int], object]) -> list[tuple[int, object]]:
-    """Call `act` with 0 to 23 at the same moment; who did not lose, with what it got."""
-    begin = threading.Barrier(24)
-
-    def run(number: int) -> tuple[int, object] | None:
-        begin.wait()
-        try:
-            return number, act(number)
-        except (ObjectExists, ObjectChanged):
-            return None
-
-    with ThreadPoolExecutor(24) as pool:
-        return [won for won in pool.map(run, range(24)) if won is not None]
-
-
 def content(number: int) -> bytes:
     """Some bytes of each racer's own."""
     return b"%d " % number * 1000
@@ -108,22 +92,18 @@ def content(number: int) -> bytes:
 
 @pytest.mark.usefixtures("creates")
 @pytest.mark.parametrize("turn", range(5))
-def test_of_24_creators_one_wins_and_its_bytes_are_those_that_stand(store, turn):
+def test_of_24_creators_one_wins_and_its_bytes_are_those_that_stand(store, race, turn):
     key = f"race/{turn}"
-    winners = race(lambda number: store.create(key, content(number)))
-    assert len(winners) == 1
-    number, version = winners[0]
+    ((number, version),) = race(lambda number: store.create(key, content(number)))
     assert store.fetch(key) == (content(number), version)
 
 
 @pytest.mark.usefixtures("swaps")
 @pytest.mark.parametrize("turn", range(5))
-def test_of_24_that_swap_the_same_version_one_wins_and_its_bytes_are_those_that_stand(store, turn):
+def test_of_24_that_swap_the_same_version_one_wins_and_its_bytes_are_those_that_stand(store, race, turn):
     key = f"race/{turn}"
     version = store.create(key, b"held")
-    winners = race(lambda number: store.swap(key, content(number), version))
-    assert len(winners) == 1
-    number, now = winners[0]
+    ((number, now),) = race(lambda number: store.swap(key, content(number), version))
     assert now != version
     assert store.fetch(key) == (content(number), now)
 
@@ -191,9 +171,11 @@ def test_readers_never_see_a_part_of_an_object(store):
 
     with ThreadPoolExecutor(2) as pool:
         readers = [pool.submit(read) for _ in range(2)]
-        for letter in b"abcdefghij" * 5:
-            store.put("k", bytes([letter]) * 100_000)
-        stop.set()
+        try:
+            for letter in b"abcdefghij" * 5:
+                store.put("k", bytes([letter]) * 100_000)
+        finally:
+            stop.set()
         for reader in readers:
             reader.result()
     assert torn == []

@@ -130,13 +130,13 @@ def test_a_prompt_for_front_matter_has_the_five_values_that_olmocr_demands():
 
 
 def test_in_order_the_answers_follow_the_order_of_the_images_and_patches_their_size():
-    def read(colour, port):
+    def read(colour, url):
         out = io.BytesIO()
         Image.new("RGB", (57, 29), colour).save(out, "PNG")
-        url = "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
-        content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "Free OCR."}]
+        image = "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
+        content = [{"type": "image_url", "image_url": {"url": image}}, {"type": "text", "text": "Free OCR."}]
         body = {"model": "m", "messages": [{"role": "user", "content": content}], "max_tokens": 50}
-        request = urllib.request.Request(f"{port}/chat/completions", json.dumps(body).encode())
+        request = urllib.request.Request(f"{url}/chat/completions", json.dumps(body).encode())
         return json.loads(urllib.request.urlopen(request, timeout=30).read())
 
     def texts(*colours):

@@ -1,13 +1,13 @@
 """Faults of the simulator: each is what it says, repeatable, and written into the log."""
 
 import asyncio
-import time
 import urllib.error
 import urllib.request
 
 import aiohttp
 import pytest
-from simulator_client import ask, ask_all, asked, body_of, url_of
+from running import when
+from simulator_client import ask, ask_all, asked, body_of, until, url_of
 
 from llm_ocr.testing.simulator import running
 from llm_ocr.testing.simulator.answers import image_hash
@@ -93,15 +93,19 @@ def test_an_error_comes_in_the_middle_of_a_stream(simulator):
 
 
 def test_one_request_hangs_and_others_do_not(simulator):
-    async def patience():
+    async def one_and_another():
         async with aiohttp.ClientSession() as session:
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(ask(session, simulator.url, body_of(url_of("hang"))), 0.5)
+            hanging = asyncio.create_task(ask(session, simulator.url, body_of(url_of("hang"))))
+            await until(lambda: [one["fault"] for one in simulator.log()["requests"]] == ["hang"])
+            await asyncio.to_thread(simulator.set_faults, {})
+            other = await asyncio.wait_for(ask(session, simulator.url, body_of(url_of("hang"))), 60)
+            over = hanging.done()
+            hanging.cancel()
+            return other.finish, over
 
+    simulator.reset()
     simulator.set_faults({"hang": 1})
-    asyncio.run(patience())
-    simulator.set_faults({})
-    assert asked(simulator.url, body_of(url_of("hang")))[0].finish == "stop"
+    assert asyncio.run(one_and_another()) == ("stop", False)
 
 
 def test_a_too_long_prompt_is_one_with_a_large_image(simulator):
@@ -112,8 +116,19 @@ def test_a_too_long_prompt_is_one_with_a_large_image(simulator):
 
 
 def test_a_provider_refuses_more_than_so_many_requests_at_a_time(simulator):
-    answers = faulty(simulator, {"max-inflight": 5}, *(body_of(url_of(f"at once {number}")) for number in range(20)))
-    assert {got.status for got in answers} == {200, 429}
+    """The engine stands still until all have come, so that none is over before the next one begins."""
+
+    async def at_once():
+        bodies = [body_of(url_of(f"at once {number}")) for number in range(20)]
+        asking = asyncio.create_task(ask_all(simulator.url, bodies))
+        await until(lambda: len(simulator.log()["requests"]) == 20)
+        await asyncio.to_thread(simulator.set_faults, {})
+        return await asking
+
+    simulator.reset()
+    simulator.set_faults({"max-inflight": 5, "hang-after": 0})
+    answers = asyncio.run(at_once())
+    assert sorted(got.status for got in answers) == [200] * 5 + [429] * 15
 
 
 def test_a_hanging_engine_stays_healthy_and_goes_on_when_the_fault_ends(simulator):
@@ -134,10 +149,7 @@ def test_a_slow_start_is_busy_first():
         assert status_of(simulator.root + "/health") == 503
         assert asked(simulator.url, body_of(url_of(1)))[0].status == 503
         simulator.set_faults({"slow-start": 0.1})
-        deadline = time.monotonic() + 60
-        while status_of(simulator.root + "/health") != 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        when(lambda: status_of(simulator.root + "/health") == 200)
         assert asked(simulator.url, body_of(url_of(1)))[0].finish == "stop"
 
 

@@ -201,7 +201,9 @@ def test_it_ends_when_its_parent_has_died():
         "import subprocess, sys; process = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE); "
         "print(process.stdout.readline().decode(), flush=True)"
     )
-    done = subprocess.run([sys.executable, "-c", code, *command()], capture_output=True, text=True, check=True)
+    # Its standard error would stay open, and with it this call, for as long as the simulator lives.
+    words = [sys.executable, "-c", code, *command()]
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
     url = json.loads(done.stdout)["url"]
     deadline = time.monotonic() + 60
     with pytest.raises(OSError):

@@ -3,12 +3,12 @@
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 
 import aiohttp
 import pytest
+from free_ports import free_port
 from simulator_client import ask, body_of, metrics, until, url_of
 
 SERVE = (sys.executable, "-m", "llm_ocr.testing.simulator", "serve", "deepseek-ai/DeepSeek-OCR")
@@ -32,9 +32,7 @@ def serve():
     started = []
 
     def start(*flags, options="--speed 300", **environment):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         more = {"LLM_OCR_SIMULATOR": options, **environment}
         process = subprocess.Popen(
             [*SERVE, "--host", "127.0.0.1", "--port", str(port), *FLAGS, *flags],
@@ -90,7 +88,7 @@ def test_an_idle_server_ends_soon_after_sigterm(serve):
 
 
 def test_sigterm_with_requests_under_way_hangs_until_their_clients_leave(serve):
-    process, url = serve(options="--speed 1")
+    process, url = serve(options="--speed 0.1")  # an answer takes most of a minute
     log_until_ready(process)
 
     async def stopped_in_the_middle():

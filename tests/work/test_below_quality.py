@@ -7,6 +7,7 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_runs import Made
 
 from llm_ocr.results.page_status import failed_pages, scored_pages
 from llm_ocr.results.schema import figures_from_parquet, figures_to_parquet, iter_pages, pages_to_parquet
@@ -272,8 +273,6 @@ def test_items_that_hold_such_pages_are_assembled_anew(made, workspace, runs):
 @given(st.data())
 @settings(max_examples=8)
 def test_whatever_comes_of_any_number_of_retries_every_page_counts_once(tmp_path_factory, data):
-    from made_runs import Made
-
     made = Made(tmp_path_factory.mktemp("retries") / "w")
     with made.workspace() as workspace:
         runs = Runs(made, workspace)

@@ -8,12 +8,14 @@ import pytest
 from llm_ocr.errors import StorageError, WorkspaceError
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.testing.crash import Crash, CrashingLocalStore, CrashPoint, When
+from llm_ocr.testing.memory_store import MemoryStore
 from llm_ocr.work.clean import clean
 from llm_ocr.work.generations import read_units
 from llm_ocr.work.keys import EXTRACT, claim_key
 from llm_ocr.work.leases import Claim, LeaseOptions, Leases, is_lease
 from llm_ocr.work.publish import find_marker, read_data
 from llm_ocr.work.retry import plan_retry
+from llm_ocr.work.workspace import Workspace
 
 LATER = time.time() + 2 * 86400
 
@@ -64,6 +66,14 @@ def test_a_dry_run_lists_and_keeps(workspace, leftovers):
 def test_what_is_young_may_be_a_running_workers(workspace, leftovers):
     assert clean(workspace).objects == ()
     assert clean(workspace, older_than=60, now=time.time() + 30).objects == ()
+
+
+def test_what_a_store_cannot_date_is_never_old(made):
+    workspace = Workspace.on(MemoryStore(clock=lambda: 0.0), create=True)
+    made.plan(workspace, [made.document("a", 4)])
+    (unit,) = read_units(workspace)
+    workspace.store.put(f"{EXTRACT}/{made.key(workspace)}/00/{unit.id}/1.parquet", b"another worker's, perhaps")
+    assert clean(workspace, now=LATER).objects == ()
 
 
 def test_a_lease_is_dead_after_the_time_that_stands_in_it(made, workspace):

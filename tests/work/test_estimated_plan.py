@@ -162,7 +162,7 @@ def test_selected_pages_are_kept_until_the_document_is_counted(made, workspace, 
         (wanted_of(parse_pages("5")), 3, ()),
     ],
 )
-def test_selections(wanted, total, pages):
+def test_a_selection_gives_its_pages_when_the_document_is_counted(wanted, total, pages):
     assert wanted_pages(wanted, total) == pages
     assert [place_of(wanted, page) for page in pages] == list(range(len(pages)))
 
@@ -269,7 +269,7 @@ def test_the_next_unit_is_counted_while_one_is_read(made, workspace):
 
         async with aclosing(counted_units(given(), count)) as units:
             await anext(units)
-            await asyncio.wait_for(both.wait(), 10)
+            await asyncio.wait_for(both.wait(), 30)
             assert asked == ["a", "b"]
 
     asyncio.run(run())
@@ -296,7 +296,7 @@ def test_units_may_be_given_up_while_the_next_one_is_counted(made, workspace):
 
         async with aclosing(counted_units(given(), count)) as units:
             await anext(units)
-            await begun.wait()
+            await asyncio.wait_for(begun.wait(), 30)
         assert ended.is_set()
 
     asyncio.run(run())

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,7 +11,7 @@ from leasing import BEAT, KEY, SECONDS, STAGE, Clock, done, leases_left, publish
 from llm_ocr.errors import ObjectChanged, ObjectExists, StorageError, UsageError
 from llm_ocr.storage import open_store
 from llm_ocr.testing.memory_store import Fault, MemoryStore
-from llm_ocr.work.leases import Claim, LeaseOptions, Leases, is_lease, lease_key, lease_options
+from llm_ocr.work.leases import Claim, LeaseOptions, is_lease, lease_key, lease_options
 
 UNIT = "0001-000007"
 LEASE = lease_key(STAGE, KEY, UNIT)
@@ -278,10 +279,16 @@ def test_an_error_in_looking_for_the_marker_gives_the_unit_back(clock):
     assert leases_left(store) == []
 
 
-def test_leases_are_kept_by_a_thread_and_given_back_at_the_end(store):
-    with Leases(store, STAGE, KEY, LeaseOptions(5.0)) as leases:
+def test_leases_are_kept_alive_by_a_thread_and_given_back_at_the_end(clock):
+    store = MemoryStore()
+    with worker(store, clock, seconds=5.0) as leases:
         assert leases.claim(UNIT) is Claim.OURS
         assert leases.claim("0001-000008") is Claim.OURS
+        seen = silent(store, clock, 1.0)
+        until = time.monotonic() + 30
+        while version(store) == seen and time.monotonic() < until:
+            time.sleep(0.02)
+        assert version(store) != seen
         publish(store, UNIT, "1")
         leases.release(UNIT)
         assert len(leases_left(store)) == 1

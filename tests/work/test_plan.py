@@ -11,6 +11,7 @@ from llm_ocr.errors import StageMissing, UsageError, WorkspaceError
 from llm_ocr.types import Reason
 from llm_ocr.work import codec
 from llm_ocr.work.generations import generations, read_units, totals_of
+from llm_ocr.work.marker import settle
 from llm_ocr.work.plan import Planner, plan_stream
 
 
@@ -247,16 +248,27 @@ def test_pages_per_unit_must_be_possible(made, workspace):
         made.plan(workspace, [], pages_per_unit=0)
 
 
-def test_a_planner_that_slept_before_the_marker_writes_again_what_was_cleaned_away(made, workspace, monkeypatch):
-    import llm_ocr.work.generations as module
+@pytest.mark.parametrize("asleep", ["before the look", "before the marker"])
+def test_a_planner_that_slept_writes_again_what_was_cleaned_away(made, workspace, monkeypatch, asleep):
+    sleeps = iter([asleep])
 
-    def settle_late(store, key, marker):
-        for info in list(store.list("plan/")):
-            store.delete(info.key)
-        return settle(store, key, marker)
+    def sleep(now):
+        if now == asleep and next(sleeps, ""):
+            for info in list(workspace.store.list("plan/")):
+                workspace.store.delete(info.key)
 
-    settle = module.settle
-    monkeypatch.setattr(module, "settle", settle_late)
-    monkeypatch.setattr(module, "slept_since", lambda begun: True)
+    def put_and_sleep(*data):
+        put(*data)
+        sleep("before the look")
+
+    def settle_late(*marker):
+        assert list(workspace.store.list("plan/")), "the marker would name what is not there"
+        sleep("before the marker")
+        return settle(*marker)
+
+    monkeypatch.setattr("llm_ocr.work.generations.settle", settle_late)
+    monkeypatch.setattr("llm_ocr.work.generations.slept_since", lambda begun: True)
+    put = workspace.store.put
+    monkeypatch.setattr(workspace.store, "put", put_and_sleep)
     made.plan(workspace, [made.document("a", 4), made.document("b", 4)])
     assert [part.relative for unit in read_units(workspace) for part in unit.parts] == ["a", "b"]

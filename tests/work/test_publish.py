@@ -13,6 +13,7 @@ from llm_ocr.work.claim import Shard, claim
 from llm_ocr.work.generations import read_units
 from llm_ocr.work.keys import EXTRACT
 from llm_ocr.work.lease_groups import PlannedUnits
+from llm_ocr.work.marker import settle
 from llm_ocr.work.publish import (
     DataDamaged,
     Example,
@@ -154,15 +155,28 @@ def test_a_damaged_marker_is_an_error_and_not_a_unit_that_is_missing(workspace, 
         markers(workspace, EXTRACT, KEY)
 
 
-def test_a_process_that_slept_writes_again_what_was_cleaned_away(workspace, monkeypatch):
-    import llm_ocr.work.publish as module
+@pytest.mark.parametrize("asleep", ["before the look", "before the marker"])
+def test_a_process_that_slept_writes_again_what_was_cleaned_away(workspace, monkeypatch, asleep):
+    sleeps = iter([asleep])
 
-    def slept(begun):
-        for name in data_objects(workspace):
-            workspace.store.delete(name)
-        return True
+    def sleep(now):
+        if now == asleep and next(sleeps, ""):
+            for name in data_objects(workspace):
+                workspace.store.delete(name)
 
-    monkeypatch.setattr(module, "slept_since", slept)
+    def put_and_sleep(*data):
+        put(*data)
+        sleep("before the look")
+
+    def settle_late(*marker):
+        assert data_objects(workspace), "the marker would name what is not there"
+        sleep("before the marker")
+        return settle(*marker)
+
+    monkeypatch.setattr("llm_ocr.work.publish.slept_since", lambda begun: True)
+    put = workspace.store.put
+    monkeypatch.setattr(workspace.store, "put", put_and_sleep)
+    monkeypatch.setattr("llm_ocr.work.publish.settle", settle_late)
     assert read_data(workspace, publish(workspace, EXTRACT, KEY, "u", b"rows", ONE_OK)) == b"rows"
 
 

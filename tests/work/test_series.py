@@ -101,8 +101,9 @@ def test_a_file_that_says_something_else_is_passed_over(workspace, value):
     workspace.store.put("metrics/bad-extract.series.json", json.dumps(value).encode())
     workspace.store.put("metrics/bad-extract.json", json.dumps(value).encode())
     write_series(workspace, Series("good", "extract", began=1.0, samples=(Sample(1.0, ok=1),)))
+    write_spending(workspace, Spending("good", "extract", items=1))
     assert [one.worker for one in all_series(workspace)] == ["good"]
-    list(spendings(workspace))
+    assert sum(one.items for one in spendings(workspace)) == 1
 
 
 def test_many_workers_series_are_read_thinned(workspace):

@@ -22,7 +22,7 @@ def test_nothing_is_detected_on_an_ordinary_machine(tmp_path):
     assert detected({"PATH": "/bin", "SLURM_JOB_ID": "7"}, tmp_path / "absent") is None
 
 
-def test_cloud_run_tasks():
+def test_a_cloud_run_task_has_the_share_of_its_variables():
     found = detected_shard({"CLOUD_RUN_TASK_INDEX": "3", "CLOUD_RUN_TASK_COUNT": "8"}, ())
     assert found == DetectedShard(3, 8, "CLOUD_RUN_TASK_INDEX")
 

@@ -1,3 +1,5 @@
+"""What killed workers had on the disk goes, what living ones have stays."""
+
 import asyncio
 import os
 import signal

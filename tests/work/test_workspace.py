@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from pydantic import SecretStr
 
 from llm_ocr.errors import ObjectNotFound, StorageError, UsageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.storage.local import LocalStore
@@ -68,11 +69,10 @@ def test_an_unknown_scheme_is_wrong_usage(tmp_path):
 
 
 def test_a_wrapped_secret_cannot_be_stored(tmp_path):
-    class Secret:
-        pass
-
-    with pytest.raises(TypeError):
-        Workspace.open(str(tmp_path / "w"), create=True, settings={"api_key": Secret()})
+    with pytest.raises(TypeError) as caught:
+        Workspace.open(str(tmp_path / "w"), create=True, settings={"api_key": SecretStr("hunter2")})
+    assert "hunter2" not in str(caught.value)
+    assert not list(tmp_path.rglob("run.json"))
 
 
 def test_json_objects_are_created_once(workspace):

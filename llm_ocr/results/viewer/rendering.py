@@ -29,7 +29,7 @@ LONGEST = 200_000
 
 _OURS = TAGS | {"a", "blockquote", "pre", "code", "del"}
 _FOREIGN = re.compile(rf"<(?!/?(?:{'|'.join(sorted(TAGS))})(?=[\s/>]))", re.IGNORECASE)
-_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _BLANK = re.compile(r"\n(?=[ \t]*\n)")
 _ALIGN = re.compile(r"text-align:(left|center|right)")
 _LINK = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
@@ -183,8 +183,13 @@ def _html_inline(_: object, tokens: "Sequence[Token]", at: int, *__: object) -> 
 
 
 def _tables_only(html: str) -> str:
-    """Tags that are not for tables or simple formatting are shown as text rather than dropped with what they say."""
-    return _FOREIGN.sub("&lt;", _COMMENT.sub("", html))
+    """Tags that are not for tables or simple formatting are shown as text rather than dropped with what they say.
+
+    So is a comment that never ends: it would hide the rest of the page. It is kept from the pattern, which would look
+    for its end once for each of many.
+    """
+    closed, end, rest = html.rpartition("-->")
+    return _FOREIGN.sub("&lt;", _COMMENT.sub("", closed + end) + rest)
 
 
 def _image(_: object, tokens: "Sequence[Token]", at: int, __: object, env: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -153,17 +154,24 @@ def test_who_gives_up_waiting_leaves_no_bytes_counted(buckets, tmp_path):
 
 
 def test_a_reader_that_is_cancelled_does_not_end_the_fetch_of_another(tmp_path):
-    def slow(call, key):
-        time.sleep(0.1 if call == "read" else 0)
+    reading, go_on = threading.Event(), threading.Event()
 
-    buckets = Buckets(tmp_path / "buckets", slow)
+    def held(call, key):
+        if call == "read":
+            reading.set()
+            go_on.wait(30)
+
+    buckets = Buckets(tmp_path / "buckets", held)
     url = buckets.put("s3://bucket/a.pdf")
 
     async def run():
         async with opened(buckets, tmp_path) as documents:
             first, second = (asyncio.create_task(version_of(documents, url)) for _ in range(2))
-            await asyncio.sleep(0.03)
+            assert await asyncio.to_thread(reading.wait, 30)
             first.cancel()
+            await asyncio.wait([first])
+            assert first.cancelled()
+            go_on.set()
             assert await second
             assert buckets.opened["s3://bucket"].calls["read"] == 1
 
@@ -281,7 +289,7 @@ def test_readers_that_come_leave_and_fail_at_random_leave_nothing_counted_or_lyi
             results = await asyncio.gather(*tasks, return_exceptions=True)
             errors = [one for one in results if isinstance(one, Exception)]
             assert {type(one) for one in errors} <= {PageFailure}
-            for _ in range(500):  # what nobody waits for any more ends by itself
+            for _ in range(3000):  # what nobody waits for any more ends by itself
                 if documents.used == sum(path.stat().st_size for path in copies(tmp_path)):
                     break
                 await asyncio.sleep(0.01)

@@ -140,7 +140,7 @@ def test_a_silent_server_is_left_when_no_byte_comes(tmp_path):
     async def silent(_):
         await asyncio.sleep(60)
 
-    failure, _, paths = fetch(tmp_path, silent, stall_seconds=0.1, tries=2)
+    failure, _, paths = fetch(tmp_path, silent, stall_seconds=0.5, tries=2)
     assert len(paths) == 2
     assert "silent" in failure.detail
 

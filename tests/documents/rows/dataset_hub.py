@@ -12,11 +12,12 @@ from unittest import mock
 import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
-from huggingface_hub import HfApi, constants
+from huggingface_hub import HfApi
 from PIL import Image, ImageDraw
 
 from llm_ocr.testing.fake_hub import TOKEN, FakeHub
 from llm_ocr.testing.fake_hub import files as served
+from tests.storage.hub.making import hub_constants
 
 
 @dataclass
@@ -78,16 +79,6 @@ def dataset_hub(home: Path) -> Iterator[DatasetHub]:
 
     made = served.content
     others = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))}
-    hub = {
-        "ENDPOINT": server.url,
-        "HUGGINGFACE_CO_URL_TEMPLATE": server.url + "/{repo_id}/resolve/{revision}/{filename}",
-        "HF_HOME": str(home),
-        "HF_HUB_CACHE": str(home / "hub"),
-        "HF_TOKEN_PATH": str(home / "token"),
-        "HF_STORED_TOKENS_PATH": str(home / "stored_tokens"),
-        "HF_HUB_DISABLE_XET": True,
-        "HF_HUB_OFFLINE": False,
-    }
     library = {
         "HF_ENDPOINT": server.url,
         "HF_DATASETS_CACHE": home / "datasets",
@@ -97,7 +88,7 @@ def dataset_hub(home: Path) -> Iterator[DatasetHub]:
     try:
         with (
             mock.patch.dict(os.environ, others | {"HF_TOKEN": TOKEN}, clear=True),
-            mock.patch.multiple(constants, **hub),
+            hub_constants(server.url, home),
             mock.patch.multiple(datasets.config, **library),
             mock.patch.object(served, "content", content),
         ):

@@ -67,12 +67,6 @@ def stuck(*pieces: bytes):
     return handler
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 def test_a_reset_in_the_middle_loses_the_answer():
     error = lost(streaming(event("Hello"), pause=0.05, end=abort))
     assert isinstance(error, RequestLost)
@@ -100,14 +94,15 @@ def test_a_reset_while_the_image_goes_out_loses_the_answer():
 
 
 def test_a_server_that_is_not_there_is_unreachable():
-    async def run() -> None:
-        async with connected(f"http://127.0.0.1:{free_port()}") as endpoint:
+    async def run(port: int) -> None:
+        async with connected(f"http://127.0.0.1:{port}") as endpoint:
             assert await endpoint.probe() is None
             assert await endpoint.gauges() is None
             await endpoint.ask(QUESTION)
 
-    with pytest.raises(RequestLost, match="nobody answers") as raised:
-        asyncio.run(run())
+    with socket.socket() as silent_port, pytest.raises(RequestLost, match="nobody answers") as raised:
+        silent_port.bind(("127.0.0.1", 0))  # held, and nobody listens
+        asyncio.run(run(silent_port.getsockname()[1]))
     assert raised.value.unreachable and raised.value.status == 0
 
 
@@ -128,11 +123,14 @@ def test_a_server_that_does_not_take_the_image_is_given_up():
 
 
 def test_a_slow_answer_is_not_given_up_while_it_goes_on():
+    pieces = [event("x")] * 20  # 2 s in all, and no silence of more than 1.5 s
+
     async def run() -> str:
-        async with serving(streaming(*WHOLE, pause=0.3)) as url, connected(url, stall=1.2) as endpoint:
+        handler = streaming(*pieces, event("", "stop"), DONE, pause=0.1)
+        async with serving(handler) as url, connected(url, stall=1.5) as endpoint:
             return (await endpoint.ask(QUESTION)).text
 
-    assert asyncio.run(run()) == "Hello wörld"
+    assert asyncio.run(run()) == "x" * 20
 
 
 def test_an_answer_is_whole_when_done_was_said_though_the_body_stays_open():

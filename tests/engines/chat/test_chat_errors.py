@@ -125,6 +125,7 @@ def test_a_server_that_fails_loses_the_answer(status):
     error = asked(replying(status, vllm_error("EngineCore encountered an issue.", status, "InternalServerError")))
     assert isinstance(error, RequestLost)
     assert (error.status, error.unreachable, error.stalled) == (status, False, False)
+    assert isinstance(asked(replying(status, [])), RequestLost)
 
 
 @pytest.mark.parametrize("status", [401, 403])

@@ -48,7 +48,6 @@ class Scripted:
     most: int = 0
     starts: int = 0
     stops: int = 0
-    open_at_stop: int = 0
 
     def __post_init__(self) -> None:
         self._runner: web.AppRunner | None = None
@@ -78,7 +77,6 @@ class Scripted:
 
     async def stop(self) -> None:
         self.stops += 1
-        self.open_at_stop = self.running + self.waiting
         await self._shut()
 
     async def die(self, why: str = "killed") -> None:

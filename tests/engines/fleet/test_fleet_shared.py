@@ -75,6 +75,7 @@ def test_a_question_that_kills_a_shared_server_is_the_only_one_that_is_set_aside
         failure = found[0].pop("killer")
         assert isinstance(failure, PageFailure)
         assert failure.reason is Reason.QUARANTINED
+        assert shared.server.asked["killer"] <= 6  # deaths of what others use
         for one in found:
             assert {name: one[name] for name in set(one) - set(answered(one))} == {}
         for fleet in fleets:

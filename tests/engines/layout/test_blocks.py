@@ -1,6 +1,7 @@
+from layout_pages import line, page, paragraph, prose
+
 from llm_ocr.engines.embedded.layout import page_blocks
 from llm_ocr.types import Block, BlockKind, Box, Line
-from tests.engines.layout.pages import line, page, paragraph, prose
 
 
 def kinds(blocks: tuple[Block, ...]) -> list[tuple[str, str]]:

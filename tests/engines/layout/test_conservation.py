@@ -78,9 +78,3 @@ def test_boxes_are_relative_and_every_region_is_one_block(made: tuple[PageConten
         assert 0 <= block.box.y0 <= block.box.y1 <= 1
     assert sum(block.kind is BlockKind.TABLE for block in blocks) == sum(region.kind == "table" for region in regions)
     assert sum(block.kind is BlockKind.FIGURE for block in blocks) == sum(region.kind == "figure" for region in regions)
-
-
-@settings(max_examples=20, deadline=None)
-@given(pages())
-def test_the_same_page_gives_the_same_blocks(made: tuple[PageContent, list[Region]]):
-    assert page_blocks(*made) == page_blocks(*made)

@@ -1,7 +1,8 @@
+from layout_pages import line, page, paragraph, prose
+
 from llm_ocr.engines.embedded.layout import page_blocks
 from llm_ocr.engines.embedded.regions import Region
 from llm_ocr.types import Block, BlockKind, Box, Line, PageContent
-from tests.engines.layout.pages import line, page, paragraph, prose
 
 
 def starts(blocks: tuple[Block, ...]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -23,6 +24,7 @@ from scripted_model import (
 )
 
 from llm_ocr.engines.asking import Answer, Finish
+from llm_ocr.engines.model import climbing
 from llm_ocr.errors import PageFailure, RequestLost, RequestRefused, ServerError
 from llm_ocr.types import Attempt, Reason, Status
 
@@ -121,6 +123,21 @@ def test_lost_requests_do_not_climb_but_count():
     assert [one["temperature"] for one in attempt.tries] == [0.0, 0.0, 0.0, 0.1, 0.1]
     assert [one["reason"] for one in attempt.tries][:2] == ["server error", "server error"]
     assert attempt.status is Status.OK
+
+
+def test_pauses_after_lost_requests_grow_and_are_short_again_after_an_answer(monkeypatch):
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(climbing, "asyncio", SimpleNamespace(sleep=sleep))
+    gone = RequestLost("reset")
+    read(ScriptedEngine(gone, gone, gone, stop(""), gone, stop()), backoff=0.5)
+    assert pauses == [0.5, 1.0, 2.0, 0.5]
+    pauses.clear()
+    failure_of(ScriptedEngine(gone), backoff=20.0, max_attempts=5)
+    assert pauses == [climbing.LONGEST_BACKOFF] * 4  # none after the last try
 
 
 def test_when_every_request_is_lost_the_page_fails_and_can_be_retried():

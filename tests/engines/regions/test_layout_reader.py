@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -314,9 +315,10 @@ def test_closing_ends_the_detector_and_the_reader_of_whole_pages():
 
 
 def test_a_whole_page_that_is_degraded_itself_keeps_its_own_reason():
-    bad = whole_page(status=Status.DEGRADED)
-    attempt = read_regions((), SeeingModel({}), whole=WholeReader(bad))
-    assert attempt.status is Status.DEGRADED
+    bad = replace(whole_page(status=Status.DEGRADED), reason=Reason.LOOP)
+    for found in ((), PageFailure(Reason.ENGINE_TIMEOUT, "the detector: killed after 300 s")):
+        attempt = read_regions(found, SeeingModel({}), whole=WholeReader(bad))
+        assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.LOOP)
 
 
 KILLER = PageFailure(Reason.QUARANTINED, "killed 4 servers")

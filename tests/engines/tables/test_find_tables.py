@@ -55,7 +55,7 @@ def test_stroked_rectangles_and_rules_stored_as_images_make_a_grid():
 
 
 def test_cells_that_span_make_an_html_table_without_other_attributes():
-    xs, ys = [100, 180, 260, 340], [100, 120, 140, 160]
+    xs = [100, 180, 260, 340]
     rules = [rule(100, y, 340, y) for y in (100, 140, 160)] + [rule(180, 120, 340, 120)]
     rules += [rule(x, 100, x, 160) for x in (100, 180, 340)] + [rule(260, 120, 260, 160)]
     words = [line("Key", 103, 113), line("Both <a> & b", 183, 103), line("one", 183, 123), line("two", 263, 123)]
@@ -65,7 +65,6 @@ def test_cells_that_span_make_an_html_table_without_other_attributes():
         '<table>\n<tr><th rowspan="2">Key</th><th colspan="2">Both &lt;a&gt; &amp; b</th></tr>\n'
         "<tr><th>one</th><th>two</th></tr>\n<tr><td>k</td><td>1</td><td>2</td></tr>\n</table>"
     )
-    assert len(ys) == 4
 
 
 def test_lines_of_a_cell_are_joined_and_pipes_escaped():

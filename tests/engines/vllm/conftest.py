@@ -14,11 +14,6 @@ from llm_ocr.models.profile import Profile
 
 
 @pytest.fixture
-def profile() -> Profile:
-    return made_profile()
-
-
-@pytest.fixture
 def fake(tmp_path: Path) -> Callable[..., SimpleNamespace]:
     """`fake("--fake-stubborn=1", port=…)`: a server, what was said of it, its record and log."""
     everything: list[Path] = []
@@ -34,7 +29,7 @@ def fake(tmp_path: Path) -> Callable[..., SimpleNamespace]:
         server = VllmServer(profile or made_profile(), chosen, say=said.append, pace=pace)
         log = folder / "logs" / "vllm-0.log"
         return SimpleNamespace(
-            server=server, said=said, options=chosen, log=log, record=lambda: json.loads(record.read_text())
+            server=server, said=said, log=log, begun=record.exists, record=lambda: json.loads(record.read_text())
         )
 
     yield make

@@ -2,38 +2,68 @@
 
 import asyncio
 import contextlib
-import os
-import subprocess
-import sys
+import json
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 
 import pytest
-from supervised import FAKE
 
 from llm_ocr.engines.serving import Address
 from llm_ocr.engines.vllm.external import ExternalServer
-from llm_ocr.engines.vllm.ports import free_port
 from llm_ocr.errors import ServerError
 
 
-@pytest.fixture
-def running():
-    """Starts the scripted vLLM as somebody else would; gives its URL."""
-    started = []
+class Handler(BaseHTTPRequestHandler):
+    def answer(self, status: int, body: object = None) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
 
-    def start(port: int) -> None:
-        words = [sys.executable, str(FAKE), "serve", "m", f"--port={port}", "--host=127.0.0.1"]
-        words += ["--served-model-name=theirs", "--max-model-len=4096"]
-        process = subprocess.Popen(
-            words, env={**os.environ, "VLLM_API_KEY": "their-key"}, stdout=subprocess.DEVNULL, start_new_session=True
-        )
-        started.append(process)
+    def log_message(self, *_: object) -> None: ...
 
-    yield start
-    for process in started:
-        os.killpg(process.pid, 9)
-        process.wait()
+
+class Theirs(Handler):
+    """Speaks as vLLM does; `health` is the status of that page."""
+
+    health = 200
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/v1") and self.headers.get("Authorization") != "Bearer their-key":
+            return self.answer(401)
+        models = {"data": [{"id": "theirs", "owned_by": "vllm", "max_model_len": 4096}]}
+        pages = {"/version": {"version": "0.32.0"}, "/v1/models": models}
+        if self.path in pages:
+            return self.answer(200, pages[self.path])
+        return self.answer(self.health if self.path == "/health" else 404)
+
+
+@contextlib.contextmanager
+def later(handler: type[Handler]) -> Iterator[tuple[int, Callable[[], None]]]:
+    """A port that is bound and refuses, and what makes the server listen there."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler, bind_and_activate=False) as server:
+        server.server_bind()
+        server.daemon_threads = True
+        thread = Thread(target=server.serve_forever, daemon=True)
+
+        def begin() -> None:
+            server.server_activate()
+            thread.start()
+
+        try:
+            yield server.server_port, begin
+        finally:
+            if thread.ident:
+                server.shutdown()
+
+
+@contextlib.contextmanager
+def listening(handler: type[Handler]) -> Iterator[int]:
+    with later(handler) as (port, begin):
+        begin()
+        yield port
 
 
 def external(port: int, key="their-key", model="theirs", said=None, timeout=60.0) -> ExternalServer:
@@ -41,16 +71,21 @@ def external(port: int, key="their-key", model="theirs", said=None, timeout=60.0
     return ExternalServer(address, timeout=timeout, poll=0.03, say=(said if said is not None else []).append)
 
 
-def test_a_running_server_is_used_as_it_is(running):
-    port = free_port("127.0.0.1")
+async def told(said: list[str]) -> None:
+    """Returns when something has been said."""
+    async with asyncio.timeout(30):
+        while not said:  # noqa: ASYNC110 - what is waited for happens in other code
+            await asyncio.sleep(0.01)
+
+
+def test_a_running_server_is_used_as_it_is():
     said = []
 
-    async def check():
+    async def check(port, begin):
         server = external(port, said=said)
         starting = asyncio.create_task(server.start())
-        while not said:  # noqa: ASYNC110 - the server that is waited for comes afterwards
-            await asyncio.sleep(0.01)
-        running(port)
+        await told(said)
+        begin()
         address, facts = await starting
         assert address == Address(f"http://127.0.0.1:{port}/v1", "theirs", "their-key")
         assert (facts.vllm, facts.max_model_len) == (True, 4096)
@@ -61,75 +96,75 @@ def test_a_running_server_is_used_as_it_is(running):
         assert not ended.done()
         ended.cancel()
 
-    asyncio.run(check())
+    with later(Theirs) as (port, begin):
+        asyncio.run(check(port, begin))
     assert said == [f"waiting for http://127.0.0.1:{port}/v1, at most 60 s"]
 
 
-def test_the_only_model_of_a_server_need_not_be_named(running):
-    port = free_port("127.0.0.1")
-    running(port)
-    server = external(port, model="")
-    assert asyncio.run(server.start())[0].model == "theirs"
+def test_a_server_that_calls_itself_sick_is_waited_for_though_it_lists_its_models(monkeypatch):
+    said = []
+
+    async def check(port):
+        starting = asyncio.create_task(external(port, said=said).start())
+        await told(said)
+        monkeypatch.setattr(Theirs, "health", 200)
+        assert (await starting)[0].model == "theirs"
+
+    monkeypatch.setattr(Theirs, "health", 503)
+    with listening(Theirs) as port:
+        asyncio.run(check(port))
 
 
-class WithoutModels(BaseHTTPRequestHandler):
+def test_the_only_model_of_a_server_need_not_be_named():
+    with listening(Theirs) as port:
+        assert asyncio.run(external(port, model="").start())[0].model == "theirs"
+
+
+class WithoutModels(Handler):
     def do_GET(self) -> None:
-        self.send_error(404)
-
-    def log_message(self, *_: object) -> None: ...
+        self.answer(404)
 
 
 def test_a_server_that_names_no_model_needs_to_be_told_one():
-    with ThreadingHTTPServer(("127.0.0.1", 0), WithoutModels) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        with pytest.raises(ServerError, match="does not say which model it has"):
-            asyncio.run(external(server.server_port, model="").start())
-        server.shutdown()
+    with listening(WithoutModels) as port, pytest.raises(ServerError, match="does not say which model it has"):
+        asyncio.run(external(port, model="").start())
 
 
-def test_a_wrong_key_is_said_at_once(running):
-    port = free_port("127.0.0.1")
-    running(port)
-    with pytest.raises(ServerError, match="401"):
+def test_a_wrong_key_is_said_at_once():
+    with listening(Theirs) as port, pytest.raises(ServerError, match="401"):
         asyncio.run(external(port, key="wrong", timeout=600).start())
 
 
 def test_a_server_that_never_comes_is_given_up_with_its_url():
-    port = free_port("127.0.0.1")
-    with pytest.raises(ServerError, match=f"http://127.0.0.1:{port}/v1 did not answer within 0.2 s"):
+    with (
+        later(Theirs) as (port, _),
+        pytest.raises(ServerError, match=f"http://127.0.0.1:{port}/v1 did not answer within 0.2 s"),
+    ):
         asyncio.run(external(port, timeout=0.2).start())
 
 
-class Hanging(BaseHTTPRequestHandler):
+class Hanging(Handler):
     """Lists its model, and answers no question before `recovered`."""
 
     recovered = Event()
 
     def do_GET(self) -> None:
-        body = b'{"data": [{"id": "theirs"}]}' if self.path == "/v1/models" else b""
-        self.send_response(200 if body else 404)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        models = self.path == "/v1/models"
+        self.answer(200 if models else 404, {"data": [{"id": "theirs"}]} if models else None)
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
         self.recovered.wait()
         with contextlib.suppress(ConnectionError):  # who gave up has closed it
-            self.send_error(400)
-
-    def log_message(self, *_: object) -> None: ...
+            self.answer(400)
 
 
 @pytest.fixture
 def hanging():
     Hanging.recovered.clear()
-    with ThreadingHTTPServer(("127.0.0.1", 0), Hanging) as server:
-        server.daemon_threads = True
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_port
+    with listening(Hanging) as port:
+        yield port
         Hanging.recovered.set()
-        server.shutdown()
 
 
 def test_a_server_that_hung_is_back_when_it_answers_a_question_not_when_it_lists_its_models(hanging):

@@ -238,7 +238,7 @@ def test_a_start_that_is_cancelled_leaves_nothing(fake):
 
     async def check():
         starting = asyncio.create_task(one.server.start())
-        await asyncio.to_thread(wait_for, one.log.exists)
+        await asyncio.to_thread(wait_for, one.begun)
         starting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await starting
@@ -251,7 +251,7 @@ def test_stop_ends_a_start_that_is_under_way(fake):
 
     async def check():
         starting = asyncio.create_task(one.server.start())
-        await asyncio.to_thread(wait_for, one.log.exists)
+        await asyncio.to_thread(wait_for, one.begun)
         await one.server.stop()
         with pytest.raises(ServerError, match="stopped"):
             await starting

@@ -17,15 +17,6 @@ from llm_ocr.testing.crash import CrashingLocalStore, CrashPoint
 
 _NUMBERS = itertools.count(1)
 
-#: Nothing of the machine on which the tests run.
-AWS = {
-    "AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST",
-    "AWS_SECRET_ACCESS_KEY": "s3cret-of-the-tests",
-    "AWS_DEFAULT_REGION": "us-east-1",
-    "AWS_CONFIG_FILE": os.devnull,
-    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-    "AWS_EC2_METADATA_DISABLED": "true",
-}
 _FOREIGN = ("AWS_", "HF_", "HUGGING", "GOOGLE_", "STORAGE_EMULATOR", "LLM_OCR_")
 
 
@@ -64,8 +55,10 @@ class Place:
         others = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
         with contextlib.ExitStack() as stack:
             stack.enter_context(mock.patch.dict(os.environ, {**others, **self.environment}, clear=True))
-            if "HF_ENDPOINT" in self.environment:  # huggingface_hub has read its environment when it was imported
-                stack.enter_context(_hub_constants(self.environment))
+            if "HF_ENDPOINT" in self.environment:
+                from tests.storage.hub.making import hub_constants
+
+                stack.enter_context(hub_constants(self.environment["HF_ENDPOINT"], Path(self.environment["HF_HOME"])))
             yield
 
 
@@ -122,7 +115,9 @@ def new_place(kind: str, folder: Path) -> Place:
     if kind.startswith("local"):
         return Place("local", str(folder / name), leases=kind == "local-leases")
     if kind == "s3":
-        return Place("s3", f"s3://bucket/runs/{name}", moto(), True, AWS)
+        from tests.storage.s3.making import ENVIRONMENT
+
+        return Place("s3", f"s3://bucket/runs/{name}", moto(), True, ENVIRONMENT)
     if kind == "gcs":
         return Place("gcs", f"gs://bucket/runs/{name}", gcs().url, True)
     home = folder / "hf home"
@@ -156,13 +151,10 @@ def needed(kind: str) -> None:
 
 def moto() -> str:
     """The URL of an S3 server with a bucket, made anew where it is gone; the server ends with the process."""
-    import boto3
-
-    from tests.storage.s3.making import moto_url
+    from tests.storage.s3.making import moto_url, raw
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    with mock.patch.dict(os.environ, AWS):
-        boto3.client("s3", endpoint_url=moto_url()).create_bucket(Bucket="bucket")
+    raw().create_bucket(Bucket="bucket")
     return moto_url()
 
 
@@ -185,19 +177,3 @@ def hub() -> Any:
     made.start()
     atexit.register(made.stop)
     return made
-
-
-def _hub_constants(environment: Mapping[str, str]) -> Any:
-    from huggingface_hub import constants
-
-    url, home = environment["HF_ENDPOINT"], Path(environment["HF_HOME"])
-    return mock.patch.multiple(
-        constants,
-        ENDPOINT=url,
-        HUGGINGFACE_CO_URL_TEMPLATE=url + "/{repo_id}/resolve/{revision}/{filename}",
-        HF_HOME=str(home),
-        HF_TOKEN_PATH=str(home / "token"),
-        HF_STORED_TOKENS_PATH=str(home / "stored_tokens"),
-        HF_HUB_DISABLE_XET=True,
-        HF_HUB_OFFLINE=False,
-    )

@@ -31,7 +31,7 @@ def test_killed_at_any_write_a_new_worker_finishes(kind, documents, tmp_path):
     assert len(writes) > 20
     for at in range(len(writes)) if kind == "local" else one_of_each_kind(writes):
         place = new_place(kind, tmp_path)
-        dies_at(place, documents, at, When.BEFORE)
+        assert dies_at(place, documents, at, When.BEFORE)
         assert after_the_death(place, documents) == [], f"killed before {writes[at]}"
 
 

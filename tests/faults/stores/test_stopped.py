@@ -71,6 +71,7 @@ def stuck_at_the_second_page(place, documents, published):
             return main(["extract", *place.flags, *leases, "--engine", "embedded", "--quiet"])
 
 
+@pytest.mark.slow
 def test_whenever_the_disk_is_full_it_says_so_and_goes_on_when_there_is_space(documents, tmp_path):
     said = []
     for at in range(100):

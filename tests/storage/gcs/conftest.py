@@ -28,9 +28,10 @@ def nothing_of_the_users(monkeypatch, tmp_path):
 
 @pytest.fixture
 def gcs():
-    """The server, with a bucket `a-bucket`."""
+    """The server, with a bucket `a-bucket`; a fault that no request met is a test of nothing."""
     with running("a-bucket") as server:
         yield server
+        assert [fault for fault in server.faults.listed() if not fault["hit"]] == []
 
 
 @pytest.fixture

@@ -3,9 +3,11 @@
 import json
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from google.api_core.exceptions import Conflict, NotFound, PreconditionFailed
@@ -188,7 +190,9 @@ def test_faults_are_set_over_http_and_hit_their_share(gcs, bucket):
         ask("POST", "/fake/faults", {"no": "fault"})
 
 
-def test_one_write_a_second_is_a_429():
+def test_one_write_a_second_is_a_429(monkeypatch):
+    standing = SimpleNamespace(time=time.time, monotonic=lambda: 0.0)
+    monkeypatch.setattr("llm_ocr.testing.fake_gcs_objects.time", standing)
     with running("a-bucket", one_write_a_second=True) as gcs:
         url = f"{gcs.url}/upload/storage/v1/b/a-bucket/o?uploadType=media&name="
         for name in ("k", "other"):

@@ -108,7 +108,7 @@ def test_a_server_that_wants_credentials_from_an_emulators_client():
     assert "--workspace-profile FILE" in error.hint
 
 
-def test_without_any_credentials_nothing_is_sent(monkeypatch):
+def test_without_any_credentials_the_command_that_gives_some_is_named():
     error = failure(open_by_url("gs://a-bucket/run"))
     assert "no usable Google credentials" in str(error)
     assert "gcloud auth application-default login" in error.hint
@@ -310,10 +310,10 @@ def test_a_version_of_another_store_is_no_version_here(gcs_store):
             gcs_store.swap("k", b"2", version)
 
 
-def test_the_store_says_nothing_before_it_is_used(monkeypatch):
+def test_a_store_shows_its_url_and_not_its_token():
     store = GcsStore(parse_url("gs://a-bucket/run"), StoreOptions(token="secret"))
     assert store.url == "gs://a-bucket/run"
-    assert "secret" not in repr(store._options)
+    assert "secret" not in repr(store) + repr(vars(store))
 
 
 def test_a_client_that_is_not_installed_is_named_with_its_command(monkeypatch):

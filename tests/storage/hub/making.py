@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from huggingface_hub import HfApi, constants
@@ -41,19 +42,25 @@ def hub() -> FakeHub:
 
 @contextlib.contextmanager
 def hub_environment(home: Path) -> Iterator[None]:
-    """Nothing of this machine's: no token, no cache. huggingface_hub has read its environment when it was imported."""
+    """Nothing of this machine's: no token, no cache."""
     others = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))}
-    settings = {
-        "ENDPOINT": hub().url,
-        "HUGGINGFACE_CO_URL_TEMPLATE": hub().url + "/{repo_id}/resolve/{revision}/{filename}",
-        "HF_HOME": str(home),
-        "HF_TOKEN_PATH": str(home / "token"),
-        "HF_STORED_TOKENS_PATH": str(home / "stored_tokens"),
-        "HF_HUB_DISABLE_XET": True,
-        "HF_HUB_OFFLINE": False,
-    }
-    with mock.patch.dict(os.environ, others, clear=True), mock.patch.multiple(constants, **settings):
+    with mock.patch.dict(os.environ, others, clear=True), hub_constants(hub().url, home):
         yield
+
+
+def hub_constants(url: str, home: Path) -> contextlib.AbstractContextManager[Any]:
+    """huggingface_hub of this process turned to a server; it has read its environment when it was imported."""
+    return mock.patch.multiple(
+        constants,
+        ENDPOINT=url,
+        HUGGINGFACE_CO_URL_TEMPLATE=url + "/{repo_id}/resolve/{revision}/{filename}",
+        HF_HOME=str(home),
+        HF_HUB_CACHE=str(home / "hub"),
+        HF_TOKEN_PATH=str(home / "token"),
+        HF_STORED_TOKENS_PATH=str(home / "stored_tokens"),
+        HF_HUB_DISABLE_XET=True,
+        HF_HUB_OFFLINE=False,
+    )
 
 
 def api(token: str = TOKEN) -> HfApi:

@@ -1,8 +1,5 @@
 """Buckets: what happens when the Hub fails, or others write too."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from llm_ocr.errors import ObjectExists, StorageError
@@ -15,21 +12,9 @@ def store(making, monkeypatch):
     return making.store_at(making.new_place("bucket"))
 
 
-def test_of_many_creators_in_one_process_one_wins(store):
-    begin = threading.Barrier(12)
-
-    def create(number: int) -> bool:
-        begin.wait()
-        try:
-            store.create("k", b"%d" % number)
-        except ObjectExists:
-            return False
-        return True
-
-    with ThreadPoolExecutor(12) as pool:
-        won = list(pool.map(create, range(12)))
-    assert won.count(True) == 1
-    assert store.get("k") == b"%d" % won.index(True)
+def test_of_many_creators_in_one_process_one_wins(store, race):
+    ((winner, _),) = race(lambda number: store.create("k", b"%d" % number), 12)
+    assert store.get("k") == b"%d" % winner
 
 
 def test_a_creator_whose_object_was_replaced_meanwhile_has_lost(making, store, monkeypatch):
@@ -54,6 +39,7 @@ def test_one_failure_of_the_hub_is_not_noticed(making, store, how, operation):
     assert store.get("k") == b"data"
     assert store.create("made", b"1") == store.stat("made").version
     assert [info.key for info in store.list()] == ["k", "made"]
+    assert making.hub().faults.listed() == []
 
 
 def test_a_hub_that_stays_away_is_an_error_that_may_pass(making, store):

@@ -128,8 +128,18 @@ def test_a_hub_that_cannot_be_reached_is_no_missing_bucket(making, kind, monkeyp
     assert caught.value.retryable
 
 
-@pytest.mark.parametrize("operation", ["info", "auth_check", "create_repo", "bucket_info", "create_bucket"])
+@pytest.mark.parametrize(
+    ("kind", "operation"),
+    [
+        ("dataset", "info"),
+        ("dataset", "auth_check"),
+        ("dataset", "create_repo"),
+        ("bucket", "bucket_info"),
+        ("bucket", "create_bucket"),
+    ],
+)
 def test_one_failure_of_the_hub_does_not_fail_a_check(making, kind, operation):
     name = f"tester/once-{operation}-{kind}"
     making.hub().faults.add(Fault(operation, "" if operation == "create_repo" else name, status=503))
     making.store_at(Place(kind, name)).check()
+    assert making.hub().faults.listed() == []

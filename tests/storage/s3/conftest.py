@@ -40,10 +40,11 @@ def store(place):
 
 @pytest.fixture
 def proxy(moto) -> Iterator[making.Proxy]:
-    """What stands before moto and can spoil requests."""
+    """What stands before moto and can spoil requests; a fault that no request met is a test of nothing."""
     standing = making.Proxy()
     yield standing
     standing.close()
+    assert [fault for fault in standing.faults if not fault.met] == []
 
 
 @pytest.fixture

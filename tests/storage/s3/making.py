@@ -91,7 +91,7 @@ class Fault:
     """What happens to the next `times` requests of a method whose path holds `containing`.
 
     `status` and `code`: this answer instead; `lost`: no answer, "before" or "after" the server has done it; `torn`: the
-    first half of the answer's body; `wait`: seconds before anything else.
+    first half of the answer's body; `wait`: seconds before anything else. `met`: it has happened.
     """
 
     method: str = ""
@@ -104,6 +104,7 @@ class Fault:
     lost: str = ""
     torn: bool = False
     wait: float = 0.0
+    met: bool = False
 
 
 class Proxy:
@@ -137,6 +138,7 @@ class Proxy:
             for fault in self.faults:
                 if fault.times > 0 and fault.method in ("", method) and fault.containing in path:
                     fault.times -= 1
+                    fault.met = True
                     return fault
         return None
 

@@ -1,8 +1,5 @@
 """Create-if-absent and compare-and-swap when answers are lost, writers meet, and services do not know them."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from llm_ocr.errors import ObjectChanged, ObjectExists, StorageError
@@ -48,23 +45,12 @@ def test_a_conflict_of_two_creators_is_tried_again_until_one_stands(behind, prox
     assert behind.fetch("k") == (b"ours", version)
 
 
-def test_of_many_creators_whose_answers_get_lost_one_wins_and_knows_it(place, proxy):
+def test_of_many_creators_whose_answers_get_lost_one_wins_and_knows_it(place, proxy, race):
     store = making.store_at(place, proxy.url, making.Limits(retries=8))
     proxy.add(method="PUT", lost="after", times=6)
     proxy.add(method="PUT", lost="before", times=6)
-    begin = threading.Barrier(12)
-
-    def create(number: int) -> str | None:
-        begin.wait()
-        try:
-            return store.create("k", b"%d" % number)
-        except ObjectExists:
-            return None
-
-    with ThreadPoolExecutor(12) as pool:
-        won = list(pool.map(create, range(12)))
-    (winner,) = [number for number, version in enumerate(won) if version is not None]
-    assert store.fetch("k") == (b"%d" % winner, won[winner])
+    ((winner, version),) = race(lambda number: store.create("k", b"%d" % number), 12)
+    assert store.fetch("k") == (b"%d" % winner, version)
 
 
 def test_an_object_that_goes_while_it_is_created_does_not_stop_the_creator(behind, proxy, place, raw):

@@ -1,3 +1,5 @@
+"""How often requests are tried again, and by whom."""
+
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -6,17 +8,8 @@ from llm_ocr.errors import StorageError
 from tests.storage.s3 import making
 
 
-@pytest.fixture
-def proxy():
-    made = making.Proxy()
-    with making.aws_environment():
-        yield made
-    made.close()
-
-
-def test_many_readers_outlast_a_service_that_answers_nobody(proxy):
+def test_many_readers_outlast_a_service_that_answers_nobody(place, proxy):
     """More retries at a time than botocore's own quota allows a client."""
-    place = making.new_place()
     store = making.store_at(place, proxy.url, making.Limits(retries=8))
     store.put("a", b"content")
     proxy.add(method="GET", times=56, lost="before")
@@ -24,8 +17,7 @@ def test_many_readers_outlast_a_service_that_answers_nobody(proxy):
         assert list(readers.map(lambda _: store.get("a"), range(16))) == [b"content"] * 16
 
 
-def test_who_may_not_try_again_gives_up_at_the_first_loss(proxy):
-    place = making.new_place()
+def test_who_may_not_try_again_gives_up_at_the_first_loss(place, proxy):
     store = making.store_at(place, proxy.url, making.Limits(retries=0))
     store.put("a", b"content")
     proxy.add(method="GET", times=1, lost="before")

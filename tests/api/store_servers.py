@@ -1,0 +1,60 @@
+"""Places for workspaces, documents and models on servers that stand for S3 and GCS."""
+
+import contextlib
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from unittest import mock
+
+import pytest
+
+from llm_ocr.testing.fake_gcs import running
+
+#: A place: its URL, and the settings that reach it as a workspace.
+Place = tuple[str, dict[str, str]]
+_NUMBERS = itertools.count()
+
+
+@contextlib.contextmanager
+def s3() -> Iterator[Place]:
+    """A workspace URL on an S3 server, and the settings that reach it."""
+    boto3 = pytest.importorskip("boto3")
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    keys = {"AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST", "AWS_SECRET_ACCESS_KEY": "of the tests"}
+    nothing = {
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    with mock.patch.dict(os.environ, {**kept, **keys, **nothing}, clear=True):
+        boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket="bucket")
+        try:
+            # moto keeps one state for the whole process
+            yield f"s3://bucket/runs/{next(_NUMBERS)}", {"workspace_endpoint": endpoint}
+        finally:
+            server.stop()
+
+
+@contextlib.contextmanager
+def gcs() -> Iterator[Place]:
+    """The same on a GCS server."""
+    pytest.importorskip("google.cloud.storage")
+    with running("bucket") as server:
+        yield f"gs://bucket/runs/{next(_NUMBERS)}", {"workspace_endpoint": server.url}
+
+
+#: What tells the clients where the server is, in the place of a setting.
+_VARIABLES = {"s3": "AWS_ENDPOINT_URL", "gs": "STORAGE_EMULATOR_HOST"}
+
+
+@contextlib.contextmanager
+def by_environment(kind: Callable[[], AbstractContextManager[Place]]) -> Iterator[str]:
+    """The URL of a place that is reached without a setting."""
+    with kind() as (url, settings), pytest.MonkeyPatch.context() as patch:
+        patch.setenv(_VARIABLES[url.partition(":")[0]], settings["workspace_endpoint"])
+        yield url
