@@ -18,9 +18,10 @@ import time
 from llm_ocr.engines.asking import Answer, Finish, Question
 from llm_ocr.engines.chat.address import address_of
 from llm_ocr.engines.chat.endpoint import Endpoint
+from llm_ocr.types import EncodedImage
 
 TOKENS = 1000
-IMAGE = b"data:image/png;base64," + b"iVBORw0K" * 37_500  # 300 KB
+IMAGE = EncodedImage(b"\x89PNG\r\n" * 37_500, "image/png", 1000, 1400)  # 300 KB in base64
 PIECES = ("The ", "wind ", "was ", "\\u00e9t\\u00e9 ", "\\n", "| 3.5 ", "and ", "(so) ")
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
 

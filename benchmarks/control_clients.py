@@ -8,7 +8,6 @@ until its last answer is there, and sends the next: what `asyncio.gather` over b
 
 import argparse
 import asyncio
-import base64
 import json
 import sys
 from collections.abc import Sequence
@@ -19,14 +18,15 @@ from llm_ocr.engines.chat.address import address_of
 from llm_ocr.engines.chat.endpoint import Endpoint
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import find_profile
+from llm_ocr.types import EncodedImage
 
 
 def question(file: Path, profile: Profile) -> Question:
     """What llm-ocr asks of this page at its first try."""
     media_type = {".png": "image/png", ".jpeg": "image/jpeg"}[file.suffix]
-    url = f"data:{media_type};base64,".encode() + base64.b64encode(file.read_bytes())
+    image = EncodedImage(file.read_bytes(), media_type, 0, 0)  # nobody asks how large it is
     settings = {**profile.settings, "temperature": profile.temperature, "max_tokens": 6000}
-    return Question(file.stem, url, profile.prompts[profile.mode], settings)
+    return Question(file.stem, image, profile.prompts[profile.mode], settings)
 
 
 async def ideal(endpoint: Endpoint, questions: Sequence[Question], slots: int) -> list[Answer]:

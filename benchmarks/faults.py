@@ -26,9 +26,8 @@ from reporting import keep
 from served import corpus, extract_command
 
 import llm_ocr
-from llm_ocr.documents.encoding import data_url
 from llm_ocr.testing.simulator import running
-from llm_ocr.testing.simulator.answers import image_hash
+from llm_ocr.testing.simulator.answers import data_url, image_hash
 from llm_ocr.testing.simulator.faults import RATES
 from llm_ocr.testing.simulator.process import Running
 from llm_ocr.work.keys import EXTRACT, newest_key

@@ -16,9 +16,8 @@ from fault_checking import Attempts, copied, problems
 from soak_documents import Corpus, Template
 
 from llm_ocr.api.run import Run
-from llm_ocr.documents.encoding import data_url
 from llm_ocr.storage import ObjectStore
-from llm_ocr.testing.simulator.answers import image_hash
+from llm_ocr.testing.simulator.answers import data_url, image_hash
 from llm_ocr.types import PageRecord, Status
 from llm_ocr.work.leases import is_lease
 from llm_ocr.work.workspace import Workspace

@@ -51,8 +51,7 @@ def questions(work: Work, workspace: Path) -> Iterator[Question]:
     for page in llm_ocr.open(str(workspace)).pages():
         if page.image is None:
             raise SystemExit(f"{page.page_id} has no image: {page.detail}")
-        url = f"data:{page.image.media_type};base64,".encode() + base64.b64encode(page.image.data)
-        question = Question(page.page_id, url, profile.prompts[profile.mode], settings, vllm_settings)
+        question = Question(page.page_id, page.image, profile.prompts[profile.mode], settings, vllm_settings)
         yield fixed(question, work.tokens)
 
 
@@ -62,7 +61,8 @@ def write_requests(work: Work, workspace: Path, file: Path) -> int:
     with file.open("w", encoding="ascii") as out:
         for question in questions(work, workspace):
             # vLLM puts the image's place before the text, wherever it stands in the message.
-            row = {"prompt": question.prompt, "image_files": [question.url.decode("ascii")]}
+            image = f"data:{question.image.media_type};base64,{base64.b64encode(question.image.data).decode('ascii')}"
+            row = {"prompt": question.prompt, "image_files": [image]}
             out.write(json.dumps(row) + "\n")
             count += 1
     return count

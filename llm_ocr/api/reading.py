@@ -9,7 +9,7 @@ from llm_ocr.api.engines import Engines
 from llm_ocr.api.job import Job
 from llm_ocr.api.layout import by_regions
 from llm_ocr.api.models import Model, asked_model, mode_of, named_model, pinned
-from llm_ocr.api.wiring import FigureTools, RendererTools, embedded_reader
+from llm_ocr.api.wiring import RendererTools, embedded_reader
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.engines import FigureReader, PageReader
 from llm_ocr.engines.embedded.describe import EmbeddedFigureReader
@@ -27,10 +27,10 @@ from llm_ocr.stages.admission import Admission
 from llm_ocr.work.keys import DESCRIBE, EXTRACT, stage_keys
 from llm_ocr.work.workspace import Workspace
 
-#: Bytes of rendered pages, data URLs included, that may wait for the server: some seconds' work of most GPUs.
-AHEAD = 16 << 20
-#: Bytes of a page that a layout detector is looking at, data URL included.
-DETECTED = 4 << 20
+#: Bytes of rendered pages that may wait for the server: some seconds' work of most GPUs.
+AHEAD = 8 << 20
+#: Bytes of a page that a layout detector is looking at.
+DETECTED = 2 << 20
 #: Rendered pages that may wait, however small they are.
 MOST_AHEAD = 512
 
@@ -161,7 +161,7 @@ async def describing(job: Job) -> Describing:
         revision=model.revision,
         chosen={name: value for name, value in model.chosen.items() if name != "parsers"},  # those are of pages
     )
-    figures = ModelFigureReader(fleet, model.profile, FigureTools(), options)
+    figures = ModelFigureReader(fleet, model.profile, options)
     return Describing(figures, _measured(job, fleet, Admission(MOST_AHEAD, AHEAD)), figures.close)
 
 

@@ -10,7 +10,6 @@ from pydantic import SecretStr
 
 from llm_ocr.api.models import mode_of
 from llm_ocr.api.remote import Remote
-from llm_ocr.documents.encoding import data_url
 from llm_ocr.documents.remote.urls import is_remote
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.documents.rows.address import row_address
@@ -48,7 +47,6 @@ def render_options(settings: Any, secrets: tuple[str, ...], profile: Profile | N
         image_size=settings.image_size or (profile.image.longest_side if profile else EMBEDDED_IMAGE_SIZE),
         image_format=chosen,
         text_layer=profile is None or _leans_on_text(settings, profile),
-        data_url=profile is not None,
         renderer=settings.renderer,
         timeout=settings.render_timeout,
         memory=settings.render_memory << 20,
@@ -139,16 +137,12 @@ class RendererTools:
         self._renderer = renderer
         self._remote = remote
 
-    async def url(self, image: EncodedImage) -> bytes:
-        """The image as a data URL in ASCII."""
-        return await self._renderer.url(image)
-
-    async def resized(self, image: EncodedImage, scale: float) -> tuple[EncodedImage, bytes]:
-        """The image with its sides multiplied by `scale`, and as a data URL."""
+    async def resized(self, image: EncodedImage, scale: float) -> EncodedImage:
+        """The image with its sides multiplied by `scale`."""
         return await self._renderer.resized(image, scale)
 
-    async def turned(self, image: EncodedImage, degrees: int) -> tuple[EncodedImage, bytes]:
-        """The image turned clockwise by 90, 180 or 270 degrees, and as a data URL."""
+    async def turned(self, image: EncodedImage, degrees: int) -> EncodedImage:
+        """The image turned clockwise by 90, 180 or 270 degrees."""
         return await self._renderer.turned(image, degrees)
 
     async def blank(self, image: EncodedImage) -> bool:
@@ -163,11 +157,3 @@ class RendererTools:
             async with self._remote.open(page.source) as copy:
                 return await self._renderer.content(str(copy.path), "", page.number, page)
         return await self._renderer.content(page.source, "", page.number, page)
-
-
-class FigureTools:
-    """What describing needs of images: figures are small, so that a thread is enough."""
-
-    async def url(self, image: EncodedImage) -> bytes:
-        """The image as a data URL in ASCII."""
-        return await asyncio.to_thread(data_url, image)

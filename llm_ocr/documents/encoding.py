@@ -1,6 +1,5 @@
 """Pixels to image files, once; and what is made of image files."""
 
-import binascii
 import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -31,11 +30,6 @@ def encoded(image: "Image.Image", image_format: str, quality: int) -> EncodedIma
         plain.save(buffer, "JPEG", quality=quality)
         data = buffer.getvalue()
     return EncodedImage(data, MEDIA_TYPES[image_format], image.width, image.height)
-
-
-def data_url(image: EncodedImage) -> bytes:
-    """The image as a data URL in ASCII."""
-    return b"".join((f"data:{image.media_type};base64,".encode(), binascii.b2a_base64(image.data, newline=False)))
 
 
 def cropped(image: EncodedImage, boxes: Sequence[Box], image_format: str, quality: int) -> list[EncodedImage]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from llm_ocr.documents import poppler
-from llm_ocr.documents.encoding import blank, cropped, data_url, encoded, resized, turned
+from llm_ocr.documents.encoding import blank, cropped, encoded, resized, turned
 from llm_ocr.documents.file_types import IMAGE, PDF
 from llm_ocr.documents.furniture import edge_lines
 from llm_ocr.documents.given_file import GivenFile, state
@@ -108,9 +108,8 @@ def _page(payload: Mapping[str, Any]) -> dict[str, Any]:
     else:
         picture, content, layer = document.page(number, text_layer=payload["text_layer"])
         image, ink = encoded(picture, image_format, quality), ink_of(picture)
-    url = data_url(image) if payload["data_url"] else b""
     evidence = evidence_to_wire(Evidence(ink, layer.lines, layer.pictured))
-    return {"image": image_to_wire(image), "url": url, "evidence": evidence, **_content(document, content)}
+    return {"image": image_to_wire(image), "evidence": evidence, **_content(document, content)}
 
 
 def _content(document: PdfFile | ImageFile, content: PageContent | None) -> dict[str, Any]:
@@ -140,13 +139,12 @@ def _crop(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 def _resize(payload: Mapping[str, Any]) -> dict[str, Any]:
     image = image_from_wire(payload["image"])
-    small = resized(image, payload["scale"], payload["quality"])
-    return {"image": image_to_wire(small), "url": data_url(small)}
+    return {"image": image_to_wire(resized(image, payload["scale"], payload["quality"]))}
 
 
 def _turn(payload: Mapping[str, Any]) -> dict[str, Any]:
-    upright = turned(image_from_wire(payload["image"]), payload["degrees"], payload["quality"])
-    return {"image": image_to_wire(upright), "url": data_url(upright)}
+    image = image_from_wire(payload["image"])
+    return {"image": image_to_wire(turned(image, payload["degrees"], payload["quality"]))}
 
 
 def _blank(payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,11 @@
 """Pages of documents, made in limited worker processes: images, text layers and objects."""
 
-import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from llm_ocr.documents.edges import EdgeCache
-from llm_ocr.documents.encoding import data_url
 from llm_ocr.documents.filters import FilterOptions, LeftOut
 from llm_ocr.documents.furniture import EdgeLine, marked
 from llm_ocr.documents.giving import given
@@ -34,7 +32,6 @@ class RenderOptions:
     image_format: str = "png"  # or "jpeg"
     quality: int = 90  # of JPEG
     text_layer: bool = True
-    data_url: bool = False  # fill in `Page.url`
     renderer: str = "pdfium"  # or "poppler"
     timeout: float = 60.0
     memory: int = 2 << 30
@@ -118,13 +115,12 @@ class Renderer:
             "image_format": options.image_format,
             "quality": options.quality,
             "text_layer": options.text_layer,
-            "data_url": options.data_url,
         }
         with self._edges.coming(source, number) if options.text_layer else contextlib.nullcontext():
             reply = await self._call("page", payload, source, f"page {number} was not rendered")
             content = await self._content_of(reply, source, kind, number)
         image, evidence = image_from_wire(reply["image"]), evidence_from_wire(reply["evidence"])
-        return Page(page_id, document_id, number, image, content, source, reply["url"], evidence)
+        return Page(page_id, document_id, number, image, content, source, evidence)
 
     async def content(self, source: str, kind: str, number: int, page: Page) -> Page:
         """The page with its text layer and objects, when it was made without. Raises PageFailure."""
@@ -150,21 +146,17 @@ class Renderer:
         reply = await self._call("crop", payload, "", "figures were not cut out")
         return tuple(image_from_wire(crop) for crop in reply["crops"])
 
-    async def resized(self, image: EncodedImage, scale: float) -> tuple[EncodedImage, bytes]:
-        """The image with its sides times `scale` in the same format, and its data URL. Raises PageFailure."""
+    async def resized(self, image: EncodedImage, scale: float) -> EncodedImage:
+        """The image with its sides times `scale` in the same format. Raises PageFailure."""
         payload = {"image": image_to_wire(image), "scale": scale, "quality": self._options.quality}
         reply = await self._call("resize", payload, "", "an image was not resized")
-        return image_from_wire(reply["image"]), reply["url"]
+        return image_from_wire(reply["image"])
 
-    async def turned(self, image: EncodedImage, degrees: int) -> tuple[EncodedImage, bytes]:
-        """The image turned clockwise by 90, 180 or 270 degrees, and its data URL. Raises PageFailure."""
+    async def turned(self, image: EncodedImage, degrees: int) -> EncodedImage:
+        """The image turned clockwise by 90, 180 or 270 degrees. Raises PageFailure."""
         payload = {"image": image_to_wire(image), "degrees": degrees, "quality": self._options.quality}
         reply = await self._call("turn", payload, "", "an image was not turned")
-        return image_from_wire(reply["image"]), reply["url"]
-
-    async def url(self, image: EncodedImage) -> bytes:
-        """The image as a data URL in ASCII, for an image that came without one."""
-        return await asyncio.to_thread(data_url, image)
+        return image_from_wire(reply["image"])
 
     async def blank(self, image: EncodedImage) -> bool:
         """Whether darkest and lightest value of each channel differ by less than 24 of 255. Raises PageFailure."""

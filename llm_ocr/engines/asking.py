@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from llm_ocr.engines import unheard
+from llm_ocr.types import EncodedImage
 
 
 class TextWatch(Protocol):
@@ -32,7 +33,7 @@ class Question:
     """
 
     id: str
-    url: bytes = field(repr=False)  # the image as a data URL in ASCII
+    image: EncodedImage
     prompt: str
     settings: Mapping[str, Any]
     vllm_settings: Mapping[str, Any] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 import asyncio
 
 #: What an item is taken to weigh until one was weighed, in bytes: about a rendered page.
-FIRST_GUESS = 1 << 20
+FIRST_GUESS = 512 << 10
 #: Share of the newest weight in the running mean.
 _NEWEST = 0.1
 

@@ -90,7 +90,7 @@ class Extract:
             if part.reason is not None:
                 raise PageFailure(part.reason, part.detail)
             page = await self.renderer.page(part, part.pages[position])
-            ticket.weigh(len(page.image.data) + len(page.url))
+            ticket.weigh(len(page.image.data))
             if part.again:
                 page = replace(page, again=True)
             attempt = await self.reader.read(page, ticket.release)

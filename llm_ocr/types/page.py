@@ -105,6 +105,5 @@ class Page:
     image: EncodedImage
     content: PageContent | None = None
     source: str = ""  # for messages only
-    url: bytes = field(default=b"", repr=False)  # the image as a data URL in ASCII, where a server is to read it
     evidence: Evidence | None = field(default=None, repr=False)
     again: bool = False  # it was read before, and is to be read in another way

@@ -1,13 +1,12 @@
 """Page images are encoded without loss, grey where they hold no colour, and small enough to be sent."""
 
-import base64
 import io
 
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from llm_ocr.documents.encoding import blank, cropped, data_url, encoded, resized, turned
+from llm_ocr.documents.encoding import blank, cropped, encoded, resized, turned
 from llm_ocr.types import Box, EncodedImage
 
 
@@ -84,14 +83,6 @@ def test_crops_of_a_grey_page_are_grey():
     for image_format in ("png", "jpeg"):
         (crop,) = cropped(stored, [Box(0, 0, 0.5, 0.5)], image_format, 90)
         assert (decoded(crop).mode, crop.width, crop.height) == ("L", 150, 200)
-
-
-@pytest.mark.parametrize("image_format", ["png", "jpeg"])
-def test_a_data_url_holds_the_image(image_format):
-    image = encoded(page(), image_format, 90)
-    head, body = data_url(image).split(b",")
-    assert head == f"data:image/{image_format};base64".encode()
-    assert base64.b64decode(body, validate=True) == image.data
 
 
 @pytest.mark.parametrize("image_format", ["png", "jpeg"])

@@ -1,6 +1,4 @@
-"""What pages for a model server need beside their pixels: data URLs, smaller ones, and text layers later."""
-
-import base64
+"""What pages for a model server need beside their pixels: smaller ones, turned ones, and text layers later."""
 
 import pytest
 from making import pages, text, written
@@ -40,26 +38,15 @@ def test_reading_the_text_layer_of_what_has_none_changes_nothing(tmp_path):
     assert (after, reason) == (before, Reason.NO_SUCH_PAGE)
 
 
-@pytest.mark.parametrize("image_format", ["png", "jpeg"])
-def test_a_page_comes_with_its_data_url_where_that_is_asked_for(tmp_path, image_format):
-    source = written(tmp_path / "a.pdf", HELLO)
-    (page,) = rendered(source, data_url=True, image_format=image_format)
-    (without,) = rendered(source, image_format=image_format)
-    assert page.url == f"data:image/{image_format};base64,".encode() + base64.b64encode(page.image.data)
-    assert (without.url, without.image) == (b"", page.image)
-
-
 def test_an_image_is_resized_turned_and_looked_at_in_a_worker(tmp_path):
     source = written(tmp_path / "a.pdf", pages(text("Hello"), b""))
 
     async def steps(renderer):
         page, empty = [await outcome(renderer, source, number) for number in (1, 2)]
-        small, url = await renderer.resized(page.image, 0.5)
+        small = await renderer.resized(page.image, 0.5)
         assert (small.width, small.height, small.media_type) == (386, 500, "image/png")
-        assert url == await renderer.url(small) == b"data:image/png;base64," + base64.b64encode(small.data)
-        side, url = await renderer.turned(page.image, 90)
+        side = await renderer.turned(page.image, 90)
         assert (side.width, side.height, side.media_type) == (page.image.height, page.image.width, "image/png")
-        assert url == await renderer.url(side)
         return [await renderer.blank(image) for image in (page.image, small, empty.image)]
 
     assert with_renderer(steps, image_size=1000) == [False, False, True]

@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 
 import llm_ocr
 from llm_ocr.cli import main
-from llm_ocr.documents.encoding import data_url
 from llm_ocr.testing.simulator import running
-from llm_ocr.testing.simulator.answers import image_hash
+from llm_ocr.testing.simulator.answers import data_url, image_hash
 from llm_ocr.testing.simulator.process import Running
 from llm_ocr.types import PageRecord, Status
 from llm_ocr.work.keys import EXTRACT, newest_key

@@ -14,6 +14,7 @@ from typing import Any
 from llm_ocr.engines import unheard
 from llm_ocr.engines.asking import Answer, Finish, Load, Question
 from llm_ocr.engines.chat.body import body_parts
+from llm_ocr.engines.chat.connections import Body
 from llm_ocr.engines.embedded.describe import MODES
 from llm_ocr.engines.model.figures import ModelFigureReader
 from llm_ocr.engines.model.options import DescribeOptions, ReadOptions
@@ -22,13 +23,14 @@ from llm_ocr.engines.vllm.command import ServeOptions, serve_command
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import PROFILES
+from llm_ocr.testing.simulator.answers import data_url
 from llm_ocr.types import Box, EncodedImage, Figure, Page
 
 FOLDER = Path(__file__).parent / "snapshots"
 #: The vLLM whose arguments are written.
 VERSION = (0, 32, 0)
 IMAGE = EncodedImage(b"pixels", "image/png", 100, 140)
-PAGE = Page("d-p00001", "d", 1, IMAGE, source="d.pdf", url=b"IMAGE")
+PAGE = Page("d-p00001", "d", 1, IMAGE, source="d.pdf")
 FIGURE = Figure("d-p00001-f01", "image", Box(0, 0, 1, 1), IMAGE)
 
 
@@ -54,14 +56,11 @@ class Kept:
 class NoTools:
     """Image tools that are given what they are asked for."""
 
-    async def url(self, image: EncodedImage) -> bytes:
-        return b"IMAGE"
+    async def resized(self, image: EncodedImage, scale: float) -> EncodedImage:
+        return image
 
-    async def resized(self, image: EncodedImage, scale: float) -> tuple[EncodedImage, bytes]:
-        return image, b"IMAGE"
-
-    async def turned(self, image: EncodedImage, degrees: int) -> tuple[EncodedImage, bytes]:
-        return image, b"IMAGE"
+    async def turned(self, image: EncodedImage, degrees: int) -> EncodedImage:
+        return image
 
     async def blank(self, image: EncodedImage) -> bool:
         return False
@@ -86,14 +85,13 @@ def path_of(profile: Profile) -> Path:
 
 
 def _question(profile: Profile, mode: str) -> Question:
-    engine, tools = Kept(), NoTools()
+    engine = Kept()
     asking: Awaitable[object]
     if mode in MODES:
-        asking = ModelFigureReader(
-            engine, profile, tools, DescribeOptions(mode=mode, max_attempts=1, backoff=0.0)
-        ).describe(FIGURE, PAGE.id, PAGE.document_id)
+        options = DescribeOptions(mode=mode, max_attempts=1, backoff=0.0)
+        asking = ModelFigureReader(engine, profile, options).describe(FIGURE, PAGE.id, PAGE.document_id)
     else:
-        asking = ModelReader(engine, profile, tools, ReadOptions(mode=mode, max_attempts=1, backoff=0.0)).read(PAGE)
+        asking = ModelReader(engine, profile, NoTools(), ReadOptions(mode=mode, max_attempts=1, backoff=0.0)).read(PAGE)
     asyncio.run(_asked(asking))
     return engine.questions[0]
 
@@ -104,7 +102,8 @@ async def _asked(asking: Awaitable[object]) -> None:
 
 
 def _body(question: Question, profile: Profile, *, vllm: bool) -> dict[str, Any]:
-    return dict(json.loads(b"".join(body_parts(question, profile.model, vllm))))
+    body = Body(body_parts(question, profile.model, vllm)).decode()
+    return dict(json.loads(body.replace(data_url(IMAGE).decode(), "IMAGE")))
 
 
 def written(value: dict[str, Any]) -> str:

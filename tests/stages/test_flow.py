@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from llm_ocr.stages.admission import Admission
+from llm_ocr.stages.admission import FIRST_GUESS, Admission
 from llm_ocr.stages.flow import Flow
 from llm_ocr.stages.spool import RowFiles, Spool
 from llm_ocr.stages.turns import Caps
@@ -93,8 +93,8 @@ def test_what_is_prepared_is_bounded_in_bytes_and_a_single_heavy_item_still_come
         under_way -= 1
         return item
 
-    admission = Admission(1000, 4 << 20)
-    run([("a", [1 << 20] * 40)], work, admission=admission)
+    admission = Admission(1000, 4 * FIRST_GUESS)
+    run([("a", [FIRST_GUESS] * 40)], work, admission=admission)
     assert most == 4
     assert len(run([("a", [9_000_000] * 5)], work, admission=Admission(9, 4 << 20))[0][1]) == 5
 

@@ -39,15 +39,12 @@ class Forced:
 
 
 class _Tools:
-    """The page's image as it is."""
+    """None is needed."""
 
-    async def url(self, image: EncodedImage) -> bytes:
-        return picture(WIDTH, HEIGHT)
-
-    async def resized(self, image: EncodedImage, scale: float) -> tuple[EncodedImage, bytes]:
+    async def resized(self, image: EncodedImage, scale: float) -> EncodedImage:
         raise AssertionError("no second try was expected")
 
-    async def turned(self, image: EncodedImage, degrees: int) -> tuple[EncodedImage, bytes]:
+    async def turned(self, image: EncodedImage, degrees: int) -> EncodedImage:
         raise AssertionError("no turn was expected")
 
     async def blank(self, image: EncodedImage) -> bool:
@@ -61,6 +58,5 @@ async def read(endpoint: Endpoint, profile: Profile, mode: str, text: str) -> tu
     """One page in one try, as `ModelReader` asks for it, and the answer that the server was made to give."""
     engine = Forced(endpoint, text)
     reader = ModelReader(engine, profile, _Tools(), ReadOptions(mode=mode, max_attempts=1, backoff=0.0))
-    image = EncodedImage(b"", "image/png", WIDTH, HEIGHT)
-    attempt = await reader.read(Page("d-p00001", "d", 1, image, source="d.pdf"))
+    attempt = await reader.read(Page("d-p00001", "d", 1, picture(WIDTH, HEIGHT), source="d.pdf"))
     return attempt, engine.answers[0]

@@ -1,18 +1,18 @@
 """Questions for tiny models with random weights, and the answers that structured output forces from them."""
 
-import base64
 import io
 import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from llm_ocr.engines.asking import Question, TextWatch
+from llm_ocr.types import EncodedImage
 
 PROMPT = "<|grounding|>Convert the document to markdown."
 
 
-def picture(width: int = 640, height: int = 480, seed: int = 0) -> bytes:
-    """A page image as a data URL."""
+def picture(width: int = 640, height: int = 480, seed: int = 0) -> EncodedImage:
+    """A page image."""
     from PIL import Image, ImageDraw
 
     image = Image.new("L", (width, height), "white")
@@ -22,11 +22,7 @@ def picture(width: int = 640, height: int = 480, seed: int = 0) -> bytes:
         draw.text((12, top), f"{seed} {chance.random():.12f}", fill="black")
     target = io.BytesIO()
     image.save(target, "PNG", compress_level=1)
-    return data_url(target.getvalue())
-
-
-def data_url(data: bytes) -> bytes:
-    return b"data:image/png;base64," + base64.b64encode(data)
+    return EncodedImage(target.getvalue(), "image/png", width, height)
 
 
 def grounded(number: int) -> str:
@@ -48,7 +44,7 @@ def question(
     name: str,
     vllm_settings: Mapping[str, Any],
     *,
-    url: bytes | None = None,
+    image: EncodedImage | None = None,
     prompt: str = PROMPT,
     max_tokens: int = 600,
     watch: Callable[[], TextWatch] | None = None,
@@ -56,7 +52,7 @@ def question(
     """A question as the readers ask it: DeepSeek-OCR's marks are special tokens, and part of its answers."""
     vllm_settings = {"skip_special_tokens": False, **vllm_settings}
     settings = {"temperature": 0.0, "max_tokens": max_tokens}
-    return Question(name, picture() if url is None else url, prompt, settings, vllm_settings, watch=watch)
+    return Question(name, picture() if image is None else image, prompt, settings, vllm_settings, watch=watch)
 
 
 def endless(name: str, watch: Callable[[], TextWatch] | None = None, max_tokens: int = 3000) -> Question:

@@ -84,7 +84,7 @@ class _Region:
     def __init__(self, how: Questions, piece: Piece) -> None:
         self._how = how
         self._piece = piece
-        self._images = Images(piece.image, b"", how.tools)
+        self._images = Images(piece.image, how.tools)
         self._blank: bool | None = None
         self._empty = 0
 
@@ -94,7 +94,7 @@ class _Region:
             profile,
             step,
             self._piece.id,
-            await self._images.url(step.scale),
+            await self._images.sized(step.scale),
             profile.prompts[step.mode],
             vllm_settings={**profile.page_settings, **self._how.guide(step.mode)},
         )

@@ -56,7 +56,7 @@ class EmbeddedDetector:
     async def detect(self, page: Page) -> Layout:
         """The regions of the page's blocks. Raises `PageFailure`, where OCR is needed and missing, too."""
         known = page if page.content is not None else await self._tools.content(page)
-        attempt = await self._reader.read(replace(known, url=b""))
+        attempt = await self._reader.read(known)
         return Layout(tuple(regions_of(attempt.blocks)), attempt.image, attempt.rotation)
 
     async def close(self) -> None:

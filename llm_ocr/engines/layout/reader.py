@@ -94,7 +94,7 @@ class _Reading:
         self._reader = reader
         self._given = page
         # What is known of a page is not turned with it.
-        self._page = replace(page, image=layout.image, url=b"", evidence=None) if layout.image else page
+        self._page = replace(page, image=layout.image, evidence=None) if layout.image else page
         self._layout = layout
         self._admitted = admitted
         able = reader.profile.region_tasks

@@ -12,7 +12,6 @@ from llm_ocr.engines.model.judging import Verdict
 from llm_ocr.engines.model.ladder import Ladder, rungs_as_json, rungs_for
 from llm_ocr.engines.model.options import DescribeOptions
 from llm_ocr.engines.model.questions import json_values, profile_as_json, question_of, what_fits
-from llm_ocr.engines.model.tools import ImageUrls
 from llm_ocr.engines.model.tries import Step, Tries
 from llm_ocr.errors import UsageError
 from llm_ocr.models.describing import CHAT_PROMPTS, CLASSES, classify_prompt, structured_outputs
@@ -33,13 +32,10 @@ class ModelFigureReader:
     gives JSON in `FigureRecord.data`, `classify` one of the classes in `label`, all else text in `description`.
     """
 
-    def __init__(
-        self, engine: Engine, profile: Profile, tools: ImageUrls, options: DescribeOptions | None = None
-    ) -> None:
+    def __init__(self, engine: Engine, profile: Profile, options: DescribeOptions | None = None) -> None:
         """Raises `UsageError` for a mode that is neither known nor named for a prompt of the user's own."""
         self._engine = engine
         self._profile = profile
-        self._tools = tools
         self._options = chosen = options or DescribeOptions()
         self._form = chosen.mode if chosen.mode in MODES else _FREE
         self._classes = chosen.classes or CLASSES
@@ -84,7 +80,7 @@ class ModelFigureReader:
         malformed = None if self._form == _FREE else _MALFORMED
         climber = Climber(
             self._engine,
-            _Asked(self, figure, await self._tools.url(figure.image)),
+            _Asked(self, figure),
             Ladder(self._first, self._rungs, resizes=False),
             tries,
             admitted,
@@ -113,11 +109,11 @@ class ModelFigureReader:
     async def close(self) -> None:
         """Nothing to end: the engine is shared."""
 
-    def question(self, figure: Figure, url: bytes, step: Step) -> Question:
+    def question(self, figure: Figure, step: Step) -> Question:
         """One request about a figure."""
         known = known_text(figure.caption, figure.inside) if self._tells else ""
         said = f"{self._prompt}\n\nWhat the document says about it. {known}" if known else self._prompt
-        return question_of(self._profile, step, figure.id, url, said, vllm_settings=self._structured)
+        return question_of(self._profile, step, figure.id, figure.image, said, vllm_settings=self._structured)
 
     def judge(self, answer: Answer) -> Verdict[Description]:
         """What an answer is worth."""
@@ -127,13 +123,12 @@ class ModelFigureReader:
 class _Asked:
     """One figure on its way."""
 
-    def __init__(self, reader: ModelFigureReader, figure: Figure, url: bytes) -> None:
+    def __init__(self, reader: ModelFigureReader, figure: Figure) -> None:
         self._reader = reader
         self._figure = figure
-        self._url = url
 
     async def question(self, step: Step) -> Question:
-        return self._reader.question(self._figure, self._url, step)
+        return self._reader.question(self._figure, step)
 
     async def judge(self, answer: Answer, step: Step) -> Verdict[Description]:
         return self._reader.judge(answer)

@@ -46,7 +46,7 @@ class PageReading:
     def __init__(self, reader: "ModelReader", page: Page) -> None:
         self._reader = reader
         self._page = page
-        self._images = Images(page.image, page.url, reader.tools)
+        self._images = Images(page.image, reader.tools)
         self._help = PageHelp(page, reader.tools, reader.sight, reader.backlog)
         self._tries = Tries(reader.options.max_attempts)
         self._rotations = [0]  # those in which the model saw it
@@ -96,7 +96,7 @@ class PageReading:
             profile,
             step,
             self._page.id,
-            await self._images.url(step.scale),
+            await self._images.sized(step.scale),
             reader.asked(step.mode, anchor),
             vllm_settings={**profile.page_settings, **reader.guides(step.mode)},
             beside=beside,

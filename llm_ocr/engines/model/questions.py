@@ -8,6 +8,7 @@ from llm_ocr.engines.asking import Question
 from llm_ocr.engines.model.tries import Step
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.repetition import RepetitionWatch
+from llm_ocr.types import EncodedImage
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -16,7 +17,7 @@ def question_of(
     profile: Profile,
     step: Step,
     about: str,
-    url: bytes,
+    image: EncodedImage,
     prompt: str,
     *,
     vllm_settings: Mapping[str, Any] = _NONE,
@@ -28,7 +29,7 @@ def question_of(
     """
     return Question(
         id=about,
-        url=url,
+        image=image,
         prompt=prompt,
         settings={**profile.settings, "temperature": step.temperature, "max_tokens": step.max_tokens},
         vllm_settings={**profile.vllm_settings, **vllm_settings},

@@ -9,21 +9,14 @@ from llm_ocr.engines.embedded.regions import Seen
 from llm_ocr.types import Attempt, EncodedImage, Page, Quality
 
 
-class ImageUrls(Protocol):
-    """Makes images fit to be sent. Raises `PageFailure` when it cannot."""
-
-    async def url(self, image: EncodedImage) -> bytes:
-        """The image as a data URL in ASCII."""
-
-
-class ImageTools(ImageUrls, Protocol):
+class ImageTools(Protocol):
     """Work that takes processor time, done in other processes. All raise `PageFailure` when it cannot be done."""
 
-    async def resized(self, image: EncodedImage, scale: float) -> tuple[EncodedImage, bytes]:
-        """The image with its sides multiplied by `scale`, and as a data URL."""
+    async def resized(self, image: EncodedImage, scale: float) -> EncodedImage:
+        """The image with its sides multiplied by `scale`."""
 
-    async def turned(self, image: EncodedImage, degrees: int) -> tuple[EncodedImage, bytes]:
-        """The image turned clockwise by 90, 180 or 270 degrees, and as a data URL."""
+    async def turned(self, image: EncodedImage, degrees: int) -> EncodedImage:
+        """The image turned clockwise by 90, 180 or 270 degrees."""
 
     async def blank(self, image: EncodedImage) -> bool:
         """Whether nothing is to be seen on it."""

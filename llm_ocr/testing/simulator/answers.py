@@ -6,6 +6,7 @@ can be matched.
 """
 
 import random
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -13,6 +14,7 @@ from math import log
 
 from llm_ocr.testing.simulator import pages
 from llm_ocr.testing.simulator.structured import forced_text
+from llm_ocr.types import EncodedImage
 
 #: Characters of text per token, as English prose has in most vocabularies.
 CHARACTERS = 4
@@ -59,6 +61,11 @@ class Reply:
     text: str
     tokens: int
     cut: bool
+
+
+def data_url(image: EncodedImage) -> bytes:
+    """The image as requests hold it, in ASCII."""
+    return f"data:{image.media_type};base64,".encode() + b64encode(image.data)
 
 
 def image_hash(url: str | bytes) -> str:

@@ -1,10 +1,12 @@
 """Real servers on loopback that answer as they are told, and a client that asks them."""
 
 import asyncio
+import base64
 import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
@@ -12,12 +14,16 @@ from aiohttp import web
 from llm_ocr.engines.asking import Answer, Question
 from llm_ocr.engines.chat.address import address_of
 from llm_ocr.engines.chat.endpoint import Endpoint
+from llm_ocr.types import EncodedImage
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 KEY = "secret-key-0123456789"
 MODEL = "some/ocr-model"
 URL = b"data:image/png;base64," + b"iVBORw0KGgoAAAANSUhEUgAA" * 40
-QUESTION = Question("page-1", URL, "Read it.", {"max_tokens": 100, "temperature": 0.0})
+IMAGE = EncodedImage(base64.b64decode(URL.partition(b",")[2]), "image/png", 10, 10)
+QUESTION = Question("page-1", IMAGE, "Read it.", {"max_tokens": 100, "temperature": 0.0})
+LARGE = replace(QUESTION, image=replace(IMAGE, data=IMAGE.data * 400))
+HUGE = replace(QUESTION, image=replace(IMAGE, data=IMAGE.data * 20_000))
 USAGE = {"prompt_tokens": 300, "completion_tokens": 77, "total_tokens": 377}
 
 

@@ -6,9 +6,12 @@ from types import MappingProxyType
 
 import pytest
 from chat_servers import KEY, MODEL, QUESTION, URL
+from hypothesis import given
+from hypothesis import strategies as st
 
 from llm_ocr.engines.chat.address import address_of
 from llm_ocr.engines.chat.body import body_parts
+from llm_ocr.engines.chat.connections import Body
 from llm_ocr.errors import UsageError
 
 
@@ -56,7 +59,7 @@ def test_a_key_loses_the_line_end_of_its_file_and_is_never_shown():
 
 
 def _body(question, model, vllm):
-    return b"".join(body_parts(question, model, vllm))
+    return Body(body_parts(question, model, vllm)).decode()
 
 
 def test_a_request_is_a_streamed_chat_with_the_image_before_the_prompt():
@@ -108,4 +111,10 @@ def test_settings_cannot_turn_the_stream_off_or_name_another_model():
 
 
 def test_the_image_is_not_copied():
-    assert body_parts(QUESTION, MODEL, vllm=False)[1] is QUESTION.url
+    assert body_parts(QUESTION, MODEL, vllm=False)[1] is QUESTION.image.data
+
+
+@given(st.binary(max_size=100))
+def test_the_length_that_is_told_is_that_of_what_is_sent(data):
+    body = Body(body_parts(replace(QUESTION, image=replace(QUESTION.image, data=data)), MODEL, vllm=False))
+    assert body.size == len(body.decode().encode())

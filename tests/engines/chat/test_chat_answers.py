@@ -1,6 +1,7 @@
 """Whole answers, from streams of every form that servers send."""
 
 import asyncio
+import base64
 import json
 from dataclasses import replace
 
@@ -8,10 +9,10 @@ import pytest
 from aiohttp import web
 from chat_servers import (
     DONE,
+    HUGE,
     KEY,
     MODEL,
     QUESTION,
-    URL,
     WHOLE,
     CutAfter,
     ask,
@@ -148,14 +149,16 @@ def test_a_request_carries_key_length_and_body_in_one_piece():
         seen.append((request, await request.read()))
         return await streaming(*WHOLE)(request)
 
-    ask(handler, replace(QUESTION, url=URL * 2000))
+    ask(handler, HUGE)
     request, body = seen[0]
     assert request.headers["Authorization"] == f"Bearer {KEY}"
     assert request.headers["Content-Type"] == "application/json"
-    assert int(request.headers["Content-Length"]) == len(body) > 1_500_000
+    assert int(request.headers["Content-Length"]) == len(body) > 15_000_000
     assert "Transfer-Encoding" not in request.headers and request.headers["Accept-Encoding"] == "identity"
     sent = json.loads(body)
-    assert sent["messages"][0]["content"][0]["image_url"]["url"].encode() == URL * 2000
+    head, image = sent["messages"][0]["content"][0]["image_url"]["url"].split(",")
+    assert head == "data:image/png;base64"
+    assert base64.b64decode(image, validate=True) == HUGE.image.data
     assert sent["model"] == MODEL
 
 

@@ -8,16 +8,15 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from aiohttp import web
 from chat_servers import (
     DONE,
+    HUGE,
     KEY,
     MODEL,
     QUESTION,
-    URL,
     WHOLE,
     abort,
     connected,
@@ -90,7 +89,7 @@ def test_a_reset_while_the_image_goes_out_loses_the_answer():
         abort(request)
         return web.Response()
 
-    assert isinstance(lost(handler, replace(QUESTION, url=URL * 20_000)), RequestLost)
+    assert isinstance(lost(handler, HUGE), RequestLost)
 
 
 def test_a_server_that_is_not_there_is_unreachable():
@@ -118,7 +117,7 @@ def test_a_server_that_does_not_take_the_image_is_given_up():
         await asyncio.sleep(60)
         return web.Response()
 
-    error = lost(handler, replace(QUESTION, url=URL * 20_000), stall=0.8)
+    error = lost(handler, HUGE, stall=0.8)
     assert isinstance(error, RequestLost) and error.stalled
 
 
@@ -279,10 +278,11 @@ import asyncio, sys
 from llm_ocr.engines.asking import Question
 from llm_ocr.engines.chat.address import address_of
 from llm_ocr.engines.chat.endpoint import Endpoint
+from llm_ocr.types import EncodedImage
 async def run():
     endpoint = Endpoint(address_of(sys.argv[1], "m"))
     try:
-        print((await endpoint.ask(Question("1", b"data:,", "Read.", {}))).text)
+        print((await endpoint.ask(Question("1", EncodedImage(b"", "image/png", 1, 1), "Read.", {}))).text)
     finally:
         await endpoint.close()
 asyncio.run(run())

@@ -12,11 +12,12 @@ from aiohttp import web
 from llm_ocr.engines.asking import Question
 from llm_ocr.engines.serving import Address, ServerFacts
 from llm_ocr.errors import ServerError
+from llm_ocr.types import EncodedImage
 
 
 def question(name: str) -> Question:
     """A question whose prompt is its id: the scripted server goes by it."""
-    return Question(name, b"data:image/png;base64,AAAA", name, {"max_tokens": 10})
+    return Question(name, EncodedImage(b"", "image/png", 1, 1), name, {"max_tokens": 10})
 
 
 @dataclass

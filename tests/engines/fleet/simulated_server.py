@@ -1,7 +1,6 @@
 """The simulator, in a process of its own, as a `serving.Server`."""
 
 import asyncio
-import base64
 import hashlib
 import tempfile
 from pathlib import Path
@@ -12,12 +11,13 @@ from llm_ocr.engines.chat.endpoint import Endpoint
 from llm_ocr.engines.serving import Address, ServerFacts
 from llm_ocr.errors import ServerError
 from llm_ocr.testing.simulator import Running, running
+from llm_ocr.types import EncodedImage
 
 
 def page(name: str) -> Question:
     """A page with an image of its own."""
-    image = base64.b64encode(hashlib.sha256(name.encode()).digest() * 30)
-    return Question(name, b"data:image/png;base64," + image, f"Free OCR. {name}.", {"temperature": 0.0})
+    image = EncodedImage(hashlib.sha256(name.encode()).digest() * 30, "image/png", 100, 100)
+    return Question(name, image, f"Free OCR. {name}.", {"temperature": 0.0})
 
 
 class Simulated:

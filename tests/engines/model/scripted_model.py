@@ -54,7 +54,7 @@ class ScriptedEngine:
 
 
 class Tools:
-    """`ImageTools` that name what was done in the data URL; `blank` and `fails` are given."""
+    """`ImageTools` that name what was done in the image's bytes; `blank` and `fails` are given."""
 
     def __init__(self, *, blank: bool = False, fails: Iterable[str] = ()) -> None:
         self._blank = blank
@@ -66,19 +66,15 @@ class Tools:
         if what.split()[0] in self._fails:
             raise PageFailure(Reason.RENDER_CRASHED, f"no {what}")
 
-    async def url(self, image: EncodedImage) -> bytes:
-        self._do("url")
-        return b"data:whole"
-
-    async def resized(self, image: EncodedImage, scale: float) -> tuple[EncodedImage, bytes]:
+    async def resized(self, image: EncodedImage, scale: float) -> EncodedImage:
         self._do(f"resized {scale:.2f}")
-        small = EncodedImage(b"small", image.media_type, round(image.width * scale), round(image.height * scale))
-        return small, f"data:{scale:.2f}".encode()
+        made = image.data + f" at {scale:.2f}".encode()
+        return EncodedImage(made, image.media_type, round(image.width * scale), round(image.height * scale))
 
-    async def turned(self, image: EncodedImage, degrees: int) -> tuple[EncodedImage, bytes]:
+    async def turned(self, image: EncodedImage, degrees: int) -> EncodedImage:
         self._do(f"turned {degrees}")
         width, height = (image.height, image.width) if degrees % 180 else (image.width, image.height)
-        return EncodedImage(f"turned {degrees}".encode(), "image/png", width, height), f"data:{degrees}".encode()
+        return EncodedImage(f"turned {degrees}".encode(), "image/png", width, height)
 
     async def blank(self, image: EncodedImage) -> bool:
         self._do("blank")
@@ -153,7 +149,7 @@ PROFILE = Profile(
     ladder=(Rung(0.1), Rung(0.2, scale=0.8), Rung(0.3, mode="text")),
 )
 
-PAGE = Page("d-p00001", "d", 1, EncodedImage(b"pixels", "image/png", 100, 100), source="d.pdf", url=b"data:page")
+PAGE = Page("d-p00001", "d", 1, EncodedImage(b"pixels", "image/png", 100, 100), source="d.pdf")
 
 
 def reader(

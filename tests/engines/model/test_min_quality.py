@@ -106,7 +106,7 @@ def test_without_the_setting_nothing_is_judged():
 
 def test_a_page_that_is_read_again_begins_with_the_next_way():
     engine = ScriptedEngine(stop(GOOD))
-    again = Page(PAGE.id, PAGE.document_id, PAGE.number, PAGE.image, source=PAGE.source, url=PAGE.url, again=True)
+    again = Page(PAGE.id, PAGE.document_id, PAGE.number, PAGE.image, source=PAGE.source, again=True)
     asyncio.run(ModelReader(engine, PROFILE, Tools()).read(again))
     assert [question.settings["temperature"] for question in engine.questions] == [0.1]
 

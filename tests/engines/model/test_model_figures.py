@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted_model import LOOP, Reply, ScriptedEngine, Tools, ended, stop
+from scripted_model import LOOP, Reply, ScriptedEngine, ended, stop
 
 from llm_ocr.engines import FigureReader
 from llm_ocr.engines.asking import Answer, Finish
@@ -35,7 +35,7 @@ TOO_LONG = RequestRefused("max_tokens=8192 cannot be greater", status=400, too_l
 
 
 def made(engine: ScriptedEngine, profile: Profile = CHAT, **options) -> ModelFigureReader:
-    return ModelFigureReader(engine, profile, Tools(), DescribeOptions(**{"backoff": 0.0, **options}))
+    return ModelFigureReader(engine, profile, DescribeOptions(**{"backoff": 0.0, **options}))
 
 
 def described(*replies: Reply, profile: Profile = CHAT, figure: Figure = FIGURE, **options) -> FigureRecord:
@@ -62,7 +62,7 @@ def test_a_description_is_the_models_words():
 
 def test_chat_models_are_told_what_the_document_says():
     question = asked(CHAT)
-    assert question.url == b"data:whole"
+    assert question.image == FIGURE.image
     assert 'Caption: "Figure 1. Sales" Text inside the figure: "2019; 2020"' in question.prompt
     bare = asked(CHAT, replace(FIGURE, caption="", inside=""))
     assert bare.prompt == CHAT.prompts["describe"]
@@ -130,8 +130,8 @@ def test_only_the_temperature_climbs():
     engine = ScriptedEngine(stop(""), stop(""), stop(""), stop("A map."))
     record = asyncio.run(made(engine).describe(FIGURE, "d-p00001", "d"))
     assert [question.settings["temperature"] for question in engine.questions] == [0.0, 0.1, 0.2, 0.3]
-    assert {(question.url, question.prompt) for question in engine.questions} == {
-        (b"data:whole", engine.questions[0].prompt)
+    assert {(question.image.data, question.prompt) for question in engine.questions} == {
+        (FIGURE.image.data, engine.questions[0].prompt)
     }
     assert (record.status, record.tokens_in) == (Status.OK, 400)
 

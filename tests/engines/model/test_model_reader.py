@@ -19,7 +19,7 @@ def test_the_first_request_is_the_profiles():
     engine = ScriptedEngine(stop())
     read(engine)
     (question,) = engine.questions
-    assert (question.id, question.url, question.prompt) == ("d-p00001", b"data:page", "Read it with boxes.")
+    assert (question.id, question.image, question.prompt) == ("d-p00001", PAGE.image, "Read it with boxes.")
     assert question.settings == {"top_p": 0.9, "temperature": 0.0, "max_tokens": 800}
     assert question.vllm_settings == {"skip_special_tokens": False, "vllm_xargs": {"ngram_size": 30}}
     assert question.watch is not None
@@ -35,12 +35,6 @@ def test_a_good_answer_becomes_blocks_and_is_kept_as_it_came():
         (BlockKind.TEXT, "The Danube flows through ten countries."),
     ]
     assert (attempt.tokens_in, attempt.tokens_out, attempt.seconds, attempt.tries) == (100, 50, 2.0, ())
-
-
-def test_an_image_that_has_no_data_url_yet_gets_one_from_the_tools():
-    engine, tools = ScriptedEngine(stop()), Tools()
-    read(engine, tools, page=replace(PAGE, url=b""))
-    assert (engine.questions[0].url, tools.done) == (b"data:whole", ["url"])
 
 
 def test_a_page_leaves_the_queue_once_however_often_it_is_asked_for():

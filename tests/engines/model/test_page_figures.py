@@ -32,7 +32,6 @@ class RealTools:
     """`ImageTools` over the renderer's processes."""
 
     def __init__(self, renderer: Renderer) -> None:
-        self.url = renderer.url
         self.resized = renderer.resized
         self.turned = renderer.turned
         self.blank = renderer.blank
@@ -43,7 +42,7 @@ class RealTools:
 
 
 async def _read(source: Path, number: int, answer: str, model: str, text_layer: bool) -> Attempt:
-    options = RenderOptions(image_size=1288, text_layer=text_layer, data_url=True, workers=1)
+    options = RenderOptions(image_size=1288, text_layer=text_layer, workers=1)
     sight = EmbeddedReader(EmbeddedOptions(workers=1))
     async with Renderer(options) as renderer:
         page = await renderer.page(str(source), "", number, page_id="d-p00001", document_id="d")

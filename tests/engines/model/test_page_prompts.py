@@ -131,4 +131,4 @@ def test_all_of_it_is_in_the_key():
         {"figures_from": "none"},
     ]
     assert len({key(**change) for change in changes}) == len(changes)
-    assert PAGE.url not in key().encode()
+    assert PAGE.image.data not in key().encode()

@@ -78,11 +78,11 @@ def test_the_rungs_change_temperature_scale_and_prompt_and_the_last_repeats():
         (0.3, 1.0, "text"),
         (0.3, 1.0, "text"),
     ]
-    assert [question.url for question in engine.questions][:4] == [
-        b"data:page",
-        b"data:page",
-        b"data:0.80",
-        b"data:page",
+    assert [question.image.data for question in engine.questions][:4] == [
+        b"pixels",
+        b"pixels",
+        b"pixels at 0.80",
+        b"pixels",
     ]
     assert engine.questions[3].prompt == "Read it."
 

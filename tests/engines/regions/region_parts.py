@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from llm_ocr.engines import unheard
@@ -16,7 +17,7 @@ from llm_ocr.types import Attempt, Block, BlockKind, Box, EncodedImage, Page, Pa
 
 GLM = find_profile("glm-ocr")
 PADDLE = find_profile("paddleocr-vl-1.6")
-PAGE = Page("d-p00001", "d", 1, EncodedImage(b"page" * 900, "image/png", 1000, 1400), source="d.pdf", url=b"data:page")
+PAGE = Page("d-p00001", "d", 1, EncodedImage(b"page" * 900, "image/png", 1000, 1400), source="d.pdf")
 LOOP = "Total of the year 2019 is not known. " * 400
 
 #: An event: the answer comes when it is set.
@@ -65,13 +66,10 @@ class RegionWorkbench:
         self._fails = fails
         self.looked_at: list[bytes] = []
 
-    async def url(self, image: EncodedImage) -> bytes:
-        return b"data:" + image.data[:15]
+    async def resized(self, image: EncodedImage, scale: float) -> EncodedImage:
+        return replace(image, data=image.data[:15] + f" at {scale}".encode())
 
-    async def resized(self, image: EncodedImage, scale: float) -> tuple[EncodedImage, bytes]:
-        return image, b"data:" + image.data[:15] + f" at {scale}".encode()
-
-    async def turned(self, image: EncodedImage, degrees: int) -> tuple[EncodedImage, bytes]:
+    async def turned(self, image: EncodedImage, degrees: int) -> EncodedImage:
         raise AssertionError("regions are not turned")
 
     async def blank(self, image: EncodedImage) -> bool:
