@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from llm_ocr.results.figure_links import figure_link
-from llm_ocr.results.lines import collapse_blank_lines, open_fence
+from llm_ocr.results.lines import collapse_blank_lines, map_prose, open_fence
 from llm_ocr.results.text import clean
 from llm_ocr.types import FURNITURE, Block, BlockKind
 
@@ -17,6 +17,8 @@ _HEADING_MARKS = re.compile(r"^#{1,6}(?=\s)\s*")
 _CLOSING_MARKS = re.compile(r"(?<=\s)(#+)$")
 _ITEM = re.compile(r"(?P<marker>[-*+]|\d{1,9}[.)])(?:[ \t]+|$|(?=\n))(?P<body>.*)", re.DOTALL)
 _TICKS = re.compile(r"`{3,}")
+#: Where CommonMark (0.31, 4.6) lets a comment hide all up to its end, or all that follows; in lists and quotes, too.
+_COMMENT = re.compile(r"^( {0,3}(?:(?:[-*+>]|\d{1,9}[.)]) +)*)<!--", re.MULTILINE)
 _DELIMITED = ("$$", "\\[", "\\begin{", "```")
 _DEEPEST_HEADING = 6
 
@@ -59,9 +61,16 @@ def _tidy(text: str) -> str:
 
 
 def _closed(text: str) -> str:
-    """A code fence that a cut answer left open would swallow the rest of the document."""
+    """A code fence or a comment that a cut answer left open would swallow the rest of the document."""
     fence = open_fence(text)
-    return f"{text}\n{fence}" if fence else text
+    text = f"{text}\n{fence}" if fence else text
+    return map_prose(text, _without_open_comment) if "<!--" in text else text
+
+
+def _without_open_comment(text: str) -> str:
+    """A comment that never ends is text."""
+    last = text.rfind("-->")
+    return _COMMENT.sub(lambda found: found[0] if found.start() < last else f"{found[1]}\\<!--", text)
 
 
 def _heading(text: str, level: int) -> str:

@@ -105,6 +105,28 @@ def test_code_comes_out_as_it_went_in_and_is_fenced_once(text):
     assert shown[-2].content == "after"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<!-- cut off here",
+        "before\n  <!-- cut off\nhere",
+        "<!-- ended --> and\n<!-- not cut off here",
+        "- <!-- cut off here",
+        "<!-- cut off\n```\nhere",
+    ],
+)
+@pytest.mark.parametrize("kind", [KINDS.TEXT, KINDS.LIST_ITEM])
+def test_a_comment_that_was_cut_off_hides_nothing(text, kind):
+    shown = MarkdownIt("commonmark").parse(blocks_to_markdown([block(kind, text), block(KINDS.TEXT, "The end.")]))
+    assert not [token for token in shown if token.type == "html_block" and "here" in token.content]
+    assert shown[-2].content == "The end."
+
+
+@pytest.mark.parametrize("text", ["a <!-- b", "<!-- note -->", "<!-- a\n\nb -->", "```\n<!-- code\n```", "<!-->"])
+def test_other_comments_stay_as_they_are(text):
+    assert blocks_to_markdown([block(KINDS.TEXT, text)]) == text
+
+
 def test_a_fence_that_was_cut_off_does_not_swallow_the_page():
     shown = html([block(KINDS.TEXT, "```python\nprint("), block(KINDS.HEADING, "Next", level=1)])
     assert "<h2>Next</h2>" in shown
