@@ -21,9 +21,9 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 async def asked(server: TinyServer, client: Endpoint, count: int) -> list[asyncio.Task]:
-    """Questions that are being answered."""
+    """Questions under way, one of which is being answered: on a busy machine it may end before the last is begun."""
     tasks = [asyncio.create_task(client.ask(endless(f"page {number}"))) for number in range(count)]
-    await server.gauges_when(lambda now: now.running == count)
+    await server.gauges_when(lambda now: now.running > 0)
     return tasks
 
 
