@@ -147,8 +147,12 @@ def finished_units(workspace: Path) -> dict[str, str]:
 
 
 def asked(server: Running) -> Counter[str]:
-    """How often each image was asked for, by the server's log; the question whether a server is back has none."""
-    return Counter(one["image"] for one in server.log()["requests"] if one["image"])
+    """How often each image was asked for, by the server's log.
+
+    It names no image ("") of a request that it refuses unread; an answer without one is to the question whether it is
+    back.
+    """
+    return Counter(one["image"] for one in server.log()["requests"] if one["image"] or one["status"] != 200)
 
 
 @dataclass(frozen=True)
