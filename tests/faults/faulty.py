@@ -5,12 +5,10 @@ import io
 import shlex
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import llm_ocr
 from llm_ocr.cli import main
@@ -36,8 +34,6 @@ SMALL = {"image_size": 256, "render_workers": 1, "pages_per_unit": 5, "fallback"
 FEW = {"max_inflight_requests": 4}
 #: Requests after which a trigger acts "in the middle": two units and more are done by then.
 MIDDLE = 20
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -167,15 +163,6 @@ def remembered(state: Path) -> Remembered:
     lines = state.read_text().splitlines() if state.exists() else []
     images = [line.split()[1] for line in lines if line.startswith("asked ") and len(line.split()) == 2]
     return Remembered(lines.count("start"), Counter(images))
-
-
-def when(true: Callable[[], T], seconds: float = 120.0) -> T:
-    """What `true` gives once it is true; fails after some seconds."""
-    end = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.05)
-    return found
 
 
 def simulators_of(root: int) -> list[int]:

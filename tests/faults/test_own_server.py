@@ -23,9 +23,9 @@ from faulty import (
     simulators_of,
     started,
     texts,
-    when,
     words,
 )
+from running import when
 
 #: Seconds without progress after which a server hangs; long enough for a machine that is busy with something else.
 STALL = 3

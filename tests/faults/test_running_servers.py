@@ -16,9 +16,9 @@ from faulty import (
     same_as,
     simulator,
     started,
-    when,
     words,
 )
+from running import when
 
 KEY = "sk-the-right-one"
 
