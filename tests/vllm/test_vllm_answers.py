@@ -173,9 +173,9 @@ def test_what_does_not_fit_is_told_apart_so_that_a_smaller_image_can_be_tried(se
 
 
 def test_an_error_inside_the_server_is_a_lost_request(server, run):
-    error = server.refusal(run, question("page", {}, image=of(b"", "image/png;utf-8")))
+    error = server.refusal(run, question("page", {}, image=of(b"", "text,")))  # a data URL that it has no code for
     assert isinstance(error, RequestLost)
-    assert (error.status, error.unreachable, error.retryable) == (500, False, True)
+    assert (error.status, error.unreachable, error.retryable) == (501, False, True)
 
 
 def test_a_model_that_is_not_served_is_named_with_those_that_are(server, run):
