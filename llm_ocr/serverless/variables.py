@@ -64,7 +64,7 @@ def _arguments(variables: Mapping[str, str], held: Mapping[str, str]) -> str:
     """Our arguments, else those of all other variables; then the table's, where none of these says otherwise."""
     given = variables.get(PREFIX + "VLLM_ARG", "")
     if not given:
-        bare = (one.convert(variables[one.name]) for one in bare_for("vllm_arg") if variables.get(one.name))
+        bare = (one.read(variables[one.name]) for one in bare_for("vllm_arg") if variables.get(one.name))
         given = "\n".join(text for text in bare if text)
     flags = [f"{one.flag}={held[one.name]}" for one in TABLE if one.flag and one.name in held]
     more = [flag for flag in flags if flag.partition("=")[0] not in given]

@@ -3,6 +3,7 @@
 One table: reading, the warnings at start and docs/migrating.md are made from it.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -43,20 +44,47 @@ class Bare:
     effect: Effect
     note: str
     setting: str = ""
-    convert: Callable[[str], str | None] = _same  # None: the setting's "not set"
+    convert: Callable[[str], str | None] = _same  # None: the setting's "not set"; ValueError: no value of it
     weak: bool = False
+
+    def read(self, text: str) -> str | None:
+        """Return the setting's value for the variable's text. Raises `UsageError` that names the variable."""
+        try:
+            return self.convert(text)
+        except ValueError as error:
+            raise UsageError(f"{self.name}={text}: {error}") from None
 
 
 def _launched_elsewhere(text: str) -> str | None:
-    return "server" if text.strip().lower() in ("1", "true", "yes") else "auto"
+    word = text.strip().lower()
+    if word in ("1", "true", "yes", "on", "y", "t"):
+        return "server"
+    if word in ("0", "false", "no", "off", "n", "f"):
+        return "auto"
+    raise ValueError("must be true or false")
 
 
 def _as_argument(flag: str) -> Callable[[str], str | None]:
     return lambda text: f"{flag}={text.strip()}"
 
 
+def _cache_size(text: str) -> str | None:
+    if not re.fullmatch(r"\d+(\.\d*)?|\.\d+", text.strip(), re.ASCII):
+        raise ValueError("must be a number, 0 or more")
+    return _as_argument("--mm-processor-cache-gb")(text)
+
+
 def _words(text: str) -> str | None:
-    return "\n".join(text.split())
+    words = text.split()
+    if words and not words[0].startswith(("-", "[")):  # a list in JSON is read as one
+        raise ValueError("must be arguments of `vllm serve`, for example --max-num-seqs=64")
+    return "\n".join(words)
+
+
+def _server(text: str) -> str | None:
+    if not re.match(r"https?://[^/]", text.strip(), re.IGNORECASE):
+        raise ValueError("must be the URL of a server, for example http://127.0.0.1:8000/v1")
+    return text
 
 
 def _without_image(text: str) -> str | None:
@@ -66,6 +94,8 @@ def _without_image(text: str) -> str | None:
 
 def _repository(text: str) -> str | None:
     """A dataset of the Hub by its name, as a URL."""
+    if "/" not in text.strip().strip("/"):
+        raise ValueError("must be OWNER/NAME")
     return _on("hf://datasets/", text.rstrip("/"))
 
 
@@ -80,6 +110,8 @@ def _in_gcs(text: str) -> str | None:
 def _on(root: str, text: str) -> str:
     """Never a folder, whatever was forgotten."""
     place = text.strip()
+    if not place:
+        raise ValueError("must not be blank")
     return place if "://" in place else root + place
 
 
@@ -143,8 +175,20 @@ _READ = (
     Bare("S3_INPUT_URI", Effect.READ, _INPUT, "input", _in_s3),
     Bare("GCS_INPUT_URI", Effect.READ, _INPUT, "input", _in_gcs),
     Bare("SOURCE_REPO_ID", Effect.READ, f"{_INPUT}; no longer falls back to `HF_REPO_ID`", "input", _repository),
-    Bare("SKIP_SERVER_LAUNCH", Effect.READ, "`1`: the engine `server`", "engine", _launched_elsewhere),
-    Bare("BASE_URL", Effect.READ, "a running server, with or without `/v1`; no server is started then", "server_url"),
+    Bare(
+        "SKIP_SERVER_LAUNCH",
+        Effect.READ,
+        "true (`1`, `yes`, `on`): the engine `server`; false: `auto`",
+        "engine",
+        _launched_elsewhere,
+    ),
+    Bare(
+        "BASE_URL",
+        Effect.READ,
+        "a running server, with or without `/v1`; no server is started then",
+        "server_url",
+        _server,
+    ),
     Bare("SERVED_MODEL_NAME", Effect.READ, "the name to ask a running server for", "server_model"),
     Bare("VLLM_STARTUP_TIMEOUT", Effect.READ, "seconds; the default is 1800, no longer 600", "server_timeout"),
     Bare("MODEL_ID", Effect.READ, "", "model"),
@@ -156,7 +200,7 @@ _READ = (
         Effect.READ,
         "an argument of `vllm serve`",
         "vllm_arg",
-        _as_argument("--mm-processor-cache-gb"),
+        _cache_size,
     ),
     Bare(
         "LOGITS_PROCESSORS", Effect.READ, "an argument of `vllm serve`", "vllm_arg", _as_argument("--logits-processors")
@@ -196,7 +240,7 @@ def chosen(setting: str, held: Mapping[str, str]) -> Bare | None:
         return None
     first = strong[0]
     for other in strong[1:]:
-        if other.convert(held[other.name]) != first.convert(held[first.name]):
+        if other.read(held[other.name]) != first.read(held[first.name]):
             raise UsageError(
                 f"{first.name}={held[first.name]} and {other.name}={held[other.name]} both name the {setting}, "
                 "and not the same",

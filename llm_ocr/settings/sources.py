@@ -97,11 +97,11 @@ class TextSource(Source):
             return
         if setting.many:
             found = [bare for bare in bare_for(setting.name) if bare.name in held]
-            texts = [text for bare in found if (text := bare.convert(held[bare.name]))]
+            texts = [text for bare in found if (text := bare.read(held[bare.name]))]
             if found:
                 self._give(setting, found[0].name, "\n".join(texts), held[found[0].name])
         elif bare := chosen(setting.name, held):
-            self._give(setting, bare.name, bare.convert(held[bare.name]), held[bare.name])
+            self._give(setting, bare.name, bare.read(held[bare.name]), held[bare.name])
 
     def _give(self, setting: Setting, variable: str, text: str | None, written: str) -> None:
         value: Any = text

@@ -4,7 +4,7 @@ import pytest
 
 from llm_ocr.errors import UsageError
 from llm_ocr.settings.fields import all_names
-from llm_ocr.settings.models import AssembleSettings, DemoSettings, DescribeSettings, ExtractSettings
+from llm_ocr.settings.models import AssembleSettings, DemoSettings, DescribeSettings, ExtractSettings, RunSettings
 from llm_ocr.settings.predecessor import BY_NAME, TABLE, Effect, markdown_table
 
 #: What the predecessor reads, and what its README names.
@@ -131,6 +131,36 @@ def test_the_variables_of_its_server_keep_their_meaning(loaded):
     assert settings.prompt == "<|grounding|>Convert this document to Markdown."
     assert settings.describe_prompt == "Describe this image in detail"
     assert (settings.max_tokens, settings.describe_temperature) == (4096, 0.6)
+
+
+#: A value that the variable cannot have; variables that take any text are left out.
+BAD = {
+    **dict.fromkeys(("LOG_LEVEL", "MAX_SAMPLES", "SKIP_SERVER_LAUNCH", "BASE_URL", "VLLM_STARTUP_TIMEOUT"), "maybe"),
+    **dict.fromkeys(("TENSOR_PARALLEL_SIZE", "MAX_MODEL_LEN", "GPU_MEMORY_UTILIZATION", "EXTRA_VLLM_ARGS"), "maybe"),
+    **dict.fromkeys(("MM_PROCESSOR_CACHE_GB", "DOC_MAX_TOKENS", "DOC_TEMPERATURE", "FIGURE_MAX_TOKENS"), "maybe"),
+    **dict.fromkeys(("FIGURE_TEMPERATURE", "EXTRACT_REQUEST_TIMEOUT"), "maybe"),
+    **dict.fromkeys(("HF_REPO_ID", "HF_REPO", "SOURCE_REPO_ID"), "maybe"),
+    **dict.fromkeys(("S3_OUTPUT_URI", "GCS_OUTPUT_URI", "S3_INPUT_URI", "GCS_INPUT_URI"), " "),
+}
+ANY_TEXT = "DATASET_NAME DATASET_CONFIG DATASET_SPLIT OUTPUT_DIR SERVED_MODEL_NAME MODEL_ID LOGITS_PROCESSORS "
+PROMPTS = "DOC_PROMPT FIGURE_PROMPT"
+
+
+@pytest.mark.parametrize("name", [bare.name for bare in TABLE if bare.setting])
+def test_a_bad_value_names_its_variable(loaded, name):
+    model = DescribeSettings if BY_NAME[name].setting == "input" else RunSettings
+    value = "\0" if name in (ANY_TEXT + PROMPTS).split() else BAD[name]
+    with pytest.raises(UsageError, match=rf"^{name}={value}: must "):
+        loaded(model, environ={name: value})
+
+
+@pytest.mark.parametrize(
+    ("text", "engine"),
+    [*((text, "server") for text in ("1", "true", "YES", " on ", "y", "t")),
+     *((text, "auto") for text in ("0", "false", "No", "off", "n", "f"))],
+)  # fmt: skip
+def test_skip_server_launch_takes_the_words_of_all_switches(loaded, text, engine):
+    assert loaded(environ={"SKIP_SERVER_LAUNCH": text}).settings.engine == engine
 
 
 def test_variables_that_are_unset_empty_or_common_get_no_warning(loaded):
