@@ -4,8 +4,9 @@ import os
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from llm_ocr.documents.remote.urls import unknown_scheme, without_credentials
+from llm_ocr.documents.remote.urls import unknown_scheme
 from llm_ocr.errors import UsageError
+from llm_ocr.settings.values import without_credentials
 
 
 def local_path(source: str, base: Path | None = None) -> Path:

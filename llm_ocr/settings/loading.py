@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings
 from llm_ocr.errors import UsageError
 from llm_ocr.settings.fields import PREFIX, Setting, settings_of
 from llm_ocr.settings.sources import (
+    MASKED,
     FileSource,
     FlagSource,
     Given,
@@ -28,7 +29,6 @@ M = TypeVar("M", bound=BaseSettings)
 #: Stands in for a required value that nobody gave, in `load(..., lenient=True)` only.
 NOT_GIVEN = "(not given)"
 DEFAULT = "default"
-MASKED = "********"
 
 
 @dataclass(frozen=True, slots=True)

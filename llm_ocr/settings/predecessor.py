@@ -10,6 +10,7 @@ from enum import Enum
 from urllib.parse import quote
 
 from llm_ocr.errors import UsageError
+from llm_ocr.settings.values import without_credentials
 
 
 class Effect(Enum):
@@ -52,7 +53,7 @@ class Bare:
         try:
             return self.convert(text)
         except ValueError as error:
-            raise UsageError(f"{self.name}={text}: {error}") from None
+            raise UsageError(f"{self.name}={without_credentials(text)}: {error}") from None
 
 
 def _launched_elsewhere(text: str) -> str | None:

@@ -14,7 +14,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 from llm_ocr.errors import UsageError
 from llm_ocr.settings.fields import PREFIX, Setting, all_names, settings_of
 from llm_ocr.settings.predecessor import BY_NAME, bare_for, chosen, notices
-from llm_ocr.settings.values import split_list
+from llm_ocr.settings.values import split_list, without_credentials
 
 #: Variables with our prefix that are no settings: the path of the configuration file, what tests require, and what the
 #: Modal app is deployed with.
@@ -23,6 +23,7 @@ _MODAL = ("DATA_VOLUME", "MODEL_VOLUME", "CACHE_VOLUME", "IMAGE", "GPU", "SECRET
 NOT_SETTINGS = frozenset(
     PREFIX + name for name in ("CONFIG", "REQUIRE", "TEST_VLLM", *(f"MODAL_{name}" for name in _MODAL), *_WORKERS)
 )
+MASKED = "********"
 #: Said where a file is well formed and yet cannot be read.
 _BEYOND = "it holds a date or number that cannot be, or is nested too deeply"
 
@@ -112,7 +113,9 @@ class TextSource(Source):
                 raise UsageError(f"{variable}{_in(self.place)} {error}") from error
         secret = setting.secret
         self.given[setting.name] = Given(
-            value, f"{self.place} {variable}", lambda text: f"{variable}={text if secret else written}{_in(self.place)}"
+            value,
+            f"{self.place} {variable}",
+            lambda text: f"{variable}={text if secret else masked(written)}{_in(self.place)}",
         )
 
 
@@ -211,10 +214,17 @@ def did_you_mean(name: str, known: frozenset[str] | tuple[str, ...]) -> str:
 
 
 def as_text(value: Any) -> str:
-    """A value as error messages and --show-settings write it."""
-    if isinstance(value, bool | int | float | dict | list | tuple):
+    """A value as error messages and --show-settings write it: names and passwords in URLs are masked."""
+    if isinstance(value, list | tuple):
+        value = [masked(item) if isinstance(item, str) else item for item in value]
+    if isinstance(value, bool | int | float | dict | list):
         return json.dumps(value, ensure_ascii=False, default=str)
-    return str(value) or "''"
+    return masked(str(value)) or "''"
+
+
+def masked(text: str) -> str:
+    """Return the text with the name and password of each URL in it masked."""
+    return without_credentials(text, MASKED)
 
 
 def _is_unknown(name: str) -> bool:

@@ -7,6 +7,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+#: Name and password of a URL. Keys of AWS may hold a `/`: what begins with a name and a colon that no port follows goes
+#: up to the last `@`.
+_CREDENTIALS = re.compile(r"(//)(?:[^/?#\s@\[]*:(?!\d+(?:[/?#]|$))[^\s@]*(?:@[^/?#\s@]*)*@|[^/?#\s]*@)")
+
+
+def without_credentials(text: str, instead: str = "") -> str:
+    """Return the text with the name and password of each URL in it replaced by `instead` and, if given, `@`."""
+    return _CREDENTIALS.sub(rf"\g<1>{instead}{'@' if instead else ''}", text)
+
 
 def name_text(value: Any) -> str:
     """A path or URL as it was given, file names that are not UTF-8 included; ValueError when it cannot be one."""

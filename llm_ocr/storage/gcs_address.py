@@ -29,7 +29,7 @@ def parse_url(url: str) -> Place:
     if found is None:
         raise UsageError(f"{url} is no URL of Google Cloud Storage", hint=_EXAMPLE)
     bucket, prefix = found[1], (found[2] or "").removesuffix("/")
-    if "@" in bucket:  # may hold a secret: not repeated
+    if "@" in bucket or ":" in bucket:  # may hold a secret: not repeated
         raise UsageError(
             "a gs:// URL holds no credentials", hint=f"{_EXAMPLE} Name a profile with --workspace-profile."
         )

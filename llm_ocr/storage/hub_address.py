@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from llm_ocr.errors import UsageError
+from llm_ocr.settings.values import without_credentials
 from llm_ocr.storage.names import checked_prefix
 
 _SCHEME = "hf://"
@@ -58,7 +59,7 @@ class Place:
 
 def parse(url: str) -> Place:
     """The place of an `hf://` URL. Raises `UsageError` for what names no bucket or dataset."""
-    kind, _, rest = url.removeprefix(_SCHEME).partition("/")
+    kind, _, rest = (url := without_credentials(url)).removeprefix(_SCHEME).partition("/")
     if kind not in ("buckets", "datasets"):
         raise UsageError(f"{url} does not say what it is", hint=_forms(kind, rest))
     namespace, _, below = rest.partition("/")

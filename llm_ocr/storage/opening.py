@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 
 from llm_ocr.errors import MissingExtra, UsageError
+from llm_ocr.settings.values import without_credentials
 from llm_ocr.storage import ObjectStore, StoreOptions
 from llm_ocr.storage.local import open_local
 from llm_ocr.storage.names import OTHER_SCHEMES, check_url, split_scheme
@@ -30,8 +31,6 @@ Opener = Callable[[str, StoreOptions], ObjectStore]
 
 _SCHEME = re.compile(r"[a-z][a-z0-9]+")
 
-_CREDENTIALS = re.compile(r"(?<=//)[^/]*@")
-
 #: Addresses that browsers and consoles show for what has a workspace URL.
 _PAGES = (
     (r"huggingface\.co/(buckets|datasets)/([^/]+/[^/]+)(?:/tree/.*)?/?$", r"hf://\1/\2"),
@@ -51,7 +50,7 @@ def open_url(url: str, options: StoreOptions) -> ObjectStore:
     if scheme not in _OPENERS:
         if (of_users := _of_users(scheme)) is not None:
             return of_users(url, options)
-        shown = _CREDENTIALS.sub("", rest)
+        shown = without_credentials(rest)
         raise _unknown(f"{scheme}:{shown}", scheme, shown)
     if not rest.startswith("//"):
         raise UsageError(

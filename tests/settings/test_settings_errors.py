@@ -83,6 +83,36 @@ def test_a_missing_workspace_says_how_to_give_one(loaded):
         loaded(StatusSettings)
 
 
+KEYS = {
+    "weights": "s3://AKIA:hun/ter2@bucket/model",
+    "workspace": "gs://key:hunter2@bucket/run",
+    "workspace_endpoint": "https://me:hunter2@host:9000",
+    "server_url": "http://me:hunter2@host:8000/v1",
+    "sources": "https://hunter2@host/a.pdf",
+    "dataset": "hf://me:hunter2@datasets/a/b",
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_keys_in_urls_are_masked_wherever_settings_are_shown(loaded, name):
+    for given in (
+        {"flags": {"workspace": "w", name: KEYS[name]}},
+        {"environ": {f"LLM_OCR_{name.upper()}": KEYS[name]}},
+    ):
+        shown = shown_values(loaded(**given).settings)[name]
+        assert "//********@" in shown and "hun" not in shown
+    with pytest.raises(UsageError) as caught:
+        loaded(environ={f"LLM_OCR_{name.upper()}": KEYS[name] + "\0"})
+    assert "hun" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://host:8000/v1/a@b", "s3://bucket/a@b", "hf://datasets/a/b@main", "https://[::1]:80/a@b", "a@b"]
+)
+def test_what_is_no_key_is_shown_as_it_is(loaded, url):
+    assert shown_values(loaded(flags={"weights": url}).settings)["weights"] == url
+
+
 def test_settings_can_be_shown_without_a_workspace(loaded):
     assert loaded(StatusSettings, lenient=True).origins["workspace"] == "missing"
 

@@ -10,6 +10,7 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from llm_ocr.documents.file_types import SUFFIXES
 from llm_ocr.errors import UsageError
+from llm_ocr.settings.values import without_credentials
 from llm_ocr.storage.names import OTHER_SCHEMES
 
 #: Read through `llm_ocr.storage`, and over HTTP.
@@ -156,11 +157,6 @@ def shown(url: str) -> str:
     if not is_web(url):
         return without_credentials(url) if scheme_of(url) else url
     return _with_query(url, lambda name, pair: f"{name}=***" if _SECRET.search(name) else pair)
-
-
-def without_credentials(text: str) -> str:
-    """Text that may be no URL at all, without what stands between `//` and `@`."""
-    return _CREDENTIALS.sub(r"\1", text)
 
 
 def identity(url: str) -> str:
