@@ -12,6 +12,7 @@ from llm_ocr.launch import GPU_STAGES, Launcher
 from llm_ocr.settings.fields import Setting, settings_of
 from llm_ocr.settings.groups import LogSettings
 from llm_ocr.settings.models import AssembleSettings, DescribeSettings, ExtractSettings, LaunchSettings
+from llm_ocr.settings.values import without_credentials
 
 _MODELS: Mapping[str, type[LogSettings]] = {
     "extract": ExtractSettings,
@@ -26,6 +27,8 @@ _STAY = {
     *("launch", "shard_index", "shard_count"),
     "max_cost",  # what is billed for all jobs: `launching` looks at it before each submission
 }
+#: Texts in which a URL may stand.
+_WITH_URLS = ("prompt", "describe_prompt", "vllm_command")
 #: Names that may be a file or folder of this machine.
 _MAY_BE_FILES = ("model", "weights", "describe_model", "chat_template", "detector", "input")
 
@@ -90,6 +93,11 @@ def _check(setting: Setting, value: Any) -> None:
         raise UsageError(
             f"{setting.flag} is a secret: jobs do not get it from the workspace",
             hint=f"Put it into {setting.variable} and give --secret {setting.variable}",
+        )
+    if setting.name not in _WITH_URLS and isinstance(value, str) and without_credentials(value) != value:
+        raise UsageError(
+            f"{setting.flag} holds a name or password, which jobs do not get from the workspace",
+            hint="Leave it out of the URL, and give the jobs their credentials with --secret NAME.",
         )
     if setting.kind is Path and setting.name.endswith("_file"):
         raise UsageError(

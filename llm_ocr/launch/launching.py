@@ -26,9 +26,11 @@ from llm_ocr.launch.records import (
     write_spec,
 )
 from llm_ocr.launch.specs import SHARED_DISK, Wanted, new_id, wanted
+from llm_ocr.launch.uploads import FOLDER as UPLOADS
 from llm_ocr.launch.uploads import uploaded
 from llm_ocr.launch.waiting import EVERY, reasons, until_over
 from llm_ocr.settings.models import LaunchSettings
+from llm_ocr.settings.sources import masked
 from llm_ocr.work.stored import remembered, to_remember, workspace_options
 from llm_ocr.work.workspace import Workspace
 
@@ -57,7 +59,10 @@ class StagePlan:
             "platform": self.plan.platform,
             "stage": self.plan.spec.stage,
             "requests": [asdict(request) for request in self.plan.requests],
-            "settings": dict(self.settings),
+            "settings": {
+                name: [masked(one) for one in value] if name == "sources" else value
+                for name, value in self.settings.items()
+            },
             "missing": dict(self.plan.missing),
             "notes": list(self.plan.notes),
         }
@@ -163,7 +168,8 @@ class Launch:
         found = self._open(stage)
         if found is not None and found.jobs:
             return found.jobs
-        spec = found.spec if found is not None else self._next_spec(stage)
+        # The recorded decision says that there was one; what is submitted is what this command asks for.
+        spec = self._next_spec(stage, None if found is None else found.spec.submission)
         plan = self._launcher.plan(spec)
         if plan.missing:
             gaps = ", ".join(f"{name[1:-1]}: {how}" for name, how in plan.missing.items())
@@ -184,8 +190,8 @@ class Launch:
             self._say(f"{stage}: {job.name} {job.url or job.id}")
         return jobs
 
-    def _next_spec(self, stage: str) -> JobSpec:
-        spec = replace(self.asked.specs[stage], submission=len(self._of(stage)) + 1)
+    def _next_spec(self, stage: str, submission: int | None) -> JobSpec:
+        spec = replace(self.asked.specs[stage], submission=submission or len(self._of(stage)) + 1)
         if spec.time_limit is None:
             progress = stage_progress(self._workspace, stage)
             limit = fitted_limit(self.asked.platform, spec, self.asked.settings[stage], progress.pages)
@@ -219,7 +225,7 @@ def begin(settings: LaunchSettings, say: Say = print) -> Launch:
     launcher = launcher_for(check_platform(settings.platform))
     wanted(settings, launcher, new_id())  # what is wrong in itself is said before any store is asked
     options = workspace_options(settings)
-    held = remembered(settings.workspace, options)
+    held = remembered(settings, options)
     if held.get("engine") and "engine" not in settings.model_fields_set:
         settings = settings.model_copy(update={"engine": held["engine"]})
         settings.model_fields_set.add("engine")
@@ -236,8 +242,8 @@ def begin(settings: LaunchSettings, say: Say = print) -> Launch:
     if settings.max_cost is not None:
         for stage in (stage for stage in asked.stages if not has_price(asked.platform, asked.specs[stage])):
             say(f"{stage}: no price is known of {asked.specs[stage].hardware}: --max-cost cannot stop it")
-    write_launch(workspace, Launched(asked.id, asked.platform, asked.stages, asked.settings, time.time()))
-    return Launch(workspace, launcher, asked, limits, say)
+    reference = write_launch(workspace, Launched(asked.id, asked.platform, asked.stages, asked.settings, time.time()))
+    return Launch(workspace, launcher, _known_as(asked, reference), limits, say)
 
 
 def _under_way(workspace: Workspace, asked: Wanted, say: Say) -> Wanted | None:
@@ -253,18 +259,29 @@ def _under_way(workspace: Workspace, asked: Wanted, say: Say) -> Wanted | None:
     spec = running[-1].spec
     found = next((one for one in read_launches(workspace) if one.id == spec.launch), None)
     same = found is not None and (found.platform, found.stages) == (asked.platform, asked.stages)
-    if found is None or not same or not _covers(found, asked):
+    if found is None or not same or not _covers(found, asked, f"{workspace.url}/{UPLOADS}/"):
         raise LaunchError(
             f"{spec.stage} of {workspace.url} is under way as launch {spec.launch} on {running[-1].platform}",
             hint=f"See: llm-ocr jobs -w {workspace.url}. To end it: llm-ocr jobs cancel -w {workspace.url}",
         )
-    specs = {stage: replace(one, launch=found.id, environment=_of(one, found.id)) for stage, one in asked.specs.items()}
-    return Wanted(found.id, found.platform, found.stages, specs, found.settings)
+    going_on = Wanted(found.id, found.platform, found.stages, asked.specs, found.settings)
+    return _known_as(going_on, found.reference)
 
 
-def _covers(found: Launched, asked: Wanted) -> bool:
-    """Whether it was asked for the same settings, sources apart: those may have been uploaded."""
-    return all(_but_sources(found.settings[stage]) == _but_sources(asked.settings[stage]) for stage in asked.stages)
+def _covers(found: Launched, asked: Wanted, uploads: str) -> bool:
+    """Whether it was asked for the same settings; sources may also be what was uploaded to the workspace's store."""
+    for stage in asked.stages:
+        theirs, ours, spec = found.settings[stage], asked.settings[stage], asked.specs[stage]
+        if _but_sources(theirs) != _but_sources(ours):
+            return False
+        for source in theirs.get("sources", ()):
+            if source not in ours.get("sources", ()) and (not source.startswith(uploads) or ".." in source):
+                return False
+        for name in ("endpoint", "region"):
+            usual = (None, ours.get(f"source_{name}"), spec.environment.get(f"LLM_OCR_WORKSPACE_{name.upper()}"))
+            if theirs.get(f"source_{name}") not in usual:
+                return False
+    return True
 
 
 def _but_sources(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -272,8 +289,14 @@ def _but_sources(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in of_uploads}
 
 
-def _of(spec: JobSpec, launch: str) -> dict[str, str]:
-    return {**spec.environment, "LLM_OCR_LAUNCH": launch}
+def _known_as(asked: Wanted, reference: str) -> Wanted:
+    """With jobs that know the launch by its reference."""
+    launch, variable = reference.partition("@")[0], {"LLM_OCR_LAUNCH": reference}
+    specs = {
+        stage: replace(one, launch=launch, environment={**one.environment, **variable})
+        for stage, one in asked.specs.items()
+    }
+    return replace(asked, specs=specs)
 
 
 def _with_sources(asked: Wanted, settings: LaunchSettings, sources: tuple[str, ...]) -> Wanted:

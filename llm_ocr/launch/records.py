@@ -14,7 +14,7 @@ from typing import Any
 
 from llm_ocr.launch import Job, JobSpec, JobStatus
 from llm_ocr.work import codec
-from llm_ocr.work.stored import LAUNCHES, launch_key
+from llm_ocr.work.stored import LAUNCHES, launch_key, launch_reference
 from llm_ocr.work.workspace import Workspace
 
 _FILE = re.compile(r"(?P<stage>[a-z]+)-(?P<number>\d+)\.(?P<kind>spec|jobs|end)\.json")
@@ -29,6 +29,7 @@ class Launched:
     stages: tuple[str, ...]
     settings: Mapping[str, Mapping[str, Any]]
     created: float  # seconds since 1970
+    reference: str = ""  # with the hash of the file that holds all this; not in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,11 @@ class Submission:
         return self.end is not None
 
 
-def write_launch(workspace: Workspace, launched: Launched) -> None:
-    """Before anything is submitted."""
-    workspace.create_json(launch_key(launched.id), asdict(launched))
+def write_launch(workspace: Workspace, launched: Launched) -> str:
+    """Write the launch before anything is submitted; return the reference that its jobs get."""
+    value = {name: one for name, one in asdict(launched).items() if name != "reference"}
+    workspace.create_json(launch_key(launched.id), value)
+    return launch_reference(launched.id, codec.dump(value, indent=2))
 
 
 def read_launches(workspace: Workspace) -> list[Launched]:
@@ -57,8 +60,10 @@ def read_launches(workspace: Workspace) -> list[Launched]:
     found = []
     for info in workspace.store.list(f"{LAUNCHES}/"):
         if info.key.endswith("/launch.json"):
-            value = workspace.get_json(info.key)
-            found.append(Launched(**{**value, "stages": tuple(value["stages"])}))
+            data = workspace.store.get(info.key)
+            value = codec.load(data, f"{workspace.url}: {info.key}")
+            reference = launch_reference(str(value["id"]), data)
+            found.append(Launched(**{**value, "stages": tuple(value["stages"]), "reference": reference}))
     return found
 
 

@@ -3,17 +3,25 @@
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from llm_ocr.api import open as open_run
 from llm_ocr.errors import LlmOcrError, UsageError
 from llm_ocr.serverless.inputs import InputError, StageRequest
-from llm_ocr.storage import open_store
+from llm_ocr.serverless.variables import OF_MACHINE
+from llm_ocr.settings.fields import PREFIX
+from llm_ocr.settings.serverless import NONE, WorkerSettings
+from llm_ocr.settings.values import without_credentials
+from llm_ocr.storage import StoreOptions, open_store
+from llm_ocr.storage.names import split_scheme
+from llm_ocr.work.stored import launched
 
 #: Seconds between SIGTERM and SIGKILL: more than a stage takes to publish what is whole.
 GRACE = 40.0
@@ -21,10 +29,63 @@ GRACE = 40.0
 _TAIL = 12
 _LONGEST_LINE = 1 << 20
 _COMPLAINT = "llm-ocr: "
+_SERVER, _REGION = "LLM_OCR_WORKSPACE_ENDPOINT", "LLM_OCR_WORKSPACE_REGION"
 
 
 class StageFailed(LlmOcrError):
     """The stage ended otherwise than well; the message holds its last lines."""
+
+
+def permitted(request: StageRequest, settings: WorkerSettings) -> StageRequest:
+    """Return the request with the endpoint's own server for the workspace, if the endpoint allows what it asks for.
+
+    Blocking: the settings of a launch are read from the workspace.
+
+    Raises:
+        InputError: the workspace, its server, or a setting of the launch is not the request's to choose.
+        LlmOcrError: the launch cannot be read, or is not what was launched.
+    """
+    own = () if settings.workspace == NONE else (settings.workspace,)
+    allowed = settings.allowed_workspaces or own
+    if not any(_is_below(request.workspace, one) for one in allowed):
+        raise InputError(
+            f"workspace: the endpoint does not allow {without_credentials(request.workspace)}",
+            hint="Set LLM_OCR_ALLOWED_WORKSPACES on the endpoint to the URL of a bucket or folder. Stage requests may "
+            "then name the workspaces in it.",
+        )
+    environment, server = dict(request.environment), settings.workspace_endpoint
+    if environment.setdefault(_SERVER, server or "") != (server or ""):
+        raise InputError(
+            "workspace_endpoint: is not the endpoint's own",
+            hint=f"Set {_SERVER} on the endpoint to the server of the workspace's store.",
+        )
+    if not re.fullmatch(r"[a-z0-9-]*", environment.get(_REGION, "")):
+        raise InputError(f"workspace_region: {environment[_REGION]!r:.80} is no name of a region")
+    if reference := environment.get("LLM_OCR_LAUNCH"):
+        options = StoreOptions(settings.workspace_profile, server, environment.get(_REGION))
+        try:
+            chosen = launched(request.workspace, options, reference, request.stage)
+        except UsageError as error:
+            raise InputError(f"launch: {error.args[0]}", hint=error.hint) from error
+        if refused := sorted(OF_MACHINE & chosen.keys()):
+            raise InputError(
+                f"launch: it sets {', '.join(refused)}, and programs and folders are the endpoint's to choose",
+                hint=f"Set {PREFIX}{refused[0].upper()} on the endpoint.",
+            )
+    return replace(request, environment={name: value for name, value in environment.items() if value})
+
+
+def _is_below(url: str, allowed: str) -> bool:
+    """Whether a workspace is the allowed one or below it."""
+    if split_scheme(allowed)[0] in ("", "file"):
+        return split_scheme(url)[0] in ("", "file") and _folder(url).is_relative_to(_folder(allowed))
+    url, allowed = url.removesuffix("/"), allowed.rstrip("/")
+    below = url.removeprefix(f"{allowed}/")
+    return url == allowed or (below != url and not {"", ".", ".."} & set(below.split("/")))
+
+
+def _folder(url: str) -> Path:
+    return Path(url.removeprefix("file://")).expanduser().resolve()
 
 
 async def run_stage(request: StageRequest, variables: Mapping[str, str], say: Callable[[str], None]) -> dict[str, Any]:

@@ -39,8 +39,8 @@ TABLE = (
 )
 
 #: Settings about the worker's machine: they hold for stages, too, whose own settings come with the launch.
-_OF_MACHINE = frozenset({"vllm_command", "model_cache", "compile_cache", "detector_python", "offline"})
-_OURS = frozenset({PREFIX + "CONFIG", PREFIX + "REPLY_LIMIT", PREFIX + "WORKER_CONCURRENCY"})
+OF_MACHINE = frozenset({"vllm_command", "model_cache", "compile_cache", "detector_python", "offline"})
+_OURS = frozenset(PREFIX + name for name in ("CONFIG", "ALLOWED_WORKSPACES", "REPLY_LIMIT", "WORKER_CONCURRENCY"))
 
 
 def translated(variables: Mapping[str, str]) -> dict[str, str]:
@@ -85,7 +85,7 @@ def for_stage(variables: Mapping[str, str], *, launched: bool) -> dict[str, str]
     """
     if not launched:
         return {name: value for name, value in translated(variables).items() if name not in _OURS - {PREFIX + "CONFIG"}}
-    stay = {PREFIX + name.upper() for name in _OF_MACHINE}
+    stay = {PREFIX + name.upper() for name in OF_MACHINE}
     stay |= {one.variable for one in settings_of(WorkerSettings).values() if one.secret}
     return {name: value for name, value in variables.items() if name in stay or not _setting(name)}
 

@@ -16,7 +16,7 @@ from llm_ocr.serverless.answers import PageAnswer, answer_of, page_answer
 from llm_ocr.serverless.files import Numbered, parts_of
 from llm_ocr.serverless.inputs import DocumentRequest, InputError, StageRequest, WarmUp, read_input
 from llm_ocr.serverless.replies import Replies
-from llm_ocr.serverless.stage_job import run_stage
+from llm_ocr.serverless.stage_job import permitted, run_stage
 from llm_ocr.serverless.turns import Turns
 from llm_ocr.serverless.variables import for_stage
 from llm_ocr.serverless.warming import warm_up
@@ -81,6 +81,7 @@ class Worker:
             raise
 
     async def _stage(self, job: Mapping[str, Any], request: StageRequest) -> dict[str, Any]:
+        request = await asyncio.to_thread(permitted, request, self._settings)
         report = _Paced(self._report, job)
 
         def say(line: str) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from llm_ocr.settings.groups import COUNT, NAME
+from llm_ocr.settings.groups import COUNT, NAME, NAMES
 from llm_ocr.settings.models import ExtractSettings
 
 #: Stands for no workspace.
@@ -16,6 +16,9 @@ class WorkerSettings(ExtractSettings):
 
     workspace: NAME = Field(
         NONE, description="where replies go that are larger than reply_limit, below replies/ (default: nowhere)"
+    )
+    allowed_workspaces: NAMES = Field(
+        (), description="workspaces of stage requests: these and all below (default: the endpoint's own)"
     )
     reply_limit: Annotated[float, Field(gt=0)] = Field(10.0, description="size of a reply in MB (RunPod's /run: 10)")
     worker_concurrency: COUNT = Field(1, description="requests that a worker takes at the same time")

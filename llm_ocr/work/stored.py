@@ -1,10 +1,23 @@
-"""Settings that stay with a workspace, so that later commands need not repeat them. Never a secret."""
+"""Settings that stay with a workspace, so that later commands need not repeat them. Never a secret.
 
-from collections.abc import Mapping
+A workspace is not trusted: others may write into its bucket. Of what it holds only `ALLOWED` settings are applied.
+They cannot name programs, code, weights, servers, credentials, or files. A launch may carry any setting, because its
+jobs know the hash of its `launch.json` from the machine that launched them.
+"""
+
+import hashlib
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
-from llm_ocr.errors import LlmOcrError, WorkspaceError
+from pydantic_settings import BaseSettings
+
+from llm_ocr.errors import LlmOcrError, ObjectNotFound, UsageError, WorkspaceError
+from llm_ocr.settings.values import without_credentials
 from llm_ocr.storage import StoreOptions
+from llm_ocr.work import codec
 from llm_ocr.work.workspace import Workspace
 
 #: What the workspace remembers of the command that made it.
@@ -28,6 +41,11 @@ OF_MODELS = (
 #: Which documents are planned: the same sources then mean the same documents to every command.
 OF_PLANS = ("sample", "seed", "filter_language", "filter_forms", "filter_spam", "filter_blank")
 
+#: Stored, so that a command can say what to repeat; never applied: they name code, weights, or files.
+OF_USERS = frozenset({"weights", "revision", "chat_template"})
+#: What a workspace may choose. `model` and `parser` only by names that the library knows.
+ALLOWED = frozenset((*REMEMBERED, *OF_MODELS, *OF_PLANS)) - OF_USERS
+
 #: The folder of a workspace in which launchers keep what they sent, and what their jobs read.
 LAUNCHES = "launches"
 
@@ -37,6 +55,7 @@ def to_remember(settings: object, *, engine: str) -> dict[str, Any]:
     names = REMEMBERED if engine == "embedded" else REMEMBERED + OF_MODELS
     found = {name: getattr(settings, name, None) for name in names} | {"engine": engine}
     kept = {name: _json(value) for name, value in found.items() if value not in (None, "auto", ())}
+    kept |= {name: without_credentials(kept[name]) for name in ("model", "weights") if name in kept}
     return kept | {name: _json(value) for name in OF_PLANS if (value := getattr(settings, name, None))}
 
 
@@ -44,15 +63,58 @@ def _json(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def remembered(url: str, options: StoreOptions) -> Mapping[str, Any]:
-    """What the workspace at `url` remembers; nothing when there is none, or it cannot be read: the command says so."""
+def remembered(
+    settings: BaseSettings, options: StoreOptions, given: Mapping[str, Any] = MappingProxyType({})
+) -> Mapping[str, Any]:
+    """Return what a command's workspace remembers, as far as a workspace may choose it.
+
+    Nothing is returned for a workspace that is missing or unreadable: the command itself says so.
+
+    Args:
+        settings: those of the command, found without the workspace.
+        options: how the workspace's store is reached.
+        given: settings that a launch gives.
+
+    Raises:
+        UsageError: the command needs a remembered setting that a workspace may not choose, and does not repeat it.
+    """
+    fields = dict(settings)
+    url = str(fields["workspace"])
     try:
         with Workspace.open(url, options=options) as workspace:
-            return {
-                name: value for name, value in workspace.settings.items() if name in REMEMBERED + OF_MODELS + OF_PLANS
-            }
+            held = dict(workspace.settings)
     except LlmOcrError:
         return {}
+    chosen = {name: value for name, value in held.items() if _may_choose(name, value)}
+    known = {**given, **{name: fields[name] for name in settings.model_fields_set}}
+    left = fields.keys() - chosen.keys() - known.keys()
+    missing = {name: held[name] for name in OF_MODELS if name in left and held.get(name) is not None}
+    if missing and {**chosen, **known}.get("engine") != "embedded":
+        flags = " ".join(_flags(missing))
+        raise UsageError(
+            f"{url} was made with {flags}: a workspace may not choose code, weights, or files by itself",
+            hint=f"If you trust this, repeat it: {flags}",
+        )
+    return chosen
+
+
+def _may_choose(name: str, value: Any) -> bool:
+    # Imported here: commands that find nothing in a workspace do not need the table of models.
+    from llm_ocr.models.parsers import parser_named
+    from llm_ocr.models.registry import find_profile
+
+    if name not in ("model", "parser"):
+        return name in ALLOWED
+    find: Callable[[str], object] = find_profile if name == "model" else parser_named
+    try:
+        return isinstance(value, str) and find(value) is not None
+    except UsageError:
+        return False
+
+
+def _flags(settings: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in settings.items():
+        yield f"--{name.replace('_', '-')} {shlex.quote(without_credentials(str(value)))}"
 
 
 def launch_key(launch: str) -> str:
@@ -60,28 +122,65 @@ def launch_key(launch: str) -> str:
     return f"{LAUNCHES}/{launch}/launch.json"
 
 
-def launched(url: str, options: StoreOptions, launch: str, stage: str) -> Mapping[str, Any]:
-    """The settings that a launch has left for a stage. Raises `WorkspaceError` when there is no such launch."""
-    with Workspace.open(url, options=options) as workspace:
-        found = workspace.find_json(launch_key(launch))
-    if found is None:
+def launch_reference(launch: str, data: bytes) -> str:
+    """Return what a job is given as its launch: the id, and the hash of the `launch.json` that it may trust."""
+    return f"{launch}@{hashlib.sha256(data).hexdigest()}"
+
+
+def launched(url: str, options: StoreOptions, reference: str, stage: str) -> Mapping[str, Any]:
+    """Return the settings that a launch has left for a stage.
+
+    Args:
+        url: the workspace.
+        options: how its store is reached.
+        reference: the launch's id and hash (`launch_reference`). With the id alone, only `ALLOWED` settings are taken.
+        stage: the stage's name.
+
+    Raises:
+        UsageError: the reference is malformed.
+        WorkspaceError: there is no such launch, its file has changed since the launch, or without a hash it holds a
+            setting that a workspace may not choose.
+    """
+    launch, _, digest = reference.partition("@")
+    if not re.fullmatch(r"[A-Za-z0-9-]+(@[0-9a-f]{64})?", reference):
+        raise UsageError(f"--launch {reference}: must be a launch's id, or ID@SHA256 as launchers give it")
+    key = launch_key(launch)
+    try:
+        with Workspace.open(url, options=options) as workspace:
+            data = workspace.store.get(key)
+    except ObjectNotFound:
         raise WorkspaceError(
             f"{url} knows no launch {launch}",
             hint="Launches of it: llm-ocr jobs list -w URL. Without --launch: no need.",
+        ) from None
+    if digest and hashlib.sha256(data).hexdigest() != digest:
+        raise WorkspaceError(
+            f"{url}: {key} is not what was launched: its SHA-256 has changed",
+            hint="Somebody else has written it, and its settings are not used. Launch the stage again.",
         )
-    settings: Mapping[str, Any] = found.get("settings", {}).get(stage, {})
+    found = codec.load(data, f"{url}: {key}").get("settings")
+    settings = found.get(stage, {}) if isinstance(found, dict) else None
+    if not isinstance(settings, dict):
+        raise codec.damaged(f"{url}: {key}", f"it has no settings of {stage}")
+    refused = [] if digest else sorted(name for name, value in settings.items() if not _may_choose(name, value))
+    if refused:
+        raise WorkspaceError(
+            f"{url}: {key} sets {', '.join(refused)}, which a workspace may not choose",
+            hint="Launch the stage again: its jobs then know the hash of the file. Or give these settings yourself.",
+        )
     return settings
 
 
 def stored_settings(command: str, settings: Any) -> Mapping[str, Any]:
     """What fills the settings that a command leaves open: what its launch left for it, what the workspace remembers.
 
-    Raises `WorkspaceError` when there is no such launch.
+    Raises `WorkspaceError` when there is no such launch, or its file has changed; `UsageError` for a setting that must
+    be repeated.
     """
-    url, options = str(settings.workspace), workspace_options(settings)
+    options = workspace_options(settings)
     launch = getattr(settings, "launch", None)
-    of_launch = launched(url, options, launch, command) if launch else {}
-    return {**remembered(url, options), **of_launch}
+    of_launch = launched(str(settings.workspace), options, launch, command) if launch else {}
+    return {**remembered(settings, options, of_launch), **of_launch}
 
 
 def workspace_options(settings: Any) -> StoreOptions:

@@ -66,7 +66,7 @@ class Scripted:
         return [job]
 
     def _work(self, spec: JobSpec, index: int, count: int) -> None:
-        settings = dict(launched(spec.workspace, StoreOptions(), spec.launch, spec.stage))
+        settings = dict(launched(spec.workspace, StoreOptions(), spec.environment["LLM_OCR_LAUNCH"], spec.stage))
         if spec.stage != "assemble":
             settings |= {"engine": "embedded", **FRUGAL}
         if spec.stage != "extract":

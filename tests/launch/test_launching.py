@@ -1,5 +1,6 @@
 """Launching on any platform: what is submitted again and what is not, what is said, and that nothing is made twice."""
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from scripted_platform import Ending, Scripted
 import llm_ocr
 from llm_ocr.cli import main
 from llm_ocr.costs import Price
-from llm_ocr.errors import JobFailed, LaunchError, LimitReached, UsageError
+from llm_ocr.errors import JobFailed, LaunchError, LimitReached, UsageError, WorkspaceError
 from llm_ocr.launch import State, bill, closing, launching
 from llm_ocr.launch.overview import launched_jobs
 from llm_ocr.launch.records import submissions
@@ -62,7 +63,9 @@ def test_a_pipeline_is_one_job_after_the_other_and_leaves_a_whole_result(platfor
 def test_settings_travel_in_the_workspace_and_jobs_get_little_else(platform, sources, tmp_path):
     launch(tmp_path / "w", "extract", sources, text_layer="never").wait()
     (spec,) = platform.submitted
-    assert spec.environment == {"LLM_OCR_WORKSPACE": str(tmp_path / "w"), "LLM_OCR_LAUNCH": spec.launch}
+    held = (tmp_path / f"w/launches/{spec.launch}/launch.json").read_bytes()
+    reference = f"{spec.launch}@{hashlib.sha256(held).hexdigest()}"
+    assert spec.environment == {"LLM_OCR_WORKSPACE": str(tmp_path / "w"), "LLM_OCR_LAUNCH": reference}
     stored = json.loads((tmp_path / f"w/launches/{spec.launch}/launch.json").read_text())
     assert stored["settings"]["extract"] == {
         "sources": [str(sources)],
@@ -261,3 +264,69 @@ def test_gpus_mean_vllm(platform, sources, tmp_path):
     assert one.asked.settings["extract"]["engine"] == "vllm"
     other = launch(tmp_path / "v", "extract", sources, hardware="gpu", server_url=("http://h:1",))
     assert "engine" not in other.asked.settings["extract"]
+
+
+def rewritten(file: Path, change) -> None:
+    """What somebody who may write into the bucket makes of a record."""
+    value = json.loads(file.read_text())
+    change(value)
+    file.write_text(json.dumps(value))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda settings: settings.update(vllm_command="/bin/evil"),
+        lambda settings: settings.update(sources=["/etc/passwd"]),
+        lambda settings: settings.update(sources=["uploads/documents/../../x"]),
+        lambda settings: settings.update(source_endpoint="https://attacker"),
+        lambda settings: settings.update(source_region="attacker"),
+    ],
+)
+def test_a_launch_that_another_has_changed_is_not_gone_on_with(platform, sources, tmp_path, change):
+    platform.endings["extract"] = [Ending(None, State.RUNNING)]
+    begun = launch(tmp_path / "w", "extract", sources)
+    begun.submit()
+    assert launch(tmp_path / "w", "extract", sources).id == begun.id
+    file = tmp_path / "w" / "launches" / begun.id / "launch.json"
+    rewritten(file, lambda value: change(value["settings"]["extract"]))
+    with pytest.raises(LaunchError, match="is under way as launch"):
+        launch(tmp_path / "w", "extract", sources)
+
+
+def test_jobs_refuse_a_launch_that_another_has_changed(platform, sources, tmp_path):
+    begun = launch(tmp_path / "w", "extract", sources)
+    file = tmp_path / "w" / "launches" / begun.id / "launch.json"
+    rewritten(file, lambda value: value["settings"]["extract"].update(engine="vllm", vllm_command="/bin/evil"))
+    with pytest.raises(WorkspaceError, match="is not what was launched"):
+        begun.submit()
+
+
+def test_what_is_submitted_is_what_the_command_asks_for_not_what_the_record_says(platform, sources, tmp_path):
+    platform.dies_after_submit, platform.endings["extract"] = True, [Ending(None), Ending(None)]
+    begun = launch(tmp_path / "w", "extract", sources)
+    with pytest.raises(KeyboardInterrupt):
+        begun.submit()
+    platform.ended, asked = {}, platform.submitted.pop()  # it never reached the platform
+    evil = {"image": "attacker/image", "environment": {"LD_PRELOAD": "x"}, "secrets": {"HF_TOKEN": ""}}
+    rewritten(tmp_path / f"w/launches/{begun.id}/extract-1.spec.json", lambda value: value["spec"].update(evil))
+    launch(tmp_path / "w", "extract", sources).submit()
+    assert platform.submitted == [asked]
+
+
+def test_settings_that_a_workspace_may_not_choose_are_repeated_before_anything_is_submitted(
+    platform, sources, tmp_path
+):
+    stored = {"engine": "vllm", "weights": "attacker/model"}
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "run.json").write_text(json.dumps({"format": 1, "created_by": "x", "settings": stored}))
+    with pytest.raises(UsageError, match="--weights attacker/model"):
+        launch(tmp_path / "w", "extract", sources)
+    assert platform.submitted == []
+
+
+@pytest.mark.parametrize("name", ["weights", "model", "detector", "source_endpoint"])
+def test_keys_in_urls_do_not_travel(platform, sources, tmp_path, name):
+    with pytest.raises(UsageError, match="holds a name or password"):
+        launch(tmp_path / "w", "extract", sources, **{name: "s3://AKIA:hun/ter2@bucket/model"})
+    assert not (tmp_path / "w").exists()

@@ -35,6 +35,12 @@ def machine(tmp_path):
         yield
 
 
+def allowing(bucket):
+    """What the endpoint's environment says about workspaces of stage requests."""
+    url, server = bucket
+    return {"LLM_OCR_ALLOWED_WORKSPACES": url, "LLM_OCR_WORKSPACE_ENDPOINT": server}
+
+
 @pytest.fixture
 def bucket():
     """A workspace URL, and the address of its server."""
@@ -66,7 +72,7 @@ def test_jobs_do_the_units_of_their_shards(bucket, examples):
     sources = [examples / "paper.pdf", examples / "invoice.png"]
     llm_ocr.plan(sources, workspace=url, workspace_endpoint=endpoint, engine="embedded", pages_per_unit=1)
     launcher = RunPod()
-    with FakeRunPod({**FRUGAL, **AWS}) as server:
+    with FakeRunPod({**FRUGAL, **AWS, **allowing(bucket)}) as server:
         wanted = on(server, workspace=url, shards=2, environment=reach)
         plan = launcher.plan(wanted)
         launcher.check(plan)
@@ -88,7 +94,7 @@ def test_jobs_do_the_units_of_their_shards(bucket, examples):
 
 def test_a_job_that_fails_has_the_stages_words_as_its_reason(bucket):
     launcher = RunPod()
-    with FakeRunPod({**FRUGAL, **AWS}) as server:
+    with FakeRunPod({**FRUGAL, **AWS, **allowing(bucket)}) as server:
         url, endpoint = bucket
         wanted = on(server, "describe", url, environment={"LLM_OCR_WORKSPACE_ENDPOINT": endpoint})
         [status] = over(launcher, launcher.submit(launcher.plan(wanted)))
@@ -104,7 +110,7 @@ def test_the_time_limit_ends_a_job_and_what_it_published_stays(bucket, examples)
     document = examples / "paper.pdf"
     planned = llm_ocr.plan(document, workspace=url, workspace_endpoint=endpoint, engine="embedded", pages_per_unit=1)
     launcher = RunPod()
-    slow = {**FRUGAL, **AWS, "LLM_OCR_TEXT_LAYER": "never", "LLM_OCR_WORKERS": "1"}
+    slow = {**FRUGAL, **AWS, **allowing(bucket), "LLM_OCR_TEXT_LAYER": "never", "LLM_OCR_WORKERS": "1"}
     with FakeRunPod(slow) as server:
         [job] = launcher.submit(launcher.plan(on(server, workspace=url, environment=reach, time_limit=60)))
         when(lambda: llm_ocr.open(url, endpoint=endpoint).status.stages["extract"].done)

@@ -62,6 +62,7 @@ def test_every_command_works_in_its_order(desk, s3, repository):
         pytest.skip("curl is not installed")
     text = (repository / "runpod-serverless" / "README.md").read_text()
     worker = {**s3, "LLM_OCR_VLLM_COMMAND": SIMULATOR, "LLM_OCR_ENGINE": "vllm", "LLM_OCR_OFFLINE": "true"}
+    worker |= {"LLM_OCR_ALLOWED_WORKSPACES": f"s3://{BUCKET}"}
     with FakeRunPod({**worker, "LLM_OCR_VLLM_ARG": "--preset=h100\n--speed=100"}) as fake:
         put_programs(desk, {"curl": CURL}, url=fake.url, curl=curl)
         script = "\n".join(blocks(text))

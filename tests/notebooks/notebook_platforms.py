@@ -145,7 +145,8 @@ def runpod(work: Path) -> Iterator[Setup]:
     """An endpoint of RunPod whose worker is ours."""
     from llm_ocr.testing.fake_runpod import ENDPOINT, KEY, FakeRunPod
 
-    with s3("notebook-runpod") as environment, FakeRunPod({**IMAGE, **environment}, compute="CPU") as fake:
+    allowed = {"LLM_OCR_ALLOWED_WORKSPACES": "s3://notebook-runpod"}
+    with s3("notebook-runpod") as environment, FakeRunPod({**IMAGE, **environment, **allowed}, compute="CPU") as fake:
         signed_in = {**environment, "RUNPOD_API_KEY": KEY, "LLM_OCR_PLATFORM_ENDPOINT": fake.url}
         yield Setup(values(work, "s3://notebook-runpod/run-1", runpod_endpoint=ENDPOINT, hardware="cpu"), signed_in)
 

@@ -1,12 +1,15 @@
 """A stage of a workspace as a request: the second form of input."""
 
 import asyncio
+import hashlib
+import json
 import logging
 
 import pytest
 from serverless_running import asked, b64, with_worker
 
 import llm_ocr
+from llm_ocr.errors import LlmOcrError
 from llm_ocr.serverless.inputs import InputError
 from llm_ocr.serverless.stage_job import StageFailed
 from llm_ocr.serverless.worker import Worker
@@ -23,9 +26,9 @@ def planned(examples, tmp_path):
     return str(tmp_path / "w")
 
 
-def stage_worker(**variables):
+def stage_worker(allowed="/", **variables):
     held = {name: value for name, value in environment().items() if not name.startswith("LLM_OCR_")}
-    settings = WorkerSettings(engine="embedded", render_workers=1, ocr_workers=1)
+    settings = WorkerSettings(engine="embedded", render_workers=1, ocr_workers=1, allowed_workspaces=allowed)
     return Worker(settings, {**held, **FRUGAL, **variables}, lambda job, told: None)
 
 
@@ -56,7 +59,22 @@ def test_a_stage_that_fails_fails_the_job_with_its_words(tmp_path):
 
 def test_a_workspace_that_cannot_be_one_names_the_field():
     with pytest.raises(InputError, match=r"^workspace: s4://"):
-        carried_out({"stage": "extract", "workspace": "s4://bucket/run"})
+        carried_out({"stage": "extract", "workspace": "s4://bucket/run"}, allowed="s4://bucket")
+
+
+def test_a_launch_in_the_workspace_starts_no_program(planned, tmp_path):
+    program = tmp_path / "vllm"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nexit 1\n")
+    program.chmod(0o755)
+    launch = tmp_path / "w" / "launches" / "20260101-000000-abcd" / "launch.json"
+    launch.parent.mkdir(parents=True)
+    settings = {"extract": {"engine": "vllm", "vllm_command": str(program)}}
+    launch.write_text(json.dumps({"id": launch.parent.name, "settings": settings}))
+    digest = hashlib.sha256(launch.read_bytes()).hexdigest()
+    for reference in (launch.parent.name, f"{launch.parent.name}@{digest}"):
+        with pytest.raises(LlmOcrError, match="vllm_command"):
+            carried_out({"stage": "extract", "workspace": planned, "launch": reference})
+    assert not (tmp_path / "started").exists()
 
 
 def test_lines_of_the_stage_are_in_the_workers_log(planned, caplog):
@@ -102,7 +120,7 @@ def test_a_stage_waits_for_the_requests_and_closes_their_model(planned, examples
         again = await worker.handle({"id": "3", "input": image})
         return counts, request.result() == again
 
-    counts, same = with_worker(use)
+    counts, same = with_worker(use, allowed_workspaces="/")
     assert counts["pages"]["ok"] == 4
     assert same
 
