@@ -12,11 +12,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from llm_ocr.errors import WorkspaceError
 from llm_ocr.launch import Job, JobSpec, JobStatus
+from llm_ocr.settings.environment import environment
+from llm_ocr.settings.values import without_credentials
 from llm_ocr.work import codec
 from llm_ocr.work.stored import LAUNCHES, launch_key, launch_reference
 from llm_ocr.work.workspace import Workspace
 
+#: Of launches and jobs, and the ids of jobs on platforms: never a path out of a folder, never a flag of a program.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]*")
+#: Servers of platforms that every job may have; "": the platform's own.
+_SERVERS = ("", "https://huggingface.co")
+_LOOPBACK = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/|$)")
+_ENDPOINT = "LLM_OCR_PLATFORM_ENDPOINT"
 _FILE = re.compile(r"(?P<stage>[a-z]+)-(?P<number>\d+)\.(?P<kind>spec|jobs|end)\.json")
 
 
@@ -104,14 +114,36 @@ def submissions(workspace: Workspace, launch: str = "") -> list[Submission]:
             parts[match["kind"]] = codec.load(workspace.store.get(info.key), f"{workspace.url}: {info.key}")
     order = {"extract": 0, "describe": 1, "assemble": 2}
     keys = sorted(found, key=lambda key: (key[0], order.get(key[1], 3), key[2]))
-    return [_submission(found[key]) for key in keys if "spec" in found[key]]
+    return [_submission(key, found[key]) for key in keys if "spec" in found[key]]
 
 
-def _submission(parts: Mapping[str, Any]) -> Submission:
-    jobs = tuple(Job(**job) for job in parts["jobs"]["jobs"]) if "jobs" in parts else None
+def _submission(where: tuple[str, str, int], parts: Mapping[str, Any]) -> Submission:
+    """Raises `WorkspaceError` for a record that names things of others: folders, programs' flags, or servers."""
     about = parts["spec"]
     spec, decided = JobSpec(**about["spec"]), about.get("decided", 0.0)
+    jobs = tuple(Job(**job) for job in parts["jobs"]["jobs"]) if "jobs" in parts else None
+    place = f"{LAUNCHES}/{where[0]}/{where[1]}-{where[2]}"
+    if (spec.launch, spec.stage, spec.submission) != where or not _NAME.fullmatch(spec.launch):
+        raise codec.damaged(place, "it is the record of another submission")
+    for job in jobs or ():
+        if not _NAME.fullmatch(job.name) or not _ID.fullmatch(job.id) or ".." in job.id:
+            raise codec.damaged(place, f"{job.id!r:.80} and {job.name!r:.80} are no id and name of a job")
+        _check_server(place, str(job.place.get("api" if about["platform"] == "runpod" else "endpoint") or ""))
     return Submission(about["platform"], spec, jobs, parts.get("end"), about["done"], decided)
+
+
+def _check_server(place: str, server: str) -> None:
+    """Raise `WorkspaceError` for a server that the user has not named: keys of the platform would be sent to it."""
+    variables = environment()
+    known = (*_SERVERS, variables.get(_ENDPOINT, ""), variables.get("HF_ENDPOINT", ""))
+    if server.rstrip("/") in {one.rstrip("/") for one in known}:
+        return
+    if not _LOOPBACK.match(server):
+        server = without_credentials(server)
+        raise WorkspaceError(
+            f"{place} names {server} as the platform's server: a workspace may not choose where keys are sent",
+            hint=f"If this server is yours: {_ENDPOINT}={server}",
+        )
 
 
 def _key(spec: JobSpec, kind: str) -> str:

@@ -13,7 +13,8 @@ import llm_ocr
 from llm_ocr.cli import main
 from llm_ocr.costs import Price
 from llm_ocr.errors import JobFailed, LaunchError, LimitReached, UsageError, WorkspaceError
-from llm_ocr.launch import State, bill, closing, launching
+from llm_ocr.launch import Job, State, bill, closing, launching
+from llm_ocr.launch.local.launcher import Local
 from llm_ocr.launch.overview import launched_jobs
 from llm_ocr.launch.records import submissions
 from llm_ocr.settings.calls import settings_from
@@ -330,3 +331,53 @@ def test_keys_in_urls_do_not_travel(platform, sources, tmp_path, name):
     with pytest.raises(UsageError, match="holds a name or password"):
         launch(tmp_path / "w", "extract", sources, **{name: "s3://AKIA:hun/ter2@bucket/model"})
     assert not (tmp_path / "w").exists()
+
+
+def recorded(folder: Path, platform: str = "local", **job) -> Workspace:
+    """A workspace in whose bucket somebody else has written the record of a job."""
+    records = folder / "w" / "launches" / "20260101-000000-abcd"
+    records.mkdir(parents=True)
+    (folder / "w" / "run.json").write_text(json.dumps({"format": 1, "created_by": "x", "settings": {}}))
+    spec = {"stage": "extract", "workspace": "x", "launch": records.name, **job.pop("spec", {})}
+    (records / "extract-1.spec.json").write_text(json.dumps({"platform": platform, "spec": spec, "done": 0}))
+    (records / "extract-1.jobs.json").write_text(json.dumps({"jobs": [{"id": "a", "name": "a", **job}]}))
+    return Workspace.open(str(folder / "w"))
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"id": "../../../precious"},
+        {"id": "/home/me"},
+        {"id": "--user=me"},
+        {"name": "../x"},
+        {"name": "/tmp/x"},
+        {"spec": {"launch": "../../x"}},
+        {"spec": {"stage": "assemble"}},
+        {"spec": {"submission": 7}},
+    ],
+)
+def test_a_record_names_no_folder_and_no_flag_of_this_machine(tmp_path, job):
+    with recorded(tmp_path, **job) as workspace, pytest.raises(WorkspaceError, match="is damaged"):
+        submissions(workspace)
+
+
+@pytest.mark.parametrize(
+    ("platform_name", "field"), [("runpod", "api"), ("hf-jobs", "endpoint"), ("cloud-run", "endpoint")]
+)
+def test_a_record_does_not_choose_where_the_platforms_keys_are_sent(tmp_path, monkeypatch, platform_name, field):
+    monkeypatch.delenv("LLM_OCR_PLATFORM_ENDPOINT", raising=False)
+    with recorded(tmp_path, platform_name, place={field: "https://attacker/"}) as workspace:
+        with pytest.raises(WorkspaceError, match="may not choose where keys are sent") as caught:
+            submissions(workspace)
+        assert "LLM_OCR_PLATFORM_ENDPOINT=https://attacker" in caught.value.hint
+        monkeypatch.setenv("LLM_OCR_PLATFORM_ENDPOINT", "https://attacker")
+        assert submissions(workspace)[0].jobs[0].place[field] == "https://attacker/"
+
+
+def test_a_local_job_is_in_its_own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "precious").mkdir()
+    with pytest.raises(LaunchError, match="is no job of this machine"):
+        Local().clean([Job("../../../precious", "x")])
+    assert (tmp_path / "precious").is_dir()

@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -119,6 +120,9 @@ class Local:
 
 
 def _folder(name: str) -> Path:
+    """Return the folder of a job. Raises `LaunchError` for a name that leads elsewhere: a workspace may hold it."""
+    if not re.fullmatch(r"[A-Za-z0-9-]+", name):
+        raise LaunchError(f"{name!r:.80} is no job of this machine")
     state = environment().get("XDG_STATE_HOME") or "~/.local/state"
     return Path(state).expanduser() / "llm-ocr" / "jobs" / name
 
