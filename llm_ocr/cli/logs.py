@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from llm_ocr.cli.output import write_line
 from llm_ocr.errors import UsageError
 from llm_ocr.settings.groups import LogSettings
-from llm_ocr.settings.loading import MASKED
+from llm_ocr.settings.sources import MASKED
 
 
 @contextmanager

@@ -99,12 +99,12 @@ def remembered(
 
 
 def _may_choose(name: str, value: Any) -> bool:
-    # Imported here: commands that find nothing in a workspace do not need the table of models.
+    if name not in ("model", "parser"):
+        return name in ALLOWED
+    # Imported here: commands that find neither in a workspace do not need the tables.
     from llm_ocr.models.parsers import parser_named
     from llm_ocr.models.registry import find_profile
 
-    if name not in ("model", "parser"):
-        return name in ALLOWED
     find: Callable[[str], object] = find_profile if name == "model" else parser_named
     try:
         return isinstance(value, str) and find(value) is not None
