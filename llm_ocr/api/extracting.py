@@ -22,7 +22,8 @@ from llm_ocr.types import Counts, PageRecord, Unit
 from llm_ocr.work.expected import Expected, expected_pages
 from llm_ocr.work.free import free_units
 from llm_ocr.work.generations import generations
-from llm_ocr.work.keys import EXTRACT, claim_key, newest_key
+from llm_ocr.work.keys import EXTRACT, Claim, Origin, newest_key
+from llm_ocr.work.stored import command_of, to_remember
 from llm_ocr.work.summary import pages_summary
 from llm_ocr.work.workspace import Workspace
 
@@ -35,7 +36,9 @@ async def extract(job: Job) -> None:
     async with Renderer(render_options(settings, secrets, profile)) as renderer:
         ready = await reading(job, renderer)
         try:
-            key = await asyncio.to_thread(claim_key, workspace, EXTRACT, identity(renderer, ready.reader, settings))
+            origin = Origin(to_remember(settings, engine=job.engines.engine), command_of(settings))
+            claim = Claim(workspace, EXTRACT, identity(renderer, ready.reader, settings), origin)
+            key = await asyncio.to_thread(claim.check)
             split = await split_of(job, EXTRACT)
             expected = await asyncio.to_thread(_expected, job, split, key)
             progress.begin(EXTRACT, expected.pages, expected.done, *([True] if expected.estimated else []))
@@ -43,7 +46,7 @@ async def extract(job: Job) -> None:
                 stage = Extract(
                     PartRenderer(renderer, job.remote),
                     ready.reader,
-                    _publisher(workspace, key, share),
+                    _publisher(workspace, claim, share),
                     progress,
                     ready.admission,
                     caps_of(settings),
@@ -123,7 +126,7 @@ async def _counted(units: AsyncIterator[Unit], progress: Progress) -> AsyncItera
         yield unit
 
 
-def _publisher(workspace: Workspace, key: str, share: Share) -> Any:
+def _publisher(workspace: Workspace, claim: Claim, share: Share) -> Any:
     encoding = asyncio.Lock()  # each takes several times its images' size in memory
 
     async def publish_unit(unit: Unit, pages: Sequence[PageRecord]) -> None:
@@ -131,6 +134,6 @@ def _publisher(workspace: Workspace, key: str, share: Share) -> Any:
             data = await asyncio.to_thread(pages_to_parquet, pages)
             await asyncio.to_thread(release_memory)
         summary = pages_summary(unit, pages)
-        await asyncio.to_thread(publish_held, share, workspace, (EXTRACT, key), unit.id, data, summary)
+        await asyncio.to_thread(publish_held, share, workspace, claim, unit.id, data, summary)
 
     return publish_unit

@@ -29,7 +29,7 @@ from llm_ocr.launch.specs import SHARED_DISK, Wanted, new_id, wanted
 from llm_ocr.launch.uploads import uploaded
 from llm_ocr.launch.waiting import EVERY, reasons, until_over
 from llm_ocr.settings.models import LaunchSettings
-from llm_ocr.work.stored import remembered, to_remember, workspace_options
+from llm_ocr.work.stored import remembered, workspace_options
 from llm_ocr.work.workspace import Workspace
 
 Say = Callable[[str], None]
@@ -224,8 +224,7 @@ def begin(settings: LaunchSettings, say: Say = print) -> Launch:
         settings = settings.model_copy(update={"engine": held["engine"]})
         settings.model_fields_set.add("engine")
     asked = wanted(settings, launcher, new_id())
-    engine = str(asked.settings[asked.stages[0]].get("engine", "auto"))
-    workspace = Workspace.open(settings.workspace, True, settings=to_remember(settings, engine=engine), options=options)
+    workspace = Workspace.open(settings.workspace, True, options=options)
     every = 1.0 if settings.platform == "local" else EVERY
     limits = Limits(settings.attempts, settings.max_cost, every)
     if running := _under_way(workspace, asked, say):

@@ -5,17 +5,20 @@ from running import Told
 
 import llm_ocr
 from llm_ocr.api.models import asked_model, mode_of, named_model
-from llm_ocr.errors import LlmOcrError, UsageError
+from llm_ocr.errors import LlmOcrError, UsageError, WorkspaceMismatch
 from llm_ocr.models.grounding import parse_grounding
 from llm_ocr.models.plain import parse_plain
 from llm_ocr.models.registry import PROFILES, find_profile
 from llm_ocr.settings.fields import settings_of
 from llm_ocr.settings.models import ExtractSettings
+from llm_ocr.storage import StoreOptions
 from llm_ocr.testing.simulator import running
 from llm_ocr.work.keys import EXTRACT, stage_keys
+from llm_ocr.work.stored import remembered
 from llm_ocr.work.workspace import Workspace
 
 QUICK = {"preset": "h100", "speed": 50, "mean_tokens": 300}
+FRUGAL = {"render_workers": 1, "ocr_workers": 1}
 NEW = {"served_model_name": "maker/new-ocr"}
 
 
@@ -197,3 +200,33 @@ def test_a_notice_is_said_once(examples, tmp_path):
         )
     notice = find_profile("chandra-2").notice
     assert notice and told.lines.count(notice) == 1
+
+
+def test_a_first_try_with_a_wrong_model_binds_nothing(examples, tmp_path):
+    with running(**QUICK) as server:
+        with pytest.raises(LlmOcrError, match="serves deepseek-ocr"):
+            llm_ocr.extract(examples / "fax.tiff", workspace=tmp_path, server_url=server.url, model="dots.mocr")
+        assert not list((tmp_path / "extract").rglob("*.json"))
+        run = llm_ocr.extract(workspace=tmp_path, server_url=server.url, model="deepseek-ocr")
+    assert run.status.pages.failed == 0
+    assert run.status.model == "deepseek-ai/DeepSeek-OCR"
+
+
+def test_a_first_try_without_vllm_does_not_choose_the_engine(examples, tmp_path):
+    missing = {"engine": "vllm", "vllm_command": "no-such-program", "offline": True}
+    with pytest.raises(LlmOcrError, match="no-such-program"):
+        llm_ocr.run(examples / "fax.tiff", workspace=tmp_path, **missing)
+    assert llm_ocr.run(examples / "fax.tiff", workspace=tmp_path, **FRUGAL).status.finished
+    assert remembered(str(tmp_path), StoreOptions())["engine"] == "embedded"
+
+
+def test_a_planned_engine_gives_way_to_a_named_server_and_an_extracted_one_is_refused_with_its_command(
+    examples, tmp_path
+):
+    llm_ocr.plan(examples / "fax.tiff", workspace=tmp_path, engine="embedded")
+    with running(**QUICK) as server:
+        assert llm_ocr.extract(workspace=tmp_path, server_url=server.url).status.stages["extract"].finished
+    with pytest.raises(
+        WorkspaceMismatch, match=r"by llm-ocr extract on .* UTC:\n  reader.engine: 'model' -> 'embedded'"
+    ):
+        llm_ocr.extract(workspace=tmp_path, engine="embedded", **FRUGAL)
