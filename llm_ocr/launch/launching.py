@@ -28,6 +28,7 @@ from llm_ocr.launch.records import (
 from llm_ocr.launch.specs import SHARED_DISK, Wanted, new_id, wanted
 from llm_ocr.launch.uploads import uploaded
 from llm_ocr.launch.waiting import EVERY, reasons, until_over
+from llm_ocr.settings.effect import check_effect
 from llm_ocr.settings.models import LaunchSettings
 from llm_ocr.work.stored import remembered, workspace_options
 from llm_ocr.work.workspace import Workspace
@@ -223,6 +224,10 @@ def begin(settings: LaunchSettings, say: Say = print) -> Launch:
     if held.get("engine") and "engine" not in settings.model_fields_set:
         settings = settings.model_copy(update={"engine": held["engine"]})
         settings.model_fields_set.add("engine")
+    if settings.engine != "auto":
+        check_effect(
+            settings, settings.engine, f"with which this workspace was begun {held.by.get('engine', '')}".rstrip()
+        )
     asked = wanted(settings, launcher, new_id())
     workspace = Workspace.open(settings.workspace, True, options=options)
     every = 1.0 if settings.platform == "local" else EVERY

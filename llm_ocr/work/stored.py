@@ -20,7 +20,16 @@ from llm_ocr.work.keys import extract_origin, stored_by
 from llm_ocr.work.workspace import Workspace
 
 #: What the workspace remembers of the command that made it.
-REMEMBERED = ("engine", "text_layer", "image_size", "image_format", "renderer", "pages_per_unit")
+REMEMBERED = (
+    "engine",
+    "text_layer",
+    "image_size",
+    "image_format",
+    "renderer",
+    "pages_per_unit",
+    "crop",
+    "figures_from",
+)
 #: The same, where a model reads the pages.
 OF_MODELS = (
     "model",
@@ -32,7 +41,6 @@ OF_MODELS = (
     "prompt",
     "max_tokens",
     "temperature",
-    "crop",
     "fallback",
     "batch_id",
 )

@@ -4,6 +4,7 @@ import pytest
 from running import Told
 
 import llm_ocr
+from llm_ocr.api import engines
 from llm_ocr.api.models import asked_model, mode_of, named_model
 from llm_ocr.errors import LlmOcrError, UsageError, WorkspaceMismatch
 from llm_ocr.models.grounding import parse_grounding
@@ -230,3 +231,24 @@ def test_a_planned_engine_gives_way_to_a_named_server_and_an_extracted_one_is_re
         WorkspaceMismatch, match=r"by llm-ocr extract on .* UTC:\n  reader.engine: 'model' -> 'embedded'"
     ):
         llm_ocr.extract(workspace=tmp_path, engine="embedded", **FRUGAL)
+
+
+def test_a_model_is_refused_where_auto_means_the_cpu_engine(examples, tmp_path, monkeypatch):
+    monkeypatch.setattr(engines, "gpus", lambda: ())
+    with pytest.raises(
+        UsageError, match="model has no effect with the CPU engine, which --engine auto chose because no G"
+    ):
+        llm_ocr.run(examples / "fax.tiff", workspace=tmp_path / "w", model="dots.mocr")
+    with pytest.raises(UsageError, match="anchor_text has no effect"):
+        llm_ocr.plan(examples / "fax.tiff", workspace=tmp_path / "w", engine="embedded", anchor_text=100)
+    with pytest.raises(UsageError, match="cannot parse figures"):
+        llm_ocr.run(examples / "fax.tiff", workspace=tmp_path / "w", engine="embedded", describe_mode="parse")
+    assert not (tmp_path / "w").exists()
+
+
+def test_a_place_for_text_in_a_prompt_needs_the_text(examples, tmp_path):
+    url = "http://127.0.0.1:9"
+    with pytest.raises(UsageError, match=r"--prompt holds {text}") as refused:
+        llm_ocr.run(examples / "fax.tiff", workspace=tmp_path / "w", server_url=url, prompt="Read: {text}")
+    assert "--anchor-text" in refused.value.hint
+    assert not (tmp_path / "w").exists()
