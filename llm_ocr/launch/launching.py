@@ -267,13 +267,18 @@ def _under_way(workspace: Workspace, asked: Wanted, say: Say) -> Wanted | None:
 
 
 def _covers(found: Launched, asked: Wanted) -> bool:
-    """Whether it was asked for the same settings, sources apart: those may have been uploaded."""
-    return all(_but_sources(found.settings[stage]) == _but_sources(asked.settings[stage]) for stage in asked.stages)
+    """Whether it was asked for the same settings.
+
+    Sources may have been uploaded since; an engine that was left open is remembered once its first unit is published.
+    """
+    pairs = [(found.settings[stage], asked.settings[stage]) for stage in asked.stages]
+    engines = all(old.get("engine") in (None, "auto", new.get("engine")) for old, new in pairs)
+    return engines and all(_settled(old) == _settled(new) for old, new in pairs)
 
 
-def _but_sources(settings: Mapping[str, Any]) -> dict[str, Any]:
-    of_uploads = ("sources", "source_endpoint", "source_region")
-    return {name: value for name, value in settings.items() if name not in of_uploads}
+def _settled(settings: Mapping[str, Any]) -> dict[str, Any]:
+    open_ones = ("sources", "source_endpoint", "source_region", "engine")
+    return {name: value for name, value in settings.items() if name not in open_ones}
 
 
 def _of(spec: JobSpec, launch: str) -> dict[str, str]:

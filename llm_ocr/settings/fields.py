@@ -121,7 +121,7 @@ def _setting(model: type[BaseModel], name: str, field: FieldInfo) -> Setting:
         flag="--" + str(extra.get("flag", name)).replace("_", "-"),
         metavar=str(extra.get("metavar") or _metavar(kind, choices)),
         bare=bool(extra.get("bare", True)),
-        engines=_engines(extra.get("engines", group.ENGINES)),
+        engines=_engines(extra.get("engines", vars(group).get("ENGINES", ALL))),
     )
 
 

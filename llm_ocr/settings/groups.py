@@ -53,7 +53,7 @@ class Group(BaseSettings):
         defer_build=True,
         env_prefix="LLM_OCR_",
     )
-    #: The engines that the settings of this group concern: with another one they are without effect.
+    #: The engines that the settings concern which this class itself defines: with another one they have no effect.
     ENGINES: ClassVar[tuple[str, ...]] = ALL
     _origins: _Origins = PrivateAttr(default_factory=_Origins)
 

@@ -61,6 +61,8 @@ class WhichModel(Group):
 class ModelSettings(WhichModel):
     """How the model is asked."""
 
+    ENGINES: ClassVar[tuple[str, ...]] = MODELS
+
     mode: NAME | None = Field(
         None,
         description="which of its prompts: layout (or layout-all), layout-only, markdown, text (or ocr) ... (default: "

@@ -5,9 +5,9 @@ import pytest
 from llm_ocr.errors import UsageError
 from llm_ocr.settings.effect import check_effect
 from llm_ocr.settings.fields import settings_of
-from llm_ocr.settings.groups import EMBEDDED, SERVER, VLLM
+from llm_ocr.settings.groups import ALL, EMBEDDED, SERVER, VLLM
 from llm_ocr.settings.loading import load
-from llm_ocr.settings.models import ExtractSettings, RunSettings
+from llm_ocr.settings.models import ExtractSettings, LaunchSettings, RunSettings
 from llm_ocr.settings.sources import Stored
 
 #: One value for each kind of setting.
@@ -64,3 +64,10 @@ def test_what_a_variable_or_the_workspace_says_is_not_refused(tmp_path):
     environ = {"MODEL_ID": "me/model", "LLM_OCR_GUIDED": "1", "LLM_OCR_SERVER_KEY": "secret"}
     settings = loaded(tmp_path, {}, environ, {"prompt": "Read."}, model=ExtractSettings)
     assert set(check_effect(settings, EMBEDDED)) == {"MODEL_ID", "LLM_OCR_GUIDED"}
+
+
+def test_settings_of_commands_concern_every_engine(tmp_path):
+    flags = {"stdout": True, "headers": "keep", "crop": "table", "workers": 2, "text_layer": "never", "max_hours": 1}
+    for engine in (EMBEDDED, SERVER, VLLM):
+        assert check_effect(loaded(tmp_path, flags), engine) == ()
+    assert all(settings_of(LaunchSettings)[name].engines == ALL for name in ("platform", "stage", "sources"))
