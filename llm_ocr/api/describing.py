@@ -16,7 +16,7 @@ from llm_ocr.api.threads import stepwise
 from llm_ocr.results.schema import Images, figures_to_parquet, pages_from_parquet
 from llm_ocr.stages.describe import Describe
 from llm_ocr.types import Counts, FigureRecord, PageRecord
-from llm_ocr.work.keys import DESCRIBE, claim_key
+from llm_ocr.work.keys import DESCRIBE, Claim
 from llm_ocr.work.lease_groups import PlannedUnits
 from llm_ocr.work.publish import Marker, iter_markers, read_data, standing_marker
 from llm_ocr.work.summary import figures_summary
@@ -35,7 +35,8 @@ async def describe(job: Job) -> None:
     try:
         keeps = keeps_known(settings)
         identity = {"extract": source, "reader": dict(ready.reader.identity()), **({"known": "keep"} if keeps else {})}
-        key = await asyncio.to_thread(claim_key, workspace, DESCRIBE, identity)
+        claim = Claim(workspace, DESCRIBE, identity)
+        key = claim.check()
         split = await split_of(job, DESCRIBE)
         whole = await asyncio.to_thread(_begin, job, split, key, pages_from, source)
         behind = partial(units_behind, workspace=workspace, stage=pages_from, key=source) if follows(settings) else None
@@ -50,7 +51,7 @@ async def describe(job: Job) -> None:
                         progress.correct(marker.figures.expected, exact=True)
                     yield unit.id, pages
 
-            publisher = _publisher(workspace, key, expected, share)
+            publisher = _publisher(workspace, claim, expected, share)
             stage = Describe(
                 ready.reader,
                 settings.describe_mode,
@@ -88,10 +89,10 @@ def _begin(job: Job, split: Split, key: str, pages_from: str, source: str) -> bo
     return True
 
 
-def _publisher(workspace: Workspace, key: str, expected: dict[str, int], share: Share) -> Any:
+def _publisher(workspace: Workspace, claim: Claim, expected: dict[str, int], share: Share) -> Any:
     def write(unit: str, figures: Sequence[FigureRecord]) -> None:
         summary = figures_summary(expected.pop(unit), figures)
-        publish_held(share, workspace, (DESCRIBE, key), unit, figures_to_parquet(figures), summary)
+        publish_held(share, workspace, claim, unit, figures_to_parquet(figures), summary)
 
     async def publish_unit(unit: str, figures: Sequence[FigureRecord]) -> None:
         await asyncio.to_thread(write, unit, figures)

@@ -1,5 +1,6 @@
 """The engines of one command: made when they are needed, shared by its stages, closed at its end."""
 
+import logging
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,20 +10,35 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
+from llm_ocr.engines.embedded.describe import EmbeddedFigureReader
+from llm_ocr.engines.model.anchor import PLACE
 from llm_ocr.engines.serving import Server
 from llm_ocr.engines.vllm.hardware import gpus, vllm_installed
 from llm_ocr.errors import LlmOcrError, UsageError
+from llm_ocr.models.labels import normal
 from llm_ocr.models.naming import choose_served
 from llm_ocr.models.presets import PRESETS
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import PROFILES
+from llm_ocr.settings.effect import ABOUT, check_effect
+from llm_ocr.settings.groups import EMBEDDED as EMBEDDED
+from llm_ocr.settings.groups import SERVER as SERVER
+from llm_ocr.settings.groups import VLLM as VLLM
+from llm_ocr.settings.groups import EngineSettings
+from llm_ocr.settings.model_groups import DescribeGroup, ModelSettings
+from llm_ocr.types import BlockKind
 
 if TYPE_CHECKING:
     from llm_ocr.api.model_checks import Checks
     from llm_ocr.engines.fleet.fleet import Fleet
     from llm_ocr.engines.vllm.command import ServeOptions
 
-EMBEDDED, VLLM, SERVER, UNDECIDED = "embedded", "vllm", "server", "auto"
+UNDECIDED = "auto"
+#: Labels of what the CPU engine can cut out: its figures, and its other kinds of blocks.
+_EMBEDDED_LABELS = frozenset({"image", "chart", "diagram", *BlockKind}) - {BlockKind.FIGURE}
+
+_log = logging.getLogger(__name__)
+
 #: Pages of a unit: a page costs the embedded engine seconds when it is scanned, so that its units are published often.
 PAGES_PER_UNIT = {EMBEDDED: 16, VLLM: 64, SERVER: 64, UNDECIDED: 64}
 #: In small plans, where a unit that was not whole when a worker was killed is a large share of all pages.
@@ -30,10 +46,57 @@ LEAST_PER_UNIT = 16
 
 
 def choose_engine(settings: Any, *, command: str) -> str:
-    """The engine's name, `auto` where none is needed yet.
+    """Return the engine's name, `auto` where none is needed yet.
 
-    `run` falls back to the embedded engine; a stage of its own must be told so. Raises `UsageError` and `LlmOcrError`.
+    `run` falls back to the embedded engine; other stages need it named.
+
+    Raises:
+        UsageError: engine and servers do not go together, or a setting that the caller named is without effect.
+        LlmOcrError: no engine can be had.
     """
+    engine = _engine(settings, command)
+    _check_effect(settings, engine)
+    return engine
+
+
+def _check_effect(settings: EngineSettings, engine: str) -> None:
+    if engine == UNDECIDED:
+        return
+    reason = "vLLM is not installed" if gpus() else "no GPU was found"
+    why = "which --server-url chose" if engine == SERVER else f"which --engine auto chose because {reason}"
+    if idle := check_effect(settings, engine, why):
+        _log.warning("without effect with %s: %s", ABOUT[engine], ", ".join(idle))
+    if engine == EMBEDDED:  # each refuses what it cannot do, now instead of after the plan or the pages
+        if isinstance(settings, ModelSettings):
+            embedded_figures(settings)
+        if isinstance(settings, DescribeGroup):
+            EmbeddedFigureReader(settings.describe_mode, settings.describe_prompt or "")
+    elif isinstance(settings, ModelSettings) and PLACE in (settings.prompt or "") and not settings.anchor_text:
+        raise UsageError(
+            f"--prompt holds {PLACE}, and no text of the page is put there",
+            hint=f"Say how much: --anchor-text 4000; or leave {PLACE} out of the prompt.",
+        )
+
+
+def embedded_figures(settings: ModelSettings) -> frozenset[str] | None:
+    """Labels of the blocks that the CPU engine cuts out; None for its pictures and drawings. Raises `UsageError`."""
+    if settings.figures_from == "model":
+        raise UsageError(
+            "--figures-from model: the CPU engine asks no model",
+            hint="Leave it out, for figures that are found on the page, or say --figures-from none.",
+        )
+    if settings.figures_from == "none":
+        return frozenset()
+    unknown = [label for label in settings.crop if normal(label) not in _EMBEDDED_LABELS]
+    if unknown:
+        raise UsageError(
+            f"--crop {','.join(unknown)}: the CPU engine finds no such blocks",
+            hint=f"It knows {', '.join(sorted(_EMBEDDED_LABELS))}.",
+        )
+    return frozenset(settings.crop) or None
+
+
+def _engine(settings: Any, command: str) -> str:
     chosen = str(settings.engine)
     urls = getattr(settings, "server_url", ())
     if command in ("plan", "retry-failed"):

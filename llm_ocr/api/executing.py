@@ -23,7 +23,7 @@ from llm_ocr.api.run import Run
 from llm_ocr.engines.embedded.ocr.models import available
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.work.clean import clean
-from llm_ocr.work.stored import to_remember, workspace_options
+from llm_ocr.work.stored import remember_plan, workspace_options
 from llm_ocr.work.workspace import Workspace
 
 __all__ = ["execute"]
@@ -50,13 +50,10 @@ async def _execute(command: str, settings: Any, engine: str, progress: Progress)
         progress.say(f"Engine: {_about(engine, on_ray)}")
     make = command in _MAKE
     found = await find(settings, command) if make else None  # wrong usage leaves no workspace behind
-    remember = to_remember(settings, engine=engine) if make else None
     begun_elsewhere = await asyncio.to_thread(input_of, settings)
     create = found is not None or begun_elsewhere is not None
     options = workspace_options(settings)
-    workspace = await asyncio.to_thread(
-        Workspace.open, str(settings.workspace), create, settings=remember, options=options
-    )
+    workspace = await asyncio.to_thread(Workspace.open, str(settings.workspace), create, options=options)
     worker = worker_name()
     engines = Engines(engine, settings, log_folder(workspace, worker), progress.say)
     async with contextlib.AsyncExitStack() as stack:
@@ -78,7 +75,9 @@ async def _execute(command: str, settings: Any, engine: str, progress: Progress)
         carry_out = await stack.enter_async_context(cluster(settings)) if on_ray else _here
         if found is not None:
             async with contextlib.nullcontext() if on_ray else warming_up(job, command):
-                await plan(job, found)
+                planned = await plan(job, found)
+            if planned.generation is not None and planned.generation.number == 1:
+                await asyncio.to_thread(remember_plan, workspace, settings, engine=engine)
         elif make:
             await need_plan(workspace, command)
         if begun_elsewhere is not None:

@@ -17,6 +17,7 @@ from llm_ocr.api.export_job import Exported, ExportJob
 from llm_ocr.api.provenance import identity_of, provenance
 from llm_ocr.results.export.lines import json_line
 from llm_ocr.results.export.page_lines import page_line
+from llm_ocr.work.stored import remembered_in
 
 
 async def export_jsonl(job: ExportJob) -> Exported:
@@ -24,7 +25,7 @@ async def export_jsonl(job: ExportJob) -> Exported:
 
     The batch id is the one that the workspace remembers (`--batch-id`), else the workspace's own id.
     """
-    remembered = job.workspace.settings.get("batch_id")
+    remembered = (await asyncio.to_thread(remembered_in, job.workspace)).get("batch_id")
     batch_id = str(remembered or await asyncio.to_thread(identity_of, job.workspace))
 
     @cache

@@ -20,7 +20,7 @@ from llm_ocr.work.items import Item, items
 from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, key_settings
 from llm_ocr.work.publish import find_marker
 from llm_ocr.work.status import run_status
-from llm_ocr.work.stored import OF_MODELS, REMEMBERED
+from llm_ocr.work.stored import OF_MODELS, REMEMBERED, remembered_in
 from llm_ocr.work.workspace import Workspace
 
 #: Small objects that are read at the same time.
@@ -101,7 +101,8 @@ def facts(workspace: Workspace, dataset: Assembled, title: str) -> CardFacts:
     model = str(read.get("model") or "")
     licence, notice = _terms(model)
     counts = [("Pages", status.pages), ("Figures", status.figures)]
-    kept = {name: value for name in (*REMEMBERED, *OF_MODELS) if (value := workspace.settings.get(name)) is not None}
+    remembered = remembered_in(workspace)
+    kept = {name: value for name in (*REMEMBERED, *OF_MODELS) if (value := remembered.get(name)) is not None}
     return CardFacts(
         workspace=dataset.identity,
         title=title,
@@ -112,7 +113,7 @@ def facts(workspace: Workspace, dataset: Assembled, title: str) -> CardFacts:
         reasons=status.reasons,
         tokens_in=status.tokens_in,
         tokens_out=status.tokens_out,
-        engine=str(workspace.settings.get("engine") or read.get("engine") or ""),
+        engine=str(remembered.get("engine") or read.get("engine") or ""),
         model=model,
         revision=str(read.get("revision") or ""),
         licence=licence,

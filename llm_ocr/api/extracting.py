@@ -11,18 +11,22 @@ from llm_ocr.api.reading import page_model, page_profile, reading
 from llm_ocr.api.sharing import Split, publish_held, shared, shows_all, split_of
 from llm_ocr.api.threads import stepwise
 from llm_ocr.api.wiring import PartRenderer, passwords, render_options
+from llm_ocr.documents.remote.urls import shown
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.engines import PageReader
+from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.results.parquet import release_memory
 from llm_ocr.results.schema import pages_to_parquet
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.extract import Extract
 from llm_ocr.stages.turns import Caps
-from llm_ocr.types import Counts, PageRecord, Unit
+from llm_ocr.types import Counts, DocumentPart, PageRecord, Reason, Unit
 from llm_ocr.work.expected import Expected, expected_pages
 from llm_ocr.work.free import free_units
-from llm_ocr.work.generations import generations
-from llm_ocr.work.keys import EXTRACT, claim_key, newest_key
+from llm_ocr.work.generations import generations, units_of
+from llm_ocr.work.keys import EXTRACT, Claim, Origin, newest_key
+from llm_ocr.work.publish import done_units
+from llm_ocr.work.stored import command_of, to_remember
 from llm_ocr.work.summary import pages_summary
 from llm_ocr.work.workspace import Workspace
 
@@ -33,17 +37,22 @@ async def extract(job: Job) -> None:
     secrets = passwords(settings.password, settings.password_file)
     profile = page_profile(settings, job.engines)
     async with Renderer(render_options(settings, secrets, profile)) as renderer:
+        pages = PartRenderer(renderer, job.remote)
         ready = await reading(job, renderer)
         try:
-            key = await asyncio.to_thread(claim_key, workspace, EXTRACT, identity(renderer, ready.reader, settings))
+            origin = Origin(to_remember(settings, engine=job.engines.engine), command_of(settings))
+            claim = Claim(workspace, EXTRACT, identity(renderer, ready.reader, settings), origin)
+            key = await asyncio.to_thread(claim.check)
+            if not secrets:
+                await _need_passwords(workspace, key, pages)
             split = await split_of(job, EXTRACT)
             expected = await asyncio.to_thread(_expected, job, split, key)
             progress.begin(EXTRACT, expected.pages, expected.done, *([True] if expected.estimated else []))
             async with shared(job, split, EXTRACT, key) as share:
                 stage = Extract(
-                    PartRenderer(renderer, job.remote),
+                    pages,
                     ready.reader,
-                    _publisher(workspace, key, share),
+                    _publisher(workspace, claim, share),
                     progress,
                     ready.admission,
                     caps_of(settings),
@@ -55,6 +64,36 @@ async def extract(job: Job) -> None:
         finally:
             await ready.reader.close()
     progress.end()
+
+
+async def _need_passwords(workspace: Workspace, key: str, pages: PartRenderer) -> None:
+    """Refuse to read encrypted documents without the passwords with which `retry-failed` has planned their pages.
+
+    Raises:
+        UsageError: such a document still needs its password, and none was given.
+    """
+    for part in await asyncio.to_thread(_once_encrypted, workspace, key):
+        try:
+            await pages.count(part)
+        except PageFailure as failure:  # other reasons become the rows of its pages
+            if failure.reason is Reason.ENCRYPTED:
+                raise UsageError(
+                    f"{shown(part.source)} was planned again with its password, which is stored nowhere",
+                    hint="Repeat --password-file FILE as for retry-failed. With other passwords its pages fail.",
+                ) from failure
+
+
+def _once_encrypted(workspace: Workspace, key: str) -> list[DocumentPart]:
+    """The parts of retries that are not done and stand for documents that could not be opened without a password."""
+    found = [one for one in generations(workspace) if any(Reason.ENCRYPTED in why for why in one.replaced.values())]
+    done = done_units(workspace, EXTRACT, key) if found else set()
+    return [
+        part
+        for one in found
+        for unit in units_of(workspace, one)
+        if unit.id not in done and Reason.ENCRYPTED in one.replaced.get(unit.id, {})
+        for part in unit.parts
+    ]
 
 
 @contextlib.asynccontextmanager
@@ -123,7 +162,7 @@ async def _counted(units: AsyncIterator[Unit], progress: Progress) -> AsyncItera
         yield unit
 
 
-def _publisher(workspace: Workspace, key: str, share: Share) -> Any:
+def _publisher(workspace: Workspace, claim: Claim, share: Share) -> Any:
     encoding = asyncio.Lock()  # each takes several times its images' size in memory
 
     async def publish_unit(unit: Unit, pages: Sequence[PageRecord]) -> None:
@@ -131,6 +170,6 @@ def _publisher(workspace: Workspace, key: str, share: Share) -> Any:
             data = await asyncio.to_thread(pages_to_parquet, pages)
             await asyncio.to_thread(release_memory)
         summary = pages_summary(unit, pages)
-        await asyncio.to_thread(publish_held, share, workspace, (EXTRACT, key), unit.id, data, summary)
+        await asyncio.to_thread(publish_held, share, workspace, claim, unit.id, data, summary)
 
     return publish_unit

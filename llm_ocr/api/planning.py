@@ -30,6 +30,8 @@ from llm_ocr.work.workspace import Workspace
 
 _NAME_SOURCES = "Name files or folders: llm-ocr run SOURCE -w FOLDER"
 
+#: Settings that choose among sources.
+_SELECTION = ("pages", "only", "max_pages_per_document", "max_samples", "sample")
 #: Documents named of those that filters leave out.
 _NAMED = 3
 
@@ -44,9 +46,19 @@ async def find(settings: PlanSettings | RunSettings, command: str) -> Found | No
     if settings.sources or settings.dataset is not None:
         await check_filters(settings)
         return await asyncio.to_thread(_found, settings)
+    chosen = [settings.origins[name].removeprefix("flag ") for name in _SELECTION if _is_flag(settings, name)]
+    if chosen:
+        raise UsageError(
+            f"{', '.join(chosen)}: no source is named to choose from",
+            hint="The plan of the workspace is read as it was made. Name the sources, or leave the option out.",
+        )
     if command != "extract":
         await asyncio.to_thread(_need_workspace, str(settings.workspace), workspace_options(settings))
     return None
+
+
+def _is_flag(settings: PlanSettings | RunSettings, name: str) -> bool:
+    return settings.origins.get(name, "").startswith("flag ")
 
 
 def _found(settings: PlanSettings | RunSettings) -> Found:
@@ -127,7 +139,7 @@ def _tell(result: PlanResult, skipped: dict[str, int], progress: Progress) -> No
     if result.differing:
         named = ", ".join(map(shown, result.examples))
         progress.say(
-            f"{result.differing} documents are in the plan with other content or pages and stay as planned: {named}"
+            f"{result.differing} documents are in the plan with more pages or other content and stay so: {named}"
         )
 
 

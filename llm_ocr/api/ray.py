@@ -9,7 +9,7 @@ import contextlib
 import logging
 import socket
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -174,11 +174,11 @@ class _Driver:
     async def run(self) -> None:
         """Returns when all units are published. Raises `LlmOcrError` when some could not be done."""
         job, name, progress = self.job, _NAMES[self.stage], self.job.progress
-        key = await self._key()
+        key, commits = await self._key()
         expected = await asyncio.to_thread(_expected, job.workspace, name, key, pages_stage(job.settings))
         planned = await asyncio.to_thread(PlannedUnits, job.workspace)
         left = await asyncio.to_thread(_left, job.workspace, name, key, planned)
-        crew = await self._crew(key, planned, left, expected.estimated) if left else None
+        crew = await self._crew(key, commits, planned, left, expected.estimated) if left else None
         if crew is not None and job.engines.uses_models:
             progress.measure(crew.load)
         progress.begin(name, expected.pages, expected.done, *([True] if expected.estimated else []))
@@ -192,16 +192,23 @@ class _Driver:
                 raise LlmOcrError(f"{units_text(len(left))} done, and still without a marker in {job.workspace.url}")
         progress.end()
 
-    async def _key(self) -> str:
-        """The stage's key, claimed by the stage itself over no units."""
+    async def _key(self) -> tuple[str, Mapping[str, str | None]]:
+        """Run the stage over no units; return its key, which no unit has claimed yet, and the commits in it."""
         keys: list[str] = []
         job = self.job
         engines = Elsewhere(job.engines.engine, job.settings, Path(), job.progress.say)
         given = Share((), begun=keys.append)
         await self.stage(replace(job, progress=Silent(), engines=engines, given=given))
-        return keys[0]
+        return keys[0], dict(engines.commits)
 
-    async def _crew(self, key: str, planned: PlannedUnits, left: Sequence[int], estimated: int) -> Crew:
+    async def _crew(
+        self,
+        key: str,
+        commits: Mapping[str, str | None],
+        planned: PlannedUnits,
+        left: Sequence[int],
+        estimated: int,
+    ) -> Crew:
         job, settings = self.job, self.job.settings
         nodes = [node for node in await asyncio.to_thread(self.ray.nodes) if node["Alive"]]
         size = size_of(settings, job.engines.engine, [node["Resources"] for node in nodes])
@@ -212,6 +219,7 @@ class _Driver:
         work = Work(
             stage=_NAMES[self.stage],
             key=key,
+            commits=commits,
             settings=await asyncio.to_thread(_for_nodes, settings, job.workspace),
             beside=size.beside,
             engine=job.engines.engine,

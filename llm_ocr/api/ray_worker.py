@@ -9,8 +9,8 @@ import logging
 import os
 import platform
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ class Work:
 
     `beside`: workers on the same machine, this one included. `folder` is the driver's current one, for paths in
     `settings`; `witness` a document that the driver can read, "" for none on its disks; `version` the driver's.
+    `commits` are those of models that the driver has looked up: another commit would be another key.
     """
 
     stage: str
@@ -57,6 +58,7 @@ class Work:
     folder: str
     witness: str
     version: str
+    commits: Mapping[str, str | None] = field(default_factory=dict)
 
 
 class Worker:
@@ -111,6 +113,7 @@ class Worker:
         _check_documents(work)
         name = worker_name()
         engines = Engines(work.engine, settings, log_folder(workspace, name), self._exchange.say)
+        engines.commits.update(work.commits)
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(engines.close)
             recorded = Recorded(self._exchange, workspace, name, settings)

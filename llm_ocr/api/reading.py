@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from llm_ocr.api.engines import Engines
+from llm_ocr.api.engines import Engines, embedded_figures
 from llm_ocr.api.job import Job
 from llm_ocr.api.layout import by_regions
 from llm_ocr.api.models import Model, asked_model, mode_of, named_model, pinned
@@ -70,9 +70,7 @@ async def reading(job: Job, renderer: Renderer) -> Reading:
     """The reader of the command's pages; a model's servers start at the first page."""
     settings, engines = job.settings, job.engines
     if not engines.uses_models:
-        if _least_quality(settings) is not None:
-            job.progress.say("--min-quality has no effect: the embedded engine reads a page in one way only.")
-        embedded = embedded_reader(settings)
+        embedded = embedded_reader(settings, figure_labels=embedded_figures(settings))
         return Reading(embedded, Admission(2 * (renderer.workers + embedded.workers)))
     model = await page_model(settings, engines, job.opened)
     fleet = await engines.fleet(model.profile, model=model.name, revision=model.revision)

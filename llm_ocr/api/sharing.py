@@ -16,7 +16,7 @@ from llm_ocr.types import Unit
 from llm_ocr.work.claim import WHOLE, Shard, Sharded, claim
 from llm_ocr.work.followed import Patience, followed
 from llm_ocr.work.generations import has_generation
-from llm_ocr.work.keys import EXTRACT
+from llm_ocr.work.keys import EXTRACT, Claim
 from llm_ocr.work.lease_groups import PlannedUnits, Units
 from llm_ocr.work.leased import Search, leased
 from llm_ocr.work.leases import DEFAULT_SECONDS, Leases, lease_options
@@ -171,14 +171,17 @@ async def shared(
         yield Share(wanted, hands.mine, hands.done)
 
 
-def publish_held(
-    share: Share, workspace: Workspace, place: tuple[str, str], unit: str, data: bytes, summary: Summary
-) -> None:
-    """Publish a unit's rows under `place`, a stage and its key, unless another worker has taken the unit over."""
+def publish_held(share: Share, workspace: Workspace, claim: Claim, unit: str, data: bytes, summary: Summary) -> None:
+    """Publish a unit's rows under the key of `claim`, unless another worker has taken the unit over.
+
+    Raises `WorkspaceMismatch`, and publishes nothing, when a worker with other settings was first.
+    """
     if not share.mine(unit):
         _log.warning("unit %s was taken over by another worker, which publishes it", unit)
         return
-    publish(workspace, *place, unit, data, summary)
+    claim.take()
+    publish(workspace, claim.stage, claim.key, unit, data, summary)
+    claim.confirm()
     share.done(unit)
 
 

@@ -24,7 +24,7 @@ from llm_ocr.results.schema import Images, pages_from_parquet, pages_to_parquet
 from llm_ocr.settings.models import TransformSettings
 from llm_ocr.stages import Progress
 from llm_ocr.types import Counts, PageRecord, Reason, Status, Unit
-from llm_ocr.work.keys import EXTRACT, STAGES, claim_key
+from llm_ocr.work.keys import EXTRACT, STAGES, Claim
 from llm_ocr.work.publish import read_data, standing_marker
 from llm_ocr.work.stored import workspace_options
 from llm_ocr.work.summary import pages_summary
@@ -55,25 +55,25 @@ async def _transform(
     engines = Engines(EMBEDDED, settings, Path(), progress.say)  # none is used
     job = Job(workspace, settings, progress, engines, Remote(settings))
     source = await key_before(job, EXTRACT)
-    key = await asyncio.to_thread(claim_key, workspace, stage, {"extract": source, "version": version})
+    claim = Claim(workspace, stage, {"extract": source, "version": version})
+    key = await asyncio.to_thread(claim.take)
     progress.begin(stage, 0, Counts())
     async with shared(job, await split_of(job, stage), stage, key) as share:
         async for unit in stepwise(share.units):
             progress.correct(unit.planned, exact=True)
-            for status in await asyncio.to_thread(_unit, job, share, unit, (stage, key, source), function):
+            for status in await asyncio.to_thread(_unit, job, share, unit, claim, source, function):
                 progress.count(status)
     progress.end()
     await asyncio.to_thread(workspace.flush)
     return Run(workspace)
 
 
-def _unit(job: Job, share: Share, unit: Unit, keys: tuple[str, str, str], function: PageFunction) -> Sequence[Status]:
-    stage, key, source = keys
+def _unit(job: Job, share: Share, unit: Unit, claim: Claim, source: str, function: PageFunction) -> Sequence[Status]:
     workspace = job.workspace
     marker = standing_marker(workspace, EXTRACT, source, unit.id)
     rows = pages_from_parquet(io.BytesIO(read_data(workspace, marker)), images=Images.ALL)
-    pages = [_applied(function, page, stage) for page in rows]
-    publish_held(share, workspace, (stage, key), unit.id, pages_to_parquet(pages), pages_summary(unit, pages))
+    pages = [_applied(function, page, claim.stage) for page in rows]
+    publish_held(share, workspace, claim, unit.id, pages_to_parquet(pages), pages_summary(unit, pages))
     return [page.status for page in pages]
 
 

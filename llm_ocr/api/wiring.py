@@ -64,10 +64,12 @@ def _leans_on_text(settings: Any, profile: Profile) -> bool:
     return from_page or settings.rotate == "probe" or settings.anchor_text > 0
 
 
-def embedded_reader(settings: Any, *, ocr: bool = True, beside: bool = False) -> EmbeddedReader:
+def embedded_reader(
+    settings: Any, *, ocr: bool = True, beside: bool = False, figure_labels: frozenset[str] | None = None
+) -> EmbeddedReader:
     """The CPU engine, one process a core unless the settings say otherwise.
 
-    `beside`: see `EmbeddedOptions`.
+    `beside` and `figure_labels`: see `EmbeddedOptions`.
     """
     return EmbeddedReader(
         EmbeddedOptions(
@@ -78,6 +80,7 @@ def embedded_reader(settings: Any, *, ocr: bool = True, beside: bool = False) ->
             ocr=ocr,
             confined=settings.confinement != "off",
             beside=beside,
+            figure_labels=figure_labels,
         )
     )
 

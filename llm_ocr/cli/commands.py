@@ -125,7 +125,7 @@ COMMANDS: tuple[Command, ...] = (
         (
             ("llm-ocr retry-failed -w out --password-file secrets.txt", "a new generation with the failed pages"),
             ("llm-ocr retry-failed -w out --below-quality 0.5", "with those that a model read badly, too"),
-            ("llm-ocr run -w out", "then read them, describe and assemble anew what they touch"),
+            ("llm-ocr run -w out --password-file secrets.txt", "then read them: passwords are not stored"),
         ),
     ),
     Command(

@@ -95,6 +95,9 @@ def _results(command: str, settings: Any, status: "RunStatus") -> list[str]:
 def _next(command: str, settings: Any) -> str:
     servers = settings.server_url if command == "extract" else ()  # a workspace does not remember them
     named = "".join(f" --server-url {report.quoted(url)}" for url in servers)
+    if command in ("plan", "retry-failed") and (settings.password or settings.password_file):  # nor passwords
+        file = report.quoted(str(settings.password_file)) if settings.password_file else "FILE"
+        named += f" --password-file {file} (passwords are not stored)"
     return f"Next: llm-ocr {_NEXT[command]} -w {report.quoted(settings.workspace)}{named}"
 
 

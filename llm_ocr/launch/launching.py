@@ -29,9 +29,10 @@ from llm_ocr.launch.specs import SHARED_DISK, Wanted, new_id, wanted
 from llm_ocr.launch.uploads import FOLDER as UPLOADS
 from llm_ocr.launch.uploads import uploaded
 from llm_ocr.launch.waiting import EVERY, reasons, until_over
+from llm_ocr.settings.effect import check_effect
 from llm_ocr.settings.models import LaunchSettings
 from llm_ocr.settings.sources import masked
-from llm_ocr.work.stored import remembered, to_remember, workspace_options
+from llm_ocr.work.stored import remembered, workspace_options
 from llm_ocr.work.workspace import Workspace
 
 Say = Callable[[str], None]
@@ -229,9 +230,12 @@ def begin(settings: LaunchSettings, say: Say = print) -> Launch:
     if held.get("engine") and "engine" not in settings.model_fields_set:
         settings = settings.model_copy(update={"engine": held["engine"]})
         settings.model_fields_set.add("engine")
+    if settings.engine != "auto":
+        check_effect(
+            settings, settings.engine, f"with which this workspace was begun {held.by.get('engine', '')}".rstrip()
+        )
     asked = wanted(settings, launcher, new_id())
-    engine = str(asked.settings[asked.stages[0]].get("engine", "auto"))
-    workspace = Workspace.open(settings.workspace, True, settings=to_remember(settings, engine=engine), options=options)
+    workspace = Workspace.open(settings.workspace, True, options=options)
     every = 1.0 if settings.platform == "local" else EVERY
     limits = Limits(settings.attempts, settings.max_cost, every)
     if running := _under_way(workspace, asked, say):
@@ -269,10 +273,14 @@ def _under_way(workspace: Workspace, asked: Wanted, say: Say) -> Wanted | None:
 
 
 def _covers(found: Launched, asked: Wanted, uploads: str) -> bool:
-    """Whether it was asked for the same settings; sources may also be what was uploaded to the workspace's store."""
+    """Whether it was asked for the same settings.
+
+    Sources may also be what was uploaded to the workspace's store. An engine that was left open is remembered once its
+    first unit is published.
+    """
     for stage in asked.stages:
         theirs, ours, spec = found.settings[stage], asked.settings[stage], asked.specs[stage]
-        if _but_sources(theirs) != _but_sources(ours):
+        if _settled(theirs) != _settled(ours) or theirs.get("engine") not in (None, "auto", ours.get("engine")):
             return False
         for source in theirs.get("sources", ()):
             if source not in ours.get("sources", ()) and (not source.startswith(uploads) or ".." in source):
@@ -284,9 +292,9 @@ def _covers(found: Launched, asked: Wanted, uploads: str) -> bool:
     return True
 
 
-def _but_sources(settings: Mapping[str, Any]) -> dict[str, Any]:
-    of_uploads = ("sources", "source_endpoint", "source_region")
-    return {name: value for name, value in settings.items() if name not in of_uploads}
+def _settled(settings: Mapping[str, Any]) -> dict[str, Any]:
+    open_ones = ("sources", "source_endpoint", "source_region", "engine")
+    return {name: value for name, value in settings.items() if name not in open_ones}
 
 
 def _known_as(asked: Wanted, reference: str) -> Wanted:

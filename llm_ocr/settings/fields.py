@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from llm_ocr.settings import models
-from llm_ocr.settings.groups import Group
+from llm_ocr.settings.groups import ALL, Group
 
 #: Every environment variable of ours begins with it.
 PREFIX = "LLM_OCR_"
@@ -25,7 +25,7 @@ class Setting:
     """One field of a settings model, as users meet it."""
 
     name: str
-    group: type[BaseModel]  # the class that defines it
+    group: type[Group]  # the class that defines it
     description: str
     default: Any  # None also when it is required
     required: bool
@@ -41,6 +41,7 @@ class Setting:
     flag: str  # with the dashes
     metavar: str
     bare: bool  # read from the predecessor's variables, too
+    engines: tuple[str, ...]  # with another one it is without effect
 
     @property
     def variable(self) -> str:
@@ -101,9 +102,10 @@ def _setting(model: type[BaseModel], name: str, field: FieldInfo) -> Setting:
     choices = tuple(get_args(plain)) if get_origin(plain) is Literal else ()
     secret = plain is SecretStr
     kind: type = str if choices or secret else plain
+    group = _defining_class(model, name)
     return Setting(
         name=name,
-        group=_defining_class(model, name),
+        group=group,
         description=field.description or "",
         default=None if field.default is PydanticUndefined else field.default,
         required=field.is_required(),
@@ -119,6 +121,7 @@ def _setting(model: type[BaseModel], name: str, field: FieldInfo) -> Setting:
         flag="--" + str(extra.get("flag", name)).replace("_", "-"),
         metavar=str(extra.get("metavar") or _metavar(kind, choices)),
         bare=bool(extra.get("bare", True)),
+        engines=_engines(extra.get("engines", vars(group).get("ENGINES", ALL))),
     )
 
 
@@ -148,6 +151,10 @@ def _metavar(kind: type, choices: tuple[str, ...]) -> str:
     return {int: "N", float: "X", Path: "FILE"}.get(kind, "TEXT")
 
 
-def _defining_class(model: type[BaseModel], name: str) -> type[BaseModel]:
-    owners = [cls for cls in model.__mro__ if name in get_annotations(cls)]
+def _engines(value: object) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list | tuple) else ALL
+
+
+def _defining_class(model: type[BaseModel], name: str) -> type[Group]:
+    owners = [cls for cls in model.__mro__ if issubclass(cls, Group) and name in get_annotations(cls)]
     return owners[-1]

@@ -1,13 +1,16 @@
 """The settings that commands are made of, in groups.
 
 `json_schema_extra` of a field may hold `positional` (True), `short` (a letter), `flag` (when the flag is not the
-field's name) and `metavar` (how help calls the value).
+field's name), `metavar` (how help calls the value) and `engines` (the engines that it concerns, where these are not
+the group's).
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, PlainValidator, SecretStr, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, PlainValidator, PrivateAttr, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from llm_ocr.settings.values import name_text, one_or_many, path_text
@@ -19,6 +22,19 @@ NAME = Annotated[str, PlainValidator(name_text)]
 NAMES = Annotated[tuple[NAME, ...], BeforeValidator(one_or_many)]
 SECRETS = Annotated[tuple[SecretStr, ...], BeforeValidator(one_or_many)]
 FILE = Annotated[Path, BeforeValidator(path_text)]
+
+
+#: The engines, and those of them that ask a model.
+EMBEDDED, VLLM, SERVER = "embedded", "vllm", "server"
+MODELS = (VLLM, SERVER)
+ALL = (EMBEDDED, *MODELS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Origins:
+    """Settings with the same values are the same, wherever these came from."""
+
+    places: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 class Group(BaseSettings):
@@ -37,6 +53,18 @@ class Group(BaseSettings):
         defer_build=True,
         env_prefix="LLM_OCR_",
     )
+    #: The engines that the settings concern which this class itself defines: with another one they have no effect.
+    ENGINES: ClassVar[tuple[str, ...]] = ALL
+    _origins: _Origins = PrivateAttr(default_factory=_Origins)
+
+    @property
+    def origins(self) -> Mapping[str, str]:
+        """Where each value came from, as in `settings.loading.Loaded`; empty for settings made in Python."""
+        return self._origins.places
+
+    def keep_origins(self, origins: Mapping[str, str]) -> None:
+        """Remember where each value came from."""
+        self._origins = _Origins(dict(origins))
 
     @classmethod
     def settings_customise_sources(
@@ -208,6 +236,8 @@ class FilterSettings(Group):
 
 class QualitySettings(Group):
     """What is done about pages that look wrong."""
+
+    ENGINES: ClassVar[tuple[str, ...]] = MODELS
 
     min_quality: FRACTION | None = Field(
         None,

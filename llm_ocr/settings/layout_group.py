@@ -1,10 +1,10 @@
 """The settings of reading pages by their regions."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from llm_ocr.settings.groups import COUNT, FILE, FRACTION, NAME, Group
+from llm_ocr.settings.groups import COUNT, FILE, FRACTION, MODELS, NAME, Group
 from llm_ocr.settings.model_groups import LABELS
 
 #: `cpu`, `cuda`, or one of several: `cuda:1`.
@@ -13,6 +13,8 @@ DEVICE = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")]
 
 class LayoutSettings(Group):
     """Pages by their regions (--layout-first): a detector finds them, the model reads each by itself."""
+
+    ENGINES: ClassVar[tuple[str, ...]] = MODELS
 
     layout_first: Literal["auto", "always", "never"] = Field(
         "auto",

@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings
 
 from llm_ocr.errors import UsageError
 from llm_ocr.settings.fields import PREFIX, Setting, settings_of
+from llm_ocr.settings.groups import Group
 from llm_ocr.settings.sources import (
     MASKED,
     FileSource,
@@ -81,7 +82,10 @@ def load(
     filled = {name: NOT_GIVEN for name in missing} if lenient else {}
     settings = _checked(model, given, filled)
     origins = {name: given[name].origin if name in given else DEFAULT for name in settings_of(model)}
-    return Loaded(settings, {**origins, **dict.fromkeys(missing, "missing")}, tuple(warnings))
+    origins |= dict.fromkeys(missing, "missing")
+    if isinstance(settings, Group):
+        settings.keep_origins(origins)
+    return Loaded(settings, origins, tuple(warnings))
 
 
 def shown_values(settings: BaseSettings) -> dict[str, str]:

@@ -1,11 +1,11 @@
 """The settings of models and of the servers that run them."""
 
 import shlex
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, SecretStr, ValidationInfo, field_validator
 
-from llm_ocr.settings.groups import COUNT, FILE, FRACTION, NAME, NAMES, Group
+from llm_ocr.settings.groups import ALL, COUNT, FILE, FRACTION, MODELS, NAME, NAMES, SERVER, VLLM, Group
 from llm_ocr.settings.values import labels, name_text
 
 PRICE = Annotated[float, Field(ge=0.0)]
@@ -30,6 +30,8 @@ TEXT = Annotated[str, PlainValidator(name_text)]
 
 class WhichModel(Group):
     """Which model reads the pages (vLLM and servers)."""
+
+    ENGINES: ClassVar[tuple[str, ...]] = MODELS
 
     model: NAME = Field(
         "deepseek-ocr",
@@ -59,6 +61,8 @@ class WhichModel(Group):
 class ModelSettings(WhichModel):
     """How the model is asked."""
 
+    ENGINES: ClassVar[tuple[str, ...]] = MODELS
+
     mode: NAME | None = Field(
         None,
         description="which of its prompts: layout (or layout-all), layout-only, markdown, text (or ocr) ... (default: "
@@ -70,13 +74,14 @@ class ModelSettings(WhichModel):
     crop: LABELS = Field(
         (),
         description="labels of blocks that are cut out as figures, for example image,table,chart "
-        "(default: the profile's)",
-        json_schema_extra={"metavar": "LABELS"},
+        "(default: the profile's; with the CPU engine image, chart and diagram)",
+        json_schema_extra={"metavar": "LABELS", "engines": [*ALL]},
     )
     figures_from: Literal["auto", "model", "page", "none"] = Field(
         "auto",
         description="where figures come from: the model's boxes, what is found on the page itself (a PDF's images and "
         "drawings, pictures on scans), nowhere; auto: the model's where its answers have boxes, else the page's",
+        json_schema_extra={"engines": [*ALL]},
     )
     rotate: Literal["auto", "never", "probe"] = Field(
         "auto",
@@ -90,7 +95,9 @@ class ModelSettings(WhichModel):
     )
     guided: bool = Field(False, description="let vLLM force the form of the answers, for models whose form is known")
     headers: Literal["drop", "keep"] = Field(
-        "drop", description="running heads and feet and page numbers in the Markdown (the layout has them always)"
+        "drop",
+        description="running heads and feet and page numbers in the Markdown (the layout has them always)",
+        json_schema_extra={"engines": [*ALL]},
     )
     fallback: Literal["none", "text-layer", "embedded"] = Field(
         "text-layer",
@@ -102,6 +109,8 @@ class ModelSettings(WhichModel):
 class ServerSettings(Group):
     """Running servers and providers (--engine server)."""
 
+    ENGINES: ClassVar[tuple[str, ...]] = (SERVER,)
+
     server_url: NAMES = Field(
         (),
         description="OpenAI-compatible server, with or without /v1 (repeat it for more)",
@@ -110,12 +119,20 @@ class ServerSettings(Group):
     server_key: SecretStr | None = Field(None, description="its API key (better: --server-key-file)")
     server_key_file: FILE | None = Field(None, description="file with its API key")
     server_model: NAME | None = Field(None, description="the model's name there (default: the one it serves)")
-    price_in: PRICE | None = Field(None, description="its price per million tokens of prompts, for the cost in status")
-    price_out: PRICE | None = Field(None, description="its price per million tokens of answers")
+    price_in: PRICE | None = Field(
+        None,
+        description="its price per million tokens of prompts, for the cost in status",
+        json_schema_extra={"engines": [*MODELS]},
+    )
+    price_out: PRICE | None = Field(
+        None, description="its price per million tokens of answers", json_schema_extra={"engines": [*MODELS]}
+    )
 
 
 class VllmSettings(Group):
     """A vLLM server of our own (--engine vllm)."""
+
+    ENGINES: ClassVar[tuple[str, ...]] = (VLLM,)
 
     vllm_command: COMMAND = Field(
         "vllm",
@@ -137,22 +154,42 @@ class VllmSettings(Group):
     data_parallel_size: COUNT = Field(1, description="copies of the model inside one server")
     max_model_len: COUNT | None = Field(None, description="context in tokens (default: the profile's)")
     gpu_memory_utilization: FRACTION | None = Field(None, description="share of the GPU's memory (default: vLLM's)")
-    model_cache: FILE | None = Field(None, description="folder for downloaded models (default: Hugging Face's)")
+    model_cache: FILE | None = Field(
+        None,
+        description="folder for downloaded models (default: Hugging Face's)",
+        json_schema_extra={"engines": [*MODELS]},
+    )
     compile_cache: FILE | None = Field(None, description="folder for what vLLM compiles (default: vLLM's)")
-    offline: bool = Field(False, description="use only models that are on this machine")
-    server_timeout: SECONDS = Field(1800.0, description="seconds until a server that does not get ready is given up")
+    offline: bool = Field(
+        False, description="use only models that are on this machine", json_schema_extra={"engines": [*MODELS]}
+    )
+    server_timeout: SECONDS = Field(
+        1800.0,
+        description="seconds until a server that does not get ready is given up",
+        json_schema_extra={"engines": [*MODELS]},
+    )
     max_server_restarts: Annotated[int, Field(ge=0)] = Field(
-        5, description="restarts of a server that died or hangs, without 100 answers in between, before giving up"
+        5,
+        description="restarts of a server that died or hangs, without 100 answers in between, before giving up",
+        json_schema_extra={"engines": [*MODELS]},
     )
 
 
 class RequestSettings(Group):
     """How much is asked at once (nothing of it needs to be set)."""
 
+    ENGINES: ClassVar[tuple[str, ...]] = MODELS
+
     max_inflight_requests: COUNT | None = Field(None, description="requests under way (default: follows the server)")
-    max_concurrent_documents: COUNT | None = Field(None, description="documents being read at the same time")
-    max_page_concurrency: COUNT | None = Field(None, description="pages of one document being read at the same time")
-    workers: COUNT | None = Field(None, description="units of work open at the same time")
+    max_concurrent_documents: COUNT | None = Field(
+        None, description="documents being read at the same time", json_schema_extra={"engines": [*ALL]}
+    )
+    max_page_concurrency: COUNT | None = Field(
+        None, description="pages of one document being read at the same time", json_schema_extra={"engines": [*ALL]}
+    )
+    workers: COUNT | None = Field(
+        None, description="units of work open at the same time", json_schema_extra={"engines": [*ALL]}
+    )
     max_page_attempts: COUNT = Field(8, description="tries at a page or figure before it is degraded or failed")
     request_timeout: SECONDS = Field(180.0, description="seconds without any progress until a request is given up")
 
@@ -164,9 +201,16 @@ MODES = ("describe", "parse", "classify")
 class DescribeGroup(Group):
     """How figures are described."""
 
-    describe_prompt: TEXT | None = Field(None, description="what is asked of each figure, in your words")
+    ENGINES: ClassVar[tuple[str, ...]] = MODELS
+
+    # The CPU engine refuses these two by itself.
+    describe_prompt: TEXT | None = Field(
+        None, description="what is asked of each figure, in your words", json_schema_extra={"engines": [*ALL]}
+    )
     describe_mode: NAME = Field(
-        "describe", description="describe, parse (data as JSON), classify, or a name for --describe-prompt"
+        "describe",
+        description="describe, parse (data as JSON), classify, or a name for --describe-prompt",
+        json_schema_extra={"engines": [*ALL]},
     )
     describe_model: NAME | None = Field(None, description="model that describes (default: the one that read the pages)")
     describe_classes: LABELS = Field(

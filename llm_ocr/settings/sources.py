@@ -37,6 +37,14 @@ class Given:
     shown: Callable[[str], str]  # how error messages write it, from the value's text: "--pages 1-x", "MAX_SAMPLES=1k"
 
 
+class Stored(dict[str, Any]):
+    """Settings that a workspace holds by name; `by` says which command stored each one, and when."""
+
+    def __init__(self, values: Mapping[str, Any], by: Mapping[str, str]) -> None:
+        super().__init__(values)
+        self.by = dict(by)
+
+
 class Source(PydanticBaseSettingsSource):
     """Values from one place. Subclasses fill `given`; `warnings` are for the user."""
 
@@ -142,9 +150,11 @@ class StoredSource(Source):
 
     def __init__(self, model: type[BaseSettings], stored: Mapping[str, Any]) -> None:
         super().__init__(model)
+        by = stored.by if isinstance(stored, Stored) else {}
         for name, value in stored.items():
             if name in self.settings:
-                self.given[name] = Given(value, "workspace", _around(f"{name} = ", " in the workspace"))
+                origin = f"workspace ({by[name]})" if by.get(name) else "workspace"
+                self.given[name] = Given(value, origin, _around(f"{name} = ", " in the workspace"))
 
 
 def predecessor_warnings(sources: tuple[TextSource, ...]) -> tuple[str, ...]:

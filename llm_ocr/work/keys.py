@@ -2,16 +2,21 @@
 
 <stage>/key.json             Extract only: the one key of the workspace, with its settings
 <stage>/<key>/settings.json  written once, by the first worker
+
+Extract and Describe claim their key when a worker publishes its first unit (`Claim`). A command that failed before
+that leaves no key, so the next one may use other settings.
 """
 
 import hashlib
 import re
+import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from llm_ocr.errors import StageMissing, UsageError, WorkspaceMismatch
+from llm_ocr.errors import ObjectChanged, ObjectNotFound, StageMissing, UsageError, WorkspaceMismatch
 from llm_ocr.work import codec
 from llm_ocr.work.workspace import Workspace, library_version
 
@@ -34,6 +39,7 @@ class StageKey:
     key: str
     settings: Mapping[str, Any]
     created: str
+    number: int = 0
 
 
 def key_of(settings: Mapping[str, Any]) -> str:
@@ -41,34 +47,145 @@ def key_of(settings: Mapping[str, Any]) -> str:
     return hashlib.sha256(codec.dump(dict(settings))).hexdigest()[:12]
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What is stored with a key: settings for later commands (never a secret), and the command that gave them."""
+
+    remembered: Mapping[str, Any] = field(default_factory=dict)
+    command: str = ""
+
+
+class Claim:
+    """A stage's key that is taken when the first unit is published. Usable from any number of threads."""
+
+    def __init__(
+        self, workspace: Workspace, stage: str, settings: Mapping[str, Any], origin: Origin | None = None
+    ) -> None:
+        """Raises TypeError or ValueError for settings that are no JSON values."""
+        self.stage = stage
+        self.key = key_of(settings)
+        self._workspace = workspace
+        self._settings = settings
+        self._origin = origin or Origin()
+        self._lock = threading.Lock()
+        self._unused = ""  # the version of another key's claim that had no unit when this command began
+        self._taken = self._confirmed = False
+
+    def check(self) -> str:
+        """Return the key, which is not taken yet.
+
+        A claim of another key without a published unit is left over from a worker that died between the two; `take`
+        replaces it if it is still unused then.
+
+        Raises:
+            WorkspaceMismatch: the workspace has published units under another key; shows the difference.
+        """
+        if self.stage == EXTRACT and (found := self._only()) is not None:
+            standing, version = found
+            if standing.get("key") != self.key:
+                self._unused = version if self._is_unused(standing) else ""
+                if not self._unused:
+                    raise _mismatch(self._workspace, standing, self._settings)
+        return self.key
+
+    def take(self) -> str:
+        """Store the key, unless it is stored, right before a unit is published under it. Returns the key.
+
+        Raises:
+            WorkspaceMismatch: another key was taken first; shows the difference.
+        """
+        with self._lock:
+            if not self._taken:
+                self._store()
+                self._taken = True
+        return self.key
+
+    def confirm(self) -> None:
+        """Look, after the first published unit, whether the claim is still this one.
+
+        A worker that was stopped between claim and unit may have lost its claim to another one.
+
+        Raises:
+            WorkspaceMismatch: it is not.
+        """
+        if self.stage != EXTRACT or self._confirmed:
+            return
+        found = self._only()
+        if found is not None and found[0].get("key") != self.key:
+            raise _mismatch(self._workspace, found[0], self._settings)
+        self._confirmed = True
+
+    def _store(self) -> None:
+        value = {
+            "key": self.key,
+            "settings": dict(self._settings),
+            "created": datetime.now(UTC).isoformat(timespec="microseconds"),
+            "created_by": library_version(),
+        }
+        if self._origin.command:
+            value |= {"command": self._origin.command, "remembered": dict(self._origin.remembered)}
+        if self.stage == EXTRACT:
+            standing = self._workspace.find_json(_ONLY) or self._workspace.create_json(_ONLY, value)
+            if standing.get("key") != self.key and not self._replaced(standing, value):
+                raise _mismatch(self._workspace, standing, self._settings)
+        name = f"{self.stage}/{self.key}/settings.json"
+        if self._workspace.find_json(name) is None:
+            # By number, for the clocks of workers may differ by hours, and a copied workspace has other times.
+            numbers = [one.number for one in stage_keys(self._workspace, self.stage)]
+            self._workspace.create_json(name, {**value, "number": 1 + max(numbers, default=0)})
+
+    def _replaced(self, standing: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
+        """Whether this key stands now in place of one that was unused all the time since `check`."""
+        if not self._unused or not self._is_unused(standing):
+            return False
+        store = self._workspace.store
+        try:
+            version = store.swap(_ONLY, codec.dump(value, indent=2), self._unused)
+        except ObjectChanged:
+            return False
+        if self._is_unused(standing):
+            return True
+        with suppress(ObjectChanged):  # its worker lives and has published in this moment
+            store.swap(_ONLY, codec.dump(standing, indent=2), version)
+        return False
+
+    def _only(self) -> tuple[dict[str, Any], str] | None:
+        """The claim of Extract's one key, and its version."""
+        try:
+            data, version = self._workspace.store.fetch(_ONLY)
+        except ObjectNotFound:
+            return None
+        return codec.load(data, f"{self._workspace.url}: {_ONLY}"), version
+
+    def _is_unused(self, standing: Mapping[str, Any]) -> bool:
+        """Whether a claim may be replaced. Imports claim their key before the plan, and keep it."""
+        if "imported" in standing.get("settings", {}) or not self._workspace.store.capabilities().swap:
+            return False
+        folder = f"{EXTRACT}/{standing.get('key')}/"
+        return not any(info.key.endswith(".done") for info in self._workspace.store.list(folder))
+
+
 def claim_key(workspace: Workspace, stage: str, settings: Mapping[str, Any]) -> str:
     """The stage's key for these settings, which are stored with it unless they are already.
 
     Raises `WorkspaceMismatch`, which shows the difference, when `stage` is extract and the workspace has another key.
     """
-    key = key_of(settings)
-    value = {
-        "key": key,
-        "settings": dict(settings),
-        "created": datetime.now(UTC).isoformat(timespec="microseconds"),
-        "created_by": library_version(),
-    }
-    if stage == EXTRACT:
-        standing = workspace.find_json(_ONLY) or workspace.create_json(_ONLY, value)
-        if standing.get("key") != key:
-            raise _mismatch(workspace, standing.get("settings", {}), settings)
-    name = f"{stage}/{key}/settings.json"
-    if workspace.find_json(name) is None:
-        # By number, for the clocks of workers may differ by hours, and a copied workspace has other times.
-        workspace.create_json(name, {**value, "number": 1 + sum(1 for _ in _names(workspace, stage))})
-    return key
+    return Claim(workspace, stage, settings).take()
+
+
+def extract_origin(workspace: Workspace) -> tuple[Origin, str]:
+    """What is stored with Extract's key, and when it was claimed; empty where nothing was extracted."""
+    value = workspace.find_json(_ONLY) or {}
+    return Origin(value.get("remembered", {}), value.get("command", "")), value.get("created", "")
 
 
 def stage_keys(workspace: Workspace, stage: str) -> list[StageKey]:
     """All keys under which the stage has worked, oldest first."""
     found = [workspace.find_json(f"{stage}/{key}/settings.json") for key in _names(workspace, stage)]
     values = sorted(filter(None, found), key=lambda value: (value.get("number", 0), value.get("created", "")))
-    return [StageKey(value["key"], value["settings"], value.get("created", "")) for value in values]
+    return [
+        StageKey(value["key"], value["settings"], value.get("created", ""), value.get("number", 0)) for value in values
+    ]
 
 
 def key_settings(workspace: Workspace, stage: str, key: str) -> dict[str, Any]:
@@ -127,10 +244,20 @@ def _shown(settings: Mapping[str, Any], name: str) -> str:
     return repr(settings[name]) if name in settings else "not set"
 
 
-def _mismatch(workspace: Workspace, old: Mapping[str, Any], new: Mapping[str, Any]) -> WorkspaceMismatch:
-    lines = "\n".join(f"  {line}" for line in differences(old, new))
+def stored_by(command: str, created: str) -> str:
+    """`llm-ocr run on 2026-11-22 at 22:10 UTC`, as far as it is known."""
+    when = f"on {created[:10]} at {created[11:16]} UTC" if created else ""
+    return " ".join(filter(None, (command, when)))
+
+
+def _mismatch(workspace: Workspace, standing: Mapping[str, Any], new: Mapping[str, Any]) -> WorkspaceMismatch:
+    old = standing.get("settings", {})
+    changed = differences(old, new)
+    other = [line for line in changed if line.startswith("reader.engine: ")]
+    lines = "\n".join(f"  {line}" for line in other or changed)  # another engine has other settings altogether
+    by = stored_by(standing.get("command", ""), standing.get("created", ""))
     return WorkspaceMismatch(
-        f"{workspace.url} was extracted with other settings:\n{lines}",
+        f"{workspace.url} was extracted with other settings{f' by {by}' if standing.get('command') else ''}:\n{lines}",
         hint="Use the settings of the workspace (on the left), or another workspace (-w) for the new ones.",
     )
 

@@ -26,7 +26,7 @@ from llm_ocr.work.generations import (
     write_generation,
 )
 from llm_ocr.work.marker import attempt_id
-from llm_ocr.work.new_documents import Choice, known_documents
+from llm_ocr.work.new_documents import Choice, check_pages, known_documents
 from llm_ocr.work.numbers import Numbers, number_of
 from llm_ocr.work.planned import (
     PlannedDocument,
@@ -168,14 +168,14 @@ class Planner:
     def finish(self, skipped: Mapping[str, int] | None = None, *, dry_run: bool = False) -> PlanResult:
         """Write the generation. When another planner was first, what it did not plan goes into the next one.
 
-        With `dry_run` it is only counted.
+        With `dry_run` it is only counted. Raises `UsageError` for pages that are not in the plan of a known document.
         """
         self._file.flush()
         while True:
             found = generations(self._workspace)
             begin = found[-1].next_index if found else 0
             with known_documents(self._workspace, found) as known, KnownFiltered.of(self._workspace, found) as left_out:
-                choice = Choice(self._members, known, left_out, begin)
+                choice = Choice(self._members, known, left_out, begin, partial(check_pages, self._workspace, found))
                 draft = new_draft(
                     len(found) + 1,
                     Kind.SOURCES,

@@ -1,5 +1,11 @@
 """Settings that stay with a workspace, so that later commands need not repeat them. Never a secret.
 
+plan/settings.json  those of the command that wrote the first generation of the plan
+extract/key.json    under `remembered`: those of the command that published Extract's first unit
+run.json            those of the first command, in workspaces of earlier versions
+
+Flags, variables and files count more than any of them. A command that published nothing leaves none.
+
 A workspace is not trusted: others may write into its bucket. Of what it holds only `ALLOWED` settings are applied.
 They cannot name programs, code, weights, servers, credentials, or files. A launch may carry any setting, because its
 jobs know the hash of its `launch.json` from the machine that launched them.
@@ -9,19 +15,31 @@ import hashlib
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
 from pydantic_settings import BaseSettings
 
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, UsageError, WorkspaceError
+from llm_ocr.settings.sources import Stored
 from llm_ocr.settings.values import without_credentials
 from llm_ocr.storage import StoreOptions
 from llm_ocr.work import codec
+from llm_ocr.work.keys import extract_origin, stored_by
 from llm_ocr.work.workspace import Workspace
 
 #: What the workspace remembers of the command that made it.
-REMEMBERED = ("engine", "text_layer", "image_size", "image_format", "renderer", "pages_per_unit")
+REMEMBERED = (
+    "engine",
+    "text_layer",
+    "image_size",
+    "image_format",
+    "renderer",
+    "pages_per_unit",
+    "crop",
+    "figures_from",
+)
 #: The same, where a model reads the pages.
 OF_MODELS = (
     "model",
@@ -33,7 +51,6 @@ OF_MODELS = (
     "prompt",
     "max_tokens",
     "temperature",
-    "crop",
     "fallback",
     "batch_id",
 )
@@ -49,6 +66,8 @@ ALLOWED = frozenset((*REMEMBERED, *OF_MODELS, *OF_PLANS)) - OF_USERS
 #: The folder of a workspace in which launchers keep what they sent, and what their jobs read.
 LAUNCHES = "launches"
 
+_OF_PLAN = "plan/settings.json"
+
 
 def to_remember(settings: object, *, engine: str) -> dict[str, Any]:
     """The remembered ones among a command's settings; those left open are left out."""
@@ -63,9 +82,28 @@ def _json(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
+def command_of(settings: BaseSettings) -> str:
+    """`llm-ocr run`: the command whose settings these are."""
+    return (type(settings).__doc__ or "").partition(":")[0]
+
+
+def remember_plan(workspace: Workspace, settings: BaseSettings, *, engine: str) -> None:
+    """Store what later commands need not repeat, once the first generation of the plan is written.
+
+    That is how it was planned; and, of the command that only plans, the engine and model that were chosen.
+    """
+    command = command_of(settings)
+    kept = to_remember(settings, engine=engine)
+    if command != "llm-ocr plan":
+        kept = {name: value for name, value in kept.items() if name in (*OF_PLANS, "pages_per_unit")}
+    if kept and workspace.find_json(_OF_PLAN) is None:
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        workspace.create_json(_OF_PLAN, {"command": command, "created": created, "settings": kept})
+
+
 def remembered(
     settings: BaseSettings, options: StoreOptions, given: Mapping[str, Any] = MappingProxyType({})
-) -> Mapping[str, Any]:
+) -> Stored:
     """Return what a command's workspace remembers, as far as a workspace may choose it.
 
     Nothing is returned for a workspace that is missing or unreadable: the command itself says so.
@@ -82,10 +120,10 @@ def remembered(
     url = str(fields["workspace"])
     try:
         with Workspace.open(url, options=options) as workspace:
-            held = dict(workspace.settings)
+            held = remembered_in(workspace)
     except LlmOcrError:
-        return {}
-    chosen = {name: value for name, value in held.items() if _may_choose(name, value)}
+        return Stored({}, {})
+    chosen = Stored({name: value for name, value in held.items() if _may_choose(name, value)}, held.by)
     known = {**given, **{name: fields[name] for name in settings.model_fields_set}}
     left = fields.keys() - chosen.keys() - known.keys()
     missing = {name: held[name] for name in OF_MODELS if name in left and held.get(name) is not None}
@@ -115,6 +153,25 @@ def _may_choose(name: str, value: Any) -> bool:
 def _flags(settings: Mapping[str, Any]) -> Iterator[str]:
     for name, value in settings.items():
         yield f"--{name.replace('_', '-')} {shlex.quote(without_credentials(str(value)))}"
+
+
+def remembered_in(workspace: Workspace) -> Stored:
+    """Return what a workspace remembers: of its plan, and above that of what was extracted; not all is trusted."""
+    planned = workspace.find_json(_OF_PLAN) or {}
+    origin, claimed = extract_origin(workspace)
+    layers = (
+        (workspace.settings, ""),
+        (planned.get("settings", {}), stored_by(planned.get("command", ""), planned.get("created", ""))),
+        (origin.remembered, stored_by(origin.command, claimed)),
+    )
+    found = Stored({}, {})
+    for values, by in layers:
+        if not isinstance(values, dict):
+            raise codec.damaged(workspace.url, "its remembered settings are no object")
+        for name, value in values.items():
+            if name in REMEMBERED + OF_MODELS + OF_PLANS:
+                found[name], found.by[name] = value, by
+    return found
 
 
 def launch_key(launch: str) -> str:
@@ -171,16 +228,19 @@ def launched(url: str, options: StoreOptions, reference: str, stage: str) -> Map
     return settings
 
 
-def stored_settings(command: str, settings: Any) -> Mapping[str, Any]:
+def stored_settings(command: str, settings: Any) -> Stored:
     """What fills the settings that a command leaves open: what its launch left for it, what the workspace remembers.
 
-    Raises `WorkspaceError` when there is no such launch, or its file has changed; `UsageError` for a setting that must
-    be repeated.
+    A server that the command names is its engine, whatever the workspace remembers. Raises `WorkspaceError` when there
+    is no such launch, or its file has changed; `UsageError` for a setting that must be repeated.
     """
     options = workspace_options(settings)
     launch = getattr(settings, "launch", None)
     of_launch = launched(str(settings.workspace), options, launch, command) if launch else {}
-    return {**remembered(settings, options, of_launch), **of_launch}
+    found = remembered(settings, options, of_launch)
+    if getattr(settings, "server_url", ()):
+        found.pop("engine", None)
+    return Stored({**found, **of_launch}, {name: by for name, by in found.by.items() if name not in of_launch})
 
 
 def workspace_options(settings: Any) -> StoreOptions:

@@ -162,7 +162,7 @@ def test_a_sample_is_remembered_and_grows_with_its_number(documents, tmp_path, p
     workspace = tmp_path / "w"
     assert program("plan", documents, "-w", "w", "--sample", "4", "--seed", "3")[1].startswith("4 documents, ")
     drawn = planned(workspace)
-    assert json.loads((workspace / "run.json").read_text())["settings"]["sample"] == 4
+    assert json.loads((workspace / "plan" / "settings.json").read_text())["settings"]["sample"] == 4
     code, _, err = program("extract", documents, "-w", "w", *FRUGAL, "--max-failed-rate", "1")
     assert code == 0, err
     assert planned(workspace) == drawn and llm_ocr.open(str(workspace)).status.stages["extract"].finished

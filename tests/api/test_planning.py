@@ -3,11 +3,13 @@
 import asyncio
 import time
 
+import pytest
+
 import llm_ocr
 from llm_ocr.api.counting import PageCounter
 from llm_ocr.documents.page_ranges import parse_pages
 from llm_ocr.documents.sources import SourceDocument, version_of
-from llm_ocr.errors import PageFailure
+from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.types import Reason
 
 
@@ -38,3 +40,14 @@ def test_a_plan_made_twice_is_the_same_plan(tmp_path, examples):
     again = llm_ocr.plan(examples / "paper.pdf", workspace=tmp_path / "w").status
     assert (first.pages, first.documents) == (again.pages, again.documents)
     assert sorted((path, path.stat().st_mtime_ns) for path in (tmp_path / "w" / "plan").rglob("*")) == before
+
+
+def test_a_page_that_a_document_was_planned_without_is_not_left_out_silently(examples, tmp_path):
+    scan, frugal = examples / "scan.pdf", {"engine": "embedded", "workspace": tmp_path}
+    llm_ocr.plan(scan, pages="1", **frugal)
+    for selection in ({"pages": "2"}, {"max_pages_per_document": 2}, {}):
+        with pytest.raises(UsageError, match="is in the plan with pages 1, without 2"):
+            llm_ocr.plan(scan, **selection, **frugal)
+    with pytest.raises(UsageError, match="pages: no source is named to choose from"):
+        llm_ocr.extract(pages="2", **frugal)
+    assert llm_ocr.plan(scan, pages="1", **frugal).status.pages.expected == 1

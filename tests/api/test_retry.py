@@ -103,6 +103,25 @@ def test_a_retry_with_the_wrong_password_changes_nothing(tmp_path):
     assert again.returncode == 3, said(again)
 
 
+def test_a_retried_password_is_asked_for_again_and_never_stored(tmp_path):
+    (tmp_path / "locked.pdf").write_bytes(bad.text_pdf(["Locked."], password=SECRET))
+    (tmp_path / "good.pdf").write_bytes(bad.text_pdf(["Good."]))
+    (tmp_path / "secrets.txt").write_text(f"{SECRET}\n")
+    assert cli("run", "locked.pdf", "good.pdf", "-w", "out", *FRUGAL, cwd=tmp_path).returncode == 3
+    retried = cli("retry-failed", "-w", "out", "--password-file", "secrets.txt", cwd=tmp_path)
+    assert "Next: llm-ocr run -w out --password-file secrets.txt (passwords are not stored)" in retried.stdout
+    before = published(tmp_path / "out")
+    without = cli("run", "-w", "out", *FRUGAL, cwd=tmp_path)
+    assert without.returncode == 2, said(without)
+    assert "locked.pdf was planned again with its password" in without.stderr
+    assert "--password-file FILE" in without.stderr
+    assert published(tmp_path / "out") == before
+    again = cli("run", "-w", "out", "--password-file", "secrets.txt", *FRUGAL, cwd=tmp_path)
+    assert again.returncode == 0, said(again)
+    assert status_of(tmp_path / "out")["pages"] == {"expected": 2, "ok": 2, "degraded": 0, "failed": 0}
+    assert SECRET not in everything_written(tmp_path / "out")
+
+
 def test_a_password_given_at_once_opens_the_document(tmp_path):
     (tmp_path / "locked.pdf").write_bytes(bad.text_pdf(["Behind the lock."], password=SECRET))
     (tmp_path / "secrets.txt").write_text(f"{SECRET}\n")

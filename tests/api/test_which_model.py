@@ -4,18 +4,22 @@ import pytest
 from running import Told
 
 import llm_ocr
+from llm_ocr.api import engines
 from llm_ocr.api.models import asked_model, mode_of, named_model
-from llm_ocr.errors import LlmOcrError, UsageError
+from llm_ocr.errors import LlmOcrError, UsageError, WorkspaceMismatch
 from llm_ocr.models.grounding import parse_grounding
 from llm_ocr.models.plain import parse_plain
 from llm_ocr.models.registry import PROFILES, find_profile
 from llm_ocr.settings.fields import settings_of
 from llm_ocr.settings.models import ExtractSettings
+from llm_ocr.storage import StoreOptions
 from llm_ocr.testing.simulator import running
 from llm_ocr.work.keys import EXTRACT, stage_keys
+from llm_ocr.work.stored import remembered
 from llm_ocr.work.workspace import Workspace
 
 QUICK = {"preset": "h100", "speed": 50, "mean_tokens": 300}
+FRUGAL = {"render_workers": 1, "ocr_workers": 1}
 NEW = {"served_model_name": "maker/new-ocr"}
 
 
@@ -197,3 +201,54 @@ def test_a_notice_is_said_once(examples, tmp_path):
         )
     notice = find_profile("chandra-2").notice
     assert notice and told.lines.count(notice) == 1
+
+
+def test_a_first_try_with_a_wrong_model_binds_nothing(examples, tmp_path):
+    with running(**QUICK) as server:
+        with pytest.raises(LlmOcrError, match="serves deepseek-ocr"):
+            llm_ocr.extract(examples / "fax.tiff", workspace=tmp_path, server_url=server.url, model="dots.mocr")
+        assert not list((tmp_path / "extract").rglob("*.json"))
+        run = llm_ocr.extract(workspace=tmp_path, server_url=server.url, model="deepseek-ocr")
+    assert run.status.pages.failed == 0
+    assert run.status.model == "deepseek-ai/DeepSeek-OCR"
+
+
+def test_a_first_try_without_vllm_does_not_choose_the_engine(examples, tmp_path):
+    missing = {"engine": "vllm", "vllm_command": "no-such-program", "offline": True}
+    with pytest.raises(LlmOcrError, match="no-such-program"):
+        llm_ocr.run(examples / "fax.tiff", workspace=tmp_path, **missing)
+    assert llm_ocr.run(examples / "fax.tiff", workspace=tmp_path, **FRUGAL).status.finished
+    assert remembered(ExtractSettings(workspace=str(tmp_path)), StoreOptions())["engine"] == "embedded"
+
+
+def test_a_planned_engine_gives_way_to_a_named_server_and_an_extracted_one_is_refused_with_its_command(
+    examples, tmp_path
+):
+    llm_ocr.plan(examples / "fax.tiff", workspace=tmp_path, engine="embedded")
+    with running(**QUICK) as server:
+        assert llm_ocr.extract(workspace=tmp_path, server_url=server.url).status.stages["extract"].finished
+    with pytest.raises(
+        WorkspaceMismatch, match=r"by llm-ocr extract on .* UTC:\n  reader.engine: 'model' -> 'embedded'"
+    ):
+        llm_ocr.extract(workspace=tmp_path, engine="embedded", **FRUGAL)
+
+
+def test_a_model_is_refused_where_auto_means_the_cpu_engine(examples, tmp_path, monkeypatch):
+    monkeypatch.setattr(engines, "gpus", lambda: ())
+    with pytest.raises(
+        UsageError, match="model has no effect with the CPU engine, which --engine auto chose because no G"
+    ):
+        llm_ocr.run(examples / "fax.tiff", workspace=tmp_path / "w", model="dots.mocr")
+    with pytest.raises(UsageError, match="anchor_text has no effect"):
+        llm_ocr.plan(examples / "fax.tiff", workspace=tmp_path / "w", engine="embedded", anchor_text=100)
+    with pytest.raises(UsageError, match="cannot parse figures"):
+        llm_ocr.run(examples / "fax.tiff", workspace=tmp_path / "w", engine="embedded", describe_mode="parse")
+    assert not (tmp_path / "w").exists()
+
+
+def test_a_place_for_text_in_a_prompt_needs_the_text(examples, tmp_path):
+    url = "http://127.0.0.1:9"
+    with pytest.raises(UsageError, match=r"--prompt holds {text}") as refused:
+        llm_ocr.run(examples / "fax.tiff", workspace=tmp_path / "w", server_url=url, prompt="Read: {text}")
+    assert "--anchor-text" in refused.value.hint
+    assert not (tmp_path / "w").exists()

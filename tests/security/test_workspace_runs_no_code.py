@@ -22,7 +22,7 @@ from llm_ocr.work.stored import launch_reference, launched, remembered
 #: servers, credentials, or paths outside of the workspace.
 ALLOWED = {
     *("engine", "text_layer", "image_size", "image_format", "renderer", "pages_per_unit", "model", "parser", "mode"),
-    *("prompt", "max_tokens", "temperature", "crop", "fallback", "batch_id", "sample", "seed"),
+    *("prompt", "max_tokens", "temperature", "crop", "figures_from", "fallback", "batch_id", "sample", "seed"),
     *("filter_language", "filter_forms", "filter_spam", "filter_blank"),
 }
 COMMANDS = {"extract": ExtractSettings, "describe": DescribeSettings, "assemble": AssembleSettings}
@@ -44,10 +44,16 @@ def value_of(name):
     return [value] if setting.many else value
 
 
-def made(folder, stored, launch=None):
+#: Where a workspace holds settings -> their name in that file.
+PLACES = {"run.json": "settings", "plan/settings.json": "settings", "extract/key.json": "remembered"}
+
+
+def made(folder, stored, launch=None, place="run.json"):
     """A workspace that somebody else has written."""
     folder.mkdir()
-    (folder / "run.json").write_text(json.dumps({"format": 1, "created_by": "x", "settings": stored}))
+    (folder / "run.json").write_text(json.dumps({"format": 1, "created_by": "x", "settings": {}}))
+    (folder / place).parent.mkdir(exist_ok=True)
+    (folder / place).write_text(json.dumps({"format": 1, "created_by": "x", PLACES[place]: stored}))
     if launch is not None:
         file = folder / "launches" / LAUNCH / "launch.json"
         file.parent.mkdir(parents=True)
@@ -56,9 +62,10 @@ def made(folder, stored, launch=None):
     return str(folder), b""
 
 
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", EVERY)
-def test_of_what_run_json_holds_only_harmless_settings_are_applied(tmp_path, name):
-    url, _ = made(tmp_path / "w", {name: value_of(name)})
+def test_of_what_a_workspace_remembers_only_harmless_settings_are_applied(tmp_path, name, place):
+    url, _ = made(tmp_path / "w", {name: value_of(name)}, place=place)
     for model in COMMANDS.values():
         try:
             found = remembered(model(workspace=url), StoreOptions())
@@ -72,8 +79,9 @@ def test_of_what_run_json_holds_only_harmless_settings_are_applied(tmp_path, nam
     ("name", "value"),
     [("weights", "attacker/model"), ("revision", "refs/pr/1"), ("chat_template", "/tmp/x y"), *STRANGE.items()],
 )
-def test_what_a_workspace_may_not_choose_is_to_be_repeated(tmp_path, name, value):
-    url, _ = made(tmp_path / "w", {"engine": "vllm", name: value})
+@pytest.mark.parametrize("place", PLACES)
+def test_what_a_workspace_may_not_choose_is_to_be_repeated(tmp_path, name, value, place):
+    url, _ = made(tmp_path / "w", {"engine": "vllm", name: value}, place=place)
     with pytest.raises(UsageError) as caught:
         llm_ocr.extract(workspace=url)
     flag = f"--{name.replace('_', '-')} " + ("'/tmp/x y'" if " " in value else value)

@@ -222,6 +222,12 @@ def test_a_known_document_stays_as_planned_however_it_is_counted_now(made, works
     assert made.plan(workspace, [other]).differing == 1
 
 
+def test_pages_of_an_uncounted_document_that_it_is_planned_without_are_wrong_usage(made, workspace):
+    made.plan(workspace, [uncounted(made, "a", 3, wanted=wanted_of(parse_pages("1-2")))])
+    with pytest.raises(UsageError, match="without 3"):
+        made.plan(workspace, [uncounted(made, "a", 3)])
+
+
 def test_one_id_for_two_documents_is_wrong_usage_whether_counted_or_not(made, workspace):
     with pytest.raises(UsageError, match="stands for two documents"):
         made.plan(workspace, [uncounted(made, "a", 1, document_id="x"), uncounted(made, "b", 1, document_id="x")])

@@ -5,8 +5,21 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from llm_ocr.errors import StageMissing, UsageError, WorkspaceMismatch
-from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, claim_key, differences, key_of, newest_key, required_key
+from llm_ocr.types import Counts
+from llm_ocr.work.keys import (
+    ASSEMBLE,
+    DESCRIBE,
+    EXTRACT,
+    Claim,
+    Origin,
+    claim_key,
+    differences,
+    key_of,
+    newest_key,
+    required_key,
+)
 from llm_ocr.work.keys import stage_keys as keys
+from llm_ocr.work.publish import Summary, publish
 
 
 def test_a_key_is_12_hex_of_the_settings_whatever_their_order():
@@ -50,6 +63,49 @@ def test_of_workers_with_other_settings_at_once_one_gets_the_workspace(made):
         won = [key for key in pool.map(claimed, range(8)) if key]
     assert len(won) == 1
     assert [one.key for one in keys(made.workspace(), EXTRACT)] == won
+
+
+def test_a_command_that_publishes_nothing_leaves_no_key(workspace):
+    Claim(workspace, EXTRACT, {"model": "wrong"}).check()
+    Claim(workspace, DESCRIBE, {"model": "wrong"}).check()
+    assert (keys(workspace, EXTRACT), keys(workspace, DESCRIBE)) == ([], [])
+    assert Claim(workspace, EXTRACT, {"model": "right"}).check() == key_of({"model": "right"})
+
+
+def test_of_workers_that_began_together_the_first_to_publish_decides(workspace):
+    first, second = (Claim(workspace, EXTRACT, {"n": n}, Origin({}, f"llm-ocr run {n}")) for n in (1, 2))
+    first.check(), second.check()
+    assert (first.take(), first.take()) == (first.key, first.key)
+    with pytest.raises(WorkspaceMismatch, match=r"by llm-ocr run 1 on \d{4}-\d\d-\d\d at \d\d:\d\d UTC:\n  n: 1 -> 2"):
+        second.take()
+    assert newest_key(workspace, EXTRACT) == first.key
+
+
+def test_a_claim_whose_worker_died_before_its_first_unit_gives_way(workspace):
+    dead, next_one = (Claim(workspace, EXTRACT, {"n": n}) for n in (1, 2))
+    dead.take()
+    assert (next_one.check(), next_one.take()) == (next_one.key, next_one.key)
+    assert newest_key(workspace, EXTRACT) == next_one.key
+    with pytest.raises(WorkspaceMismatch):  # it was only stopped, and goes on
+        dead.confirm()
+
+
+@pytest.mark.parametrize("when", ["before", "since"])
+def test_a_claim_with_a_unit_never_gives_way(workspace, when):
+    holder, other = (Claim(workspace, EXTRACT, {"n": n}) for n in (1, 2))
+    holder.take()
+    if when == "since":
+        other.check()
+    publish(workspace, EXTRACT, holder.key, "unit", b"", Summary(Counts()))
+    with pytest.raises(WorkspaceMismatch):
+        other.check() if when == "before" else other.take()
+    holder.confirm()
+
+
+def test_an_import_keeps_its_key_before_its_first_page(workspace):
+    claim_key(workspace, EXTRACT, {"imported": {"from": "s3://bucket/old"}})
+    with pytest.raises(WorkspaceMismatch):
+        Claim(workspace, EXTRACT, {"n": 2}).check()
 
 
 def test_describe_keys_stand_side_by_side_and_the_newest_is_taken(workspace):

@@ -172,10 +172,23 @@ def test_a_new_copy_of_a_known_document_gets_its_own_markdown(made, workspace):
     assert [(part.relative, part.aliases) for part in parts] == [("a", ()), ("b", ("c",))]
 
 
-def test_other_pages_of_a_known_document_are_told(made, workspace):
-    made.plan(workspace, [made.document("a", 2)])
-    result = made.plan(workspace, [made.document("a", 3)])
+def test_fewer_pages_of_a_known_document_are_told(made, workspace):
+    made.plan(workspace, [made.document("a", 3)])
+    result = made.plan(workspace, [made.document("a", 2)])
     assert (result.generation, result.differing, result.examples) == (None, 1, ("/data/a",))
+
+
+def test_pages_that_a_known_document_is_planned_without_are_wrong_usage(made, workspace):
+    made.plan(workspace, [made.document("a", [1, 2]), made.document("b", 9)], pages_per_unit=2)
+    before = [info.key for info in workspace.store.list()]
+    asked = made.document("a", [2, 3])
+    with pytest.raises(UsageError, match="/data/a is in the plan with pages 1-2, without 3") as refused:
+        made.plan(workspace, [asked, made.document("b", [8])])
+    assert "-w" in refused.value.hint
+    assert [info.key for info in workspace.store.list()] == before
+    with pytest.raises(UsageError, match="without 3"):  # beside a new document: no generation either
+        made.plan(workspace, [made.document("new", 1), asked])
+    assert len(generations(workspace)) == 1
 
 
 def test_of_two_planners_at_once_the_first_marker_wins_and_the_other_leaves_nothing(made, workspace):

@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llm_ocr.documents.page_wire import image_to_wire, page_to_wire
 from llm_ocr.engines import unheard
 from llm_ocr.engines.embedded.attempt_wire import attempt_from_wire, block_from_wire
 from llm_ocr.engines.embedded.regions import Seen, nothing_drawn
+from llm_ocr.engines.model.crops import with_crops
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
 from llm_ocr.processes import Limits, WorkerPool
 from llm_ocr.types import Attempt, EncodedImage, Page, Reason
@@ -27,7 +28,7 @@ class EmbeddedOptions:
 
     `beside` a model: what feeds the GPU gets the processors first, and few processes do the work where they can.
     Without `ocr`, pages are read from their text layer only, and figures not at all: what has no text layer that can be
-    believed fails.
+    believed fails. `figure_labels`: of blocks that are cut out as figures; None for all pictures and drawings.
     """
 
     workers: int
@@ -37,6 +38,7 @@ class EmbeddedOptions:
     ocr: bool = True
     confined: bool = True
     beside: bool = False
+    figure_labels: frozenset[str] | None = None
 
 
 class EmbeddedReader:
@@ -56,13 +58,17 @@ class EmbeddedReader:
 
     def identity(self) -> Mapping[str, Any]:
         about = {"engine": self.name, "result_version": RESULT_VERSION, "text_layer": self._options.text_layer}
+        if self._options.figure_labels is not None:
+            about["figure_labels"] = sorted(self._options.figure_labels)
         return about if self._options.ocr else {**about, "ocr": False}
 
     async def read(self, page: Page, admitted: Callable[[], None] = unheard) -> Attempt:
         began = time.monotonic()
         payload = {"page": page_to_wire(page), "text_layer": self._options.text_layer, "ocr": self._options.ocr}
         answer = await self._ask("read", payload)
-        return attempt_from_wire(answer, seconds=time.monotonic() - began)
+        attempt = attempt_from_wire(answer, seconds=time.monotonic() - began)
+        labels = self._options.figure_labels
+        return attempt if labels is None else replace(attempt, blocks=with_crops(attempt.blocks, labels))
 
     async def read_figure(self, image: EncodedImage) -> str:
         """The text inside a figure, one line a row."""
