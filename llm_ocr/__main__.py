@@ -1,8 +1,6 @@
-"""`python -m llm_ocr`: the console program; without a command it runs the stage that PIPELINE_STAGE names."""
+"""`python -m llm_ocr`: the console program."""
 
-import sys
-
-from llm_ocr.cli.module import main
+from llm_ocr.cli import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -43,11 +43,18 @@ def render_sample_markdown(row: Mapping[str, Any] | PageRecord) -> str:
     return safe_markdown(_with_figures(markdown, pictures))
 
 
-def display_samples(dataset: Iterable[Mapping[str, Any]], n: int = 2) -> str | None:
+def display_samples(dataset: Iterable[Mapping[str, Any]], n: int = 2, *, num_samples: int | None = None) -> str | None:
     """Show the first `n` rows in short: thumbnails, the beginning of the text, two figures with their descriptions.
 
-    Of a dictionary of splits the first is taken. Returns the Markdown when there is no notebook.
+    Args:
+        dataset: Rows with the dataset's columns. Of a dictionary of splits the first is taken.
+        n: Rows to show.
+        num_samples: The predecessor's name of `n`; counts where both are given.
+
+    Returns:
+        The Markdown when there is no notebook, else None.
     """
+    n = n if num_samples is None else num_samples
     if isinstance(dataset, Mapping):
         dataset = next(iter(dataset.values()), ())
     rows = len(dataset) if isinstance(dataset, Sized) else None

@@ -1,10 +1,14 @@
 """Fixtures that many tests share."""
 
+import multiprocessing
 import os
 import shutil
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import settings
@@ -24,6 +28,30 @@ _TOOLS: dict[str, Callable[[], bool]] = {
     "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
     "vllm": VLLM.is_file,
 }
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, None, None]:
+    """Kill the processes that a failed test has begun itself; servers and workers end with their client."""
+    begun: list[subprocess.Popen[bytes]] = []
+    older = multiprocessing.active_children()
+    real = subprocess.Popen.__init__
+
+    def noted(process: "subprocess.Popen[bytes]", *args: Any, **options: Any) -> None:
+        real(process, *args, **options)
+        begun.append(process)
+
+    try:
+        with mock.patch.object(subprocess.Popen, "__init__", noted):
+            return (yield)
+    except BaseException:
+        for process in begun:
+            if process.poll() is None:
+                process.kill()
+        for child in multiprocessing.active_children():
+            if child not in older:
+                child.kill()
+        raise
 
 
 @pytest.fixture(scope="module", autouse=True)

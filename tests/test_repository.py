@@ -123,6 +123,33 @@ def test_a_needed_tool_that_is_missing_skips_the_test_or_fails_it_when_it_is_req
         require("poppler")
 
 
+FAILS = """
+import multiprocessing, subprocess, sys, time
+
+def test_fails(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
+    child.start()
+    print("pids", process.pid, child.pid)
+    assert False
+
+def test_passes():
+    pass
+"""
+
+
+def test_a_test_that_fails_leaves_no_process_behind(repository, tmp_path):
+    (tmp_path / "test_it.py").write_text(FAILS)
+    command = [sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", "test_it.py"]
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{repository / 'tests'}:{repository}"}
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert "1 failed, 1 passed" in run.stdout, run.stdout + run.stderr
+    found = re.search(r"^pids (\d+) (\d+)$", run.stdout, re.MULTILINE)
+    assert found is not None
+    listed = subprocess.run(["ps", "-o", "stat=", "-p", ",".join(found.groups())], capture_output=True, text=True)
+    assert [line for line in listed.stdout.split() if not line.startswith("Z")] == []
+
+
 def test_the_help_answers_without_importing_anything_heavy(repository, tmp_path):
     code = "import sys; from llm_ocr.cli import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
     environment = {**os.environ, "PYTHONPATH": str(repository)}

@@ -99,10 +99,14 @@ def calibrate(settings: EstimateSettings, sample: Sequence[DocumentPart], progre
 
 
 def _reading(settings: EstimateSettings) -> ExtractSettings:
-    engine = EMBEDDED if settings.model == EMBEDDED else SERVER if settings.server_url else VLLM
+    engine = SERVER if settings.server_url else VLLM
+    if EMBEDDED in (settings.engine, settings.model):
+        engine = EMBEDDED
+    elif settings.engine != "auto":
+        engine = settings.engine
     if engine == EMBEDDED and settings.server_url:
-        raise UsageError("--model embedded asks no server", hint="Leave out --server-url, or name the server's model.")
-    own = {"workspace", "model", "price_in", "price_out", "price_per_hour", "max_hours", "max_cost"}
+        raise UsageError("the CPU engine asks no server", hint="Leave out --server-url, or name the server's model.")
+    own = {"workspace", "model", "engine", "price_in", "price_out", "price_per_hour", "max_hours", "max_cost"}
     shared = (ExtractSettings.model_fields.keys() & type(settings).model_fields.keys()) - own
     values: dict[str, Any] = {name: getattr(settings, name) for name in shared if name in settings.model_fields_set}
     values |= {"workspace": "-", "engine": engine}

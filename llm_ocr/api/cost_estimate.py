@@ -11,16 +11,27 @@ from typing import Any
 from llm_ocr.api import execute
 from llm_ocr.api.calibrating import calibrate, sample_of
 from llm_ocr.costs.calibrated import Calibrated, Prices, Sampled, calibrated
-from llm_ocr.costs.comparing import Tokens, at_providers, cheapest_first, on_machines, tokens_of
+from llm_ocr.costs.comparing import (
+    EMBEDDED_HERE,
+    HERE,
+    Tokens,
+    at_providers,
+    cheapest_first,
+    on_machines,
+    on_own_cores,
+    tokens_of,
+)
 from llm_ocr.costs.comparison import Comparison, Option
 from llm_ocr.costs.live import live_prices
 from llm_ocr.costs.prices import Machine, Price, Provider, machines
 from llm_ocr.costs.spans import Span
 from llm_ocr.costs.stored import stored_of
 from llm_ocr.costs.throughput import EMBEDDED, known_model, machine_named
+from llm_ocr.engines.vllm.hardware import gpus
 from llm_ocr.errors import UsageError
 from llm_ocr.launch.platforms import PLATFORMS, check_platform
 from llm_ocr.settings.calls import settings_from
+from llm_ocr.settings.environment import cores
 from llm_ocr.settings.models import EstimateSettings, PlanSettings
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.types import DocumentPart, Status
@@ -80,7 +91,7 @@ def compared(settings: EstimateSettings, progress: Progress | None = None) -> Co
     progress = progress or Silent()
     chosen = [_machine(name) for name in settings.hardware]
     pages = _pages(settings, progress)
-    model = EMBEDDED if settings.model == EMBEDDED else known_model(settings.model)
+    model = _model(settings)
     here = _here(settings, pages, model, progress) if settings.calibrate else None
     chosen = chosen or _usual(settings.stage, model)
     prices, said = _prices(settings, chosen)
@@ -93,12 +104,39 @@ def compared(settings: EstimateSettings, progress: Progress | None = None) -> Co
     notes = [pages.words, *said]
     if left_out:
         notes.append(f"left out, because no rate is known or the model does not fit: {', '.join(left_out)}")
+    if (own := _own_machine(settings, model, pages.count)) is not None:
+        options.append(own)
+        notes.append(EMBEDDED_HERE)
+        if model != EMBEDDED and (stored := stored_of(settings.stage, EMBEDDED, pages.count)):
+            notes.append(f"{HERE}: {stored}")
     if settings.stage == "extract" and model != EMBEDDED and not settings.hardware:
         tokens, bought = _bought(settings, pages)
         options += bought
         notes.append(tokens.words)
     found = Comparison(settings.stage, model, pages.count, cheapest_first(options), tuple(notes))
     return here.first_in(found) if here else replace(found, stored=stored_of(settings.stage, model, pages.count))
+
+
+def _model(settings: EstimateSettings) -> str:
+    """The profile's name, or `embedded`. Raises `UsageError` for a model beside the CPU engine."""
+    if settings.model == EMBEDDED:
+        return EMBEDDED
+    if settings.engine != EMBEDDED:
+        return known_model(settings.model)
+    if "model" in settings.model_fields_set:
+        raise UsageError(
+            f"--engine embedded reads without a model, and --model is {settings.model}", hint="Leave one of them out."
+        )
+    return EMBEDDED
+
+
+def _own_machine(settings: EstimateSettings, model: str, pages: int) -> Option | None:
+    """The CPU engine on this machine; None where other hardware is named, or a model can be served from here."""
+    if settings.hardware or settings.calibrate:
+        return None
+    if model != EMBEDDED and (settings.engine != "auto" or settings.server_url or gpus()):
+        return None
+    return on_own_cores(settings.stage, pages, cores())
 
 
 def _check_calibration(settings: EstimateSettings) -> None:
@@ -233,6 +271,7 @@ _OF_PLAN = frozenset(PlanSettings.model_fields) - {
     "workspace_endpoint",
     "workspace_region",
     "model",
+    "engine",
     "quiet",
 }
 

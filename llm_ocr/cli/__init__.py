@@ -6,19 +6,42 @@ from collections.abc import Sequence
 from llm_ocr.cli.commands import find_command, general_help
 from llm_ocr.cli.output import complain, write
 from llm_ocr.errors import LlmOcrError, UsageError
+from llm_ocr.settings.environment import environment
 
 __all__ = ["main"]
 
+#: The predecessor's jobs name their stage by this variable and call `main()` without arguments.
+_VARIABLE = "PIPELINE_STAGE"
+_STAGES = ("extract", "describe", "assemble")
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; `argv` without the program's name. Returns the exit code, never raises for what users do.
+    """Run one command, and return its exit code.
 
     0 clean, 1 could not be done, 2 wrong usage or settings, 3 more pages failed than allowed, 4 interrupted,
     5 stopped by --max-cost or --max-hours.
+
+    Args:
+        argv: The command and its options. None: those of this process; where they name no command, the stage in
+            PIPELINE_STAGE comes first.
+
+    Returns:
+        The exit code. Without `argv` it is always 0.
+
+    Raises:
+        SystemExit: Without `argv`, the command did not end with 0. A program that calls `main()` and drops its value
+            then fails as well.
     """
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    code = _run(argv)
+    if code and argv is None:
+        raise SystemExit(code)
+    return code
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    """Run a command, write what went wrong for the user, and return the exit code."""
     try:
-        return _dispatch(arguments)
+        return _dispatch(_with_stage(sys.argv[1:]) if argv is None else list(argv))
     except SystemExit as exit_:  # argparse, after it printed help
         return int(exit_.code or 0)
     except KeyboardInterrupt:
@@ -30,6 +53,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the last resort: users get a sentence, not a traceback
         complain(f"{type(error).__name__}: {_first_line(error)}", "Run with --log-level debug for the traceback.")
         return 1
+
+
+def _with_stage(arguments: list[str]) -> list[str]:
+    stage = environment().get(_VARIABLE, "").strip()
+    named = arguments and (not arguments[0].startswith("-") or arguments[0] in ("-h", "--help", "-V", "--version"))
+    if named or not stage:
+        return arguments
+    if stage.lower() not in _STAGES:
+        raise UsageError(f"{_VARIABLE}={stage}: must be one of {', '.join(_STAGES)}")
+    return [stage.lower(), *arguments]
 
 
 def _dispatch(arguments: list[str]) -> int:

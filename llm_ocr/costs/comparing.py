@@ -1,19 +1,27 @@
 """The same pages on every machine that has a price, and at every provider: one table, the cheapest first."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llm_ocr.costs.comparison import Option
 from llm_ocr.costs.estimates import Estimate, estimate
 from llm_ocr.costs.prices import Machine, Price, Provider, providers, token_cost
 from llm_ocr.costs.spans import Span
 from llm_ocr.costs.tables import money_text
-from llm_ocr.costs.throughput import known_model
+from llm_ocr.costs.throughput import EMBEDDED, MEASURED_CORES, known_model, of_cores, startup_here
 from llm_ocr.errors import UsageError
 from llm_ocr.models.registry import find_profile
 
 #: Tokens of a page: of the answer where nothing was measured, and the most of either kind.
 _ANSWER, _MOST = 1000, 5000
+_MINUTE = 60
+
+#: This machine, in a table with others.
+HERE = "here"
+EMBEDDED_HERE = (
+    "here: text layer and OCR on the CPU, without a model. Scans decide the rate; --engine embedded --calibrate "
+    "measures it on your own pages"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,32 @@ def on_machines(
             name = machine.label + (f" x {count}" if count > 1 else "")
             options.append(_option(name, model, found, price))
     return options, left_out
+
+
+def on_own_cores(stage: str, pages: int, cores: int) -> Option | None:
+    """Return the CPU engine on this machine, which costs no rent; None for a stage of which no rate is known.
+
+    Args:
+        stage: Stage of the pipeline.
+        pages: Pages to be read.
+        cores: Cores that this process may use.
+    """
+    found = estimate(stage, EMBEDDED, Machine(HERE, f"this machine ({cores} cores)"), pages)
+    if found is None:
+        return None
+    rate, words = of_cores(found.rate, cores)
+    startup, start = startup_here()
+    said = f"{HERE}: start-up of {startup.likely:g} s ({startup.low:g} to {startup.high:g}): {start}"
+    found = replace(
+        found,
+        rate=rate,
+        work=rate.needed(pages) * _MINUTE,
+        startup=startup,
+        assumptions=(found.assumptions[0], f"{HERE}: {words}", said),
+        known=cores == MEASURED_CORES,
+    )
+    name = f"{HERE}, {EMBEDDED} ({cores} cores)"
+    return Option(name, EMBEDDED, Span.of(0), "no rent", f"{HERE}: no rent; power is not counted", found)
 
 
 def at_providers(tokens: Tokens, chosen: Sequence[Provider] | None = None) -> list[Option]:

@@ -16,6 +16,8 @@ from llm_ocr.models.sizes import needed_memory, share_of, weights_of
 
 #: The engine without a model, and machines without a GPU.
 EMBEDDED, CPU = "embedded", "CPU"
+#: Cores of the machine on which the rates of CPUs were measured.
+MEASURED_CORES = 2
 #: How much wider a span becomes by a step away from what was measured: to another GPU whose speed was measured, to one
 #: whose speed was computed or is another's, to another model.
 _MEASURED, _COMPUTED, _OTHER_MODEL = 1.5, 2.5, 3.0
@@ -67,6 +69,20 @@ def startup_of(machine: Machine) -> tuple[Span, str]:
     """Seconds from submission to the first page, and where that is from."""
     value = _table()["startup"]["gpu" if machine.gpu else "cpu"]
     return Span(value["low"], value["likely"], value["high"]), value["words"]
+
+
+def startup_here() -> tuple[Span, str]:
+    """Seconds from the command to the first page on this machine, and where that is from."""
+    value = _table()["startup"]["here"]
+    return Span(value["low"], value["likely"], value["high"]), value["words"]
+
+
+def of_cores(rate: Span, cores: int) -> tuple[Span, str]:
+    """The rate of a CPU on another number of cores, and the assumption in words."""
+    if cores == MEASURED_CORES:
+        return rate, f"{cores} cores, as many as the measured machine had"
+    scaled = (rate * (cores / MEASURED_CORES)).wider(_MEASURED)
+    return scaled, f"scaled from {MEASURED_CORES} cores to {cores}, as each core reads a page of its own"
 
 
 def known_model(name: str) -> str:

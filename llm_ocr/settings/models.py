@@ -218,6 +218,11 @@ class EstimateSettings(
         json_schema_extra={"short": "w", "metavar": "URL"},
     )
     stage: Literal["extract", "describe", "assemble"] = Field("extract", description="of which stage")
+    engine: Literal["auto", "vllm", "server", "embedded"] = Field(
+        "auto",
+        description="embedded: the CPU engine, on this machine and on rented ones; vllm, server: a model; auto: a "
+        "model, and the CPU engine of this machine first where no GPU is found",
+    )
     model: NAME = Field("deepseek-ocr", description="model that reads the pages, or embedded")
     hardware: NAMES = Field(
         (),
@@ -236,7 +241,7 @@ class EstimateSettings(
     )
     calibrate: bool = Field(
         False,
-        description="read some of the pages now, drawn by chance, with --server-url, vLLM here, or --model embedded, "
+        description="read some of the pages now, drawn by chance, with --server-url, vLLM here, or --engine embedded, "
         "and estimate by that",
     )
     calibrate_seconds: Annotated[float, Field(gt=0)] = Field(60.0, description="how long it may begin new pages")

@@ -155,7 +155,7 @@ _IGNORED = {
 _PLACE = "the workspace: all stages share one; only one such variable may be set"
 _INPUT = "what to begin with; in the workspace: the workspace itself (see below)"
 _READ = (
-    Bare("PIPELINE_STAGE", Effect.READ, "`python -m llm_ocr` without a command runs this stage; no default"),
+    Bare("PIPELINE_STAGE", Effect.READ, "`llm-ocr` and `main()` without a command run this stage; no default"),
     Bare("LOG_LEVEL", Effect.READ, "any case; the default is `warning`, no longer `INFO`", "log_level", _log_level),
     Bare("MAX_SAMPLES", Effect.READ, "`0`: no limit; `1k` is an error now", "max_samples", _zero_is_no_limit),
     Bare("DATASET_NAME", Effect.READ, "no default: there it was a dataset of the author's", "dataset"),

@@ -1,8 +1,6 @@
 """`python -m llm_ocr.stages extract ...` is `llm-ocr extract ...`; the one import upward (ARCHITECTURE.md)."""
 
-import sys
-
 from llm_ocr.cli import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -16,8 +16,8 @@ import sys
 sys.path.insert(0, {here!r})
 import stub_api
 sys.modules["llm_ocr.api"] = stub_api
-from llm_ocr.cli{module} import main
-sys.exit(main())
+from llm_ocr.cli import main
+main()
 """
 
 Finished = subprocess.CompletedProcess[str]
@@ -37,8 +37,7 @@ def llm_ocr(tmp_path: Path, repository: Path) -> Callable[..., Finished]:
         program = ["-m", "llm_ocr" + module]
         environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(repository), "COLUMNS": "100", **(env or {})}
         if stub is not None:
-            inner = ".module" if module == "" and "PIPELINE_STAGE" in environment else ""
-            program = ["-c", _STUBBED.format(here=str(_HERE), module=inner)]
+            program = ["-c", _STUBBED.format(here=str(_HERE))]
             environment |= {"STUB_API": json.dumps(stub), "STUB_CALLS": str(tmp_path / "calls.json")}
         return subprocess.run(
             [sys.executable, *program, *arguments],

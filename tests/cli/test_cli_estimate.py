@@ -5,6 +5,8 @@ import shutil
 
 import pytest
 
+from llm_ocr.costs.comparing import on_own_cores
+from llm_ocr.settings.environment import cores
 from llm_ocr.work.workspace import Workspace
 
 TOKENS = ("--tokens-in", "75000", "--tokens-out", "75000")
@@ -53,7 +55,7 @@ def test_documents_are_counted_as_plan_counts_them_and_nothing_is_left_behind(ll
 
 
 def test_machines_and_providers_stand_in_one_table_the_cheapest_first(llm_ocr):
-    found = as_json(llm_ocr("estimate", "--page-count", "10000", "--json"))
+    found = as_json(llm_ocr("estimate", "--page-count", "10000", "--engine", "vllm", "--json"))
     costs = [one["cost"]["likely"] for one in found["options"]]
     assert costs == sorted(costs)
     assert {one["kind"] for one in found["options"]} == {"machine", "provider"}
@@ -92,9 +94,41 @@ def test_a_model_that_nobody_measured_is_said_to_be_guessed(llm_ocr):
     assert "guessed" in done.stdout
 
 
-def test_the_embedded_engine_is_estimated_on_cpus(llm_ocr):
-    found = as_json(llm_ocr("estimate", "--page-count", "1000", "--model", "embedded", "--json"))
-    assert found["options"] and all("cpu" in one["name"] for one in found["options"])
+@pytest.mark.parametrize("flag", ["--engine", "--model"])
+def test_the_embedded_engine_is_estimated_on_this_machine_first_and_on_rented_cpus(llm_ocr, flag):
+    found = as_json(llm_ocr("estimate", "--page-count", "1000", flag, "embedded", "--json"))
+    here, *rented = found["options"]
+    assert here["name"] == f"here, embedded ({cores()} cores)"
+    assert (here["cost"]["likely"], here["price"]) == (0, "no rent")
+    hours = here["estimate"]["hours"]
+    assert 0 < hours["low"] < hours["likely"] < hours["high"]
+    assert hours["likely"] == pytest.approx((1000 / (50 * cores() / 2) * 60 + 3) / 3600, rel=0.01)
+    assert rented and all("cpu" in one["name"] for one in rented)
+    assert found["stored"]["bytes"]["likely"] == 330_000_000
+    assert any("2 cores" in line for line in found["assumptions"])
+
+
+def test_without_a_gpu_this_machine_comes_first_with_its_time_and_disk(llm_ocr):
+    text = llm_ocr("estimate", "--page-count", "10000", env={"CUDA_VISIBLE_DEVICES": ""}).stdout
+    table = text.split("\n\n")[1].splitlines()
+    assert table[1].startswith(f"here, embedded ({cores()} cores)")
+    assert any(line.startswith("hf-jobs:") for line in table)
+    assert "here: stored: 3.3 GB (1.0 to 20.0)" in text
+    assert "--engine embedded --calibrate measures" in text
+
+
+@pytest.mark.parametrize("asked", [("--engine", "vllm"), ("--server-url", "http://127.0.0.1:9")])
+def test_this_machine_is_left_out_where_a_model_is_asked_for(llm_ocr, asked):
+    found = as_json(llm_ocr("estimate", "--page-count", "1000", "--json", *asked, env={"CUDA_VISIBLE_DEVICES": ""}))
+    assert not any(one["name"].startswith("here") for one in found["options"])
+
+
+def test_more_cores_read_more_pages_in_a_wider_range():
+    two, eight = on_own_cores("extract", 1000, 2), on_own_cores("extract", 1000, 8)
+    assert eight.estimate.rate.likely == 4 * two.estimate.rate.likely
+    assert eight.estimate.work.likely == pytest.approx(two.estimate.work.likely / 4)
+    assert (two.estimate.known, eight.estimate.known) == (True, False)
+    assert any("scaled from 2 cores to 8" in line for line in eight.estimate.assumptions)
 
 
 def test_prices_that_could_not_be_asked_are_said_to_be_the_files(llm_ocr):
@@ -115,6 +149,7 @@ def test_prices_that_could_not_be_asked_are_said_to_be_the_files(llm_ocr):
         (("--page-count", "9", "--hardware", "hf-jobs:a100"), 2, "hf-jobs:a100-large"),
         (("--page-count", "9", "--hardware", "mars:a100"), 2, "nothing is known of it"),
         (("--page-count", "9", "--hardware", "hf-jobs:t4-small"), 2, "nothing is known of extract"),
+        (("--page-count", "9", "--engine", "embedded", "--model", "dots.ocr"), 2, "reads without a model"),
         (("--page-count", "9", "--price-per-hour", "2"), 2, "--hardware PLATFORM:NAME"),
     ],
 )

@@ -81,6 +81,29 @@ def test_a_bad_stage_in_the_environment_is_named(llm_ocr):
     assert "PIPELINE_STAGE=ocr: must be one of extract, describe, assemble" in done.stderr
 
 
+def test_a_runner_of_the_predecessor_runs_the_stage_and_fails_with_it(llm_ocr, called, tmp_path):
+    """Its job scripts call `main()`, drop the value, and then note a success."""
+    runner = "from llm_ocr.cli import main; main(); open('success', 'w')"
+    env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).parents[2])}
+
+    def run(**more):
+        command = [sys.executable, "-c", runner]
+        return subprocess.run(command, env={**env, **more}, cwd=tmp_path, capture_output=True, text=True)
+
+    done = run(PIPELINE_STAGE="assemble", LLM_OCR_WORKSPACE="nowhere")
+    assert (done.returncode, "no workspace" in done.stderr) == (1, True), done.stderr
+    helped = run()
+    assert (helped.returncode, helped.stderr.startswith("usage: llm-ocr COMMAND")) == (2, True)
+    assert not (tmp_path / "success").exists()
+    assert llm_ocr("-w", "W", stub={}, env={"PIPELINE_STAGE": "describe"}).returncode == 0
+    assert called()["command"] == "describe"
+
+
+def test_the_package_of_the_command_line_is_a_program_as_in_the_predecessors_readme(llm_ocr):
+    assert llm_ocr("--version", module=".cli").stdout == llm_ocr("--version").stdout != ""
+    assert "must be one of" in llm_ocr(module=".cli", env={"PIPELINE_STAGE": "ocr"}).stderr
+
+
 def test_a_bad_value_ends_with_2_and_names_variable_and_value(llm_ocr, tmp_path):
     done = llm_ocr("run", "a.pdf", env={"MAX_SAMPLES": "1k"})
     assert done.returncode == 2

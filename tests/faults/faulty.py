@@ -167,18 +167,17 @@ def remembered(state: Path) -> Remembered:
 
 def simulators_of(root: int) -> list[int]:
     """The simulators among a process's descendants, launchers left out."""
-    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True)
+    # -ww: whole lines. Without it ps cuts them at 80 columns, less than the path of a checkout can have.
+    listed = subprocess.run(["ps", "-ww", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True)
     rows = [line.split(maxsplit=2) for line in listed.stdout.splitlines()]
-    below, found = {root}, []
+    below = {root}
     for _ in rows:
         more = {int(row[0]) for row in rows if int(row[1]) in below} - below
         if not more:
             break
         below |= more
-    for row in rows:
-        if int(row[0]) in below and len(row) == 3 and "llm_ocr.testing.simulator" in row[2]:
-            found.append((int(row[0]), row[2]))
-    return [pid for pid, line in found if "launcher" not in line and " llm_ocr " not in line.split("--")[0]]
+    servers = f"{sys.executable} -m llm_ocr.testing.simulator serve "
+    return [int(row[0]) for row in rows if int(row[0]) in below and row[2:] and row[2].startswith(servers)]
 
 
 def alive(pid: int) -> bool:

@@ -69,7 +69,7 @@ def test_a_job_is_cancelled_while_it_starts_and_leaves_no_process(monkeypatch, t
         launcher.cancel(jobs[0])
         (status,) = until_over(launcher, jobs, print, "extract", every=0.05)
         assert (status.state, status.reason) == (State.CANCELLED, "cancelled")
-    listed = subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True, check=True)
+    listed = subprocess.run(["ps", "-ww", "-eo", "args="], capture_output=True, text=True, check=True)
     assert mark not in listed.stdout
 
 

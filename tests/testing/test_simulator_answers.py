@@ -12,8 +12,9 @@ import pytest
 from PIL import Image
 
 from llm_ocr.models.front_matter import parse_front_matter
-from llm_ocr.models.profile import PageNotes
-from llm_ocr.models.registry import find_profile
+from llm_ocr.models.profile import Frame, PageNotes
+from llm_ocr.models.registry import PROFILES, find_profile
+from llm_ocr.models.repetition import sound_length
 from llm_ocr.testing.simulator import running
 from llm_ocr.testing.simulator.answers import Ask, Style, image_hash, prompt_tokens, reply, token_of
 from llm_ocr.testing.simulator.structured import instance
@@ -37,6 +38,33 @@ def test_the_same_question_has_the_same_answer_and_others_have_others():
 def test_an_answer_names_its_page():
     for prompt in (PAGE, "Free OCR."):
         assert token_of(b"data:image/png;base64,7") in reply(ask(7, prompt), Style()).text
+
+
+SENTENCE = re.compile(r"[A-Z][a-z]+( [a-z]+,?)+( \(page-[0-9a-f]{12}\)( [a-z]+)+)?\.")
+
+
+def test_texts_are_sentences_as_a_reader_expects_them():
+    for number in range(100):
+        for prompt in ("Free OCR.", "<image>\nDescribe this image in detail."):
+            title, *paragraphs = reply(ask(number, prompt), Style()).text.split("\n\n")
+            if prompt == "Free OCR.":
+                assert re.fullmatch(r"# [A-Z][a-z]+( [a-z]+)+ \(page-[0-9a-f]{12}\)", title)
+            else:
+                paragraphs.insert(0, title)
+            for paragraph in paragraphs:
+                said = paragraph.replace(". ", ".\n").split("\n")
+                assert all(SENTENCE.fullmatch(one) for one in said), paragraph
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
+def test_what_each_family_reads_of_an_answer_is_prose_and_no_loop(profile):
+    parse = profile.parsers.get(profile.mode) or profile.parsers[""]
+    for number in range(10):
+        text = reply(ask(number, profile.prompts[profile.mode]), Style(mean=2000)).text
+        assert sound_length(text) is None
+        shown = " ".join(block.text for block in parse(text, Frame(1000, 1400)).blocks)
+        assert token_of(f"data:image/png;base64,{number}") in shown
+        assert "<|" not in shown and "det" not in shown
 
 
 def test_lengths_follow_the_style_and_bodies_follow_the_lengths():

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -210,3 +211,14 @@ def test_it_ends_when_its_parent_has_died():
         while time.monotonic() < deadline:
             fetched(url.removesuffix("/v1") + "/health")
             time.sleep(0.1)
+
+
+@pytest.mark.parametrize("arguments", [[], ["serve", "deepseek-ai/DeepSeek-OCR"]], ids=["own", "as vllm serve"])
+def test_a_busy_port_is_said_in_one_line_with_the_way_out(arguments):
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        command = [sys.executable, "-m", "llm_ocr.testing.simulator", *arguments, "--port", str(port)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    said = f"simulator: cannot listen on 127.0.0.1:{port}: Address already in use. --port 0 takes a free port.\n"
+    assert done.stderr == said

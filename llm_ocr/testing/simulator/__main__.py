@@ -32,11 +32,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.serve:
         loglines.cache(options.limits.blocks * options.limits.block_size, options.max_model_len)
     time.sleep(options.startup_seconds + options.faults.silent_start)
-    asyncio.run(_serve(options))
-    return 0
+    return asyncio.run(_serve(options))
 
 
-async def _serve(options: Options) -> None:
+async def _serve(options: Options) -> int:
     simulator = Simulator(options)
     # A client that closes its connection cancels its handler: that is how requests are aborted.
     runner = web.AppRunner(
@@ -44,7 +43,14 @@ async def _serve(options: Options) -> None:
     )
     await runner.setup()
     site = web.TCPSite(runner, options.host, options.port, backlog=1024)
-    await site.start()
+    try:
+        await site.start()
+    except OSError as error:
+        await runner.cleanup()
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)  # negative: unknown host
+        hint = "--port 0 takes a free port."
+        sys.stderr.write(f"simulator: cannot listen on {options.host}:{options.port}: {why}. {hint}\n")
+        return 1
     host, port = runner.addresses[0][:2]
     loop = asyncio.get_running_loop()
     signalled = asyncio.Event()
@@ -57,6 +63,7 @@ async def _serve(options: Options) -> None:
         sys.stdout.flush()
     await _until_told(options, simulator, site, signalled)
     await runner.cleanup()
+    return 0
 
 
 async def _until_told(options: Options, simulator: Simulator, site: web.TCPSite, signalled: asyncio.Event) -> None:

@@ -3,13 +3,16 @@
 from enum import Enum, auto
 from random import Random
 
-_TEXT = (
-    "the of and in to a is for with that by are on as be from this which at an or we it results between method "
-    "values shown table data model page first where each energy sample under light during phase rate mean state "
-    "field order study system surface measured number increase water pressure function time level region given "
-    "total report section analysis"
-)
-_WORDS = _TEXT.split()
+_NOUNS = (
+    "survey", "sample", "station", "method", "report", "pressure", "water level", "temperature", "surface", "energy",
+    "harbor", "river", "season", "measurement", "region", "material", "current", "model", "light", "growth rate",
+)  # fmt: skip
+_KINDS = ("first", "second", "new", "annual", "northern", "average", "early", "final", "small", "regional")
+_VERBS = ("shows", "confirms", "follows", "limits", "explains", "depends on", "changes with", "differs from")
+_PLACES = (
+    "in the first season", "under constant light", "between the two regions", "at a lower rate", "near the coast",
+    "during the second phase", "over five years", "after the spring", "in most cases", "at every station",
+)  # fmt: skip
 _WIDEST = 999  # coordinates run from 0 to this
 _PARAGRAPH = 480  # characters
 #: What olmOCR's own client demands of an answer: these five values, and no other.
@@ -25,13 +28,16 @@ class Form(Enum):
     PLAIN = auto()
     FRONT_MATTER = auto()
     GROUNDED = auto()
+    FIGURE = auto()  # what a figure shows, without a heading
 
 
 def form_of(prompt: str) -> Form:
-    """By the words with which DeepSeek-OCR's and olmOCR's prompts ask for it."""
+    """Return the form by the words with which DeepSeek-OCR's, olmOCR's, and our own prompts ask for it."""
     if "<|grounding|>" in prompt:
         return Form.GROUNDED
-    return Form.FRONT_MATTER if "front matter section" in prompt else Form.PLAIN
+    if "front matter section" in prompt:
+        return Form.FRONT_MATTER
+    return Form.FIGURE if prompt.removeprefix("<image>").lstrip().startswith("Describe ") else Form.PLAIN
 
 
 def page(rng: Random, token: str, length: int, form: Form = Form.PLAIN) -> str:
@@ -40,6 +46,8 @@ def page(rng: Random, token: str, length: int, form: Form = Form.PLAIN) -> str:
         return _grounded(rng, token, length)
     if form is Form.FRONT_MATTER:
         return _FRONT + _plain(rng, token, length - len(_FRONT))
+    if form is Form.FIGURE:
+        return _paragraphs(rng, f"The figure ({token}) shows the {_thing(rng)} {rng.choice(_PLACES)}.", length)
     return _plain(rng, token, length)
 
 
@@ -50,15 +58,39 @@ def loop(rng: Random, start: str, length: int) -> str:
 
 
 def _prose(rng: Random, length: int) -> str:
-    """Exactly `length` characters, from words."""
-    return " ".join(rng.choices(_WORDS, k=length // 4 + 2))[: max(length - 1, 0)].ljust(max(length - 1, 0), "e") + "."
+    """Return whole sentences: `length` characters, and at most one short sentence more."""
+    found = _sentence(rng, length)
+    while len(found) < length:
+        found += " " + _sentence(rng, length - len(found))
+    return found
+
+
+def _sentence(rng: Random, room: int) -> str:
+    """Return a sentence, a short one where `room` characters are too few for a long one."""
+    said = f"the {_thing(rng)} {rng.choice(_VERBS)} the {rng.choice(_NOUNS)}"
+    if room > 80:
+        place = rng.choice(_PLACES)
+        said = rng.choice((f"{said} {place}", f"{place}, {said}", f"{said}, and the {_thing(rng)} does not"))
+    return f"{said[0].upper()}{said[1:]}."
+
+
+def _thing(rng: Random) -> str:
+    return f"{rng.choice(_KINDS)} {rng.choice(_NOUNS)}"
+
+
+def _title(rng: Random, token: str) -> str:
+    return f"{_thing(rng)} and {rng.choice(_NOUNS)}".capitalize() + f" ({token})"
 
 
 def _plain(rng: Random, token: str, length: int) -> str:
-    parts = [f"# {token} {_prose(rng, 24)}"]
-    size = len(parts[0])
+    return _paragraphs(rng, f"# {_title(rng, token)}", length)
+
+
+def _paragraphs(rng: Random, first: str, length: int) -> str:
+    parts = [first]
+    size = len(first)
     while size < length:
-        part = _prose(rng, max(min(_PARAGRAPH, length - size - 2), 1))
+        part = _prose(rng, min(_PARAGRAPH, length - size - 2))
         parts.append(part)
         size += len(part) + 2
     return "\n\n".join(parts)
@@ -83,12 +115,12 @@ def _grounded(rng: Random, token: str, length: int) -> str:
 def _block(rng: Random, token: str, number: int, left: int) -> tuple[str, str]:
     """Label and text of the next block, when `left` characters are still to be filled."""
     if number == 0:
-        return "title", f"# {token} {_prose(rng, 24)}"
+        return "title", f"# {_title(rng, token)}"
     if left < 400:
-        return "text", _prose(rng, max(left - 62, 1))
+        return "text", _prose(rng, left - 62)
     kind = number % 9
     if kind == 2:
-        return "sub_title", f"## {number} {_prose(rng, 20)}"
+        return "sub_title", f"## {number} {_thing(rng).capitalize()}"
     if kind == 4:
         return "image", ""
     if kind == 5:
@@ -99,7 +131,7 @@ def _block(rng: Random, token: str, number: int, left: int) -> tuple[str, str]:
 
 
 def _table(rng: Random) -> str:
-    rows = [["item", "first", "second"]] + [
-        [rng.choice(_WORDS), *map(str, rng.choices(range(1000), k=2))] for _ in "123"
+    rows = [["Quantity", "First year", "Second year"]] + [
+        [name.capitalize(), *map(str, rng.choices(range(1000), k=2))] for name in rng.sample(_NOUNS, k=3)
     ]
     return "<table>" + "".join("<tr><td>" + "</td><td>".join(row) + "</td></tr>" for row in rows) + "</table>"
