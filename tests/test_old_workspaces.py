@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 import llm_ocr
+from llm_ocr.errors import WorkspaceMismatch
 from llm_ocr.types import Counts, Status
 
 FIXTURES = Path(__file__).resolve().parent / "fixtures"
@@ -83,3 +84,13 @@ def test_its_figures_can_be_described_once_more(old):
     shutil.rmtree(old / "describe")
     run = llm_ocr.describe(workspace=old, engine="embedded")
     assert run.status.figures == Counts(3, 3)
+
+
+def test_pages_of_another_result_version_are_not_planned_again(old):
+    """A generation that this version cannot extract would keep the workspace from being assembled and exported."""
+    before = sorted(path.name for path in (old / "plan").iterdir())
+    with pytest.raises(WorkspaceMismatch, match="extracted by another version of llm-ocr") as caught:
+        llm_ocr.retry_failed(workspace=old)
+    assert "another workspace" in caught.value.hint
+    assert sorted(path.name for path in (old / "plan").iterdir()) == before
+    assert llm_ocr.open(str(old)).status.finished

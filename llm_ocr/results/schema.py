@@ -3,8 +3,8 @@
 Only this file and `page_status` name their columns.
 
 Blocks and figures are lists of structs, attempts and notes JSON texts (their keys are the engines' own). The images of
-a page and its figures stand last, as `{bytes, path}`, the form in which `datasets` keeps them. `described`, `notes`,
-`quality` and `quality_parts` came later: files without them are read as if they were empty.
+a page and its figures stand last, as `{bytes, path}`, the form in which `datasets` keeps them. `continued`,
+`described`, `notes`, `quality` and `quality_parts` came later: files without them are read as if they were empty.
 """
 
 import json
@@ -273,7 +273,7 @@ def _block(value: Mapping[str, Any]) -> Block:
         kind=BlockKind(value["kind"]),
         box=Box(**value["box"]),
         level=value["level"],
-        continued=tuple(Box(**box) for box in value["continued"]),
+        continued=tuple(Box(**box) for box in value.get("continued") or ()),
         **_texts_of(value, _BLOCK_TEXTS),
     )
 

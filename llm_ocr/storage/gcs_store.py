@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from google.api_core.exceptions import NotFound, RequestRangeNotSatisfiable
+from requests import RequestException
 
 from llm_ocr.errors import ObjectChanged, ObjectExists, ObjectNotFound, StorageError
 from llm_ocr.storage import DEFAULT_OPTIONS, Capabilities, ObjectInfo, StoreOptions
@@ -160,11 +161,15 @@ def _fetch(connection: Connection, place: Place, key: str) -> tuple[bytes, str]:
 def _whole(connection: Connection, name: str, read: Callable[[Any], T]) -> T:
     """What `read` makes of the object, of one generation throughout.
 
-    A read that was cut off goes on in the generation in which it began; when that one is gone, it begins anew.
+    A read that was cut off goes on in the generation in which it began; when that one is gone, it begins anew. So it
+    does when the answer that there is no such object was cut off: the client reads that one outside of its retries.
     """
     for left in reversed(range(_READS)):
         try:
             return read(connection.bucket.blob(name))
+        except RequestException:
+            if not left:
+                raise
         except NotFound as error:
             if not replaced_meanwhile(error):
                 raise

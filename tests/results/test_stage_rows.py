@@ -150,6 +150,22 @@ def test_figures_come_back_as_they_were(records):
     assert figures_from_parquet(figures_to_parquet(records)) == records
 
 
+def test_blocks_that_were_stored_before_they_could_continue_are_read():
+    page = [record()]
+    table = pq.read_table(io.BytesIO(pages_to_parquet(page)))
+    rows = table.to_pylist()
+    for row in rows:
+        for block in row["blocks"]:
+            del block["continued"]
+    older = [field for field in table.schema.field("blocks").type.value_type if field.name != "continued"]
+    place = table.schema.get_field_index("blocks")
+    schema = table.schema.set(place, pa.field("blocks", pa.list_(pa.struct(older))))
+    stored = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), stored)
+    assert rows[0]["blocks"]
+    assert pages_from_parquet(stored.getvalue(), images=True) == page
+
+
 def test_a_unit_without_rows_is_a_file_too():
     assert pages_from_parquet(pages_to_parquet([]), images=True) == []
     assert figures_from_parquet(figures_to_parquet([])) == []

@@ -11,6 +11,9 @@ from pathlib import Path
 from llm_ocr.engines.vllm import launcher
 from llm_ocr.engines.vllm.log import ServerLog
 
+#: Seconds that a launcher takes to end when nothing is left below it; usually a few hundredths.
+_LAUNCHER_ENDS = 10.0
+
 
 class _Ears(asyncio.SubprocessProtocol):
     """Hears of the end itself: asyncio's `wait` also waits until nobody holds the pipe, and the engine may."""
@@ -80,11 +83,16 @@ class ServerProcess:
     async def stop(self, patience: float) -> None:
         """SIGTERM to the group, `patience` seconds, then SIGKILL. Returns when nothing of it is left."""
         self._stopping = True
-        for number, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, None)):
-            if self._ended.done():
-                return  # the group's number may be another program's by now
-            self._signal(number)
-            await asyncio.wait([self._ended], timeout=seconds)
+        if self._ended.done():
+            return  # the group's number may be another program's by now
+        self._signal(signal.SIGTERM)
+        await asyncio.wait([self._ended], timeout=patience)
+        # Without its launcher, what is in other sessions could not be found any more: it goes last, by itself.
+        if not self._ended.done() and await asyncio.to_thread(launcher.kill_below, self.pid):
+            await asyncio.wait([self._ended], timeout=_LAUNCHER_ENDS)
+        if not self._ended.done():
+            self._signal(signal.SIGKILL)
+            await asyncio.wait([self._ended])
 
     async def _wait(self) -> str:
         await self._ears.exited

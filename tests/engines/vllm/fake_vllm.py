@@ -59,6 +59,28 @@ def engine():
     return subprocess.Popen([sys.executable, "-c", f"import signal, time; {stubborn} time.sleep(600)"])
 
 
+SCATTERED = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+os.setsid()
+if sys.argv[1] == "twice" and os.fork():
+    os._exit(0)
+with open(sys.argv[2], "a") as file:
+    file.write(f"{os.getpid()}\\n")
+time.sleep(600)
+"""
+
+
+def scatter(path):
+    """Processes in sessions of their own, one of them without a parent, deaf to SIGTERM and without our environment."""
+    for how in ("once", "twice"):
+        child = subprocess.Popen([sys.executable, "-c", SCATTERED, how, path], env={})
+        if how == "twice":
+            child.wait()
+    while not Path(path).exists() or len(Path(path).read_text().splitlines()) < 2:
+        time.sleep(0.02)
+
+
 def fail_as_told():
     sequences = int(value("max-num-seqs", "256"))
     if sequences > int(value("fake-fits", "100000")):
@@ -81,6 +103,8 @@ def main():
         return
     say(f"non-default args: {{'key': '{os.environ['VLLM_API_KEY']}', 'token': 'hf_abcdefghijklmnopqrstuvwxyz'}}")
     child = engine()
+    if path := value("fake-scatter"):
+        scatter(path)
     if record := value("fake-record"):
         told = {"pid": os.getpid(), "engine": child.pid, "group": os.getpgrp(), "words": sys.argv[1:]}
         Path(record + ".new").write_text(json.dumps(told | {"environment": dict(os.environ)}))

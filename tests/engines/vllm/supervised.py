@@ -2,9 +2,10 @@
 
 import asyncio
 import os
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from llm_ocr.engines.vllm.replica import Pace
@@ -38,6 +39,17 @@ def alive(pid: int) -> bool:
         return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (ProcessLookupError, FileNotFoundError):
         return False
+
+
+def scattered(path: Path) -> list[int]:
+    """Return the ids of what the scripted server has put into other sessions (`--fake-scatter=PATH`)."""
+    return [int(line) for line in path.read_text().split()]
+
+
+def end(pids: Iterable[int]) -> None:
+    """Kill what a failed test would leave behind."""
+    for pid in filter(alive, pids):
+        os.kill(pid, signal.SIGKILL)
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:

@@ -4,12 +4,13 @@ import asyncio
 import os
 import signal
 import stat
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from supervised import PACE, alive, fetch, made_profile, wait_for
+from supervised import PACE, alive, end, fetch, made_profile, scattered, wait_for
 
 from llm_ocr.engines.vllm import lowering, replica
 from llm_ocr.engines.vllm.replica import Pace
@@ -74,6 +75,31 @@ def test_a_stopped_server_leaves_no_process_even_when_they_do_not_listen(fake):
         await one.server.stop()
         assert not alive(told["pid"]) and not alive(told["engine"])
         assert await one.server.ended() == "stopped"
+        await one.server.stop()
+
+    run(check())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists and adopts the processes")
+@pytest.mark.parametrize("how", ["stopped", "stubborn", "killed"])
+def test_a_server_that_ends_leaves_no_process_in_other_sessions(fake, tmp_path, how):
+    path = tmp_path / "scattered"
+    words = ["--fake-stubborn=1"] if how == "stubborn" else []
+    one = fake(f"--fake-scatter={path}", *words, pace=Pace(poll=0.03, patience=0.3 if words else 5.0))
+
+    async def check():
+        await one.server.start()
+        pids = scattered(path)
+        try:
+            assert len(pids) == 2 and all(alive(pid) for pid in pids)
+            if how == "killed":
+                os.kill(one.record()["pid"], signal.SIGKILL)
+                assert "was killed by SIGKILL" in await one.server.ended()
+            else:
+                await one.server.stop()
+            assert not any(alive(pid) for pid in pids)
+        finally:
+            end(pids)
         await one.server.stop()
 
     run(check())

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from supervised import FAKE, alive, wait_for
+from supervised import FAKE, alive, end, scattered, wait_for
 
 CLIENT = """
 import asyncio, sys
@@ -73,3 +73,17 @@ def test_kill_of_the_client_and_the_launcher_at_once_ends_the_server(client):
     os.kill(launcher, signal.SIGKILL)
     wait_for(lambda: not alive(told["pid"]))
     os.kill(told["engine"], signal.SIGKILL)  # a real server takes it along in its own shutdown
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists and adopts the processes")
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_kill_of_the_client_ends_what_the_server_has_put_into_other_sessions(client, tmp_path, stubborn):
+    path = tmp_path / "scattered"
+    process, told = client(f"--fake-scatter={path}", *(["--fake-stubborn=1"] if stubborn else []))
+    pids = [told["pid"], told["engine"], *scattered(path)]
+    try:
+        assert len(pids) == 4 and all(alive(pid) for pid in pids)
+        process.send_signal(signal.SIGKILL)
+        wait_for(lambda: not any(alive(pid) for pid in pids))
+    finally:
+        end(pids)

@@ -187,6 +187,20 @@ def test_a_read_that_was_cut_off_goes_on(gcs, gcs_store, tmp_path, how):
     assert gcs_store.read_range("k", 1000, 500_000) == data[1000:501_000]
 
 
+@pytest.mark.parametrize("how", [How.CUT, How.DROP, How.STATUS])
+def test_an_object_that_is_not_there_is_known_although_the_answer_was_cut_off(gcs, gcs_store, tmp_path, how):
+    for read in (
+        lambda: gcs_store.get("k"),
+        lambda: gcs_store.read_range("k", 0, 5),
+        lambda: gcs_store.download("k", tmp_path / "file"),
+    ):
+        gcs.faults.add(Fault(how, operation="read", count=3))
+        with pytest.raises(ObjectNotFound):
+            read()
+    gcs.faults.add(Fault(how, operation="stat", count=3))
+    assert gcs_store.stat("k") is None
+
+
 @pytest.mark.parametrize("then", ["replaced", "removed"])
 def test_a_read_is_of_one_version_although_the_object_changed_in_its_middle(
     gcs, gcs_store, tmp_path, monkeypatch, then
