@@ -13,6 +13,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_exceptions import HttpProcessingError
 
 from llm_ocr.engines.chat.failures import Failures
+from llm_ocr.engines.chat.reply import Reply
 from llm_ocr.errors import LlmOcrError
 
 #: What aiohttp raises for a connection that does not come, breaks, or carries what is not HTTP; `outage` tells apart.
@@ -93,25 +94,28 @@ def outage(error: Exception, failures: Failures, status: int) -> LlmOcrError:
 
 
 class Flight:
-    """One request under way: ends with `TimeoutError` when no byte has come for `stall` seconds, or when told.
+    """One request under way.
 
-    One timer that looks when it is due, instead of one that is set anew with each byte.
+    It ends with `TimeoutError` when it made no progress for `stall` seconds, after `longest` seconds in all, or by
+    `end`. One timer looks when it is due, instead of being set again with each progress.
     """
 
-    __slots__ = ("_handle", "_loop", "_stall", "_timeout", "seen", "stalled", "status")
+    __slots__ = ("_handle", "_last", "_loop", "_stall", "_timeout", "late", "reply", "seen", "stalled", "status")
 
-    def __init__(self, stall: float) -> None:
-        self.stalled = False
+    def __init__(self, stall: float, longest: float) -> None:
+        self.stalled = self.late = False  # which of the two ended it
         self.status = 0  # of the response, once it has begun
+        self.reply: Reply | None = None  # the part of the answer that has come
         self._stall = stall
         self._loop = asyncio.get_running_loop()
-        self.seen = time.monotonic()  # when the last byte came
+        self.seen = time.monotonic()  # when it made progress last
+        self._last = self.seen + longest  # when it must be over
         self._timeout = asyncio.timeout(None)
         self._handle: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> "Flight":
         await self._timeout.__aenter__()
-        self._handle = self._loop.call_later(self._stall, self._look)
+        self._look()
         return self
 
     async def __aexit__(
@@ -126,10 +130,17 @@ class Flight:
         if not self._timeout.expired():
             self._timeout.reschedule(self._loop.time())
 
+    def end_within(self, seconds: float) -> None:
+        """Let it go on for so many seconds at most."""
+        if self._handle is not None:
+            self._handle.cancel()
+        self._last = min(self._last, time.monotonic() + seconds)
+        self._look()
+
     def _look(self) -> None:
-        left = self.seen + self._stall - time.monotonic()
-        if left <= 0:
-            self.stalled = True
+        now = time.monotonic()
+        self.late, self.stalled = now >= self._last, now >= self.seen + self._stall
+        if self.late or self.stalled:
             self.end()
         else:
-            self._handle = self._loop.call_later(left, self._look)
+            self._handle = self._loop.call_later(min(self._last, self.seen + self._stall) - now, self._look)
