@@ -20,6 +20,7 @@ from llm_ocr.errors import LlmOcrError
 OUTAGES = (aiohttp.ClientError, HttpProcessingError, OSError)
 
 CONNECT_SECONDS = 30.0  # until a connection stands
+_PROBE_CONNECT_SECONDS = 5.0  # the same for small pages, the look-up of the name included
 #: vLLM closes a connection that was idle for 5 s (uvicorn's default); a request sent just then would be lost.
 IDLE_SECONDS = 4.0
 _PIECE = 192 * 1024  # bytes of an image that are encoded and given to the socket at once; divisible by 3
@@ -76,6 +77,11 @@ def open_session(key: str) -> aiohttp.ClientSession:
     )
 
 
+def probing() -> aiohttp.ClientTimeout:
+    """Return the time limits for the connection of a request for a small page."""
+    return aiohttp.ClientTimeout(total=None, connect=_PROBE_CONNECT_SECONDS, sock_connect=_PROBE_CONNECT_SECONDS)
+
+
 def outage(error: Exception, failures: Failures, status: int) -> LlmOcrError:
     """The typed error for one of `OUTAGES`. `status` of the response, 0 before it began."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
@@ -88,7 +94,7 @@ def outage(error: Exception, failures: Failures, status: int) -> LlmOcrError:
             return failures.unusable("too many open files", "Raise the limit: ulimit -n 4096.")
         return failures.lost(f"nobody answers there: {error.os_error}", unreachable=True)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return failures.lost(f"no connection within {CONNECT_SECONDS:.0f} s", unreachable=True)
+        return failures.lost(f"nobody answers there: {error}", unreachable=True)
     where = "in the middle of the answer" if status else "before the answer began"
     return failures.lost(f"the connection was lost {where}: {type(error).__name__}: {error}", status=status)
 

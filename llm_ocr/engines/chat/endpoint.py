@@ -10,7 +10,7 @@ from yarl import URL
 
 from llm_ocr.engines.asking import Answer, Finish, Question
 from llm_ocr.engines.chat.body import body_parts
-from llm_ocr.engines.chat.connections import OUTAGES, Body, Flight, open_session, outage
+from llm_ocr.engines.chat.connections import OUTAGES, Body, Flight, open_session, outage, probing
 from llm_ocr.engines.chat.events import TooLong
 from llm_ocr.engines.chat.failures import Failures
 from llm_ocr.engines.chat.gauges import Gauges, parse
@@ -49,6 +49,7 @@ class Endpoint:
         """
         self.address = address
         self.received = time.monotonic()
+        self.absent: RequestLost | None = None  # why `probe` found no server, where nothing answered it
         self._vllm = vllm
         self._stall = stall
         self._places = asyncio.Semaphore(limit) if limit else None
@@ -76,6 +77,8 @@ class Endpoint:
 
     async def probe(self) -> ServerFacts | None:
         """What the server says of itself; None when nobody answers, or a proxy without a server behind it.
+
+        `absent` says why nobody answers. It is None for an answer, also for one that says that the server is not ready.
 
         Raises `ServerError` for 401, 403, a redirect, and a certificate that is not trusted.
         """
@@ -182,15 +185,18 @@ class Endpoint:
             return None
         try:
             async with asyncio.timeout(_PROBE_SECONDS):
-                response = await self._session().get(URL(url), allow_redirects=False)
+                response = await self._session().get(URL(url), allow_redirects=False, timeout=probing())
+                self.absent = None
                 try:
                     return _Got(response.status, response.headers, await read_whole(response, _PAGE_BYTES))
                 finally:
                     response.close()
         except OUTAGES as error:
             failure = outage(error, self._failures, 0)
-            if isinstance(failure, ServerError):
+            if not isinstance(failure, RequestLost):
                 raise failure from error
+            # A server that takes the connection and is silent is being loaded, or is busy: it is there.
+            self.absent = None if type(error) is TimeoutError else failure
             return None
 
     def _session(self) -> aiohttp.ClientSession:

@@ -50,7 +50,7 @@ class Fleet:
         self._name = name
         self._options = options
         self._say = say
-        self._suspects = Suspects(options.kills, options.scatter)
+        self._suspects = Suspects(options.kills, options.hangs, options.scatter, options.stall)
         self._places = Places(options.max_inflight, self._suspects)
         self._members = [
             Member(number, server, options, self._places, self._suspects, say) for number, server in enumerate(servers)
@@ -244,15 +244,15 @@ class Fleet:
             if not self._places.queued and not self._places.taken:
                 if self._suspects.answered:
                     return
+                more = " If its answers only begin late: --request-timeout." if request.hangs else ""
                 raise ServerError(
-                    f"{self._name}: the server died {request.deaths} times while it read {request.id}, "
-                    "and has answered nothing yet",
-                    hint="Look at its log. The same command goes on where this one stopped.",
+                    f"{self._name}: the server {request.harm} while it read {request.id}, and has answered nothing yet",
+                    hint=f"Look at its log. The same command goes on where this one stopped.{more}",
                 )
             await asyncio.sleep(_PROOF)
 
     def _set_aside(self, request: Request) -> PageFailure:
-        detail = f"the server died or hung {request.deaths} times while it read this page"
+        detail = f"the server {request.harm} while it read this page"
         self._say(f"{request.id} is set aside: {detail}")
         return PageFailure(Reason.QUARANTINED, detail)
 

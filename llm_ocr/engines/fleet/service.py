@@ -44,6 +44,7 @@ class Service:
         self.holders: set[Request] = set()  # requests with a place here
         self.recently_lost: deque[tuple[float, str, int]] = deque(maxlen=256)  # when, question id, deaths before
         self.death: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.hung = False  # it did not die: its answers made no progress
         self.paused_until = 0.0
         self.stalled = 0  # requests that stalled, while it is open whether the server hangs: nothing is sent then
         self._pauses = 0  # since the last answer
@@ -75,10 +76,11 @@ class Service:
         """When something moved last, by `time.monotonic`; the beginning of work counts too."""
         return max(self.endpoint.received, self._busy_since)
 
-    def die(self, why: str, accuse: Callable[["Service"], None] | None = None) -> None:
-        """It serves no more. All requests under way are taken back; `accuse` is told before."""
+    def die(self, why: str, accuse: Callable[["Service"], None] | None = None, *, hung: bool = False) -> None:
+        """It serves no more, as it is dead or `hung`. All requests under way are taken back; `accuse` comes before."""
         if self.death.done():
             return
+        self.hung = hung
         self.death.set_result(why)
         if accuse is not None:
             oldest = time.monotonic() - _BEFORE_DEATH
