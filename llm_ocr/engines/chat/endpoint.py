@@ -18,7 +18,7 @@ from llm_ocr.engines.chat.probing import facts_of, roots_in
 from llm_ocr.engines.chat.reading import Pulse, read_events, read_whole
 from llm_ocr.engines.chat.reply import Bounds, Reply
 from llm_ocr.engines.serving import Address, ServerFacts
-from llm_ocr.errors import LlmOcrError, RequestLost, ServerError
+from llm_ocr.errors import LlmOcrError, RequestLost, ServerBusy, ServerError
 
 _ERROR_BYTES = 64 * 1024  # read of an error's body
 _PAGE_BYTES = 4 * 1024 * 1024  # read of what a server says of itself
@@ -42,15 +42,19 @@ class Endpoint:
     Progress is the begin of a response, new text or tokens, and the end: nothing that only keeps a connection awake.
     """
 
-    def __init__(self, address: Address, *, vllm: bool = False, stall: float = 180.0, limit: int = 0) -> None:
+    def __init__(
+        self, address: Address, *, vllm: bool = False, stall: float = 180.0, limit: int = 0, known: bool = False
+    ) -> None:
         """`stall`: seconds without progress after which an answer is lost; after `LONGEST` times as many it is cut.
 
-        `limit`: requests at once, 0 for any number. `vllm`: the server understands vLLM's own settings.
+        `limit`: requests at once, 0 for any number. `vllm`: the server understands vLLM's own settings. `known`: it has
+        answered questions before, so that a 404 comes from a gateway whose server is away.
         """
         self.address = address
         self.received = time.monotonic()
         self.absent: RequestLost | None = None  # why `probe` found no server, where nothing answered it
         self._vllm = vllm
+        self._known = known
         self._stall = stall
         self._places = asyncio.Semaphore(limit) if limit else None
         self._failures = Failures(address)
@@ -115,10 +119,14 @@ class Endpoint:
         try:
             reply = await self._fly(question, flight)
         except ServerError as error:
+            if flight.status == 404 and self._known:
+                raise ServerBusy(str(error.args[0]), status=404) from None
             if flight.status == 404:
                 raise self._failures.unknown(error, tuple(await self.served())) from None
             raise
-        return reply.answer(time.monotonic() - started, self.address.url)
+        answer = reply.answer(time.monotonic() - started, self.address.url)
+        self._known = True
+        return answer
 
     async def _fly(self, question: Question, flight: Flight) -> Reply:
         """The exchange, with what ends it from outside made into typed errors."""

@@ -79,7 +79,7 @@ class Member:
     async def _serve(self, address: Address, facts: ServerFacts) -> tuple[str, bool]:
         """Serve from ready to dead; return why it died, and whether it hung instead."""
         first = first_size(facts, self.options.page_tokens, self.options.max_inflight)
-        endpoint = Endpoint(address, vllm=facts.vllm, stall=self.options.stall)
+        endpoint = Endpoint(address, vllm=facts.vllm, stall=self.options.stall, known=self.answers > 0)
         window = Window(first.size, self.options.max_inflight)
         service = self.service = Service(self.number, self.server.name, endpoint, facts, window, ours=self.server.ours)
         kind = f" (vLLM {facts.version})".replace(" )", ")") if facts.vllm else ""

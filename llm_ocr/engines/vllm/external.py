@@ -43,7 +43,8 @@ class ExternalServer:
             say: is told what is waited for.
             choose: picks the model of an address without one.
         """
-        self.address = address
+        self.address = self._given = address
+        self._serves = ""  # the model that it listed first
         self._choose = choose
         self._timeout = timeout
         self._wait_for = wait
@@ -97,7 +98,7 @@ class ExternalServer:
     async def _wait(self, told: str, there: float, absent: float) -> tuple[Address, ServerFacts]:
         """Look until it answers: for `absent` seconds while nobody is there, for `there` seconds once somebody is."""
         began, said, seconds = time.monotonic(), "", absent
-        while isinstance(answer := await look(self.address, self._choose), NotReady):
+        while isinstance(answer := await look(self._given, self._choose), NotReady):
             if not answer.why:
                 seconds = there
             if time.monotonic() - began >= seconds:
@@ -107,7 +108,14 @@ class ExternalServer:
                 self._say(words)
                 said = words
             await asyncio.sleep(self._poll)
-        self.address = answer[0]
+        self.address, facts = answer
+        if self._choose is None or self._given.model:  # nothing else says which model it is
+            self._serves = self._serves or facts.serves
+            if facts.serves not in ("", self._serves):
+                raise ServerError(
+                    f"the server {self.name} served {self._serves} before, and now serves {facts.serves}",
+                    hint="Start the first model there again. The same command goes on where this one stopped.",
+                )
         return answer
 
     def _given_up(self, last: NotReady, seconds: float) -> ServerError:

@@ -8,6 +8,7 @@ import aiohttp
 
 from llm_ocr.engines.chat.connections import open_session
 from llm_ocr.engines.chat.endpoint import Endpoint
+from llm_ocr.engines.chat.probing import identity
 from llm_ocr.engines.chat.reading import read_whole
 from llm_ocr.engines.serving import Address, ServerFacts
 from llm_ocr.errors import ServerError
@@ -43,7 +44,7 @@ async def look(address: Address, choose: Chooser | None = None) -> tuple[Address
         if not address.model:
             served = await endpoint.served()
             name = choose(served) if choose is not None and served else _only(address, tuple(served))
-            address = replace(address, model=name)
+            address, facts = replace(address, model=name), replace(facts, serves=identity(name, served.get(name, "")))
         return address, facts
     finally:
         await endpoint.close()

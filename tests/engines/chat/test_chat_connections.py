@@ -331,7 +331,7 @@ def test_a_vllm_server_says_what_it_is():
             return await endpoint.probe(), await endpoint.gauges(), await endpoint.served()
 
     facts, gauges, served = asyncio.run(run())
-    assert facts == ServerFacts(vllm=True, version="0.32.0", max_model_len=8192, kv_tokens=65536)
+    assert facts == ServerFacts(vllm=True, version="0.32.0", max_model_len=8192, kv_tokens=65536, serves=MODEL)
     assert gauges is not None and gauges.running == 32
     assert tuple(served) == ("other", MODEL)
 
@@ -339,7 +339,8 @@ def test_a_vllm_server_says_what_it_is():
 @pytest.mark.parametrize(
     ("models", "facts"),
     [
-        (replying(200, {"data": [{"id": "other"}]}), ServerFacts()),
+        (replying(200, {"data": [{"id": "other"}]}), ServerFacts(serves="other")),
+        (replying(200, {"data": [{"id": "other", "root": "/models/x/"}]}), ServerFacts(serves="other (x)")),
         (replying(200, b"not JSON"), ServerFacts()),
         (replying(404), ServerFacts()),
         (replying(429), ServerFacts()),
