@@ -179,7 +179,10 @@ class RequestLost(RequestError):
     """No whole answer came. `status` is 0 when no response began.
 
     `unreachable`: nobody listens there any more. `stalled`: the connection stood, and nothing came for too long.
+    `tokens_in` and `tokens_out` of the part that came: a provider has them paid.
     """
+
+    tokens_in = tokens_out = 0
 
     def __init__(self, message: str, *, status: int = 0, unreachable: bool = False, stalled: bool = False) -> None:
         super().__init__(message)

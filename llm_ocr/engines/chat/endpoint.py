@@ -118,6 +118,10 @@ class Endpoint:
             self.received = started
         try:
             reply = await self._fly(question, flight)
+        except RequestLost as lost:
+            if flight.reply is not None:
+                lost.tokens_in, lost.tokens_out, _ = flight.reply.counts()
+            raise
         except ServerError as error:
             if flight.status == 404 and self._known:
                 raise ServerBusy(str(error.args[0]), status=404) from None

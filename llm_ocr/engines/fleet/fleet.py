@@ -180,6 +180,8 @@ class Fleet:
             raise
         except RequestLost as lost:
             service.doubt()
+            self._counts.tokens_in += lost.tokens_in
+            self._counts.tokens_out += lost.tokens_out
             lives_on = await self._lives_on(service, request, lost)  # a death found meanwhile takes the request away
             self._counts.lost += 1
             if lives_on:

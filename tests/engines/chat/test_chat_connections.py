@@ -77,6 +77,13 @@ def test_a_reset_in_the_middle_loses_the_answer():
     assert (error.status, error.unreachable, error.stalled) == (200, False, False)
 
 
+def test_the_tokens_of_an_answer_that_was_lost_are_counted():
+    estimated = lost(streaming(event("word " * 200), pause=0.05, end=abort))
+    assert (estimated.tokens_in, estimated.tokens_out) == (0, 250)
+    known = lost(streaming(event("word " * 200), usage(completion_tokens=90), pause=0.05, end=abort))
+    assert (known.tokens_in, known.tokens_out) == (300, 90)
+
+
 def test_a_reset_before_the_answer_began_has_no_status():
     async def handler(request: web.Request) -> web.StreamResponse:
         await request.read()

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -163,6 +164,11 @@ def test_a_page_that_never_fits_fails_after_two_requests():
     engine = ScriptedEngine(TOO_LONG)
     failure = failure_of(engine)
     assert (failure.reason, len(failure.tries), len(engine.questions)) == (Reason.TOO_LONG, 2, 2)
+
+
+def test_a_try_says_that_its_tokens_are_estimated():
+    attempt = read(ScriptedEngine(replace(stop(""), estimated=True), stop("one")))
+    assert ["tokens_estimated" in one for one in attempt.tries] == [True, False]
 
 
 def test_a_refused_page_fails_at_once_with_the_servers_words():
