@@ -144,7 +144,14 @@ _READ = (
     Bare("GCS_INPUT_URI", Effect.READ, _INPUT, "input", _in_gcs),
     Bare("SOURCE_REPO_ID", Effect.READ, f"{_INPUT}; no longer falls back to `HF_REPO_ID`", "input", _repository),
     Bare("SKIP_SERVER_LAUNCH", Effect.READ, "`1`: the engine `server`", "engine", _launched_elsewhere),
-    Bare("BASE_URL", Effect.READ, "a running server, with or without `/v1`; no server is started then", "server_url"),
+    Bare(
+        "BASE_URL",
+        Effect.READ,
+        "a running server, with or without `/v1`; no server is started then. One that starts at the same time as the "
+        "job needs `VLLM_STARTUP_TIMEOUT` or `LLM_OCR_SERVER_WAIT`: else an address without a server is an error after "
+        "5 seconds",
+        "server_url",
+    ),
     Bare("SERVED_MODEL_NAME", Effect.READ, "the name to ask a running server for", "server_model"),
     Bare("VLLM_STARTUP_TIMEOUT", Effect.READ, "seconds; the default is 1800, no longer 600", "server_timeout"),
     Bare("MODEL_ID", Effect.READ, "", "model"),
