@@ -66,7 +66,7 @@ class Place:
 
     def __init__(self) -> None:
         self.model = "first"
-        self.answered = 0
+        self.asked = self.answered = 0
         self.absent = False  # a gateway is there, and no server behind it
         self._runner: web.AppRunner | None = None
 
@@ -96,7 +96,8 @@ class Place:
 
     async def _chat(self, request: web.Request) -> web.Response:
         await request.read()
-        await asyncio.sleep(0.05)
+        self.asked += 1
+        await asyncio.sleep(0.03 + 0.01 * (self.asked % 7))  # not all at once: some are always under way
         if self.absent:
             return web.json_response({"error": "no backend"}, status=404)
         self.answered += 1
