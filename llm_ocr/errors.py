@@ -153,10 +153,14 @@ class RequestError(LlmOcrError):
 
 
 class ServerBusy(RequestError):
-    """The server asks for patience (429, 503, 529). `retry_after` in seconds, None when it did not say."""
+    """The server is to be asked again later. `retry_after` in seconds, None when it did not say.
 
-    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+    `status`: 429, 503 or 529; 404 of a server that has answered before.
+    """
+
+    def __init__(self, message: str, *, status: int = 503, retry_after: float | None = None) -> None:
         super().__init__(message)
+        self.status = status
         self.retry_after = retry_after
 
 
@@ -175,7 +179,10 @@ class RequestLost(RequestError):
     """No whole answer came. `status` is 0 when no response began.
 
     `unreachable`: nobody listens there any more. `stalled`: the connection stood, and nothing came for too long.
+    `tokens_in` and `tokens_out` of the part that came: a provider has them paid.
     """
+
+    tokens_in = tokens_out = 0
 
     def __init__(self, message: str, *, status: int = 0, unreachable: bool = False, stalled: bool = False) -> None:
         super().__init__(message)

@@ -192,6 +192,7 @@ class Engines:
             max_inflight=settings.max_inflight_requests or self._preset_window(len(servers)),
             page_tokens=profile.page_tokens,
             stall=settings.request_timeout,
+            hangs=min(FleetOptions().hangs, settings.max_page_attempts),
             max_restarts=settings.max_server_restarts,
         )
         return Fleet(profile.name, servers, options, self._say)
@@ -206,7 +207,7 @@ class Engines:
 
     def _running(self, profile: Profile, model: str) -> Sequence[Server]:
         from llm_ocr.engines.chat.address import address_of
-        from llm_ocr.engines.vllm.external import ExternalServer
+        from llm_ocr.engines.vllm.external import WRONG_ADDRESS, ExternalServer
 
         settings = self._settings
         if getattr(settings, "chat_template", None) is not None:
@@ -215,10 +216,15 @@ class Engines:
                 hint="Start that one with it: vllm serve … --chat-template FILE",
             )
         key = server_key(settings.server_key, settings.server_key_file)
+        # In a job the server may be started at the same time, and no user waits at a terminal.
+        patient = bool(settings.model_fields_set & {"launch", "server_timeout"})
+        wait = settings.server_wait or (settings.server_timeout if patient else WRONG_ADDRESS)
         return [
             ExternalServer(
                 address_of(url, settings.server_model or "", key),
                 timeout=settings.server_timeout,
+                wait=wait,
+                stall=settings.request_timeout,
                 say=self._say,
                 choose=partial(choose_served, url=url, profile=profile, model=model, profiles=PROFILES),
             )

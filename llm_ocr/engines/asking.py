@@ -22,6 +22,7 @@ class Finish(StrEnum):
     STOP = "stop"
     LENGTH = "length"  # max_tokens or the context was reached
     CUT = "cut"  # by our `TextWatch`
+    LATE = "late"  # by us: the answer took too long in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Answer:
     seconds: float = 0.0
     waited: float = 0.0
     server: str = ""  # which server answered
+    estimated: bool = False  # `tokens_out` is an estimate: the server sent no plausible count
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ class ServerFacts:
     kv_tokens: int | None = None  # size of its KV cache
     max_concurrency: float | None = None  # requests of max_model_len at once, as vLLM printed it
     max_num_seqs: int | None = None  # sequences that it runs at once
+    serves: str = ""  # the model that it lists: its name and what it was loaded from; "" where it does not say
 
 
 class Server(Protocol):

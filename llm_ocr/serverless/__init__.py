@@ -49,6 +49,7 @@ def _start(settings: WorkerSettings) -> None:
         import runpod
     except ImportError as error:
         raise MissingExtra("the worker needs runpod", hint='Install it: pip install "llm-ocr[runpod]"') from error
+    from llm_ocr.serverless.inputs import advised
     from llm_ocr.serverless.worker import Worker
 
     held = environment()
@@ -61,6 +62,6 @@ def _start(settings: WorkerSettings) -> None:
             return await worker.handle(job)
         except LlmOcrError as error:
             _log.warning("job %s: %s", job.get("id"), error)
-            return {"error": str(error)}  # FAILED; what is raised comes with a traceback, which only bugs need
+            return {"error": advised(str(error))}  # FAILED; what is raised comes with a traceback, which only bugs need
 
     runpod.serverless.start({"handler": handler, "concurrency_modifier": lambda now: settings.worker_concurrency})

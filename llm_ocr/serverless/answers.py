@@ -14,7 +14,7 @@ from llm_ocr.results.figure_links import IMAGE, encode_target, target_id
 from llm_ocr.results.lines import map_prose
 from llm_ocr.results.paths import safe_segment
 from llm_ocr.results.schema import image_extension
-from llm_ocr.serverless.inputs import DocumentRequest
+from llm_ocr.serverless.inputs import DocumentRequest, advised
 from llm_ocr.types import Box, EncodedImage, Figure, PageRecord
 
 #: Where the Markdown's links to figures lead.
@@ -59,7 +59,7 @@ class PageAnswer:
         if self.record.reason is not None:
             found["reason"] = self.record.reason.value
         if self.record.detail:
-            found["detail"] = self.record.detail
+            found["detail"] = advised(self.record.detail)
         return found
 
 

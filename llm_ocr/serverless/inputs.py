@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,9 @@ from llm_ocr.documents.remote.urls import is_web, shown
 from llm_ocr.engines.layout.tasks import TASKS
 from llm_ocr.errors import UsageError
 from llm_ocr.launch import STAGES
+from llm_ocr.settings.fields import settings_of
+from llm_ocr.settings.models import AssembleSettings, DescribeSettings
+from llm_ocr.settings.serverless import WorkerSettings
 from llm_ocr.settings.sources import did_you_mean
 
 #: Crops in a reply where the request does not say how many.
@@ -92,6 +96,40 @@ _VARIABLES = {
 }
 _STAGE = ("stage", *_VARIABLES, "shard", "shard_index", "shard_count", "name")
 _FIELDS = (*_SOURCES, *_BESIDE, *_STAGE)
+#: Of all that a worker does.
+_SETTINGS = (WorkerSettings, DescribeSettings, AssembleSettings)
+
+
+#: Flags in messages that a request's field takes the place of.
+_FIELDS_FOR = {
+    "--pages": "start_page and end_page",
+    "--region-task": "label_task_mapping",
+    "--layout-first": "layout",
+    "--workspace": "workspace",
+    "--shard-index": "shard_index",
+    "--shard-count": "shard_count",
+    "--launch": "launch",
+}
+_FLAG = re.compile(r"(--[a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?:[ =]([A-Z][A-Z_]*)\b)?")
+
+
+def advised(message: str) -> str:
+    """Return a message with the advice that a reply can give.
+
+    In place of a flag of the command line it names the request's field, else the variable of the endpoint. Arguments of
+    other programs stay as they are.
+    """
+    variables = {one.flag: one.variable for model in _SETTINGS for one in settings_of(model).values()}
+
+    def replaced(found: re.Match[str]) -> str:
+        flag, value = found.groups()
+        if flag in _FIELDS_FOR:
+            return _FIELDS_FOR[flag]
+        if flag not in variables:
+            return found[0]
+        return f"{variables[flag]}={value}" if value else variables[flag]
+
+    return _FLAG.sub(replaced, message)
 
 
 def read_input(job: Mapping[str, Any]) -> DocumentRequest | StageRequest | WarmUp:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.api.session import Session
+from llm_ocr.serverless.inputs import advised
 from llm_ocr.types import DocumentPart, PageRecord
 
 _WORDS = "Ready to read."
@@ -23,7 +24,7 @@ async def warm_up(session: Session) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="llm-ocr-request-") as folder:
         part = DocumentPart("warm-up", str(_page(Path(folder))), "warm-up", "", (1,), 1, 0)
         await session.read(part, finished)
-    detail = {"detail": rows[0].detail} if rows[0].detail else {}
+    detail = {"detail": advised(rows[0].detail)} if rows[0].detail else {}
     return {"status": rows[0].status.value, **detail, "seconds": round(time.monotonic() - began, 3)}
 
 

@@ -119,6 +119,11 @@ class ServerSettings(Group):
     server_key: SecretStr | None = Field(None, description="its API key (better: --server-key-file)")
     server_key_file: FILE | None = Field(None, description="file with its API key")
     server_model: NAME | None = Field(None, description="the model's name there (default: the one it serves)")
+    server_wait: SECONDS | None = Field(
+        None,
+        description="seconds to wait for a server at whose address nobody answers yet (default: 5; in jobs of a "
+        "launch, and where --server-timeout is given: that)",
+    )
     price_in: PRICE | None = Field(
         None,
         description="its price per million tokens of prompts, for the cost in status",
@@ -191,7 +196,10 @@ class RequestSettings(Group):
         None, description="units of work open at the same time", json_schema_extra={"engines": [*ALL]}
     )
     max_page_attempts: COUNT = Field(8, description="tries at a page or figure before it is degraded or failed")
-    request_timeout: SECONDS = Field(180.0, description="seconds without any progress until a request is given up")
+    request_timeout: SECONDS = Field(
+        180.0,
+        description="seconds without new text until a request is given up; after ten times as many, its answer is cut",
+    )
 
 
 #: What can be asked of figures without a prompt of one's own.

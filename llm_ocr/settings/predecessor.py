@@ -186,7 +186,9 @@ _READ = (
     Bare(
         "BASE_URL",
         Effect.READ,
-        "a running server, with or without `/v1`; no server is started then",
+        "a running server, with or without `/v1`; no server is started then. One that starts at the same time as the "
+        "job needs `VLLM_STARTUP_TIMEOUT` or `LLM_OCR_SERVER_WAIT`: else an address without a server is an error after "
+        "5 seconds",
         "server_url",
         _server,
     ),

@@ -119,6 +119,15 @@ def test_a_page_that_is_too_long_however_small_fails_after_two_requests(document
     assert {str(row.reason) for row in rows.values()} == {"prompt too long"}
 
 
+def test_a_page_that_the_server_refuses_is_read_from_its_text_layer_if_that_is_wanted(documents, tmp_path):
+    with simulator(fault={"too-long": 1}) as server:
+        run = extract(documents, tmp_path / "w", server_url=server.url, fallback="text-layer")
+        assert run.code == 0, run.said
+    rows = accounted(tmp_path / "w", degraded=PAGES)
+    assert {(row.text_source, str(row.reason)) for row in rows.values()} == {("text-layer", "prompt too long")}
+    assert all("This is page" in row.markdown for row in rows.values())
+
+
 def test_many_bad_answers_from_a_faulty_server_are_still_told_apart(documents, tmp_path):
     faults = {"reset": 0.1, "500": 0.1, "429": 0.1, "retry-after": 0.1}
     with simulator(loop_rate=0.1, empty_rate=0.1, fault=faults) as server:

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from llm_ocr.serverless.inputs import DocumentRequest, InputError, StageRequest, WarmUp, read_input
+from llm_ocr.serverless.inputs import DocumentRequest, InputError, StageRequest, WarmUp, advised, read_input
 
 PDF = base64.b64encode(b"%PDF-1.5").decode()
 URL = "https://example.org/a.pdf"
@@ -110,3 +110,19 @@ def test_a_warm_up_and_both_ways_to_number_shards():
 def test_a_request_cannot_set_the_workers_other_settings(variable):
     with pytest.raises(InputError, match=f"{variable}: no such field"):
         read_input({"input": {**STAGE, variable: "x"}})
+
+
+@pytest.mark.parametrize(
+    ("message", "advice"),
+    [
+        ("several models\nSay which to ask for: --server-model NAME", "LLM_OCR_SERVER_MODEL=NAME"),
+        ("no server\nCheck --server-url and that it runs: curl http://h/v1/models", "Check LLM_OCR_SERVER_URL and"),
+        ("too many\nRead fewer with --pages 1-5", "Read fewer with start_page and end_page"),
+        ("--region-task table: no such label", "label_task_mapping table"),
+        ("--max-page-attempts=3 was not enough", "LLM_OCR_MAX_PAGE_ATTEMPTS=3"),
+        ("Start it with it: vllm serve --chat-template-content-format auto", "--chat-template-content-format auto"),
+        ("The page -- here -- is --- empty", "The page -- here -- is --- empty"),
+    ],
+)
+def test_a_reply_advises_fields_and_variables_instead_of_flags(message, advice):
+    assert advice in advised(message)

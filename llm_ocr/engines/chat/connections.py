@@ -13,12 +13,14 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_exceptions import HttpProcessingError
 
 from llm_ocr.engines.chat.failures import Failures
+from llm_ocr.engines.chat.reply import Reply
 from llm_ocr.errors import LlmOcrError
 
 #: What aiohttp raises for a connection that does not come, breaks, or carries what is not HTTP; `outage` tells apart.
 OUTAGES = (aiohttp.ClientError, HttpProcessingError, OSError)
 
 CONNECT_SECONDS = 30.0  # until a connection stands
+_PROBE_CONNECT_SECONDS = 5.0  # the same for small pages, the look-up of the name included
 #: vLLM closes a connection that was idle for 5 s (uvicorn's default); a request sent just then would be lost.
 IDLE_SECONDS = 4.0
 _PIECE = 192 * 1024  # bytes of an image that are encoded and given to the socket at once; divisible by 3
@@ -75,6 +77,11 @@ def open_session(key: str) -> aiohttp.ClientSession:
     )
 
 
+def probing() -> aiohttp.ClientTimeout:
+    """Return the time limits for the connection of a request for a small page."""
+    return aiohttp.ClientTimeout(total=None, connect=_PROBE_CONNECT_SECONDS, sock_connect=_PROBE_CONNECT_SECONDS)
+
+
 def outage(error: Exception, failures: Failures, status: int) -> LlmOcrError:
     """The typed error for one of `OUTAGES`. `status` of the response, 0 before it began."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
@@ -87,31 +94,34 @@ def outage(error: Exception, failures: Failures, status: int) -> LlmOcrError:
             return failures.unusable("too many open files", "Raise the limit: ulimit -n 4096.")
         return failures.lost(f"nobody answers there: {error.os_error}", unreachable=True)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return failures.lost(f"no connection within {CONNECT_SECONDS:.0f} s", unreachable=True)
+        return failures.lost(f"nobody answers there: {error}", unreachable=True)
     where = "in the middle of the answer" if status else "before the answer began"
     return failures.lost(f"the connection was lost {where}: {type(error).__name__}: {error}", status=status)
 
 
 class Flight:
-    """One request under way: ends with `TimeoutError` when no byte has come for `stall` seconds, or when told.
+    """One request under way.
 
-    One timer that looks when it is due, instead of one that is set anew with each byte.
+    It ends with `TimeoutError` when it made no progress for `stall` seconds, after `longest` seconds in all, or by
+    `end`. One timer looks when it is due, instead of being set again with each progress.
     """
 
-    __slots__ = ("_handle", "_loop", "_stall", "_timeout", "seen", "stalled", "status")
+    __slots__ = ("_handle", "_last", "_loop", "_stall", "_timeout", "late", "reply", "seen", "stalled", "status")
 
-    def __init__(self, stall: float) -> None:
-        self.stalled = False
+    def __init__(self, stall: float, longest: float) -> None:
+        self.stalled = self.late = False  # which of the two ended it
         self.status = 0  # of the response, once it has begun
+        self.reply: Reply | None = None  # the part of the answer that has come
         self._stall = stall
         self._loop = asyncio.get_running_loop()
-        self.seen = time.monotonic()  # when the last byte came
+        self.seen = time.monotonic()  # when it made progress last
+        self._last = self.seen + longest  # when it must be over
         self._timeout = asyncio.timeout(None)
         self._handle: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> "Flight":
         await self._timeout.__aenter__()
-        self._handle = self._loop.call_later(self._stall, self._look)
+        self._look()
         return self
 
     async def __aexit__(
@@ -126,10 +136,17 @@ class Flight:
         if not self._timeout.expired():
             self._timeout.reschedule(self._loop.time())
 
+    def end_within(self, seconds: float) -> None:
+        """Let it go on for so many seconds at most."""
+        if self._handle is not None:
+            self._handle.cancel()
+        self._last = min(self._last, time.monotonic() + seconds)
+        self._look()
+
     def _look(self) -> None:
-        left = self.seen + self._stall - time.monotonic()
-        if left <= 0:
-            self.stalled = True
+        now = time.monotonic()
+        self.late, self.stalled = now >= self._last, now >= self.seen + self._stall
+        if self.late or self.stalled:
             self.end()
         else:
-            self._handle = self._loop.call_later(left, self._look)
+            self._handle = self._loop.call_later(min(self._last, self.seen + self._stall) - now, self._look)

@@ -8,21 +8,24 @@ from dataclasses import dataclass
 import aiohttp
 from yarl import URL
 
-from llm_ocr.engines.asking import Answer, Question
+from llm_ocr.engines.asking import Answer, Finish, Question
 from llm_ocr.engines.chat.body import body_parts
-from llm_ocr.engines.chat.connections import OUTAGES, Body, Flight, open_session, outage
+from llm_ocr.engines.chat.connections import OUTAGES, Body, Flight, open_session, outage, probing
 from llm_ocr.engines.chat.events import TooLong
 from llm_ocr.engines.chat.failures import Failures
 from llm_ocr.engines.chat.gauges import Gauges, parse
 from llm_ocr.engines.chat.probing import facts_of, roots_in
 from llm_ocr.engines.chat.reading import Pulse, read_events, read_whole
-from llm_ocr.engines.chat.reply import Reply
+from llm_ocr.engines.chat.reply import Bounds, Reply
 from llm_ocr.engines.serving import Address, ServerFacts
-from llm_ocr.errors import LlmOcrError, RequestLost, ServerError
+from llm_ocr.errors import LlmOcrError, RequestLost, ServerBusy, ServerError
 
 _ERROR_BYTES = 64 * 1024  # read of an error's body
-_WHOLE_BYTES = 64 * 1024 * 1024  # read of any other body that is not a stream
+_PAGE_BYTES = 4 * 1024 * 1024  # read of what a server says of itself
 _PROBE_SECONDS = 10.0
+#: An answer may take so many times as long as it may make no progress.
+LONGEST = 10
+_USAGE_SECONDS = 2.0  # for what may follow the reason for an answer's end: the counts of tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +38,23 @@ class _Got:
 class Endpoint:
     """Asks one server. Belongs to the event loop in which it is first used; `close` ends it for good.
 
-    `received` is `time.monotonic()` of the last byte of any answer, or of a request sent while none was under way.
+    `received` is `time.monotonic()` of the last progress of any answer, or of a request sent while none was under way.
+    Progress is the begin of a response, new text or tokens, and the end: nothing that only keeps a connection awake.
     """
 
-    def __init__(self, address: Address, *, vllm: bool = False, stall: float = 180.0, limit: int = 0) -> None:
-        """`stall`: seconds without a byte after which an answer is lost; `limit`: requests at once, 0 for any number.
+    def __init__(
+        self, address: Address, *, vllm: bool = False, stall: float = 180.0, limit: int = 0, known: bool = False
+    ) -> None:
+        """`stall`: seconds without progress after which an answer is lost; after `LONGEST` times as many it is cut.
 
-        `vllm`: the server understands vLLM's own settings.
+        `limit`: requests at once, 0 for any number. `vllm`: the server understands vLLM's own settings. `known`: it has
+        answered questions before, so that a 404 comes from a gateway whose server is away.
         """
         self.address = address
         self.received = time.monotonic()
+        self.absent: RequestLost | None = None  # why `probe` found no server, where nothing answered it
         self._vllm = vllm
+        self._known = known
         self._stall = stall
         self._places = asyncio.Semaphore(limit) if limit else None
         self._failures = Failures(address)
@@ -72,6 +81,8 @@ class Endpoint:
 
     async def probe(self) -> ServerFacts | None:
         """What the server says of itself; None when nobody answers, or a proxy without a server behind it.
+
+        `absent` says why nobody answers. It is None for an answer, also for one that says that the server is not ready.
 
         Raises `ServerError` for 401, 403, a redirect, and a certificate that is not trusted.
         """
@@ -101,17 +112,25 @@ class Endpoint:
     async def _ask(self, question: Question) -> Answer:
         if self._closed:
             raise self._ended()
-        flight = Flight(self._stall)
+        flight = Flight(self._stall, LONGEST * self._stall)
         started = time.monotonic()
         if not self._flights:
             self.received = started
         try:
             reply = await self._fly(question, flight)
+        except RequestLost as lost:
+            if flight.reply is not None:
+                lost.tokens_in, lost.tokens_out, _ = flight.reply.counts()
+            raise
         except ServerError as error:
+            if flight.status == 404 and self._known:
+                raise ServerBusy(str(error.args[0]), status=404) from None
             if flight.status == 404:
                 raise self._failures.unknown(error, tuple(await self.served())) from None
             raise
-        return reply.answer(time.monotonic() - started, self.address.url)
+        answer = reply.answer(time.monotonic() - started, self.address.url)
+        self._known = True
+        return answer
 
     async def _fly(self, question: Question, flight: Flight) -> Reply:
         """The exchange, with what ends it from outside made into typed errors."""
@@ -120,6 +139,12 @@ class Endpoint:
             async with flight:
                 return await self._exchange(question, flight)
         except (*OUTAGES, TooLong) as error:
+            reply = flight.reply
+            if reply is not None and not self._closed:
+                if reply.finish is None and flight.late:
+                    reply.finish = Finish.LATE
+                if reply.finish is not None:  # the answer is whole, whatever becomes of its connection
+                    return reply
             raise self._interrupted(error, flight) from error
         except RuntimeError as error:
             if self._closed:  # aiohttp's word for a session or connection that was closed meanwhile
@@ -131,6 +156,8 @@ class Endpoint:
     async def _exchange(self, question: Question, flight: Flight) -> Reply:
         def heard() -> None:
             self.received = flight.seen = time.monotonic()
+            if flight.reply is not None and flight.reply.finish is not None:
+                flight.end_within(_USAGE_SECONDS)
 
         body = Body(body_parts(question, self.address.model, self._vllm))
         response = await self._session().post(self._chat, data=body, allow_redirects=False)
@@ -141,7 +168,8 @@ class Endpoint:
             if response.status != 200:
                 text = await read_whole(response, _ERROR_BYTES)
                 raise self._failures.answered(response.status, response.headers, text)
-            reply = Reply(question.watch() if question.watch is not None else None, self._failures)
+            watch = question.watch() if question.watch is not None else None
+            reply = flight.reply = Reply(watch, self._failures, Bounds.of(question.settings))
             await self._read(response, reply, heard)
             return reply
         finally:
@@ -153,7 +181,11 @@ class Endpoint:
         if encoding != "identity":
             raise self._failures.lost(f"the answer came compressed ({encoding}), unasked", status=200)
         if kind.endswith("json"):
-            reply.take_whole(await read_whole(response, _WHOLE_BYTES, heard))
+            most = reply.bounds.bytes
+            body = await read_whole(response, most, heard)
+            if len(body) == most:
+                raise self._failures.lost(f"sent an answer of more than {most} bytes", status=200)
+            reply.take_whole(body)
         else:
             await read_events(response, reply, heard, self._pulse)
         if reply.finish is None and kind != "text/event-stream":
@@ -165,15 +197,18 @@ class Endpoint:
             return None
         try:
             async with asyncio.timeout(_PROBE_SECONDS):
-                response = await self._session().get(URL(url), allow_redirects=False)
+                response = await self._session().get(URL(url), allow_redirects=False, timeout=probing())
+                self.absent = None
                 try:
-                    return _Got(response.status, response.headers, await read_whole(response, _WHOLE_BYTES))
+                    return _Got(response.status, response.headers, await read_whole(response, _PAGE_BYTES))
                 finally:
                     response.close()
         except OUTAGES as error:
             failure = outage(error, self._failures, 0)
-            if isinstance(failure, ServerError):
+            if not isinstance(failure, RequestLost):
                 raise failure from error
+            # A server that takes the connection and is silent is being loaded, or is busy: it is there.
+            self.absent = None if type(error) is TimeoutError else failure
             return None
 
     def _session(self) -> aiohttp.ClientSession:
@@ -185,7 +220,10 @@ class Endpoint:
         if self._closed:
             return self._ended()
         if flight.stalled:
-            return self._failures.lost(f"no byte for {self._stall:g} s", status=flight.status, stalled=True)
+            what = f"no new text for {self._stall:g} s" if flight.status else f"no answer within {self._stall:g} s"
+            return self._failures.lost(what, status=flight.status, stalled=True)
+        if isinstance(error, TooLong):
+            return self._failures.lost(f"sent {error}", status=flight.status)
         return outage(error, self._failures, flight.status)
 
     def _ended(self) -> RequestLost:

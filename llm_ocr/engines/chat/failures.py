@@ -48,7 +48,10 @@ class Failures:
         if not served or model in served:
             return error
         names = ", ".join(served[:20]) + (f" and {len(served) - 20} more" if len(served) > 20 else "")
-        return self.unusable(f"does not serve the model {model!r}; it serves: {names}", "Ask for one of these by name.")
+        return self.unusable(
+            f"does not serve the model {model!r}; it serves: {names}",
+            "Ask for one of these by name: --server-model NAME",
+        )
 
     def _error(self, status: int, complaint: Complaint, headers: Mapping[str, str]) -> LlmOcrError:
         text = shown(complaint.message or complaint.kind or "no reason given", self.address.key)
@@ -56,7 +59,7 @@ class Failures:
         if status == 402 or complaint.code == "insufficient_quota":
             return ServerError(message, hint="The account at this provider is used up.")
         if status in _BUSY:
-            return ServerBusy(message, retry_after=retry_after(headers))
+            return ServerBusy(message, status=status, retry_after=retry_after(headers))
         if status in (401, 403):
             hint = "Check the server's API key." if self.address.key else "Give the server's API key."
             return ServerError(message, hint=hint)

@@ -25,14 +25,25 @@ def facts_of(model: str, models: bytes, version: bytes, metrics: bytes) -> Serve
     entry = next((entry for entry in entries if entry["id"] == model), entries[0] if len(entries) == 1 else {})
     text = metrics.decode("utf-8", "replace")
     if not any(entry.get("owned_by") == "vllm" for entry in entries) and parse(text) is None:
-        return ServerFacts(max_model_len=_count(entry.get("max_model_len")))
+        return ServerFacts(max_model_len=_count(entry.get("max_model_len")), serves=_identity(entry))
     said = _json(version)
     return ServerFacts(
         vllm=True,
         version=str(said.get("version", "")) if isinstance(said, Mapping) else "",
         max_model_len=_count(entry.get("max_model_len")),
         kv_tokens=cache_tokens(text),
+        serves=_identity(entry),
     )
+
+
+def identity(name: str, root: str) -> str:
+    """Return a listed model's name and the end of the path or id of its weights: mount points may differ."""
+    end = root.rstrip("/").rpartition("/")[2]
+    return f"{name} ({end})" if end and end != name else name
+
+
+def _identity(entry: Mapping[str, Any]) -> str:
+    return identity(str(entry["id"]), str(entry.get("root") or "")) if entry else ""
 
 
 def _entries(body: bytes) -> list[Mapping[str, Any]]:

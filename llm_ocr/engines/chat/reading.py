@@ -48,25 +48,23 @@ class Pulse:
 
 
 async def read_events(response: aiohttp.ClientResponse, reply: Reply, heard: Callable[[], None], pulse: Pulse) -> None:
-    """Feed a stream into `reply` until it is done, cut, or the body ends. `heard` is called when bytes have come.
+    """Feed a stream into `reply` until it is done, cut, or the body ends. `heard` is called when it has made progress.
 
     A body that was read to its end leaves the connection for the next request. Raises what `Reply.take` raises,
     `TooLong`, and aiohttp's errors for a broken connection.
     """
     content = response.content
-    splitter = EventSplitter()
+    splitter = EventSplitter(reply.bounds.bytes)
     while not (reply.done or reply.cut):
         began = time.monotonic()
         data = await content.readany()
-        if data:
-            heard()
-            events = splitter.feed(data)
-        else:
-            events = splitter.finish()
-        for event in events:
+        before = reply.progress
+        for event in splitter.feed(data) if data else splitter.finish():
             reply.take(event)
             if reply.cut:
                 return
+        if reply.progress > before:
+            heard()
         if not data:
             return
         if reply.finish is None and time.monotonic() - began < BEAT:
@@ -76,10 +74,10 @@ async def read_events(response: aiohttp.ClientResponse, reply: Reply, heard: Cal
 
 
 async def read_whole(response: aiohttp.ClientResponse, limit: int, heard: Callable[[], None] | None = None) -> bytes:
-    """A body, or its first `limit` bytes."""
+    """A body, or its first `limit` bytes. `heard` is called when bytes have come that are not blank."""
     pieces, size = [], 0
     while size < limit and (piece := await response.content.readany()):
-        if heard is not None:
+        if heard is not None and not piece.isspace():
             heard()
         pieces.append(piece)
         size += len(piece)

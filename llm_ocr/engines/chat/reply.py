@@ -1,8 +1,9 @@
 """An answer, put together from the events of a stream or from one JSON value."""
 
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeGuard
 
 from llm_ocr.engines.asking import Answer, Finish, TextWatch
 from llm_ocr.engines.chat.failures import Failures
@@ -19,7 +20,37 @@ _FINISHES = {
     "model_length": Finish.LENGTH,
     "repetition": Finish.CUT,
 }
-_CHARACTERS_A_TOKEN = 4  # only where a server sends the whole answer at once and counts nothing
+_BYTES_A_TOKEN = 4  # of text, for an estimate where a server counts nothing
+#: Characters that an answer may have: so many, and so many for each token. Tokenizers need 3 to 5 for prose.
+_LEAST_CHARACTERS, _CHARACTERS_A_TOKEN = 1000, 16
+#: Bytes of a JSON value around an answer, and for each character of it (as \\uXXXX, or as a token with its logprobs).
+_LEAST_BYTES, _BYTES_A_CHARACTER = 64 * 1024, 12
+#: Tokens of an answer for a request that does not limit them, and of any prompt: no model has a longer context.
+_UNLIMITED, _LONGEST_PROMPT = 128 * 1024, 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How long the answer to a request for `tokens` may be, whatever the server sends."""
+
+    tokens: int
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> "Bounds":
+        """Return the bounds for a request with these settings."""
+        given = (settings.get(name) for name in ("max_tokens", "max_completion_tokens"))
+        return cls(next((one for one in given if isinstance(one, int) and one > 0), _UNLIMITED))
+
+    @property
+    def characters(self) -> int:
+        """Characters of text and reasoning together."""
+        return _LEAST_CHARACTERS + _CHARACTERS_A_TOKEN * self.tokens
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of a whole answer in JSON, or of one event of a stream."""
+        return _LEAST_BYTES + _BYTES_A_CHARACTER * self.characters
+
 
 #: One JSON value at a place of a text, and where it ends. `json.loads` costs half as much again, and this runs for
 #: every token.
@@ -27,29 +58,40 @@ _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # t
 
 
 class Reply:
-    """What has come so far. Reasoning is left out: only `content` is the answer."""
+    """The part of an answer that has come.
 
-    __slots__ = ("_estimate", "_failures", "_pieces", "_usage", "_watch", "done", "finish")
+    Only `content` is the answer. Reasoning is not kept, but counts: as progress, as length, and as tokens.
+    """
 
-    def __init__(self, watch: TextWatch | None, failures: Failures) -> None:
+    __slots__ = (
+        "_count", "_counts_rise", "_events", "_failures", "_last", "_pieces", "_size", "_tokens_in", "_watch", "bounds",
+        "cut", "done", "finish", "progress",
+    )  # fmt: skip
+
+    def __init__(self, watch: TextWatch | None, failures: Failures, bounds: Bounds) -> None:
+        self.bounds = bounds
         self.finish: Finish | None = None
         self.done = False  # the server said that nothing follows
+        self.cut = False  # nothing more is to be read: the text repeats itself, or is too long
+        self.progress = 0  # grows with each new text, token, and the end; not with what only keeps a connection awake
         self._pieces: list[str] = []
-        self._estimate = 0
-        self._usage: Any = None
+        self._size = 0  # characters of text and reasoning
+        self._events = 0  # that held text or reasoning
+        self._tokens_in = 0
+        self._count = -1  # tokens of the answer by the server's last plausible usage; -1 before it
+        self._counts_rise: bool | None = None  # whether the counts of tokens only grow; None before the first growth
+        self._last = b""  # the last event
         self._watch = watch
         self._failures = failures
-
-    @property
-    def cut(self) -> bool:
-        return self.finish is Finish.CUT
 
     def answer(self, seconds: float, server: str) -> Answer:
         """What came, for an answer whose `finish` is known."""
         if self.finish is None:
             raise self._failures.lost("the answer ended without a reason for its end", status=200)
-        tokens_in, tokens_out = self._counts()
-        return Answer("".join(self._pieces), self.finish, tokens_in, tokens_out, seconds, server=server)
+        tokens_in, tokens_out, estimated = self.counts()
+        return Answer(
+            "".join(self._pieces), self.finish, tokens_in, tokens_out, seconds, server=server, estimated=estimated
+        )
 
     def take(self, event: bytes) -> None:
         """One event of the stream. Raises `RequestError` or `ServerError` for an error and for what is no answer."""
@@ -57,21 +99,26 @@ class Reply:
             self.done = True
         elif event:  # an empty one only keeps the connection awake
             self._read(event, "delta")
+            self._last = event
 
     def take_whole(self, body: bytes) -> None:
         """The answer of a server that does not stream. Raises as `take`."""
         self._read(body, "message")
-        self._estimate = sum(map(len, self._pieces)) // _CHARACTERS_A_TOKEN
+        self._events = 0  # one event says nothing about tokens
 
     def _read(self, data: bytes, name: str) -> None:
         value = self._value(data)
         if "error" in value or value.get("object") == "error":
             self._check(value)
+        usage = value.get("usage")
+        count = self._count_in(usage)
+        if count > 0 and self._counts_rise and data == self._last:
+            return  # sent twice: the count of tokens would have grown with more text
         choices = value.get("choices")
         if choices and isinstance(choices, list):
             self._take_choice(choices[0], name)
-        if usage := value.get("usage"):
-            self._usage = usage
+        if isinstance(usage, dict):
+            self._take_usage(usage, count)
 
     def _value(self, data: bytes) -> dict[str, Any]:
         try:
@@ -90,20 +137,35 @@ class Reply:
 
     def _take_choice(self, choice: Any, name: str) -> None:
         try:
-            content = (choice.get(name) or {}).get("content")
+            said = choice.get(name) or {}
+            content = said.get("content")
+            thoughts = said.get("reasoning_content") or said.get("reasoning")
             reason = choice.get("finish_reason")
         except AttributeError:
             raise self._failures.lost(f"sent a choice that is none: {choice!r:.2000}", status=200) from None
+        if isinstance(thoughts, str) and thoughts:
+            self._grow(len(thoughts))
         if content:
             self._take_text(content if isinstance(content, str) else _parts(content))
-        if reason is not None and self.finish is not Finish.CUT:
+        if reason is not None and not self.cut:
             self.finish = self._finish(reason)
+            self.progress += 1
 
     def _take_text(self, piece: str) -> None:
-        self._estimate += 1
+        if not piece:
+            return
+        piece = piece[: max(0, self.bounds.characters - self._size)]
+        self._grow(len(piece))
         self._pieces.append(piece)
         if self._watch is not None and self._watch.feed(piece):
-            self.finish = Finish.CUT
+            self.finish, self.cut = Finish.CUT, True
+
+    def _grow(self, characters: int) -> None:
+        self._events += 1
+        self.progress += 1
+        self._size += characters
+        if self._size >= self.bounds.characters:  # no tokenizer makes so few tokens of it: the server ignores the limit
+            self.finish, self.cut = Finish.LENGTH, True
 
     def _finish(self, reason: Any) -> Finish:
         """Only an end that is known to be sound is taken for one: vLLM also says `abort` and `error`."""
@@ -114,14 +176,40 @@ class Reply:
             raise self._failures.lost(f"ended the answer with {reason!r:.40}", status=200)
         return finish
 
-    def _counts(self) -> tuple[int, int]:
-        """Tokens in and out by the last usage that came; without one the events that held text are counted."""
-        usage = self._usage if isinstance(self._usage, dict) else {}
-        tokens_in, tokens_out = usage.get("prompt_tokens"), usage.get("completion_tokens")
-        return (
-            tokens_in if isinstance(tokens_in, int) else 0,
-            tokens_out if isinstance(tokens_out, int) else self._estimate,
-        )
+    def _count_in(self, usage: Any) -> int:
+        """Return the tokens of the answer that a usage names; -1 where it names none or no possible number."""
+        count = usage.get("completion_tokens") if isinstance(usage, dict) else None
+        # Hidden reasoning may be in it, too: it is not limited by the text, but by the request.
+        return count if _is_count(count, max(self.bounds.tokens, self._size) + _LEAST_CHARACTERS) else -1
+
+    def _take_usage(self, usage: dict[str, Any], count: int) -> None:
+        tokens_in = usage.get("prompt_tokens")
+        if _is_count(tokens_in, _LONGEST_PROMPT):
+            self._tokens_in = tokens_in
+        if count < 0:
+            return
+        if count > self._count >= 0:
+            self.progress += 1
+            self._counts_rise = self._counts_rise is not False
+        elif count < self._count:
+            self._counts_rise = False
+        self._count = count
+
+    def counts(self) -> tuple[int, int, bool]:
+        """Return the tokens in and out, and whether the tokens out are estimated.
+
+        The server's last plausible counts are taken. Without one the tokens are estimated by the bytes and the events.
+        """
+        most = _LEAST_CHARACTERS + _CHARACTERS_A_TOKEN * self._count
+        if self._count >= 0 and self._size <= most:
+            return self._tokens_in, self._count, False
+        answer = sum(len(piece.encode("utf-8", "surrogatepass")) for piece in self._pieces)
+        reasoned = self._size - sum(map(len, self._pieces))
+        return self._tokens_in, max(self._events, (answer + reasoned) // _BYTES_A_TOKEN), True
+
+
+def _is_count(value: Any, most: int) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
 
 
 def _parts(content: Any) -> str:

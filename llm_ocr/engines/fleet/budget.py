@@ -11,7 +11,8 @@ class Budget:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._at: deque[int] = deque()  # the server's answers at each restart that is not forgotten
+        #: The server's answers at each restart that is not forgotten, and whether it hung.
+        self._at: deque[tuple[int, bool]] = deque()
         self._forgiven_at = 0
 
     @property
@@ -19,13 +20,18 @@ class Budget:
         """Restarts that are not forgotten."""
         return len(self._at)
 
-    def spend(self, answers: int) -> bool:
+    @property
+    def hangs(self) -> int:
+        """Those of them after which the server hung, instead of being dead."""
+        return sum(hung for _, hung in self._at)
+
+    def spend(self, answers: int, *, hung: bool = False) -> bool:
         """One more restart, after so many answers; False when none is left."""
-        while self._at and answers - self._at[0] >= ENOUGH_ANSWERS:
+        while self._at and answers - self._at[0][0] >= ENOUGH_ANSWERS:
             self._at.popleft()
         if len(self._at) >= self.most:
             return False
-        self._at.append(answers)
+        self._at.append((answers, hung))
         return True
 
     def explained(self, answers: int) -> None:

@@ -27,6 +27,7 @@ __all__ = ["Fleet", "FleetOptions"]
 _ENDING, _STOPPING = 10.0, 60.0
 #: Seconds between looks whether others are answered; rare.
 _PROOF = 0.2
+_OVERLOADED = "The server is overloaded, or its quota is used up."
 
 
 @dataclass(slots=True)
@@ -50,7 +51,7 @@ class Fleet:
         self._name = name
         self._options = options
         self._say = say
-        self._suspects = Suspects(options.kills, options.scatter)
+        self._suspects = Suspects(options.kills, options.hangs, options.scatter, options.stall)
         self._places = Places(options.max_inflight, self._suspects)
         self._members = [
             Member(number, server, options, self._places, self._suspects, say) for number, server in enumerate(servers)
@@ -178,10 +179,17 @@ class Fleet:
             self._busy_since = None
             raise
         except RequestLost as lost:
+            service.doubt()
+            self._counts.tokens_in += lost.tokens_in
+            self._counts.tokens_out += lost.tokens_out
             lives_on = await self._lives_on(service, request, lost)  # a death found meanwhile takes the request away
             self._counts.lost += 1
             if lives_on:
                 raise
+            return None
+        if not await service.same():
+            self._members[service.number].accuse(service, _replaced(service))
+            self._counts.lost += 1
             return None
         self._busy_since = None
         self._counts.answers += 1
@@ -196,13 +204,18 @@ class Fleet:
         self._counts.busy += 1
         now = time.monotonic()
         service.pause(request.sent, busy.retry_after)
+        if busy.status != 429:
+            service.doubt()
         if self._busy_since is None:
             self._busy_since = request.sent
-        if now - self._busy_since > self._options.busy_timeout:
+        absent = busy.status == 404
+        longest = min(self._options.stall, self._options.busy_timeout) if absent else self._options.busy_timeout
+        if now - self._busy_since > longest:
+            what = "Is the URL still right, and the model's name?" if absent else _OVERLOADED
             self._places.fail(
                 ServerError(
-                    f"{busy.args[0]}; nothing else was answered for {self._options.busy_timeout:g} s",
-                    hint="The server is overloaded, or its quota is used up. The same command goes on later.",
+                    f"{busy.args[0]}; nothing else was answered for {longest:g} s",
+                    hint=f"{what} The same command goes on later.",
                 )
             )
         self._wake(service)
@@ -222,7 +235,8 @@ class Fleet:
             await asyncio.wait({service.death}, timeout=grace)
             lives = service.alive and await service.answers()
         if not (lives and service.alive):
-            self._members[service.number].accuse(service, f"a request was lost and nobody answers any more ({lost})")
+            why = _replaced(service) or f"a request was lost and nobody answers any more ({lost})"
+            self._members[service.number].accuse(service, why)
             return False
         if lost.unreachable:  # it never arrived
             service.pause(request.sent, None, refused=False)
@@ -244,15 +258,15 @@ class Fleet:
             if not self._places.queued and not self._places.taken:
                 if self._suspects.answered:
                     return
+                more = " If its answers only begin late: --request-timeout." if request.hangs else ""
                 raise ServerError(
-                    f"{self._name}: the server died {request.deaths} times while it read {request.id}, "
-                    "and has answered nothing yet",
-                    hint="Look at its log. The same command goes on where this one stopped.",
+                    f"{self._name}: the server {request.harm} while it read {request.id}, and has answered nothing yet",
+                    hint=f"Look at its log. The same command goes on where this one stopped.{more}",
                 )
             await asyncio.sleep(_PROOF)
 
     def _set_aside(self, request: Request) -> PageFailure:
-        detail = f"the server died or hung {request.deaths} times while it read this page"
+        detail = f"the server {request.harm} while it read this page"
         self._say(f"{request.id} is set aside: {detail}")
         return PageFailure(Reason.QUARANTINED, detail)
 
@@ -271,6 +285,11 @@ class Fleet:
         self._say(f"{member.server.name} is left out: {error}")
         self._suspects.move(member.number, self._any_alive())
         self._places.dispatch()
+
+
+def _replaced(service: Service) -> str:
+    """Return why the server is another one now; "" where it is not."""
+    return f"it served {service.facts.serves}, and now serves {service.replaced}" if service.replaced else ""
 
 
 async def _stop(member: Member) -> ServerError | None:

@@ -10,6 +10,7 @@ from llm_ocr.engines.chat.endpoint import Endpoint
 from llm_ocr.engines.fleet.budget import ENOUGH_ANSWERS, Budget
 from llm_ocr.engines.fleet.options import FleetOptions
 from llm_ocr.engines.fleet.places import Places
+from llm_ocr.engines.fleet.request import harm
 from llm_ocr.engines.fleet.service import Service
 from llm_ocr.engines.fleet.steering import steer
 from llm_ocr.engines.fleet.suspects import Suspects
@@ -48,15 +49,17 @@ class Member:
         """Start the server and serve until cancelled, through its deaths. Raises `ServerError` when that is over."""
         address, facts = await self.server.start()
         while True:
-            why = await self._serve(address, facts)
+            why, hung = await self._serve(address, facts)
             if self.uninvolved:
                 self.say(f"{self.server.name}: {why}; nothing of ours was there")
-            elif not self.budget.spend(self.answers):
+            elif not self.budget.spend(self.answers, hung=hung):
+                hangs = self.budget.hangs + hung
                 raise ServerError(
-                    f"{self.server.name} died or hung {self.budget.used + 1} times without {ENOUGH_ANSWERS} answers "
+                    f"{self.server.name} {harm(self.budget.used + 1 - hangs, hangs)} without {ENOUGH_ANSWERS} answers "
                     f"since the first; the last time: {why}",
                     hint="Look at its log. The same command goes on where this one stopped; --max-server-restarts "
-                    "allows more restarts.",
+                    "allows more restarts"
+                    + (", --request-timeout more time without progress of an answer." if hangs else "."),
                 )
             else:
                 nth = f"restart {self.budget.used} of {self.budget.most}"
@@ -64,19 +67,19 @@ class Member:
             self.restarts += 1
             address, facts = await self.server.restart(why)
 
-    def accuse(self, service: Service, why: str) -> None:
-        """The server is dead or hangs: what is under way there is suspect and asked again. Once for each service."""
+    def accuse(self, service: Service, why: str, *, hung: bool = False) -> None:
+        """The server is dead or `hung`: what is under way there is suspect and asked again. Once for each service."""
         if not service.alive:
             return
         self.uninvolved = not service.ours and not service.under_way
-        service.die(why, self.suspects.accuse)
+        service.die(why, self.suspects.accuse, hung=hung)
         if any(request.guilty or (request.alone and not service.ours) for request in service.holders):
             self.budget.explained(self.answers)
 
-    async def _serve(self, address: Address, facts: ServerFacts) -> str:
-        """From ready to dead; returns why it died."""
+    async def _serve(self, address: Address, facts: ServerFacts) -> tuple[str, bool]:
+        """Serve from ready to dead; return why it died, and whether it hung instead."""
         first = first_size(facts, self.options.page_tokens, self.options.max_inflight)
-        endpoint = Endpoint(address, vllm=facts.vllm, stall=self.options.stall)
+        endpoint = Endpoint(address, vllm=facts.vllm, stall=self.options.stall, known=self.answers > 0)
         window = Window(first.size, self.options.max_inflight)
         service = self.service = Service(self.number, self.server.name, endpoint, facts, window, ours=self.server.ours)
         kind = f" (vLLM {facts.version})".replace(" )", ")") if facts.vllm else ""
@@ -84,17 +87,18 @@ class Member:
         self.places.open(service)
         for pause in self.suspects.pauses(self.number):
             asyncio.get_running_loop().call_at(service.began + pause, self.places.dispatch)
+        hanging = asyncio.create_task(hang(service, self.options.stall))
         watchers: list[asyncio.Future[Any]] = [
             asyncio.create_task(self.server.ended()),
-            asyncio.create_task(hang(service, self.options.stall)),
+            hanging,
             asyncio.create_task(steer(service, self.places.dispatch, self.options.interval)),
         ]
         try:
             await asyncio.wait([service.death, *watchers], return_when=asyncio.FIRST_COMPLETED)
             for watcher in watchers:
                 if watcher.done() and service.alive:
-                    self.accuse(service, watcher.result() or "it ended")
-            return await service.death
+                    self.accuse(service, watcher.result() or "it ended", hung=watcher is hanging)
+            return await service.death, service.hung
         finally:
             self.service = None
             self.places.close(service)

@@ -1,18 +1,27 @@
 """One question on its way through the fleet."""
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from llm_ocr.engines.fleet.service import Service
+
+_TIMES = {1: "once", 2: "twice"}
+
+
+def harm(deaths: int, hangs: int) -> str:
+    """Return deaths and hangs in words: `died 4 times`, `died once and hung twice`."""
+    counted = (("died", deaths), ("hung", hangs))
+    return " and ".join(f"{what} {_TIMES.get(count, f'{count} times')}" for what, count in counted if count)
 
 
 class Request:
     """Lives as long as one `Fleet.ask`, in the caller's task. Older tickets go first, also after a replay."""
 
     __slots__ = (
-        "_cancelling", "_revoked", "alone", "answered_before", "deaths", "guilty", "id", "out", "pause", "place",
-        "sent", "suspect_at", "task", "ticket",
+        "_cancelling", "_revoked", "alone", "answered_before", "deaths", "guilty", "hangs", "id", "left", "out",
+        "pause", "place", "sent", "suspect_at", "task", "ticket",
     )  # fmt: skip
 
     def __init__(self, question_id: str, ticket: int, task: asyncio.Task[Any]) -> None:
@@ -23,7 +32,9 @@ class Request:
         self.out = False  # it has been sent
         self.sent = 0.0
         self.deaths = 0  # of servers, while it was under way there
-        self.answered_before = 0  # questions that were answered when it met its first death
+        self.hangs = 0  # of servers, while it was under way there
+        self.left = math.inf  # deaths or hangs, whichever are fewer, until it is set aside
+        self.answered_before = 0  # questions that were answered when it met its first death or hang
         self.alone = 0  # the last so many of them with nothing else of ours under way
         self.guilty = False  # it is to be set aside, once it is sure that the server answers others
         self.pause = 0.0  # seconds from a server's start until it is asked there alone
@@ -35,6 +46,11 @@ class Request:
     def waits(self) -> bool:
         """Whether it waits for a place."""
         return self.place is not None and not self.place.done()
+
+    @property
+    def harm(self) -> str:
+        """What happened to servers while it was under way: `died 4 times`, `hung twice`."""
+        return harm(self.deaths, self.hangs)
 
     def go(self, now: float) -> None:
         """It is being sent."""

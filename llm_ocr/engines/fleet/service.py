@@ -1,6 +1,7 @@
 """One server from the moment when it is ready until its death."""
 
 import asyncio
+import math
 import random
 import time
 from collections import deque
@@ -20,6 +21,8 @@ FIRST_PAUSE, LONGEST_PAUSE, LONGEST_ASKED_PAUSE = 0.5, 60.0, 120.0
 _BETWEEN_PROBES, _PROBE = 0.5, 8.0
 #: A request that was lost so many seconds before the death may have caused it.
 _BEFORE_DEATH = 5.0
+#: Seconds without a request after which another server may be there: a model takes longer to load.
+_QUIET = 2.0
 
 
 class Service:
@@ -44,6 +47,10 @@ class Service:
         self.holders: set[Request] = set()  # requests with a place here
         self.recently_lost: deque[tuple[float, str, int]] = deque(maxlen=256)  # when, question id, deaths before
         self.death: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.replaced = ""  # the model that the server lists now, where it is another one
+        self._doubted = -math.inf  # when the server may have been replaced by another one
+        self._quiet_since = now  # when the last request ended
+        self.hung = False  # it did not die: its answers made no progress
         self.paused_until = 0.0
         self.stalled = 0  # requests that stalled, while it is open whether the server hangs: nothing is sent then
         self._pauses = 0  # since the last answer
@@ -64,21 +71,25 @@ class Service:
         """The request has a place here."""
         if not self.holders:
             self._busy_since = time.monotonic()
+            if self._busy_since - self._quiet_since > _QUIET:
+                self.doubt()
         self.holders.add(request)
 
     def leave(self, request: Request) -> None:
         """It has none any more."""
         self.holders.discard(request)
         request.out = False
+        self._quiet_since = time.monotonic()
 
     def progressed(self) -> float:
         """When something moved last, by `time.monotonic`; the beginning of work counts too."""
         return max(self.endpoint.received, self._busy_since)
 
-    def die(self, why: str, accuse: Callable[["Service"], None] | None = None) -> None:
-        """It serves no more. All requests under way are taken back; `accuse` is told before."""
+    def die(self, why: str, accuse: Callable[["Service"], None] | None = None, *, hung: bool = False) -> None:
+        """It serves no more, as it is dead or `hung`. All requests under way are taken back; `accuse` comes before."""
         if self.death.done():
             return
+        self.hung = hung
         self.death.set_result(why)
         if accuse is not None:
             oldest = time.monotonic() - _BEFORE_DEATH
@@ -117,8 +128,24 @@ class Service:
         elif refused:
             self.by_gauges.refused(self.under_way)
 
+    def doubt(self) -> None:
+        """A connection was lost, a gateway had no server, or nothing was asked for a while: look who answers there."""
+        if self.facts.serves and not self.ours:
+            self._doubted = time.monotonic()
+
+    async def same(self) -> bool:
+        """Return whether the model of the beginning is still served; looks only after a doubt."""
+        if self._doubted == -math.inf:
+            return True
+        doubted = self._doubted
+        if not await self.answers():
+            return not self.replaced  # whoever answered is gone again: the next request will tell
+        if self._doubted == doubted:
+            self._doubted = -math.inf
+        return True
+
     async def answers(self) -> bool:
-        """Whether anybody answers there. Many may ask at once: the server is asked once."""
+        """Whether the same server answers there. Many may ask at once: the server is asked once."""
         if self._probe is None or self._probe.done():
             self._probe = asyncio.create_task(self._answers())
         return await asyncio.shield(self._probe)
@@ -127,14 +154,19 @@ class Service:
         for pause in (_BETWEEN_PROBES, 0.0):
             try:
                 async with asyncio.timeout(_PROBE):
-                    if await self.endpoint.probe() is not None:
-                        return True
+                    if (facts := await self.endpoint.probe()) is not None:
+                        return self._still(facts)
             except TimeoutError:
                 return True  # somebody took the connection; whether it hangs is the watchdog's to say
             except ServerError:
                 return True  # it does not like us, but it lives
             await asyncio.sleep(pause)
         return False
+
+    def _still(self, facts: ServerFacts) -> bool:
+        if not self.ours and self.facts.serves and facts.serves not in ("", self.facts.serves):
+            self.replaced = facts.serves
+        return not self.replaced
 
     async def close(self, seconds: float) -> None:
         """Close all connections, within so many seconds."""

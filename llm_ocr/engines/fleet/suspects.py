@@ -10,6 +10,8 @@ from llm_ocr.engines.fleet.service import Service
 
 #: Deaths alone with a server that others ask, too: what one of them asked in the same moment kills as well.
 _ALONE_ELSEWHERE = 3
+#: A question with so few deaths or hangs left until it is set aside runs apart, and with so few alone.
+_APART, _ALONE = 2, 1
 #: Seconds of an answer before any has come, and the longest that count here.
 _FIRST_ANSWER, _LONG_ANSWER = 4.0, 15.0
 #: Weight of the newest answer in the mean.
@@ -17,7 +19,9 @@ _NEWEST = 0.05
 
 
 class Suspects:
-    """Requests that were under way when a server died, by the number of that server.
+    """Requests that were under way when a server died or hung, by the number of that server.
+
+    Deaths and hangs are counted apart: `kills` of the one or `hangs` of the other set a question aside.
 
     After the first death they are asked again like all others: most deaths are not a question's doing. Then they run on
     that server with no others, a few at a time, and from the last but one death that sets a question aside alone. So
@@ -28,11 +32,12 @@ class Suspects:
     so those who suspect different questions of the same deaths do not go on asking them in the same moments.
     """
 
-    def __init__(self, kills: int, scatter: float) -> None:
+    def __init__(self, kills: int, hangs: int, scatter: float, stall: float) -> None:
+        """`stall`: the longest pause in seconds before a question is asked alone after a hang."""
         self._kills = kills
+        self._hangs = hangs
         self._scatter = scatter
-        self._pardoned = max(0, kills - 3)  # deaths after which a question is not suspect yet
-        self._apart_from = max(1, kills - 1)
+        self._stall = stall
         self._seconds = _FIRST_ANSWER  # of an answer, a moving mean
         self.answered = 0  # questions, by any server
         self._held: dict[int, set[Request]] = {}
@@ -44,20 +49,22 @@ class Suspects:
         self._seconds += (min(seconds, _LONG_ANSWER) - self._seconds) * max(_NEWEST, 1 / self.answered)
 
     def accuse(self, service: Service) -> None:
-        """The server has died: everything under way there is suspect."""
+        """The server has died or hung: everything under way there is suspect."""
         under_way = [request for request in service.holders if request.out]
         for request in under_way:
-            if not request.deaths:
+            if not request.harm:
                 request.answered_before = self.answered
-            request.deaths += 1
+            request.deaths += not service.hung
+            request.hangs += service.hung
             request.alone = request.alone + 1 if len(under_way) == 1 else 0
-            request.guilty = request.deaths >= self._kills and request.alone >= (
-                1 if service.ours else _ALONE_ELSEWHERE
-            )
-            request.pause = 0.0 if service.ours else self._drawn(request.alone)
-            if request.deaths > self._pardoned:
+            most = self._hangs if service.hung else self._kills
+            needed = 1 if service.ours else min(most, _ALONE_ELSEWHERE)
+            request.guilty = self._count(request) <= 0 and request.alone >= needed
+            longest = self._stall if service.hung else math.inf
+            request.pause = 0.0 if service.ours else min(longest, self._drawn(request.alone))
+            if request.left <= _APART:
                 self._hold(request, service.number)
-        for _, question_id, deaths in service.recently_lost:
+        for _, question_id, deaths in () if service.hung else service.recently_lost:
             if all(request.id != question_id for request in under_way):
                 self._escaped[question_id] = (deaths + 1, service.number)
         service.recently_lost.clear()
@@ -67,7 +74,7 @@ class Suspects:
         if self._escaped and request.id in self._escaped:
             request.deaths, number = self._escaped.pop(request.id)
             request.answered_before = self.answered
-            if request.deaths > self._pardoned:
+            if self._count(request) <= _APART:
                 self._hold(request, number if alive(number) else other)
 
     def proven(self, request: Request) -> bool:
@@ -101,9 +108,9 @@ class Suspects:
         if not held or any(request.suspect_at != service.number for request in service.holders):
             return None  # others have to finish first
         waiting = [request for request in held if request.waits]
-        if any(request.deaths >= self._apart_from for request in service.holders):
+        if any(request.left <= _ALONE for request in service.holders):
             return None
-        few = [request for request in waiting if request.deaths < self._apart_from]
+        few = [request for request in waiting if request.left > _ALONE]
         if few:  # the least suspect first: their answers clear them, and show that the server lives
             room = len(service.holders) < math.ceil(math.sqrt(service.window.size))
             return _first(few) if room else None
@@ -117,6 +124,10 @@ class Suspects:
     def waiting(self) -> list[Request]:
         """All that wait for a place."""
         return [request for held in self._held.values() for request in held if request.waits]
+
+    def _count(self, request: Request) -> float:
+        request.left = min(self._kills - request.deaths, self._hangs - request.hangs)
+        return request.left
 
     def _drawn(self, alone: int) -> float:
         return random.uniform(0.0, self._scatter * self._seconds * 2**alone)

@@ -164,7 +164,7 @@ class _Reading:
             return False  # then the model looks at it
 
     async def _unread(self) -> Attempt:
-        """Nothing of any region could be read. What the server refuses is not tried in another way."""
+        """Nothing of any region could be read. Regions that take the server down are not tried in another way."""
         failures = self._outcome.failures()
         first = failures[0]
         if all(one.ended.final for one in self._outcome.requested()):

@@ -38,7 +38,7 @@ class Found(Generic[ResultT]):
 class Ended(Generic[ResultT]):
     """How it ended. `failure` is None when `best` is sound, else the last one.
 
-    `final`: another reader is not to be asked: the server refuses the request, or the page kills servers.
+    `final`: another reader is not to be asked: the page kills servers.
     """
 
     best: Found[ResultT] | None
@@ -97,7 +97,7 @@ class Climber(Generic[ResultT]):
                 reason = Reason.TOO_LONG if refusal.too_long else Reason.REFUSED
                 failure = self._failed(step, reason, str(refusal), clock)
                 if not (refusal.too_long and self.ladder.shrink()):
-                    return self._ended(failure, final=True)
+                    return self._ended(failure)
             except RequestError as lost:
                 failure = self._failed(step, Reason.SERVER_ERROR, str(lost), clock)
                 await self._pause()

@@ -58,8 +58,10 @@ def ending(answer: Answer) -> Ending:
     match answer.finish:
         case Finish.CUT:
             return Ending(text, Reason.LOOP, detail or f"cut after {len(text)} characters: the answer repeated itself")
-        case Finish.LENGTH if looped:
+        case Finish.LENGTH | Finish.LATE if looped:
             return Ending(text, Reason.LOOP, detail)
+        case Finish.LATE:
+            return Ending(text, Reason.TRUNCATED, f"the answer did not end within {answer.seconds:.0f} s")
         case Finish.LENGTH:
             return Ending(text, Reason.TRUNCATED, f"the answer did not end within {answer.tokens_out} tokens")
     if looped and len(text) < SMALL_LOOP * len(answer.text):

@@ -34,8 +34,8 @@ class ModelReader:
     """A `PageReader`; needs `close()`, which closes `fallback` and `sight`. The engine is shared: its maker closes it.
 
     A page ends as `ok`, as `degraded` (read by `fallback`, else the best of the answers, loop cut off) or, where
-    nothing of any answer is usable, as a `PageFailure` with all its tries. A request that the server refuses, and a
-    page that kills servers, never come to `fallback`: the server or the settings may be what is wrong. Without `sight`
+    nothing of any answer is usable, as a `PageFailure` with all its tries. A page that kills servers never comes to
+    `fallback`: the server or the settings may be what is wrong. Without `sight`
     pages have the figures of the answers only, and are turned by the model's word only. With a `rule`, a sound answer
     of low quality is asked for again up the ladder, some times at most, and the best sound one counts.
     """

@@ -103,5 +103,6 @@ class Tries:
                 "waited": round(waited, 4),
                 "server": answer.server if answer else "",
                 "detail": detail,
+                **({"tokens_estimated": True} if answer and answer.estimated else {}),
             }
         )

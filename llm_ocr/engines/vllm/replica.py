@@ -12,7 +12,7 @@ from llm_ocr.engines.vllm.command import Limits, ServeOptions, serve_command, se
 from llm_ocr.engines.vllm.log import ServerLog
 from llm_ocr.engines.vllm.lowering import described, lowered
 from llm_ocr.engines.vllm.ports import free_port, reached_at
-from llm_ocr.engines.vllm.probing import look
+from llm_ocr.engines.vllm.probing import NotReady, look
 from llm_ocr.engines.vllm.process import ServerProcess
 from llm_ocr.engines.vllm.release import Release, check_release, found
 from llm_ocr.engines.vllm.surroundings import secrets_of, surroundings
@@ -48,7 +48,7 @@ async def _look_until(address: Address, ended: asyncio.Task[str]) -> ServerFacts
     if ended.done():
         return None
     answer = looking.result()
-    return answer[1] if answer else None
+    return None if isinstance(answer, NotReady) else answer[1]
 
 
 class VllmServer:

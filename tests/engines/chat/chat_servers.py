@@ -2,6 +2,9 @@
 
 import asyncio
 import base64
+import contextlib
+import hashlib
+import itertools
 import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -135,6 +138,54 @@ def ask(handler: Handler, question: Question = QUESTION, **pages: Handler) -> An
             return await endpoint.ask(question)
 
     return asyncio.run(run())
+
+
+def endless(
+    first: bytes, piece: Callable[[int], bytes], pause: float = 0.01, kind: str = "text/event-stream"
+) -> Handler:
+    """Answers with `first`, then with the piece of each number, until the client closes the connection."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        await request.read()
+        response = web.StreamResponse(headers={"Content-Type": kind})
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionError):
+            await response.write(first)
+            for number in itertools.count():
+                await response.write(piece(number))
+                await asyncio.sleep(pause)
+        return response
+
+    return handler
+
+
+def reasoning(text: str) -> bytes:
+    return b"data: " + json.dumps({"choices": [{"delta": {"reasoning_content": text}}]}).encode() + b"\n\n"
+
+
+def words(number: int) -> str:
+    """Text that does not repeat itself."""
+    return "".join(f" {hashlib.sha256(b'%d' % (number * 64 + place)).hexdigest()[:7]}" for place in range(64))
+
+
+#: Answers that never end, by what comes all the time.
+ENDLESS: dict[str, Handler] = {
+    "comments": endless(b"", lambda _: b": ping\n\n"),
+    "empty deltas": endless(event("Hello"), lambda _: event("")),
+    "roles": endless(b"", lambda _: b'data: {"choices": [{"delta": {"role": "assistant"}}]}\n\n'),
+    "no choices": endless(event("Hello"), lambda _: usage()),
+    "reasoning": endless(b"", lambda number: reasoning(words(number))),
+    "slow reasoning": endless(b"", lambda _: reasoning("Hm. "), 0.5),
+    "text": endless(b"", lambda number: event(words(number)), 0.0),
+    "slow text": endless(b"", lambda number: event(words(number)[:8]), 0.5),
+    "JSON": endless(
+        b'{"choices": [{"message": {"content": "', lambda number: words(number).encode(), 0.0, "application/json"
+    ),
+    "blanks": endless(b"", lambda _: b" ", 0.1, "application/json"),
+    "one event": endless(
+        b'data: {"choices": [{"delta": {"content": "', lambda number: words(number).encode() * 16, 0.0
+    ),
+}
 
 
 class CutAfter:

@@ -81,6 +81,69 @@ def test_without_usage_the_events_are_counted():
     assert (answer.tokens_in, answer.tokens_out) == (0, 3)
 
 
+def counted(usage_sent: object, text: str = "Hello wörld") -> Answer:
+    end = b"data: " + json.dumps({"choices": [], "usage": usage_sent}).encode() + b"\n\n"
+    return ask(streaming(event(text), event("", "stop"), end, DONE))
+
+
+@pytest.mark.parametrize("count", [10**30, 10**9, -1, True, 2.5, "77", None, [], {}])
+def test_counts_that_cannot_be_are_taken_for_none(count):
+    answer = counted({"prompt_tokens": count, "completion_tokens": count})
+    assert (answer.tokens_in, answer.tokens_out, answer.estimated) == (0, 3, True)
+
+
+@pytest.mark.parametrize("usage_sent", [None, 7, "many", []])
+def test_a_usage_that_is_none_is_no_usage(usage_sent):
+    answer = counted(usage_sent)
+    assert (answer.tokens_in, answer.tokens_out, answer.estimated) == (0, 3, True)
+
+
+def test_a_count_that_is_far_too_small_for_the_text_is_not_believed():
+    answer = counted({"prompt_tokens": 300, "completion_tokens": 5}, "word " * 400)
+    assert (answer.tokens_in, answer.tokens_out, answer.estimated) == (300, 500, True)
+
+
+def test_the_last_count_that_can_be_is_kept():
+    answer = ask(streaming(event("Hello", "stop"), usage(), usage(completion_tokens=10**30), DONE))
+    assert (answer.tokens_out, answer.estimated) == (77, False)
+
+
+def test_a_cut_answer_without_counts_is_estimated_by_its_characters():
+    large = [event("loop " * 200)] * 5
+    answer = ask(
+        streaming(*large, event("", "stop")),
+        replace(QUESTION, settings={"max_tokens": 2000}, watch=lambda: CutAfter(3000)),
+    )
+    assert answer.finish is Finish.CUT
+    assert (answer.tokens_out, answer.estimated) == (750, True)
+
+
+def test_an_event_that_comes_twice_with_its_id_is_taken_once():
+    def numbered(number: int, data: bytes) -> bytes:
+        return b"id: %d\n" % number + data
+
+    pieces = [numbered(number, event(text)) for number, text in enumerate(("Hello", " ", "wörld"))]
+    twice = [piece for piece in pieces for _ in range(2)]
+    assert ask(streaming(*twice, *pieces[1:], *WHOLE[2:])).text == "Hello wörld"
+
+
+def test_one_id_for_all_events_shows_no_repetition():
+    pieces = [b"id: 1\n" + event(text) for text in ("a", "b", "b", "b", "a")]
+    assert ask(streaming(*pieces, *WHOLE[2:])).text == "abbba"
+
+
+def test_an_event_that_comes_twice_with_its_running_count_is_taken_once():
+    texts = ["Hello", " ", "wörld"]
+    pieces = [event(text, usage={"completion_tokens": 2 + number}) for number, text in enumerate(texts)]
+    twice = [piece for piece in pieces for _ in range(2)]
+    assert ask(streaming(event("", usage={"completion_tokens": 1}), *twice, *WHOLE[2:])).text == "Hello wörld"
+
+
+@pytest.mark.parametrize("count", [{}, {"usage": {"completion_tokens": 1}}, {"usage": None}])
+def test_equal_events_that_nothing_tells_apart_are_all_taken(count):
+    assert ask(streaming(*[event("-", **count)] * 5, *WHOLE[2:])).text == "-----"
+
+
 def test_a_server_that_does_not_stream_is_understood():
     message = {"role": "assistant", "content": "Hello", "reasoning_content": "Hm"}
     body = {"choices": [{"message": message, "finish_reason": "length"}], "usage": {"prompt_tokens": 5}}

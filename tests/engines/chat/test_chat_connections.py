@@ -8,11 +8,13 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
 from chat_servers import (
     DONE,
+    ENDLESS,
     HUGE,
     KEY,
     MODEL,
@@ -20,6 +22,7 @@ from chat_servers import (
     WHOLE,
     abort,
     connected,
+    endless,
     event,
     in_turn,
     replying,
@@ -29,7 +32,9 @@ from chat_servers import (
 )
 from test_chat_gauges import ONE
 
+from llm_ocr.engines.asking import Answer, Finish
 from llm_ocr.engines.chat.gauges import Gauges
+from llm_ocr.engines.chat.reply import Bounds
 from llm_ocr.engines.serving import ServerFacts
 from llm_ocr.errors import LlmOcrError, RequestLost, ServerError
 
@@ -72,6 +77,13 @@ def test_a_reset_in_the_middle_loses_the_answer():
     assert (error.status, error.unreachable, error.stalled) == (200, False, False)
 
 
+def test_the_tokens_of_an_answer_that_was_lost_are_counted():
+    estimated = lost(streaming(event("word " * 200), pause=0.05, end=abort))
+    assert (estimated.tokens_in, estimated.tokens_out) == (0, 250)
+    known = lost(streaming(event("word " * 200), usage(completion_tokens=90), pause=0.05, end=abort))
+    assert (known.tokens_in, known.tokens_out) == (300, 90)
+
+
 def test_a_reset_before_the_answer_began_has_no_status():
     async def handler(request: web.Request) -> web.StreamResponse:
         await request.read()
@@ -105,7 +117,7 @@ def test_a_server_that_is_not_there_is_unreachable():
     assert raised.value.unreachable and raised.value.status == 0
 
 
-@pytest.mark.parametrize(("handler", "status"), [(silent, 0), (stuck(event("Hello")), 200), (stuck(*WHOLE[:3]), 200)])
+@pytest.mark.parametrize(("handler", "status"), [(silent, 0), (stuck(event("Hello")), 200)])
 def test_an_answer_that_does_not_go_on_is_given_up(handler, status):
     error = lost(handler, stall=0.8)
     assert isinstance(error, RequestLost)
@@ -138,6 +150,95 @@ def test_an_answer_is_whole_when_done_was_said_though_the_body_stays_open():
             return (await endpoint.ask(QUESTION)).text, (await endpoint.ask(QUESTION)).text
 
     assert asyncio.run(run()) == ("Hello wörld", "Hello wörld")
+
+
+@pytest.mark.parametrize("end", [stuck(*WHOLE[:3]), streaming(*WHOLE[:3], end=abort), streaming(*WHOLE[:4], end=abort)])
+def test_an_answer_is_whole_when_the_reason_for_its_end_was_said_whatever_becomes_of_the_connection(end):
+    async def run() -> str:
+        async with serving(end) as url, connected(url, stall=20) as endpoint, asyncio.timeout(10):
+            return (await endpoint.ask(QUESTION)).text
+
+    assert asyncio.run(run()) == "Hello wörld"
+
+
+def test_an_answer_that_is_whole_is_not_waited_for_while_comments_come():
+    ending = endless(b"".join(WHOLE[:3]), lambda _: b": ping\n\n")
+
+    async def run() -> str:
+        async with serving(ending) as url, connected(url, stall=20) as endpoint, asyncio.timeout(10):
+            return (await endpoint.ask(QUESTION)).text
+
+    assert asyncio.run(run()) == "Hello wörld"
+
+
+#: Seconds of silence in the tests of answers that never end; an answer may take ten times as long.
+STALL = 0.5
+
+
+def unending(name: str) -> Answer | LlmOcrError:
+    """How a question ends whose answer never does."""
+
+    async def run() -> Answer:
+        async with serving(ENDLESS[name]) as url, connected(url, stall=STALL) as endpoint, asyncio.timeout(30):
+            return await endpoint.ask(replace(QUESTION, settings={"max_tokens": 500}))
+
+    try:
+        return asyncio.run(run())
+    except LlmOcrError as error:
+        return error
+
+
+@pytest.mark.parametrize("name", ["comments", "empty deltas", "roles", "no choices", "blanks"])
+def test_what_only_keeps_a_connection_awake_is_no_progress(name):
+    error = unending(name)
+    assert isinstance(error, RequestLost) and error.stalled
+    assert "no new text for 0.5 s" in str(error)
+
+
+@pytest.mark.parametrize("name", ["text", "reasoning"])
+def test_an_answer_far_beyond_the_tokens_that_were_asked_for_is_cut(name):
+    answer = unending(name)
+    assert isinstance(answer, Answer)
+    assert answer.finish is Finish.LENGTH
+    assert len(answer.text) <= Bounds(500).characters
+    assert answer.estimated and 1000 < answer.tokens_out < 5000
+
+
+@pytest.mark.parametrize("name", ["JSON", "one event"])
+def test_json_far_beyond_the_tokens_that_were_asked_for_is_not_read_to_its_end(name):
+    error = unending(name)
+    assert isinstance(error, RequestLost) and not error.stalled
+    assert f"more than {Bounds(500).bytes} bytes" in str(error)
+
+
+@pytest.mark.parametrize("name", ["slow text", "slow reasoning"])
+def test_an_answer_that_takes_far_too_long_in_all_is_cut_and_what_came_is_kept(name):
+    answer = unending_slowly(name)
+    assert answer.finish is Finish.LATE
+    assert answer.seconds < 15
+    assert bool(answer.text) is (name == "slow text")
+
+
+def unending_slowly(name: str) -> Answer:
+    async def run() -> Answer:
+        async with serving(ENDLESS[name]) as url, connected(url, stall=0.8) as endpoint, asyncio.timeout(30):
+            return await endpoint.ask(QUESTION)
+
+    return asyncio.run(run())
+
+
+def test_keeping_a_connection_awake_is_no_news_for_the_watchdog():
+    async def run() -> None:
+        async with serving(ENDLESS["comments"]) as url, connected(url, stall=20) as endpoint:
+            asking = asyncio.create_task(endpoint.ask(QUESTION))
+            await asyncio.sleep(0.5)
+            heard = endpoint.received
+            await asyncio.sleep(0.5)
+            assert endpoint.received == heard
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    asyncio.run(run())
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -237,7 +338,7 @@ def test_a_vllm_server_says_what_it_is():
             return await endpoint.probe(), await endpoint.gauges(), await endpoint.served()
 
     facts, gauges, served = asyncio.run(run())
-    assert facts == ServerFacts(vllm=True, version="0.32.0", max_model_len=8192, kv_tokens=65536)
+    assert facts == ServerFacts(vllm=True, version="0.32.0", max_model_len=8192, kv_tokens=65536, serves=MODEL)
     assert gauges is not None and gauges.running == 32
     assert tuple(served) == ("other", MODEL)
 
@@ -245,7 +346,8 @@ def test_a_vllm_server_says_what_it_is():
 @pytest.mark.parametrize(
     ("models", "facts"),
     [
-        (replying(200, {"data": [{"id": "other"}]}), ServerFacts()),
+        (replying(200, {"data": [{"id": "other"}]}), ServerFacts(serves="other")),
+        (replying(200, {"data": [{"id": "other", "root": "/models/x/"}]}), ServerFacts(serves="other (x)")),
         (replying(200, b"not JSON"), ServerFacts()),
         (replying(404), ServerFacts()),
         (replying(429), ServerFacts()),

@@ -57,7 +57,7 @@ def test_a_server_that_keeps_dying_ends_in_an_error_within_the_budget() -> None:
         found = await ask_all(fleet, names(100))
         errors = [one for one in found.values() if isinstance(one, ServerError)]
         assert len(errors) == 100  # no page is blamed for it
-        assert "died or hung 6 times" in str(errors[0])
+        assert "died 6 times" in str(errors[0])
 
     with_fleet([server], QUICK, test)
     assert server.starts == 6
@@ -151,6 +151,36 @@ def test_a_server_that_hangs_is_restarted_and_the_question_that_does_it_set_asid
 
     with_fleet([server], replace(QUICK, stall=2.0), test)
     assert server.asked["page-30"] == 4
+
+
+@pytest.mark.parametrize(("ours", "hangs"), [(True, 1), (True, 2), (False, 2), (False, 3)])
+def test_hangs_are_counted_apart_from_deaths_and_named_so(ours: bool, hangs: int) -> None:
+    server = Scripted(seconds=0.02, hangers=frozenset({"page-1"}), ours=ours)
+
+    async def test(fleet: Fleet, said: list[str]) -> None:
+        began = asyncio.get_running_loop().time()
+        found = await ask_all(fleet, names(4))
+        assert len(answered(found)) == 3
+        failure = found["page-1"]
+        assert isinstance(failure, PageFailure)
+        asked = server.asked["page-1"]
+        times = {1: "once", 2: "twice"}.get(asked, f"{asked} times")
+        assert failure.detail == f"the server hung {times} while it read this page"
+        assert asyncio.get_running_loop().time() - began < 20  # no wait is longer than a hang
+
+    with_fleet([server], replace(QUICK, stall=0.5, hangs=hangs), test)
+    # the first hang is not with it alone, and at a server of others each counted one must be
+    assert hangs <= server.asked["page-1"] <= hangs + 1 + (not ours)
+
+
+def test_a_server_that_hangs_at_its_only_question_is_said_to_hang() -> None:
+    server = Scripted(hangers=frozenset({"page-0"}), ours=False)
+
+    async def test(fleet: Fleet, said: list[str]) -> None:
+        with pytest.raises(ServerError, match="the server hung twice while it read page-0, and has answered nothing"):
+            await fleet.ask(question("page-0"))
+
+    with_fleet([server], replace(QUICK, stall=0.3, hangs=2), test)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -161,15 +162,31 @@ def test_a_page_that_does_not_fit_is_made_smaller_once():
 
 def test_a_page_that_never_fits_fails_after_two_requests():
     engine = ScriptedEngine(TOO_LONG)
-    failure = failure_of(engine, fallback=Fallback(by_layer()))
+    failure = failure_of(engine)
     assert (failure.reason, len(failure.tries), len(engine.questions)) == (Reason.TOO_LONG, 2, 2)
+
+
+def test_a_try_says_that_its_tokens_are_estimated():
+    attempt = read(ScriptedEngine(replace(stop(""), estimated=True), stop("one")))
+    assert ["tokens_estimated" in one for one in attempt.tries] == [True, False]
 
 
 def test_a_refused_page_fails_at_once_with_the_servers_words():
     engine = ScriptedEngine(RequestRefused("Failed to load image: cannot identify", status=400))
-    failure = failure_of(engine, fallback=Fallback(by_layer()))
+    failure = failure_of(engine)
     assert (failure.reason, len(engine.questions), len(failure.tries)) == (Reason.REFUSED, 1, 1)
     assert "Failed to load image: cannot identify" in failure.detail
+
+
+@pytest.mark.parametrize(
+    ("refusal", "reason", "requests"),
+    [(RequestRefused("no image", status=400), Reason.REFUSED, 1), (TOO_LONG, Reason.TOO_LONG, 2)],
+)
+def test_a_refused_page_is_read_by_the_fallback_like_one_that_failed_in_another_way(refusal, reason, requests):
+    engine = ScriptedEngine(refusal)
+    attempt = read(engine, fallback=Fallback(by_layer()))
+    assert (attempt.status, attempt.reason, attempt.source) == (Status.DEGRADED, reason, "text-layer")
+    assert len(engine.questions) == requests
 
 
 def test_a_page_that_kills_servers_passes_through_with_its_tries():

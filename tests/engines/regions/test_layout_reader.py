@@ -150,11 +150,19 @@ def test_when_the_whole_page_cannot_be_read_either_it_fails_with_all_its_tries()
     assert sum(one["tokens_in"] for one in caught.value.tries) == 207
 
 
-def test_what_the_server_refuses_for_every_region_is_not_asked_for_in_another_way():
+def test_a_page_whose_regions_the_server_refuses_is_left_to_the_reader_of_whole_pages_and_its_fallback():
     whole = WholeReader()
+    attempt = read_regions(rows("text", "table"), {TEXT: REFUSED, TABLE: REFUSED}, whole=whole)
+    assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.REFUSED)
+    assert "none of its 2 regions could be read" in attempt.detail and len(whole.pages) == 1
+
+
+def test_regions_that_take_the_server_down_are_not_asked_for_in_another_way():
+    whole = WholeReader()
+    killer = PageFailure(Reason.QUARANTINED, "killed 4 servers")
     with pytest.raises(PageFailure, match="none of its 2 regions") as caught:
-        read_regions(rows("text", "table"), {TEXT: REFUSED, TABLE: REFUSED}, whole=whole)
-    assert (caught.value.reason, whole.pages) == (Reason.REFUSED, [])
+        read_regions(rows("text", "table"), {TEXT: killer, TABLE: killer}, whole=whole)
+    assert (caught.value.reason, whole.pages) == (Reason.QUARANTINED, [])
 
 
 def test_a_crop_that_does_not_fit_is_made_smaller_once():

@@ -66,9 +66,10 @@ def listening(handler: type[Handler]) -> Iterator[int]:
         yield port
 
 
-def external(port: int, key="their-key", model="theirs", said=None, timeout=60.0) -> ExternalServer:
+def external(port: int, key="their-key", model="theirs", said=None, timeout=60.0, **times) -> ExternalServer:
     address = Address(f"http://127.0.0.1:{port}/v1", model, key)
-    return ExternalServer(address, timeout=timeout, poll=0.03, say=(said if said is not None else []).append)
+    said = [] if said is None else said
+    return ExternalServer(address, timeout=timeout, poll=0.03, say=said.append, **times)
 
 
 async def told(said: list[str]) -> None:
@@ -98,7 +99,8 @@ def test_a_running_server_is_used_as_it_is():
 
     with later(Theirs) as (port, begin):
         asyncio.run(check(port, begin))
-    assert said == [f"waiting for http://127.0.0.1:{port}/v1, at most 60 s"]
+    assert len(said) == 1
+    assert said[0].startswith(f"waiting for http://127.0.0.1:{port}/v1, at most 5 s: nobody answers there: [Errno 111]")
 
 
 def test_a_server_that_calls_itself_sick_is_waited_for_though_it_lists_its_models(monkeypatch):
@@ -135,12 +137,65 @@ def test_a_wrong_key_is_said_at_once():
         asyncio.run(external(port, key="wrong", timeout=600).start())
 
 
-def test_a_server_that_never_comes_is_given_up_with_its_url():
+def test_an_address_at_which_nobody_answers_is_given_up_soon_and_the_reason_said():
     with (
         later(Theirs) as (port, _),
-        pytest.raises(ServerError, match=f"http://127.0.0.1:{port}/v1 did not answer within 0.2 s"),
+        pytest.raises(ServerError, match=f"http://127.0.0.1:{port}/v1 did not answer within 0.2 s: nobody") as caught,
     ):
-        asyncio.run(external(port, timeout=0.2).start())
+        asyncio.run(external(port, timeout=600, wait=0.2).start())
+    assert "Errno 111" in str(caught.value) and "--server-wait" in caught.value.hint
+
+
+def test_a_name_that_does_not_exist_is_given_up_soon_and_the_reason_said():
+    server = ExternalServer(Address("http://no-such-host.invalid:8000/v1", "theirs"), timeout=600, wait=0.2)
+    with pytest.raises(ServerError, match=r"no-such-host\.invalid:8000/v1 did not answer within 0\.2 s: nobody"):
+        asyncio.run(server.start())
+
+
+def test_a_server_is_waited_for_as_long_as_was_asked_for_though_nobody_answers_there_yet():
+    async def check(port, begin):
+        said = []
+        starting = asyncio.create_task(external(port, said=said, timeout=0.1, wait=60).start())
+        await told(said)
+        await asyncio.sleep(0.3)
+        begin()
+        assert (await starting)[0].model == "theirs"
+
+    with later(Theirs) as (port, begin):
+        asyncio.run(check(port, begin))
+
+
+class Loading(Handler):
+    """Says 503 until it has loaded its model."""
+
+    loaded = Event()
+
+    def do_GET(self) -> None:
+        if not self.loaded.is_set():
+            return self.answer(503)
+        return self.answer(200 if self.path == "/v1/models" else 404, {"data": [{"id": "theirs"}]})
+
+
+def test_a_server_that_is_there_and_loads_its_model_is_waited_for():
+    async def check(port):
+        said = []
+        starting = asyncio.create_task(external(port, said=said, timeout=60, wait=0.1).start())
+        await told(said)
+        await asyncio.sleep(0.5)
+        assert not starting.done()
+        Loading.loaded.set()
+        assert (await starting)[0].model == "theirs"
+        assert said == [f"waiting for http://127.0.0.1:{port}/v1, at most 60 s: it is there and not ready"]
+
+    Loading.loaded.clear()
+    with listening(Loading) as port:
+        asyncio.run(check(port))
+
+
+def test_a_server_that_loads_its_model_for_too_long_is_given_up():
+    Loading.loaded.clear()
+    with listening(Loading) as port, pytest.raises(ServerError, match=r"within 0\.3 s: it is there and not ready"):
+        asyncio.run(external(port, timeout=0.3).start())
 
 
 class Hanging(Handler):
@@ -182,3 +237,8 @@ def test_a_server_that_goes_on_hanging_is_given_up(hanging):
     with pytest.raises(ServerError, match=r"answered no question within 0\.5 s") as error:
         asyncio.run(external(hanging, key="", timeout=0.5).restart("it hangs"))
     assert "restart it" in str(error.value.hint)
+
+
+def test_a_server_that_goes_on_hanging_is_given_up_in_proportion_to_the_time_of_one_answer(hanging):
+    with pytest.raises(ServerError, match=r"answered no question within 1 s"):
+        asyncio.run(external(hanging, key="", timeout=600, stall=0.1).restart("it hangs"))
