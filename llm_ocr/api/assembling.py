@@ -27,7 +27,7 @@ from llm_ocr.work.ready import Published, ReadyItems
 from llm_ocr.work.summary import correction
 
 #: Raised when the same rows give other Markdown or another dataset.
-RESULT_VERSION = 4
+RESULT_VERSION = 5
 #: Items under way at a time: one reads and writes while the other draws.
 _SIDE_BY_SIDE = 2
 #: Notes on views that are read at a time, and how many of them before the next are begun.
