@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from llm_ocr.cli.output import one_line
 from llm_ocr.cli.progress import about, outcome
 from llm_ocr.cli.worst import quality_text
 from llm_ocr.types import Counts, Reason
@@ -32,7 +33,7 @@ def last_line(status: "RunStatus", workspace: str) -> str:
     reasons = failures_text(status)
     text += f" ({reasons})" if reasons else ""
     text += _waiting(pages, estimated=status.estimated)
-    return f"{text}. Retry: llm-ocr retry-failed -w {quoted(workspace)}" if pages.failed else text
+    return one_line(f"{text}. Retry: llm-ocr retry-failed -w {quoted(workspace)}" if pages.failed else text)
 
 
 def figures_line(status: "RunStatus") -> str:
@@ -60,7 +61,7 @@ def preview_lines(found: "Preview") -> list[str]:
     examples = [f"  {one['source']}: {one['reason']} ({one['detail']})" for one in found.examples]
     more = sum(found.filtered.values()) - len(examples)
     examples += [f"  and {more} more"] if more > 0 and examples else []
-    return [line, *examples, "Nothing was written: --dry-run"]
+    return [*map(one_line, (line, *examples)), "Nothing was written: --dry-run"]
 
 
 def retry_line(status: "RunStatus") -> str:
@@ -124,7 +125,8 @@ def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
         rows.append(("advice", words))
     width = max(len(name) for name, _ in rows)
     lines = [f"{name:<{width}}  {text}" for name, text in rows]
-    return "\n".join([*lines, *(f"  {_example_text(one)}" for one in status.examples)])
+    examples = (f"  {_example_text(one)}" for one in status.examples)
+    return "\n".join(map(one_line, (*lines, *examples)))
 
 
 def advice(status: "RunStatus") -> str:
