@@ -88,6 +88,15 @@ def failures_text(status: "RunStatus") -> str:
     return "; ".join(parts)
 
 
+def _speed(status: "RunStatus") -> str:
+    speed = status.pages_per_second
+    if speed is None:
+        return ""
+    readers = sum(one.stage == "extract" and one.items > 0 for one in status.workers)
+    mean = f", the mean of {readers} workers" if readers > 1 else ""
+    return f"{speed:.{1 if speed >= 1 else 2}f} pages/s{mean}"
+
+
 def _cost(cost: float, hours: float | None, workers: str) -> str:
     if hours is None:
         return f"{cost:.2f} for the tokens of {workers}"
@@ -105,6 +114,8 @@ def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
     ]
     if status.tokens_in or status.tokens_out:
         rows.append(("tokens", f"{status.tokens_in} in, {status.tokens_out} out"))
+    if speed := _speed(status):
+        rows.append(("speed", speed))
     if retries := status.stages["extract"].retries:
         rows.append(("retries", f"{retries} requests beyond the first of a page"))
     if status.cost is not None:
@@ -113,16 +124,14 @@ def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
         from llm_ocr.costs.spent import spent_text
 
         rows += [("spent", text)] if (text := spent_text(spent)) else []
-    if text := quality_text(status):
-        rows.append(("quality", text))
-    if status.pages.failed:
-        rows.append(("failed", failures_text(status)))
-    if status.skipped:
-        rows.append(("skipped", _tally(status.skipped)))
-    if status.filtered:
-        rows.append(("filtered", filtered_text(status.filtered).partition(" filtered: ")[2]))
-    if words := advice(status):
-        rows.append(("advice", words))
+    notes = (
+        ("quality", quality_text(status)),
+        ("failed", failures_text(status)),
+        ("skipped", _tally(status.skipped)),
+        ("filtered", filtered_text(status.filtered).partition(" filtered: ")[2]),
+        ("advice", advice(status)),
+    )
+    rows += [(name, text) for name, text in notes if text]
     width = max(len(name) for name, _ in rows)
     lines = [f"{name:<{width}}  {text}" for name, text in rows]
     examples = (f"  {_example_text(one)}" for one in status.examples)
