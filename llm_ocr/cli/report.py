@@ -1,5 +1,6 @@
 """What is said when a command is over: outcome in words, where the result is, exit code."""
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
@@ -8,12 +9,14 @@ from typing import TYPE_CHECKING
 from llm_ocr.cli.output import one_line
 from llm_ocr.cli.progress import about, outcome
 from llm_ocr.cli.worst import quality_text
+from llm_ocr.storage.names import split_scheme
 from llm_ocr.types import Counts, Reason
 from llm_ocr.work.filtered import filtered_text
 
 if TYPE_CHECKING:
     from llm_ocr.api.dry_run import Preview
     from llm_ocr.costs.spent import Spent
+    from llm_ocr.settings.models import AssembleSettings, RunSettings
     from llm_ocr.work.publish import Example
     from llm_ocr.work.status import RunStatus, StageStatus
 
@@ -148,6 +151,29 @@ def advice(status: "RunStatus") -> str:
     from llm_ocr.models.registry import PROFILES
 
     return loop_advice(loops, pages, status.model, PROFILES)
+
+
+def is_folder(workspace: str) -> bool:
+    """Return whether a workspace is on this machine."""
+    return split_scheme(workspace)[0] in ("", "file")
+
+
+def load_line(settings: "RunSettings | AssembleSettings") -> str:
+    """Return the line of Python that opens the dataset of a workspace that is not on this machine.
+
+    `datasets` reads repositories of the Hub by itself. Other stores need more packages there than llm-ocr needs.
+    """
+    url = settings.workspace
+    if url.startswith("hf://datasets/"):
+        from llm_ocr.storage.hub_address import parse
+
+        place = parse(url)
+        revision = f", revision={json.dumps(place.revision)}" if place.revision else ""
+        files = json.dumps(place.path("dataset/*.parquet"))
+        return f'load_dataset("{place.id}", data_files={files}, split="train"{revision})'
+    given = {name: getattr(settings, f"workspace_{name}") for name in ("profile", "endpoint", "region")}
+    options = "".join(f", {name}={json.dumps(value)}" for name, value in given.items() if value)
+    return f"llm_ocr.open({json.dumps(url)}{options}).to_dataset()"
 
 
 def quoted(text: str) -> str:
