@@ -12,11 +12,14 @@ from llm_ocr.api.job import Job
 from llm_ocr.api.sharing import SMALL, Sharing, Split, sharing, shows_all, split_of
 from llm_ocr.api.threads import stepwise
 from llm_ocr.api.views import key_of_views
-from llm_ocr.errors import StageMissing
+from llm_ocr.errors import ObjectNotFound, StageMissing
+from llm_ocr.results.dataset import FOLDER
+from llm_ocr.results.export.card import CARD, with_configs
 from llm_ocr.results.paths import DocumentNames
 from llm_ocr.results.schema import Images
 from llm_ocr.settings.models import AssembleSettings, RunSettings
 from llm_ocr.stages import Progress
+from llm_ocr.storage.hub_address import parse
 from llm_ocr.types import Counts
 from llm_ocr.work.generations import totals_of
 from llm_ocr.work.items import Item
@@ -27,7 +30,7 @@ from llm_ocr.work.ready import Published, ReadyItems
 from llm_ocr.work.summary import correction
 
 #: Raised when the same rows give other Markdown or another dataset.
-RESULT_VERSION = 4
+RESULT_VERSION = 5
 #: Items under way at a time: one reads and writes while the other draws.
 _SIDE_BY_SIDE = 2
 #: Notes on views that are read at a time, and how many of them before the next are begun.
@@ -55,7 +58,27 @@ async def assemble(command: Job) -> None:
         while hands.grown:  # all items of the older plan are through: a newer generation may hold pages of the same
             job = await asyncio.to_thread(_job, command, key, source, describe)
             await _assemble(job, _todo(job, command, hands, describe), hands, progress, whole)
+    await asyncio.to_thread(_write_card, command)
     progress.end()
+
+
+def _write_card(command: Job) -> None:
+    """Have `load_dataset(REPOSITORY)` open the dataset, where the workspace is a repository of the Hub.
+
+    Without a card it would take the stages' own files for the dataset.
+    """
+    workspace = command.workspace
+    if not workspace.url.startswith("hf://datasets/") or parse(workspace.url).prefix:
+        return
+    try:
+        before = workspace.store.get(CARD).decode("utf-8", "replace")
+    except ObjectNotFound:
+        before = ""
+    after = with_configs(before, f"{FOLDER}/*.parquet")
+    if after != before:
+        workspace.store.put(CARD, after.encode())
+    elif f"{FOLDER}/*.parquet" not in before:
+        command.progress.say(f"{CARD} names other data files and stays: name {FOLDER}/*.parquet there for load_dataset")
 
 
 async def _described(command: Job, pages_from: str, source: str) -> str:

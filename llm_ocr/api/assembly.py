@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from llm_ocr.api.published import published_figures, published_pages
-from llm_ocr.api.views import begin_views, end_views
+from llm_ocr.api.views import begin_views, end_views, sha256_of
 from llm_ocr.results.dataset import DatasetWriter, dataset_file
 from llm_ocr.results.documents import document_markdown, figure_file, markdown_file
 from llm_ocr.results.finals import finals_to_parquet
@@ -123,8 +123,9 @@ class _Views:
             for name in names:
                 text = document_markdown(pages, name, page_markers=job.page_markers)
                 store.put(markdown_file(name), text.encode())
+        digest = sha256_of(dataset)  # before the upload, which may move the file
         store.upload(dataset, dataset_file(self._item.id))
-        end_views(job.workspace, self._item, job.key)
+        end_views(job.workspace, self._item, job.key, digest)
         rows = [(page.record.page_id, page.markdown) for page in self.pages]
         summary = Summary(counts=_counts([page.record.status for page in self.pages]))
         publish(job.workspace, ASSEMBLE, job.key, self._item.name, finals_to_parquet(rows), summary)

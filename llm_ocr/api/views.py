@@ -5,6 +5,11 @@ other options they are written anew, and with the first ones once more. The note
 back when they are whole.
 """
 
+import hashlib
+from pathlib import Path
+
+from llm_ocr.results.dataset import dataset_file
+from llm_ocr.storage.local import LocalStore
 from llm_ocr.work import codec
 from llm_ocr.work.items import Item
 from llm_ocr.work.keys import ASSEMBLE
@@ -12,9 +17,18 @@ from llm_ocr.work.workspace import Workspace
 
 
 def key_of_views(workspace: Workspace, item: Item) -> str:
-    """The key that wrote the item's views; empty when they are not whole, or a slow worker's of an older generation."""
+    """Return the key that wrote the item's views; empty when they are not whole, damaged, or of an older generation.
+
+    The dataset file of a local workspace is read and compared with its hash; notes of older versions have none.
+    """
     note = workspace.find_json(_note(item))
-    return str(note["key"]) if note and note.get("generation", item.generation) == item.generation else ""
+    if not note or note.get("generation", item.generation) != item.generation:
+        return ""
+    if "sha256" in note and isinstance(workspace.store, LocalStore):
+        path = workspace.store.root / dataset_file(item.id)
+        if not path.is_file() or sha256_of(path) != note["sha256"]:
+            return ""
+    return str(note["key"])
 
 
 def begin_views(workspace: Workspace, item: Item) -> None:
@@ -22,9 +36,16 @@ def begin_views(workspace: Workspace, item: Item) -> None:
     workspace.store.delete(_note(item))
 
 
-def end_views(workspace: Workspace, item: Item, key: str) -> None:
-    """The item's views are whole, and of this key."""
-    workspace.store.put(_note(item), codec.dump({"key": key, "generation": item.generation}))
+def end_views(workspace: Workspace, item: Item, key: str, dataset: str) -> None:
+    """Note that the item's views are whole and of this key; `dataset` is the SHA-256 of its dataset file."""
+    note = {"key": key, "generation": item.generation, "sha256": dataset}
+    workspace.store.put(_note(item), codec.dump(note))
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _note(item: Item) -> str:

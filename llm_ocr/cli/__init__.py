@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 
 from llm_ocr.cli.commands import find_command, general_help
-from llm_ocr.cli.output import complain, write
-from llm_ocr.errors import LlmOcrError, UsageError
+from llm_ocr.cli.output import complain, one_line, write
+from llm_ocr.errors import LlmOcrError, PageFailure, StorageError, UsageError, WorkspaceError
 from llm_ocr.settings.environment import environment
 
 __all__ = ["main"]
@@ -48,7 +48,7 @@ def _run(argv: Sequence[str] | None) -> int:
         complain("interrupted. Run the same command again to go on.")
         return 4
     except LlmOcrError as error:
-        complain(str(error))
+        complain(*_complaint(error))
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - the last resort: users get a sentence, not a traceback
         complain(f"{type(error).__name__}: {_first_line(error)}", "Run with --log-level debug for the traceback.")
@@ -87,6 +87,14 @@ def _dispatch(arguments: list[str]) -> int:
     from llm_ocr.cli.start import start
 
     return start(command, rest)
+
+
+def _complaint(error: LlmOcrError) -> tuple[str, ...]:
+    """Return the error's sentence on one line, and its hint. What servers and platforms said may have more lines."""
+    if not isinstance(error, UsageError | WorkspaceError | StorageError | PageFailure):
+        return (str(error),)
+    sentence = str(error.args[0]) if error.args else ""
+    return (one_line(sentence), error.hint) if error.hint else (one_line(sentence),)
 
 
 def _first_line(error: Exception) -> str:

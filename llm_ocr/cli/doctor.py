@@ -1,11 +1,10 @@
 """llm-ocr doctor: what works on this machine, what is missing and the command that brings it."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 
 from llm_ocr.cli.checks import Check, State, all_checks
-from llm_ocr.cli.output import write_line
+from llm_ocr.cli.output import write_json, write_line
 from llm_ocr.cli.platform_checks import platform_checks
 from llm_ocr.settings.models import DoctorSettings
 
@@ -69,7 +68,7 @@ def _run_image(settings: DoctorSettings, name: str) -> int:
 def _print(settings: DoctorSettings, head: Mapping[str, object], checks: list[Check], last: str) -> None:
     if settings.json_output:
         report = {**head, "checks": [asdict(check) for check in checks]}
-        write_line(json.dumps(report, indent=2, ensure_ascii=False))
+        write_json(report)
         return
     if not settings.quiet:
         write_line(table(checks))

@@ -1,9 +1,8 @@
 """llm-ocr estimate: what a run will take and cost."""
 
-import json
 from typing import TYPE_CHECKING
 
-from llm_ocr.cli.output import write_line
+from llm_ocr.cli.output import write_json, write_line
 from llm_ocr.cli.progress import progress_for
 from llm_ocr.settings.models import EstimateSettings
 
@@ -21,7 +20,7 @@ def run_estimate(command: str, settings: EstimateSettings) -> int:
     finally:
         progress.close()
     if settings.json_output:
-        write_line(json.dumps(found.to_json(), ensure_ascii=False, indent=2))
+        write_json(found.to_json())
     else:
         write_line(_text(found, settings))
     return 0

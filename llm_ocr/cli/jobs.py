@@ -1,12 +1,11 @@
 """llm-ocr jobs: what was launched on a workspace, wherever it runs."""
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from llm_ocr.cli.output import write_line
+from llm_ocr.cli.output import one_line, write_json, write_line
 from llm_ocr.errors import UsageError
 from llm_ocr.settings.models import JobsSettings
 
@@ -32,7 +31,7 @@ def run_jobs(command: str, settings: JobsSettings) -> int:
 def _list(settings: JobsSettings, found: Sequence["Launched"]) -> None:
     if settings.json_output:
         values = [{"platform": one.platform, "stage": one.stage, **asdict(one.status)} for one in found]
-        write_line(json.dumps(values, indent=2, ensure_ascii=False))
+        write_json(values)
         return
     if not found:
         write_line("No jobs were launched on this workspace.")
@@ -41,7 +40,7 @@ def _list(settings: JobsSettings, found: Sequence["Launched"]) -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     for row in rows:
         cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)]
-        write_line("  ".join([*cells, row[5]]).rstrip())
+        write_line(one_line("  ".join([*cells, row[5]])).rstrip())
 
 
 def _row(one: "Launched") -> tuple[str, ...]:

@@ -1,10 +1,9 @@
 """llm-ocr launch: stages as jobs on rented machines."""
 
-import json
 import sys
 
 from llm_ocr.cli import report
-from llm_ocr.cli.output import write_line
+from llm_ocr.cli.output import write_json, write_line
 from llm_ocr.errors import UsageError
 from llm_ocr.settings.models import LaunchSettings
 
@@ -14,7 +13,7 @@ def run_launch(command: str, settings: LaunchSettings) -> int:
     from llm_ocr.launch.launching import begin, plans
 
     if settings.dry_run:
-        write_line(json.dumps([plan.to_json() for plan in plans(settings)], indent=2, ensure_ascii=False))
+        write_json([plan.to_json() for plan in plans(settings)])
         return 0
     if settings.stage == "pipeline" and not settings.wait:
         raise UsageError(

@@ -1,6 +1,5 @@
 """Logging of the console program: the only place that attaches handlers to the library's logger."""
 
-import json
 import logging
 import sys
 from collections.abc import Iterator, Sequence
@@ -9,7 +8,7 @@ from datetime import UTC, datetime
 
 from pydantic import SecretStr
 
-from llm_ocr.cli.output import write_line
+from llm_ocr.cli.output import harmless, json_text, one_line, write_line
 from llm_ocr.errors import UsageError
 from llm_ocr.settings.groups import LogSettings
 from llm_ocr.settings.sources import MASKED
@@ -86,8 +85,11 @@ class _Masked(logging.Formatter):
 
 
 class _TextLine(_Masked):
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return one_line(super().formatMessage(record))
+
     def format(self, record: logging.LogRecord) -> str:
-        return self.masked(super().format(record))
+        return harmless(self.masked(super().format(record)))
 
 
 class _JsonLine(_Masked):
@@ -100,4 +102,4 @@ class _JsonLine(_Masked):
         }
         if record.exc_info:
             line["exception"] = self.masked(self.formatException(record.exc_info))
-        return json.dumps(line, ensure_ascii=False)
+        return json_text(line, indent=None)

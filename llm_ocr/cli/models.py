@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from llm_ocr.cli.output import write_line
+from llm_ocr.cli.output import write_json, write_line
 from llm_ocr.errors import UsageError
 from llm_ocr.settings.models import ModelsSettings
 
@@ -36,7 +36,10 @@ def run_models(command: str, settings: ModelsSettings) -> int:
         found, text = (ranked := known.recommended(settings)), recommended_text(ranked)
     else:
         found, text = (models := known.all_models()), table_text(models)
-    write_line(json.dumps(found, indent=2, ensure_ascii=False) if settings.json_output else text)
+    if settings.json_output:
+        write_json(found)
+    else:
+        write_line(text)
     return 0
 
 

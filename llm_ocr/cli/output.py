@@ -1,15 +1,26 @@
-"""Writing for the user. A reader that went away (`llm-ocr ... | head`) is no error of ours."""
+"""Writing for the user: everything that the program prints goes through this module.
 
+Names of documents and answers of servers cannot steer the terminal or forge lines. A reader that went away
+(`llm-ocr ... | head`) is no error of ours.
+"""
+
+import json
 import os
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+# Marks of direction, zero-width characters, and line separators, all of which change how a line looks.
+_UNSEEN = (0x61C, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)
+_HARMLESS = {**_CONTROLS, **{code: f"\\u{code:04x}" for code in _UNSEEN}}
+_ONE_LINE = {**_HARMLESS, ord("\n"): "\\n", ord("\t"): "\\t"}
+_IN_JSON = {code: f"\\u{code:04x}" for code in (*range(127, 160), *_UNSEEN)}
 
 
 def write(text: str, stream: TextIO | None = None) -> None:
     """Write to standard output, or to `stream`; what the encoding lacks is written as an escape."""
     out = stream or sys.stdout
+    text = harmless(text) if out.isatty() else text
     try:
         out.write(text.encode(out.encoding or "utf-8", "backslashreplace").decode(out.encoding or "utf-8"))
         out.flush()
@@ -18,13 +29,33 @@ def write(text: str, stream: TextIO | None = None) -> None:
 
 
 def write_line(text: str, stream: TextIO | None = None) -> None:
-    """A message and a line end; file names in it cannot steer the terminal."""
+    """Write a message and a line end. A message of several lines has names in it only through `one_line`."""
     write(harmless(text) + "\n", stream)
 
 
+def write_json(value: Any, *, indent: int | None = 2) -> None:
+    """Write JSON to standard output, which a terminal shows as it is written."""
+    write(json_text(value, indent=indent) + "\n")
+
+
+def json_text(value: Any, *, indent: int | None = 2) -> str:
+    """Return JSON in which characters that steer a terminal are JSON's own escapes."""
+    return json.dumps(value, ensure_ascii=False, indent=indent).translate(_IN_JSON)
+
+
 def harmless(text: str) -> str:
-    """The text with control characters, line ends and tabs aside, written as escapes."""
-    return text.translate(_CONTROLS)
+    """Return the text with control characters and unseen ones as escapes; line ends and tabs stay."""
+    return text.translate(_HARMLESS)
+
+
+def one_line(text: str) -> str:
+    """Return the text as `harmless` does, with line ends and tabs as escapes, too."""
+    return text.translate(_ONE_LINE)
+
+
+def paragraph(text: str) -> str:
+    """Return the text with its lines after the first indented, so that none looks like a message of its own."""
+    return text.replace("\n", "\n  ")
 
 
 def complain(*lines: str) -> None:

@@ -87,8 +87,11 @@ class Removals(QuietProgress):
 def _results(command: str, settings: Any, status: "RunStatus") -> list[str]:
     if command in ("run", "assemble"):
         workspace = settings.workspace
-        result = f"Result: {workspace}/documents (Markdown), {workspace}/dataset (load_dataset opens it)"
-        return [report.figures_line(status), result] if status.figures.expected else [result]
+        how = "load_dataset opens it" if report.is_folder(workspace) else "one row a page"
+        result = [f"Result: {workspace}/documents (Markdown), {workspace}/dataset ({how})"]
+        if not report.is_folder(workspace):
+            result.append(f"Open it: {report.load_line(settings)}")
+        return [report.figures_line(status), *result] if status.figures.expected else result
     return [_next(command, settings)]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from llm_ocr.cli.engine_meter import EngineMeter
-from llm_ocr.cli.output import harmless, write_line
+from llm_ocr.cli.output import harmless, paragraph, write_line
 from llm_ocr.cli.spend_meter import SpendMeter
 from llm_ocr.engines.asking import Load
 from llm_ocr.settings.environment import environment
@@ -206,7 +206,7 @@ class PlainProgress(_Metering):
             self.say(f"{meter.stage}: {meter.words()}, {meter.pace()}")
 
     def say(self, message: str) -> None:
-        write_line(message, self._stream)
+        write_line(paragraph(message), self._stream)
 
     def end(self) -> None:
         meter, self._meter, self._engine = self._meter, None, None
@@ -243,9 +243,9 @@ class LiveProgress(_Metering):
 
     def say(self, message: str) -> None:
         if self._bars is None:
-            write_line(message, self._stream)
+            write_line(paragraph(message), self._stream)
         else:
-            self._bars.console.print(harmless(message), markup=False, highlight=False, soft_wrap=True)
+            self._bars.console.print(harmless(paragraph(message)), markup=False, highlight=False, soft_wrap=True)
 
     def end(self) -> None:
         if self._bars is not None and self._task is not None and self._meter is not None:

@@ -1,18 +1,22 @@
 """What is said when a command is over: outcome in words, where the result is, exit code."""
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from llm_ocr.cli.output import one_line
 from llm_ocr.cli.progress import about, outcome
 from llm_ocr.cli.worst import quality_text
+from llm_ocr.storage.names import split_scheme
 from llm_ocr.types import Counts, Reason
 from llm_ocr.work.filtered import filtered_text
 
 if TYPE_CHECKING:
     from llm_ocr.api.dry_run import Preview
     from llm_ocr.costs.spent import Spent
+    from llm_ocr.settings.models import AssembleSettings, RunSettings
     from llm_ocr.work.publish import Example
     from llm_ocr.work.status import RunStatus, StageStatus
 
@@ -32,7 +36,7 @@ def last_line(status: "RunStatus", workspace: str) -> str:
     reasons = failures_text(status)
     text += f" ({reasons})" if reasons else ""
     text += _waiting(pages, estimated=status.estimated)
-    return f"{text}. Retry: llm-ocr retry-failed -w {quoted(workspace)}" if pages.failed else text
+    return one_line(f"{text}. Retry: llm-ocr retry-failed -w {quoted(workspace)}" if pages.failed else text)
 
 
 def figures_line(status: "RunStatus") -> str:
@@ -60,7 +64,7 @@ def preview_lines(found: "Preview") -> list[str]:
     examples = [f"  {one['source']}: {one['reason']} ({one['detail']})" for one in found.examples]
     more = sum(found.filtered.values()) - len(examples)
     examples += [f"  and {more} more"] if more > 0 and examples else []
-    return [line, *examples, "Nothing was written: --dry-run"]
+    return [*map(one_line, (line, *examples)), "Nothing was written: --dry-run"]
 
 
 def retry_line(status: "RunStatus") -> str:
@@ -87,6 +91,15 @@ def failures_text(status: "RunStatus") -> str:
     return "; ".join(parts)
 
 
+def _speed(status: "RunStatus") -> str:
+    speed = status.pages_per_second
+    if speed is None:
+        return ""
+    readers = sum(one.stage == "extract" and one.items > 0 for one in status.workers)
+    mean = f", the mean of {readers} workers" if readers > 1 else ""
+    return f"{speed:.{1 if speed >= 1 else 2}f} pages/s{mean}"
+
+
 def _cost(cost: float, hours: float | None, workers: str) -> str:
     if hours is None:
         return f"{cost:.2f} for the tokens of {workers}"
@@ -104,6 +117,8 @@ def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
     ]
     if status.tokens_in or status.tokens_out:
         rows.append(("tokens", f"{status.tokens_in} in, {status.tokens_out} out"))
+    if speed := _speed(status):
+        rows.append(("speed", speed))
     if retries := status.stages["extract"].retries:
         rows.append(("retries", f"{retries} requests beyond the first of a page"))
     if status.cost is not None:
@@ -112,19 +127,18 @@ def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
         from llm_ocr.costs.spent import spent_text
 
         rows += [("spent", text)] if (text := spent_text(spent)) else []
-    if text := quality_text(status):
-        rows.append(("quality", text))
-    if status.pages.failed:
-        rows.append(("failed", failures_text(status)))
-    if status.skipped:
-        rows.append(("skipped", _tally(status.skipped)))
-    if status.filtered:
-        rows.append(("filtered", filtered_text(status.filtered).partition(" filtered: ")[2]))
-    if words := advice(status):
-        rows.append(("advice", words))
+    notes = (
+        ("quality", quality_text(status)),
+        ("failed", failures_text(status)),
+        ("skipped", _tally(status.skipped)),
+        ("filtered", filtered_text(status.filtered).partition(" filtered: ")[2]),
+        ("advice", advice(status)),
+    )
+    rows += [(name, text) for name, text in notes if text]
     width = max(len(name) for name, _ in rows)
     lines = [f"{name:<{width}}  {text}" for name, text in rows]
-    return "\n".join([*lines, *(f"  {_example_text(one)}" for one in status.examples)])
+    examples = (f"  {_example_text(one)}" for one in status.examples)
+    return "\n".join(map(one_line, (*lines, *examples)))
 
 
 def advice(status: "RunStatus") -> str:
@@ -137,6 +151,29 @@ def advice(status: "RunStatus") -> str:
     from llm_ocr.models.registry import PROFILES
 
     return loop_advice(loops, pages, status.model, PROFILES)
+
+
+def is_folder(workspace: str) -> bool:
+    """Return whether a workspace is on this machine."""
+    return split_scheme(workspace)[0] in ("", "file")
+
+
+def load_line(settings: "RunSettings | AssembleSettings") -> str:
+    """Return the line of Python that opens the dataset of a workspace that is not on this machine.
+
+    `datasets` reads repositories of the Hub by itself. Other stores need more packages there than llm-ocr needs.
+    """
+    url = settings.workspace
+    if url.startswith("hf://datasets/"):
+        from llm_ocr.storage.hub_address import parse
+
+        place = parse(url)
+        revision = f", revision={json.dumps(place.revision)}" if place.revision else ""
+        files = json.dumps(place.path("dataset/*.parquet"))
+        return f'load_dataset("{place.id}", data_files={files}, split="train"{revision})'
+    given = {name: getattr(settings, f"workspace_{name}") for name in ("profile", "endpoint", "region")}
+    options = "".join(f", {name}={json.dumps(value)}" for name, value in given.items() if value)
+    return f"llm_ocr.open({json.dumps(url)}{options}).to_dataset()"
 
 
 def quoted(text: str) -> str:

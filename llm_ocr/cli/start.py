@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings
 from llm_ocr.cli.commands import Command
 from llm_ocr.cli.flags import groups_of, parse_flags
 from llm_ocr.cli.logs import logging_to
-from llm_ocr.cli.output import write, write_line
+from llm_ocr.cli.output import one_line, write, write_line
 from llm_ocr.settings import models
 from llm_ocr.settings.environment import environment
 from llm_ocr.settings.loading import Loaded, load, shown_values
@@ -71,7 +71,7 @@ def settings_table(loaded: Loaded[Any]) -> str:
     """Each setting, its value and where it came from; secrets masked."""
     values = shown_values(loaded.settings)
     names = [setting.name for _, members in groups_of(type(loaded.settings)) for setting in members]
-    rows = [("setting", "value", "from"), *((name, values[name], loaded.origins[name]) for name in names)]
+    rows = [("setting", "value", "from"), *((name, one_line(values[name]), loaded.origins[name]) for name in names)]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     lines = [f"{name:<{widths[0]}}  {value:<{widths[1]}}  {origin}".rstrip() for name, value, origin in rows]
     return "\n".join(lines) + "\n"

@@ -1,12 +1,11 @@
 """llm-ocr status: reads a workspace, whatever failed in it."""
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from llm_ocr.cli.output import write_line
+from llm_ocr.cli.output import json_text, write_line
 from llm_ocr.cli.report import advice, status_text
 from llm_ocr.cli.worst import worst_text
 from llm_ocr.settings.models import StatusSettings
@@ -61,7 +60,7 @@ def status_as_text(status: "RunStatus", settings: StatusSettings, spent: Sequenc
         from llm_ocr.costs.spent import spent_to_json
 
         values = status.to_json() | {"spent": spent_to_json(spent), "advice": advice(status) or None}
-        return json.dumps(values, ensure_ascii=False, indent=None if settings.watch else 2)
+        return json_text(values, indent=None if settings.watch else 2)
     text = status_text(status, spent)
     return f"{text}\n{worst_text(status.worst, settings.worst)}" if settings.worst else text
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from llm_ocr.cli.output import one_line
+
 if TYPE_CHECKING:
     from llm_ocr.work.quality import WeakPage
     from llm_ocr.work.status import RunStatus
@@ -24,7 +26,10 @@ def worst_text(pages: Sequence["WeakPage"], wanted: int) -> str:
     """A table: score, document, page, what is wrong; the worst first."""
     if not pages:
         return "worst: nothing is wrong with any page, as far as can be seen"
-    rows = [(f"{one.score:.2f}", _shortened(one.source), str(one.page or "-"), one.wrong) for one in pages]
+    rows = [
+        (f"{one.score:.2f}", one_line(_shortened(one.source)), str(one.page or "-"), one_line(one.wrong))
+        for one in pages
+    ]
     head = ("score", "document", "page", "what is wrong")
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(3)]
     lines = [

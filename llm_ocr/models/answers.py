@@ -1,6 +1,7 @@
 """Answers about figures, read back: JSON for `parse`, one name for `classify`. Never raises, whatever the answer."""
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,38 +11,49 @@ from llm_ocr.models.tokens import without_special
 
 #: Places in an answer at which a JSON object is looked for: prose before it may hold braces.
 _TRIES = 8
-_KEYS = ("type", "title", "axes", "columns", "rows", "text")
+#: Levels of nested lists and objects that are kept; readers of deeper JSON may fail.
+_DEEPEST = 50
+_TOO_DEEP = "the JSON is nested too deeply"
 _LONGEST_WORDS = 400  # characters of an answer in which a class is looked for
 _WORD = re.compile(r"\w+")
 
 
 class _Unfit(ValueError):
-    """The JSON has not the shape that was asked for; the message is the complaint."""
+    """The JSON cannot be stored; the message is the complaint."""
 
 
-def read_parse(text: str) -> tuple[str | None, str]:
-    """The JSON of an answer by `PARSE_SCHEMA`, made whole, and a complaint: exactly one of the two is given.
+def read_parse(text: str, *, as_asked: bool = True) -> tuple[str | None, str]:
+    """Return the JSON object of an answer, or a complaint: exactly one of the two is given.
 
-    Around the JSON may stand prose and code fences. Keys that are missing are empty, rows given as objects become
-    lists, numbers become strings. An answer without JSON that holds a table (HTML or Markdown, as DeepSeek-OCR answers)
-    gives the JSON of that table.
+    Prose and code fences around the JSON are dropped. All keys and values of the model are kept, and none is added. An
+    answer without JSON that holds a table (HTML or Markdown, as DeepSeek-OCR answers) gives the JSON of that table.
+
+    Args:
+        text: the model's answer.
+        as_asked: whether `PARSE_SCHEMA` was asked for. Its columns and rows then take the form of the schema where
+            nothing is lost by it: numbers become strings, and rows given as objects become lists. With a prompt of the
+            user's own the JSON stays as it is, and may be a list.
     """
     body = without_special(text).strip()
     if not body:
         return None, "the answer is empty"
     complaint = "no JSON object in the answer"
-    for value in _objects(body):
+    for value in _values(body, "{" if as_asked else "{["):
         if isinstance(value, str):
             complaint = value
             continue
+        if not value:
+            complaint = "the JSON is empty"
+            continue
         try:
-            return _written(_whole(value)), ""
+            _check(value)
+            return _written(_as_asked(value) if as_asked and isinstance(value, dict) else value), ""
         except _Unfit as unfit:
             complaint = str(unfit)
     table = read_table(body)
     if table is not None:
         columns, rows = table
-        return _written({**dict.fromkeys(_KEYS, ""), "type": "table", "axes": [], "columns": columns, "rows": rows}), ""
+        return _written({"type": "table", "columns": columns, "rows": rows}), ""
     return None, complaint
 
 
@@ -67,27 +79,29 @@ def _plain(text: str) -> str:
     return " ".join(_WORD.findall(text.casefold().replace("_", " ")))
 
 
-def _objects(text: str) -> Iterator[dict[str, Any] | str]:
-    """The JSON objects in a text, and a complaint for each place that only looks like one."""
+def _values(text: str, starts: str) -> Iterator[dict[str, Any] | list[Any] | str]:
+    """Yield the JSON values in a text that begin with one of `starts`, and a complaint for each place without one."""
     decoder = json.JSONDecoder(parse_constant=_no_constant)
-    at = -1
+    found = re.compile(f"[{re.escape(starts)}]")
+    at = 0
     for _ in range(_TRIES):
-        at = text.find("{", at + 1)
-        if at < 0:
+        start = found.search(text, at)
+        if start is None:
             return
+        at = start.start() + 1
         try:
-            value, end = decoder.raw_decode(text, at)
+            value, end = decoder.raw_decode(text, start.start())
         except RecursionError:
-            yield "the JSON is nested too deeply"
+            yield _TOO_DEEP
         except json.JSONDecodeError as error:
             if error.pos >= len(text) - 1 or error.msg.startswith("Unterminated"):
                 yield "the JSON ends early"
-                return  # what stands inside is part of it
+                return  # the values inside are parts of it
             yield f"no valid JSON: {error.msg}"
         except ValueError as error:  # a number of thousands of digits, or NaN
             yield f"no valid JSON: {error}"
         else:
-            at = end - 1
+            at = end
             yield value
 
 
@@ -95,61 +109,38 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON value")
 
 
-def _whole(value: Mapping[str, Any]) -> dict[str, Any]:
-    if not any(key in value for key in _KEYS):
-        raise _Unfit("the JSON has none of the keys that were asked for")
-    columns = [_cell(name) for name in _list(value, "columns")]
-    rows: list[list[str]] = []
-    for row in _list(value, "rows"):
-        if isinstance(row, dict):
-            columns = columns or [str(key) for key in row]
-            rows.append([_cell(row.get(name)) for name in columns])
-        elif isinstance(row, list):
-            rows.append([_cell(cell) for cell in row])
-        else:
-            raise _Unfit("a row of the JSON is neither a list nor an object")
-    return {
-        "type": _text(value, "type"),
-        "title": _text(value, "title"),
-        "axes": [_axis(axis) for axis in _list(value, "axes")],
-        "columns": columns,
-        "rows": rows,
-        "text": _text(value, "text"),
-    }
+def _check(value: Any, depth: int = 1) -> None:
+    if depth > _DEEPEST:
+        raise _Unfit(_TOO_DEEP)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _Unfit("a number in the JSON is too large")
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check(inner, depth + 1)
 
 
-def _list(value: Mapping[str, Any], key: str) -> list[Any]:
-    found = value.get(key)
-    if found is None or found == "":
-        return []
-    if not isinstance(found, list):
-        raise _Unfit(f'"{key}" in the JSON is no list')
-    return found
+def _as_asked(value: Mapping[str, Any]) -> dict[str, Any]:
+    kept = dict(value)
+    columns, rows = value.get("columns"), value.get("rows")
+    if isinstance(rows, list):
+        names = columns if isinstance(columns, list) and columns else _names(rows)
+        if names and rows and all(isinstance(row, dict) and row.keys() == set(map(str, names)) for row in rows):
+            kept["columns"], rows = names, [[row[str(name)] for name in names] for row in rows]
+        kept["rows"] = [[_cell(cell) for cell in row] if isinstance(row, list) else row for row in rows]
+    if isinstance(kept.get("columns"), list):
+        kept["columns"] = [_cell(name) for name in kept["columns"]]
+    return kept
 
 
-def _text(value: Mapping[str, Any], key: str) -> str:
-    found = value.get(key)
-    if isinstance(found, list):
-        return "\n".join(_cell(line) for line in found)
-    return _cell(found)
+def _names(rows: Sequence[Any]) -> list[str]:
+    """Return the keys of the first row, if it is an object."""
+    return list(rows[0]) if rows and isinstance(rows[0], dict) else []
 
 
-def _axis(axis: Any) -> dict[str, str]:
-    if isinstance(axis, dict):
-        return {"name": _cell(axis.get("name")), "unit": _cell(axis.get("unit"))}
-    return {"name": _cell(axis), "unit": ""}
-
-
-def _cell(value: Any) -> str:
+def _cell(value: Any) -> Any:
+    """Return a plain value as a string; a list or an object stays."""
     if value is None:
         return ""
-    if isinstance(value, str):
-        return value
-    return _written(value) if isinstance(value, bool | int | float) else _unfit_cell()
-
-
-def _unfit_cell() -> str:
-    raise _Unfit("a value in the JSON is neither text nor a number")
+    return _written(value) if isinstance(value, bool | int | float) else value
 
 
 def _written(value: Any) -> str:

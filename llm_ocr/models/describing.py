@@ -35,13 +35,15 @@ CHAT_PROMPTS: Mapping[str, str] = MappingProxyType(
         "parse": (
             "Read this figure from a document. Answer with one JSON object and nothing else. Its keys:\n"
             '"type": the kind of figure, such as "bar chart", "line chart", "table", "flow chart", "photo";\n'
-            '"title": its title, "" if it has none;\n'
-            '"axes": a list of objects with "name" and "unit", empty if there are no axes;\n'
+            '"title": its title;\n'
+            '"axes": a list of objects with "name" and "unit";\n'
             '"columns": the names of the data\'s columns;\n'
             '"rows": the data, a list of rows, each a list with one string for every column, numbers as they are '
             "printed, or as close as the figure allows to read them;\n"
+            '"nodes": the texts of a diagram\'s boxes;\n'
+            '"edges": a list of objects with "from", "to" and "label" for the lines between them;\n'
             '"text": all other text in the figure, one line for each piece.\n'
-            "Invent nothing: what cannot be read is an empty string."
+            "Leave out keys for which the figure has nothing. Invent nothing: what cannot be read is an empty string."
         ),
         "classify": _CLASSIFY,
     }
@@ -50,27 +52,32 @@ CHAT_PROMPTS: Mapping[str, str] = MappingProxyType(
 _STRING: dict[str, Any] = {"type": "string"}
 _STRINGS: dict[str, Any] = {"type": "array", "items": _STRING}
 
-#: JSON schema of what `parse` stores. All values are strings, as they are printed in the figure.
+
+def _objects_of(*required: str, optional: str) -> dict[str, Any]:
+    item = {
+        "type": "object",
+        "properties": dict.fromkeys((*required, optional), _STRING),
+        "required": list(required),
+        "additionalProperties": False,
+    }
+    return {"type": "array", "items": item}
+
+
+#: JSON schema that `parse` asks for. All values are strings, as they are printed in the figure.
 PARSE_SCHEMA: Mapping[str, Any] = MappingProxyType(
     {
         "type": "object",
         "properties": {
             "type": _STRING,
             "title": _STRING,
-            "axes": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {"name": _STRING, "unit": _STRING},
-                    "required": ["name", "unit"],
-                    "additionalProperties": False,
-                },
-            },
+            "axes": _objects_of("name", optional="unit"),
             "columns": _STRINGS,
             "rows": {"type": "array", "items": _STRINGS},
+            "nodes": _STRINGS,
+            "edges": _objects_of("from", "to", optional="label"),
             "text": _STRING,
         },
-        "required": ["type", "title", "axes", "columns", "rows", "text"],
+        "required": ["type"],
         "additionalProperties": False,
     }
 )
@@ -81,12 +88,15 @@ def classify_prompt(prompt: str, classes: Sequence[str] = CLASSES) -> str:
     return prompt.replace(_PLACE, ", ".join(classes))
 
 
-def structured_outputs(profile: Profile, mode: str, classes: Sequence[str] = CLASSES) -> Mapping[str, Any]:
+def structured_outputs(
+    profile: Profile, mode: str, classes: Sequence[str] = CLASSES, *, own_prompt: bool = False
+) -> Mapping[str, Any]:
     """Settings of a request by which vLLM forces the form of an answer; empty where the mode or model needs none.
 
-    vLLM takes them at the top level of the request (0.32.0; older versions ignored other spellings in silence).
+    With `own_prompt` the user's prompt decides the form of JSON. vLLM takes the settings at the top level of the
+    request (0.32.0; older versions ignored other spellings in silence).
     """
-    if mode not in profile.structured:
+    if mode not in profile.structured or (mode == "parse" and own_prompt):
         return {}
     if mode == "parse":
         return {"structured_outputs": {"json": dict(PARSE_SCHEMA)}}

@@ -17,6 +17,7 @@ def page_notes(record: PageRecord) -> dict[str, Any]:
     """The dataset's columns primary_language, is_rotation_valid, rotation_correction, rotation, is_table, is_diagram,
     is_fallback; None for what is not known.
 
+    `primary_language` is what the model says, None for models and engines that do not say it.
     `is_rotation_valid` and `rotation_correction` are the model's verdict on the page as it was read at last, `rotation`
     how far it was turned for that, both in degrees clockwise.
     """

@@ -105,7 +105,8 @@ def _checked(model: type[M], given: Mapping[str, Given], filled: Mapping[str, st
         return model(**values)
     except ValidationError as error:
         lines = [_complaint(settings_of(model), given, detail) for detail in error.errors(include_url=False)]
-        raise UsageError("\n".join(dict.fromkeys(lines))) from None
+        first, *others = dict.fromkeys(lines)
+        raise UsageError(first, hint="\n".join(others)) from None
 
 
 def _complaint(settings: Mapping[str, Setting], given: Mapping[str, Given], detail: ErrorDetails) -> str:

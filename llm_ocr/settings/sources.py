@@ -142,7 +142,8 @@ class FileSource(Source):
             elif name in self.settings and value is not None and value != "":
                 self.given[name] = Given(value, f"file {path}", _around(f"{key} = ", f" in {path}"))
         if unknown:
-            raise UsageError("\n".join(unknown), hint="llm-ocr init writes a file with every key and its meaning.")
+            hint = "llm-ocr init writes a file with every key and its meaning."
+            raise UsageError(unknown[0], hint="\n".join([*unknown[1:], hint]))
 
 
 class StoredSource(Source):

@@ -15,6 +15,7 @@ from llm_ocr.results.boxes import boxes_image
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.enrich import enrich
 from llm_ocr.results.figure_words import figure_words
+from llm_ocr.results.inert import inert_page
 from llm_ocr.results.schema import Images
 from llm_ocr.types import EncodedImage, Figure, FigureRecord, PageRecord, Status
 from llm_ocr.work.effective import effective_rows
@@ -76,9 +77,9 @@ def chosen_rows(
 def finished_pages(
     rows: Iterable[PageRecord], descriptions: Mapping[str, FigureRecord], *, images: Images
 ) -> Iterator[Finished]:
-    """The pages with their descriptions; with all images, the page with its boxes drawn as well."""
+    """Yield the pages with their descriptions and without active content; with all images, their boxes as well."""
     texts = {figure: words for figure, record in descriptions.items() if (words := figure_words(record))}
-    for record in rows:
+    for record in map(inert_page, rows):
         yield Finished(record, enrich(record.markdown, texts), _boxes(record) if images is Images.ALL else None)
 
 

@@ -14,6 +14,7 @@ from llm_ocr.errors import ObjectNotFound, WorkspaceError
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.work import codec
 from llm_ocr.work.ahead import read_ahead
+from llm_ocr.work.keys import EXTRACT
 from llm_ocr.work.workspace import Workspace
 
 FOLDER = "metrics/"
@@ -117,6 +118,12 @@ def _from_json(value: Mapping[str, Any]) -> Spending:
         if not isinstance(value[name], wanted) or isinstance(value[name], bool):
             raise ValueError(f"{name}: {value[name]!r}")
     return Spending(**{name: value[name] for name in kinds})
+
+
+def pages_per_second(found: Sequence[Spending]) -> float | None:
+    """Return the mean speed of one worker in Extract, its start-up aside; None before the first page."""
+    readers = [one for one in found if one.stage == EXTRACT and one.items and one.seconds > 0]
+    return sum(one.items for one in readers) / sum(one.seconds for one in readers) if readers else None
 
 
 def total_cost(found: Sequence[Spending]) -> float | None:

@@ -11,7 +11,7 @@ from llm_ocr.work.filtered import counts_of, examples_of, filtered_to_json
 from llm_ocr.work.generations import Generation, generations, totals_of
 from llm_ocr.work.items import parse_item_name
 from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, key_settings, newest_key
-from llm_ocr.work.metrics import Spending, hours_cost, spendings, total_cost
+from llm_ocr.work.metrics import Spending, hours_cost, pages_per_second, spendings, total_cost
 from llm_ocr.work.publish import Example, check_conserved, done_units, iter_markers, varied
 from llm_ocr.work.quality import WORST, QualitySum, WeakPage, rank
 from llm_ocr.work.standing import newest_units
@@ -88,6 +88,11 @@ class RunStatus:
         return total_cost(self.workers)
 
     @property
+    def pages_per_second(self) -> float | None:
+        """The mean speed of one worker in Extract; None before the first page."""
+        return pages_per_second(self.workers)
+
+    @property
     def hours_cost(self) -> float | None:
         """The part of it that is for machines by the hour."""
         return hours_cost(self.workers)
@@ -116,6 +121,7 @@ class RunStatus:
             "filtered": filtered_to_json(self.filtered, self.filtered_examples),
             "quality": list(self.quality) or None,
             "worst": [page.to_json() for page in self.worst],
+            "pages_per_second": None if self.pages_per_second is None else round(self.pages_per_second, 3),
             "cost": self.cost,
             "workers": [one.to_json() for one in self.workers],
         }

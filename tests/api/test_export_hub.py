@@ -12,7 +12,9 @@ from running import environment, program, when
 
 import llm_ocr
 from llm_ocr.api.export_job import Exported
+from llm_ocr.cli.report import load_line
 from llm_ocr.errors import StageMissing, StorageError, UsageError
+from llm_ocr.settings.models import AssembleSettings
 from llm_ocr.storage import hub_commits
 from llm_ocr.testing.fake_hub import Account, Fault, How
 from tests.storage.hub import making as stores_on_the_hub
@@ -90,6 +92,20 @@ def loaded(making, line: str, home: Path) -> list:
     run = subprocess.run([sys.executable, "-c", _LOAD, line], env=env, capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)
+
+
+def test_a_workspace_that_is_a_repository_opens_by_its_name_and_by_the_line_that_is_printed(making, tmp_path, capsys):
+    name = new_name()
+    making.api().create_repo(name, repo_type="dataset", private=True)
+    readme = "---\nlicense: mit\n---\n# My scans\n"
+    making.api().upload_file(
+        path_or_fileobj=readme.encode(), path_in_repo="README.md", repo_id=name, repo_type="dataset"
+    )
+    make(url := f"hf://datasets/{name}", workspace_endpoint=making.hub().url)
+    settings = AssembleSettings(workspace=url)
+    ids = loaded(making, f'load_dataset("{name}", split="train")', tmp_path)[0]
+    assert ids == loaded(making, load_line(settings), tmp_path)[0] != []
+    assert "# My scans" in files(making, name)["README.md"].decode()
 
 
 def test_the_line_that_is_told_opens_it_with_images_and_streamed(making, exported, standing, tmp_path):

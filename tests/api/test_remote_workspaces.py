@@ -10,7 +10,9 @@ from running import FRUGALLY, environment, program, side_by_side, when
 from store_servers import Place, gcs, s3
 
 import llm_ocr
+from llm_ocr.cli.report import load_line
 from llm_ocr.errors import LlmOcrError, StorageError
+from llm_ocr.settings.models import AssembleSettings
 from llm_ocr.storage import StoreOptions, open_store
 
 
@@ -36,6 +38,8 @@ def test_the_three_stages_run_there_and_go_on_where_they_stopped(remote, example
     rows = opened(url, settings).to_dataset()
     assert len(rows) == status.pages.expected
     assert rows[0]["source_image"].size[0] > 100
+    line = load_line(AssembleSettings(workspace=url, **settings))
+    assert len(eval(line, {"llm_ocr": llm_ocr})) == len(rows)
 
 
 def test_two_workers_of_one_workspace_do_each_page_once(remote, examples):

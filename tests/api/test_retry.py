@@ -49,6 +49,9 @@ def test_an_encrypted_document_is_read_when_its_password_is_known(before):
     ):
         run = cli(*command, "-w", "out", cwd=before)
         assert run.returncode == 0, said(run)
+        if command[0] == "extract":
+            assert "extract: 2 pages\n" in run.stderr
+            assert "extract: 2/2 pages, 2 ok in" in run.stderr
 
     status = status_of(workspace)
     assert status["pages"] == {"expected": 6, "ok": 6, "degraded": 0, "failed": 0}

@@ -1,5 +1,6 @@
 """`view` on real workspaces, looked at in a real browser."""
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -256,8 +257,32 @@ def test_the_words_of_hostile_pages_are_shown_as_they_are(home, site):
     opened(home, page_of(site, HOSTILE_NAME, 1))
     shown = home.texts("article")[0]
     assert "<script>window.hacked = 1</script>" in shown
-    assert home.texts(".unshown") == ["x"]
+    assert "![x](http://127.0.0.1:9/track.png)" in shown
     assert home.run("document.querySelector('.page-bar h1').title") == HOSTILE_NAME
+
+
+@pytest.mark.parametrize("format", ["documents", "markdown", "json", "jsonl", "dolma", "chunks", "olmocr-bench"])
+def test_documents_and_exports_hold_no_active_content(workspace, tmp_path, format):
+    folder = Path(workspace) / "documents" if format == "documents" else tmp_path
+    if format != "documents":
+        llm_ocr.export(workspace=workspace, format=format, output=str(tmp_path))
+    files = [path for path in folder.rglob("*") if path.suffix in (".md", ".json", ".jsonl", ".gz", ".parquet")]
+    texts = [gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data for data in map(Path.read_bytes, files)]
+    said = b"\n".join(texts).decode("utf-8", "replace").replace("\\/", "/")
+    assert "window.hacked = 1" in said
+    for active in (
+        "<script>w",
+        '<img src=x onerror="',
+        "<svg",
+        "<iframe",
+        "<a href",
+        "<body",
+        "](javas",
+        "](data",
+        "![x](http",
+    ):
+        assert active not in said.replace('\\"', '"'), active  # names of documents are data, and stay
+    assert "<table><tr><td>" in said
 
 
 def test_no_file_of_the_site_is_named_by_a_document_or_a_model(site):

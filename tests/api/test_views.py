@@ -71,6 +71,28 @@ def test_describing_and_assembling_again_give_the_same_bytes(copy, tmp_path):
     assert dataset(copy) == rows
 
 
+def test_a_flipped_bit_in_the_dataset_is_noticed_and_repaired(copy, tmp_path):
+    (file,) = (copy / "dataset").glob("*.parquet")
+    whole, rows = file.read_bytes(), dataset(copy)
+    file.write_bytes(whole[:1000] + bytes([whole[1000] ^ 1]) + whole[1001:])
+    run = cli("export", "-w", copy, "--output", tmp_path / "export", cwd=tmp_path)
+    assert run.returncode != 0
+    assert "llm-ocr assemble" in run.stderr
+    run = cli("assemble", "-w", copy, cwd=tmp_path)
+    assert run.returncode == 0, said(run)
+    assert dataset(copy) == rows
+    run = cli("export", "-w", copy, "--output", tmp_path / "export", cwd=tmp_path)
+    assert run.returncode == 0, said(run)
+
+
+def test_views_of_an_older_version_without_a_hash_stay(copy, tmp_path):
+    (note,) = (copy / "assemble" / "views").glob("*.json")
+    note.write_text(json.dumps({name: one for name, one in json.loads(note.read_text()).items() if name != "sha256"}))
+    before = files(copy)
+    assert cli("assemble", "-w", copy, cwd=tmp_path).returncode == 0
+    assert files(copy) == before
+
+
 @pytest.mark.parametrize("folder", ["dataset", "documents"])
 def test_results_that_were_removed_are_made_again(copy, tmp_path, folder):
     before = {path.name: path.read_bytes() for path in (copy / folder).rglob("*") if path.is_file()}

@@ -91,6 +91,33 @@ def test_a_file_name_cannot_steer_the_terminal(llm_ocr):
     assert "\x1b" not in done.stdout + done.stderr
 
 
+FORGED = "a\n412 ok\u202e\u2066\u200b\u2028\x85\x1b[2K.pdf"
+SHOWN = "a\\n412 ok\\u202e\\u2066\\u200b\\u2028\\x85\\x1b[2K.pdf"
+
+
+@pytest.mark.parametrize("command", [("run", "a.pdf"), ("status", "-w", "w"), ("run", "a.pdf", "--log-level", "debug")])
+def test_a_file_name_cannot_forge_lines(llm_ocr, command):
+    stub = {"pages": [10, 9, 0, 1], "failed": [[FORGED, None, "encrypted"]], "say": [f"Filtered: {FORGED}"]}
+    done = llm_ocr(*command, stub=stub)
+    assert f"encrypted: {SHOWN}" in done.stdout
+    assert not [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("412 ok")]
+    assert not set("\u202e\u2066\u200b\u2028\x85\x1b") & set(done.stdout + done.stderr)
+
+
+def test_json_is_safe_to_print_and_says_names_as_they_are(llm_ocr):
+    stub = {"pages": [10, 9, 0, 1], "failed": [[FORGED, None, "encrypted"]]}
+    done = llm_ocr("status", "-w", "w", "--json", stub=stub)
+    assert json.loads(done.stdout)["examples"][0]["source"] == f"/in/{FORGED}"
+    assert not set("\u202e\u2066\u200b\u2028\x85\x1b") & set(done.stdout)
+
+
+def test_a_name_in_an_error_cannot_forge_lines(llm_ocr, tmp_path):
+    done = llm_ocr("run", FORGED, "--engine", "embedded")
+    assert done.returncode == 2
+    assert SHOWN in done.stderr
+    assert not [line for line in done.stderr.splitlines() if line.startswith("412 ok")]
+
+
 def test_a_reader_that_goes_away_is_no_error(llm_ocr):
     reading, writing = os.pipe()
     os.close(reading)

@@ -86,3 +86,11 @@ def test_notebooks_show_it_and_names_are_no_markup():
     assert "<table>" in report._repr_html_() and "<script>" not in report._repr_html_()
     assert "\\|x" in report._repr_markdown_() and "100.0" in str(report)
     assert json.loads(json.dumps(report.to_json()))["stages"][0]["startup_share"] == 0.5
+
+
+def test_status_says_pages_per_second_as_the_guide_to_tuning_promises():
+    from llm_ocr.cli.report import status_text
+
+    assert STATUS.pages_per_second == pytest.approx(1000 / 600)
+    assert "speed      1.7 pages/s, the mean of 2 workers" in status_text(STATUS)
+    assert "speed" not in status_text(replace(STATUS, workers=()))

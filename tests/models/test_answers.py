@@ -41,16 +41,42 @@ def test_json_is_found_in_prose_and_fences(wrap: str):
     assert (json.loads(data or ""), complaint) == (ANSWER, "")
 
 
-def test_what_is_missing_is_empty_and_numbers_become_text():
-    data, _ = read_parse('{"type": "pie chart", "rows": [["a", 12.5], {"x": 1}, [null, true]]}')
-    assert json.loads(data or "") == {
+def parsed(value: object, *, as_asked: bool = True) -> object:
+    data, complaint = read_parse(json.dumps(value), as_asked=as_asked)
+    assert complaint == ""
+    return json.loads(data or "")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"type": "flow chart", "nodes": ["start", "end"], "edges": [{"from": "start", "to": "end", "weight": 2}]},
+        {"chart_type": "bar", "values": {"a": 1, "b": [2.5, None, True]}},
+        {"type": "bar chart", "axes": ["year", {"name": "t", "unit": "s", "min": 0}], "source": "own"},
+        {"title": {"de": "Umsatz"}, "rows": 5},
+        {"rows": [5, {"a": [1]}]},
+        {"rows": [{"a": "1"}, {"b": "2"}]},
+    ],
+)
+def test_data_hold_all_that_the_model_said_and_nothing_else(said: object):
+    assert parsed(said) == said
+
+
+def test_rows_take_the_form_that_was_asked_for():
+    rows = [["a", 12.5], ["b", True], [None, "c"]]
+    assert parsed({"type": "pie chart", "rows": rows}) == {
         "type": "pie chart",
-        "title": "",
-        "axes": [],
-        "columns": ["x"],
-        "rows": [["a", "12.5"], ["1"], ["", "true"]],
-        "text": "",
+        "rows": [["a", "12.5"], ["b", "true"], ["", "c"]],
     }
+    assert parsed({"rows": [{"x": 1, "y": 2}, {"y": 4, "x": 3}]}) == {
+        "columns": ["x", "y"],
+        "rows": [["1", "2"], ["3", "4"]],
+    }
+
+
+@pytest.mark.parametrize("said", [{"rows": [{"x": 1}]}, [{"name": "a", "n": 1.5}], {"a": [1, None, {"b": False}]}])
+def test_with_a_prompt_of_the_users_own_the_json_stays_as_it_is(said: object):
+    assert parsed(said, as_asked=False) == said
 
 
 @pytest.mark.parametrize(
@@ -59,10 +85,10 @@ def test_what_is_missing_is_empty_and_numbers_become_text():
         ("", "empty"),
         ("I see a boat.", "no JSON"),
         (TEXT[:-30], "ends early"),
-        ('{"a": 1}', "none of the keys"),
-        ('{"rows": 5}', '"rows"'),
-        ('{"rows": [5]}', "a row"),
-        ('{"title": {"a": 1}}', "neither text nor a number"),
+        ("{}", "empty"),
+        ("[1, 2]", "no JSON object"),
+        ('{"a": 1e999}', "too large"),
+        ('{"a": ' * 60 + "1" + "}" * 60, "deeply"),
         ('{"title": NaN}', "NaN"),
         ('{"rows": ' + "[" * 100_000, "deeply"),
         ('{"title": ' + "9" * 5000 + "}", "no valid JSON"),
@@ -132,6 +158,7 @@ def test_the_classes_stand_in_the_prompt():
 def test_servers_are_asked_to_force_what_the_model_can_do():
     chat, deepseek = find_profile("qwen3-vl"), find_profile("deepseek-ocr")
     assert structured_outputs(chat, "parse") == {"structured_outputs": {"json": dict(PARSE_SCHEMA)}}
+    assert structured_outputs(chat, "parse", own_prompt=True) == {}
     assert structured_outputs(chat, "classify", ("a", "b")) == {"structured_outputs": {"choice": ["a", "b"]}}
     assert structured_outputs(chat, "describe") == {}
     assert structured_outputs(deepseek, "parse") == {}
@@ -139,5 +166,7 @@ def test_servers_are_asked_to_force_what_the_model_can_do():
     json.dumps(structured_outputs(chat, "parse"))
 
 
-def test_an_answer_by_the_schema_has_its_keys():
-    assert set(ANSWER) == set(PARSE_SCHEMA["required"]) == set(PARSE_SCHEMA["properties"])
+def test_the_schema_has_a_place_for_charts_and_diagrams_and_forces_no_empty_ones():
+    assert set(ANSWER) | {"nodes", "edges"} == set(PARSE_SCHEMA["properties"])
+    assert PARSE_SCHEMA["required"] == ["type"]
+    assert all(f'"{name}"' in CHAT_PROMPTS["parse"] for name in PARSE_SCHEMA["properties"])

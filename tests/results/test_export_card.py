@@ -6,7 +6,7 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from llm_ocr.results.export.card import CardFacts, card, read_card
+from llm_ocr.results.export.card import CardFacts, card, read_card, with_configs
 
 
 def facts(**changes) -> CardFacts:
@@ -89,3 +89,13 @@ def test_a_reader_of_markdown_and_yaml_is_not_confused_by_names():
 
 def test_the_notice_of_a_licence_is_shown():
     assert "Not for use in X." in card(facts(model="m", licence="L", notice="Not for use in X."), {})
+
+
+def test_a_card_of_the_users_gets_the_data_files_and_keeps_everything_else():
+    ours = "configs:\n- config_name: default\n  data_files:\n  - split: train\n    path: dataset/*.parquet\n"
+    assert with_configs("", "dataset/*.parquet") == f"---\n{ours}---\n"
+    mine = "---\nlicense: mit  # mine\n---\n# My scans\n"
+    assert with_configs(mine, "dataset/*.parquet") == f"---\nlicense: mit  # mine\n{ours}---\n# My scans\n"
+    assert with_configs("# My scans\n", "dataset/*.parquet") == f"---\n{ours}---\n# My scans\n"
+    for own in (f"---\n{ours}---\n", "---\nconfigs: []\n---\n", "---\na: [\n---\n"):
+        assert with_configs(own, "dataset/*.parquet") == own

@@ -15,6 +15,7 @@ DATA = {
     "rows": [["2020", "5"], ["2021", "7"]],
     "text": "Source: own",
 }
+EDGE = {"from": "a", "to": "b"}
 
 
 def record(**fields):
@@ -29,6 +30,12 @@ def record(**fields):
         ({"data": json.dumps(DATA)}, "bar chart: Sales. year | units; 2020 | 5; 2021 | 7. Source: own"),
         ({"data": json.dumps({"rows": [["1", "2"]]})}, "1 | 2"),
         ({"data": "[1]"}, ""),
+        ({"data": json.dumps({"type": "flow chart", "nodes": ["a", "b"]})}, "flow chart. a; b"),
+        (
+            {"data": json.dumps({"nodes": ["a"], "edges": [EDGE, {"from": "b", "to": "c", "label": "yes"}, 1]})},
+            "a -> b; b -> c (yes)",
+        ),
+        ({"data": '{"rows": 5, "columns": {"a": 1}, "title": ["x", "y"], "edges": 7, "nodes": 1}'}, "x; y"),
         ({"data": "no JSON", "label": "chart"}, "chart"),
         ({}, ""),
     ],

@@ -22,23 +22,32 @@ class Description:
     label: str = ""
 
 
-def judge_figure(answer: Answer, mode: str, classes: Sequence[str]) -> Verdict[Description]:
-    """`mode` is parse, classify, or any other for free text."""
+def judge_figure(
+    answer: Answer, mode: str, classes: Sequence[str], *, own_prompt: bool = False
+) -> Verdict[Description]:
+    """Return the worth of an answer.
+
+    Args:
+        answer: the model's answer about one figure.
+        mode: parse, classify, or any other for free text.
+        classes: the names to choose from, for classify.
+        own_prompt: whether the user's prompt decides the form of JSON, for parse.
+    """
     end = ending(answer)
     text = without_special(end.text).strip()
     if not text:
         return Verdict(Description(), end.reason or Reason.EMPTY, end.detail or "the model answered nothing")
     match mode:
         case "parse":
-            return _data(end, text)
+            return _data(end, text, as_asked=not own_prompt)
         case "classify":
             return _label(end, text, classes)
     return Verdict(Description(description=text), end.reason, end.detail, len(text))
 
 
-def _data(end: Ending, text: str) -> Verdict[Description]:
+def _data(end: Ending, text: str, *, as_asked: bool) -> Verdict[Description]:
     """An answer without data is still worth its text."""
-    data, complaint = read_parse(text)
+    data, complaint = read_parse(text, as_asked=as_asked)
     if data is None:
         reason = end.reason or Reason.MALFORMED
         return Verdict(Description(description=text), reason, end.detail or complaint, 1)

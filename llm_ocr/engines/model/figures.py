@@ -20,6 +20,8 @@ from llm_ocr.types import Figure, FigureRecord, Reason, Status
 
 #: Raised when a change alters what is made of the same answers, or how figures are asked for: it goes into the key.
 RESULT_VERSION = 1
+#: The same for `parse` alone.
+_PARSE_VERSION = 2
 #: Answers in another form than asked for that are had of a figure: a model that has not learnt it will not by chance.
 _MALFORMED = 2
 _FREE = "describe"  # the form of answers to a prompt with a name of its own: free text
@@ -40,7 +42,7 @@ class ModelFigureReader:
         self._form = chosen.mode if chosen.mode in MODES else _FREE
         self._classes = chosen.classes or CLASSES
         self._prompt = _prompt(profile, chosen, self._classes)
-        self._structured = structured_outputs(profile, self._form, self._classes)
+        self._structured = structured_outputs(profile, self._form, self._classes, own_prompt=chosen.prompt is not None)
         # A model that was trained on one string takes no other: only chat models are told what the document says.
         self._tells = profile.prompts.get("describe") == CHAT_PROMPTS["describe"]
         self._rungs = rungs_for(profile, modes=False, scales=False)
@@ -57,7 +59,7 @@ class ModelFigureReader:
         options = self._options
         return {
             "engine": "model",
-            "result_version": RESULT_VERSION,
+            "result_version": _PARSE_VERSION if self._form == "parse" else RESULT_VERSION,
             **profile_as_json(self._profile, model=options.model, revision=options.revision),
             "mode": options.mode,
             "prompt": self._prompt,
@@ -117,7 +119,7 @@ class ModelFigureReader:
 
     def judge(self, answer: Answer) -> Verdict[Description]:
         """What an answer is worth."""
-        return judge_figure(answer, self._form, self._classes)
+        return judge_figure(answer, self._form, self._classes, own_prompt=self._options.prompt is not None)
 
 
 class _Asked:

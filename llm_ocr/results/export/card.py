@@ -79,6 +79,22 @@ def read_card(text: str) -> Standing:
     return Standing(front if isinstance(front, dict) else {}, mark[1] if mark else "", free)
 
 
+def with_configs(text: str, pattern: str) -> str:
+    """Return a README whose front matter names the files of the dataset; the user's own text stays as it is.
+
+    Front matter that has configurations already, or that cannot be read, is left as it is.
+    """
+    config = {"config_name": "default", "data_files": [{"split": "train", "path": pattern}]}
+    ours = yaml.safe_dump({"configs": [config]}, sort_keys=False)
+    found = _FRONT_MATTER.match(text)
+    if found is None:
+        return f"---\n{ours}---\n{text}"
+    front = read_card(text).front
+    if "configs" in front or (found[1].strip() and not front):
+        return text
+    return f"{text[: found.end(1)]}{ours}{text[found.end(1) :]}"
+
+
 def card(facts: CardFacts, front: Mapping[str, Any], *, whole: bool = True) -> str:
     """The card. `front` is the front matter of the one that stood there: what it says beside ours stays.
 

@@ -89,6 +89,19 @@ def test_parsed_data_is_stored_as_json():
     assert json.loads(record.data) == json.loads(DATA)
 
 
+def test_a_diagram_keeps_its_nodes_and_edges():
+    said = {"type": "flow chart", "nodes": ["start", "end"], "edges": [{"from": "start", "to": "end"}]}
+    record = described(stop(json.dumps(said)), mode="parse")
+    assert (record.status, json.loads(record.data)) == (Status.OK, said)
+
+
+def test_a_prompt_of_the_users_own_decides_the_form_of_the_data():
+    said = [{"name": "pump", "rows": [{"x": 1}]}]
+    record = described(stop(json.dumps(said)), mode="parse", prompt="List the parts as JSON.")
+    assert (record.status, json.loads(record.data)) == (Status.OK, said)
+    assert "structured_outputs" not in asked(CHAT, mode="parse", prompt="List the parts as JSON.").vllm_settings
+
+
 def test_invalid_data_gets_one_more_try_and_then_its_text_is_kept():
     record = described(stop("no data here"), mode="parse")
     assert (record.status, record.reason, record.data) == (Status.DEGRADED, Reason.MALFORMED, "")

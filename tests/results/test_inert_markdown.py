@@ -1,0 +1,167 @@
+"""Markdown of documents and exports does nothing by itself in a browser, and says all that the model wrote."""
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from test_safe_markdown import Findings
+
+from llm_ocr.results.inert import inert_markdown, inert_page
+from llm_ocr.types import Block, BlockKind, Box, PageRecord, Status
+
+TRUSTING = MarkdownIt("commonmark", {"html": True}).enable("table")
+TRUSTING.validateLink = lambda url: True
+FENCE = "```"
+
+
+class Document(Findings):
+    """As in notebooks; images of the document itself are shown, too."""
+
+    def handle_starttag(self, tag, attrs):
+        before = len(self.bad)
+        super().handle_starttag(tag, attrs)
+        src = dict(attrs).get("src") or ""
+        if tag == "img" and (src.startswith("figure:") or not (":" in src or src.startswith("/"))):
+            del self.bad[before:]
+
+
+def findings(markdown: str) -> list[str]:
+    return Document(TRUSTING.render(inert_markdown(markdown))).bad
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plain *text* and [a link](https://example.org/?a=1&b=2) <https://example.org>",
+        "a < b, <10 %, p<0.05, x<y and 1 > 0",
+        "$a<b$ and $x<y $ or $z > 1$ and $$\nu <v\n$$",
+        "say `<script>` and ``a ` <img src=x>``",
+        f"{FENCE}html\n<script>alert(1)</script>\n\n[x](javascript:alert(1))\n{FENCE}",
+        f"- item\n\n  {FENCE}\n  <iframe src=x>\n  {FENCE}",
+        f"> {FENCE}\n> <script>\n> {FENCE}",
+        "    <script>indented code</script>",
+        '<table><tr><td colspan="2" rowspan="3">H<sub>2</sub>O<br/>x<sup>2</sup></td></tr></table>',
+        "![a \\[b\\]](figure:d-p1-f1)\n\n![Figure 1](doc.figures/f1.png)",
+        "[1]: https://example.org\n\n[note]: see page 3",
+        "<!-- image -->\n\ntext",
+        "AT&T &lt;b&gt; &amp;",
+    ],
+)
+def test_text_tables_code_and_formulas_stay_as_they_are(text: str):
+    assert inert_markdown(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "becomes"),
+    [
+        ("<script>alert(1)</script>", "&lt;script>alert(1)&lt;/script>"),
+        ('<td onclick="x()" colspan=2 style="x">1</td>', '<td colspan="2">1</td>'),
+        ("a <img src=x onerror=alert(1)> b", "a &lt;img src=x onerror=alert(1)> b"),
+        ("[x](javascript:alert(1))", "[x&#93;(javascript:alert(1))"),
+        ("![x](http://tracker.example/p.png)", "!&#91;x](http://tracker.example/p.png)"),
+        ("<!-- page 7 failed: render timeout -->", "&lt;!-- page 7 failed: render timeout -->"),
+        ("<table><tr><td>$a<b$</td></tr></table>", "<table><tr><td>$a&lt;b$</td></tr></table>"),
+    ],
+)
+def test_what_is_active_is_shown_as_text(text: str, becomes: str):
+    assert inert_markdown(text) == becomes
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "<ScRiPt\n>alert(1)</sCrIpT>",
+    "<img src=x onerror=alert(1)>",
+    "<img src=x onerror=alert(1) //",
+    f"<table>\n{FENCE}\n<img src=x onerror=alert(1)>\n{FENCE}\n</table>",
+    "<table><td>`<img src=x onerror=alert(1)>`</td></table>",
+    "<table><td>\\<img src=x onerror=alert(1)></td></table>",
+    f"<script>\n{FENCE}\n</script>\n\n{FENCE}\n<img src=x onerror=alert(1)>\n{FENCE}",
+    f"    {FENCE}\n<script>alert(1)</script>\n    {FENCE}",
+    "`<b title=`<img src=x onerror=alert(1)>`",
+    '<b title="`"><img src=x onerror=alert(1)>`',
+    "[x](<java\tscript:alert(1)>)",
+    "[x](<javascript:alert(1)>)",
+    "[x](javascript&#58;alert(1))",
+    "[x](java\\script:alert(1))",
+    "[x\\\\](javascript:alert(1))",
+    "[x](\n javascript:alert(1))",
+    "[x](data:text/html;base64,AAAA)",
+    "[x](vbscript:x)",
+    "[x]\n\n[x]: javascript:alert(1)",
+    "[x]\n\n[x]:\n  <javascript:alert(1)>",
+    "<javascript:alert(1)>",
+    "![x](http://tracker.example/pixel.png)",
+    "![x](//tracker.example/pixel.png)",
+    "![x][y]\n\n[y]: http://tracker.example/pixel.png",
+    "![<script>x</script>](a b)",
+    "![[x](javascript:alert(1))](y)",
+    "![a](data:image/svg+xml;base64,AAAA)",
+    "<iframe src=https://example.org></iframe>",
+    "<!-- --><script>alert(1)</script> -->",
+    "<!--> <script>alert(1)</script> -->",
+    "<svg/onload=alert(1)>",
+    "<svg><style><img src=x onerror=alert(1)></style></svg>",
+    "<math><mtext><style><img src=x onerror=alert(1)>",
+    '<a href="javascript:x">y</a>',
+    "<style>@import 'http://tracker.example/x.css'</style>",
+    "<div style='background:url(http://tracker.example)'>x</div>",
+    "<td onmouseover=alert(1)>x",
+    "<p/onclick=alert(1)>x</p>",
+    "<?php x ?> <!DOCTYPE x> <![CDATA[<script>]]>",
+    "> <script>alert(1)</script>\n> - <img src=x onerror=alert(1)>",
+    "| a |\n|---|\n| <img src=x onerror=alert(1)> ` |\n| ` <script>x</script> |",
+    "a\r<script>alert(1)</script>\r\n<img src=x onerror=y>",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_nothing_active_is_left(text: str):
+    assert findings(text) == []
+    assert inert_markdown(inert_markdown(text)) == inert_markdown(text)
+
+
+PARTS = [
+    *HOSTILE,
+    "\n",
+    "\n\n",
+    FENCE,
+    "`",
+    "``",
+    "    ",
+    "> ",
+    "- ",
+    "<table>",
+    "</table>",
+    "\\",
+    "<!--",
+    "-->",
+    "$",
+    "<",
+]
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(st.sampled_from(PARTS) | st.text("<>`[]()!\\\n ab:", max_size=6), max_size=12))
+def test_nothing_active_is_left_in_any_order(parts: list[str]):
+    assert findings("".join(parts)) == []
+
+
+@pytest.mark.parametrize(
+    "unit", ["](", "![", "[", "`a``", "<b", "<!--", "<td ", "<a b=", '<a b="', "<table>\n\n", "![a](", "]:", "<x:"]
+)
+def test_hostile_text_takes_linear_time(unit: str):
+    begun = time.process_time()
+    inert_markdown((unit * 50_000)[:50_000])
+    inert_markdown(unit * 200_000)
+    assert time.process_time() - begun < 15
+
+
+def test_a_page_loses_its_active_content_and_keeps_its_code():
+    bad = "<script>x</script>"
+    block, code = Block(BlockKind.TEXT, Box(0, 0, 1, 1), bad), Block(BlockKind.CODE, Box(0, 0, 1, 1), bad)
+    record = PageRecord("d-p1", "d", "d.pdf", 1, 0, Status.OK, markdown=bad, blocks=(block, code))
+    page = inert_page(record)
+    assert page.markdown == page.blocks[0].text == "&lt;script>x&lt;/script>"
+    assert page.blocks[1].text == bad
