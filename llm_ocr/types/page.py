@@ -107,3 +107,4 @@ class Page:
     source: str = ""  # for messages only
     evidence: Evidence | None = field(default=None, repr=False)
     again: bool = False  # it was read before, and is to be read in another way
+    version: str = ""  # of the document that it was made of; empty: not known
