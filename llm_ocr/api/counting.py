@@ -212,6 +212,7 @@ def _planned(
     return PlannedDocument(
         source=document.source,
         relative=document.relative,
+        name_in_id=document.name_in_id,
         version=version,
         document_id=document.document_id,
         pages=pages,

@@ -40,6 +40,7 @@ class SourceDocument:
     detail: str = ""
     size: int | None = None  # bytes; None where the listing does not say
     page_total: int | None = None  # None: it must be opened to count them
+    name_in_id: str = ""  # what its id is made of in the place of `relative`; empty: `relative` itself
 
 
 @dataclass(frozen=True, slots=True)
