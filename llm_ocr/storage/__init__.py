@@ -45,7 +45,7 @@ class StoreOptions:
     endpoint: str | None = None
     region: str | None = None
     token: str | None = field(default=None, repr=False)
-    any_key: bool = False
+    any_key: bool = field(default=False, kw_only=True)
 
 
 class ObjectStore(Protocol):

@@ -68,6 +68,7 @@ class PageContent:
     rasters: tuple[Raster, ...] = ()
     paths: tuple[Path, ...] = ()
     unmapped: int = 0  # characters of the text layer without a meaning: control codes, private use, U+FFFD
+    unread: int = 0  # characters of the text layer beyond those that are read
 
 
 @dataclass(frozen=True, slots=True)
