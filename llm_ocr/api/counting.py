@@ -129,13 +129,13 @@ class PageCounter:
 
     async def _opened(self, document: SourceDocument, version: str) -> tuple[str, int, LeftOut | None]:
         if not is_remote(document.source):
-            return version, *await self._open(document.source, document)
+            return version, *await self._open(document.source, document, version)
         async with self._remote.open(document.source, version) as copy:
             return copy.version, *await self._open(str(copy.path), document)
 
-    async def _open(self, path: str, document: SourceDocument) -> tuple[int, LeftOut | None]:
+    async def _open(self, path: str, document: SourceDocument, version: str = "") -> tuple[int, LeftOut | None]:
         if self._filtering is None:
-            return await self._renderer.open(path, document.kind), None
+            return await self._renderer.open(path, document.kind, version), None
         return await self._filtering.look(path, document)
 
     def wanted(self, document: SourceDocument) -> Wanted:
@@ -212,6 +212,7 @@ def _planned(
     return PlannedDocument(
         source=document.source,
         relative=document.relative,
+        name_in_id=document.name_in_id,
         version=version,
         document_id=document.document_id,
         pages=pages,

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 from llm_ocr.api.assembling import assemble
@@ -21,6 +22,7 @@ from llm_ocr.api.remote import Remote
 from llm_ocr.api.retrying import retry_failed
 from llm_ocr.api.run import Run
 from llm_ocr.engines.embedded.ocr.models import available
+from llm_ocr.errors import StorageError
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.work.clean import clean
 from llm_ocr.work.stored import remember_plan, workspace_options
@@ -74,7 +76,7 @@ async def _execute(command: str, settings: Any, engine: str, progress: Progress)
         job = Job(workspace, settings, progress, engines, remote, stop=limits.stop)
         carry_out = await stack.enter_async_context(cluster(settings)) if on_ray else _here
         if found is not None:
-            async with contextlib.nullcontext() if on_ray else warming_up(job, command):
+            async with _there(workspace), contextlib.nullcontext() if on_ray else warming_up(job, command):
                 planned = await plan(job, found)
             if planned.generation is not None and planned.generation.number == 1:
                 await asyncio.to_thread(remember_plan, workspace, settings, engine=engine)
@@ -84,10 +86,22 @@ async def _execute(command: str, settings: Any, engine: str, progress: Progress)
             await take_over(job, begun_elsewhere)
         for stage in (stages := _STAGES[command]):
             last = stage is stages[-1]
-            async with limits.stage(stage.__name__, progress, finishes=not on_ray, last=last):
+            async with _there(workspace), limits.stage(stage.__name__, progress, finishes=not on_ray, last=last):
                 await carry_out(stage, job)
     await asyncio.to_thread(workspace.flush)
     return Run(workspace)
+
+
+@contextlib.asynccontextmanager
+async def _there(workspace: Workspace) -> AsyncIterator[None]:
+    """What a block has read and written counts only if the workspace is still there: stores make folders again."""
+    try:
+        yield
+    except Exception:
+        with contextlib.suppress(StorageError):
+            await asyncio.to_thread(workspace.check_there)  # else this is why the block has failed
+        raise
+    await asyncio.to_thread(workspace.check_there)
 
 
 def _about(engine: str, on_ray: bool) -> str:

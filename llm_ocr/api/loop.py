@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import errno
 import signal
+import tempfile
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
-from llm_ocr.errors import Interrupted, LlmOcrError
+from llm_ocr.errors import Interrupted, LlmOcrError, StorageError
 from llm_ocr.processes.memory import map_large_blocks
 
 T = TypeVar("T")
@@ -16,7 +18,8 @@ T = TypeVar("T")
 def run_blocking(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """The coroutine's result. Inside a running loop it gets a thread and a loop of its own.
 
-    Raises `Interrupted` after SIGTERM or SIGINT, and of a group of errors the first that the library raised on purpose.
+    Raises `Interrupted` after SIGTERM or SIGINT, and of a group of errors the first that the library raised on purpose;
+    `StorageError` when a local disk is full.
     """
     map_large_blocks()
     try:
@@ -68,7 +71,23 @@ async def _guarded(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
                 ) from None
             raise
         except BaseExceptionGroup as group:
-            raise first_error(group) from group
+            error = first_error(group)
+            raise (_no_room(error) or error) from group
+        except OSError as error:
+            if (no_room := _no_room(error)) is None:
+                raise
+            raise no_room from error
+
+
+def _no_room(error: BaseException) -> StorageError | None:
+    """The error to show where a local disk was full; stores and copies of documents have said so by themselves."""
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if not full or isinstance(error, LlmOcrError):
+        return None
+    return StorageError(
+        f"a local disk is full, most likely that of temporary files ({tempfile.gettempdir()}): {error}",
+        hint="Make room there, or set TMPDIR to a folder with more room. Run the same command again to go on.",
+    )
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:

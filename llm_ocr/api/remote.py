@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def remote_options(settings: Any) -> RemoteOptions:
     """How the settings say that remote documents are read."""
     return RemoteOptions(
-        store=StoreOptions(settings.source_profile, settings.source_endpoint, settings.source_region),
+        store=StoreOptions(settings.source_profile, settings.source_endpoint, settings.source_region, any_key=True),
         cache_bytes=settings.source_cache << 20,
         allow_private_addresses=settings.allow_private_addresses,
     )

@@ -1,6 +1,5 @@
 """From settings to the parts that do the work."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,18 +12,15 @@ from llm_ocr.api.remote import Remote
 from llm_ocr.documents.remote.urls import is_remote
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.documents.rows.address import row_address
-from llm_ocr.documents.sources import version_of
 from llm_ocr.engines.embedded.reader import EmbeddedOptions, EmbeddedReader
 from llm_ocr.engines.model.reader import has_places
-from llm_ocr.errors import PageFailure, UsageError
+from llm_ocr.errors import UsageError
 from llm_ocr.models.profile import Profile
 from llm_ocr.settings.environment import cores
-from llm_ocr.types import DocumentPart, EncodedImage, Page, Reason, page_id
+from llm_ocr.types import DocumentPart, EncodedImage, Page, page_id
 
 #: Longest side of page images for the embedded engine, in pixels.
 EMBEDDED_IMAGE_SIZE = 1540
-#: Documents whose content was compared with the plan, remembered; far more than are read at a time.
-_PROVED = 256
 
 
 def passwords(given: Sequence[SecretStr], file: Path | None) -> tuple[str, ...]:
@@ -91,7 +87,6 @@ class PartRenderer:
     def __init__(self, renderer: Renderer, remote: Remote) -> None:
         self._renderer = renderer
         self._remote = remote
-        self._proved: dict[str, tuple[str, int, int]] = {}  # by source: version, size and time of change when proved
         self.crop = renderer.crop
 
     async def count(self, part: DocumentPart) -> int:
@@ -99,8 +94,7 @@ class PartRenderer:
         if is_remote(part.source):
             async with self._remote.open(part.source, part.version) as copy:
                 return await self._renderer.open(str(copy.path))
-        await asyncio.to_thread(self._prove, part)
-        return await self._renderer.open(part.source)
+        return await self._renderer.open(part.source, "", part.version)
 
     async def page(self, part: DocumentPart, number: int) -> Page:
         """Page `number`, from 1. Raises PageFailure."""
@@ -108,29 +102,8 @@ class PartRenderer:
         if is_remote(part.source):
             async with self._remote.page(part.source, part.version, number) as (path, number_there):
                 page = await self._renderer.page(str(path), "", number_there, **names)
-            return replace(page, number=number, source=part.source)
-        await asyncio.to_thread(self._prove, part)
-        return await self._renderer.page(part.source, "", number, **names)
-
-    def _prove(self, part: DocumentPart) -> None:
-        """The file's content is that of the plan; read again only when its size or time has changed."""
-        if not part.version:
-            return
-        try:
-            about = Path(part.source).stat()
-            proof = (part.version, about.st_size, about.st_mtime_ns)
-            if self._proved.get(part.source) == proof:
-                return
-            version = version_of(part.source)
-        except FileNotFoundError as error:
-            raise PageFailure(Reason.NOT_FOUND, part.source) from error
-        except OSError as error:
-            raise PageFailure(Reason.UNREADABLE, f"{part.source}: {error.strerror or error}") from error
-        if version != part.version:
-            raise PageFailure(Reason.SOURCE_CHANGED, f"{part.source} is not the file that was planned")
-        if len(self._proved) >= _PROVED:
-            self._proved.pop(next(iter(self._proved)))
-        self._proved[part.source] = proof
+            return replace(page, number=number, source=part.source, version=part.version)
+        return await self._renderer.page(part.source, "", number, **names, version=part.version)
 
 
 class RendererTools:
@@ -157,6 +130,6 @@ class RendererTools:
         if row_address(page.source) is not None:
             return page  # an image
         if is_remote(page.source):
-            async with self._remote.open(page.source) as copy:
+            async with self._remote.open(page.source, page.version) as copy:
                 return await self._renderer.content(str(copy.path), "", page.number, page)
-        return await self._renderer.content(page.source, "", page.number, page)
+        return await self._renderer.content(page.source, "", page.number, page, page.version)

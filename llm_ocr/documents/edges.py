@@ -23,7 +23,7 @@ class EdgeCache:
         self._documents: OrderedDict[str, OrderedDict[int, _Future]] = OrderedDict()
 
     async def around(
-        self, source: str, kind: str, number: int, total: int, content: PageContent
+        self, source: str, version: str, number: int, total: int, content: PageContent
     ) -> dict[int, list[EdgeLine]]:
         """The margins of the pages beside `number` by distance; its own `content` is known."""
         loop = asyncio.get_running_loop()
@@ -33,8 +33,8 @@ class EdgeCache:
         missing = {page: loop.create_future() for page in wanted if page not in known}
         known.update(missing)
         _forget_oldest(known)
-        await self._fetch(missing, source, kind)
-        return {page - number: await self._lines(known, page, source, kind) for page in wanted if page in known}
+        await self._fetch(missing, source, version)
+        return {page - number: await self._lines(known, page, source, version) for page in wanted if page in known}
 
     @contextlib.contextmanager
     def coming(self, source: str, number: int) -> Iterator[None]:
@@ -60,7 +60,7 @@ class EdgeCache:
                     future.set_result([])
         self._documents.clear()
 
-    async def _lines(self, known: OrderedDict[int, _Future], page: int, source: str, kind: str) -> list[EdgeLine]:
+    async def _lines(self, known: OrderedDict[int, _Future], page: int, source: str, version: str) -> list[EdgeLine]:
         while page in known:
             future = known[page]
             lines = await asyncio.shield(future)  # others wait for the same one
@@ -68,7 +68,7 @@ class EdgeCache:
                 return lines
             if known.get(page) is future:
                 known[page] = asyncio.get_running_loop().create_future()
-                await self._fetch({page: known[page]}, source, kind)
+                await self._fetch({page: known[page]}, source, version)
         return []
 
     def _known(self, source: str) -> OrderedDict[int, _Future]:
@@ -85,10 +85,10 @@ class EdgeCache:
         if not future.done():
             future.set_result(lines)
 
-    async def _fetch(self, missing: dict[int, _Future], source: str, kind: str) -> None:
+    async def _fetch(self, missing: dict[int, _Future], source: str, version: str) -> None:
         try:
             for page, future in missing.items():
-                lines = await self._read(source, kind, page)
+                lines = await self._read(source, version, page)
                 if not future.done():
                     future.set_result(lines)
         finally:

@@ -15,17 +15,22 @@ RUN = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
-    """A folder that could not be listed."""
+class Unlisted:
+    """A folder that could not be listed, or a link that could not be followed.
+
+    `dangling`: the link leads to nothing.
+    """
 
     path: Path
     problem: str
+    dangling: bool = False
 
 
-def files_below(root: Path) -> Iterator[Path | Folder]:
-    """Files by path, hidden ones and hidden folders left out. Links are followed; each folder is visited once.
+def files_below(root: Path) -> Iterator[Path | Unlisted]:
+    """Return files by path, without hidden files and hidden folders. Links are followed; each folder is visited once.
 
-    A folder that can be reached without a link is listed under its own name.
+    A folder that can be reached without a link is listed under its own name. An entry that cannot be looked at comes as
+    `Unlisted` in its place, and costs no other entry.
     """
     visited: set[tuple[int, int]] = set()
     second: frozenset[str] | None = None  # links to folders that are listed elsewhere; None: no link was met yet
@@ -34,7 +39,7 @@ def files_below(root: Path) -> Iterator[Path | Folder]:
         entry = next(stack[-1], None)
         if entry is None:
             stack.pop()
-        elif isinstance(entry, Folder):
+        elif isinstance(entry, Unlisted):
             yield entry
         elif not entry.folder:
             yield Path(entry.path)
@@ -52,20 +57,32 @@ class _Entry:
     link: bool = False
 
 
-def _entries(folder: str, visited: set[tuple[int, int]]) -> Iterator[_Entry | Folder]:
+def unfollowed(entry: "Path | os.DirEntry[str]") -> Unlisted | None:
+    """Return why the entry cannot be looked at; None when it can be."""
+    try:
+        entry.stat()
+    except OSError as error:
+        dangling = isinstance(error, (FileNotFoundError, NotADirectoryError))
+        problem = "link leads to nothing" if dangling else f"link cannot be followed: {error.strerror or error}"
+        return Unlisted(Path(entry), problem, dangling)
+    return None
+
+
+def _entries(folder: str, visited: set[tuple[int, int]]) -> Iterator[_Entry | Unlisted]:
     """What stands in a folder, by name; nothing of one that was visited before."""
     folders: dict[str, bool] = {}  # by name: whether it is a link
+    broken: dict[str, Unlisted] = {}  # by name
     with ExitStack() as runs:
         try:
             if not _first_time(folder, visited):
                 return
             with os.scandir(folder) as found:
-                names = _sorted(_names(found, folders), runs)
+                names = _sorted(_names(found, folders, broken), runs)
         except OSError as error:
-            yield Folder(Path(folder), error.strerror or str(error))
+            yield Unlisted(Path(folder), f"folder cannot be listed: {error.strerror or error}")
             return
         for name in names:
-            yield _Entry(os.path.join(folder, name), name in folders, folders.get(name, False))  # noqa: PTH118 - a text
+            yield broken.get(name) or _Entry(os.path.join(folder, name), name in folders, folders.get(name, False))  # noqa: PTH118 - a text
 
 
 def _first_time(folder: str, visited: set[tuple[int, int]]) -> bool:
@@ -78,13 +95,24 @@ def _first_time(folder: str, visited: set[tuple[int, int]]) -> bool:
     return True
 
 
-def _names(found: Iterable["os.DirEntry[str]"], folders: dict[str, bool]) -> Iterator[str]:
-    """The names that are not hidden; those of folders are put into `folders`, too."""
+def _names(found: Iterable["os.DirEntry[str]"], folders: dict[str, bool], broken: dict[str, Unlisted]) -> Iterator[str]:
+    """The names that are not hidden; those of folders and broken links are put into `folders` and `broken`, too."""
     for entry in found:
-        if not entry.name.startswith("."):
-            if entry.is_dir():
-                folders[entry.name] = entry.is_symlink()
-            yield entry.name
+        if entry.name.startswith("."):
+            continue
+        if _is_folder(entry):
+            folders[entry.name] = entry.is_symlink()
+        elif entry.is_symlink() and (problem := unfollowed(entry)):
+            broken[entry.name] = problem
+        yield entry.name
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    """`is_dir` raises for links that lead in a circle, or to where this user may not look."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def _sorted(names: Iterator[str], open_files: ExitStack) -> Iterator[str]:
@@ -123,4 +151,4 @@ def _second_ways(root: Path) -> frozenset[str]:
 
 
 def _is_shown_folder(entry: "os.DirEntry[str]") -> bool:
-    return not entry.name.startswith(".") and entry.is_dir()
+    return not entry.name.startswith(".") and _is_folder(entry)

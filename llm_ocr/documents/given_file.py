@@ -69,7 +69,7 @@ class GivenFile(io.RawIOBase):
         super().close()
 
 
-def state(descriptor: int) -> tuple[int, int, int]:
+def state(descriptor: int) -> tuple[int, ...]:
     """What changes when the file does, or is another."""
     status = os.fstat(descriptor)
-    return status.st_ino, status.st_mtime_ns, status.st_size
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size

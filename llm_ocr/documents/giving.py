@@ -4,6 +4,9 @@ import asyncio
 import hashlib
 import os
 import stat
+import threading
+import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple, TypeVar
@@ -13,6 +16,23 @@ from llm_ocr.types import Reason
 
 T = TypeVar("T")
 
+#: Files whose content was compared with the plan, remembered; far more than are read at a time.
+_PROVED = 256
+#: Nanoseconds: no file system counts times in longer steps.
+_STEP = 2_000_000_000
+#: What to do about a document that is not the one of the plan.
+CHANGED_HINT = "Plan again in a new workspace to read it as it is now."
+
+
+class _State(NamedTuple):
+    """What changes when a file does, or is another. Users may set the time of a write, not that of a change."""
+
+    device: int
+    number: int
+    size: int
+    written: int  # nanoseconds since 1970
+    changed: int
+
 
 class Given(NamedTuple):
     """An open file; `version` is the SHA-256 of its bytes in hex."""
@@ -21,11 +41,63 @@ class Given(NamedTuple):
     version: str
 
 
-@asynccontextmanager
-async def given(source: str) -> AsyncIterator[int]:
-    """The descriptor of a local file, for as long as the block lasts. Raises PageFailure when there is no such file."""
-    async with _held(lambda: _open(source), os.close) as descriptor:
-        yield descriptor
+class Proofs:
+    """Which local files are of the version that was planned. A file is hashed again only when it has changed since.
+
+    The descriptor is judged, not the path: another file may take the path at any time.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, tuple[str, _State]] = OrderedDict()  # by source: version, and state when proved
+        self._lock = threading.Lock()
+
+    @asynccontextmanager
+    async def given(self, source: str, version: str = "") -> AsyncIterator[int]:
+        """Open a local file for as long as the block lasts, and prove that the block has seen one version of it.
+
+        Args:
+            source: The path.
+            version: The SHA-256 of the bytes in hex; empty: any.
+
+        Yields:
+            The descriptor.
+
+        Raises:
+            PageFailure: Not found, unreadable; source changed, at the end of the block too.
+        """
+        async with _held(lambda: self._open(source, version), os.close) as descriptor:
+            yield descriptor
+            if version:
+                await asyncio.to_thread(self._prove, descriptor, source, version)
+
+    def _open(self, source: str, version: str) -> int:
+        descriptor = _open(source)
+        try:
+            if version:
+                self._prove(descriptor, source, version)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _prove(self, descriptor: int, source: str, version: str) -> None:
+        state = _state(descriptor)
+        if self._known.get(source) == (version, state):
+            return
+        began = time.time_ns()
+        try:
+            found = _hash(descriptor)
+        except OSError as error:
+            raise PageFailure(Reason.UNREADABLE, f"{source}: {error.strerror or error}") from error
+        if found != version:
+            raise PageFailure(Reason.SOURCE_CHANGED, f"{source} is not the file that was planned", hint=CHANGED_HINT)
+        # Times of files have steps: another write within the same step would not be seen.
+        if abs(began - state.changed) > _STEP and _state(descriptor) == state:
+            with self._lock:
+                self._known[source] = (version, state)
+                self._known.move_to_end(source)
+                while len(self._known) > _PROVED:
+                    self._known.popitem(last=False)
 
 
 @asynccontextmanager
@@ -50,6 +122,17 @@ async def _held(open_them: Callable[[], T], close_them: Callable[[T], None]) -> 
         close_them(opened)
 
 
+def _state(descriptor: int) -> _State:
+    about = os.fstat(descriptor)
+    return _State(about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+
+
+def _hash(descriptor: int) -> str:
+    with open(descriptor, "rb", closefd=False) as file:
+        file.seek(0)
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _open(source: str) -> int:
     try:
         # A pipe without a writer would hang; for files the flag means nothing.
@@ -72,8 +155,7 @@ def _hashed(source: str) -> Given | PageFailure:
     except PageFailure as failure:
         return failure
     try:
-        with open(descriptor, "rb", closefd=False) as file:
-            return Given(descriptor, hashlib.file_digest(file, "sha256").hexdigest())
+        return Given(descriptor, _hash(descriptor))
     except OSError as error:
         os.close(descriptor)
         return PageFailure(Reason.UNREADABLE, str(error))

@@ -19,6 +19,10 @@ MAX_PIXELS = 200_000_000
 #: A side of a page image, in pixels, below which nothing can be read.
 MIN_SIDE = 8
 _ORIENTATION = 0x0112  # the EXIF tag
+#: What transparency is put on, in grey values: white, and others where that would hide something.
+_WHITE, _PAPERS = 255, (0, 128)
+#: The longest side, in pixels, at which papers are compared; and by how much neighboring pixels differ at an edge.
+_LOOKED_AT, _CLEAR = 1500, 40
 #: What Pillow's readers raise for damaged files, as fuzzing found: they compute with what stands there.
 _DAMAGED = (
     *(OSError, SyntaxError, ValueError, EOFError, TypeError, LookupError),
@@ -106,8 +110,7 @@ def _prepared(image: "Image.Image", size: int) -> "Image.Image":
 
 
 def _plain(image: "Image.Image") -> "Image.Image":
-    """8 bits a channel, RGB or grey, transparency on white."""
-    from PIL import Image
+    """8 bits a channel, RGB or grey, transparency on white, or on black or grey where white would hide something."""
 
     if image.mode in ("RGB", "L"):
         if "transparency" not in image.info:
@@ -118,10 +121,35 @@ def _plain(image: "Image.Image") -> "Image.Image":
     if image.mode.startswith(("I", "F")):
         return _eight_bits(image)
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or (image.mode == "P" and "transparency" in image.info):
-        layer = image.convert("RGBA")
-        white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
-        return Image.alpha_composite(white, layer).convert("RGB")
+        return _on_paper(image.convert("RGBA"))
     return image.convert("RGB")
+
+
+def _on_paper(layer: "Image.Image") -> "Image.Image":
+    """White, unless black or grey shows a quarter more: white letters on a transparent ground are light on light."""
+    if layer.getchannel("A").getextrema()[0] == _WHITE:  # opaque
+        return layer.convert("RGB")
+    small = layer.reduce(max(1, round(max(layer.size) / _LOOKED_AT)))
+    best, most = _WHITE, _edges(_composed(small, _WHITE))
+    for paper in _PAPERS:
+        shown = _edges(_composed(small, paper))
+        if shown > 1.25 * most:
+            best, most = paper, shown
+    return _composed(layer, best)
+
+
+def _composed(layer: "Image.Image", paper: int) -> "Image.Image":
+    from PIL import Image
+
+    return Image.alpha_composite(Image.new("RGBA", layer.size, (paper, paper, paper, 255)), layer).convert("RGB")
+
+
+def _edges(image: "Image.Image") -> int:
+    """How many pixels differ clearly from the one to the right of them."""
+    from PIL import ImageChops
+
+    grey = image.convert("L")
+    return sum(ImageChops.difference(grey, ImageChops.offset(grey, 1, 0)).histogram()[_CLEAR:])
 
 
 def _eight_bits(image: "Image.Image") -> "Image.Image":

@@ -67,6 +67,7 @@ def content_to_wire(content: PageContent) -> dict[str, Any]:
     return {
         "size": [content.width, content.height],
         "unmapped": content.unmapped,
+        "unread": content.unread,
         "lines": [_line_to_wire(line) for line in content.lines],
         "rasters": [_numbers(raster.box) for raster in content.rasters],
         "paths": [[*_numbers(path.box), path.stroke, path.fill, path.segments] for path in content.paths],
@@ -86,6 +87,7 @@ def content_from_wire(wire: Mapping[str, Any]) -> PageContent:
             for x0, y0, x1, y1, stroke, fill, segments in wire["paths"]
         ),
         wire["unmapped"],
+        wire["unread"],
     )
 
 

@@ -7,7 +7,7 @@ bindings, and write into arrays by address.
 import ctypes
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -46,7 +46,8 @@ class Chars:
     """Characters in pdfium's order, whitespace too: it separates words.
 
     `codes` (n,) code points; `boxes` (n, 4) as shown: x0, y0, x1, y1; `objects` (n,) which text object; `style` (n,)
-    index into `styles`, -1: none; `origins` (n, 2) a point on the baseline of each character's text object.
+    index into `styles`, -1: none; `origins` (n, 2) a point on the baseline of each character's text object; `unread`:
+    how many more the page has.
     """
 
     codes: Ints
@@ -55,6 +56,7 @@ class Chars:
     style: Ints
     origins: Floats
     styles: tuple[Style, ...]
+    unread: int = 0
 
 
 def _bound(function: object, result: Any, *arguments: Any) -> Callable[..., Any]:
@@ -77,10 +79,11 @@ _font_flags = _bound(pdfium.FPDFFont_GetFlags, _INT, _POINTER)
 
 
 def read_chars(page: pypdfium2.PdfPage, frame: Frame) -> Chars:
-    """All characters of the text layer in pdfium's order, hyphens at line ends as `-`."""
+    """Read the first `MAX_CHARS` characters of the text layer in pdfium's order, hyphens at line ends as `-`."""
     text_page = page.get_textpage()
     try:
-        count = min(text_page.count_chars(), MAX_CHARS)
+        total = text_page.count_chars()
+        count = min(total, MAX_CHARS)
         handle = ctypes.cast(text_page.raw, ctypes.c_void_p).value or 0
         codes = np.array([_unicode(handle, index) for index in range(count)], dtype=np.int64)
         for index in np.nonzero((codes == 2) | (codes == 0xFFFE) | (codes == 0xAD))[0].tolist():
@@ -91,7 +94,8 @@ def read_chars(page: pypdfium2.PdfPage, frame: Frame) -> Chars:
         for index in range(count):
             _loose_box(handle, index, address + 16 * index)
         objects = np.array([_text_object(handle, index) or 0 for index in range(count)], dtype=np.int64)
-        return _assembled(handle, frame, codes, _shown(bounds.astype(np.float64), frame), objects)
+        chars = _assembled(handle, frame, codes, _shown(bounds.astype(np.float64), frame), objects)
+        return replace(chars, unread=total - count)
     finally:
         text_page.close()
 

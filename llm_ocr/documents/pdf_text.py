@@ -27,9 +27,12 @@ def page_content(page: pypdfium2.PdfPage, objects: Objects | None = None) -> Pag
     thread-safe and may crash on a damaged file.
     """
     frame = page_frame(page)
-    lines, unmapped = _lines(glyphs_of(read_chars(page, frame), frame.width, frame.height))
+    chars = read_chars(page, frame)
+    lines, unmapped = _lines(glyphs_of(chars, frame.width, frame.height))
     found = objects or page_objects(page, frame)
-    return PageContent(frame.width, frame.height, lines, tuple(found.rasters), tuple(found.paths), unmapped)
+    return PageContent(
+        frame.width, frame.height, lines, tuple(found.rasters), tuple(found.paths), unmapped, chars.unread
+    )
 
 
 def _lines(glyphs: Glyphs) -> tuple[tuple[Line, ...], int]:

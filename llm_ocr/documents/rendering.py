@@ -8,7 +8,7 @@ from typing import Any, Self
 from llm_ocr.documents.edges import EdgeCache
 from llm_ocr.documents.filters import FilterOptions, LeftOut
 from llm_ocr.documents.furniture import EdgeLine, marked
-from llm_ocr.documents.giving import given
+from llm_ocr.documents.giving import Proofs
 from llm_ocr.documents.page_wire import content_from_wire, evidence_from_wire, image_from_wire, image_to_wire
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
 from llm_ocr.processes import Limits, WorkerPool
@@ -59,6 +59,7 @@ class Renderer:
         limits = Limits(memory=options.memory, confined=options.confined)
         self._pool = WorkerPool(MODULE, workers=options.workers, limits=limits)
         self._edges = EdgeCache(self._read_edges)
+        self._proofs = Proofs()
 
     async def __aenter__(self) -> Self:
         return self
@@ -78,9 +79,13 @@ class Renderer:
         }
         return {**about, "quality": options.quality} if options.image_format == "jpeg" else about
 
-    async def open(self, source: str, kind: str = "") -> int:
-        """The number of pages. Raises PageFailure when the document cannot be opened."""
-        reply = await self._call("open", self._payload(source, kind), source, "the document was not opened")
+    async def open(self, source: str, kind: str = "", version: str = "") -> int:
+        """Return the number of pages. With a version, the file must be of it.
+
+        Raises:
+            PageFailure: The document cannot be opened, or is of another version.
+        """
+        reply = await self._call("open", self._payload(source, kind), source, "the document was not opened", version)
         return int(reply["pages"])
 
     async def open_all(self, documents: Sequence[tuple[str, str, int]]) -> list[int | PageFailure]:
@@ -107,8 +112,22 @@ class Renderer:
         left_out = LeftOut(*reply["left_out"]) if reply["left_out"] else None
         return Judged(int(reply["pages"]), left_out, reply["text"], reply["trouble"])
 
-    async def page(self, source: str, kind: str, number: int, *, page_id: str, document_id: str) -> Page:
-        """Page `number`, from 1. `kind` may be empty. Raises PageFailure when it cannot be made."""
+    async def page(
+        self, source: str, kind: str, number: int, *, page_id: str, document_id: str, version: str = ""
+    ) -> Page:
+        """Return page `number`, from 1, made of one version of the document.
+
+        Args:
+            source: The local file.
+            kind: What the file is where its content and name say nothing; may be empty.
+            number: The page, from 1.
+            page_id: The id of the page.
+            document_id: The id of the document.
+            version: The SHA-256 that the file must have while the page is made; empty: any.
+
+        Raises:
+            PageFailure: The page cannot be made, or the file is of another version.
+        """
         options = self._options
         payload = self._payload(source, kind) | {
             "number": number,
@@ -117,18 +136,18 @@ class Renderer:
             "text_layer": options.text_layer,
         }
         with self._edges.coming(source, number) if options.text_layer else contextlib.nullcontext():
-            reply = await self._call("page", payload, source, f"page {number} was not rendered")
-            content = await self._content_of(reply, source, kind, number)
+            reply = await self._call("page", payload, source, f"page {number} was not rendered", version)
+            content = await self._content_of(reply, source, version, number)
         image, evidence = image_from_wire(reply["image"]), evidence_from_wire(reply["evidence"])
-        return Page(page_id, document_id, number, image, content, source, evidence)
+        return Page(page_id, document_id, number, image, content, source, evidence, version=version)
 
-    async def content(self, source: str, kind: str, number: int, page: Page) -> Page:
-        """The page with its text layer and objects, when it was made without. Raises PageFailure."""
+    async def content(self, source: str, kind: str, number: int, page: Page, version: str = "") -> Page:
+        """Return the page with its text layer and objects, when it was made without. Raises as `page`."""
         if page.content is not None:
             return page
         payload = self._payload(source, kind) | {"number": number}
-        reply = await self._call("text", payload, source, f"the text layer of page {number} was not read")
-        return replace(page, content=await self._content_of(reply, source, kind, number))
+        reply = await self._call("text", payload, source, f"the text layer of page {number} was not read", version)
+        return replace(page, content=await self._content_of(reply, source, version, number))
 
     async def crop(
         self, image: EncodedImage, boxes: Sequence[Box], *, image_format: str = ""
@@ -178,11 +197,13 @@ class Renderer:
         }
         return {"source": source, "kind": kind, "passwords": list(options.passwords), "look": look}
 
-    async def _call(self, operation: str, payload: dict[str, Any], affinity: str, failing: str) -> dict[str, Any]:
+    async def _call(
+        self, operation: str, payload: dict[str, Any], source: str, failing: str, version: str = ""
+    ) -> dict[str, Any]:
         """One request, once more on another worker after a crash; workers' deaths as PageFailure."""
         for last in (False, True):
             try:
-                return await self._ask(operation, payload, affinity, self._options.timeout)
+                return await self._ask(operation, payload, source, version, self._options.timeout)
             except WorkerDied as death:
                 if last or death.timed_out or death.out_of_memory:
                     raise self._failure(death, failing) from death
@@ -190,11 +211,13 @@ class Renderer:
                 raise PageFailure(Reason.RENDER_CRASHED, f"{failing}: {error}") from error
         raise AssertionError("unreachable")
 
-    async def _ask(self, operation: str, payload: dict[str, Any], source: str, deadline: float) -> dict[str, Any]:
+    async def _ask(
+        self, operation: str, payload: dict[str, Any], source: str, version: str, deadline: float
+    ) -> dict[str, Any]:
         """One request; of a document, which is handed over open: workers may open nothing themselves."""
         if not source:
             return await self._pool.call(operation, payload, deadline=deadline)
-        async with given(source) as file:
+        async with self._proofs.given(source, version) as file:
             return await self._pool.call(operation, payload, deadline=deadline, affinity=source, files=(file,))
 
     def _failure(self, death: WorkerDied, failing: str) -> PageFailure:
@@ -213,19 +236,19 @@ class Renderer:
             )
         return PageFailure(Reason.RENDER_CRASHED, f"{failing}: the renderer {death}", retryable=True)
 
-    async def _content_of(self, reply: Mapping[str, Any], source: str, kind: str, number: int) -> PageContent | None:
+    async def _content_of(self, reply: Mapping[str, Any], source: str, version: str, number: int) -> PageContent | None:
         """What a worker read, its lines marked where they stand on neighbouring pages, too."""
         content = content_from_wire(reply["content"]) if reply["content"] else None
         if content is None or not content.lines:
             return content
-        return marked(content, await self._edges.around(source, kind, number, reply["pages"], content))
+        return marked(content, await self._edges.around(source, version, number, reply["pages"], content))
 
-    async def _read_edges(self, source: str, kind: str, number: int) -> list[EdgeLine]:
+    async def _read_edges(self, source: str, version: str, number: int) -> list[EdgeLine]:
         """The margins of a page that has not been rendered yet. A page that costs its worker has none."""
-        payload = self._payload(source, kind) | {"number": number}
+        payload = self._payload(source, "") | {"number": number}
         deadline = min(self._options.timeout, _EDGES_TIMEOUT)
         try:
-            reply = await self._ask("edges", payload, source, deadline)
+            reply = await self._ask("edges", payload, source, version, deadline)
         except (PageFailure, WorkerDied, WorkerError):
             return []  # the page itself says why when its turn comes
         return [EdgeLine(text, tuple(numbers), *place) for text, numbers, *place in reply["edges"]]

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_ocr.documents.file_types import ACCEPTED, kind_by_content, kind_by_name
-from llm_ocr.documents.folders import Folder, files_below
+from llm_ocr.documents.folders import Unlisted, files_below, unfollowed
 from llm_ocr.documents.local_paths import is_file, is_folder, is_unspeakable, local_path
 from llm_ocr.documents.manifests import ManifestEntry, UniqueIds, listed_paths, manifest_entries
+from llm_ocr.documents.remote.matching import hidden, matcher
 from llm_ocr.documents.remote.urls import is_remote, suffix_of
 from llm_ocr.errors import UsageError
 from llm_ocr.types import Reason
@@ -39,6 +40,7 @@ class SourceDocument:
     detail: str = ""
     size: int | None = None  # bytes; None where the listing does not say
     page_total: int | None = None  # None: it must be opened to count them
+    name_in_id: str = ""  # what its id is made of in the place of `relative`; empty: `relative` itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +143,14 @@ def _from_path(path: Path, skipped: Counter[str]) -> Iterator[SourceDocument]:
         yield from _from_glob(path, skipped)
 
 
-def _from_folder(found: Iterable[Path | Folder], root: Path, skipped: Counter[str]) -> Iterator[SourceDocument]:
+def _from_folder(found: Iterable[Path | Unlisted], root: Path, skipped: Counter[str]) -> Iterator[SourceDocument]:
     for entry in found:
-        if isinstance(entry, Folder):
-            relative = _relative(entry.path, root)
-            yield _failed(entry.path, relative, Reason.UNREADABLE, f"folder cannot be listed: {entry.problem}")
+        if isinstance(entry, Unlisted):
+            if entry.dangling and entry.path.suffix and not kind_by_name(entry.path):
+                skipped[entry.path.suffix.lower()] += 1  # whatever it was, it was no document
+                continue
+            reason = Reason.NOT_FOUND if entry.dangling else Reason.UNREADABLE
+            yield _failed(entry.path, _relative(entry.path, root), reason, entry.problem)
         elif kind := _kind_in_folder(entry):
             yield _document(entry, _relative(entry, root), kind)
         else:
@@ -158,17 +163,35 @@ def _from_glob(pattern: Path, skipped: Counter[str]) -> Iterator[SourceDocument]
         if not os.path.lexists(root / part):
             break
         root /= part  # as it stands, whatever brackets are in it
-    rest = str(pattern.relative_to(root))
-    found = glob.glob(rest, root_dir=root, recursive=True)  # noqa: PTH207 - leaves hidden files out
+    parts = pattern.relative_to(root).parts
+    deep = parts.index("**") if "**" in parts and not hidden("/".join(parts)) else len(parts)
+    found = glob.glob(str(Path(*parts[:deep])), root_dir=root, recursive=True)  # noqa: PTH207 - leaves hidden files out
     matches = sorted(root / match for match in found)
-    if not matches:
+    below = _below(matches, "/".join(parts[deep:])) if deep < len(parts) else _matched(matches, "**" in parts)
+    first = next(below, None)
+    if first is not None:
+        yield from _from_folder(chain([first], below), root, skipped)
+    elif not matches or deep < len(parts):
         yield _failed(pattern, pattern.name, Reason.NOT_FOUND, "no file matches")
+
+
+def _below(folders: Iterable[Path], pattern: str) -> Iterator[Path | Unlisted]:
+    """Files below the folders that match. `glob` would follow a link to a folder above it forty times."""
+    fits = matcher(pattern)
+    for folder in filter(is_folder, folders):
+        for entry in files_below(folder):
+            path, hides = (entry.path, not entry.dangling) if isinstance(entry, Unlisted) else (entry, False)
+            if hides or fits(_relative(path, folder)):  # what cannot be looked at may hold files that match
+                yield entry
+
+
+def _matched(matches: Iterable[Path], themselves: bool) -> Iterator[Path | Unlisted]:
+    """Files as they are, folders as what is below them, unless their files match `themselves`."""
     for match in matches:
-        if match.is_dir():  # with ** a folder's files match themselves
-            below = () if "**" in pattern.parts else files_below(match)
-            yield from _from_folder(below, root, skipped)
-        else:
-            yield from _from_folder([match], root, skipped)
+        if not is_folder(match):
+            yield unfollowed(match) or match
+        elif not themselves:
+            yield from files_below(match)
 
 
 def _from_list(file: Path, skipped: Counter[str], remote: "RemoteListing") -> Iterator[SourceDocument]:

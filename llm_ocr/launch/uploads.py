@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def _upload(workspace: Workspace, source: str, say: Say) -> str:
             f"{source}: jobs elsewhere cannot read it",
             hint="Give files, folders, or s3://, gs://, hf:// and https:// sources (lists of them stand there, too).",
         )
-    files = [root] if root.is_file() else sorted(_documents(root))
+    files = [root] if root.is_file() else sorted(_documents(root, say))
     place = f"{FOLDER}/{_apart(root.parent)}"
     sent = 0
     for file in files:
@@ -66,8 +67,19 @@ def _is_there(found: ObjectInfo | None, file: Path) -> bool:
     return found is not None and found.size == about.st_size and not 0 < found.modified < about.st_mtime
 
 
-def _documents(folder: Path) -> Iterator[Path]:
-    for path in folder.rglob("*"):
-        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if path.is_file() and not hidden and path.suffix.lower() in _KINDS:
-            yield path
+def _documents(folder: Path, say: Say) -> Iterator[Path]:
+    """The documents below a folder; what cannot be looked at is said, and costs no other."""
+
+    def passed_over(error: OSError) -> None:
+        say(f"{error.filename} is not uploaded: {error.strerror or error}")
+
+    for place, folders, names in os.walk(folder, onerror=passed_over):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for path in (Path(place, name) for name in names if not name.startswith(".")):
+            if path.suffix.lower() not in _KINDS:
+                continue
+            try:
+                if stat.S_ISREG(path.stat().st_mode):
+                    yield path
+            except OSError as error:
+                passed_over(error)

@@ -37,13 +37,15 @@ class StoreOptions:
     """How to reach a store; None leaves it to the SDK's own files and environment. A folder needs none of them.
 
     `profile` names a profile of the AWS configuration, `endpoint` is the URL of another server than the provider's,
-    `token` a secret that is never shown.
+    `token` a secret that is never shown. `any_key`: objects are read that others have made, whatever their names are;
+    without it only those that a workspace may hold.
     """
 
     profile: str | None = None
     endpoint: str | None = None
     region: str | None = None
     token: str | None = field(default=None, repr=False)
+    any_key: bool = field(default=False, kw_only=True)
 
 
 class ObjectStore(Protocol):

@@ -1,5 +1,6 @@
 """The store on Google Cloud Storage; see `llm_ocr.storage.gcs`. Imports Google's client, so it is imported late."""
 
+import dataclasses
 import os
 import secrets
 import threading
@@ -17,7 +18,7 @@ from llm_ocr.storage.gcs_client import DEFAULT_LIMITS, Connection, Limits, conne
 from llm_ocr.storage.gcs_errors import replaced_meanwhile, translated
 from llm_ocr.storage.gcs_writing import ABSENT, Content, look, remove, replace, write
 from llm_ocr.storage.local_errors import translated as translated_here
-from llm_ocr.storage.names import PROBES, TEMPORARY, folder_of, is_key
+from llm_ocr.storage.names import PROBES, TEMPORARY
 
 T = TypeVar("T")
 
@@ -31,7 +32,7 @@ class GcsStore:
     """Objects below a prefix of a bucket. For any number of threads; connects at the first use."""
 
     def __init__(self, place: Place, options: StoreOptions = DEFAULT_OPTIONS, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._place = place
+        self._place = dataclasses.replace(place, any_key=options.any_key)
         self._options = options
         self._limits = limits
         self._lock = threading.Lock()
@@ -99,7 +100,7 @@ class GcsStore:
             temporary.unlink(missing_ok=True)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        folder_of(prefix)  # proves that it can be one
+        self._place.check_prefix(prefix)
         for info in _listed(self._connection(), self._place, prefix, start_after):
             if not info.key.startswith(PROBES):
                 yield info
@@ -217,7 +218,7 @@ def _listed(connection: Connection, place: Place, prefix: str, start_after: str)
             return
         for blob in page:
             key = blob.name.removeprefix(place.root)
-            if key > start_after and is_key(key):
+            if key > start_after and place.has(key):
                 yield _info(key, blob)
 
 

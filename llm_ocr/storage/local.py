@@ -276,7 +276,9 @@ class LocalStore:
         with translated("read", str(path)):
             try:
                 found = path.stat()
-            except (FileNotFoundError, NotADirectoryError):
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):  # a link may lead nowhere
+                    raise
                 return None
         if not stat.S_ISREG(found.st_mode):
             return None

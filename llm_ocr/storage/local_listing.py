@@ -30,10 +30,18 @@ def _sorted_names(folder: Path, *, root: bool) -> list[str]:
     with translated("list", str(folder)):
         try:
             with os.scandir(folder) as entries:
-                names = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries]
+                names = [f"{entry.name}/" if _is_folder(entry) else entry.name for entry in entries]
         except (FileNotFoundError, NotADirectoryError):
             return []
     return sorted(name for name in names if not root or name not in _NOT_CONTENT)
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    """`is_dir` raises for links that lead in a circle: they are no folder, and cost the other names nothing."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def is_temporary(key: str) -> bool:

@@ -7,6 +7,7 @@ swapped holds a nonce.
 import secrets
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from llm_ocr.errors import ObjectNotFound, StorageError
 from llm_ocr.storage import DEFAULT_OPTIONS, Capabilities, ObjectInfo, StoreOptions
 from llm_ocr.storage.local_errors import translated as translated_locally
-from llm_ocr.storage.names import PROBES, TEMPORARY, folder_of, is_key
+from llm_ocr.storage.names import PROBES, TEMPORARY
 from llm_ocr.storage.s3_address import Place, check_endpoint, parse_url
 from llm_ocr.storage.s3_client import DEFAULT_LIMITS, Connection, Limits, connect
 from llm_ocr.storage.s3_errors import Unsupported, translated
@@ -38,7 +39,7 @@ class S3Store:
     """
 
     def __init__(self, place: Place, options: StoreOptions = DEFAULT_OPTIONS, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._place = place
+        self._place = replace(place, any_key=options.any_key)
         self._options = options
         self._limits = limits
         self._lock = threading.Lock()
@@ -102,9 +103,9 @@ class S3Store:
             temporary.unlink(missing_ok=True)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        folder_of(prefix)  # proves that it can be one
+        self._place.check_prefix(prefix)
         for info in self._objects(prefix, start_after):
-            if is_key(info.key) and not info.key.startswith(PROBES):
+            if self._place.has(info.key) and not info.key.startswith(PROBES):
                 yield info
 
     def unfinished(self) -> Iterator[ObjectInfo]:

@@ -68,6 +68,7 @@ class PageContent:
     rasters: tuple[Raster, ...] = ()
     paths: tuple[Path, ...] = ()
     unmapped: int = 0  # characters of the text layer without a meaning: control codes, private use, U+FFFD
+    unread: int = 0  # characters of the text layer beyond those that are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +108,4 @@ class Page:
     source: str = ""  # for messages only
     evidence: Evidence | None = field(default=None, repr=False)
     again: bool = False  # it was read before, and is to be read in another way
+    version: str = ""  # of the document that it was made of; empty: not known

@@ -146,7 +146,7 @@ class Planner:
         if line is not None:
             if self._contents[line] not in contents_of(document):
                 raise _two_documents(document)
-            if document.document_id is not None:
+            if document.document_id is not None or document.name_in_id:  # the id does not tell paths apart
                 self._aliases.setdefault(line, []).append((document.source, document.relative))
             return
         may_be_copy = document.document_id is None and document.reason is None and bool(document.version)

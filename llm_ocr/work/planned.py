@@ -28,12 +28,14 @@ class PlannedDocument:
     detail: str = ""
     estimate: int = 0  # how many pages its size lets expect, where it was not opened: it has no `pages` then
     wanted: Wanted = ALL_PAGES  # what `pages` were selected by, or will be
+    name_in_id: str = ""  # as in `SourceDocument`
     filtered: str = ""  # by which filter it is left out, and what that found: `language de`; `detail` says more
 
     @property
     def id(self) -> str:
         """The id in the plan."""
-        return document_id(self.document_id, relative=self.relative, version=self.version, source=self.source)
+        name = self.name_in_id or self.relative
+        return document_id(self.document_id, relative=name, version=self.version, source=self.source)
 
 
 _FIELDS = tuple(one.name for one in fields(PlannedDocument))

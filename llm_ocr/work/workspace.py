@@ -98,6 +98,14 @@ class Workspace:
                 self._spool = OwnFolder("llm-ocr-workspace-")
             return self._spool.path
 
+    def check_there(self) -> None:
+        """Raise `WorkspaceError` when the workspace was removed since it was opened."""
+        if _read_run(self.store) is None:
+            raise WorkspaceError(
+                f"{self.url} was removed while it was in use: its {_RUN} is gone, results are incomplete",
+                hint="Remove what is left there, and run again.",
+            )
+
     def flush(self) -> None:
         """Have all that was put written durably, where a store gathers writes (dataset repositories). Blocking.
 

@@ -10,6 +10,7 @@ import bad_documents as bad
 import pytest
 from running import (
     FRUGAL,
+    FRUGALLY,
     assert_nothing_half_published,
     cli,
     finished,
@@ -21,6 +22,8 @@ from running import (
 )
 
 import llm_ocr
+from llm_ocr.errors import WorkspaceError
+from llm_ocr.stages import Silent
 
 PAGES = 4
 
@@ -182,3 +185,22 @@ def test_a_stage_before_its_time_says_how_many_units_are_missing(tmp_path, sourc
     assembled = cli("assemble", "-w", "out", cwd=tmp_path)
     assert assembled.returncode == 1, said(assembled)
     assert "Run first: llm-ocr" in assembled.stderr
+
+
+def test_a_full_folder_for_temporary_files_is_named_with_the_way_out(tmp_path, source):
+    run = quoted("run", str(source), "-w", "out", *FRUGAL, "--quiet")
+    done = in_own_mounts(f"mkdir small; mount -t tmpfs -o size=8k tmpfs small; TMPDIR=$PWD/small {run}", cwd=tmp_path)
+    assert done.returncode == 1, said(done)
+    assert f"a local disk is full, most likely that of temporary files ({tmp_path}/small)" in done.stderr
+    assert "set TMPDIR to a folder with more room" in done.stderr
+
+
+@pytest.mark.parametrize("during", ["extract", "assemble"])
+def test_a_workspace_that_is_removed_while_it_is_in_use_ends_the_run_by_name(tmp_path, source, during):
+    class Removing(Silent):
+        def begin(self, stage, expected, done, estimated=False):
+            if stage == during:
+                shutil.rmtree(tmp_path / "w")
+
+    with pytest.raises(WorkspaceError, match=r"/w was removed while it was in use"):
+        llm_ocr.run(source, workspace=tmp_path / "w", progress=Removing(), **FRUGALLY)

@@ -23,7 +23,7 @@ class Opened:
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    async def open(self, source: str, kind: str = "") -> int:
+    async def open(self, source: str, kind: str = "", version: str = "") -> int:
         self.names.append(source)
         return int(Path(source).stem.partition("-")[0])
 

@@ -19,7 +19,7 @@ class Closed:
     def __init__(self):
         self.asked = 0
 
-    async def open(self, source, kind=""):
+    async def open(self, source, kind="", version=""):
         self.asked += 1
         raise PageFailure(Reason.UNREADABLE, "opened")
 

@@ -13,8 +13,10 @@ from running import FRUGALLY
 from store_servers import Place, gcs, s3
 
 import llm_ocr
+from llm_ocr.documents.remote.fetched import store_version
 from llm_ocr.storage import StoreOptions, open_store
 from llm_ocr.types import Reason, Status
+from llm_ocr.work.ids import document_id
 
 
 @contextlib.contextmanager
@@ -114,3 +116,77 @@ def test_the_signature_of_a_presigned_url_is_in_no_result(examples, tmp_path, ca
         file.parts[-4] for file in (tmp_path / "w").rglob("*") if file.is_file() and b"SESAME" in file.read_bytes()
     }
     assert holders == {"plan"}
+
+
+BLANK = (
+    b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
+    b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 72 72]>>endobj\ntrailer<</Root 1 0 R>>\n"
+)
+
+
+def test_a_list_keeps_the_folders_of_documents_and_the_ids_that_they_had_without(bucket, tmp_path):
+    url, settings = bucket
+    root = url.removesuffix("/papers")
+    store = open_store(root, StoreOptions(endpoint=settings["source_endpoint"]))
+    for key, data in (("t/a/b/x.pdf", BLANK), ("t/c/x.pdf", BLANK), ("t/d/x.pdf", BLANK + b"%")):
+        store.put(key, data)
+    listed = tmp_path / "list.txt"
+    listed.write_text("".join(f"{root}/t/{name}/x.pdf\n" for name in ("a/b", "c", "d")))
+    run = llm_ocr.run(listed, workspace=tmp_path / "w", **settings, **FRUGALLY)
+    files = sorted(path.relative_to(tmp_path / "w/documents").as_posix() for path in (tmp_path / "w").rglob("*.md"))
+    assert files == ["t/a/b/x.pdf.md", "t/c/x.pdf.md", "t/d/x.pdf.md"]
+    version = {info.key: store_version(f"{root}/{info.key}", info) for info in store.list("t/")}
+    first = document_id(None, relative="x.pdf", version=version["t/a/b/x.pdf"], source="")
+    assert first in {page.document_id for page in run.pages(images=False)}
+    llm_ocr.run(listed, workspace=tmp_path / "w", **settings, **FRUGALLY)
+    assert run.status.pages == llm_ocr.open(tmp_path / "w").status.pages
+
+
+ODD_KEYS = (
+    "/lead.pdf",
+    "dir//b.pdf",
+    "dir/./c.pdf",
+    "a/../b.pdf",
+    "con\x01trol.pdf",
+    "space.pdf ",
+    "me//you@x.pdf",
+    "x.pdf/",
+)
+
+
+@pytest.fixture(params=[s3, gcs], ids=["s3", "gcs"])
+def odd_bucket(request) -> Iterator[tuple[str, dict[str, str]]]:
+    """A bucket of documents whose keys no workspace would hold, a folder's mark, and a document that is damaged."""
+    with request.param() as (url, settings):
+        endpoint = settings["workspace_endpoint"]
+        root = url.partition("/runs/")[0]
+        store = open_store(root, StoreOptions(endpoint=endpoint, any_key=True))
+        for info in list(store.list()):
+            store.delete(info.key)
+        for number, key in enumerate(ODD_KEYS):
+            store.put(key, BLANK + b"%%%d" % number)
+        store.put("folder//", b"")
+        store.put("bad//d.pdf", b"no PDF")
+        yield root, {"source_endpoint": endpoint}
+
+
+def test_each_key_of_a_bucket_is_read_or_fails_and_stays_below_the_folders_of_results(odd_bucket, tmp_path):
+    root, settings = odd_bucket
+    run = llm_ocr.run(root, workspace=tmp_path / "w", **settings, **FRUGALLY)
+    pages = {page.source.removeprefix(f"{root}/"): page.reason for page in run.pages(images=False)}
+    assert pages == {**dict.fromkeys(ODD_KEYS), "bad//d.pdf": Reason.UNREADABLE}
+    assert len({page.document_id for page in run.pages(images=False)}) == len(pages)
+    llm_ocr.export(workspace=tmp_path / "w", output=tmp_path / "out", format="markdown")
+    names = [f"{name}.md" for name in ("lead.pdf", "dir/b.pdf", "dir/c.pdf", "a/_/b.pdf", "con_trol.pdf", "space.pdf")]
+    for folder in (tmp_path / "w" / "documents", tmp_path / "out" / "documents"):
+        found = {path.relative_to(folder).as_posix() for path in folder.rglob("*.md")}
+        assert found.issuperset({*names, "me/you@x.pdf.md", "x.pdf.md"})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "w"]
+
+
+def test_a_list_names_documents_by_any_key(odd_bucket, tmp_path):
+    root, settings = odd_bucket
+    listed = tmp_path / "list.txt"
+    listed.write_text("".join(f"{root}/{key}\n" for key in ("/lead.pdf", "a/../b.pdf")))
+    run = llm_ocr.extract(listed, workspace=tmp_path / "w", **settings, **FRUGALLY)
+    assert [page.status for page in run.pages(images=False)] == [Status.OK, Status.OK]

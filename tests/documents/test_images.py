@@ -104,3 +104,29 @@ def test_damaged_images_are_unreadable(tmp_path, picture, name):
     data = (tmp_path / name).read_bytes()
     assert rendered(written(tmp_path / f"cut-{name}", data[: len(data) // 2])) == [Reason.UNREADABLE]
     assert rendered(written(tmp_path / f"empty-{name}", b"")) == [Reason.UNREADABLE]
+
+
+@pytest.mark.parametrize(
+    ("letters", "paper"),
+    [(["black"], 255), (["white"], 0), (["#eee"], 0), (["white", "black"], 128), (["red", "blue"], 255), ([], 255)],
+)
+@pytest.mark.parametrize("suffix", ["png", "webp"])
+def test_letters_on_a_transparent_ground_are_seen(tmp_path, letters, paper, suffix):
+    image = Image.new("RGBA", (400, 200), (0, 0, 0, 0))
+    for number, letter in enumerate(letters):
+        for x in range(20, 380, 12):
+            ImageDraw.Draw(image).rectangle((x, 20 + 90 * number, x + 4, 80 + 90 * number), fill=letter)
+    image.save(tmp_path / f"a.{suffix}", lossless=True)
+    (page,) = rendered(str(tmp_path / f"a.{suffix}"))
+    assert pixels(page).getpixel((2, 2)) == (paper, paper, paper)
+
+
+def test_a_page_with_transparent_corners_stays_on_white(tmp_path):
+    image = Image.new("RGBA", (400, 200), "white")
+    draw = ImageDraw.Draw(image)
+    for x in range(20, 380, 12):
+        draw.rectangle((x, 40, x + 4, 160), fill="black")
+    image.paste((0, 0, 0, 0), (0, 0, 10, 10))
+    image.save(tmp_path / "a.png")
+    (page,) = rendered(str(tmp_path / "a.png"))
+    assert pixels(page).getpixel((2, 2)) == (255, 255, 255)

@@ -6,6 +6,8 @@ import pypdfium2
 import pytest
 from making import pages, stream, text
 
+from llm_ocr.documents import pdf_chars
+from llm_ocr.documents.page_wire import content_from_wire, content_to_wire
 from llm_ocr.documents.pdf_text import page_content
 
 
@@ -21,6 +23,15 @@ def lines(*drawn, **options):
 
 def texts(*drawn, **options):
     return [line.text for line in lines(*drawn, **options)]
+
+
+def test_characters_beyond_the_limit_are_counted(monkeypatch):
+    data = pages(text("Hello brave world"))
+    assert content(data).unread == 0
+    monkeypatch.setattr(pdf_chars, "MAX_CHARS", 5)
+    cut = content(data)
+    assert ([line.text for line in cut.lines], cut.unread) == (["Hello"], len(" brave world"))
+    assert content_from_wire(content_to_wire(cut)).unread == cut.unread
 
 
 def test_a_line_has_words_a_size_and_a_box_with_y_down():

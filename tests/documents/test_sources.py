@@ -3,7 +3,9 @@
 import hashlib
 import json
 import os
+import tempfile
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from making import pages, text, written
@@ -39,6 +41,69 @@ def test_loops_of_links_end_and_linked_folders_are_read_once(folder):
     (folder / "sub" / "up").symlink_to(folder)
     (folder / "also").symlink_to(folder / "sub")
     assert names(find_documents([str(folder)])) == ["a.PDF", "b.pdf", "sub/c.pdf"]
+
+
+def _bad_links(folder):
+    """Links in a circle, to nothing, and to where no path may lead; and one that is fine."""
+    (folder / "circle").symlink_to("circle")
+    (folder / "bad.pdf").symlink_to("bad.pdf")
+    (folder / "gone.pdf").symlink_to("nothing.pdf")
+    (folder / "gone.txt").symlink_to("nothing.txt")
+    (folder / "long").symlink_to("x" * 300)
+    (folder / "good.pdf").symlink_to("b.pdf")
+
+
+@pytest.mark.parametrize("source", ["", "*", "**", "**/*"])
+def test_a_bad_link_fails_alone_and_the_rest_of_its_folder_is_read(folder, source):
+    _bad_links(folder)
+    documents = list(find_documents([str(folder / source)]).documents)
+    assert [one.relative for one in documents if not one.reason] == ["a.PDF", "b.pdf", "good.pdf", "sub/c.pdf"]
+    assert {one.relative: (one.reason, one.detail) for one in documents if one.reason} == {
+        "bad.pdf": (Reason.UNREADABLE, "link cannot be followed: Too many levels of symbolic links"),
+        "circle": (Reason.UNREADABLE, "link cannot be followed: Too many levels of symbolic links"),
+        "gone.pdf": (Reason.NOT_FOUND, "link leads to nothing"),
+        "long": (Reason.UNREADABLE, "link cannot be followed: File name too long"),
+    }
+
+
+def test_links_that_do_not_match_a_pattern_are_named_only_where_they_may_hide_what_does(folder):
+    _bad_links(folder)
+    documents = find_documents([str(folder / "**" / "b.pdf")]).documents
+    assert [one.relative for one in documents] == ["b.pdf", "bad.pdf", "circle", "long"]
+
+
+@pytest.fixture
+def unprivileged():
+    """An empty folder, and a user who is bound by permissions, even where the tests run as root."""
+    root = os.geteuid() == 0
+    with tempfile.TemporaryDirectory() as name:
+        if root:
+            os.chown(name, 65534, -1)
+            os.seteuid(65534)
+        try:
+            yield Path(name)
+        finally:
+            if root:
+                os.seteuid(0)
+            for folder in Path(name).iterdir():
+                folder.chmod(0o755)
+
+
+def test_a_link_to_where_its_reader_may_not_look_fails_alone(unprivileged):
+    folder, locked = unprivileged / "in", unprivileged / "locked"
+    written(folder / "a.pdf", PDF)
+    (locked / "inside").mkdir(parents=True)
+    (folder / "link").symlink_to(locked / "inside")
+    locked.chmod(0)
+    documents = list(find_documents([str(folder)]).documents)
+    assert [(one.relative, one.reason) for one in documents] == [("a.pdf", None), ("link", Reason.UNREADABLE)]
+    assert documents[1].detail == "link cannot be followed: Permission denied"
+
+
+def test_a_pattern_reads_what_a_loop_of_links_leads_to_once(folder):
+    for name in ("up", "again"):
+        (folder / "sub" / name).symlink_to(folder)
+    assert names(find_documents([str(folder / "**" / "*.pdf")])) == ["b.pdf", "sub/c.pdf"]
 
 
 def test_globs_match_and_keep_the_path_below_their_fixed_part(folder):

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from llm_ocr.engines.embedded.ocr import OcrPage, available
-from llm_ocr.engines.embedded.reading import read_page
+from llm_ocr.engines.embedded.reading import read_page, read_text_layer
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Box, EncodedImage, Line, Page, PageContent, Raster, Reason, Status, Word
 
@@ -88,6 +88,21 @@ def test_a_blank_page_is_ok_and_empty_and_needs_no_models():
     ocr = Ocr()
     attempt = read_page(page(PageContent(300, 400), mark=False), ocr, text_layer=True)
     assert (attempt.status, attempt.blocks, ocr.asked) == (Status.OK, (), [])
+
+
+def test_a_page_that_shows_nothing_of_its_text_layer_is_marked():
+    hidden = page(PageContent(300, 400, (line(WORDS),)), number=1, mark=False)
+    attempt = read_page(hidden, Ocr(probe=1.0), text_layer=True)
+    assert (attempt.status, attempt.reason, attempt.blocks) == (Status.DEGRADED, Reason.EMPTY, ())
+    assert f"{len(WORDS)} characters that cannot be seen" in attempt.detail
+
+
+@pytest.mark.parametrize("read", [read_text_layer, lambda page: read_page(page, Ocr(), text_layer=True)])
+def test_a_text_layer_that_was_read_in_part_is_marked(read):
+    attempt = read(page(PageContent(300, 400, (line(WORDS),), unread=1234)))
+    assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.TRUNCATED)
+    assert "1,234 characters" in attempt.detail
+    assert text_of(attempt) == WORDS
 
 
 def test_text_of_an_unknown_script_is_never_passed_off_as_read():

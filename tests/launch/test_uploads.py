@@ -44,3 +44,19 @@ def test_folders_and_files_of_one_name_in_two_places_do_not_write_over_each_othe
         first, second = uploaded(workspace, [*map(str, sources)], lambda _: None)
         assert in_store(workspace, first) == dict.fromkeys(found, b"2023")
         assert in_store(workspace, second) == dict.fromkeys(found, b"2024")
+
+
+def test_a_bad_link_is_said_and_the_rest_of_its_folder_is_uploaded(tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.pdf").write_bytes(b"first")
+    (folder / "circle.pdf").symlink_to("circle.pdf")
+    (folder / "long.pdf").symlink_to("x" * 300)
+    said: list[str] = []
+    with Workspace.open(str(tmp_path / "w"), True) as workspace:
+        (source,) = uploaded(workspace, [str(folder)], said.append)
+        assert in_store(workspace, source) == {"a.pdf": b"first"}
+    assert sorted(said[:-1]) == [
+        f"{folder}/circle.pdf is not uploaded: Too many levels of symbolic links",
+        f"{folder}/long.pdf is not uploaded: File name too long",
+    ]

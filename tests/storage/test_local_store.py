@@ -220,3 +220,11 @@ def test_folders_of_any_name_work(tmp_path, monkeypatch):
     for name in ("a,b", "[x]", "-dash", "日本", "./s3:/x", "c:", "100%"):
         open_store(name).put("k", b"1")
         assert (tmp_path / name / "k").exists()
+
+
+def test_links_that_lead_nowhere_are_no_objects_and_cost_none(tmp_path):
+    store = LocalStore(tmp_path)
+    store.put("a/b", b"1")
+    for name, target in (("circle", "circle"), ("a/circle", "../circle"), ("a/gone", "nothing")):
+        (tmp_path / name).symlink_to(target)
+    assert [info.key for info in store.list()] == ["a/b"]

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from llm_ocr.documents.giving import CHANGED_HINT
 from llm_ocr.documents.remote.urls import fingerprint, scheme_of
 from llm_ocr.errors import PageFailure, StorageError
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.types import Reason
-
-CHANGED_HINT = "Plan again in a new workspace to read it as it is now."
 
 
 @dataclass(frozen=True, slots=True)

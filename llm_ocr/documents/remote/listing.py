@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain, islice
-from pathlib import Path
 
 from llm_ocr.documents.file_types import ACCEPTED, HEAD_BYTES, kind_by_content, kind_of_head
 from llm_ocr.documents.manifests import ManifestEntry, UniqueIds
@@ -28,6 +27,7 @@ from llm_ocr.documents.remote.urls import (
     joined,
     kind_by_url,
     name_of,
+    path_of,
     shown,
     split,
     suffix_of,
@@ -70,7 +70,7 @@ class RemoteListing:
         elif is_web(source):
             yield SourceDocument(source, name_of(source), kind_by_url(source))
         else:
-            yield from self._stored(source, name_of(source))
+            yield from self._stored(SourceDocument(source, name_of(source)))
 
     def line(self, text: str, base: str = "") -> Iterator[SourceDocument]:
         """What a remote line of a list means; `base` is the URL of the list, empty for a local one."""
@@ -78,7 +78,7 @@ class RemoteListing:
         if found.reason is None and not is_web(found.source):
             key = split(found.source).key
             if not found.kind or has_magic(key):
-                yield from self._stored(found.source, found.relative)
+                yield from self._stored(found)
                 return
         yield found
 
@@ -87,17 +87,23 @@ class RemoteListing:
         return replace(self._one(entry.path, base), document_id=entry.document_id, pages=entry.pages)
 
     def _one(self, text: str, base: str) -> SourceDocument:
-        """What is named by itself, nothing asked of its server; what cannot be a document is one that failed."""
+        """What is named by itself, nothing asked of its server; what cannot be a document is one that failed.
+
+        Like a local file it keeps its path below the list. What is elsewhere keeps its path in the bucket or web site,
+        and has only its name in the id: so it was before it kept its path.
+        """
         url = joined(base, text) if base else text
-        relative = below(base, url) if base else name_of(url)
+        near = below(base, url)
+        relative = near or name_of(url)
         try:
             if not is_remote(url):
                 raise unknown_scheme(url) or UsageError("a list from elsewhere names no files of this machine")
             if not is_web(url):
                 split(url)
+            relative = near or path_of(url)
         except UsageError as error:
             return _failed(url, relative, Reason.UNREADABLE, " ".join(str(error).split("\n")))
-        return SourceDocument(url, relative, kind_by_url(url))
+        return SourceDocument(url, relative, kind_by_url(url), name_in_id="" if near else name_of(url))
 
     def _list(self, source: str) -> Iterator[SourceDocument]:
         with ListFile(source, self._options, self._stores) as file:
@@ -110,24 +116,24 @@ class RemoteListing:
                 for line in file.lines():
                     yield from self.line(line, source)
 
-    def _stored(self, url: str, relative: str) -> Iterator[SourceDocument]:
+    def _stored(self, named: SourceDocument) -> Iterator[SourceDocument]:
         """A literal key wins over a pattern and over a folder of the same spelling."""
-        place = split(url)
+        place = split(named.source)
         store = self._stores.at(place.root)
         info = store.stat(place.key) if place.key and not place.key.endswith("/") else None
         if info is not None:
-            yield self._named(place, info, relative)
+            yield self._named(place, info, named)
         elif has_magic(place.key):
             yield from self._matching(place)
         else:
             yield from self._below(place)
 
-    def _named(self, place: StoreUrl, info: ObjectInfo, relative: str) -> SourceDocument:
+    def _named(self, place: StoreUrl, info: ObjectInfo, named: SourceDocument) -> SourceDocument:
         url = place.at(info.key)
         kind = kind_by_url(url) or self._look(place.root, info)
         if not kind:
-            return _failed(url, relative, Reason.UNKNOWN_TYPE, f"accepted are {ACCEPTED}")
-        return SourceDocument(url, relative, kind, store_version(url, info), size=info.size)
+            return _failed(url, named.relative, Reason.UNKNOWN_TYPE, f"accepted are {ACCEPTED}")
+        return replace(named, source=url, kind=kind, version=store_version(url, info), size=info.size)
 
     def _below(self, place: StoreUrl) -> Iterator[SourceDocument]:
         folder = f"{place.key.rstrip('/')}/" if place.key.strip("/") else ""
@@ -152,10 +158,10 @@ class RemoteListing:
 
     def _kept(self, place: StoreUrl, infos: Iterable[ObjectInfo], folder: str) -> Iterator[SourceDocument]:
         """Those of a known type, by suffix; by their first bytes where there is none."""
-        objects = (info for info in infos if not info.key.endswith("/"))
+        objects = (info for info in infos if info.size or not info.key.endswith("/"))  # empty ones stand for folders
         with ThreadPoolExecutor(self._options.fetches) as threads:
             while batch := list(islice(objects, _AT_ONCE)):
-                unnamed = [info for info in batch if not Path(info.key).suffix]
+                unnamed = [info for info in batch if not suffix_of(place.at(info.key))]
                 looked = dict(
                     zip(unnamed, threads.map(lambda info: self._look(place.root, info), unnamed), strict=True)
                 )
@@ -163,7 +169,7 @@ class RemoteListing:
                     url = place.at(info.key)
                     kind = kind_by_url(url) or looked.get(info, "")
                     if kind:
-                        relative = info.key[len(folder) :]
+                        relative = info.key[len(folder) :] or name_of(url)
                         yield SourceDocument(url, relative, kind, store_version(url, info), size=info.size)
                     else:
                         self._skipped[suffix_of(url)] += 1

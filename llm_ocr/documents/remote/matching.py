@@ -46,7 +46,8 @@ def hidden(relative: str) -> bool:
 
 
 def _visible(segment: str) -> bool:
-    return not segment.startswith(".")
+    """Keys are names, not paths: `.` and `..` lead nowhere, and hide nothing."""
+    return not segment.startswith(".") or segment in (".", "..")
 
 
 def _test(segment: str) -> Callable[[str], bool]:

@@ -28,6 +28,7 @@ _SIGNING = re.compile(
     re.I,
 )
 _CREDENTIALS = re.compile(r"(//)[^/?#]*@")
+_LOGIN = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@")
 #: Where a name becomes a pattern.
 _MAGIC = re.compile(r"[*?[]")
 
@@ -113,7 +114,7 @@ def name_of(url: str) -> str:
 
 def suffix_of(url: str) -> str:
     """The suffix of the name in lower case, with its dot."""
-    return PurePosixPath(name_of(url)).suffix.lower()
+    return PurePosixPath(name_of(url)).suffix.lower().rstrip()
 
 
 def kind_by_url(url: str) -> str:
@@ -141,21 +142,33 @@ def joined(base: str, name: str) -> str:
 
 
 def below(base: str, url: str) -> str:
-    """The path of `url` below the folder that the list at `base` stands in, else its name alone."""
+    """Return the path of `url` below the folder of the list at `base`; empty for what is elsewhere."""
+    if not base:
+        return ""
     if not is_web(url):
         folder = base.rpartition("/")[0] + "/"
-        return url[len(folder) :] if url.startswith(folder) and len(url) > len(folder) else name_of(url)
+        return url[len(folder) :] if url.startswith(folder) else ""
     ours, theirs = _parts(base), _parts(url)
     folder = ours.path.rpartition("/")[0] + "/"
     rest = theirs.path.removeprefix(folder)
     same = (ours.scheme, ours.netloc) == (theirs.scheme, theirs.netloc) and rest != theirs.path
-    return unquote(rest) if same and rest.strip("/") else name_of(url)
+    return unquote(rest) if same and rest.strip("/") else ""
+
+
+def path_of(url: str) -> str:
+    """Return the path in the bucket, repository or web site; the name alone where there is no path.
+
+    Raises `UsageError` for a URL of a store that `split` refuses.
+    """
+    parts = _parts(url)  # without a host it is no URL
+    path = split(url).key if not is_web(url) else unquote(parts.path) if parts.netloc else ""
+    return path.lstrip("/") if path.strip("/") else name_of(url)
 
 
 def shown(url: str) -> str:
     """The URL for messages and results: without passwords, and with the values of signatures and tokens hidden."""
     if not is_web(url):
-        return without_credentials(url) if scheme_of(url) else url
+        return _LOGIN.sub(r"\1", url)  # behind the bucket, `//` and `@` are parts of a key
     return _with_query(url, lambda name, pair: f"{name}=***" if _SECRET.search(name) else pair)
 
 
@@ -179,7 +192,7 @@ def _parts(url: str) -> SplitResult:
 
 def _with_query(url: str, change: Callable[[str, str], str]) -> str:
     """The URL without user, password and fragment, each `name=value` of its query changed; empty ones are left out."""
-    rest, mark, query = _CREDENTIALS.sub(r"\1", url.partition("#")[0], count=1).partition("?")
+    rest, mark, query = _LOGIN.sub(r"\1", url.partition("#")[0]).partition("?")
     pairs = (change(unquote(pair.partition("=")[0]), pair) for pair in query.split("&"))
     kept = "&".join(pair for pair in pairs if pair)
     return f"{rest}{mark}{kept}" if kept else rest

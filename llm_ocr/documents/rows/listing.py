@@ -82,7 +82,7 @@ def _documents(file: DataFile, group: RowGroup, column: ImageColumn) -> Iterator
         address = RowAddress(file, row, column.name)
         yield SourceDocument(
             address.url,
-            address.relative,
+            address.relative if document_id is None else document_id,
             IMAGE,
             address.version,
             document_id,

@@ -37,10 +37,10 @@ def read_page(page: Page, recogniser: GetRecogniser, *, text_layer: bool) -> Att
         needs_probe = _needs_probe(page, content)
         probe = _probe(page, content, recogniser) if needs_probe else None
         if probe is None or probe <= LIE:
-            return Attempt("embedded", "text-layer", Status.OK, laid_out(content), probe=probe)
+            return replace(_by_text_layer(content), probe=probe)
     pixels = pixels_of(page.image)
     if int(pixels.max()) - int(pixels.min()) < BLANK:
-        return Attempt("embedded", "text-layer" if content is not None else "ocr", Status.OK, probe=probe)
+        return replace(_nothing_seen(content), probe=probe)
     return replace(_by_ocr(page, pixels, recogniser()), probe=probe)
 
 
@@ -53,7 +53,26 @@ def read_text_layer(page: Page) -> Attempt:
         raise PageFailure(Reason.EMPTY, "the page has no text layer")
     if suspicious(content):
         raise PageFailure(Reason.MALFORMED, "the text layer is not believed: its characters are of no language")
-    return Attempt("embedded", "text-layer", Status.OK, laid_out(content))
+    return _by_text_layer(content)
+
+
+def _by_text_layer(content: PageContent) -> Attempt:
+    """A text layer that is read in part only is not the page's text."""
+    read = Attempt("embedded", "text-layer", Status.OK, laid_out(content))
+    if not content.unread:
+        return read
+    detail = f"{content.unread:,} characters of the text layer, the last ones in the file, were not read"
+    return replace(read, status=Status.DEGRADED, reason=Reason.TRUNCATED, detail=detail)
+
+
+def _nothing_seen(content: PageContent | None) -> Attempt:
+    """A page of one color. Text that nobody can see is not read, and not passed over in silence."""
+    blank = Attempt("embedded", "text-layer" if content is not None else "ocr", Status.OK)
+    if content is None or not has_text(content):
+        return blank
+    characters = sum(len(line.text) for line in content.lines)
+    detail = f"the page shows nothing, and its text layer has {characters:,} characters that cannot be seen"
+    return replace(blank, status=Status.DEGRADED, reason=Reason.EMPTY, detail=detail)
 
 
 def has_text(content: PageContent) -> bool:

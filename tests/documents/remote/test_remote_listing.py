@@ -167,7 +167,7 @@ def test_a_list_on_a_store_names_what_stands_beside_it_and_elsewhere(buckets):
         ("s3://bucket/a/sub/d.png", "d.png"),
         ("s3://bucket/a/sub/deep/e.pdf", "deep/e.pdf"),
         ("s3://bucket/a/c.PDF", "c.PDF"),
-        ("s3://elsewhere/x/z.pdf", "z.pdf"),
+        ("s3://elsewhere/x/z.pdf", "x/z.pdf"),
         ("https://example.com/paper.pdf?page=1", "paper.pdf"),
     ]
     assert found[8].source == "s3://bucket/etc/passwd.pdf"  # of the bucket, not of this machine
@@ -213,7 +213,7 @@ def test_a_list_that_is_not_there_is_wrong_usage(buckets, name):
 def test_remote_lines_of_local_lists_and_manifests_are_taken(buckets):
     listing = buckets.listing()
     assert names(listing.line("s3://bucket/a/*.pdf")) == ["b.pdf"]
-    assert names(listing.line("https://example.com/x/y.pdf")) == ["y.pdf"]
+    assert names(listing.line("https://example.com/x/y.pdf")) == ["x/y.pdf"]
     (none,) = listing.line("hf://owner/name/x.pdf")
     assert none.reason is Reason.UNREADABLE
     document = listing.entry(ManifestEntry("gs://other/x.pdf", "id", (2,)))
@@ -223,6 +223,22 @@ def test_remote_lines_of_local_lists_and_manifests_are_taken(buckets):
         (2,),
         None,
     )
+
+
+@pytest.mark.parametrize("root", ["s3://bucket/", "gs://bucket/", "hf://datasets/a/b/", "https://example.com/"])
+def test_lines_of_local_lists_keep_their_folders_and_the_ids_that_they_had_without(buckets, root):
+    lines = [f"{root}t/a/b/edgar.pdf", f"{root}t/c/edgar.pdf"]
+    listing = buckets.listing()
+    found = [document for line in lines for document in listing.line(line)]
+    found += [listing.entry(ManifestEntry(line, None, None)) for line in lines]
+    assert [document.relative for document in found] == 2 * ["t/a/b/edgar.pdf", "t/c/edgar.pdf"]
+    assert {document.name_in_id for document in found} == {"edgar.pdf"}
+
+
+def test_lines_without_a_suffix_keep_their_folders_too(buckets):
+    buckets.put("s3://bucket/t/a/edgar")
+    (document,) = buckets.listing().line("s3://bucket/t/a/edgar")
+    assert (document.relative, document.name_in_id) == ("t/a/edgar", "edgar")
 
 
 def test_a_document_called_a_list_is_a_document(buckets):

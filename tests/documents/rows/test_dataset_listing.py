@@ -146,6 +146,7 @@ def test_an_id_column_gives_the_ids(hub):
     hub.new(NAME)
     hub.add(NAME, {"train.parquet": images(3, id=["x", "ü/ß", "3"])})
     assert [row.document_id for row in listed(id_column="id")] == ["x", "ü/ß", "3"]
+    assert [row.relative for row in listed(id_column="id")] == ["x", "ü/ß", "3"]
     assert {row.document_id for row in listed()} == {None}
 
 

@@ -1,0 +1,90 @@
+"""A file that changes while its pages are made: no page is of another version than the one that was planned."""
+
+import asyncio
+import hashlib
+import os
+import time
+
+import pytest
+from making import pages, text
+
+from llm_ocr.api.remote import Remote
+from llm_ocr.api.wiring import PartRenderer
+from llm_ocr.documents.rendering import Renderer, RenderOptions
+from llm_ocr.errors import PageFailure
+from llm_ocr.types import DocumentPart, Reason
+
+
+def _overwrite(path, other, _):
+    path.write_bytes(other)
+
+
+def _overwrite_and_set_the_time_back(path, other, about):
+    path.write_bytes(other)
+    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+
+
+def _cut(path, other, _):
+    os.truncate(path, len(other) // 2)
+
+
+def _replace(path, other, _):
+    beside = path.with_suffix(".new")
+    beside.write_bytes(other)
+    beside.replace(path)
+
+
+def _pages(path, change, old):
+    """Of page 1, made while the file changes, and of page 2 after that: the text, or why there is no page."""
+
+    async def both():
+        async with Renderer(RenderOptions(workers=1)) as renderer:
+            ask, changes = renderer._pool.call, [change]
+
+            async def changing(*arguments, **named):
+                while changes:
+                    changes.pop()()  # a worker has been handed the descriptor, and has not read yet
+                return await ask(*arguments, **named)
+
+            renderer._pool.call = changing
+            maker = PartRenderer(renderer, Remote(None))
+            part = DocumentPart("d", str(path), path.name, hashlib.sha256(old).hexdigest(), (1, 2), 2, 0)
+            found = []
+            for number in part.pages:
+                try:
+                    page = await maker.page(part, number)
+                    found.append(" ".join(line.text for line in page.content.lines))
+                except PageFailure as failure:
+                    found.append(failure.reason)
+            return found
+
+    return asyncio.run(both())
+
+
+@pytest.mark.parametrize("aged", [True, False])  # proofs of files that have just been written are not kept
+@pytest.mark.parametrize("change", [_overwrite, _overwrite_and_set_the_time_back, _cut])
+def test_a_file_that_changes_while_a_page_is_made_gives_no_page_of_another_version(tmp_path, change, aged):
+    old, other = (pages(text(word), text(word)) for word in ("older", "newer"))
+    assert len(old) == len(other)
+    path = tmp_path / "a.pdf"
+    path.write_bytes(old)
+    if aged:
+        time.sleep(2.1)  # the file system's clock: nobody can set it
+    about = path.stat()
+    found = _pages(path, lambda: change(path, other, about), old)
+    assert found[1] is Reason.SOURCE_CHANGED
+    assert found[0] in (Reason.SOURCE_CHANGED, Reason.UNREADABLE)
+
+
+def test_a_page_is_made_of_the_file_that_was_proved_when_another_takes_its_path(tmp_path):
+    old, other = (pages(text(word), text(word)) for word in ("older", "newer"))
+    path = tmp_path / "a.pdf"
+    path.write_bytes(old)
+    assert _pages(path, lambda: _replace(path, other, None), old) == ["older", Reason.SOURCE_CHANGED]
+
+
+def test_a_file_that_is_only_touched_is_read(tmp_path):
+    old = pages(text("older"), text("older"))
+    path = tmp_path / "a.pdf"
+    path.write_bytes(old)
+    assert _pages(path, path.touch, old) == ["older", "older"]
