@@ -10,7 +10,6 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from llm_ocr.documents.file_types import SUFFIXES
 from llm_ocr.errors import UsageError
-from llm_ocr.settings.values import without_credentials
 from llm_ocr.storage.names import OTHER_SCHEMES
 
 #: Read through `llm_ocr.storage`, and over HTTP.
