@@ -3,7 +3,7 @@
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from llm_ocr.errors import UsageError
@@ -60,6 +60,9 @@ def wanted(settings: LaunchSettings, launcher: Launcher, launch: str) -> Wanted:
             values["sources"] = [on_any_folder(source) for source in sources]
         if settings.platform not in SHARED_DISK:
             check_files(stage, values)
+        options = specs[stage].options
+        if values.get("dataset") and "extra" in options:
+            specs[stage] = replace(specs[stage], options={**options, "extra": [*options["extra"], "datasets"]})
         travelling[stage] = with_engine(stage, values, launcher, specs[stage].hardware)
     return Wanted(launch, settings.platform, stages, specs, travelling)
 

@@ -9,6 +9,9 @@ from make_plans import FOLDER, as_text, cases, snapshot
 
 from llm_ocr.launch import STAGES, JobSpec
 from llm_ocr.launch.platforms import PLATFORMS, launcher_for
+from llm_ocr.launch.specs import wanted
+from llm_ocr.settings.calls import settings_from
+from llm_ocr.settings.models import LaunchSettings
 
 CASES = {f"{platform}-{name}": (platform, spec) for platform, name, spec in cases()}
 
@@ -80,3 +83,14 @@ def test_a_dry_run_needs_no_account_network_workspace_or_package(platform, stage
     assert all(one["requests"] for one in shown)
     assert "MY_KEY" in run.stdout
     assert "geheimnis" not in run.stdout + run.stderr
+
+
+def test_jobs_that_read_a_dataset_install_the_package_for_it():
+    settings = settings_from(
+        LaunchSettings,
+        "submit",
+        {"platform": "hf-jobs", "stage": "pipeline", "workspace": "hf://buckets/me/ocr/run", "dataset": "me/scans"},
+    )
+    specs = wanted(settings, launcher_for("hf-jobs"), "20260101-000000-abcd").specs
+    assert specs["extract"].options["extra"] == ["datasets"]
+    assert specs["assemble"].options["extra"] == []
