@@ -71,7 +71,10 @@ def _spec(settings: LaunchSettings, launcher: Launcher, stage: str, launch: str,
     """In a pipeline Assemble is one job on the platform's CPU machine, whatever the other stages run on."""
     small = stage == "assemble"
     apart = small and not alone
-    image = (settings.cpu_image if small else None) or settings.image or ""
+    # Where jobs install the library themselves, the platform's own CPU image is smaller than one with vLLM.
+    installs = settings.platform == "hf-jobs" and settings.wheel != "image"
+    image = settings.cpu_image if small else None
+    image = image or ("" if apart and installs else settings.image) or ""
     return JobSpec(
         stage=stage,
         workspace=on_any_folder(settings.workspace),

@@ -94,3 +94,22 @@ def test_jobs_that_read_a_dataset_install_the_package_for_it():
     specs = wanted(settings, launcher_for("hf-jobs"), "20260101-000000-abcd").specs
     assert specs["extract"].options["extra"] == ["datasets"]
     assert specs["assemble"].options["extra"] == []
+
+
+def test_a_first_launch_on_hugging_face_needs_no_image():
+    assert images() == {"extract": "vllm/vllm-openai:v0.33.0", "assemble": "python:3.12-slim"}
+
+
+def test_an_image_for_the_gpu_stages_leaves_the_small_one_to_assemble():
+    assert images(image="mine/vllm:1") == {"extract": "mine/vllm:1", "assemble": "python:3.12-slim"}
+    assert images(image="mine/all:1", wheel="image") == {"extract": "mine/all:1", "assemble": "mine/all:1"}
+
+
+def images(**more: str) -> dict[str, str]:
+    """The images of a pipeline's first and last stage."""
+    place = {"platform": "hf-jobs", "stage": "pipeline", "workspace": "hf://buckets/me/ocr/run"}
+    launcher = launcher_for("hf-jobs")
+    specs = wanted(settings_from(LaunchSettings, "submit", place | more), launcher, "20260101-000000-abcd").specs
+    plans = {stage: launcher.plan(specs[stage]) for stage in ("extract", "assemble")}
+    assert not any(plan.missing for plan in plans.values())
+    return {stage: plan.requests[-1].body["image"] for stage, plan in plans.items()}
