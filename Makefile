@@ -71,11 +71,17 @@ fast: .venv/.dev
 audit: .venv-tools/.installed
 	.venv-tools/bin/python .ci/audit.py constraints.txt .ci/audit-allowed.toml
 
+# Whether the library installs next to the packages of vLLM's images; VLLM_PACKAGES holds one VERSION.txt per release.
+VLLM_PACKAGES ?= ../shared/reference/vllm_packages
+.PHONY: beside-vllm
+beside-vllm: .venv-tools/.installed
+	.venv-tools/bin/python hf-jobs/beside_vllm.py $(VLLM_PACKAGES) --uv .venv-tools/bin/uv
+
 # New versions for constraints.txt, the newest that pyproject.toml allows; then `make test` and `make audit`.
 PINS := --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 .PHONY: pins
 pins: .venv-tools/.installed
-	.venv-tools/bin/uv pip compile pyproject.toml --extra embedded --extra dev $(PINS) --upgrade --quiet --output-file .venv-tools/pins.txt
+	.venv-tools/bin/uv pip compile pyproject.toml --extra embedded --extra datasets --extra dev $(PINS) --upgrade --quiet --output-file .venv-tools/pins.txt
 	{ grep '^#' constraints.txt; cat .venv-tools/pins.txt; } > .venv-tools/constraints.txt
 	mv .venv-tools/constraints.txt constraints.txt
 
@@ -99,9 +105,9 @@ clean:
 	@touch $@
 
 .venv/.demo: pyproject.toml constraints.txt | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[embedded]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[embedded,datasets]"
 	@touch $@
 
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[embedded,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[embedded,datasets,dev]"
 	@touch $@ .venv/.demo

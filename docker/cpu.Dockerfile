@@ -22,7 +22,7 @@ LABEL org.opencontainers.image.title="llm-ocr" \
 
 COPY docker/install.py /opt/llm-ocr/install.py
 COPY --from=wheel /wheels /opt/llm-ocr/wheels
-RUN python /opt/llm-ocr/install.py --extras embedded,filters,s3,gcs /opt/llm-ocr/wheels/*.whl
+RUN python /opt/llm-ocr/install.py --extras embedded,datasets,filters,s3,gcs /opt/llm-ocr/wheels/*.whl
 
 RUN useradd --create-home --uid 10001 llm-ocr \
  && mkdir -p /home/llm-ocr/.cache/huggingface \

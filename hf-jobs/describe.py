@@ -3,7 +3,7 @@
 # dependencies = ["llm-ocr[vllm]==0.1.0"]
 #
 # [tool.hf-jobs]
-# flavor = "a100-large"
+# flavor = "l40sx1"
 # timeout = "3h"
 # secrets = ["HF_TOKEN"]
 # ///

@@ -82,7 +82,7 @@ class ObjectChanged(StorageError):
 
 
 class MissingExtra(LlmOcrError, ImportError):
-    """An optional package is not installed; the hint names the command that brings it."""
+    """An optional package is not installed; the hint names the command that installs it."""
 
 
 class PageFailure(LlmOcrError):

@@ -22,7 +22,7 @@ else:
     image = (
         modal.Image.debian_slim(python_version="3.12")
         .pip_install_from_pyproject(
-            str(checkout / "pyproject.toml"), ["vllm", "embedded", "filters", "s3", "gcs", "modal"]
+            str(checkout / "pyproject.toml"), ["vllm", "embedded", "datasets", "filters", "s3", "gcs", "modal"]
         )
         .add_local_python_source("llm_ocr", copy=True, ignore=[])  # data files, too
     )

@@ -13,7 +13,15 @@ import pytest
 from PIL import Image
 
 import llm_ocr
-from llm_ocr.errors import Interrupted, LimitReached, LlmOcrError, StageMissing, UsageError, WorkspaceError
+from llm_ocr.errors import (
+    Interrupted,
+    LimitReached,
+    LlmOcrError,
+    MissingExtra,
+    StageMissing,
+    UsageError,
+    WorkspaceError,
+)
 from llm_ocr.types import Reason, Status
 
 NAMES = [
@@ -156,6 +164,12 @@ def test_a_run_that_is_only_planned_has_no_pages_and_no_dataset_yet(page, tmp_pa
         list(run.pages())
     with pytest.raises(StageMissing, match="llm-ocr assemble"):
         run.to_dataset()
+
+
+def test_without_the_package_datasets_the_message_names_the_extra(made, monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtra, match=r'pip install "llm-ocr\[datasets\]"'):
+        llm_ocr.open(made.url).to_dataset()
 
 
 def test_the_stages_as_functions_give_what_run_gives(made, page, tmp_path):

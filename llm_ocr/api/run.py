@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from llm_ocr.api.published import extracted_pages
 from llm_ocr.costs.spent import Spent, spent
 from llm_ocr.documents.remote.urls import shown
-from llm_ocr.errors import ObjectNotFound, StageMissing
+from llm_ocr.documents.rows.resolving import INSTALL
+from llm_ocr.errors import MissingExtra, ObjectNotFound, StageMissing
 from llm_ocr.results.documents import markdown_file
 from llm_ocr.results.paths import DocumentNames
 from llm_ocr.results.schema import Images
@@ -103,8 +104,16 @@ class Run:
             yield Document(part.document_id, shown(part.source), key, text)
 
     def to_dataset(self) -> "Dataset":
-        """The assembled dataset, opened with `datasets`. Raises `StageMissing` before Assemble has run."""
-        from datasets import load_dataset
+        """Return the assembled dataset, opened with `datasets`.
+
+        Raises:
+            StageMissing: Assemble has not run.
+            MissingExtra: The package `datasets` is not installed.
+        """
+        try:
+            from datasets import load_dataset
+        except ImportError as error:
+            raise MissingExtra("to_dataset needs datasets, which is not installed", hint=INSTALL) from error
 
         files = list(self._dataset_files())
         if not files:

@@ -176,14 +176,14 @@ def ocr() -> Check:
 
 
 def dataset() -> Check:
-    """pyarrow and datasets: results are stored and opened with them."""
+    """Check pyarrow, which stores results."""
 
     def load() -> str:
         import pyarrow.parquet  # noqa: F401
 
         return ""
 
-    return _tried("dataset", ("pyarrow", "datasets"), "stores results", load, "pip install --upgrade llm-ocr")
+    return _tried("dataset", ("pyarrow",), "stores results", load, "pip install --upgrade llm-ocr")
 
 
 def poppler() -> Check:

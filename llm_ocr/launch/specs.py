@@ -3,7 +3,7 @@
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from llm_ocr.errors import UsageError
@@ -60,6 +60,9 @@ def wanted(settings: LaunchSettings, launcher: Launcher, launch: str) -> Wanted:
             values["sources"] = [on_any_folder(source) for source in sources]
         if settings.platform not in SHARED_DISK:
             check_files(stage, values)
+        options = specs[stage].options
+        if values.get("dataset") and "extra" in options:
+            specs[stage] = replace(specs[stage], options={**options, "extra": [*options["extra"], "datasets"]})
         travelling[stage] = with_engine(stage, values, launcher, specs[stage].hardware)
     return Wanted(launch, settings.platform, stages, specs, travelling)
 
@@ -68,7 +71,10 @@ def _spec(settings: LaunchSettings, launcher: Launcher, stage: str, launch: str,
     """In a pipeline Assemble is one job on the platform's CPU machine, whatever the other stages run on."""
     small = stage == "assemble"
     apart = small and not alone
-    image = (settings.cpu_image if small else None) or settings.image or ""
+    # Where jobs install the library themselves, the platform's own CPU image is smaller than one with vLLM.
+    installs = settings.platform == "hf-jobs" and settings.wheel != "image"
+    image = settings.cpu_image if small else None
+    image = image or ("" if apart and installs else settings.image) or ""
     return JobSpec(
         stage=stage,
         workspace=on_any_folder(settings.workspace),

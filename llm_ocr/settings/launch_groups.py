@@ -23,7 +23,9 @@ class LaunchGroup(Group):
     shards: COUNT = Field(1, description="jobs, or machines of one job, that share the units")
     hardware: NAME | None = Field(None, description="the platform's name for the machine (default: the platform's)")
     image: NAME | None = Field(None, description="container image (default: the platform's)")
-    cpu_image: NAME | None = Field(None, description="container image of Assemble (default: --image)")
+    cpu_image: NAME | None = Field(
+        None, description="container image of Assemble (default: the platform's, otherwise --image)"
+    )
     secret: NAMES = Field(
         (),
         description="name of an environment variable that jobs get as a secret: NAME, or NAME=WHERE it stands on the "

@@ -4,7 +4,7 @@ from llm_ocr.errors import MissingExtra
 from llm_ocr.storage import ObjectStore, StoreOptions
 from llm_ocr.storage.hub_address import parse
 
-_INSTALL = 'Install it: pip install --upgrade "huggingface_hub>=2.4"'
+_INSTALL = 'Install it: pip install --upgrade "huggingface_hub>=1.8"'
 
 
 def open_hub(url: str, options: StoreOptions) -> ObjectStore:

@@ -36,7 +36,7 @@ class BucketStore:
 
     def __init__(self, place: Place, options: StoreOptions, patience: Patience = PATIENCE) -> None:
         self._place = place
-        self._client = HubClient(place, options)
+        self._client = HubClient(place, options, patience)
         self._patience = patience
         self._locks = KeyLocks()
         self._made = threading.Lock()
@@ -98,7 +98,7 @@ class BucketStore:
             self._client.api.download_bucket_files(self._place.id, [(file, folder / "content")])
             return folder / "content"
 
-        self._client.download(key, path, self._patience, fetch)
+        self._client.download(key, path, fetch)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """In key order, for which the whole list is in memory (some 400 bytes an object): the Hub promises none."""
@@ -135,9 +135,14 @@ class BucketStore:
     def _file(self, key: str) -> "BucketFile | None":
         check_key(key)
         path = self._place.path(key)
-        with self._client.doing("read", key):
-            found = self._client.api.get_bucket_paths_info(self._place.id, [path])
-            return next((file for file in found if file.path == path), None)
+
+        def look_up() -> "BucketFile | None":
+            with self._client.doing("read", key):
+                found = self._client.api.get_bucket_paths_info(self._place.id, [path])
+                return next((file for file in found if file.path == path), None)
+
+        # Clients before 2.0 do not retry a dropped connection.
+        return self._patience.keep_trying(look_up)
 
     @staticmethod
     def _info(key: str, file: "BucketFile") -> ObjectInfo:

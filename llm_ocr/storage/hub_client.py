@@ -69,9 +69,10 @@ class Found:
 class HubClient:
     """`HfApi` for one place, and reading by HTTP. Used by any number of threads; nothing is asked before it is used."""
 
-    def __init__(self, place: Place, options: StoreOptions) -> None:
+    def __init__(self, place: Place, options: StoreOptions, patience: Patience = PATIENCE) -> None:
         self.place = place
         self._options = options
+        self._patience = patience
 
     @cached_property
     def api(self) -> "HfApi":
@@ -115,16 +116,21 @@ class HubClient:
         headers = {**build_hf_headers(token=self.api.token), "Accept-Encoding": "identity"}
         if span is not None:
             headers["Range"] = f"bytes={span[0]}-{span[0] + span[1] - 1}"
-        with self.doing("read", key, reading=True):
-            answer = http_backoff("GET", url, headers=headers, timeout=_READ_TIMEOUT)
-            if answer.status_code == 416:  # the range begins where the object ends, or after
-                return Found(b"", "")
-            hf_raise_for_status(answer)
-            # The content may come from elsewhere; what it is, the Hub said when it sent us there.
-            first: Any = answer.history[0] if answer.history else answer
-            version = first.headers.get(f"X-Linked-{version_header}") or first.headers.get(version_header, "")
-            data = answer.content if span is None or answer.status_code == 206 else _cut(answer.content, span)
-        return Found(data, version.removeprefix("W/").strip('"'))
+
+        def get() -> Found:
+            with self.doing("read", key, reading=True):
+                # Releases before 2.0 do not retry every lost connection: retries are all made here.
+                answer = http_backoff("GET", url, headers=headers, timeout=_READ_TIMEOUT, max_retries=0)
+                if answer.status_code == 416:  # the range begins where the object ends, or after
+                    return Found(b"", "")
+                hf_raise_for_status(answer)
+                # The content may come from elsewhere; what it is, the Hub said when it sent us there.
+                first: Any = answer.history[0] if answer.history else answer
+                version = first.headers.get(f"X-Linked-{version_header}") or first.headers.get(version_header, "")
+                data = answer.content if span is None or answer.status_code == 206 else _cut(answer.content, span)
+            return Found(data, version.removeprefix("W/").strip('"'))
+
+        return self._patience.keep_trying(get)
 
     def read_range(self, url: str, key: str, start: int, length: int, exists: Callable[[str], object]) -> bytes:
         """`length` bytes from `start`; for none of them `exists` tells whether there is such an object at all."""
@@ -134,7 +140,7 @@ class HubClient:
             raise ObjectNotFound(f"no object {self.where(key)}")
         return b""
 
-    def download(self, key: str, path: Path, patience: Patience, fetch: Callable[[Path], Path]) -> None:
+    def download(self, key: str, path: Path, fetch: Callable[[Path], Path]) -> None:
         """Move what `fetch` puts into a folder, which it is given, to `path`."""
 
         def copy() -> None:
@@ -144,7 +150,7 @@ class HubClient:
             ):
                 fetch(Path(folder)).replace(path)
 
-        patience.keep_trying(copy)
+        self._patience.keep_trying(copy)
 
 
 def _cut(data: bytes, span: tuple[int, int]) -> bytes:

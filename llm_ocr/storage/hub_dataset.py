@@ -48,7 +48,7 @@ class DatasetStore:
 
     def __init__(self, place: Place, options: StoreOptions, patience: Patience = PATIENCE, rate: Rate = RATE) -> None:
         self._place = place
-        self._client = HubClient(place, options)
+        self._client = HubClient(place, options, patience)
         self._patience = patience
         self._committer = Committer(self._client, patience)
         self._queue = CommitQueue(self._committer, rate)
@@ -145,7 +145,7 @@ class DatasetStore:
                 )
             )
 
-        self._client.download(key, path, self._patience, fetch)
+        self._client.download(key, path, fetch)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """In key order, for which the whole list is in memory: the Hub promises none."""

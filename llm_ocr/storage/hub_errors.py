@@ -102,8 +102,7 @@ def _of_answer(error: Any, action: str, where: str, context: Context, *, reading
 
     status, what = int(error.response.status_code), f"cannot {action} {where}"
     message = (error.server_message or said(error)).partition("\n")[0]
-    if failures := getattr(error, "failures", None):  # of a batch of a bucket: what failed is in the body alone
-        message = str(failures[0].get("error") or message)
+    message = _batch_failure(error.response) or message
     if isinstance(error, hub.EntryNotFoundError) and reading:
         return ObjectNotFound(f"no object {where}")
     if isinstance(error, hub.GatedRepoError):
@@ -117,6 +116,20 @@ def _of_answer(error: Any, action: str, where: str, context: Context, *, reading
     made = _refused(status, what, message, context)
     made.wait = waiting(error.response.headers)
     return made
+
+
+def _batch_failure(response: Any) -> str:
+    """Return why the first operation of a bucket's batch failed, "" for other answers.
+
+    Only clients since 1.30 raise the failures as an attribute; all of them keep the answer's body.
+    """
+    try:
+        body = response.json()
+    except (ValueError, RuntimeError):  # no JSON, or a body that was streamed and is closed
+        return ""
+    failed = body.get("failed") if isinstance(body, Mapping) else None
+    first = failed[0] if isinstance(failed, list) and failed else None
+    return str(first.get("error") or "") if isinstance(first, Mapping) else ""
 
 
 def missing(what: str, context: Context) -> HubRefused:

@@ -46,7 +46,7 @@ def test_the_readme_can_be_followed_word_for_word(folder, platform, monkeypatch,
         assert status.pages.ok == status.pages.expected == 9
     assert [job.spec["flavor"] for job in hub.state.jobs.by_id.values()] == [
         *["cpu-upgrade"] * 3,
-        *("a100-large", "a100-large", "cpu-upgrade"),
+        *("l40sx1", "l40sx1", "cpu-upgrade"),
     ]
     capsys.readouterr()
     for line in commands(text, "Clean up"):

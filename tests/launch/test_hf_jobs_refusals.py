@@ -7,7 +7,7 @@ from cases_hf_jobs import spec
 from hf_jobs_running import Platform
 from huggingface_hub import JobInfo, constants
 
-from llm_ocr.errors import LaunchError, UsageError
+from llm_ocr.errors import LaunchError, MissingExtra, UsageError
 from llm_ocr.launch import Job, State
 from llm_ocr.launch.hf_jobs.launcher import HfJobs
 from llm_ocr.launch.hf_jobs.status import status_of
@@ -28,6 +28,14 @@ def test_hardware_that_is_not_offered_is_named_with_its_neighbours(platform):
     error = refused(platform, hardware="a100-larg")
     assert "no hardware 'a100-larg'" in str(error)
     assert "a100-large ($2.50 an hour)" in error.hint
+
+
+def test_a_client_that_cannot_start_these_jobs_names_the_release_that_can(platform, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.__version__", "1.33.0")
+    plan = platform.launcher.plan(platform.spec())
+    with pytest.raises(MissingExtra, match=r"needs huggingface_hub 2.1, and 1.33.0 is installed") as caught:
+        platform.launcher.check(plan)
+    assert 'pip install --upgrade "huggingface_hub>=2.1"' in caught.value.hint
 
 
 def test_a_secret_that_is_not_set_here(platform):

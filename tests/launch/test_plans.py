@@ -9,6 +9,9 @@ from make_plans import FOLDER, as_text, cases, snapshot
 
 from llm_ocr.launch import STAGES, JobSpec
 from llm_ocr.launch.platforms import PLATFORMS, launcher_for
+from llm_ocr.launch.specs import wanted
+from llm_ocr.settings.calls import settings_from
+from llm_ocr.settings.models import LaunchSettings
 
 CASES = {f"{platform}-{name}": (platform, spec) for platform, name, spec in cases()}
 
@@ -80,3 +83,33 @@ def test_a_dry_run_needs_no_account_network_workspace_or_package(platform, stage
     assert all(one["requests"] for one in shown)
     assert "MY_KEY" in run.stdout
     assert "geheimnis" not in run.stdout + run.stderr
+
+
+def test_jobs_that_read_a_dataset_install_the_package_for_it():
+    settings = settings_from(
+        LaunchSettings,
+        "submit",
+        {"platform": "hf-jobs", "stage": "pipeline", "workspace": "hf://buckets/me/ocr/run", "dataset": "me/scans"},
+    )
+    specs = wanted(settings, launcher_for("hf-jobs"), "20260101-000000-abcd").specs
+    assert specs["extract"].options["extra"] == ["datasets"]
+    assert specs["assemble"].options["extra"] == []
+
+
+def test_a_first_launch_on_hugging_face_needs_no_image():
+    assert images() == {"extract": "vllm/vllm-openai:v0.33.0", "assemble": "python:3.12-slim"}
+
+
+def test_an_image_for_the_gpu_stages_leaves_the_small_one_to_assemble():
+    assert images(image="mine/vllm:1") == {"extract": "mine/vllm:1", "assemble": "python:3.12-slim"}
+    assert images(image="mine/all:1", wheel="image") == {"extract": "mine/all:1", "assemble": "mine/all:1"}
+
+
+def images(**more: str) -> dict[str, str]:
+    """The images of a pipeline's first and last stage."""
+    place = {"platform": "hf-jobs", "stage": "pipeline", "workspace": "hf://buckets/me/ocr/run"}
+    launcher = launcher_for("hf-jobs")
+    specs = wanted(settings_from(LaunchSettings, "submit", place | more), launcher, "20260101-000000-abcd").specs
+    plans = {stage: launcher.plan(specs[stage]) for stage in ("extract", "assemble")}
+    assert not any(plan.missing for plan in plans.values())
+    return {stage: plan.requests[-1].body["image"] for stage, plan in plans.items()}

@@ -8,7 +8,7 @@ from typing import Any
 
 from llm_ocr.documents.rows.address import DataFile
 from llm_ocr.documents.rows.options import DatasetOptions
-from llm_ocr.errors import StorageError, UsageError
+from llm_ocr.errors import MissingExtra, StorageError, UsageError
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.hub_address import Place, parse
 from llm_ocr.storage.hub_client import HubClient, Patience
@@ -17,6 +17,7 @@ from llm_ocr.storage.hub_client import HubClient, Patience
 CONVERTED = "refs/convert/parquet"
 #: Somebody waits for the answer.
 PATIENCE = Patience(tries=4, longest=10.0)
+INSTALL = 'Install it: pip install "llm-ocr[datasets]"'
 _SUFFIXES = (".parquet", ".geoparquet", ".gpq")
 
 
@@ -33,8 +34,13 @@ def resolve(options: DatasetOptions) -> Dataset:
     """What is to be read, at the commit of this moment. Blocking.
 
     Raises `UsageError` for a revision, configuration or split that is not there, and for files that are no Parquet;
-    `StorageError` for a dataset that is not there or that this account may not read, and when the Hub does not answer.
+    `StorageError` for a dataset that is not there or that this account may not read, and when the Hub does not answer;
+    `MissingExtra` without the package `datasets`.
     """
+    try:
+        import datasets  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra(f"--dataset {options.name} needs datasets, which is not installed", hint=INSTALL) from error
     place = _place(options.name)
     client = HubClient(place, StoreOptions())
     commit = PATIENCE.keep_trying(lambda: _commit(client, options.revision))

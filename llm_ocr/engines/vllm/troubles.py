@@ -19,6 +19,9 @@ class Trouble(StrEnum):
     ARGUMENT = "argument"
     ARCHITECTURE = "architecture"
     REMOTE_CODE = "remote code"
+    DRIVER_TOO_OLD = "driver too old"  # before NO_DEVICE, which it leads to
+    NO_COMPATIBILITY = "no compatibility"
+    NO_KERNEL = "no kernel"
     NO_DEVICE = "no device"
     DISK_FULL = "disk full"
 
@@ -99,10 +102,31 @@ _SIGNS = (
         r"trust_remote_code=True|please pass the argument .?trust.remote.code",
         "The model brings code of its own: if you trust it, give --vllm-arg=--trust-remote-code and --revision.",
     ),
+    # CUDA's own numbers: 803 is cudaErrorSystemDriverMismatch, 804 cudaErrorCompatNotSupportedOnDevice.
+    _sign(
+        Trouble.DRIVER_TOO_OLD,
+        r"nvidia driver on your system is too old|error 803\b|unsupported display driver / cuda driver combination"
+        r"|cudaErrorSystemDriverMismatch|cuda driver version is insufficient|cudaErrorInsufficientDriver",
+        "The machine's NVIDIA driver is older than the CUDA that vLLM was built for. Take an image built for an older"
+        " CUDA (a tag with cu129 or lower), set VLLM_ENABLE_CUDA_COMPATIBILITY=1 on a data center GPU, or take a"
+        " machine with a newer driver.",
+    ),
+    _sign(
+        Trouble.NO_COMPATIBILITY,
+        r"error 804\b|forward compatibility was attempted on non supported hw|cudaErrorCompatNotSupportedOnDevice",
+        "The image's CUDA compatibility libraries do not work on this GPU, only on data center GPUs. Leave"
+        " VLLM_ENABLE_CUDA_COMPATIBILITY unset, and take a newer driver or an image built for an older CUDA.",
+    ),
+    _sign(
+        Trouble.NO_KERNEL,
+        r"no kernel image is available|cudaErrorNoKernelImageForDevice",
+        "This build of vLLM has no code for this GPU's architecture. Take another GPU, or another image: a newer one"
+        " for a new GPU, an older one for an old GPU.",
+    ),
     _sign(
         Trouble.NO_DEVICE,
         r"failed to infer device type|no cuda gpus are available|found no nvidia driver|libcuda\.so|libcudart\.so"
-        r"|cuda driver version is insufficient|no cuda-capable device|invalid device ordinal|cuda unknown error",
+        r"|no cuda-capable device|invalid device ordinal|cuda unknown error",
         "vLLM found no usable GPU: check nvidia-smi, the driver and CUDA_VISIBLE_DEVICES, or read with"
         " --engine embedded or --server-url.",
     ),

@@ -5,8 +5,10 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from packaging.version import Version
+
 from llm_ocr.costs.live import hub_prices
-from llm_ocr.errors import LaunchError
+from llm_ocr.errors import LaunchError, MissingExtra
 from llm_ocr.launch import Job, JobSpec, JobStatus, Plan, State
 from llm_ocr.launch.hf_jobs.errors import asking, no_login
 from llm_ocr.launch.hf_jobs.hardware import GPUS, check_flavor
@@ -31,6 +33,10 @@ from llm_ocr.settings.environment import environment
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
+
+
+#: The first release whose `run_job` has `attempts`. Jobs themselves need only what pyproject.toml asks for.
+HUB_RELEASE = "2.1"
 
 
 class HfJobs:
@@ -125,9 +131,14 @@ class HfJobs:
         return said
 
     def _api(self, endpoint: str | None) -> "HfApi":
-        from huggingface_hub import HfApi, constants
+        from huggingface_hub import HfApi, __version__, constants
         from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]  # no __all__ there
 
+        if Version(__version__) < Version(HUB_RELEASE):
+            raise MissingExtra(
+                f"launching on Hugging Face Jobs needs huggingface_hub {HUB_RELEASE}, and {__version__} is installed",
+                hint=f'Install it: pip install --upgrade "huggingface_hub>={HUB_RELEASE}"',
+            )
         if endpoint not in self._apis:
             if constants.HF_HUB_DISABLE_PROGRESS_BARS is None:
                 disable_progress_bars()

@@ -16,9 +16,11 @@ from llm_ocr.launch.hf_jobs.hardware import GPUS
 from llm_ocr.launch.hf_jobs.status import OWN_LABELS
 
 PLATFORM = "hf-jobs"
-HARDWARE: Mapping[str, str] = {"extract": "a100-large", "describe": "a100-large", "assemble": "cpu-upgrade"}
+#: `llm-ocr estimate` puts an L40S below an A100 in cost per page.
+HARDWARE: Mapping[str, str] = {"extract": "l40sx1", "describe": "l40sx1", "assemble": "cpu-upgrade"}
 
-#: Of the machines without a GPU. Which vLLM a model needs is the user's choice.
+#: The newest release next to which the library was resolved (hf-jobs/beside_vllm.py).
+GPU_IMAGE = "vllm/vllm-openai:v0.33.0"
 CPU_IMAGE = "python:3.12-slim"
 #: Seconds; the Hub's own default is half an hour, in which a large model is hardly loaded.
 TIME_LIMIT = 3 * 3600
@@ -77,12 +79,11 @@ def shipping(wheel: str | None) -> Shipping:
 def plan_of(spec: JobSpec) -> Plan:
     """Pure. Raises `UsageError`."""
     ships = shipping(spec.options.get("wheel"))
-    image = spec.image or ("<image>" if _is_gpu(spec) else CPU_IMAGE)
+    image = spec.image or (GPU_IMAGE if _is_gpu(spec) else CPU_IMAGE)
     requests = [Request("run_job", _job(spec, image, shard)) for shard in range(spec.shards)]
     if ships is Shipping.HUB:
         requests[:0] = _upload(namespace_of(spec))
-    missing = {"<image>": "--image vllm/vllm-openai@sha256:… (hf-jobs/README.md)"} if image == "<image>" else {}
-    return Plan(PLATFORM, spec, tuple(requests), missing, _notes(spec, ships))
+    return Plan(PLATFORM, spec, tuple(requests), notes=_notes(spec, ships))
 
 
 def namespace_of(spec: JobSpec) -> str:

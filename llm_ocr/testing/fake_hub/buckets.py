@@ -13,7 +13,8 @@ def create(state: State, request: Request, bucket: str) -> Answer:
     namespace, _, name = bucket.partition("/")
     namespace = account.name if namespace == "me" else namespace
     check_write(account, namespace)
-    private = bool(request.body) and request.json().get("visibility") == "private"
+    asked = request.json() if request.body else {}
+    private = asked.get("visibility") == "private" or bool(asked.get("private"))  # clients before 2.0 send the latter
     url = f"{request.base}/buckets/{namespace}/{name}"
     with state.repositories.lock:
         if f"{namespace}/{name}" in state.buckets:

@@ -1,5 +1,6 @@
 """The rows of a dataset are found in file order, without an image being read; what cannot be meant is named."""
 
+import sys
 from itertools import islice
 
 import datasets
@@ -10,7 +11,7 @@ from dataset_hub import IMAGE, TOKEN, cell, parquet, picture
 from llm_ocr.documents.rows.address import row_address
 from llm_ocr.documents.rows.listing import dataset_rows
 from llm_ocr.documents.rows.options import DatasetOptions
-from llm_ocr.errors import LlmOcrError, StorageError, UsageError
+from llm_ocr.errors import LlmOcrError, MissingExtra, StorageError, UsageError
 from llm_ocr.storage.hub_client import Patience
 from llm_ocr.testing.fake_hub.accounts import Account
 from llm_ocr.testing.fake_hub.faults import Fault
@@ -245,6 +246,12 @@ def test_an_unknown_revision_names_what_there_is(hub):
     hub.add(NAME, {"train.parquet": images(1)})
     message = refused(revision="v9")
     assert "--dataset-revision v9" in message and "main" in message
+
+
+def test_without_the_package_datasets_the_message_names_the_extra(hub, monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtra, match=r'pip install "llm-ocr\[datasets\]"'):
+        listed()
 
 
 def test_a_dataset_that_is_not_there_or_not_for_this_account_is_named(hub, monkeypatch):

@@ -44,6 +44,21 @@ def log_of(*lines: str, **kwargs) -> ServerLog:
         ("vllm: error: unrecognized arguments: --no-such", Trouble.ARGUMENT),
         ("vllm serve: error: argument --max-num-seqs: invalid int value: 'x'", Trouble.ARGUMENT),
         ("Model architectures ['NewOCRForCausalLM'] are not supported for now.", Trouble.ARCHITECTURE),
+        (
+            "RuntimeError: The NVIDIA driver on your system is too old (found version 12020). Please update your GPU"
+            " driver by downloading and installing a new version",
+            Trouble.DRIVER_TOO_OLD,
+        ),
+        (
+            "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 803: system has unsupported display driver"
+            " / cuda driver combination",
+            Trouble.DRIVER_TOO_OLD,
+        ),
+        ("Error 804: forward compatibility was attempted on non supported HW", Trouble.NO_COMPATIBILITY),
+        (
+            "torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device",
+            Trouble.NO_KERNEL,
+        ),
         ("RuntimeError: Failed to infer device type", Trouble.NO_DEVICE),
         ("ImportError: libcuda.so.1: cannot open shared object file", Trouble.NO_DEVICE),
         ("OSError: [Errno 28] No space left on device", Trouble.DISK_FULL),
