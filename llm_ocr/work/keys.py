@@ -309,13 +309,19 @@ def _mismatch(workspace: Workspace, standing: Mapping[str, Any], new: Mapping[st
 
 
 def _names(workspace: Workspace, stage: str) -> Iterator[str]:
-    """The folders below `<stage>/` that are keys: one short listing for each, whatever they hold."""
+    """The folders below `<stage>/` that are keys: one short listing for each, whatever they hold.
+
+    The keys of this command's own units are among them before they are listed.
+    """
+    unlisted = {name.split("/")[1] for name in workspace.published(f"{stage}/")}
     after = ""
     while True:
         found = next(workspace.store.list(f"{stage}/", start_after=after), None)
         if found is None:
+            yield from sorted(unlisted)
             return
         name = found.key.split("/")[1]
         if _KEY.fullmatch(name):
+            unlisted.discard(name)
             yield name
         after = f"{stage}/{name}/{_LAST}"

@@ -36,6 +36,7 @@ class Workspace:
         self.run = run
         self._lock = threading.Lock()
         self._spool: OwnFolder | None = None
+        self._published: set[str] = set()
 
     @classmethod
     def open(
@@ -103,6 +104,16 @@ class Workspace:
                 f"{self.url} was removed while it was in use: its {_RUN} is gone, results are incomplete",
                 hint="Remove what is left there, and run again.",
             )
+
+    def note_published(self, key: str) -> None:
+        """Note the key of a marker that was published through this object."""
+        with self._lock:
+            self._published.add(key)
+
+    def published(self, prefix: str) -> set[str]:
+        """Return the noted keys that begin with `prefix`: a listing may lack them for a while."""
+        with self._lock:
+            return {key for key in self._published if key.startswith(prefix)}
 
     def flush(self) -> None:
         """Have all that was put written durably, where a store gathers writes (dataset repositories). Blocking.
