@@ -94,3 +94,22 @@ def test_pages_of_another_result_version_are_not_planned_again(old):
     assert "another workspace" in caught.value.hint
     assert sorted(path.name for path in (old / "plan").iterdir()) == before
     assert llm_ocr.open(str(old)).status.finished
+
+
+def test_new_pages_are_refused_before_they_are_planned(old):
+    """As above: with a generation that nothing reads, the finished pages could not be assembled any more."""
+    before = sorted(path.name for path in (old / "plan").iterdir())
+    source = FIXTURES.parents[1] / "examples" / "invoice.png"
+    for command in ("run", "plan", "extract"):
+        with pytest.raises(WorkspaceMismatch, match=r"by another version of llm-ocr.*reader.result_version: 1 -> "):
+            getattr(llm_ocr, command)(source, workspace=old, engine="embedded")
+    assert sorted(path.name for path in (old / "plan").iterdir()) == before
+    assert llm_ocr.assemble(workspace=old, page_markers=False).status.finished
+
+
+def test_extract_says_that_the_version_differs_and_what_can_be_done(old):
+    with pytest.raises(WorkspaceMismatch, match="extracted by another version of llm-ocr") as caught:
+        llm_ocr.extract(workspace=old)
+    message = str(caught.value)
+    assert "settings of the workspace" not in message
+    assert all(way in message for way in ("assemble, and export", "another workspace (-w)", "the version that"))

@@ -17,18 +17,25 @@ from llm_ocr.documents.remote.urls import shown
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.documents.sampling import sampled
 from llm_ocr.documents.sources import Found, SourceDocument, find_documents
+from llm_ocr.engines.embedded import reader as embedded
+from llm_ocr.engines.model import reader as model
+from llm_ocr.engines.model.page_reading import SOURCE
 from llm_ocr.errors import StageMissing, UsageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.settings.models import PlanSettings, RunSettings
 from llm_ocr.stages import Progress
 from llm_ocr.storage import StoreOptions
 from llm_ocr.work.filtered import Filtered, filtered_text
 from llm_ocr.work.generations import generations, read_units
+from llm_ocr.work.keys import need_same_version
 from llm_ocr.work.numbers import Numbers
 from llm_ocr.work.plan import PlanResult, plan_stream
 from llm_ocr.work.stored import workspace_options
 from llm_ocr.work.workspace import Workspace
 
 _NAME_SOURCES = "Name files or folders: llm-ocr run SOURCE -w FOLDER"
+
+#: What the readers of pages make now, by the engine that is stored with Extract's key.
+RESULT_VERSIONS = {"embedded": embedded.RESULT_VERSION, SOURCE: model.RESULT_VERSION}
 
 #: Settings that choose among sources.
 _SELECTION = ("pages", "only", "max_pages_per_document", "max_samples", "sample")
@@ -90,8 +97,13 @@ def _need_workspace(url: str, options: StoreOptions) -> None:
 
 
 async def plan(job: Job, found: Found, *, dry_run: bool = False) -> PlanResult:
-    """Add the documents to the plan, or with `dry_run` only look. Says what was new."""
+    """Add the documents to the plan, or with `dry_run` only look. Says what was new.
+
+    Raises:
+        WorkspaceMismatch: the pages of the plan were extracted by a version whose results differ from this one's.
+    """
     workspace, settings = job.workspace, job.settings
+    await asyncio.to_thread(need_same_version, workspace, RESULT_VERSIONS)
     ranges = parse_pages(settings.pages) if settings.pages else None
     secrets = passwords(settings.password, settings.password_file)
     pages_per_unit = settings.pages_per_unit or PAGES_PER_UNIT[job.engines.engine]

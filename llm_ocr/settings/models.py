@@ -272,7 +272,9 @@ class CleanSettings(WorkspaceSettings):
     """llm-ocr clean: remove what no finished unit refers to."""
 
     dry_run: bool = Field(False, description="only list what would be removed")
-    older_than: Annotated[float, Field(ge=0)] = Field(86400.0, description="spare files younger than this, in seconds")
+    older_than: Annotated[float, Field(ge=0)] = Field(
+        86400.0, description="spare files younger than this, in seconds, by the store's clock"
+    )
 
 
 class ModelsSettings(VllmSettings, LogSettings):

@@ -1,6 +1,6 @@
 """`clean`: removes what no marker names. Plans, settings, markers and what they name are never touched."""
 
-import time
+import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -33,17 +33,43 @@ class Cleaned:
 
 
 def clean(workspace: Workspace, *, older_than: float = OLD, dry_run: bool = False, now: float | None = None) -> Cleaned:
-    """Remove leftovers that were written more than `older_than` seconds before `now` (seconds since 1970).
+    """Remove leftovers that were written more than `older_than` seconds before `now`.
 
-    Raises `WorkspaceError` for a damaged marker, before anything of its unit is removed.
+    Args:
+        workspace: the workspace.
+        older_than: seconds.
+        dry_run: whether leftovers are only listed.
+        now: seconds since 1970. Without it the store's clock is read, which dates the objects, too.
+
+    Raises:
+        WorkspaceError: a marker is damaged; nothing of its unit was removed.
+        StorageError: the workspace cannot be read or written.
     """
-    now = time.time() if now is None else now
+    now = store_time(workspace) if now is None else now
     removed: list[ObjectInfo] = []
     for info in _leftovers(workspace, now, now - older_than):
         if not dry_run:
             workspace.store.delete(info.key)
         removed.append(info)
     return Cleaned(tuple(removed), dry_run)
+
+
+def store_time(workspace: Workspace) -> float:
+    """Return the time by the store's clock, from a probe; 0 for a store that does not date its objects.
+
+    This machine's clock may be hours ahead, and leftovers would seem too old. A probe that a killed `clean` leaves
+    is a leftover of the plan.
+    """
+    store = workspace.store
+    if (run := store.stat("run.json")) is not None and not run.modified:  # spare a dataset repository two commits
+        return 0.0
+    probe = f"plan/clock-{secrets.token_hex(8)}.jsonl"
+    store.put(probe, b"")
+    try:
+        found = store.stat(probe)
+    finally:
+        store.delete(probe)
+    return found.modified if found is not None else 0.0
 
 
 def _leftovers(workspace: Workspace, now: float, limit: float) -> Iterator[ObjectInfo]:

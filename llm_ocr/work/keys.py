@@ -10,7 +10,7 @@ that leaves no key, so the next one may use other settings.
 import hashlib
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,6 +18,7 @@ from typing import Any
 
 from llm_ocr.errors import ObjectChanged, ObjectNotFound, StageMissing, UsageError, WorkspaceMismatch
 from llm_ocr.work import codec
+from llm_ocr.work.publish import done_units
 from llm_ocr.work.workspace import Workspace, library_version
 
 EXTRACT = "extract"
@@ -27,6 +28,10 @@ STAGES = (EXTRACT, DESCRIBE, ASSEMBLE)
 
 _KEY = re.compile(r"[0-9a-f]{12}")
 _ONLY = f"{EXTRACT}/key.json"
+
+_VERSION = "result_version"
+#: What no setting chooses: a difference there is one between versions of llm-ocr, whatever else differs.
+_OF_VERSIONS = frozenset({f"reader.{_VERSION}", "render.revision"})
 
 #: Sorts after every character that follows in a key.
 _LAST = "\U0010ffff"
@@ -250,26 +255,73 @@ def stored_by(command: str, created: str) -> str:
     return " ".join(filter(None, (command, when)))
 
 
+def need_same_version(workspace: Workspace, versions: Mapping[str, int]) -> None:
+    """Refuse to plan pages that this version of llm-ocr cannot read beside those that are extracted.
+
+    Extract would refuse the new generation, and the stages after it would wait for pages that nothing reads.
+
+    Args:
+        workspace: the workspace.
+        versions: the result version of each engine in this version of llm-ocr.
+
+    Raises:
+        WorkspaceMismatch: units were extracted by a version whose results differ.
+    """
+    standing = workspace.find_json(_ONLY) or {}
+    changed = list(_other_versions(standing.get("settings", {}), versions))
+    if changed and done_units(workspace, EXTRACT, str(standing.get("key"))):
+        raise _other_release(workspace, standing, changed)
+
+
+def _other_versions(settings: Mapping[str, Any], versions: Mapping[str, int], within: str = "") -> Iterator[str]:
+    """One line for each engine in the settings of a key whose results differ now, in the form of `differences`."""
+    stored, here = settings.get(_VERSION), versions.get(str(settings.get("engine")))
+    if stored is not None and here is not None and stored != here:
+        yield f"{within}{_VERSION}: {stored!r} -> {here!r}"
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _other_versions(value, versions, f"{within}{name}.")
+
+
+def _other_release(workspace: Workspace, standing: Mapping[str, Any], changed: Sequence[str]) -> WorkspaceMismatch:
+    by = standing.get("created_by")
+    release = f" ({by})" if by and by != library_version() else ""
+    return WorkspaceMismatch(
+        f"{workspace.url} was extracted by another version of llm-ocr{release}, whose results differ "
+        f"({'; '.join(changed)}): pages of two versions are not mixed",
+        hint="Its finished pages stay: describe, assemble, and export work with them. To read pages, use another "
+        "workspace (-w), or the version that extracted this one.",
+    )
+
+
 def _mismatch(workspace: Workspace, standing: Mapping[str, Any], new: Mapping[str, Any]) -> WorkspaceMismatch:
-    old = standing.get("settings", {})
-    changed = differences(old, new)
+    changed = differences(standing.get("settings", {}), new)
     other = [line for line in changed if line.startswith("reader.engine: ")]
-    lines = "\n".join(f"  {line}" for line in other or changed)  # another engine has other settings altogether
+    names = [line.partition(":")[0] for line in changed]
+    if not other and (not _OF_VERSIONS.isdisjoint(names) or all(name.endswith(f".{_VERSION}") for name in names)):
+        return _other_release(workspace, standing, changed)
+    lines = "; ".join(other or changed)  # another engine has other settings altogether
     by = stored_by(standing.get("command", ""), standing.get("created", ""))
     return WorkspaceMismatch(
-        f"{workspace.url} was extracted with other settings{f' by {by}' if standing.get('command') else ''}:\n{lines}",
+        f"{workspace.url} was extracted with other settings{f' by {by}' if standing.get('command') else ''}: {lines}",
         hint="Use the settings of the workspace (on the left), or another workspace (-w) for the new ones.",
     )
 
 
 def _names(workspace: Workspace, stage: str) -> Iterator[str]:
-    """The folders below `<stage>/` that are keys: one short listing for each, whatever they hold."""
+    """The folders below `<stage>/` that are keys: one short listing for each, whatever they hold.
+
+    The keys of this command's own units are among them before they are listed.
+    """
+    unlisted = {name.split("/")[1] for name in workspace.published(f"{stage}/")}
     after = ""
     while True:
         found = next(workspace.store.list(f"{stage}/", start_after=after), None)
         if found is None:
+            yield from sorted(unlisted)
             return
         name = found.key.split("/")[1]
         if _KEY.fullmatch(name):
+            unlisted.discard(name)
             yield name
         after = f"{stage}/{name}/{_LAST}"

@@ -115,9 +115,9 @@ def publish(workspace: Workspace, stage: str, key: str, unit: str, data: bytes, 
     workspace.store.put(name, data)
     if slept_since(begun) and workspace.store.stat(name) is None:
         workspace.store.put(name, data)
-    standing = _marker_from(
-        settle(workspace.store, marker_key(stage, key, unit), codec.dump(_marker_to_json(marker))), workspace, unit
-    )
+    place = marker_key(stage, key, unit)
+    standing = _marker_from(settle(workspace.store, place, codec.dump(_marker_to_json(marker))), workspace, unit)
+    workspace.note_published(place)
     if standing.attempt != attempt:
         _log.info("unit %s of %s was published by another attempt, whose result counts", unit, stage)
         remove_lost(workspace.store, name)
@@ -158,12 +158,23 @@ def standing_marker(workspace: Workspace, stage: str, key: str, unit: str) -> Ma
 
 def done_units(workspace: Workspace, stage: str, key: str) -> set[str]:
     """The ids of all units that have a marker, from their names alone."""
-    return {_unit_of(info.key) for info in workspace.store.list(f"{stage}/{key}/") if info.key.endswith(_DONE)}
+    return {_unit_of(name) for name in _marker_keys(workspace, stage, key)}
+
+
+def _marker_keys(workspace: Workspace, stage: str, key: str) -> Iterator[str]:
+    """Yield the listed markers, then those of this command that a stale listing lacks and that are still there."""
+    prefix = f"{stage}/{key}/"
+    unlisted = workspace.published(prefix)
+    for info in workspace.store.list(prefix):
+        if info.key.endswith(_DONE):
+            unlisted.discard(info.key)
+            yield info.key
+    yield from (name for name in sorted(unlisted) if workspace.store.stat(name) is not None)
 
 
 def iter_markers(workspace: Workspace, stage: str, key: str, among: Container[str] | None = None) -> Iterator[Marker]:
     """All markers of a stage, or those of the units `among`, in no order that means anything; some are read ahead."""
-    names = (info.key for info in workspace.store.list(f"{stage}/{key}/") if info.key.endswith(_DONE))
+    names = _marker_keys(workspace, stage, key)
     wanted = (name for name in names if among is None or _unit_of(name) in among)
 
     def read(name: str) -> Marker:

@@ -36,6 +36,7 @@ class Workspace:
         self.run = run
         self._lock = threading.Lock()
         self._spool: OwnFolder | None = None
+        self._published: set[str] = set()
 
     @classmethod
     def open(
@@ -43,19 +44,17 @@ class Workspace:
         url: str,
         create: bool = False,
         *,
-        settings: Mapping[str, Any] | None = None,
         options: StoreOptions = StoreOptions(),  # noqa: B008 - frozen
     ) -> Self:
         """Open the workspace at `url`; see `on`. Raises `UsageError` for a URL that no store has."""
-        return cls.on(open_store(url, options), create, settings=settings)
+        return cls.on(open_store(url, options), create)
 
     @classmethod
-    def on(cls, store: ObjectStore, create: bool = False, *, settings: Mapping[str, Any] | None = None) -> Self:
+    def on(cls, store: ObjectStore, create: bool = False) -> Self:
         """Open the workspace in `store`.
 
         Without `create` nothing is written, and there must be one. With it the store is first proved to be fit for
-        writing, and a new workspace is made with `settings` (JSON values; secrets must not be among them) unless there
-        is one already, whose settings then stay.
+        writing, and a workspace is made unless there is one already.
 
         Raises `WorkspaceError` for no workspace or a folder with other content, `WorkspaceMismatch` for a newer format,
         `StorageError` for a store that cannot be used.
@@ -64,7 +63,7 @@ class Workspace:
             store.check()
         run = _read_run(store)
         if run is None and create:
-            run = _make_run(store, settings or {})
+            run = _make_run(store)
         if run is None:
             raise WorkspaceError(
                 f"no workspace at {store.url}",
@@ -86,7 +85,7 @@ class Workspace:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What the workspace was made with."""
+        """Return what a workspace of an earlier version was made with; now `work.stored` keeps settings elsewhere."""
         settings: Mapping[str, Any] = self.run.get("settings", {})
         return settings
 
@@ -105,6 +104,16 @@ class Workspace:
                 f"{self.url} was removed while it was in use: its {_RUN} is gone, results are incomplete",
                 hint="Remove what is left there, and run again.",
             )
+
+    def note_published(self, key: str) -> None:
+        """Note the key of a marker that was published through this object."""
+        with self._lock:
+            self._published.add(key)
+
+    def published(self, prefix: str) -> set[str]:
+        """Return the noted keys that begin with `prefix`: a listing may lack them for a while."""
+        with self._lock:
+            return {key for key in self._published if key.startswith(prefix)}
 
     def flush(self) -> None:
         """Have all that was put written durably, where a store gathers writes (dataset repositories). Blocking.
@@ -147,14 +156,14 @@ def _read_run(store: ObjectStore) -> dict[str, Any] | None:
         return None
 
 
-def _make_run(store: ObjectStore, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _make_run(store: ObjectStore) -> dict[str, Any]:
     found = next((info.key for info in store.list() if _is_content(info.key)), None)
     if found is not None and store.stat(_RUN) is None:  # else another process has made it since
         raise WorkspaceError(
             f"{store.url} has content ({found}) and is no workspace: it has no {_RUN}",
             hint="Give a new or empty folder with -w.",
         )
-    run = {"format": FORMAT, "created_by": library_version(), "settings": dict(settings)}
+    run = {"format": FORMAT, "created_by": library_version(), "settings": {}}
     with contextlib.suppress(ObjectExists):
         store.create(_RUN, codec.dump(run, indent=2))
     return codec.load(store.get(_RUN), f"{store.url}: {_RUN}")

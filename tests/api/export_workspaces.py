@@ -75,7 +75,8 @@ def record(part: DocumentPart, number: int, index: int, *, fails: bool) -> PageR
 def make(url: str, documents: int = 6, *, fails: frozenset[str] = frozenset(), pages: int = PAGES, **settings) -> str:
     """Plan and read so many documents; pages of those named in `fails` fail. Describes and assembles them."""
     options = StoreOptions(endpoint=settings.get("workspace_endpoint"))
-    with Workspace.open(url, create=True, settings=SETTINGS, options=options) as workspace:
+    with Workspace.open(url, create=True, options=options) as workspace:
+        workspace.create_json("plan/settings.json", {"settings": SETTINGS})
         planned = [_planned(f"{number}.pdf", pages) for number in range(documents)]
         plan_documents(workspace, planned, pages_per_unit=PAGES)
         read(workspace, fails)

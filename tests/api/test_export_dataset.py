@@ -108,7 +108,7 @@ def test_the_card_tells_numbers_settings_and_model(standing, tmp_path):
 
 
 def test_no_secret_and_no_path_is_in_the_card(standing, tmp_path):
-    assert "of nobody" in (standing / "run.json").read_text()
+    assert "of nobody" in (standing / "plan/settings.json").read_text()
     llm_ocr.export(workspace=standing, output=tmp_path / "o")
     text = (tmp_path / "o/README.md").read_text()
     assert "of nobody" not in text

@@ -128,7 +128,7 @@ def test_nothing_is_written_for_what_is_not_assembled(workspace, tmp_path):
     with pytest.raises(StageMissing, match="1 of 6 items not assembled"):
         export(workspace, tmp_path / "o", "json")
     empty = tmp_path / "empty"
-    Workspace.open(str(empty), create=True, settings={"engine": "embedded"}).close()
+    Workspace.open(str(empty), create=True).close()
     with pytest.raises(StageMissing, match="no plan"):
         export(empty, tmp_path / "o", "json")
     assert not (tmp_path / "o").exists()

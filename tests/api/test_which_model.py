@@ -227,9 +227,7 @@ def test_a_planned_engine_gives_way_to_a_named_server_and_an_extracted_one_is_re
     llm_ocr.plan(examples / "fax.tiff", workspace=tmp_path, engine="embedded")
     with running(**QUICK) as server:
         assert llm_ocr.extract(workspace=tmp_path, server_url=server.url).status.stages["extract"].finished
-    with pytest.raises(
-        WorkspaceMismatch, match=r"by llm-ocr extract on .* UTC:\n  reader.engine: 'model' -> 'embedded'"
-    ):
+    with pytest.raises(WorkspaceMismatch, match=r"by llm-ocr extract on .* UTC: reader.engine: 'model' -> 'embedded'"):
         llm_ocr.extract(workspace=tmp_path, engine="embedded", **FRUGAL)
 
 

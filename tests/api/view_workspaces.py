@@ -56,7 +56,8 @@ Page = Callable[[str, int], Wanted]
 
 def make(url: str, documents: dict[str, int], page: Page, *, assemble: bool = True, ids: str = "") -> str:
     """Plan documents of so many pages by their names, publish what `page(name, number)` wants; assemble it."""
-    with Workspace.open(url, create=True, settings={"engine": "vllm"}) as workspace:
+    with Workspace.open(url, create=True) as workspace:
+        workspace.create_json("plan/settings.json", {"settings": {"engine": "vllm"}})
         planned = [_planned(name, pages, ids) for name, pages in documents.items()]
         plan_documents(workspace, planned, pages_per_unit=8)
         reader = {"engine": "model", "model": "deepseek-ai/DeepSeek-OCR", "revision": "0123abcd"}

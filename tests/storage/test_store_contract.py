@@ -3,12 +3,15 @@
 import itertools
 import random
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from llm_ocr.errors import ObjectChanged, ObjectExists, ObjectNotFound, StorageError
 from llm_ocr.storage import Capabilities
+from llm_ocr.work.clean import store_time
+from llm_ocr.work.workspace import Workspace
 
 # No key is the folder of another: not every store can have both.
 KEYS = ["a.done", "a/b/c d", "ab", "extract/1/u.done", "extract/1/u/x.parquet", "é/日本.md", "[x],-y"]
@@ -323,3 +326,13 @@ def test_many_can_check_at_once_beside_those_that_work(store):
 def test_the_url_says_where_it_is(store):
     assert store.url
     assert "\n" not in store.url
+
+
+def test_clean_reads_the_time_from_the_store_and_leaves_nothing_there(store):
+    workspace = Workspace.on(store, create=True)
+    before = [info.key for info in store.list()]
+    dated = store.stat("run.json").modified
+    began = time.time() - 2  # S3 has whole seconds, and kernels date files by ticks
+    assert (began <= store_time(workspace) <= time.time() + 1) if dated else store_time(workspace) == 0
+    assert [info.key for info in store.list()] == before
+    assert list(store.unfinished()) == []

@@ -68,12 +68,50 @@ def test_what_is_young_may_be_a_running_workers(workspace, leftovers):
     assert clean(workspace, older_than=60, now=time.time() + 30).objects == ()
 
 
+def test_a_clock_that_is_ahead_of_the_stores_makes_nothing_old(workspace, leftovers, monkeypatch):
+    real = time.time
+    monkeypatch.setattr("time.time", lambda: real() + 30 * 3600)
+    before = {info.key for info in workspace.store.list()}
+    assert clean(workspace, dry_run=True).objects == clean(workspace).objects == ()
+    assert {info.key for info in workspace.store.list()} == before
+
+
+@pytest.mark.parametrize("behind", [0, -30 * 3600, 30 * 3600])
+def test_the_stores_clock_says_what_is_old(made, behind):
+    """Two days pass in the store; this machine's clock differs from the store's and stays where it is."""
+    clock = [time.time() - behind]
+    workspace = Workspace.on(MemoryStore(clock=lambda: clock[0]), create=True)
+    made.plan(workspace, [made.document("a", 4)])
+    (unit,) = read_units(workspace)
+    lost = f"{EXTRACT}/{made.key(workspace)}/00/{unit.id}/1.parquet"
+    workspace.store.put(lost, b"leftover")
+    assert clean(workspace).objects == ()
+    clock[0] += 2 * 86400
+    before = {info.key for info in workspace.store.list()}
+    assert [info.key for info in clean(workspace).objects] == [lost]
+    assert {info.key for info in workspace.store.list()} == before - {lost}
+
+
+def test_the_probe_of_a_killed_clean_is_a_leftover(workspace, leftovers, monkeypatch):
+    def killed(store, key):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(LocalStore, "delete", killed)
+        clean(workspace)
+    before = kept(workspace, leftovers)
+    (probe,) = before - {info.key for info in workspace.store.list() if "clock-" not in info.key}
+    assert probe in {info.key for info in clean(workspace, now=LATER).objects}
+
+
 def test_what_a_store_cannot_date_is_never_old(made):
     workspace = Workspace.on(MemoryStore(clock=lambda: 0.0), create=True)
     made.plan(workspace, [made.document("a", 4)])
     (unit,) = read_units(workspace)
     workspace.store.put(f"{EXTRACT}/{made.key(workspace)}/00/{unit.id}/1.parquet", b"another worker's, perhaps")
-    assert clean(workspace, now=LATER).objects == ()
+    writes = workspace.store.calls["put"]
+    assert clean(workspace, now=LATER).objects == clean(workspace).objects == ()
+    assert workspace.store.calls["put"] == writes
 
 
 def test_a_lease_is_dead_after_the_time_that_stands_in_it(made, workspace):

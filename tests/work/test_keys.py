@@ -6,6 +6,7 @@ import pytest
 
 from llm_ocr.errors import StageMissing, UsageError, WorkspaceMismatch
 from llm_ocr.types import Counts
+from llm_ocr.work.generations import read_units
 from llm_ocr.work.keys import (
     ASSEMBLE,
     DESCRIBE,
@@ -15,6 +16,7 @@ from llm_ocr.work.keys import (
     claim_key,
     differences,
     key_of,
+    need_same_version,
     newest_key,
     required_key,
 )
@@ -76,7 +78,7 @@ def test_of_workers_that_began_together_the_first_to_publish_decides(workspace):
     first, second = (Claim(workspace, EXTRACT, {"n": n}, Origin({}, f"llm-ocr run {n}")) for n in (1, 2))
     first.check(), second.check()
     assert (first.take(), first.take()) == (first.key, first.key)
-    with pytest.raises(WorkspaceMismatch, match=r"by llm-ocr run 1 on \d{4}-\d\d-\d\d at \d\d:\d\d UTC:\n  n: 1 -> 2"):
+    with pytest.raises(WorkspaceMismatch, match=r"by llm-ocr run 1 on \d{4}-\d\d-\d\d at \d\d:\d\d UTC: n: 1 -> 2"):
         second.take()
     assert newest_key(workspace, EXTRACT) == first.key
 
@@ -140,3 +142,36 @@ def test_listing_keys_does_not_read_what_stands_under_them(made, workspace):
 
 def test_differences_of_equal_settings_are_none():
     assert differences({"a": {"b": 1}}, {"a": {"b": 1}}) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "of_versions"),
+    [
+        ({"reader": {"engine": "m", "result_version": 1}}, {"reader": {"engine": "m", "result_version": 2}}, True),
+        ({"reader": {"fallback": {"result_version": 1}}}, {"reader": {"fallback": {"result_version": 2}}}, True),
+        ({"render": {"revision": 1, "image_size": 1}}, {"render": {"revision": 2, "image_size": 2}}, True),
+        ({"reader": {"revision": "a"}}, {"reader": {"revision": "b"}}, False),  # the model's commit
+        ({"reader": {"detector": {"model": "a", "result_version": 1}}},
+         {"reader": {"detector": {"model": "b", "result_version": 2}}}, False),
+        ({"reader": {"engine": "m", "result_version": 1}}, {"reader": {"engine": "e", "result_version": 2}}, False),
+    ],
+)  # fmt: skip
+def test_a_refusal_tells_versions_of_llm_ocr_from_settings(made, workspace, old, new, of_versions):
+    claim_key(workspace, EXTRACT, old)
+    with pytest.raises(WorkspaceMismatch) as caught:
+        claim_key(workspace, EXTRACT, new)
+    assert ("another version of llm-ocr" in str(caught.value)) is of_versions
+    assert ("settings of the workspace" in str(caught.value)) is not of_versions
+    assert "\n" not in caught.value.args[0]
+
+
+def test_units_of_another_version_keep_new_ones_from_being_planned_and_a_bare_claim_does_not(made, workspace):
+    made.plan(workspace, [made.document("a", 4)])
+    claim_key(workspace, EXTRACT, {"reader": {"engine": "m", "fallback": {"engine": "e", "result_version": 1}}})
+    need_same_version(workspace, {"m": 1, "e": 2})
+    key = newest_key(workspace, EXTRACT)
+    (unit,) = read_units(workspace)
+    publish(workspace, EXTRACT, key, unit.id, b"rows", Summary(Counts(4, 4)))
+    need_same_version(workspace, {"m": 1, "e": 1})
+    with pytest.raises(WorkspaceMismatch, match=r"\(reader.fallback.result_version: 1 -> 2\)"):
+        need_same_version(workspace, {"m": 1, "e": 2})

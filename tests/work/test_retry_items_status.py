@@ -6,12 +6,13 @@ import json
 import pytest
 
 from llm_ocr.errors import StageMissing
+from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Counts, PageRecord, Reason, Status, page_id
 from llm_ocr.work.effective import effective_rows
 from llm_ocr.work.generations import Kind, generations, read_units, totals_of
 from llm_ocr.work.items import item_name, items, parse_item_name
 from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, claim_key
-from llm_ocr.work.publish import NotConserved, Summary, done_units, find_marker, publish
+from llm_ocr.work.publish import NotConserved, Summary, done_units, find_marker, marker_key, publish
 from llm_ocr.work.retry import plan_retry
 from llm_ocr.work.status import run_status
 
@@ -264,6 +265,38 @@ def test_status_follows_figures_and_items_to_the_end(made, workspace, retry):
         if find_marker(workspace, ASSEMBLE, assemble, item.name) is None:
             publish(workspace, ASSEMBLE, assemble, item.name, b"", Summary())
     assert run_status(workspace).finished
+
+
+class StaleStore(LocalStore):
+    """Lists only what was there when it was opened, as stores do for a while after a write."""
+
+    def __init__(self, root):
+        super().__init__(root)
+        self._listed = {info.key for info in super().list()}
+
+    def list(self, prefix="", *, start_after=""):
+        return (info for info in super().list(prefix, start_after=start_after) if info.key in self._listed)
+
+
+def test_what_a_command_published_itself_counts_before_it_is_listed(made, workspace):
+    made.plan(workspace, [made.document(name, 4) for name in "abc"])
+    first, *units = read_units(workspace)
+    made.extract(workspace, first)
+    stale = made.workspace(StaleStore(made.root))
+    extract = made.key(workspace)
+    for unit in units:
+        made.extract(stale, unit)
+    describe = claim_key(stale, DESCRIBE, {"extract": extract})
+    for unit in (first, *units):
+        publish(stale, DESCRIBE, describe, unit.id, b"x", Summary(figures=Counts(2, 1, 1)))
+    status = run_status(stale)
+    assert (status.pages, status.figures) == (Counts(12, 12), Counts(6, 3, 3))
+    assert status.stages[EXTRACT].finished and status.stages[DESCRIBE].finished
+    assert run_status(made.workspace(stale.store)).pages == Counts(12, 4)  # another command knows the listing only
+
+    (made.root / marker_key(EXTRACT, extract, units[0].id)).unlink()  # what is gone does not count
+    assert done_units(stale, EXTRACT, extract) == {first.id, units[1].id}
+    assert run_status(stale).pages == Counts(12, 8)
 
 
 def test_lost_figures_are_noticed(made, workspace):

@@ -10,12 +10,17 @@ from llm_ocr.storage.local import LocalStore
 from llm_ocr.work.workspace import FORMAT, Workspace, library_version
 
 
-def test_a_new_workspace_says_its_format_and_version_and_keeps_the_first_settings(tmp_path):
-    Workspace.open(str(tmp_path / "w"), create=True, settings={"image_size": 1540})
-    again = Workspace.open(str(tmp_path / "w"), create=True, settings={"image_size": 99})
+def test_a_new_workspace_says_its_format_and_version(tmp_path):
+    Workspace.open(str(tmp_path / "w"), create=True)
     run = json.loads((tmp_path / "w" / "run.json").read_text())
-    assert run == {"format": FORMAT, "created_by": library_version(), "settings": {"image_size": 1540}}
-    assert again.settings == {"image_size": 1540}
+    assert run == {"format": FORMAT, "created_by": library_version(), "settings": {}}
+
+
+def test_the_settings_of_a_workspace_of_an_earlier_version_stay(tmp_path):
+    run = json.dumps({"format": FORMAT, "created_by": "0.1.0", "settings": {"image_size": 1540}})
+    (tmp_path / "run.json").write_text(run)
+    assert Workspace.open(str(tmp_path), create=True).settings == {"image_size": 1540}
+    assert (tmp_path / "run.json").read_text() == run
 
 
 def test_reading_makes_nothing(tmp_path):
@@ -68,11 +73,11 @@ def test_an_unknown_scheme_is_wrong_usage(tmp_path):
         Workspace.open("gcs://bucket/run", create=True)
 
 
-def test_a_wrapped_secret_cannot_be_stored(tmp_path):
+def test_a_wrapped_secret_cannot_be_stored(workspace):
     with pytest.raises(TypeError) as caught:
-        Workspace.open(str(tmp_path / "w"), create=True, settings={"api_key": SecretStr("hunter2")})
+        workspace.create_json("plan/settings.json", {"api_key": SecretStr("hunter2")})
     assert "hunter2" not in str(caught.value)
-    assert not list(tmp_path.rglob("run.json"))
+    assert workspace.find_json("plan/settings.json") is None
 
 
 def test_json_objects_are_created_once(workspace):

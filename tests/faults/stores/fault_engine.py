@@ -36,7 +36,9 @@ async def _open_all(self, asked) -> list[int]:
     return [await _open(self, source, kind) for source, kind, _ in asked]
 
 
-async def _page(self, source: str, kind: str, number: int, *, page_id: str, document_id: str) -> Page:
+async def _page(
+    self, source: str, kind: str, number: int, *, page_id: str, document_id: str, version: str = ""
+) -> Page:
     return Page(page_id, document_id, number, PAGE, None, source)
 
 
