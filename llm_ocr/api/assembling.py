@@ -10,14 +10,13 @@ from llm_ocr.api.assembly import AssembleJob, assemble_item, assemble_job
 from llm_ocr.api.following import follows, key_before, pages_stage
 from llm_ocr.api.job import Job
 from llm_ocr.api.sharing import SMALL, Sharing, Split, sharing, shows_all, split_of
+from llm_ocr.api.stage_dataset import is_repository, name_dataset
 from llm_ocr.api.threads import stepwise
 from llm_ocr.api.views import NOTES, is_damaged, note_key, note_of_views
-from llm_ocr.errors import DatasetDamaged, ObjectNotFound, StageMissing
+from llm_ocr.errors import DatasetDamaged, StageMissing
 from llm_ocr.results.dataset import FOLDER, dataset_file
-from llm_ocr.results.export.card import CARD, with_configs
 from llm_ocr.settings.models import AssembleSettings, RunSettings
 from llm_ocr.stages import Progress
-from llm_ocr.storage.hub_address import parse
 from llm_ocr.types import Counts
 from llm_ocr.work.generations import totals_of
 from llm_ocr.work.items import Item, items, parse_item_name
@@ -57,27 +56,16 @@ async def assemble(command: Job) -> None:
         while hands.grown:  # all items of the older plan are through: a newer generation may hold pages of the same
             job = await asyncio.to_thread(assemble_job, workspace, key, made)
             await _assemble(job, _todo(job, command, hands, describe), hands, progress, whole)
-    await asyncio.to_thread(_write_card, command)
+    await asyncio.to_thread(_show, command, job)
     progress.end()
 
 
-def _write_card(command: Job) -> None:
-    """Have `load_dataset(REPOSITORY)` open the dataset, where the workspace is a repository of the Hub.
-
-    Without a card it would take the stages' own files for the dataset.
-    """
-    workspace = command.workspace
-    if not workspace.url.startswith("hf://datasets/") or parse(workspace.url).prefix:
-        return
-    try:
-        before = workspace.store.get(CARD).decode("utf-8", "replace")
-    except ObjectNotFound:
-        before = ""
-    after = with_configs(before, f"{FOLDER}/*.parquet")
-    if after != before:
-        workspace.store.put(CARD, after.encode())
-    elif f"{FOLDER}/*.parquet" not in before:
-        command.progress.say(f"{CARD} names other data files and stays: name {FOLDER}/*.parquet there for load_dataset")
+def _show(command: Job, job: AssembleJob) -> None:
+    """In a repository of the Hub, `load_dataset` opens the dataset once all workers have done their items."""
+    if is_repository(command.workspace):
+        done = done_units(job.workspace, ASSEMBLE, job.key)
+        if all(job.planned.name(place) in done for place in range(len(job.planned))):
+            name_dataset(command)
 
 
 async def _described(command: Job, pages_from: str, source: str) -> str:
