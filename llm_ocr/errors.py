@@ -90,9 +90,9 @@ class DatasetDamaged(StorageError):
 
     def __init__(self, workspace: str, keys: Iterable[str], *, before: str = "") -> None:
         self.keys = tuple(keys)
-        more = f" and {len(self.keys) - 1} more dataset files" if len(self.keys) > 1 else ""
+        more = f" and {len(self.keys) - 1} more" if len(self.keys) > 1 else ""
         super().__init__(
-            f"{workspace}: {self.keys[0]}{more} damaged: other content than Assemble wrote",
+            f"{workspace}: the dataset is damaged: {self.keys[0]}{more} has other content than Assemble wrote",
             hint=f"{before}Make it again from the results of the stages: llm-ocr assemble -w {workspace}",
         )
 

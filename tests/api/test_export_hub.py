@@ -173,6 +173,16 @@ def test_the_cell_of_the_predecessor_shows_the_pages_after_each_stage(making, tm
 
 
 @pytest.mark.slow
+def test_the_last_of_several_workers_names_the_dataset_in_the_card(making):
+    url = f"hf://datasets/{(name := new_name())}"
+    shared = {"workspace_endpoint": making.hub().url, "shard_count": 2}
+    make(url, 2, shard_index=1, **shared)
+    assert "README.md" not in files(making, name)
+    llm_ocr.assemble(workspace=url, shard_index=0, **shared)
+    assert b"path: dataset/*.parquet" in files(making, name)["README.md"]
+
+
+@pytest.mark.slow
 def test_a_card_with_configurations_of_the_user_stays_and_there_is_no_preview(making, tmp_path):
     name = new_name()
     making.api().create_repo(name, repo_type="dataset", private=True)
