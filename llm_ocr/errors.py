@@ -8,7 +8,8 @@ LlmOcrError                 exit 1 unless a subclass says otherwise
 ├── StorageError            exit 1, also an OSError
 │   ├── ObjectNotFound          also a FileNotFoundError
 │   ├── ObjectExists            also a FileExistsError: create-if-absent lost
-│   └── ObjectChanged           compare-and-swap lost: the object is another by now, or gone
+│   ├── ObjectChanged           compare-and-swap lost: the object is another by now, or gone
+│   └── DatasetDamaged          files of the assembled dataset are not as Assemble wrote them
 ├── MissingExtra            exit 1: an optional package is not installed
 ├── PageFailure             never ends a run: becomes a failed record of one page or document
 ├── Interrupted             exit 4: stopped by a signal; the same command goes on
@@ -79,6 +80,21 @@ class ObjectExists(StorageError, FileExistsError):
 
 class ObjectChanged(StorageError):
     """Compare-and-swap found another version of the object, or none."""
+
+
+class DatasetDamaged(StorageError):
+    """Files of the assembled dataset are not as Assemble wrote them; `keys` are their names in the workspace.
+
+    `before` is what the user has to do first.
+    """
+
+    def __init__(self, workspace: str, keys: Iterable[str], *, before: str = "") -> None:
+        self.keys = tuple(keys)
+        more = f" and {len(self.keys) - 1} more" if len(self.keys) > 1 else ""
+        super().__init__(
+            f"{workspace}: the dataset is damaged: {self.keys[0]}{more} has other content than Assemble wrote",
+            hint=f"{before}Make it again from the results of the stages: llm-ocr assemble -w {workspace}",
+        )
 
 
 class MissingExtra(LlmOcrError, ImportError):

@@ -2,32 +2,29 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
 
-from llm_ocr.api.assembly import AssembleJob, assemble_item, markers_of, paths_of
+from llm_ocr.api.assembly import AssembleJob, assemble_item, assemble_job
 from llm_ocr.api.following import follows, key_before, pages_stage
 from llm_ocr.api.job import Job
 from llm_ocr.api.sharing import SMALL, Sharing, Split, sharing, shows_all, split_of
+from llm_ocr.api.stage_dataset import is_repository, name_dataset
 from llm_ocr.api.threads import stepwise
-from llm_ocr.api.views import key_of_views
-from llm_ocr.errors import ObjectNotFound, StageMissing
-from llm_ocr.results.dataset import FOLDER
-from llm_ocr.results.export.card import CARD, with_configs
-from llm_ocr.results.paths import DocumentNames
-from llm_ocr.results.schema import Images
+from llm_ocr.api.views import NOTES, is_damaged, note_key, note_of_views
+from llm_ocr.errors import DatasetDamaged, StageMissing
+from llm_ocr.results.dataset import FOLDER, dataset_file
 from llm_ocr.settings.models import AssembleSettings, RunSettings
 from llm_ocr.stages import Progress
-from llm_ocr.storage.hub_address import parse
 from llm_ocr.types import Counts
 from llm_ocr.work.generations import totals_of
-from llm_ocr.work.items import Item
-from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, claim_key, stage_keys
-from llm_ocr.work.planned_items import PlannedItems
+from llm_ocr.work.items import Item, items, parse_item_name
+from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, claim_key, key_settings, stage_keys
 from llm_ocr.work.publish import done_units, iter_markers
 from llm_ocr.work.ready import Published, ReadyItems
 from llm_ocr.work.summary import correction
+from llm_ocr.work.workspace import Workspace
 
 #: Raised when the same rows give other Markdown or another dataset.
 RESULT_VERSION = 5
@@ -47,38 +44,28 @@ async def assemble(command: Job) -> None:
     pages_from = pages_stage(settings)
     source = await key_before(command, pages_from)
     describe = await _described(command, pages_from, source)
-    key = await asyncio.to_thread(claim_key, workspace, ASSEMBLE, _identity(pages_from, source, describe, settings))
+    made = _identity(pages_from, source, describe, settings)
+    key = await asyncio.to_thread(claim_key, workspace, ASSEMBLE, made)
     split = await split_of(command, ASSEMBLE)
     async with sharing(command, split, ASSEMBLE, key) as hands:
-        job = await asyncio.to_thread(_job, command, key, source, describe)
+        job = await asyncio.to_thread(assemble_job, workspace, key, made)
         whole = not follows(settings) and await asyncio.to_thread(shows_all, command, split, ASSEMBLE)
         broken = await asyncio.to_thread(_begin, job, split, (pages_from, source), progress, whole=whole)
         todo = chain(_again(job, broken, split), _todo(job, command, hands, describe))
         await _assemble(job, todo, hands, progress, whole)
         while hands.grown:  # all items of the older plan are through: a newer generation may hold pages of the same
-            job = await asyncio.to_thread(_job, command, key, source, describe)
+            job = await asyncio.to_thread(assemble_job, workspace, key, made)
             await _assemble(job, _todo(job, command, hands, describe), hands, progress, whole)
-    await asyncio.to_thread(_write_card, command)
+    await asyncio.to_thread(_show, command, job)
     progress.end()
 
 
-def _write_card(command: Job) -> None:
-    """Have `load_dataset(REPOSITORY)` open the dataset, where the workspace is a repository of the Hub.
-
-    Without a card it would take the stages' own files for the dataset.
-    """
-    workspace = command.workspace
-    if not workspace.url.startswith("hf://datasets/") or parse(workspace.url).prefix:
-        return
-    try:
-        before = workspace.store.get(CARD).decode("utf-8", "replace")
-    except ObjectNotFound:
-        before = ""
-    after = with_configs(before, f"{FOLDER}/*.parquet")
-    if after != before:
-        workspace.store.put(CARD, after.encode())
-    elif f"{FOLDER}/*.parquet" not in before:
-        command.progress.say(f"{CARD} names other data files and stays: name {FOLDER}/*.parquet there for load_dataset")
+def _show(command: Job, job: AssembleJob) -> None:
+    """In a repository of the Hub, `load_dataset` opens the dataset once all workers have done their items."""
+    if is_repository(command.workspace):
+        done = done_units(job.workspace, ASSEMBLE, job.key)
+        if all(job.planned.name(place) in done for place in range(len(job.planned))):
+            name_dataset(command)
 
 
 async def _described(command: Job, pages_from: str, source: str) -> str:
@@ -132,22 +119,6 @@ async def _assemble(job: AssembleJob, todo: Iterator[Item], hands: Sharing, prog
             tasks.create_task(one(item))
 
 
-def _job(command: Job, key: str, source: str, describe: str) -> AssembleJob:
-    workspace, settings = command.workspace, command.settings
-    planned = PlannedItems(workspace)
-    claims = ((part.document_id, path) for item in planned.read() for part in item.parts for path in paths_of(part))
-    return AssembleJob(
-        workspace,
-        key,
-        planned,
-        DocumentNames.of_plan(claims),
-        markers_of(workspace, pages_stage(settings), source),
-        markers_of(workspace, DESCRIBE, describe),
-        settings.page_markers,
-        Images(settings.dataset_images),
-    )
-
-
 def _todo(job: AssembleJob, command: Job, hands: Sharing, describe: str) -> Iterator[Item]:
     """This worker's items that have no marker."""
     if not follows(command.settings):
@@ -163,9 +134,9 @@ def _begin(job: AssembleJob, split: Split, source: tuple[str, str], progress: Pr
     """This worker's items with a marker whose views are missing, or of another key."""
     done = done_units(job.workspace, ASSEMBLE, job.key)
     finished = [place for place in split.shard.of(range(len(job.planned))) if job.planned.name(place) in done]
-    # Many workers do not all look at all views of a large plan, unless there is another key that may have written them.
+    # Many workers do not all read all notes of a large plan, unless there is another key that may have written views.
     looks = split.alone or len(job.planned) <= SMALL or len(stage_keys(job.workspace, ASSEMBLE)) > 1
-    broken = _broken(job, finished) if looks else []
+    broken = _broken(job, finished, looks=looks)
     if not whole:
         progress.begin(ASSEMBLE, 0, Counts())
         return broken
@@ -189,19 +160,55 @@ def _expected(job: AssembleJob, split: Split, source: tuple[str, str]) -> int:
     return rows - sum(unit.replaces for item in mine for unit in item.newer)
 
 
-def _broken(job: AssembleJob, finished: list[int]) -> list[int]:
+def _broken(job: AssembleJob, finished: list[int], *, looks: bool) -> list[int]:
+    """The items without their note or dataset file; with `looks` also those whose views are not as the note says."""
+    if not finished:
+        return []
     store = job.workspace.store
-    views = {info.key for info in store.list("dataset/")}
-    views |= {info.key for info in store.list("documents/") if info.key.endswith(".md")}
+    views = {info.key: info for info in store.list(f"{FOLDER}/")}
+    notes = {info.key for info in store.list(NOTES)}
+
+    def is_listed(place: int) -> bool:
+        item, _ = parse_item_name(job.planned.name(place))
+        return note_key(item) in notes and dataset_file(item) in views
+
+    if not looks:
+        return [place for place in finished if not is_listed(place)]
+    views |= {info.key: info for info in store.list("documents/") if info.key.endswith(".md")}
+
+    def is_whole(item: Item) -> bool:
+        note = note_of_views(job.workspace, item) if views.keys() >= set(job.files(item)) else None
+        if note is None or note.key != job.key:
+            return False
+        return not is_damaged(job.workspace, note, views[dataset_file(item.id)])
+
     broken = []
     rest = iter(finished)
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr views") as readers:
         while some := [(place, job.planned[place]) for place in islice(rest, _AHEAD)]:
-            keys = readers.map(lambda one: key_of_views(job.workspace, one[1]), some)
-            for (place, item), key in zip(some, keys, strict=True):
-                if key != job.key or not views.issuperset(job.files(item)):
-                    broken.append(place)
+            whole = readers.map(is_whole, (item for _, item in some))
+            broken += [place for (place, _), one in zip(some, whole, strict=True) if not one]
     return broken
+
+
+def rebuild_views(workspace: Workspace, damage: DatasetDamaged, say: Callable[[str], None]) -> None:
+    """Make the views of items with a damaged dataset file again, from the results of the stages.
+
+    Raises `damage` itself for what another version of the library has assembled.
+    """
+    jobs: dict[str, AssembleJob] = {}
+    for item in items(workspace):
+        if dataset_file(item.id) not in damage.keys:
+            continue
+        note = note_of_views(workspace, item)
+        made = key_settings(workspace, ASSEMBLE, note.key) if note else {}
+        if note is None or made.get("result_version") != RESULT_VERSION:
+            raise damage
+        if note.key not in jobs:
+            jobs[note.key] = assemble_job(workspace, note.key, made)
+        assemble_item(jobs[note.key], item)
+        say(f"{dataset_file(item.id)} was damaged: made again from the results of the stages")
+    workspace.flush()
 
 
 def _again(job: AssembleJob, broken: list[int], split: Split) -> Iterator[Item]:

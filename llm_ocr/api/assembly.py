@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 from llm_ocr.api.published import published_figures, published_pages
-from llm_ocr.api.views import begin_views, end_views, sha256_of
+from llm_ocr.api.views import ViewsNote, begin_views, end_views, sha256_of
 from llm_ocr.results.dataset import DatasetWriter, dataset_file
 from llm_ocr.results.documents import document_markdown, figure_file, markdown_file
 from llm_ocr.results.finals import finals_to_parquet
@@ -19,7 +20,7 @@ from llm_ocr.results.schema import Images
 from llm_ocr.stages.assemble import Finished, choose, chosen_rows, dataset_row, finished_pages, without_images
 from llm_ocr.types import Counts, DocumentPart, FigureRecord, PageRecord, Status
 from llm_ocr.work.items import Item
-from llm_ocr.work.keys import ASSEMBLE
+from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT
 from llm_ocr.work.planned_items import PlannedItems
 from llm_ocr.work.publish import Marker, Summary, publish, standing_marker
 from llm_ocr.work.workspace import Workspace
@@ -61,6 +62,22 @@ class AssembleJob:
             yield from (markdown_file(self.names.of(part.document_id, path)) for path in paths_of(part))
 
 
+def assemble_job(workspace: Workspace, key: str, made: Mapping[str, Any]) -> AssembleJob:
+    """Return what all items need under a key of Assemble that is made of `made`. Reads the whole plan once."""
+    planned = PlannedItems(workspace)
+    claims = ((part.document_id, path) for item in planned.read() for part in item.parts for path in paths_of(part))
+    return AssembleJob(
+        workspace,
+        key,
+        planned,
+        DocumentNames.of_plan(claims),
+        markers_of(workspace, made.get("pages_from", EXTRACT), made["extract"]),
+        markers_of(workspace, DESCRIBE, made["describe"]),
+        made["page_markers"],
+        Images(made["dataset_images"]),
+    )
+
+
 def markers_of(workspace: Workspace, stage: str, key: str) -> Callable[[str], Marker]:
     """The marker of a unit that the stage has done, by the unit's id. Raises `StageMissing`."""
     return lru_cache(_KEPT)(partial(standing_marker, workspace, stage, key))
@@ -79,7 +96,7 @@ def assemble_item(job: AssembleJob, item: Item) -> list[Status]:
     wanted = job.images if job.images is Images.ALL else Images.FIGURES  # documents need the figures whatever
     rows = chosen_rows(item.layers, chosen, job.pages, images=wanted)
     path = job.workspace.spool / f"{item.name}.parquet"
-    begin_views(job.workspace, item)
+    begin_views(job.workspace, item.id)
     try:
         with DatasetWriter(path, job.images) as dataset:
             for page in finished_pages(rows, descriptions, images=wanted):
@@ -123,9 +140,9 @@ class _Views:
             for name in names:
                 text = document_markdown(pages, name, page_markers=job.page_markers)
                 store.put(markdown_file(name), text.encode())
-        digest = sha256_of(dataset)  # before the upload, which may move the file
+        views = ViewsNote(job.key, sha256_of(dataset), dataset.stat().st_size)  # the upload may move the file
         store.upload(dataset, dataset_file(self._item.id))
-        end_views(job.workspace, self._item, job.key, digest)
+        end_views(job.workspace, self._item, views)
         rows = [(page.record.page_id, page.markdown) for page in self.pages]
         summary = Summary(counts=_counts([page.record.status for page in self.pages]))
         publish(job.workspace, ASSEMBLE, job.key, self._item.name, finals_to_parquet(rows), summary)

@@ -21,6 +21,7 @@ from llm_ocr.api.recording import Recorded
 from llm_ocr.api.remote import Remote
 from llm_ocr.api.retrying import retry_failed
 from llm_ocr.api.run import Run
+from llm_ocr.api.stage_dataset import show_pages
 from llm_ocr.engines.embedded.ocr.models import available
 from llm_ocr.errors import StorageError
 from llm_ocr.stages import Progress, Silent
@@ -88,6 +89,7 @@ async def _execute(command: str, settings: Any, engine: str, progress: Progress)
             last = stage is stages[-1]
             async with _there(workspace), limits.stage(stage.__name__, progress, finishes=not on_ray, last=last):
                 await carry_out(stage, job)
+    await show_pages(job, command)  # the engine has ended: nobody pays for it meanwhile
     await asyncio.to_thread(workspace.flush)
     return Run(workspace)
 

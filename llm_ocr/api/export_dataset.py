@@ -5,7 +5,7 @@ what an export that died has left can be told from the files of others. Shards t
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,13 +13,15 @@ from llm_ocr.api.export_dropping import Kept, put_list, without_bad_documents
 from llm_ocr.api.export_job import Exported, ExportJob
 from llm_ocr.api.export_notes import refuse_texts
 from llm_ocr.api.export_output import Output
-from llm_ocr.api.export_source import Assembled, assembled, facts
-from llm_ocr.errors import ObjectNotFound, StorageError, UsageError, WorkspaceMismatch
+from llm_ocr.api.export_source import Assembled, facts, undamaged
+from llm_ocr.api.views import sha256_of
+from llm_ocr.errors import DatasetDamaged, ObjectNotFound, StorageError, UsageError, WorkspaceMismatch
 from llm_ocr.results.export.card import CARD, OTHER_CARD, Standing, card, read_card
-from llm_ocr.results.export.regroup import group_sizes, write_shard
-from llm_ocr.results.export.shards import GLOB, PREFIX, Shard, cut, is_shard
+from llm_ocr.results.export.regroup import Read, UnreadableFile, group_sizes, write_shard
+from llm_ocr.results.export.shards import GLOB, PREFIX, Shard, Source, cut, is_shard
 from llm_ocr.results.parquet import release_memory
 from llm_ocr.storage import ObjectInfo
+from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Counts, Status
 from llm_ocr.work.workspace import Workspace
 
@@ -31,9 +33,17 @@ _MOST_FILES = 10_000
 async def export_dataset(job: ExportJob) -> Exported:
     """Publish the workspace's dataset.
 
-    Raises `StageMissing` when it is not whole, `WorkspaceMismatch` when the output holds that of another workspace.
+    Raises `StageMissing` when it is not whole, `WorkspaceMismatch` when the output holds that of another workspace,
+    `DatasetDamaged` for files that are not as Assemble wrote them.
     """
-    dataset = await asyncio.to_thread(assembled, job.workspace)
+    try:
+        return await _export_dataset(job)
+    except UnreadableFile as error:
+        raise DatasetDamaged(job.workspace.url, [error.key]) from error
+
+
+async def _export_dataset(job: ExportJob) -> Exported:
+    dataset = await asyncio.to_thread(undamaged, job.workspace)
     kept: Kept | None = None
     if job.settings.drop_over_error_rate:
         most = job.settings.max_page_error_rate
@@ -121,8 +131,9 @@ async def _write_shards(job: ExportJob, shards: Sequence[Shard], place: _Place) 
     progress.begin("export", len(shards), Counts(ok=len(shards) - len(missing)))
     total, done = sum(shard.size for shard in missing), 0
     written: dict[str, int] = {}
+    files = _Proved(job.workspace, {part.source.key: part.source for shard in missing for part in shard.parts})
     for shard in missing:
-        written[shard.name] = await asyncio.to_thread(_write, job, shard)
+        written[shard.name] = await asyncio.to_thread(_write, job, shard, files.read)
         done += shard.size
         progress.count(Status.OK)
         progress.say(f"{shard.name}: {written[shard.name] / _MB:,.1f} MB; {done / _MB:,.0f} of {total / _MB:,.0f} MB")
@@ -130,11 +141,40 @@ async def _write_shards(job: ExportJob, shards: Sequence[Shard], place: _Place) 
     return written
 
 
-def _write(job: ExportJob, shard: Shard) -> int:
+class _Proved:
+    """Reads ranges of dataset files; one of a store is fetched and compared with its hash before its first range.
+
+    Shards take their files one after the other, so one at a time is on the local disk.
+    """
+
+    def __init__(self, workspace: Workspace, sources: Mapping[str, Source]) -> None:
+        self._workspace = workspace
+        self._sources = sources
+        self._path = workspace.spool / "export-source.parquet"
+        self._key = ""
+
+    def read(self, key: str, start: int, length: int) -> bytes:
+        """As `ObjectStore.read_range`. Raises `DatasetDamaged`."""
+        store, source = self._workspace.store, self._sources[key]
+        if isinstance(store, LocalStore) or not source.sha256:  # a folder's files were compared before
+            return store.read_range(key, start, length)
+        if self._key != key:
+            self._key = ""
+            store.download(key, self._path)
+            if sha256_of(self._path) != source.sha256:
+                _check_unchanged(self._workspace, [source])
+                raise DatasetDamaged(self._workspace.url, [key])
+            self._key = key
+        with self._path.open("rb") as file:
+            file.seek(start)
+            return file.read(length)
+
+
+def _write(job: ExportJob, shard: Shard, read: Read) -> int:
     path = job.workspace.spool / Path(shard.name).name
     try:
-        write_shard(path, shard.parts, job.workspace.store.read_range)
-        _check_unchanged(job.workspace, shard)
+        write_shard(path, shard.parts, read)
+        _check_unchanged(job.workspace, dict.fromkeys(part.source for part in shard.parts))
         job.output.store.upload(path, shard.name)
         return path.stat().st_size
     finally:
@@ -142,8 +182,8 @@ def _write(job: ExportJob, shard: Shard) -> int:
         release_memory()
 
 
-def _check_unchanged(workspace: Workspace, shard: Shard) -> None:
-    for source in dict.fromkeys(part.source for part in shard.parts):
+def _check_unchanged(workspace: Workspace, sources: Iterable[Source]) -> None:
+    for source in sources:
         info = workspace.store.stat(source.key)
         if info is None or info.version != source.version:
             raise StorageError(

@@ -18,7 +18,7 @@ from typing import Any
 from llm_ocr.api.assembled_rows import AssembledRows, Document
 from llm_ocr.api.export_job import Exported, ExportJob
 from llm_ocr.api.export_notes import DROPPED, Note, Notes
-from llm_ocr.api.export_source import Assembled, assembled
+from llm_ocr.api.export_source import Assembled, undamaged
 from llm_ocr.errors import ObjectNotFound, StorageError
 from llm_ocr.results.export.lines import json_line
 from llm_ocr.results.parquet import release_memory
@@ -96,7 +96,7 @@ async def export_files(job: ExportJob, form: Form) -> Exported:
     Raises `StageMissing` when it is not whole, `WorkspaceMismatch` when the output holds another export or files of
     others.
     """
-    dataset = await asyncio.to_thread(assembled, job.workspace)
+    dataset = await asyncio.to_thread(undamaged, job.workspace)
     rows = await asyncio.to_thread(AssembledRows, job.workspace, dataset.key)
     batches = list(_batches(dataset, form, _policy(job)))
     await asyncio.to_thread(job.output.check, job.workspace.url)

@@ -8,8 +8,8 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from llm_ocr.api.views import key_of_views
-from llm_ocr.errors import StageMissing, UsageError
+from llm_ocr.api.views import is_damaged, note_of_views
+from llm_ocr.errors import DatasetDamaged, StageMissing, UsageError
 from llm_ocr.models.registry import find_profile
 from llm_ocr.results.dataset import FOLDER, dataset_file
 from llm_ocr.results.export.card import CardFacts
@@ -33,13 +33,15 @@ _ITEMS = 256
 class Assembled:
     """The dataset of a workspace: `key` is Assemble's, `identity` that of the workspace wherever it is copied to.
 
-    `sources` are the files of its items in the order of the plan, `counts` the rows of each.
+    `sources` are the files of its items in the order of the plan, `counts` the rows of each; `damaged` are the keys of
+    those that are known not to be as Assemble wrote them.
     """
 
     key: str
     identity: str
     sources: tuple[Source, ...]
     counts: tuple[int, ...]
+    damaged: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -54,6 +56,15 @@ class _Found:
     key: str
     source: Source
     rows: int
+    damaged: bool
+
+
+def undamaged(workspace: Workspace) -> Assembled:
+    """As `assembled`. Raises `DatasetDamaged` when files are known to be damaged."""
+    found = assembled(workspace)
+    if found.damaged:
+        raise DatasetDamaged(workspace.url, found.damaged)
+    return found
 
 
 def assembled(workspace: Workspace) -> Assembled:
@@ -71,7 +82,13 @@ def assembled(workspace: Workspace) -> Assembled:
             hint=f"Run first: llm-ocr assemble -w {workspace.url}",
         )
     identity = generations(workspace)[0].attempt
-    return Assembled(key, identity, tuple(one.source for one in whole), tuple(one.rows for one in whole))
+    return Assembled(
+        key,
+        identity,
+        tuple(one.source for one in whole),
+        tuple(one.rows for one in whole),
+        tuple(one.source.key for one in whole if one.damaged),
+    )
 
 
 def _chunks(found: Iterable[Item]) -> Iterator[list[Item]]:
@@ -83,13 +100,14 @@ def _chunks(found: Iterable[Item]) -> Iterator[list[Item]]:
 def _find(workspace: Workspace, files: dict[str, ObjectInfo], item: Item) -> _Found | None:
     """None for an item that is not assembled in its newest state."""
     info = files.get(dataset_file(item.id))
-    key = key_of_views(workspace, item) if info else ""
-    marker = find_marker(workspace, ASSEMBLE, key, item.name) if key else None
-    if info is None or marker is None:
+    note = note_of_views(workspace, item) if info else None
+    marker = find_marker(workspace, ASSEMBLE, note.key, item.name) if note else None
+    if info is None or note is None or marker is None:
         return None
     # What a stage published stays as it is: the key and the item's generation, which is in its name, say all of it.
-    content = f"{key} {item.name} {marker.sha256} {info.size}"
-    return _Found(key, Source(info.key, info.size, content, info.version), marker.counts.expected)
+    content = f"{note.key} {item.name} {marker.sha256} {info.size}"
+    source = Source(info.key, info.size, content, info.version, sha256=note.sha256)
+    return _Found(note.key, source, marker.counts.expected, is_damaged(workspace, note, info))
 
 
 def facts(workspace: Workspace, dataset: Assembled, title: str) -> CardFacts:

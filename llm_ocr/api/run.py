@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from llm_ocr.api.published import extracted_pages
+from llm_ocr.api.views import fetch_dataset_file
 from llm_ocr.costs.spent import Spent, spent
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.documents.rows.resolving import INSTALL
@@ -108,6 +109,7 @@ class Run:
 
         Raises:
             StageMissing: Assemble has not run.
+            DatasetDamaged: A file that was fetched is not as Assemble wrote it; the next `assemble` makes it again.
             MissingExtra: The package `datasets` is not installed.
         """
         try:
@@ -131,5 +133,5 @@ class Run:
                 continue
             file = self._workspace.spool / info.key
             file.parent.mkdir(parents=True, exist_ok=True)
-            store.download(info.key, file)
+            fetch_dataset_file(self._workspace, info.key, file)
             yield str(file)

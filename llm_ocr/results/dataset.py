@@ -91,6 +91,12 @@ def dataset_file(item: str) -> str:
     return f"{FOLDER}/train-{name}.parquet"
 
 
+def item_of_file(key: str) -> str:
+    """Return the id of the item whose file this is; empty for a file that tells none."""
+    name = key.removeprefix(f"{FOLDER}/train-").removesuffix(".parquet")
+    return name if _UNIT.fullmatch(name) else ""
+
+
 class DatasetWriter:
     """Writes rows group by group (at most 100 rows, about 100 MB); a context manager that ends the file.
 

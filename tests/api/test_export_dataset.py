@@ -11,9 +11,9 @@ from running import Told
 from store_servers import gcs, s3
 
 import llm_ocr
-from llm_ocr.errors import StageMissing, StorageError, UsageError, WorkspaceMismatch
+from llm_ocr.errors import DatasetDamaged, StageMissing, StorageError, UsageError, WorkspaceMismatch
 from llm_ocr.stages import Silent
-from llm_ocr.storage import StoreOptions, open_store
+from llm_ocr.storage import ObjectStore, StoreOptions, open_store
 
 #: Two files of 3 documents each.
 SHARD = {"shard_size": 3}
@@ -227,6 +227,60 @@ def test_a_workspace_in_a_bucket_is_exported_too(tmp_path):
         llm_ocr.export(workspace=url, output=tmp_path / "o", **SHARD, **settings)
         endpoint = settings["workspace_endpoint"]
         assert raw(loaded(tmp_path / "o")) == raw(llm_ocr.open(url, endpoint=endpoint).to_dataset())
+
+
+def damage(url: str, settings: dict[str, str], number: int) -> tuple[ObjectStore, str]:
+    """Change a bit of a dataset file in a bucket, which keeps its size; return the store and the file's key."""
+    store = open_store(url, StoreOptions(endpoint=settings["workspace_endpoint"]))
+    key = [info.key for info in store.list("dataset/")][number]
+    whole = store.get(key)
+    store.put(key, whole[:1000] + bytes([whole[1000] ^ 1]) + whole[1001:])
+    return store, key
+
+
+@pytest.mark.parametrize("kind", [s3, gcs], ids=["s3", "gcs"])
+def test_export_makes_a_damaged_file_of_a_bucket_again(kind, tmp_path):
+    with kind() as (url, settings):
+        make(url, 4, **settings)
+        rows = raw(llm_ocr.open(url, endpoint=settings["workspace_endpoint"]).to_dataset())
+        _, key = damage(url, settings, 2)
+        told = Told()
+        llm_ocr.export(workspace=url, output=tmp_path / "o", progress=told, **SHARD, **settings)
+        assert [one for one in told.lines if "damaged" in one] == [
+            f"{key} was damaged: made again from the results of the stages"
+        ]
+        assert raw(loaded(tmp_path / "o")) == rows
+        assert raw(llm_ocr.open(url, endpoint=settings["workspace_endpoint"]).to_dataset()) == rows
+
+
+@pytest.mark.parametrize("small", [1000, 1], ids=["alone", "one of many workers of a large plan"])
+def test_a_damaged_file_of_a_bucket_is_refused_until_assemble_has_made_it_again(small, monkeypatch):
+    monkeypatch.setattr("llm_ocr.api.assembling.SMALL", small)
+    with s3() as (url, settings):
+        make(url, 3, **settings)
+        run = llm_ocr.open(url, endpoint=settings["workspace_endpoint"])
+        rows = raw(run.to_dataset())
+        store, key = damage(url, settings, 1)
+        for _ in range(2):
+            with pytest.raises(DatasetDamaged, match=f"llm-ocr assemble -w {url}") as caught:
+                run.to_dataset()
+            assert caught.value.keys == (key,)
+        before = {info.key: info.version for info in store.list("dataset/")}
+        llm_ocr.assemble(workspace=url, **settings)
+        after = {info.key: info.version for info in store.list("dataset/")}
+        assert [name for name in after if after[name] != before[name]] == [key]
+        assert raw(run.to_dataset()) == rows
+
+
+def test_a_file_of_a_bucket_that_has_lost_its_end_is_noticed_without_reading_it(tmp_path):
+    with s3() as (url, settings):
+        make(url, 3, **settings)
+        run = llm_ocr.open(url, endpoint=settings["workspace_endpoint"])
+        rows = raw(run.to_dataset())
+        store, key = damage(url, settings, 1)
+        store.put(key, store.get(key)[:-1])
+        llm_ocr.assemble(workspace=url, **settings)
+        assert raw(run.to_dataset()) == rows
 
 
 def test_a_bucket_that_is_not_there_names_the_flags_of_the_output(standing):

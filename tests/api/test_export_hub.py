@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from export_workspaces import make, retry
-from running import environment, program, when
+from running import FRUGALLY, REPOSITORY, Told, environment, program, when
 
 import llm_ocr
 from llm_ocr.api.export_job import Exported
@@ -21,6 +21,7 @@ from tests.storage.hub import making as stores_on_the_hub
 
 #: Two files of 3 documents each.
 SHARD = {"shard_size": 3}
+PAPER, INVOICE = REPOSITORY / "examples/paper.pdf", REPOSITORY / "examples/invoice.png"
 NAMES = (f"export-{number}" for number in itertools.count())
 
 
@@ -106,6 +107,96 @@ def test_a_workspace_that_is_a_repository_opens_by_its_name_and_by_the_line_that
     ids = loaded(making, f'load_dataset("{name}", split="train")', tmp_path)[0]
     assert ids == loaded(making, load_line(settings), tmp_path)[0] != []
     assert "# My scans" in files(making, name)["README.md"].decode()
+
+
+_SHOW = """
+import json, sys
+from datasets import load_dataset
+from llm_ocr.document import display_samples
+HF_REPO_ID = sys.argv[1]
+shown = display_samples(load_dataset(HF_REPO_ID, split="train"), num_samples=2)
+rows = load_dataset(HF_REPO_ID, split="train")
+raw = rows.with_format("arrow")[:].to_pylist()
+print(json.dumps([rows.column_names, [row["document_markdown"] for row in raw],
+    [row["document_final_markdown"] for row in raw], rows[0]["source_image"].size[0],
+    [json.loads(text)["status"] for row in raw for text in row["extracted_figures_metadata"]], shown]))
+"""
+
+
+def shown(making, name: str, home: Path) -> list:
+    """What the predecessor's notebook shows of a repository, in a process of its own."""
+    env = environment(**making.hub().environment(home))
+    run = subprocess.run([sys.executable, "-c", _SHOW, name], env=env, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+@pytest.mark.slow
+def test_the_cell_of_the_predecessor_shows_the_pages_after_each_stage(making, tmp_path, monkeypatch):
+    monkeypatch.setattr("llm_ocr.api.stage_dataset._FILE_BYTES", 1)  # a file for each page
+    name = new_name()
+    making.api().create_repo(name, repo_type="dataset", private=True)
+    readme = b"---\nlicense: mit\n---\n# My scans\n"
+    making.api().upload_file(path_or_fileobj=readme, path_in_repo="README.md", repo_id=name, repo_type="dataset")
+    place = {"workspace": f"hf://datasets/{name}", "workspace_endpoint": making.hub().url}
+    found = {}
+    for stage, call in {
+        "half": lambda: llm_ocr.extract(PAPER, shard_count=2, shard_index=0, pages_per_unit=1, **place, **FRUGALLY),
+        "extract": lambda: llm_ocr.extract(**place, **FRUGALLY),
+        "describe": lambda: llm_ocr.describe(engine="embedded", **place),
+        "assemble": lambda: llm_ocr.assemble(**place),
+    }.items():
+        call()
+        there = files(making, name)
+        assert "# My scans" in there["README.md"].decode()
+        previews = [path for path in there if path.startswith("preview/")]
+        if stage == "half":
+            assert there["README.md"] == readme
+            assert previews == []
+            continue
+        assert len(previews) == (0 if stage == "assemble" else 3)
+        found[stage] = shown(making, name, tmp_path / stage)
+        before = commits(making, name)
+        if stage != "assemble":  # with nothing to do, nothing is written
+            call()
+            assert commits(making, name) == before
+    columns, texts, finals, width, _, _ = found["assemble"]
+    assert len(texts) == 3
+    assert all(finals)
+    for stage in ("extract", "describe"):
+        assert found[stage][:4] == [columns, texts, [""] * 3, width]
+    assert set(found["extract"][4]) == {None}
+    assert None not in found["describe"][4] == found["assemble"][4]
+    assert all("Sample 2" in one[5] and "data:image/" in one[5] for one in found.values())
+    llm_ocr.extract(**place, **FRUGALLY)  # the dataset stays what is opened
+    assert shown(making, name, tmp_path / "again")[2] == finals
+
+
+@pytest.mark.slow
+def test_the_last_of_several_workers_names_the_dataset_in_the_card(making):
+    url = f"hf://datasets/{(name := new_name())}"
+    shared = {"workspace_endpoint": making.hub().url, "shard_count": 2}
+    make(url, 2, shard_index=1, **shared)
+    assert "README.md" not in files(making, name)
+    llm_ocr.assemble(workspace=url, shard_index=0, **shared)
+    assert b"path: dataset/*.parquet" in files(making, name)["README.md"]
+
+
+@pytest.mark.slow
+def test_a_card_with_configurations_of_the_user_stays_and_there_is_no_preview(making, tmp_path):
+    name = new_name()
+    making.api().create_repo(name, repo_type="dataset", private=True)
+    readme = b"---\nconfigs:\n- config_name: mine\n  data_files: x.csv\n---\n"
+    making.api().upload_file(path_or_fileobj=readme, path_in_repo="README.md", repo_id=name, repo_type="dataset")
+    told = Told()
+    place = {"workspace": f"hf://datasets/{name}", "workspace_endpoint": making.hub().url}
+    llm_ocr.extract(INVOICE, progress=told, **place, **FRUGALLY)
+    assert [line for line in told.lines if "README.md" in line] == [
+        "README.md names other data files and stays: there is no preview for load_dataset"
+    ]
+    there = files(making, name)
+    assert there["README.md"] == readme
+    assert not any(path.startswith("preview/") for path in there)
 
 
 def test_the_line_that_is_told_opens_it_with_images_and_streamed(making, exported, standing, tmp_path):

@@ -71,18 +71,44 @@ def test_describing_and_assembling_again_give_the_same_bytes(copy, tmp_path):
     assert dataset(copy) == rows
 
 
-def test_a_flipped_bit_in_the_dataset_is_noticed_and_repaired(copy, tmp_path):
-    (file,) = (copy / "dataset").glob("*.parquet")
-    whole, rows = file.read_bytes(), dataset(copy)
+def flip(file: Path) -> bytes:
+    """Change a bit of the file; return what it was."""
+    whole = file.read_bytes()
     file.write_bytes(whole[:1000] + bytes([whole[1000] ^ 1]) + whole[1001:])
-    run = cli("export", "-w", copy, "--output", tmp_path / "export", cwd=tmp_path)
-    assert run.returncode != 0
-    assert "llm-ocr assemble" in run.stderr
+    return whole
+
+
+def test_a_flipped_bit_in_the_dataset_is_repaired_by_assemble(copy, tmp_path):
+    (file,) = (copy / "dataset").glob("*.parquet")
+    whole = flip(file)
     run = cli("assemble", "-w", copy, cwd=tmp_path)
     assert run.returncode == 0, said(run)
-    assert dataset(copy) == rows
-    run = cli("export", "-w", copy, "--output", tmp_path / "export", cwd=tmp_path)
+    assert file.read_bytes() == whole
+
+
+@pytest.mark.parametrize("form", ["dataset", "markdown"])
+def test_a_flipped_bit_in_the_dataset_is_repaired_by_export(copy, tmp_path, form):
+    (file,) = (copy / "dataset").glob("*.parquet")
+    whole = flip(file)
+    run = cli("export", "-w", copy, "--output", tmp_path / "export", "--format", form, cwd=tmp_path)
     assert run.returncode == 0, said(run)
+    assert f"{file.relative_to(copy)} was damaged: made again from the results of the stages" in run.stderr
+    assert file.read_bytes() == whole
+    if form == "dataset":
+        import pyarrow.dataset
+
+        assert pyarrow.dataset.dataset(tmp_path / "export" / "data").to_table().to_pylist() == dataset(copy)
+
+
+def test_a_damaged_dataset_of_another_version_is_refused_by_export(copy, tmp_path):
+    flip(next((copy / "dataset").glob("*.parquet")))
+    (key,) = (copy / "assemble").glob("*/settings.json")
+    made = json.loads(key.read_text())
+    key.write_text(json.dumps(made | {"settings": made["settings"] | {"result_version": 1}}))
+    run = cli("export", "-w", copy, "--output", tmp_path / "export", cwd=tmp_path)
+    assert run.returncode == 1, said(run)
+    assert "damaged" in run.stderr
+    assert f"llm-ocr assemble -w {copy}" in run.stderr
 
 
 def test_views_of_an_older_version_without_a_hash_stay(copy, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from llm_ocr.results.export.card import CardFacts, card, read_card, with_configs
+from llm_ocr.results.export.card import CardFacts, card, named_files, read_card, with_configs
 
 
 def facts(**changes) -> CardFacts:
@@ -98,4 +98,16 @@ def test_a_card_of_the_users_gets_the_data_files_and_keeps_everything_else():
     assert with_configs(mine, "dataset/*.parquet") == f"---\nlicense: mit  # mine\n{ours}---\n# My scans\n"
     assert with_configs("# My scans\n", "dataset/*.parquet") == f"---\n{ours}---\n# My scans\n"
     for own in (f"---\n{ours}---\n", "---\nconfigs: []\n---\n", "---\na: [\n---\n"):
+        assert with_configs(own, "dataset/*.parquet") == own
+
+
+def test_a_configuration_of_ours_gets_other_files_and_one_of_the_user_none():
+    preview = "preview/train-0123456789ab-*.parquet"
+    card = with_configs("---\nlicense: mit  # mine\n---\n# My scans\n", preview)
+    assert (named_files(card), named_files("# My scans\n"), named_files("---\na: [\n---\n")) == (preview, "", None)
+    after = with_configs(card, "dataset/*.parquet")
+    assert after == card.replace(preview, "dataset/*.parquet")
+    for old, new in (("split: train", "split: test"), ("preview/train", "mine/train"), ("default", "pages")):
+        own = card.replace(old, new)
+        assert named_files(own) is None
         assert with_configs(own, "dataset/*.parquet") == own

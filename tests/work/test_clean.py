@@ -165,7 +165,8 @@ def test_an_error_in_the_middle_is_not_hidden(made, workspace, leftovers):
 def test_leftovers_of_a_stage_of_the_users_own_go_too(workspace):
     key = claim_key(workspace, "redact", {"version": "1"})
     leftover = f"redact/{key}/00/0001-000000/0000000000000000.parquet"
-    for name in (leftover, "documents/a.pdf.md", "dataset/train-1.parquet"):
+    views = ("documents/a.pdf.md", "dataset/train-1.parquet", "preview/train-0123456789ab-00000.parquet")
+    for name in (leftover, *views):
         workspace.store.put(name, b"data")
     assert [info.key for info in clean(workspace, now=LATER).objects] == [leftover]
 

@@ -19,6 +19,8 @@ CARD = "README.md"
 OTHER_CARD = "llm-ocr-card.md"
 
 _MARK = re.compile(r"^<!-- llm-ocr export of ([0-9a-f]+)\b", re.MULTILINE)
+#: Files that the card of a workspace may name: the dataset, and its preview while there is none.
+_OWN_FILES = re.compile(r"\bpath: (dataset/\*\.parquet|preview/train-[0-9a-f]{12}-\*\.parquet)$", re.MULTILINE)
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 #: Keys of front matter that tell which files there are and what is in them.
 _OF_A_DATASET = ("configs", "dataset_info")
@@ -79,20 +81,39 @@ def read_card(text: str) -> Standing:
     return Standing(front if isinstance(front, dict) else {}, mark[1] if mark else "", free)
 
 
+def named_files(text: str) -> str | None:
+    """Return the files that a README names by a configuration of ours.
+
+    Empty when it has no configurations, None when they are the user's or the front matter cannot be read.
+    """
+    found = _FRONT_MATTER.match(text)
+    if found is None:
+        return ""
+    front = read_card(text).front
+    if "configs" not in front:
+        return None if found[1].strip() and not front else ""
+    own = _OWN_FILES.search(found[1])
+    return own[1] if own and front["configs"] == _configs(own[1]) else None
+
+
 def with_configs(text: str, pattern: str) -> str:
     """Return a README whose front matter names the files of the dataset; the user's own text stays as it is.
 
-    Front matter that has configurations already, or that cannot be read, is left as it is.
+    A configuration of ours gets the new files. Front matter with others, or that cannot be read, is left as it is.
     """
-    config = {"config_name": "default", "data_files": [{"split": "train", "path": pattern}]}
-    ours = yaml.safe_dump({"configs": [config]}, sort_keys=False)
+    named = named_files(text)
     found = _FRONT_MATTER.match(text)
+    ours = yaml.safe_dump({"configs": _configs(pattern)}, sort_keys=False)
     if found is None:
         return f"---\n{ours}---\n{text}"
-    front = read_card(text).front
-    if "configs" in front or (found[1].strip() and not front):
+    if named is None:
         return text
-    return f"{text[: found.end(1)]}{ours}{text[found.end(1) :]}"
+    front, rest = text[: found.end(1)], text[found.end(1) :]
+    return front.replace(named, pattern) + rest if named else f"{front}{ours}{rest}"
+
+
+def _configs(pattern: str) -> list[dict[str, Any]]:
+    return [{"config_name": "default", "data_files": [{"split": "train", "path": pattern}]}]
 
 
 def card(facts: CardFacts, front: Mapping[str, Any], *, whole: bool = True) -> str:
@@ -103,7 +124,7 @@ def card(facts: CardFacts, front: Mapping[str, Any], *, whole: bool = True) -> s
     given = front.get("tags")
     tags = list(dict.fromkeys([*(given if isinstance(given, list) else []), *_TAGS]))
     ours = {
-        "configs": [{"config_name": "default", "data_files": [{"split": "train", "path": GLOB}]}],
+        "configs": _configs(GLOB),
         "size_categories": [_size_category(facts.rows)],
         "tags": tags,
     }

@@ -69,6 +69,17 @@ class RangeFile(io.RawIOBase):
         return self._held[start : start + wanted]
 
 
+class UnreadableFile(StorageError):
+    """A dataset file of the workspace, `key`, is no Parquet file."""
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(
+            f"cannot read the dataset file {key} of the workspace: {why}",
+            hint="It is damaged. Remove it and run `llm-ocr assemble`, which writes it again; then export again.",
+        )
+        self.key = key
+
+
 def group_sizes(read: Read, source: Source) -> list[int]:
     """The bytes of each row group of a file. Raises `StorageError` for what is no Parquet file."""
     with _opened(read, source) as (_, file):
@@ -137,10 +148,7 @@ def _opened(read: Read, source: Source) -> Iterator[tuple[RangeFile, "pq.Parquet
     try:
         yield ranges, pq.ParquetFile(ranges)
     except (pa.ArrowException, EOFError) as error:
-        raise StorageError(
-            f"cannot read the dataset file {source.key} of the workspace: {error}",
-            hint="It is damaged. Delete it and run `llm-ocr assemble`, which writes it anew; then export again.",
-        ) from error
+        raise UnreadableFile(source.key, str(error)) from error
 
 
 def _span(file: "pq.ParquetFile", number: int) -> tuple[int, int]:

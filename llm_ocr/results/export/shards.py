@@ -26,7 +26,7 @@ class Source:
     """A dataset file of the workspace: `size` in bytes, `version` the store's token of it.
 
     `content` is the same for the same content, wherever the workspace is. With `most`, documents with a larger share
-    (0..1) of bad pages are left out, and `content` says which.
+    (0..1) of bad pages are left out, and `content` says which. `sha256` is what the whole file must have, where known.
     """
 
     key: str
@@ -34,6 +34,7 @@ class Source:
     content: str
     version: str
     most: float | None = None
+    sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)
