@@ -11,7 +11,7 @@ from llm_ocr.api.following import follows, key_before, pages_stage, units_behind
 from llm_ocr.api.import_kept import keeping
 from llm_ocr.api.job import Job, Share
 from llm_ocr.api.reading import describing, keeps_known
-from llm_ocr.api.sharing import Split, publish_held, shared, shows_all, split_of
+from llm_ocr.api.sharing import Split, publish_held, shared, shows_all, split_of, take_without_units
 from llm_ocr.api.threads import stepwise
 from llm_ocr.results.schema import Images, figures_to_parquet, pages_from_parquet
 from llm_ocr.stages.describe import Describe
@@ -62,6 +62,7 @@ async def describe(job: Job) -> None:
                 keep_known=keeps,
             )
             await stage.run(with_pages())
+        await asyncio.to_thread(take_without_units, workspace, claim)
     finally:
         await ready.close()
     progress.end()

@@ -8,7 +8,7 @@ from typing import Any
 
 from llm_ocr.api.job import Job, Share
 from llm_ocr.api.reading import page_model, page_profile, reading
-from llm_ocr.api.sharing import Split, publish_held, shared, shows_all, split_of
+from llm_ocr.api.sharing import Split, publish_held, shared, shows_all, split_of, take_without_units
 from llm_ocr.api.threads import stepwise
 from llm_ocr.api.wiring import PartRenderer, passwords, render_options
 from llm_ocr.documents.remote.urls import shown
@@ -61,6 +61,7 @@ async def extract(job: Job) -> None:
                 )
                 units = stepwise(share.units, job.stop)
                 await stage.run(units if expected.whole else _counted(units, progress))
+            await asyncio.to_thread(take_without_units, workspace, claim)
         finally:
             await ready.reader.close()
     progress.end()

@@ -15,7 +15,7 @@ from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Unit
 from llm_ocr.work.claim import WHOLE, Shard, Sharded, claim
 from llm_ocr.work.followed import Patience, followed
-from llm_ocr.work.generations import has_generation
+from llm_ocr.work.generations import generations, has_generation, totals_of
 from llm_ocr.work.keys import EXTRACT, Claim
 from llm_ocr.work.lease_groups import PlannedUnits, Units
 from llm_ocr.work.leased import Search, leased
@@ -183,6 +183,12 @@ def publish_held(share: Share, workspace: Workspace, claim: Claim, unit: str, da
     publish(workspace, claim.stage, claim.key, unit, data, summary)
     claim.confirm()
     share.done(unit)
+
+
+def take_without_units(workspace: Workspace, claim: Claim) -> None:
+    """Take the key where the plan has no unit that would take it, as when filters left out every document."""
+    if not totals_of(generations(workspace)).units:
+        claim.take()
 
 
 def shows_all(job: Job, split: Split, stage: str) -> bool:

@@ -161,28 +161,27 @@ def test_every_flag_has_an_effect_that_is_ours():
         "model_cache_dir": "/models",
     }
     batch = batch_from(flags)
-    assert batch.argv[:7] == ("python", "-m", "llm_ocr.stages", "extract", "/data/m.jsonl", "-w", "/data/out.llm-ocr")
-    assert set(batch.argv[7:]) == {
-        "--model=7",
-        "--log-file=/data/logs/x.log",
-        "--model-cache=/models",
-        "--vllm-port=7",
-        "--mode=layout-only",
-        "--workers=7",
-        "--max-concurrent-documents=7",
-        "--max-inflight-requests=7",
-        "--max-page-concurrency=7",
-        "--max-pages-per-document=7",
-        "--request-timeout=7",
-        "--max-page-attempts=8",
-        "--batch-id=7",
-        "--tensor-parallel-size=7",
-        "--gpu-memory-utilization=7",
-        "--max-model-len=7",
-        "--only=a b.pdf",
-        "--only=c.pdf",
+    command = ("python", "-m", "llm_ocr.stages", "extract", "/data/m.jsonl", "-w", "/data/out.llm-ocr")
+    assert batch.argv == (*command, "--only=a b.pdf", "--only=c.pdf")
+    assert batch.environment == {
+        "LLM_OCR_MODEL": "7",
+        "LLM_OCR_LOG_FILE": "/data/logs/x.log",
+        "LLM_OCR_MODEL_CACHE": "/models",
+        "LLM_OCR_VLLM_PORT": "7",
+        "LLM_OCR_MODE": "layout-only",
+        "LLM_OCR_WORKERS": "7",
+        "LLM_OCR_MAX_CONCURRENT_DOCUMENTS": "7",
+        "LLM_OCR_MAX_INFLIGHT_REQUESTS": "7",
+        "LLM_OCR_MAX_PAGE_CONCURRENCY": "7",
+        "LLM_OCR_MAX_PAGES_PER_DOCUMENT": "7",
+        "LLM_OCR_REQUEST_TIMEOUT": "7",
+        "LLM_OCR_MAX_PAGE_ATTEMPTS": "8",
+        "LLM_OCR_BATCH_ID": "7",
+        "LLM_OCR_TENSOR_PARALLEL_SIZE": "7",
+        "LLM_OCR_GPU_MEMORY_UTILIZATION": "7",
+        "LLM_OCR_MAX_MODEL_LEN": "7",
+        "TMPDIR": "/tmp/pdf_files",
     }
-    assert batch.environment == {"TMPDIR": "/tmp/pdf_files"}
     assert set(batch.folders) == {"/data", "/data/bad", "/data/logs", "/tmp/pdf_files", "/models"}
     assert batch.content == "layout-only"
 

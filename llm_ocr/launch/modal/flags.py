@@ -1,4 +1,8 @@
-"""The flags of the dots.ocr batch pipeline on Modal, as arguments of `llm-ocr extract`."""
+"""The flags of the dots.ocr batch pipeline on Modal, as arguments and variables of `llm-ocr extract`.
+
+The pipeline's flags have defaults for its model server. They travel as variables: a variable that the engine cannot use
+is a warning, and a flag is an error.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,23 +12,23 @@ from typing import Any
 from llm_ocr.errors import UsageError
 from llm_ocr.results.dots_records import Content
 
-#: Theirs -> ours, where the value stays as it is.
+#: Their flag -> our variable, where the value stays as it is.
 SAME: Mapping[str, str] = {
-    "model_name": "--model",
-    "log_path": "--log-file",
-    "model_cache_dir": "--model-cache",
-    "vllm_port": "--vllm-port",
-    "prompt_mode": "--mode",
-    "workers": "--workers",
-    "max_concurrent_docs": "--max-concurrent-documents",
-    "max_inflight_requests": "--max-inflight-requests",
-    "max_page_concurrency": "--max-page-concurrency",
-    "max_pages_per_doc": "--max-pages-per-document",
-    "request_timeout": "--request-timeout",
-    "batch_id": "--batch-id",
-    "tensor_parallel_size": "--tensor-parallel-size",
-    "gpu_memory_utilization": "--gpu-memory-utilization",
-    "max_model_len": "--max-model-len",
+    "model_name": "LLM_OCR_MODEL",
+    "log_path": "LLM_OCR_LOG_FILE",
+    "model_cache_dir": "LLM_OCR_MODEL_CACHE",
+    "vllm_port": "LLM_OCR_VLLM_PORT",
+    "prompt_mode": "LLM_OCR_MODE",
+    "workers": "LLM_OCR_WORKERS",
+    "max_concurrent_docs": "LLM_OCR_MAX_CONCURRENT_DOCUMENTS",
+    "max_inflight_requests": "LLM_OCR_MAX_INFLIGHT_REQUESTS",
+    "max_page_concurrency": "LLM_OCR_MAX_PAGE_CONCURRENCY",
+    "max_pages_per_doc": "LLM_OCR_MAX_PAGES_PER_DOCUMENT",
+    "request_timeout": "LLM_OCR_REQUEST_TIMEOUT",
+    "batch_id": "LLM_OCR_BATCH_ID",
+    "tensor_parallel_size": "LLM_OCR_TENSOR_PARALLEL_SIZE",
+    "gpu_memory_utilization": "LLM_OCR_GPU_MEMORY_UTILIZATION",
+    "max_model_len": "LLM_OCR_MAX_MODEL_LEN",
 }
 #: Their prompt modes, and what a line's content is then.
 MODES: Mapping[str, Content] = {"layout-all": "layout", "layout-only": "layout-only", "ocr": "markdown"}
@@ -61,11 +65,12 @@ def batch_from(flags: Mapping[str, Any]) -> Batch:
         raise UsageError(f"--prompt-mode {mode}: must be one of {', '.join(MODES)}")
     workspace = given.get("workspace") or str(PurePosixPath(given["output_path"]).with_suffix(".llm-ocr"))
     argv = ["python", "-m", "llm_ocr.stages", "extract", str(given["manifest"]), "-w", workspace]
-    argv += [f"{flag}={given[name]}" for name, flag in SAME.items() if name in given]
     argv += [f"--only={name.strip()}" for name in str(given.get("pdf_filenames", "")).split(",") if name.strip()]
+    environment = {variable: str(given[name]) for name, variable in SAME.items() if name in given}
     if "max_retries" in given:
-        argv.append(f"--max-page-attempts={int(given['max_retries']) + 1}")  # theirs do not count the first try
-    downloads = given.get("download_dir")
+        environment["LLM_OCR_MAX_PAGE_ATTEMPTS"] = str(int(given["max_retries"]) + 1)  # theirs exclude the first try
+    if "download_dir" in given:  # where documents are fetched to
+        environment["TMPDIR"] = str(given["download_dir"])
     return Batch(
         tuple(argv),
         workspace,
@@ -73,7 +78,7 @@ def batch_from(flags: Mapping[str, Any]) -> Batch:
         given["error_path"],
         content=MODES[mode],
         folders=tuple(_folders(given)),
-        environment={"TMPDIR": str(downloads)} if downloads else {},  # where documents are fetched to
+        environment=environment,
     )
 
 
