@@ -85,7 +85,8 @@ def server():
         yield simulator
 
 
-SERVED = {"pages": "1", "render_workers": 1, "ocr_workers": 1, "image_size": 320, "fallback": "none"}
+READ = {"render_workers": 1, "ocr_workers": 1, "image_size": 320}
+SERVED = READ | {"pages": "1", "fallback": "none"}
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +116,7 @@ def test_an_answer_that_is_not_what_the_page_says_is_asked_for_again(invented):
 
 @pytest.mark.slow
 def test_an_answer_that_says_what_the_page_says_is_asked_for_once(examples, tmp_path):
-    known = llm_ocr.extract(examples / "paper.pdf", workspace=tmp_path / "known", engine="embedded", **SERVED)
+    known = llm_ocr.extract(examples / "paper.pdf", workspace=tmp_path / "known", engine="embedded", pages="1", **READ)
     (page,) = known.pages(images=False)
     (tmp_path / "said.json").write_text(json.dumps({"*": page.markdown}))
     with running(said=tmp_path / "said.json", model="nanonets-ocr2", max_model_len=32_768, speed=100) as simulator:
@@ -136,7 +137,7 @@ def test_weak_pages_are_read_again_in_the_next_way_and_the_new_reading_counts(in
     folder = Path(run.url)
     planned = cli("retry-failed", "-w", folder, "--below-quality", "0.5", cwd=folder.parent)
     assert planned.returncode == 0, said(planned)
-    llm_ocr.extract(workspace=run.url, server_url=server.url, **SERVED)
+    llm_ocr.extract(workspace=run.url, server_url=server.url, fallback="none", **READ)
     (after,) = run.pages(images=False)
     assert after.markdown != before.markdown
     assert run.status.pages.expected == run.status.pages.ok == 1
