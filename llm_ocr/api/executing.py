@@ -74,13 +74,13 @@ async def _execute(command: str, settings: Any, engine: str, progress: Progress)
             progress = recorded
         remote = Remote(settings)
         stack.push_async_callback(remote.close)
-        job = Job(workspace, settings, progress, engines, remote, stop=limits.stop)
+        job = Job(workspace, settings, progress, engines, remote, command, stop=limits.stop)
         carry_out = await stack.enter_async_context(cluster(settings)) if on_ray else _here
         if found is not None:
             async with _there(workspace), contextlib.nullcontext() if on_ray else warming_up(job, command):
                 planned = await plan(job, found)
             if planned.generation is not None and planned.generation.number == 1:
-                await asyncio.to_thread(remember_plan, workspace, settings, engine=engine)
+                await asyncio.to_thread(remember_plan, workspace, command, settings, engine=engine)
         elif make:
             await need_plan(workspace, command)
         if begun_elsewhere is not None:

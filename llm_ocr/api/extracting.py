@@ -26,7 +26,7 @@ from llm_ocr.work.free import free_units
 from llm_ocr.work.generations import generations, units_of
 from llm_ocr.work.keys import EXTRACT, Claim, Origin, newest_key
 from llm_ocr.work.publish import done_units
-from llm_ocr.work.stored import command_of, to_remember
+from llm_ocr.work.stored import to_remember
 from llm_ocr.work.summary import pages_summary
 from llm_ocr.work.workspace import Workspace
 
@@ -40,7 +40,7 @@ async def extract(job: Job) -> None:
         pages = PartRenderer(renderer, job.remote)
         ready = await reading(job, renderer)
         try:
-            origin = Origin(to_remember(settings, engine=job.engines.engine), command_of(settings))
+            origin = Origin(to_remember(settings, engine=job.engines.engine), job.command)
             claim = Claim(workspace, EXTRACT, identity(renderer, ready.reader, settings), origin)
             key = await asyncio.to_thread(claim.check)
             if not secrets:

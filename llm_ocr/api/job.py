@@ -28,6 +28,7 @@ class Share:
 class Job:
     """One command at work. `settings` are those of the command; without a workspace only single pages are read.
 
+    `command` is its name as users type it; it is stored with the settings that later commands need not repeat.
     `given` are the units to do where somebody else hands them out; else `api.sharing` finds them. When `stop` says so,
     no unit is begun any more, and those that were begun are finished.
     """
@@ -37,6 +38,7 @@ class Job:
     progress: Progress
     engines: Engines
     remote: Remote
+    command: str = ""
     given: Share | None = None
     stop: Callable[[], bool] = lambda: False
 

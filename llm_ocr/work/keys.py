@@ -252,7 +252,7 @@ def _shown(settings: Mapping[str, Any], name: str) -> str:
 def stored_by(command: str, created: str) -> str:
     """`llm-ocr run on 2026-11-22 at 22:10 UTC`, as far as it is known."""
     when = f"on {created[:10]} at {created[11:16]} UTC" if created else ""
-    return " ".join(filter(None, (command, when)))
+    return " ".join(filter(None, (f"llm-ocr {command}" if command else "", when)))
 
 
 def need_same_version(workspace: Workspace, versions: Mapping[str, int]) -> None:

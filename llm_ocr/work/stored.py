@@ -82,19 +82,13 @@ def _json(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def command_of(settings: BaseSettings) -> str:
-    """`llm-ocr run`: the command whose settings these are."""
-    return (type(settings).__doc__ or "").partition(":")[0]
-
-
-def remember_plan(workspace: Workspace, settings: BaseSettings, *, engine: str) -> None:
+def remember_plan(workspace: Workspace, command: str, settings: BaseSettings, *, engine: str) -> None:
     """Store what later commands need not repeat, once the first generation of the plan is written.
 
     That is how it was planned; and, of the command that only plans, the engine and model that were chosen.
     """
-    command = command_of(settings)
     kept = to_remember(settings, engine=engine)
-    if command != "llm-ocr plan":
+    if command != "plan":
         kept = {name: value for name, value in kept.items() if name in (*OF_PLANS, "pages_per_unit")}
     if kept and workspace.find_json(_OF_PLAN) is None:
         created = datetime.now(UTC).isoformat(timespec="seconds")

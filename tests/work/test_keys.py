@@ -75,7 +75,7 @@ def test_a_command_that_publishes_nothing_leaves_no_key(workspace):
 
 
 def test_of_workers_that_began_together_the_first_to_publish_decides(workspace):
-    first, second = (Claim(workspace, EXTRACT, {"n": n}, Origin({}, f"llm-ocr run {n}")) for n in (1, 2))
+    first, second = (Claim(workspace, EXTRACT, {"n": n}, Origin({}, f"run {n}")) for n in (1, 2))
     first.check(), second.check()
     assert (first.take(), first.take()) == (first.key, first.key)
     with pytest.raises(WorkspaceMismatch, match=r"by llm-ocr run 1 on \d{4}-\d\d-\d\d at \d\d:\d\d UTC: n: 1 -> 2"):
