@@ -24,7 +24,7 @@ from chat_servers import (
 )
 
 from llm_ocr.engines.asking import Answer
-from llm_ocr.engines.chat.complaints import retry_after
+from llm_ocr.engines.chat.complaints import retry_after, shown
 from llm_ocr.errors import LlmOcrError, RequestError, RequestLost, RequestRefused, ServerBusy, ServerError
 
 
@@ -269,3 +269,10 @@ def test_after_an_error_the_next_question_is_answered():
     for _ in range(4):
         assert isinstance(asked(handler), RequestError)
     assert ask(handler).text == "Hello"
+
+
+def test_the_long_path_of_a_model_is_shown():
+    path = (
+        "/data/a_folder_whose_name_is_long_enough/for_more_than_a_hundred_characters/of_letters_and/models/deepseek-ocr"
+    )
+    assert shown(f"it serves: {path}", "") == f"it serves: {path}"
