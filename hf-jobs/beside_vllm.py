@@ -4,8 +4,8 @@
 
 PACKAGES_FOLDER holds one file per release of vLLM, `VERSION.txt`, with the packages of its image as `NAME==VERSION`
 lines. Each file becomes the constraints of a resolution of `pyproject.toml` with the extras that jobs install,
-restricted to the versions that the index had on that release's day. Prints a Markdown table; exits 1 if a release
-conflicts. Needs the network and uv.
+restricted to the versions that the index had on that release's day. Prints a Markdown table. Exit codes: 1 if a release
+conflicts, 3 if nothing could be resolved, as without a network.
 """
 
 import argparse
@@ -55,6 +55,9 @@ def resolve(uv: str, project: Path, image: Path) -> Resolution:
         words += ["--exclude-newer", f"{RELEASED[image.stem]}T23:59:59Z", "--constraint", str(constraints)]
         words += [word for extra in EXTRAS for word in ("--extra", extra)]
         run = subprocess.run([*words, str(project)], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if run.returncode and "No solution found" not in run.stderr:
+        print(run.stderr.strip(), file=sys.stderr)
+        sys.exit(3)
     if run.returncode:
         return Resolution(conflict=run.stderr.strip())
     added = {name: version for name, version in pins(run.stdout).items() if held.get(name) != version}
@@ -81,7 +84,8 @@ def main() -> int:
         print(f"| {image.stem} | {RELEASED[image.stem]} | {hub} | {verdict} | {len(found.added)} |", flush=True)
         if found.conflict:
             failed.append(f"{image.stem}: {found.conflict}")
-    print(*failed, sep="\n", file=sys.stderr)
+    for line in failed:
+        print(line, file=sys.stderr)
     return 1 if failed else 0
 
 
