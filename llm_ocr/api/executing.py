@@ -74,7 +74,7 @@ async def _execute(command: str, settings: Any, engine: str, progress: Progress)
             progress = recorded
         remote = Remote(settings)
         stack.push_async_callback(remote.close)
-        job = Job(workspace, settings, progress, engines, remote, command, stop=limits.stop)
+        job = Job(workspace, settings, progress, engines, remote, stop=limits.stop, command=command)
         carry_out = await stack.enter_async_context(cluster(settings)) if on_ray else _here
         if found is not None:
             async with _there(workspace), contextlib.nullcontext() if on_ray else warming_up(job, command):

@@ -38,9 +38,9 @@ class Job:
     progress: Progress
     engines: Engines
     remote: Remote
-    command: str = ""
     given: Share | None = None
     stop: Callable[[], bool] = lambda: False
+    command: str = ""
 
     @property
     def workspace(self) -> Workspace:

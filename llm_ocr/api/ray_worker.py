@@ -121,7 +121,7 @@ class Worker:
             remote = Remote(settings)
             stack.push_async_callback(remote.close)
             stack.callback(self._exchange.close)  # a thread may wait there for units
-            job = Job(workspace, settings, recorded, engines, remote, work.stage)
+            job = Job(workspace, settings, recorded, engines, remote, command=work.stage)
             await _STAGES[work.stage](replace(job, given=self._share(workspace)))
         await asyncio.to_thread(workspace.flush)
 
