@@ -89,7 +89,7 @@ async def _execute(command: str, settings: Any, engine: str, progress: Progress)
             last = stage is stages[-1]
             async with _there(workspace), limits.stage(stage.__name__, progress, finishes=not on_ray, last=last):
                 await carry_out(stage, job)
-    await show_pages(job, command)  # the engine has ended: nobody pays for it meanwhile
+    await show_pages(job, command)  # the engine has ended, so no GPU waits for the upload
     await asyncio.to_thread(workspace.flush)
     return Run(workspace)
 

@@ -82,7 +82,7 @@ class Endpoint:
     async def probe(self) -> ServerFacts | None:
         """What the server says of itself; None when nobody answers, or a proxy without a server behind it.
 
-        `absent` says why nobody answers. It is None for an answer, also for one that says that the server is not ready.
+        `absent` says why no answer came. It is None for an answer, including "not ready".
 
         Raises `ServerError` for 401, 403, a redirect, and a certificate that is not trusted.
         """

@@ -139,7 +139,7 @@ class Service:
             return True
         doubted = self._doubted
         if not await self.answers():
-            return not self.replaced  # whoever answered is gone again: the next request will tell
+            return not self.replaced  # the server that answered is gone again: the next request will tell
         if self._doubted == doubted:
             self._doubted = -math.inf
         return True
