@@ -110,7 +110,7 @@ class SageMaker:
         if groups:
             said.append(f"left: lines of the jobs in CloudWatch, {', '.join(groups)}, until their retention ends")
             said.append(
-                "left: the entries of the jobs (free), the image in ECR, the role, the secrets (sagemaker/README.md)"
+                "left: the entries of the jobs (free), the role, the secrets (sagemaker/README.md)"
             )
         return said
 
