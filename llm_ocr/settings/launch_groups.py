@@ -51,8 +51,8 @@ class HfJobsGroup(Group):
     namespace: NAME | None = Field(None, description="user or organisation that pays (default: the token's)")
     wheel: NAME | None = Field(
         None,
-        description="what jobs install: a wheel's file, llm-ocr==VERSION from the package index, or image where that "
-        "has the library (default: the library as it is installed here, by a private repository)",
+        description="what jobs install: a wheel's file, or image where that has the library (default: the library as "
+        "it is installed here, by a private repository)",
     )
     extra: NAMES = Field((), description="one more extra of the library that jobs install (repeat it for more)")
 

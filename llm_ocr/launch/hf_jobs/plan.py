@@ -63,7 +63,7 @@ class Shipping(Enum):
 
 
 def shipping(wheel: str | None) -> Shipping:
-    """By `--wheel`: nothing or a file's name, `llm-ocr==VERSION`, `image`. Raises `UsageError`."""
+    """By `--wheel`: nothing or a file's name, a release's name and version, `image`. Raises `UsageError`."""
     if wheel is None or wheel.endswith(".whl"):
         return Shipping.HUB
     if wheel == "image":
@@ -71,7 +71,7 @@ def shipping(wheel: str | None) -> Shipping:
     if _PINNED.fullmatch(wheel):
         return Shipping.INDEX
     raise UsageError(
-        f"--wheel {wheel}: is neither a wheel's file (llm_ocr-….whl), nor llm-ocr==VERSION, nor image",
+        f"--wheel {wheel}: is neither a wheel's file (llm_ocr-….whl), nor a version, nor image",
         hint="Leave it out to ship the library as it is installed here.",
     )
 

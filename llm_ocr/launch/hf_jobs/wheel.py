@@ -22,7 +22,7 @@ from llm_ocr.errors import LaunchError, MissingExtra, UsageError
 _NAME = re.compile(r"llm_ocr-[A-Za-z0-9.+!_]+-py3-none-any\.whl")
 #: What an installer adds to what was in the wheel.
 _NOT_OURS = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json", "uv_build.json")
-_GIVE_ONE = "Give a wheel with --wheel FILE, or a release with --wheel llm-ocr==VERSION."
+_GIVE_ONE = "Give a wheel with --wheel FILE."
 
 
 @dataclass(frozen=True, slots=True)
