@@ -17,7 +17,8 @@ import pytest
 import llm_ocr
 from llm_ocr.cli import main
 from llm_ocr.launch import launching
-from llm_ocr.launch.hf_jobs.plan import GPU_IMAGE, HARDWARE, TIME_LIMIT
+from llm_ocr.launch.hf_jobs.plan import HARDWARE, TIME_LIMIT
+from llm_ocr.launch.library import GPU_IMAGE
 
 SIMULATOR = f"{shlex.quote(sys.executable)} -m llm_ocr.testing.simulator"
 
