@@ -95,7 +95,7 @@ def hf_jobs(work: Path) -> Iterator[Setup]:
     with running() as (hub, environment):
         HfApi(endpoint=hub.url, token=TOKEN).create_bucket("tester/ocr", private=True)
         put_fine_vision(hub)
-        settings = {**FRUGAL, "image": "python:3.12-slim", "hardware": "cpu-upgrade"}
+        settings = {**FRUGAL, "hardware": "cpu-upgrade"}
         parameters = {"WORKSPACE": "hf://buckets/tester/ocr/run-1", "DOCUMENTS": [], "SETTINGS": settings}
         yield Setup(parameters, environment)
 
