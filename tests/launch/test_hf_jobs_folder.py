@@ -19,6 +19,7 @@ from llm_ocr.cli import main
 from llm_ocr.launch import launching
 from llm_ocr.launch.hf_jobs.plan import HARDWARE, TIME_LIMIT
 from llm_ocr.launch.library import GPU_IMAGE
+from llm_ocr.testing.fake_hub.jobs import Mishap
 
 SIMULATOR = f"{shlex.quote(sys.executable)} -m llm_ocr.testing.simulator"
 
@@ -135,16 +136,23 @@ def test_the_scripts_name_what_they_need(folder, repository, stage):
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_hf_reads_the_header_of_a_script(folder, stage, tmp_path):
-    words = ["--volume", "./dist:/wheels", "--with", "/wheels/one.whl", str(folder / f"{stage}.py"), "-w", "out"]
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    command = [hf(), "jobs", "uv", "run", "--dry-run", *words]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True)
+def test_hf_sends_a_script_with_the_wheel_in_a_private_bucket(folder, platform, stage, tmp_path):
+    wheel = Path(platform.wheel)
+    hub = platform.hub
+    hub.state.jobs.mishaps.append(Mishap("there is no uv here", never_starts=True))
+    words = ["--volume", f"{wheel.parent}:/wheels", "--with", f"/wheels/{wheel.name}"]
+    command = [hf(), "jobs", "uv", "run", "--detach", *words, str(folder / f"{stage}.py"), "-w", "out"]
+    run = subprocess.run(command, env={**os.environ, **hub.environment(str(tmp_path))}, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    shown = re.sub(r" +", " ", run.stdout + run.stderr)
-    assert f"flavor {HARDWARE[stage]} (from script)" in shown
-    assert (f"image {GPU_IMAGE} (from script)" in shown) == (stage != "assemble")
-    assert "with /wheels/one.whl" in shown and "volumes ./dist:/wheels" in shown and "args -w out" in shown
+    (job,) = hub.state.jobs.by_id.values()
+    assert job.spec["command"] == ["uv", "run", "--with", f"/wheels/{wheel.name}", f"/data/{stage}.py", "-w", "out"]
+    assert job.spec["flavor"] == HARDWARE[stage]
+    assert (job.spec["dockerImage"] == GPU_IMAGE) == (stage != "assemble")
+    assert (job.spec["timeoutSeconds"], list(job.spec["secrets"])) == (TIME_LIMIT, ["HF_TOKEN"])
+    (bucket,) = hub.state.buckets.values()
+    (wheels,) = [one for one in job.spec["volumes"] if one["mountPath"] == "/wheels"]
+    assert bucket.private and wheels["source"] == bucket.id
+    assert bucket.files[f"{wheels['path']}/{wheel.name}"].data == wheel.read_bytes()
 
 
 def test_the_readme_names_the_wheel_of_this_version(folder):
