@@ -113,9 +113,9 @@ class MissingExtra(LlmOcrError, ImportError):
 def install_command(name: str) -> str:
     """Return the command that installs an extra of the library, or a package that the library needs.
 
-    The command names packages of other projects, with the bounds in the metadata of the installed library. It does not
-    name the library. A checkout, a Git URL and a wheel are its sources, and a package index is not. The command is
-    therefore the same, and right, for each of them.
+    The command names the missing packages of other projects, with the bounds in the metadata of the installed library.
+    It does not name the library, which comes from a checkout, a Git URL, or a wheel, but not from a package index. The
+    command is correct for all of these sources.
 
     Args:
         name: An extra, as `s3`, or a needed package, as `pyarrow`.
