@@ -40,7 +40,9 @@ from llm_ocr.work.workspace import Workspace
 Say = Callable[[str], None]
 
 #: Examples in documentation, which users replace by their own values, and the settings that may still hold one.
-_EXAMPLE = re.compile(r"\b(ACCOUNT|BUCKET|DIGEST|EMAIL|NAMESPACE|PROJECT|REGION|REPOSITORY|TAG|YOUR[-_][A-Z]+)\b|<[a-z ]+>")
+_EXAMPLE = re.compile(
+    r"\b(ACCOUNT|BUCKET|DIGEST|EMAIL|NAMESPACE|PROJECT|REGION|REPOSITORY|TAG|YOUR[-_][A-Z]+)\b|<[a-z ]+>"
+)
 _EXAMPLES_IN = ("workspace", "image", "role", "project", "region", "service_account", "training_output", "namespace")
 
 

@@ -267,7 +267,7 @@ def test_without_the_client_library_the_pip_command_is_said(launcher, spec, monk
     monkeypatch.delattr("google.cloud.run_v2")
     with pytest.raises(MissingExtra) as raised:
         launcher.check(plan)
-    assert 'pip install "llm-ocr[cloud-run]"' in raised.value.hint
+    assert 'pip install "google-cloud-run>=' in raised.value.hint
 
 
 def test_a_secret_that_nobody_may_look_at_does_not_stop_a_launch(platform, launcher, spec):

@@ -12,7 +12,6 @@ from llm_ocr.errors import LaunchError, LlmOcrError, MissingExtra, UsageError
 from llm_ocr.settings.environment import environment
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
-_INSTALL = 'Install it: pip install "llm-ocr[cloud-run]"'
 
 #: Seconds for one request, and for a change of a job to be through.
 TIMEOUT = 60.0
@@ -27,7 +26,8 @@ class Google:
         try:
             from google.cloud import run_v2
         except ImportError as error:
-            raise MissingExtra("cloud-run needs google-cloud-run, which is not installed", hint=_INSTALL) from error
+            what = "cloud-run needs google-cloud-run, which is not installed"
+            raise MissingExtra(what, install="cloud-run") from error
         self.types: Any = run_v2
 
     @cached_property

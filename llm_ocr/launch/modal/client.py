@@ -15,7 +15,7 @@ def modal() -> Any:
         import modal
         import modal.exception
     except ImportError as error:
-        raise MissingExtra("launching on Modal needs modal", hint="pip install 'llm-ocr[modal]'") from error
+        raise MissingExtra("launching on Modal needs modal", install="modal") from error
     return modal
 
 
