@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from llm_ocr.errors import LaunchError
 from llm_ocr.settings.environment import environment
@@ -61,6 +62,11 @@ def secrets_here(names: Iterable[str], hint: str) -> dict[str, str]:
         if not value:
             raise LaunchError(f"the secret {name} is not set here", hint=hint.format(name=name))
     return values
+
+
+def state_folder() -> Path:
+    """Return the folder of this user for what launches remember on this machine."""
+    return Path(environment().get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "llm-ocr"
 
 
 def end_group(process: subprocess.Popen[bytes] | subprocess.Popen[str], grace: float) -> bool:

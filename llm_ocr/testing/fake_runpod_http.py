@@ -37,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
             found, status = {"error": str(refusal)}, refusal.status
         if found is None:
             status = 204
-        data = b"" if found is None else json.dumps(found).encode()
+        data = found if isinstance(found, bytes) else b"" if found is None else json.dumps(found).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))

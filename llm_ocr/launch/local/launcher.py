@@ -20,6 +20,7 @@ from typing import Any
 
 from llm_ocr.errors import LaunchError
 from llm_ocr.launch import Job, JobSpec, JobStatus, Plan, Request, State
+from llm_ocr.launch.programs import state_folder
 from llm_ocr.settings.environment import environment
 from llm_ocr.settings.fields import PREFIX
 
@@ -123,8 +124,7 @@ def _folder(name: str) -> Path:
     """Return the folder of a job. Raises `LaunchError` for a name that leads elsewhere: a workspace may hold it."""
     if not re.fullmatch(r"[A-Za-z0-9-]+", name):
         raise LaunchError(f"{name!r:.80} is no job of this machine")
-    state = environment().get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "llm-ocr" / "jobs" / name
+    return state_folder() / "jobs" / name
 
 
 def _job(folder: Path, shard: int) -> Job:
