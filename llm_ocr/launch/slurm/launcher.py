@@ -39,7 +39,7 @@ STATES: Mapping[str, State] = {
 }
 #: The stage's own exit code after SIGTERM, which it receives 120 s before the limit, or at 3/4 of a short one.
 _STOPPED, _BEFORE = "4:0", 200
-_FIELDS = ("JobID", "State", "ExitCode", "Start", "End", "ElapsedRaw", "TimelimitRaw")
+_FIELDS = "JobID,State,ExitCode,Start,End,ElapsedRaw,TimelimitRaw"
 _HARDWARE = re.compile(r"gpu(:[A-Za-z][\w.-]*)?(:(?P<count>[1-9]\d*))?")
 _LOGIN_NODE = "Run this on a login node of the cluster."
 _SECRET = "Set the variable, or give --secret {name}=FILE with a file that the nodes can read."
@@ -194,8 +194,9 @@ def task_status(job: Job, row: Row | None, last: str) -> JobStatus:
     if row is None:
         return JobStatus(job, State.FAILED, "Slurm knows nothing of it (any more)")
     state = STATES.get(row.state, State.FAILED if row.ended else State.RUNNING)
-    if row.state == "FAILED" and row.exit_code == _STOPPED and _was_late(row):
-        state = State.TIMED_OUT
+    if row.state == "FAILED" and row.exit_code == _STOPPED and row.limit is not None and row.seconds is not None:
+        late = row.seconds >= max(row.limit - _BEFORE, row.limit / 2)
+        state = State.TIMED_OUT if late else state
     reason = "" if state in (State.SUCCEEDED, State.RUNNING) else row.why
     if state.over and state is not State.SUCCEEDED:
         code = f", exit code {row.exit_code.partition(':')[0]}" if row.state == "FAILED" else ""
@@ -203,10 +204,6 @@ def task_status(job: Job, row: Row | None, last: str) -> JobStatus:
     elif row.state not in STATES:
         reason = row.state
     return JobStatus(job, state, reason, row.started, row.ended if state.over else None, row.seconds)
-
-
-def _was_late(row: Row) -> bool:
-    return row.limit is not None and row.seconds is not None and row.seconds >= max(row.limit - _BEFORE, row.limit / 2)
 
 
 def _last_words(job: Job) -> str:
@@ -237,7 +234,7 @@ def _queue(names: Sequence[str], cluster: str) -> Iterator[Row]:
 def _accounts(names: Sequence[str], cluster: str) -> Iterator[Row]:
     words = ["sacct", "--noheader", "--parsable2", "--allocations", "--starttime=now-30days"]
     try:
-        lines = list(_ask([*words, f"--name={','.join(names)}", f"--format={','.join(_FIELDS)}"], cluster))
+        lines = list(_ask([*words, f"--name={','.join(names)}", f"--format={_FIELDS}"], cluster))
     except LaunchError as error:
         if "disabled" in str(error):  # a cluster without accounting
             return
