@@ -10,6 +10,7 @@ from running import when
 from store_servers import s3
 
 import llm_ocr
+from llm_ocr.cli import main
 from llm_ocr.errors import LaunchError, UsageError
 from llm_ocr.launch import Job, State
 from llm_ocr.launch.runpod import api
@@ -289,11 +290,10 @@ def test_what_can_never_work_is_wrong_usage(more, said):
         RunPod().plan(spec(**more))
 
 
-def test_a_folder_of_this_machine_is_no_workspace():
-    made = spec()
-    local = type(made)("extract", "/tmp/run", "20260101-000000-abcd", options=made.options)
-    with pytest.raises(UsageError, match="folder of this machine"):
-        RunPod().plan(local)
+def test_a_folder_of_this_machine_is_no_workspace(capsys):
+    words = ["launch", "runpod", "extract", "paper.pdf", "-w", "/tmp/run", "--runpod-endpoint", ENDPOINT, "--dry-run"]
+    assert main(words) == 2
+    assert "/tmp/run is on this machine: jobs on runpod cannot reach it" in capsys.readouterr().err
 
 
 def test_gpus_are_known_by_runpods_names():

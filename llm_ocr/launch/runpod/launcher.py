@@ -98,6 +98,7 @@ class RunPod:
 
     def submit(self, plan: Plan) -> Sequence[Job]:
         spec, ledger = plan.spec, _ledger(plan.spec.name)
+        ledger.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         api = _api(spec)
         jobs: list[Job] = []
         for shard, request in enumerate(plan.requests):
@@ -112,7 +113,9 @@ class RunPod:
                 more = f"; these jobs could not be cancelled: {left}" if left else ""
                 raise LaunchError(f"{error.args[0]}{more}", hint=error.hint) from error
             jobs.append(_job(spec, shard, answer["id"]))
-            _write(ledger, {str(job.shard): job.id for job in jobs})
+            part = ledger.with_suffix(".part")
+            part.write_text(json.dumps({str(job.shard): job.id for job in jobs}))
+            part.replace(ledger)
         return jobs
 
     def status(self, jobs: Sequence[Job]) -> Sequence[JobStatus]:
@@ -144,11 +147,6 @@ def _check_spec(spec: JobSpec) -> None:
         raise UsageError(f"--hardware {spec.hardware}: RunPod has no such GPU", hint=f"Near: {', '.join(near)}")
     if spec.time_limit is not None and spec.time_limit > _LONGEST - 3600:
         raise UsageError("--time-limit: RunPod ends every job after a week", hint="Give more --shards.")
-    if "://" not in spec.workspace or spec.workspace.startswith("file:"):
-        raise UsageError(
-            f"{spec.workspace}: a folder of this machine, which workers on RunPod cannot reach",
-            hint="Give a workspace on s3://, gs:// or hf://.",
-        )
     if strange := sorted(set(spec.environment) - set(_FIELDS)):
         raise UsageError(f"{', '.join(strange)}: a job on RunPod cannot be given it; set it on the endpoint")
 
@@ -288,10 +286,3 @@ def _undo(job: Job) -> bool:
 def _ledger(name: str) -> Path:
     """The file with the jobs of a submission: RunPod lists none, and a launch after a crash must find them."""
     return state_folder() / "runpod" / f"{name}.json"
-
-
-def _write(ledger: Path, jobs: Mapping[str, str]) -> None:
-    ledger.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    part = ledger.with_suffix(".part")
-    part.write_text(json.dumps(dict(jobs)))
-    part.replace(ledger)
