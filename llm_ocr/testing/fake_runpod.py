@@ -89,7 +89,7 @@ class FakeRunPod:
         self._containers: list[Container] = []
         self._losses = 0
         self._failures: list[str] = []
-        self._refusals: list[Refusal] = []
+        self._refusals: list[Refusal | None] = []
         self._server = LoopbackServer(self._answer)
 
     def __enter__(self) -> Self:
@@ -106,9 +106,9 @@ class FakeRunPod:
     def url(self) -> str:
         return self._server.url
 
-    def refuse(self, status: int, words: str, *, after: int = 0) -> None:
+    def refuse(self, status: int, message: str, *, after: int = 0) -> None:
         """Refuse the next new job, or the one after `after` more."""
-        self._refusals += [Refusal(0, "")] * after + [Refusal(status, words)]
+        self._refusals += [None] * after + [Refusal(status, message)]
 
     def fail(self, words: str) -> None:
         """The next job fails before a worker has it."""
@@ -192,7 +192,7 @@ class FakeRunPod:
         if isinstance(self._about, str):
             return self._about.encode()
         if self._about is not True:
-            raise Refusal(int(self._about), "this key may not read endpoints")
+            raise Refusal(int(self._about), "the endpoint cannot be read", problem=True)
         pools = sorted({_POOLS[name] for name in self._gpus})
         excluded = [name for name, pool in _POOLS.items() if pool in pools and name not in self._gpus]
         described = {
@@ -208,7 +208,7 @@ class FakeRunPod:
 
     def _run(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
         self._check(endpoint)
-        if self._refusals and (refusal := self._refusals.pop(0)).status:
+        if self._refusals and (refusal := self._refusals.pop(0)):
             raise refusal
         job = FakeJob(f"{uuid.uuid4()}-u1", body)
         with self._changed:

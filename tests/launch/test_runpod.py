@@ -224,7 +224,8 @@ def test_an_endpoint_that_cannot_be_described_is_launched_and_the_log_says_what_
         launcher.check(plan)
         assert len(launcher.submit(plan)) == 1
     assert "workers, GPU, and variables of endpoint fake-endpoint were not checked" in caplog.text
-    assert str(status) in caplog.text
+    assert f"RunPod says {status} " in caplog.text
+    assert "the endpoint cannot be read" in caplog.text
 
 
 @pytest.mark.parametrize("answer", ["", "not JSON", "[]", "{}", '{"workers": 3}', '{"workers": {"max": "many"}}'])
