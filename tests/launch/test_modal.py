@@ -195,6 +195,7 @@ def test_secrets_stand_nowhere_but_with_modal(account, monkeypatch):
     ("more", "said"),
     [
         ({"image": "example.org/mine"}, "LLM_OCR_MODAL_IMAGE=example.org/mine modal deploy"),
+        ({"image": "example.org/mine", "hardware": "cpu"}, "LLM_OCR_MODAL_CPU_IMAGE=example.org/mine modal deploy"),
         ({"time_limit": 90000}, "24 hours"),
         ({"hardware": "A10:8"}, "at most A10:4"),
         ({"hardware": "H100:many"}, "how many"),

@@ -15,7 +15,7 @@ from typing import Any
 
 from llm_ocr.errors import LaunchError, MissingExtra, UsageError
 from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Plan, Request, State
-from llm_ocr.launch.modal.functions import DEFAULT_APP, board_name
+from llm_ocr.launch.modal.functions import DEFAULT_APP, VARIABLES, board_name
 from llm_ocr.launch.programs import secrets_here
 
 #: GPU -> the most in one container (modal.com/docs/guide/gpu, November 2026; RTX-PRO-6000 is not listed there).
@@ -173,9 +173,10 @@ def _asking(subject: str, *, not_found: str = "", invalid: str = "") -> Iterator
 def _check_spec(spec: JobSpec, hardware: str) -> None:
     """Raise `UsageError` for a job that Modal can never run."""
     if spec.image:
+        variable = VARIABLES["cpu_image" if hardware.lower() == CPU else "image"][0]
         raise UsageError(
-            "Modal runs the image that the app was deployed with: --image cannot change it",
-            hint=f"Deploy it again: LLM_OCR_MODAL_IMAGE={spec.image} modal deploy modal-app/app.py",
+            "Modal runs the image that the app was deployed with: --image and --cpu-image cannot change it",
+            hint=f"Deploy it again: {variable}={spec.image} modal deploy modal-app/app.py",
         )
     if spec.time_limit is not None and not 1 <= spec.time_limit <= LONGEST:
         raise UsageError(f"--time-limit {spec.time_limit} s: Modal allows 24 hours", hint="Give more --shards.")
