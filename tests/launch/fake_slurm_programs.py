@@ -101,7 +101,6 @@ class FakeSlurm:
         exported = {
             name: asked["environment"][name] for name in flags["export"].split(",") if name in asked["environment"]
         }
-        days, hours, minutes = map(int, re.match(r"(\d+)-(\d+):(\d+)", said["time"]).groups())
         for index in range(first, last + 1):
             numbers = {"ID": index, "MIN": first, "MAX": last, "COUNT": last - first + 1, "STEP": 1}
             variables = {f"SLURM_ARRAY_TASK_{name}": str(value) for name, value in numbers.items()}
@@ -112,9 +111,8 @@ class FakeSlurm:
                 script.write_text(f"exec >>{shlex.quote(str(log))} 2>&1\n{asked['stdin']}")
                 container = Container(["bash", str(script)], {**exported, **variables})
             task = f"{number}_{index}"
-            limit = (days * 24 + hours) * 60 + minutes
             asked_for = ", ".join(f"{name}={said[name]}" for name in memory)
-            self.tasks[task] = Task(task, said["job-name"], limit, container, log=log, memory=asked_for)
+            self.tasks[task] = Task(task, said["job-name"], int(said["time"]), container, log=log, memory=asked_for)
         return 0, f"{number}\n", ""
 
     def _squeue(self, flags: dict, asked: dict) -> tuple[int, str, str]:

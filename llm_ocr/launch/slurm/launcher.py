@@ -132,7 +132,7 @@ def _script(spec: JobSpec, hardware: str, gpus: int) -> str:
     arguments = [
         f"--job-name={spec.name}",
         f"--array=0-{spec.shards - 1}",
-        f"--time={_time(limit)}",
+        f"--time={-(-limit // 60)}",  # minutes, rounded up as Slurm does
         "--cpus-per-task=8",
         *memory,
         *([] if hardware == CPU else [f"--gres={hardware}"]),
@@ -158,12 +158,6 @@ def _script(spec: JobSpec, hardware: str, gpus: int) -> str:
     container = ("apptainer", "exec", *nvidia, spec.image) if spec.image else ()
     lines.append(f"exec {shlex.join((*container, *spec.command))}")
     return "\n".join(lines) + "\n"
-
-
-def _time(seconds: int) -> str:
-    """Return `days-hours:minutes:seconds`."""
-    days, rest = divmod(seconds, 86400)
-    return f"{days}-{rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}"
 
 
 def _jobs(spec: JobSpec, array: str, cluster: str) -> list[Job]:
