@@ -10,10 +10,11 @@ from llm_ocr.launch.modal.functions import CACHE, DATA, MODELS, board_name, name
 from llm_ocr.launch.modal.launcher import LONGEST, Modal
 from llm_ocr.settings.environment import environment as environment_now
 
-#: vLLM, and an image with the compiler of its CUDA: FlashInfer compiles kernels with nvcc when a model starts.
-#: vLLM 0.33.0 (PyPI, 2026-11-02) needs torch 2.14.0, built for CUDA 13.0. vLLM builds its own image on this tag
-#: (docker/versions.json). Modal's driver 580.95 has CUDA 13.0 (gpu-mode/kernelbot, pull request 510, July 2026).
-VLLM = "vllm==0.33.0"
+#: The newest vLLM that can be installed: 0.33.0 needs certifi>=2026.10.19, which PyPI does not have (2026-11-23).
+VLLM = "vllm==0.32.0"
+#: FlashInfer compiles kernels with nvcc when a model starts. vLLM 0.32.0 needs torch 2.13.0, built for CUDA 13.0.
+#: vLLM builds its own image on this tag (docker/versions.json). Modal's driver 580.95 has CUDA 13.0
+#: (gpu-mode/kernelbot, pull request 510, July 2026).
 CUDA_IMAGE = "nvidia/cuda:13.0.2-devel-ubuntu22.04"
 PYTHON = "3.12"
 EXTRAS = ["embedded", "datasets", "filters", "s3", "gcs", "modal"]
