@@ -8,7 +8,7 @@ from llm_ocr.costs import Price, expected_seconds, time_limit
 from llm_ocr.costs.estimates import estimate
 from llm_ocr.costs.prices import machines, price_per_hour
 from llm_ocr.costs.throughput import machine_named
-from llm_ocr.launch.sagemaker.hardware import gpus_of
+from llm_ocr.launch.sagemaker.requests import gpus_of
 from llm_ocr.models.registry import profile_names
 
 A100 = ("hf-jobs", "a100-large")

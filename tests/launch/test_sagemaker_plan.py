@@ -8,9 +8,8 @@ import pytest
 from cases_sagemaker import IMAGE, ROLE, cases, spec
 
 from llm_ocr.errors import UsageError
-from llm_ocr.launch.sagemaker.hardware import gpus_of, has_local_disks, needs_training
 from llm_ocr.launch.sagemaker.launcher import SageMaker
-from llm_ocr.launch.sagemaker.requests import SECRETS
+from llm_ocr.launch.sagemaker.requests import SECRETS, gpus_of, has_local_disks, needs_training
 
 PLAN = SageMaker().plan
 

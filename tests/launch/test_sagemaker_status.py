@@ -5,7 +5,7 @@ import datetime
 import pytest
 
 from llm_ocr.launch import Job, State
-from llm_ocr.launch.sagemaker.status import status_of
+from llm_ocr.launch.sagemaker.launcher import status_of
 
 START = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 

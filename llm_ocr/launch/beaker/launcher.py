@@ -13,6 +13,7 @@ from typing import Any
 
 from llm_ocr.errors import LaunchError, UsageError
 from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Plan, Request, State
+from llm_ocr.launch.library import CPU_IMAGE, GPU_IMAGE, job_command, library_notes
 from llm_ocr.launch.programs import run_program
 
 CPU = "cpu"
@@ -60,7 +61,7 @@ class Beaker:
         if gpus is None:
             hint = "--cluster determines which GPU."
             raise UsageError(f"--hardware {spec.hardware}: must be cpu or gpu:N", hint=hint)
-        missing = {} if spec.image else {"<image>": "--image IMAGE"}
+        missing: dict[str, str] = {}
         workspace = spec.options.get("beaker_workspace")
         if not workspace:
             missing["<workspace>"] = "--beaker-workspace WORKSPACE"
@@ -68,7 +69,8 @@ class Beaker:
         if budget := spec.options.get("beaker_budget"):
             experiment["budget"] = budget
         body = {"name": spec.name, "workspace": workspace or "<workspace>", "spec": experiment}
-        return Plan(self.platform, spec, (Request("beaker experiment create", body),), missing)
+        request = Request("beaker experiment create", body)
+        return Plan(self.platform, spec, (request,), missing, tuple(library_notes(spec)))
 
     def check(self, plan: Plan) -> None:
         _beaker("account", "whoami")
@@ -121,13 +123,13 @@ def _task(spec: JobSpec, gpus: int) -> dict[str, Any]:
     resources = {"gpuCount": gpus, "memory": f"{MEMORY * gpus}GB"} if gpus else {"cpuCount": 4, "memory": "16GB"}
     variables: list[Mapping[str, str]] = [{"name": name, "value": value} for name, value in spec.environment.items()]
     variables += [{"name": name, "secret": where or name} for name, where in spec.secrets.items()]
-    command = list(spec.command)
+    command = job_command(spec, gpus=gpus)
     if spec.shards > 1:  # replicas differ only by a variable of Beaker
         shard = f'export LLM_OCR_SHARD_INDEX="$BEAKER_REPLICA_RANK" LLM_OCR_SHARD_COUNT={spec.shards}; exec "$@"'
         command = ["sh", "-c", shard, "sh", *command]
     task: dict[str, Any] = {
         "name": spec.stage,
-        "image": {"docker": spec.image or "<image>"},
+        "image": {"docker": spec.image or (GPU_IMAGE if gpus else CPU_IMAGE)},
         "command": command,
         "envVars": variables,
         "resources": resources,

@@ -3,8 +3,11 @@
 Only boto3 is needed. A job's secrets are fetched by the job itself (`entry`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from datetime import datetime
 from typing import Any
 
 from llm_ocr.errors import LaunchError
@@ -12,8 +15,6 @@ from llm_ocr.launch import Job, JobSpec, JobStatus, Plan, State
 from llm_ocr.launch.last_words import explained
 from llm_ocr.launch.sagemaker.check import check
 from llm_ocr.launch.sagemaker.client import Clients, code_of, is_absent, translated
-from llm_ocr.launch.sagemaker.hardware import gpus_of
-from llm_ocr.launch.sagemaker.logs import GROUPS, lines
 from llm_ocr.launch.sagemaker.requests import (
     IMAGE,
     PLATFORM,
@@ -21,11 +22,11 @@ from llm_ocr.launch.sagemaker.requests import (
     TRAINING,
     compressed,
     default_image,
+    gpus_of,
     kind_of,
     output_of,
     plan_for,
 )
-from llm_ocr.launch.sagemaker.status import status_of
 
 #: One L40S of 48 GB; four cores.
 _GPU_MACHINE, _CPU_MACHINE = "ml.g6e.2xlarge", "ml.c5.xlarge"
@@ -199,3 +200,152 @@ def _remove(client: Any, folder: str) -> int:
             if not is_absent(error):
                 raise
     return removed
+
+
+_OVER = {"Completed": State.SUCCEEDED, "Failed": State.FAILED, "Stopped": State.CANCELLED}
+_GOING_ON = ("InProgress", "Stopping")
+#: Secondary states of a training job that has no machine, or no longer one.
+_NO_MACHINE = frozenset({"Starting", "Pending", "LaunchingMLInstances", "Interrupted", "Restarting"})
+#: A processing job does not say why it was stopped: who ran so long was ended by the limit.
+_CLOSE = 0.98
+
+
+def status_of(job: Job, found: Mapping[str, Any]) -> JobStatus:
+    """`found` is the answer of DescribeProcessingJob or DescribeTrainingJob."""
+    training = job.place.get("kind") == TRAINING
+    started, ended = _times(found, "Training" if training else "Processing")
+    state = _training_state(found, started) if training else _processing_state(found, started, ended)
+    reason = _reason(found, state, training) if state.over and state is not State.SUCCEEDED else ""
+    return JobStatus(job, state, reason, started, ended, _billed(job, found, started, ended))
+
+
+def _processing_state(found: Mapping[str, Any], started: float | None, ended: float | None) -> State:
+    status = str(found.get("ProcessingJobStatus"))
+    if status in _GOING_ON:
+        return State.QUEUED if started is None else State.RUNNING
+    state = _OVER.get(status, State.FAILED)
+    limit = found.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
+    ran_out = bool(limit and started and ended and ended - started >= _CLOSE * limit)
+    said = "MaxRuntimeExceeded" in str(found.get("FailureReason", ""))
+    return State.TIMED_OUT if state is not State.SUCCEEDED and (ran_out or said) else state
+
+
+def _training_state(found: Mapping[str, Any], started: float | None) -> State:
+    status, second = str(found.get("TrainingJobStatus")), str(found.get("SecondaryStatus", ""))
+    if status in _GOING_ON:
+        return State.QUEUED if started is None or second in _NO_MACHINE else State.RUNNING
+    if second == "MaxRuntimeExceeded":
+        return State.TIMED_OUT
+    taken = any(one.get("Status") == "Interrupted" for one in found.get("SecondaryStatusTransitions", ()))
+    if second == "MaxWaitTimeExceeded":
+        return State.PREEMPTED if taken else State.TIMED_OUT
+    last = [one.get("Status") for one in found.get("SecondaryStatusTransitions", ())][-2:]
+    if status == "Failed" and "Interrupted" in last:
+        return State.PREEMPTED
+    return _OVER.get(status, State.FAILED)
+
+
+def _reason(found: Mapping[str, Any], state: State, training: bool) -> str:
+    """SageMaker's words, then the containers' own; what several of them say is said once."""
+    said = [str(found.get(name) or "").strip() for name in ("FailureReason", "ExitMessage")]
+    text = "; ".join(dict.fromkeys(row for one in said for row in one.splitlines()))
+    status = str(found.get("TrainingJobStatus" if training else "ProcessingJobStatus"))
+    second = str(found.get("SecondaryStatus") or "")
+    word = second if second not in ("", status) else status
+    limit = found.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
+    if state is State.TIMED_OUT and not text:
+        return f"{word}: MaxRuntimeInSeconds is {limit}"
+    return text or word
+
+
+def _times(found: Mapping[str, Any], kind: str) -> tuple[float | None, float | None]:
+    return _seconds(found.get(f"{kind}StartTime")), _seconds(found.get(f"{kind}EndTime"))
+
+
+def _seconds(value: Any) -> float | None:
+    return value.timestamp() if isinstance(value, datetime) else None
+
+
+def _billed(job: Job, found: Mapping[str, Any], started: float | None, ended: float | None) -> float | None:
+    """Of all machines. Billable time is what SageMaker says of training jobs that are over, spot ones above all."""
+    machines = int(job.place.get("machines") or 1)
+    billable = found.get("BillableTimeInSeconds")
+    if billable is not None:
+        return float(billable) * machines
+    if started is None:
+        return None
+    return max(0.0, (ended if ended is not None else time.time()) - started) * machines
+
+
+GROUPS = {TRAINING: "/aws/sagemaker/TrainingJobs", "processing": "/aws/sagemaker/ProcessingJobs"}
+
+#: Milliseconds. Events of several machines arrive out of order; who asks again asks from so long before the newest.
+_OVERLAP = 60_000
+_HINTS = {"AccessDeniedException": "Allow logs:FilterLogEvents to whoever looks: sagemaker/launcher-policy.json."}
+
+
+class Log:
+    """A job's lines, each once however often it is asked for. With several machines each line names its own."""
+
+    def __init__(self, client: Any, job: Job) -> None:
+        self._client, self._job = client, job
+        self._group = GROUPS[str(job.place["kind"])]
+        self._named = int(job.place.get("machines") or 1) > 1
+        self._newest = 0
+        self._seen: dict[str, int] = {}  # event -> its time
+
+    def new(self) -> Iterator[str]:
+        """What has come since it was last asked for."""
+        token: str | None = None
+        while True:
+            page = self._page(token)
+            for event in page.get("events", ()):
+                if event["eventId"] in self._seen:
+                    continue
+                self._seen[event["eventId"]] = event["timestamp"]
+                self._newest = max(self._newest, event["timestamp"])
+                yield self._line(event)
+            token = page.get("nextToken")  # an empty page may have one
+            if token is None:
+                break
+        limit = self._newest - _OVERLAP
+        self._seen = {event: when for event, when in self._seen.items() if when >= limit}
+
+    def _page(self, token: str | None) -> Any:
+        from botocore.exceptions import ClientError
+
+        arguments: dict[str, Any] = {"logGroupName": self._group, "logStreamNamePrefix": f"{self._job.name}/"}
+        if self._newest > _OVERLAP:
+            arguments["startTime"] = self._newest - _OVERLAP
+        if token:
+            arguments["nextToken"] = token
+        with translated(f"read the log of {self._job.name}", _HINTS):
+            try:
+                return self._client.filter_log_events(**arguments)
+            except ClientError as error:
+                if is_absent(error):  # the first line makes the group
+                    return {}
+                raise
+
+    def _line(self, event: Any) -> str:
+        message = str(event["message"]).rstrip("\r\n")
+        return f"{_machine(event['logStreamName'])}: {message}" if self._named else message
+
+
+def lines(
+    client: Any, job: Job, over: Callable[[], bool], *, follow: bool, tail: int | None, pause: float
+) -> Iterator[str]:
+    """The job's lines; `follow` asks every `pause` seconds until it is `over`, and once more after that."""
+    log = Log(client, job)
+    yield from deque(log.new(), maxlen=tail) if tail is not None else log.new()
+    while follow:
+        ended = over()
+        time.sleep(pause)
+        yield from log.new()
+        if ended:
+            return
+
+
+def _machine(stream: str) -> str:
+    """`algo-1` of `<job>/algo-1-1234567890`."""
+    return "-".join(stream.rpartition("/")[2].split("-")[:2])
