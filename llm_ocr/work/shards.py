@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,17 +58,17 @@ def detected_shard(
         UsageError: A variable or file is impossible or incomplete, two platforms name different shares, or a platform
             has another number of machines than `count`.
     """
-    readers = [partial(_pair, names, count) for names in _PAIRS]
-    readers += [lambda one: _sagemaker(one, sagemaker_files), _slurm, _skypilot]
-    found = [one for read in readers if (one := read(environment)) is not None]
+    said = [_pair(environment, index, size, count) for index, size in _PAIRS]
+    said += [_sagemaker(environment, sagemaker_files), _slurm(environment), _skypilot(environment)]
+    found = [one for one in said if one is not None]
     for one in found:
         if not 0 <= one.index < one.count:
             raise UsageError(f"{one.source} says share {one.index} of {one.count}, which does not exist", hint=_HINT)
     # Schedulers also number the only machine of a job.
     several = [one for one in found if one.count > 1] or found[:1]
     if len({(one.index, one.count) for one in several}) > 1:
-        said = " and ".join(f"{one.source} says share {one.index} of {one.count}" for one in several)
-        raise UsageError(f"{said}: two platforms number this machine differently", hint=_HINT)
+        shares = " and ".join(f"{one.source} says share {one.index} of {one.count}" for one in several)
+        raise UsageError(f"{shares}: two platforms number this machine differently", hint=_HINT)
     chosen = several[0] if several else None
     if chosen is None or count is None or chosen.count == count:
         return chosen
@@ -80,8 +79,7 @@ def detected_shard(
     )
 
 
-def _pair(names: tuple[str, str], given: int | None, environment: Mapping[str, str]) -> DetectedShard | None:
-    index, count = names
+def _pair(environment: Mapping[str, str], index: str, count: str, given: int | None) -> DetectedShard | None:
     if index not in environment:
         return None
     if count and (count in environment or given is None):
