@@ -5,6 +5,7 @@ submission; at most `attempts` times, and not beyond `max_cost`. What was submit
 (`records`), so that nothing is created twice and any machine can go on watching.
 """
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,6 +15,7 @@ from llm_ocr.errors import JobFailed, LaunchError, LimitReached, UsageError
 from llm_ocr.launch import Job, JobSpec, JobStatus, Launcher, Plan, State
 from llm_ocr.launch.bill import fitted_limit, has_price
 from llm_ocr.launch.closing import close, closed
+from llm_ocr.launch.library import check_library, with_library
 from llm_ocr.launch.platforms import check_platform, launcher_for
 from llm_ocr.launch.progress import StageProgress, stage_progress
 from llm_ocr.launch.records import (
@@ -36,6 +38,11 @@ from llm_ocr.work.stored import remembered, workspace_options
 from llm_ocr.work.workspace import Workspace
 
 Say = Callable[[str], None]
+
+#: What documentation writes in place of a user's own value.
+_EXAMPLE = re.compile(
+    r"\b(ACCOUNT|BUCKET|DIGEST|EMAIL|NAMESPACE|PROJECT|REGION|REPOSITORY|TAG|YOUR[-_A-Z]*)\b|<[a-z ]+>"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,25 @@ def plans(settings: LaunchSettings) -> list[StagePlan]:
     launcher = launcher_for(check_platform(settings.platform))
     asked = wanted(settings, launcher, "00000000-000000-0000")
     return [StagePlan(launcher.plan(asked.specs[stage]), asked.settings[stage]) for stage in asked.stages]
+
+
+def complete_plan(launcher: Launcher, spec: JobSpec) -> Plan:
+    """Return the plan of a job from which nothing is missing.
+
+    Raises:
+        UsageError: Something is missing, an example was not filled in, or the wheel or image cannot be used.
+    """
+    bucket = "/".join(spec.workspace.split("/")[:3])
+    for name, value in {"workspace": bucket, "image": spec.image, **spec.options}.items():
+        if name in ("workspace", "image", *_EXAMPLES_IN) and (found := _EXAMPLE.search(value or "")):
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{flag} {value}: {found[0]} is an example", hint="Replace it by a value of yours.")
+    plan = launcher.plan(spec)
+    if plan.missing:
+        gaps = ", ".join(f"{name[1:-1]}: {how}" for name, how in plan.missing.items())
+        raise UsageError(f"{launcher.platform} needs {gaps}")
+    check_library(spec)
+    return plan
 
 
 class Launch:
@@ -171,18 +197,14 @@ class Launch:
             return found.jobs
         # The recorded decision says that there was one; what is submitted is what this command asks for.
         spec = self._next_spec(stage, None if found is None else found.spec.submission)
-        plan = self._launcher.plan(spec)
-        if plan.missing:
-            gaps = ", ".join(f"{name[1:-1]}: {how}" for name, how in plan.missing.items())
-            raise UsageError(f"{self._launcher.platform} needs {gaps}")
+        plan = complete_plan(self._launcher, spec)
         jobs = self._launcher.find(spec) if found is not None else ()
         if not jobs:
             self._afford(stage)
-            self._launcher.check(plan)
             if found is None:
                 write_spec(self._workspace, self.asked.platform, spec, stage_progress(self._workspace, stage).done)
                 self._workspace.flush()
-            jobs = self._launcher.submit(plan)
+            jobs = self._launcher.submit(with_library(plan, self._workspace))
         write_jobs(self._workspace, spec, jobs)
         self._workspace.flush()
         for note in plan.notes:
@@ -224,7 +246,8 @@ def begin(settings: LaunchSettings, say: Say = print) -> Launch:
     Raises `UsageError`, `LaunchError`, and what opening the workspace raises.
     """
     launcher = launcher_for(check_platform(settings.platform))
-    wanted(settings, launcher, new_id())  # what is wrong in itself is said before any store is asked
+    for spec in wanted(settings, launcher, new_id()).specs.values():
+        complete_plan(launcher, spec)  # mistakes in the settings are errors before any store is asked
     options = workspace_options(settings)
     held = remembered(settings, options)
     if held.get("engine") and "engine" not in settings.model_fields_set:
@@ -241,6 +264,8 @@ def begin(settings: LaunchSettings, say: Say = print) -> Launch:
     if running := _under_way(workspace, asked, say):
         say(f"launch {running.id} is under way: going on with it")
         return Launch(workspace, launcher, running, limits, say, resumed=True)
+    for stage in asked.stages:
+        launcher.check(complete_plan(launcher, asked.specs[stage]))
     if settings.sources and "extract" in asked.stages and settings.platform not in SHARED_DISK:
         asked = _with_sources(asked, settings, uploaded(workspace, settings.sources, say))
     if settings.max_cost is not None:

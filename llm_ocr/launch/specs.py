@@ -9,6 +9,7 @@ from typing import Any
 from llm_ocr.errors import UsageError
 from llm_ocr.launch import STAGES, JobSpec, Launcher
 from llm_ocr.launch.job_settings import check_files, job_settings, with_engine
+from llm_ocr.launch.library import store_extras
 from llm_ocr.launch.uploads import is_local, on_any_folder
 from llm_ocr.settings import launch_groups
 from llm_ocr.settings.groups import Group
@@ -16,6 +17,9 @@ from llm_ocr.settings.models import LaunchSettings
 
 #: Platforms whose jobs see this machine's files.
 SHARED_DISK = frozenset({"local", "slurm"})
+
+#: Platforms whose jobs install the library into a stock image.
+INSTALLING = frozenset({"hf-jobs", "sagemaker", "cloud-run", "beaker"})
 
 _OF_PLATFORMS: Mapping[str, type[Group]] = {
     "hf-jobs": launch_groups.HfJobsGroup,
@@ -61,8 +65,9 @@ def wanted(settings: LaunchSettings, launcher: Launcher, launch: str) -> Wanted:
         if settings.platform not in SHARED_DISK:
             check_files(stage, values)
         options = specs[stage].options
-        if values.get("dataset") and "extra" in options:
-            specs[stage] = replace(specs[stage], options={**options, "extra": [*options["extra"], "datasets"]})
+        if settings.platform in INSTALLING:
+            needed = [*store_extras(values.get("sources", ())), *(["datasets"] if values.get("dataset") else ())]
+            specs[stage] = replace(specs[stage], options={**options, "extra": [*needed, *options["extra"]]})
         travelling[stage] = with_engine(stage, values, launcher, specs[stage].hardware)
     return Wanted(launch, settings.platform, stages, specs, travelling)
 
@@ -72,7 +77,7 @@ def _spec(settings: LaunchSettings, launcher: Launcher, stage: str, launch: str,
     small = stage == "assemble"
     apart = small and not alone
     # Where jobs install the library themselves, the platform's own CPU image is smaller than one with vLLM.
-    installs = settings.platform == "hf-jobs" and settings.wheel != "image"
+    installs = settings.platform in INSTALLING and settings.wheel != "image"
     image = settings.cpu_image if small else None
     image = image or ("" if apart and installs else settings.image) or ""
     return JobSpec(
@@ -110,8 +115,18 @@ def _secrets(given: tuple[str, ...]) -> dict[str, str]:
 
 
 def _options(settings: LaunchSettings) -> dict[str, Any]:
-    names = [*launch_groups.PlatformGroup.model_fields]
+    """Return the platform's own settings. Raises `UsageError` for flags that only other platforms have."""
+    groups: list[type[Group]] = [launch_groups.PlatformGroup]
     if group := _OF_PLATFORMS.get(settings.platform):
-        names += list(group.model_fields)
+        groups.append(group)
+    if settings.platform in INSTALLING:
+        groups.append(launch_groups.LibraryGroup)
+    names = [name for group in groups for name in group.model_fields]
+    every: tuple[type[Group], ...] = (*_OF_PLATFORMS.values(), launch_groups.LibraryGroup)
+    for group in every:
+        for name in group.model_fields:
+            kind, _, flag = settings.origins.get(name, "").partition(" ")
+            if kind == "flag" and name not in names:
+                raise UsageError(f"{flag} has no effect on {settings.platform}", hint=f"Leave out {flag}.")
     values = {name: getattr(settings, name) for name in names}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

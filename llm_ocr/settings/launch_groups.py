@@ -22,9 +22,10 @@ class LaunchGroup(Group):
 
     shards: COUNT = Field(1, description="jobs, or machines of one job, that share the units")
     hardware: NAME | None = Field(None, description="the platform's name for the machine (default: the platform's)")
-    image: NAME | None = Field(None, description="container image (default: the platform's)")
+    image: NAME | None = Field(None, description="container image (default: a stock image with vLLM)")
     cpu_image: NAME | None = Field(
-        None, description="container image of Assemble (default: the platform's, otherwise --image)"
+        None,
+        description="container image of Assemble (default: a stock image with Python, otherwise --image)",
     )
     secret: NAMES = Field(
         (),
@@ -45,16 +46,21 @@ class LaunchGroup(Group):
     dry_run: bool = Field(False, description="print exactly what would be sent; needs no account")
 
 
+class LibraryGroup(Group):
+    """How the library comes into a job's container: hf-jobs, sagemaker, cloud-run, beaker, kubernetes."""
+
+    wheel: NAME | None = Field(
+        None,
+        description="the library that jobs install: the file of a wheel, or `image` if the image holds the library "
+        "(default: the library as it is installed here)",
+    )
+    extra: NAMES = Field((), description="one more extra of the library that jobs install (repeat it for more)")
+
+
 class HfJobsGroup(Group):
     """Hugging Face Jobs."""
 
-    namespace: NAME | None = Field(None, description="user or organisation that pays (default: the token's)")
-    wheel: NAME | None = Field(
-        None,
-        description="what jobs install: a wheel's file, llm-ocr==VERSION from the package index, or image where that "
-        "has the library (default: the library as it is installed here, by a private repository)",
-    )
-    extra: NAMES = Field((), description="one more extra of the library that jobs install (repeat it for more)")
+    namespace: NAME | None = Field(None, description="user or organization that pays (default: the token's)")
 
 
 class SageMakerGroup(Group):

@@ -1,6 +1,8 @@
 """A container without Docker: a job's command as a subprocess with nothing but the job's own environment.
 
-The fakes of job platforms run their jobs with it, so that what they show is real.
+The fakes of job platforms run their jobs with it, so that what they show is real. The image is this interpreter with its
+packages, in which pip installs into a folder of the container and without a package index. The variable `IMAGE_PYTHON`
+names the interpreter of another environment, in which pip is free.
 """
 
 import os
@@ -41,9 +43,13 @@ class Container:
         self.started = time.time()
         self.ended: float | None = None
         self._grace = grace
-        words = [sys.executable if word in ("python", "python3") else word for word in command]
+        python = environment.get("IMAGE_PYTHON", sys.executable)
+        words = [python if word in ("python", "python3") else word for word in command]
         brought = {name: value for name, value in environment_now().items() if name in _OF_IMAGE}
         own = {"HOME": self._folder.name, "TMPDIR": self._folder.name, "PYTHONUNBUFFERED": "1"}
+        if python == sys.executable:
+            site = f"{self._folder.name}/site"
+            own |= {"PYTHONPATH": site, "PIP_TARGET": site, "PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1"}
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 words,

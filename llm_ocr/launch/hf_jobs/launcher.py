@@ -1,5 +1,8 @@
-"""Hugging Face Jobs: one job a shard, told apart by labels; the library comes as a wheel from a private repository."""
+"""Hugging Face Jobs: one job for each shard, found again by its labels."""
 
+import contextlib
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -8,35 +11,54 @@ from typing import TYPE_CHECKING, Any
 from packaging.version import Version
 
 from llm_ocr.costs.live import hub_prices
-from llm_ocr.errors import LaunchError, MissingExtra
+from llm_ocr.errors import LaunchError, LlmOcrError, MissingExtra
 from llm_ocr.launch import Job, JobSpec, JobStatus, Plan, State
-from llm_ocr.launch.hf_jobs.errors import asking, no_login
-from llm_ocr.launch.hf_jobs.hardware import GPUS, check_flavor
 from llm_ocr.launch.hf_jobs.plan import (
-    GOOGLE_KEY,
+    GPUS,
     HARDWARE,
+    OWN_LABELS,
     PLATFORM,
-    REPOSITORY,
-    Shipping,
-    filled,
     labels_of,
     namespace_of,
     plan_of,
     secrets_of,
-    shipping,
 )
-from llm_ocr.launch.hf_jobs.status import job_of, status_of
-from llm_ocr.launch.hf_jobs.wheel import check_wheel
-from llm_ocr.launch.hf_jobs.wheels import ALIVE, check_private, clean_wheels, uploaded, wheel_file, wheels_of
 from llm_ocr.launch.last_words import ENOUGH, last_words
+from llm_ocr.launch.library import GOOGLE_KEY, filled
 from llm_ocr.settings.environment import environment
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from huggingface_hub import HfApi
 
 
 #: The first release whose `run_job` has `attempts`. Jobs themselves need only what pyproject.toml asks for.
 HUB_RELEASE = "2.1"
+
+_STATES: Mapping[str, State] = {
+    "SCHEDULING": State.QUEUED,
+    "RUNNING": State.RUNNING,
+    "COMPLETED": State.SUCCEEDED,
+    "CANCELED": State.CANCELLED,
+    "DELETED": State.CANCELLED,
+    "ERROR": State.FAILED,
+}
+_TIME = re.compile(r"time[ -]?out|timed out|time limit|deadline", re.IGNORECASE)
+_TAKEN = re.compile(r"pre-?empt|evict|node (?:was )?(?:lost|shut ?down|drained)", re.IGNORECASE)
+
+LOG_IN = "Log in (hf auth login), or set HF_TOKEN to a token that may write: https://huggingface.co/settings/tokens"
+_PAYING = "https://huggingface.co/settings/billing (for an organisation: its settings)"
+_AGAIN = "Run the same command again later: what stands already is found."
+
+_HINTS = {
+    401: f"The token has expired or was revoked. {LOG_IN}",
+    402: f"Jobs need a positive balance of credits: {_PAYING}",
+    403: "The token must be allowed to write and to start jobs in this namespace, and the account must have a plan or "
+    f"credits for jobs: {_PAYING}",
+    404: "Check --namespace, and which account the token belongs to: hf auth whoami",
+    429: f"The Hub's limit of requests or jobs is used up. {_AGAIN}",
+}
 
 
 class HfJobs:
@@ -60,15 +82,11 @@ class HfJobs:
     def check(self, plan: Plan) -> None:
         spec = plan.spec
         _check_keys(spec)
-        if wheel := wheel_file(spec):
-            check_wheel(wheel)
         _values(spec)
         api, namespace = self._api(spec.options.get("platform_endpoint")), self._namespace(spec)
         with asking(f"start jobs in {namespace}"):
             check_flavor(spec.hardware or HARDWARE[spec.stage], hub_prices(api.endpoint, api.token))
-            next(iter(api.list_jobs(namespace=namespace, status=ALIVE)), None)
-            if shipping(spec.options.get("wheel")) is Shipping.HUB:
-                check_private(api, f"{namespace}/{REPOSITORY}")
+            next(iter(api.list_jobs(namespace=namespace, status=["RUNNING"])), None)
 
     def find(self, spec: JobSpec) -> Sequence[Job]:
         api, namespace = self._api(spec.options.get("platform_endpoint")), self._namespace(spec)
@@ -76,8 +94,7 @@ class HfJobs:
             found = list(api.list_jobs(namespace=namespace, labels=labels_of(spec)))
         # One that was cancelled counts only where no other of its shard stands.
         found.sort(key=lambda info: (info.status.stage != "CANCELED", str(info.created_at)))
-        wheels = wheels_of(spec, namespace)
-        by_shard = {(info.labels or {}).get("shard"): job_of(info, wheels) for info in found}
+        by_shard = {(info.labels or {}).get("shard"): job_of(info) for info in found}
         return sorted(by_shard.values(), key=lambda job: job.shard or 0)
 
     def submit(self, plan: Plan) -> Sequence[Job]:
@@ -86,10 +103,9 @@ class HfJobs:
         api, namespace = self._api(spec.options.get("platform_endpoint")), self._namespace(spec)
         known = {f"<secret {name}>": value for name, value in _values(spec).items()}
         known |= {"<namespace>": namespace, "<endpoint>": api.endpoint.rstrip("/")}
-        known |= uploaded(api, plan, known)
         standing = self._standing(spec)
         made: list[Job] = []
-        for request in (one for one in plan.requests if one.call == "run_job"):
+        for request in plan.requests:
             shard = int(request.body["labels"]["shard"])
             try:
                 made.append(standing.get(shard) or self._run(api, spec, filled(request.body, known)))
@@ -121,14 +137,8 @@ class HfJobs:
                 api.cancel_job(job_id=job.id, namespace=job.place["namespace"])
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
-        """The repository of wheels goes when no job of the namespace may still need it; the Hub keeps ended jobs."""
-        said = []
-        for endpoint, namespace, wheels in sorted({tuple(map(job.place.get, _PLACE)) for job in jobs}, key=str):
-            with asking(f"clean up in {namespace}"):
-                if wheels:
-                    said.append(clean_wheels(self._api(endpoint), str(namespace), wheels))
-                said.append(f"left: ended jobs and their logs, which the Hub keeps: {endpoint}/jobs/{namespace}")
-        return said
+        places = sorted({(str(job.place["endpoint"]), str(job.place["namespace"])) for job in jobs})
+        return [f"left: ended jobs and their logs, which the Hub keeps: {one}/jobs/{name}" for one, name in places]
 
     def _api(self, endpoint: str | None) -> "HfApi":
         from huggingface_hub import HfApi, __version__, constants
@@ -185,7 +195,7 @@ class HfJobs:
         shard, namespace = int(body["labels"]["shard"]), str(body["namespace"])
         try:
             with asking(f"start a job on {body['flavor']} in {namespace}"):
-                return job_of(api.run_job(**body), wheels_of(spec, namespace))
+                return job_of(api.run_job(**body))
         except LaunchError as error:
             # An answer that was lost says nothing of the job.
             if error.retryable and (job := self._standing(spec).get(shard)):
@@ -217,9 +227,6 @@ class HfJobs:
             raise
 
 
-_PLACE = ("endpoint", "namespace", "wheels")
-
-
 def _check_keys(spec: JobSpec) -> None:
     """Jobs have no identity in other clouds: without keys their first request is refused, on a machine that is paid."""
     if spec.workspace.startswith("s3:") and not any(name.startswith("AWS_") for name in spec.secrets):
@@ -244,3 +251,94 @@ def _values(spec: JobSpec) -> dict[str, str]:
             raise LaunchError(f"secret {name} is not set here", hint=f"Set it first: export {where}=…")
         values[name] = value
     return values
+
+
+def check_flavor(flavor: str, offered: Mapping[str, float | None]) -> None:
+    """Raise `LaunchError` with the nearest names, and their prices, for one that the Hub does not offer."""
+    if flavor in offered:
+        return
+    near = get_close_matches(flavor, offered, n=4, cutoff=0.4) or list(offered)
+    shown = ", ".join(_shown(name, offered[name]) for name in near)
+    raise LaunchError(
+        f"Hugging Face Jobs has no hardware {flavor!r}", hint=f"Near: {shown}. All of them: hf jobs hardware"
+    )
+
+
+def _shown(name: str, price: float | None) -> str:
+    return name if price is None else f"{name} (${price:.2f} an hour)"
+
+
+def job_of(info: Any) -> Job:
+    """Return a job of ours as a launch records it."""
+    labels = info.labels or {}
+    shard = labels.get("shard", "")
+    own = {name: labels[name] for name in OWN_LABELS if name in labels}
+    place = {"endpoint": info.endpoint, "namespace": info.owner.name, "labels": own}
+    return Job(info.id, labels.get("name", ""), int(shard) if shard.isdigit() else None, info.url, place)
+
+
+def status_of(job: Job, info: Any) -> JobStatus:
+    """A status from huggingface_hub's `JobInfo`."""
+    stage, message = str(getattr(info.status.stage, "value", info.status.stage)), (info.status.message or "").strip()
+    seconds = info.durations.running_secs if info.durations else None
+    state = _STATES.get(stage) or (State.FAILED if info.finished_at else State.RUNNING)
+    if state is State.FAILED:
+        state = _ended_by(message, seconds, (info.labels or {}).get("limit", ""))
+    reason = message or stage if state.over and state is not State.SUCCEEDED else ""
+    # Billed by the minute.
+    billed = None if seconds is None else math.ceil(seconds / 60) * 60.0
+    return JobStatus(job, state, reason, _seconds(info.started_at), _seconds(info.finished_at), billed)
+
+
+def _ended_by(message: str, seconds: int | None, limit: str) -> State:
+    """The Hub has one stage for all that goes wrong; its words and the job's own limit tell more."""
+    if _TIME.search(message) or (limit.isdigit() and seconds is not None and seconds >= int(limit)):
+        return State.TIMED_OUT
+    return State.PREEMPTED if _TAKEN.search(message) else State.FAILED
+
+
+def _seconds(at: "datetime | None") -> float | None:
+    return at.timestamp() if at is not None else None
+
+
+@contextlib.contextmanager
+def asking(action: str) -> Iterator[None]:
+    """Errors of huggingface_hub inside become `LaunchError`s: "cannot <action>", the Hub's words, what to do."""
+    from huggingface_hub import errors as hub
+
+    # The error of the HTTP library, which is another one in other releases.
+    no_answer: type[BaseException] = hub.HfHubHTTPError.__bases__[0]
+    try:
+        yield
+    except LlmOcrError:
+        raise
+    except hub.LocalTokenNotFoundError as error:
+        raise no_login(action) from error
+    except hub.HfHubHTTPError as error:
+        raise _refused(error, action) from error
+    except (no_answer, OSError, RuntimeError) as error:
+        raise _made(f"cannot {action}: no answer from the Hub ({_said(error)})", _AGAIN, retryable=True) from error
+    except ValueError as error:
+        raise LaunchError(f"cannot {action}: {_said(error)}") from error
+
+
+def no_login(action: str) -> LaunchError:
+    """Nobody is logged in on this machine."""
+    return LaunchError(f"cannot {action}: there is no token of the Hugging Face Hub", hint=LOG_IN)
+
+
+def _refused(error: Any, action: str) -> LaunchError:
+    status = int(error.response.status_code)
+    message = (error.server_message or _said(error)).strip().partition("\n")[0]
+    hint = _HINTS.get(status, _AGAIN if status >= 500 else "")
+    return _made(f"cannot {action}: {message} ({status})", hint, retryable=status >= 500 or status in (408, 429))
+
+
+def _made(message: str, hint: str, *, retryable: bool) -> LaunchError:
+    made = LaunchError(message, hint=hint)
+    made.retryable = retryable
+    return made
+
+
+def _said(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -1,13 +1,12 @@
 """Jobs of the Hub. A job is its command, run as a process of this machine with the job's environment only.
 
-What stands in for the image: this interpreter with its packages, pip told to install beside them.
+`llm_ocr.testing.container` says what takes the place of images.
 """
 
 import contextlib
 import itertools
 import re
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -173,23 +172,22 @@ class Jobs:
     def _run(self, job: FakeJob) -> None:
         end: tuple[str, str | None] = ("ERROR", "The job could not be started")
         try:
-            with tempfile.TemporaryDirectory(prefix="llm-ocr-fake-job-") as site:
-                if job.mishap and job.mishap.never_starts:
-                    end = (job.mishap.stage, job.mishap.message)
-                elif not self._closed and not job.cancelled:
-                    end = self._to_its_end(job, site)
-                if job.container is not None:
-                    job.lines = job.container.lines()
-                    job.container.remove()
+            if job.mishap and job.mishap.never_starts:
+                end = (job.mishap.stage, job.mishap.message)
+            elif not self._closed and not job.cancelled:
+                end = self._to_its_end(job)
+            if job.container is not None:
+                job.lines = job.container.lines()
+                job.container.remove()
         finally:
             job.end(*end)
 
-    def _to_its_end(self, job: FakeJob, site: str) -> tuple[str, str | None]:
+    def _to_its_end(self, job: FakeJob) -> tuple[str, str | None]:
         """The stage in which it ended, and what the Hub says of it."""
         limit = job.spec.get("timeoutSeconds")
         job.container = Container(
             job.spec["command"],
-            {**self._environment(job, site), **job.spec.get("environment", {}), **job.spec.get("secrets", {})},
+            {**self._environment(job), **job.spec.get("environment", {}), **job.spec.get("secrets", {})},
             time_limit=limit and limit * self.second,
         )
         job.started, job.stage = time.time(), "RUNNING"
@@ -212,8 +210,7 @@ class Jobs:
                 return True
         return False
 
-    def _environment(self, job: FakeJob, site: str) -> dict[str, str]:
+    def _environment(self, job: FakeJob) -> dict[str, str]:
         path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
-        pip = {"PIP_TARGET": site, "PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
         said = {"JOB_ID": job.id, "ACCELERATOR": FLAVORS[job.spec["flavor"]][1]}
-        return {"PATH": path, "PYTHONPATH": site, **pip, "HF_HUB_DISABLE_XET": "1", **said, **self.image}
+        return {"PATH": path, "HF_HUB_DISABLE_XET": "1", **said, **self.image}

@@ -1,0 +1,145 @@
+"""Install the library into a job's container, then run the job's command.
+
+A launcher passes the source of this file to `python3 -c` in a stock image. Its argument is a JSON object: `wheel` (the
+wheel's URL in the workspace, "" if the image holds the library), `sha256`, `extras`, `command`, and `message` (the file
+from which the platform shows why a job failed, or ""). The image needs Python and pip; before the installation only the
+standard library is imported.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import site
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from importlib.metadata import distributions
+from importlib.util import find_spec
+from pathlib import Path
+
+#: The content of a Google Cloud key file; Google's libraries only take the name of a file.
+GOOGLE_KEY = "GOOGLE_APPLICATION_CREDENTIALS_JSON"
+#: The client of a workspace's store: its module and its name for pip.
+CLIENTS = {"s3": ("boto3", "boto3"), "gs": ("google.cloud", "google-cloud-storage")}
+#: Versions that pip can read. System packages of Debian have others, for example `1.1build1`.
+VERSION = "[0-9]+([.][0-9]+)*((a|b|rc)[0-9]+)?([.]post[0-9]+)?([.]dev[0-9]+)?([+][A-Za-z0-9.]+)?"
+TRIES = 3
+
+
+class Failed(Exception):
+    """The command cannot be run, for the reason given."""
+
+
+def constraints() -> str:
+    """Pin every package of the image, so that pip changes none; the first of a name is the one that is imported."""
+    found: dict[str, str] = {}
+    for one in distributions():
+        found.setdefault(re.sub("[-_.]+", "-", str(one.metadata["Name"])).lower(), one.version)
+    readable = {name: version for name, version in found.items() if re.fullmatch(VERSION, version)}
+    return "".join(f"{name}=={version}\n" for name, version in readable.items() if name != "llm-ocr")
+
+
+def install(requirement: str, folder: str) -> None:
+    """Install a requirement with pip; show what pip does, and its whole message if it fails."""
+    pins = Path(folder, "installed.txt")
+    pins.write_text(constraints())
+    words = [sys.executable, "-m", "pip", "install", "--progress-bar=off", "--constraint", str(pins), requirement]
+    variables = {**os.environ, "PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore"}
+    run = subprocess.Popen(words, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    said = []
+    for line in run.stdout or ():
+        if not line.startswith("Requirement already satisfied"):
+            sys.stdout.write(line)
+            said.append(line.strip())
+    if run.wait():
+        start = next((number for number, line in enumerate(said) if line.startswith("ERROR")), -8)
+        words = [line for line in said[start:] if line]
+        raise Failed("\n".join(["pip cannot install the library next to the packages of this image:", *words]))
+    # Without root, pip installs into the user's folder, which may not have existed when Python started.
+    site.addsitedir(site.getusersitepackages())
+
+
+def download(url: str, path: str) -> None:
+    """Copy the wheel from the workspace with the credentials that the stage itself uses."""
+    scheme, _, place = url.partition("://")
+    bucket, _, key = place.partition("/")
+    endpoint, region = os.environ.get("LLM_OCR_WORKSPACE_ENDPOINT"), os.environ.get("LLM_OCR_WORKSPACE_REGION")
+    if scheme == "s3":
+        import boto3
+
+        # Servers other than Amazon's take any region, but the client demands one.
+        region = region or os.environ.get("AWS_DEFAULT_REGION") or ("us-east-1" if endpoint else None)
+        boto3.client("s3", endpoint_url=endpoint, region_name=region).download_file(bucket, key, path)
+    elif scheme == "gs":
+        from google.auth.credentials import AnonymousCredentials
+        from google.cloud import storage
+
+        emulator = {"credentials": AnonymousCredentials(), "client_options": {"api_endpoint": endpoint}}
+        client = storage.Client(project="unused", **(emulator if endpoint else {}))
+        client.bucket(bucket).blob(key).download_to_filename(path)
+    else:
+        kind, namespace, name, file = place.split("/", 3)
+        name, _, revision = name.partition("@")
+        resolve = "resolve" if kind == "buckets" else "resolve/" + (revision or "main")
+        server = (endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+        request = urllib.request.Request(f"{server}/{kind}/{namespace}/{name}/{resolve}/{file}")
+        # For the Hub only: the storage that it redirects to refuses a request that is signed twice.
+        request.add_unredirected_header("Authorization", "Bearer " + os.environ.get("HF_TOKEN", ""))
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            Path(path).write_bytes(answer.read())
+
+
+def fetch(url: str, sha256: str, folder: str) -> str:
+    """Return the path of the wheel, whose content is the one that was launched."""
+    module, package = CLIENTS.get(url.partition(":")[0], ("json", ""))
+    if find_spec(module.partition(".")[0]) is None or find_spec(module) is None:
+        install(package, folder)
+    path = f"{folder}/{url.rpartition('/')[2]}"
+    for number in range(1, TRIES + 1):
+        try:
+            download(url, path)
+            break
+        except Exception as error:
+            if number == TRIES:
+                raise Failed(f"the library's wheel cannot be fetched from {url}: {error}") from error
+            time.sleep(number)
+    if hashlib.sha256(Path(path).read_bytes()).hexdigest() != sha256:
+        raise Failed(f"the library's wheel at {url} has another sha256 than the wheel that was launched")
+    return path
+
+
+def prepare(wheel: str, sha256: str, extras: list[str]) -> None:
+    """Make the library importable. Raises `Failed`."""
+    if sys.version_info < (3, 11):
+        raise Failed(f"llm-ocr needs Python 3.11 or newer, and this image has {sys.version.split()[0]}")
+    folder = tempfile.mkdtemp(prefix="llm-ocr-")
+    if GOOGLE_KEY in os.environ:
+        # The folder is only accessible to this user.
+        os.environ["GOOGLE_APPLICATION_CREDENTIALS"] = path = f"{folder}/google.json"
+        Path(path).write_text(os.environ.pop(GOOGLE_KEY))
+    if wheel:
+        install(fetch(wheel, sha256, folder) + (f"[{','.join(extras)}]" if extras else ""), folder)
+
+
+def main() -> None:
+    """Run the job's command in place of this program; exit with 1 and the reason if the library cannot be had."""
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    job = json.loads(sys.argv[1])
+    try:
+        prepare(job["wheel"], job.get("sha256", ""), job.get("extras", []))
+    except Failed as error:
+        # Without root this file may not be writable; the log has the reason, too.
+        with contextlib.suppress(OSError):
+            Path(job["message"] or os.devnull).write_text(str(error)[:1000])
+        sys.exit(f"llm-ocr: {error}")
+    # Some images have no `python`.
+    words = [sys.executable if word == "python" else word for word in job["command"]]
+    os.execvp(words[0], words)
+
+
+if __name__ == "__main__":
+    main()

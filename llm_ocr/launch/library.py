@@ -1,0 +1,212 @@
+"""The library in a job's container: the stock images, its wheel in the workspace, and the command that installs it.
+
+A job of a stock image first runs `bootstrap`, which installs the wheel that the launch put into the workspace. `plan`
+is pure, so the plan holds placeholders for what is only known when a job is submitted; `with_library` fills them.
+"""
+
+import base64
+import csv
+import hashlib
+import io
+import json
+import re
+import tomllib
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+from llm_ocr.errors import LaunchError, UsageError
+from llm_ocr.launch import GPU_STAGES, JobSpec, Plan, Request
+from llm_ocr.work.stored import LAUNCHES
+from llm_ocr.work.workspace import Workspace
+
+#: The newest release next to which the library was resolved (hf-jobs/beside_vllm.py).
+GPU_IMAGE = "vllm/vllm-openai:v0.33.0"
+CPU_IMAGE = "python:3.12-slim"
+
+#: The content of a Google Cloud key file, as a secret of jobs outside Google; `bootstrap` writes it to a file.
+GOOGLE_KEY = "GOOGLE_APPLICATION_CREDENTIALS_JSON"
+
+#: Placeholders of a plan: the source of `bootstrap`, the wheel's URL, and its SHA-256.
+BOOTSTRAP, WHEEL, SHA256 = "<bootstrap>", "<wheel>", "<wheel sha256>"
+
+_NAME = re.compile(r"llm_ocr-[A-Za-z0-9.+!_]+-py3-none-any\.whl")
+#: Files that an installer adds to those of the wheel.
+_ADDED = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json", "uv_build.json")
+#: The extra for each store, by the scheme of its URLs.
+_EXTRAS: Mapping[str, str] = {"s3": "s3", "gs": "gcs"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """A wheel's file name and content."""
+
+    name: str
+    data: bytes
+
+    @property
+    def sha256(self) -> str:
+        """In hex."""
+        return hashlib.sha256(self.data).hexdigest()
+
+
+def installs(spec: JobSpec) -> bool:
+    """Return whether a job installs the library itself. Otherwise its image holds the library (`--wheel image`)."""
+    return spec.options.get("wheel") != "image"
+
+
+def job_command(
+    spec: JobSpec, *, gpus: int | None = None, wrapper: tuple[str, ...] = (), message: str = ""
+) -> list[str]:
+    """Return the command of a job's container.
+
+    Args:
+        spec: The job.
+        gpus: GPUs of its machine; None if unknown.
+        wrapper: The words of a program that runs the stage, before the stage's own command.
+        message: The file from which the platform shows why a job failed.
+    """
+    command = [*wrapper, *spec.command]
+    if not installs(spec) and GOOGLE_KEY not in spec.secrets:
+        return command
+    wheel = {"wheel": WHEEL, "sha256": SHA256, "extras": _extras(spec, gpus)} if installs(spec) else {"wheel": ""}
+    job = {**wheel, "command": command, "message": message}
+    return ["python3", "-c", BOOTSTRAP, json.dumps(job)]
+
+
+def check_library(spec: JobSpec) -> None:
+    """Raise `UsageError` if the wheel cannot be used, or if an image is to hold the library and none is named."""
+    given = spec.options.get("wheel")
+    if given == "image" and not spec.image:
+        raise UsageError(
+            "--wheel image: the stock images do not hold the library",
+            hint="Name an image that does, for example --image registry.example/llm-ocr:1 (docker/README.md).",
+        )
+    if given not in (None, "image"):
+        check_wheel(given)
+
+
+def library_notes(spec: JobSpec) -> list[str]:
+    """Return what a plan says about the library."""
+    if not installs(spec):
+        return []
+    source = spec.options.get("wheel") or "the library as it is installed here"
+    return [
+        f"{WHEEL} is {source}, uploaded to the workspace; each job checks its sha256 and installs it next to the "
+        f"image's packages, without changing them ({BOOTSTRAP} is llm_ocr/launch/bootstrap.py)"
+    ]
+
+
+def with_library(plan: Plan, workspace: Workspace) -> Plan:
+    """Upload the library's wheel, and return the plan without placeholders for it.
+
+    Raises:
+        LaunchError: The wheel cannot be made.
+        StorageError: The wheel cannot be uploaded.
+    """
+    known = {BOOTSTRAP: Path(__file__).with_name("bootstrap.py").read_text(encoding="utf-8")}
+    if installs(plan.spec):
+        wheel = library_wheel(plan.spec.options.get("wheel"))
+        key = f"{LAUNCHES}/{plan.spec.launch}/{wheel.sha256[:16]}/{wheel.name}"
+        if workspace.store.stat(key) is None:
+            workspace.store.put(key, wheel.data)
+            workspace.flush()
+        known |= {WHEEL: f"{workspace.url.rstrip('/')}/{key}", SHA256: wheel.sha256}
+    requests = tuple(Request(one.call, filled(one.body, known)) for one in plan.requests)
+    return replace(plan, requests=requests)
+
+
+def filled(value: Any, known: Mapping[str, str]) -> Any:
+    """Return a JSON value with its placeholders replaced."""
+    if isinstance(value, str):
+        for name, text in known.items():
+            value = value.replace(name, text)
+        return value
+    if isinstance(value, Mapping):
+        return {name: filled(one, known) for name, one in value.items()}
+    return [filled(one, known) for one in value] if isinstance(value, list) else value
+
+
+def library_wheel(given: str | None = None) -> Wheel:
+    """Return the wheel `given` as a file, or a wheel of the library as it is installed here, editable or not.
+
+    Raises:
+        UsageError: The file is not a wheel of the library.
+        LaunchError: The library is imported from a folder without being installed.
+    """
+    if given is not None:
+        path = check_wheel(given)
+        return Wheel(path.name, path.read_bytes())
+    try:
+        return _packed(distribution("llm-ocr"))
+    except PackageNotFoundError as error:
+        hint = "Install the checkout (pip install -e .), or give a wheel with --wheel FILE."
+        raise LaunchError("llm-ocr is not installed here, so its wheel cannot be made", hint=hint) from error
+
+
+def check_wheel(given: str) -> Path:
+    """Return the path of a wheel that the user named. Raises `UsageError` for any other file."""
+    path = Path(given).expanduser()
+    if path.suffix != ".whl":
+        raise UsageError(
+            f"--wheel {given}: expected the file of a wheel (llm_ocr-VERSION-py3-none-any.whl), or `image`",
+            hint="Leave it out to send the library as it is installed here.",
+        )
+    if not path.is_file():
+        raise UsageError(f"--wheel {given}: there is no such file")
+    if not _NAME.fullmatch(path.name) or not zipfile.is_zipfile(path):
+        raise UsageError(f"--wheel {given} is not a wheel of llm-ocr (llm_ocr-VERSION-py3-none-any.whl)")
+    return path
+
+
+def store_extras(urls: Iterable[str]) -> list[str]:
+    """Return the extras of the library for the stores of these URLs."""
+    return [_EXTRAS[scheme] for url in urls if (scheme := url.partition(":")[0]) in _EXTRAS]
+
+
+def _extras(spec: JobSpec, gpus: int | None) -> list[str]:
+    """Return the extras for the workspace's store, for the engine on a machine without GPU, and those of `--extra`."""
+    engine = ["embedded"] if spec.stage in GPU_STAGES and gpus == 0 else []
+    return list(dict.fromkeys([*store_extras([spec.workspace]), *engine, *spec.options.get("extra", ())]))
+
+
+def _packed(installed: Distribution) -> Wheel:
+    """Pack an installation with fixed dates and order: the same files give the same bytes."""
+    folder = f"llm_ocr-{installed.version}.dist-info"
+    packed, rows = io.BytesIO(), []
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, path in sorted(_files(installed, folder)):
+            data = path.read_bytes()
+            _add(archive, name, data)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            rows.append((name, f"sha256={digest}", str(len(data))))
+        record = io.StringIO()
+        csv.writer(record, lineterminator="\n").writerows([*rows, (f"{folder}/RECORD", "", "")])
+        _add(archive, f"{folder}/RECORD", record.getvalue().encode())
+    return Wheel(f"llm_ocr-{installed.version}-py3-none-any.whl", packed.getvalue())
+
+
+def _files(installed: Distribution, folder: str) -> Iterator[tuple[str, Path]]:
+    """Yield each file of the wheel with its name in it; an editable checkout has the package elsewhere."""
+    package = Path(__file__).parents[1]
+    for path in package.rglob("*"):
+        if path.is_file() and "__pycache__" not in path.parts:
+            yield f"llm_ocr/{path.relative_to(package).as_posix()}", path
+    project = package.with_name("pyproject.toml")
+    if project.is_file():
+        targets = tomllib.loads(project.read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
+        for source, name in targets["wheel"]["force-include"].items():
+            yield name, project.parent / source
+    for file in installed.files or ():
+        if file.as_posix().startswith(f"{folder}/") and file.name not in _ADDED:
+            yield file.as_posix(), Path(str(installed.locate_file(file)))
+
+
+def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    info = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))
+    info.external_attr = 0o644 << 16
+    info.compress_type = zipfile.ZIP_DEFLATED
+    archive.writestr(info, data)
