@@ -1,0 +1,460 @@
+"""Kubernetes: a stage as one Indexed Job, its shards as pods, through Kubernetes' own client.
+
+Answers are read as JSON, so that a cluster may be older or newer than the client.
+"""
+
+import contextlib
+import json
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from llm_ocr.errors import LaunchError, LlmOcrError, MissingExtra
+from llm_ocr.launch import Job, JobSpec, JobStatus, Plan, State
+from llm_ocr.launch.kubernetes.manifest import GPU, NAMESPACE, default_hardware, gpus_of, make_plan, secrets_of
+from llm_ocr.launch.last_words import last_words
+from llm_ocr.settings.environment import environment
+
+Json = dict[str, Any]
+
+#: Seconds to connect, and to wait for an answer.
+_TIMEOUT = (10, 60)
+#: The account of a pod, for launches from inside a cluster.
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+#: What launching does in a namespace: API group, resource, subresource, verb.
+_RIGHTS = (
+    *(("batch", "jobs", "", verb) for verb in ("create", "get", "patch", "delete")),
+    *(("", "pods", "", "list"), ("", "pods", "log", "get")),
+)
+#: `providerID` of nodes that no cloud provides; elsewhere an autoscaler may add nodes with a GPU.
+_OWN_MACHINES = ("", "kind", "k3s", "k3d", "minikube")
+#: The annotation of a Job that this program has ended: why.
+_ENDED = "llm-ocr/ended"
+_CANCELLED = "cancelled"
+#: What keeps a container from ever starting (k8s.io/kubernetes/pkg/kubelet/images and kuberuntime).
+_STUCK = (
+    *("ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"),
+    *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
+)
+_AGAIN = "Try again; the same command goes on."
+_HINTS = {
+    401: "Sign in to the cluster: kubectl auth whoami says as whom.",
+    403: "Ask for the Role in kubernetes-jobs/README.md, or give another --namespace or --kube-context.",
+    404: "Give another --namespace or --kube-context.",
+    400: "Kubernetes 1.29 or newer is needed.",
+}
+_LOGIN = "Sign in to the cluster so that kubectl works (KUBECONFIG or ~/.kube/config), or give --kube-context."
+
+
+class Kubernetes:
+    """The platform `kubernetes`. Hardware is `cpu` or `gpu:N`; `poll_seconds` is the time between looks at pods."""
+
+    platform = "kubernetes"
+
+    def __init__(self) -> None:
+        self.poll_seconds = 2.0
+        self._clusters: dict[str, _Cluster] = {}
+
+    def hardware(self, stage: str) -> str:
+        return default_hardware(stage)
+
+    def gpus(self, hardware: str) -> int | None:
+        return gpus_of(hardware)
+
+    def plan(self, spec: JobSpec) -> Plan:
+        return make_plan(self.platform, spec)
+
+    def check(self, plan: Plan) -> None:
+        """Ask for rights, GPUs, and Secrets, and let the cluster validate the Job."""
+        cluster = self._cluster(plan.spec.options)
+        body = _body(plan, cluster)
+        cluster.check_rights(body["namespace"])
+        cluster.check_gpus(gpus_of(plan.spec.hardware or default_hardware(plan.spec.stage)) or 0)
+        for secret, key in secrets_of(plan.spec).values():
+            cluster.check_secret(body["namespace"], secret, key)
+        create = cluster.batch.create_namespaced_job
+        cluster.ask("create the Job", create, **body, dry_run="All", field_validation="Strict")
+
+    def find(self, spec: JobSpec) -> Sequence[Job]:
+        cluster = self._cluster(spec.options)
+        job = _job(spec, spec.options.get("namespace") or cluster.namespace, cluster)
+        return [job] if cluster.job(job) else []
+
+    def submit(self, plan: Plan) -> Sequence[Job]:
+        cluster = self._cluster(plan.spec.options)
+        body = _body(plan, cluster)
+        # 409: the answer to an earlier attempt was lost. The name is that of this very submission.
+        create = cluster.batch.create_namespaced_job
+        cluster.ask("create the Job", create, **body, field_validation="Strict", allow=(409,))
+        return [_job(plan.spec, body["namespace"], cluster)]
+
+    def status(self, jobs: Sequence[Job]) -> Sequence[JobStatus]:
+        return [self._status(job) for job in jobs]
+
+    def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
+        """Yield the lines of all pods, with `[index]` where there are several; `tail` counts for each pod."""
+        cluster = self._cluster(job.place)
+        about = cluster.job(job)
+        if about is None:
+            raise LaunchError(f"Kubernetes: {job.id} does not exist anymore, and neither does its log")
+        many = about["spec"]["completions"] > 1
+
+        def lines(pod: Json) -> Iterator[str]:
+            for text in cluster.log(pod, follow=follow, tail=tail):
+                yield f"[{_index(pod)}] {text}" if many else text
+
+        if follow:
+            yield from self._followed(cluster, job, lines)
+        else:
+            for pod in sorted(filter(_started, cluster.pods(job)), key=_index):
+                yield from lines(pod)
+
+    def cancel(self, job: Job) -> None:
+        cluster = self._cluster(job.place)
+        about = cluster.job(job)
+        if about is not None and _end(about) is None:
+            cluster.end(job, _CANCELLED)
+
+    def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
+        """Delete the Jobs with their pods and logs, unless they still run."""
+        said = []
+        for job in jobs:
+            cluster = self._cluster(job.place)
+            about = cluster.job(job)
+            if about is not None and _end(about) is None:
+                said.append(f"left {job.id}: it is not over")
+            elif about is not None:
+                cluster.delete(job)
+                said.append(f"deleted the Job {job.id} with its pods")
+        return [*said, "left: the Secrets and the workspace"]
+
+    def _status(self, job: Job) -> JobStatus:
+        cluster = self._cluster(job.place)
+        about = cluster.job(job)
+        if about is None and job.place.get("cluster", cluster.host) != cluster.host:
+            raise LaunchError(
+                f"Kubernetes: {job.id} is on {job.place['cluster']}, and the kubeconfig's cluster is {cluster.host}",
+                hint="Switch to its context: kubectl config use-context NAME",
+            )
+        if about is None:
+            return JobStatus(job, State.FAILED, "the cluster does not know this Job anymore: deleted, or too old")
+        pods = cluster.pods(job)
+        if _end(about) is None and (why := _stuck(pods)):
+            cluster.end(job, why)  # otherwise its pods would hold their GPUs
+            return JobStatus(job, State.FAILED, why)
+        warnings = [] if pods or _end(about) else cluster.warnings(job)
+        return _status_of(job, about, pods, warnings)
+
+    def _followed(self, cluster: "_Cluster", job: Job, read: Callable[[Json], Iterator[str]]) -> Iterator[str]:
+        """Yield lines as pods write them. A thread reads each pod, from when it has started."""
+        lines: queue.SimpleQueue[str | LlmOcrError | None] = queue.SimpleQueue()
+        reading: set[str] = set()
+        unfinished = 0
+
+        def copy(pod: Json) -> None:
+            try:
+                for line in read(pod):
+                    lines.put(line)
+            except LlmOcrError as error:
+                lines.put(error)
+            lines.put(None)
+
+        while True:
+            about = cluster.job(job)
+            for pod in filter(_started, cluster.pods(job)):
+                if pod["metadata"]["name"] not in reading:
+                    reading.add(pod["metadata"]["name"])
+                    unfinished += 1
+                    threading.Thread(target=copy, args=(pod,), daemon=True).start()
+            if not unfinished and (about is None or _end(about)):
+                return
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    line = lines.get(timeout=self.poll_seconds)
+                    if isinstance(line, LlmOcrError):
+                        raise line
+                    if line is not None:
+                        yield line
+                    elif (unfinished := unfinished - 1) == 0:
+                        break
+
+    def _cluster(self, place: Mapping[str, Any]) -> "_Cluster":
+        context = str(place.get("kube_context") or "")
+        if context not in self._clusters:
+            self._clusters[context] = _Cluster(context)
+        return self._clusters[context]
+
+
+class _Cluster:
+    """The API server of a context of the kubeconfig, or of the cluster in which this program runs."""
+
+    def __init__(self, context: str) -> None:
+        try:
+            from kubernetes import client, config
+        except ImportError as error:
+            hint = 'Install it: pip install "llm-ocr[kubernetes]"'
+            raise MissingExtra("launching on Kubernetes needs its client, which is not installed", hint=hint) from error
+        files = environment().get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
+        settings = client.Configuration()
+        with _translated("sign in"):
+            if not context and "KUBECONFIG" not in environment() and not Path(files).is_file() and _ACCOUNT.is_file():
+                config.load_incluster_config(client_configuration=settings)
+                self.namespace = _ACCOUNT.read_text().strip()
+            else:
+                config.load_kube_config(files, context or None, settings, persist_config=False)
+                contexts, current = config.list_kube_config_contexts(files)
+                chosen = next((one for one in contexts if one["name"] == context), current)
+                self.namespace = chosen["context"].get("namespace") or "default"
+        api = client.ApiClient(settings)
+        self.host = str(settings.host)
+        self.batch, self._core = client.BatchV1Api(api), client.CoreV1Api(api)
+        self._authorization = client.AuthorizationV1Api(api)
+
+    def ask(
+        self, action: str, call: Callable[..., Any], *arguments: Any, allow: tuple[int, ...] = (), **named: Any
+    ) -> Json:
+        """Return the answer; that of an error, a `Status` with its `code`, if `allow` has the code."""
+        from kubernetes.client.exceptions import ApiException
+
+        with _translated(action):
+            try:
+                answer = call(*arguments, **named, _preload_content=False, _request_timeout=_TIMEOUT)
+                found: Json = json.loads(answer.data)
+            except ApiException as error:
+                if error.status not in allow:
+                    raise
+                found = {"kind": "Status", "code": error.status}
+        return found
+
+    def job(self, job: Job) -> Json | None:
+        """Return the Job; None if there is none."""
+        namespace, _, name = job.id.partition("/")
+        found = self.ask("ask for the Job", self.batch.read_namespaced_job, name, namespace, allow=(404,))
+        return None if found["kind"] == "Status" else found
+
+    def pods(self, job: Job) -> list[Json]:
+        """Return the pods of a Job."""
+        chosen = f"batch.kubernetes.io/job-name={job.name}"
+        namespace = job.id.partition("/")[0]
+        found = self.ask("list the pods", self._core.list_namespaced_pod, namespace, label_selector=chosen)
+        return list(found["items"])
+
+    def warnings(self, job: Job) -> list[str]:
+        """Return why the cluster makes no pods for a Job, for example a quota, as far as this account may look."""
+        namespace, chosen = job.id.partition("/")[0], f"involvedObject.name={job.name},type=Warning"
+        call = self._core.list_namespaced_event
+        found = self.ask("list events", call, namespace, field_selector=chosen, allow=(403,))
+        return [str(one.get("message", "")) for one in found.get("items", ())]
+
+    def log(self, pod: Json, *, follow: bool, tail: int | None) -> Iterator[str]:
+        """Yield the lines of a pod's log."""
+        names, wanted = pod["metadata"], {} if tail is None else {"tail_lines": tail}
+        patience = {} if follow else {"_request_timeout": _TIMEOUT}
+        read = self._core.read_namespaced_pod_log
+        with _translated("read the log"):
+            answer = read(
+                names["name"], names["namespace"], follow=follow, **wanted, **patience, _preload_content=False
+            )
+            for line in answer:
+                yield line.decode(errors="replace").rstrip("\r\n")
+
+    def end(self, job: Job, why: str) -> None:
+        """End a Job by its deadline, which removes its running pods and keeps the Job with the reason."""
+        namespace, _, name = job.id.partition("/")
+        change = {"metadata": {"annotations": {_ENDED: why[:1000]}}, "spec": {"activeDeadlineSeconds": 1}}
+        self.ask("end the Job", self.batch.patch_namespaced_job, name, namespace, change, allow=(404,))
+
+    def delete(self, job: Job) -> None:
+        """Delete a Job and its pods."""
+        namespace, _, name = job.id.partition("/")
+        call = self.batch.delete_namespaced_job
+        self.ask("delete the Job", call, name, namespace, propagation_policy="Background", allow=(404,))
+
+    def check_rights(self, namespace: str) -> None:
+        """Raise `LaunchError` that names the rights which this account lacks."""
+        denied = []
+        for group, resource, part, verb in _RIGHTS:
+            asked = {"namespace": namespace, "group": group, "resource": resource, "subresource": part, "verb": verb}
+            review = {"spec": {"resourceAttributes": asked}}
+            call = self._authorization.create_self_subject_access_review
+            if not self.ask("ask for this account's rights", call, review)["status"]["allowed"]:
+                denied.append(f"{verb} {resource}{part and '/'}{part}")
+        if denied:
+            raise LaunchError(f"Kubernetes: this account may not {', '.join(denied)} in {namespace}", hint=_HINTS[403])
+
+    def check_secret(self, namespace: str, secret: str, key: str) -> None:
+        """Raise `LaunchError` if a Secret or its key is missing, as far as this account may look."""
+        found = self.ask("look at Secrets", self._core.read_namespaced_secret, secret, namespace, allow=(403, 404))
+        if found.get("code") == 403 or key in (found.get("data") or {}):
+            return
+        lacks = f"{namespace} has no Secret {secret}" if "code" in found else f"the Secret {secret} has no key {key}"
+        hint = f"Create it: kubectl create secret generic {secret} -n {namespace} --from-literal={key}=VALUE"
+        raise LaunchError(f"Kubernetes: {lacks}", hint=hint)
+
+    def check_gpus(self, gpus: int) -> None:
+        """Raise `LaunchError` if no node can ever have so many GPUs, as far as this account may look."""
+        nodes = self.ask("list nodes", self._core.list_node, allow=(403,)).get("items") if gpus else None
+        if not nodes or any(
+            node["spec"].get("providerID", "").partition(":")[0] not in _OWN_MACHINES for node in nodes
+        ):
+            return
+        most = max(int(node["status"].get("allocatable", {}).get(GPU, 0)) for node in nodes)
+        if most < gpus:
+            raise LaunchError(
+                f"Kubernetes: the job needs a node with {gpus} {GPU}, and the nodes have at most {most}",
+                hint="Install NVIDIA's device plugin or GPU operator on the nodes, or give another --hardware gpu:N.",
+            )
+
+
+def _job(spec: JobSpec, namespace: str, cluster: _Cluster) -> Job:
+    place = {"kube_context": str(spec.options.get("kube_context") or ""), "cluster": cluster.host}
+    return Job(f"{namespace}/{spec.name}", spec.name, place=place)
+
+
+def _body(plan: Plan, cluster: _Cluster) -> Json:
+    body = dict(plan.requests[0].body)
+    return {**body, "namespace": body["namespace"].replace(NAMESPACE, cluster.namespace)}
+
+
+@contextlib.contextmanager
+def _translated(action: str) -> Iterator[None]:
+    """Turn errors of the client into a `LaunchError` with the cluster's words and a hint."""
+    from kubernetes.client.exceptions import ApiException
+    from kubernetes.config import ConfigException
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield
+    except LlmOcrError:
+        raise
+    except ConfigException as error:
+        raise LaunchError(f"Kubernetes: cannot {action}: {error}", hint=_LOGIN) from error
+    except ApiException as error:
+        status = error.status or 0
+        made = LaunchError(f"Kubernetes: cannot {action}: {_words(error)}", hint=_HINTS.get(status, ""))
+        made.retryable = status in (0, 429) or status >= 500
+        raise made from error
+    except (HTTPError, OSError) as error:
+        made = LaunchError(f"Kubernetes: cannot {action}: the cluster does not answer: {error}", hint=_AGAIN)
+        made.retryable = True
+        raise made from error
+
+
+def _words(error: Any) -> str:
+    """Return the message of the cluster's answer."""
+    try:
+        return str(json.loads(error.body)["message"])
+    except (TypeError, ValueError, KeyError):
+        return f"{error.status} {error.reason}"
+
+
+def _status_of(job: Job, about: Json, pods: Sequence[Json], warnings: Sequence[str]) -> JobStatus:
+    """Return the status of all pods as one."""
+    runs = [run for pod in pods if (run := _run(pod)) is not None]
+    started = min((start for start, _ in runs), default=None)
+    end = _end(about)
+    if end is None:
+        running = any(pod["status"].get("phase") == "Running" for pod in pods)
+        begun = running or any(pod["status"].get("phase") in ("Succeeded", "Failed") for pod in pods)
+        return JobStatus(
+            job, State.RUNNING if begun else State.QUEUED, "" if begun else _waits(pods, warnings), started
+        )
+    state, reason = (State.SUCCEEDED, "") if end["type"] == "Complete" else _failure(about, end, pods)
+    # Pods that a drained or preempted node took along are not counted by anyone.
+    known = len(runs) == about["spec"]["completions"] and all(stop is not None for _, stop in runs)
+    seconds = sum(stop - start for start, stop in runs if stop is not None) if known else None
+    return JobStatus(job, state, reason, started, _moment(end.get("lastTransitionTime")), seconds)
+
+
+def _end(about: Json) -> Json | None:
+    """Return the condition that says how a Job ended; None while it is not over."""
+    conditions = about.get("status", {}).get("conditions") or ()
+    return next((one for one in conditions if one["type"] in ("Complete", "Failed") and one["status"] == "True"), None)
+
+
+def _failure(about: Json, end: Json, pods: Sequence[Json]) -> tuple[State, str]:
+    if why := (about["metadata"].get("annotations") or {}).get(_ENDED):
+        return (State.CANCELLED if why == _CANCELLED else State.FAILED), why
+    ends = {_index(pod): _pod_end(pod) for pod in pods if pod["status"].get("phase") == "Failed"}
+    for index in _indexes(about["status"].get("failedIndexes") or ""):
+        ends.setdefault(index, (State.PREEMPTED, "its pod was removed: the node was drained or taken away"))
+    order = (State.FAILED, State.TIMED_OUT, State.PREEMPTED)
+    state = next((one for one in order if any(one is state for state, _ in ends.values())), State.FAILED)
+    told = [f"shard {index}: {why}" for index, (one, why) in sorted(ends.items()) if one is state]
+    if not told:
+        return state, str(end.get("message") or end.get("reason") or "failed without a reason")
+    shards = about["spec"]["completions"]
+    if shards == 1:
+        return state, told[0].removeprefix("shard 0: ")
+    return state, f"{len(ends)} of {shards} shards failed: {'; '.join([*told[:3], *(['...'] if told[3:] else [])])}"
+
+
+def _pod_end(pod: Json) -> tuple[State, str]:
+    """Return how a failed pod ended: by its time limit, with its node, or by its own fault."""
+    status = pod["status"]
+    reason, message = status.get("reason", ""), status.get("message", "")
+    conditions = {one["type"]: one for one in status.get("conditions") or () if one["status"] == "True"}
+    if reason == "DeadlineExceeded":
+        return State.TIMED_OUT, f"{reason}: {message}"
+    if reason == "Evicted":  # for its memory or disk: the next pod would fare the same
+        return State.FAILED, f"{reason}: {message}"
+    if taken := conditions.get("DisruptionTarget"):
+        return State.PREEMPTED, f"{taken.get('reason')}: {taken.get('message')}"
+    ended = _container(pod).get("terminated") or {}
+    why = f"exit code {ended.get('exitCode')}" if ended else f"{reason}: {message}"
+    if ended.get("reason") not in (None, "Error", "Completed"):
+        why = f"{ended['reason']}, {why}"
+    return State.FAILED, f"{why}: {last_words((ended.get('message') or '').splitlines())}".removesuffix(": ")
+
+
+def _stuck(pods: Sequence[Json]) -> str:
+    """Return why no pod can ever start; "" while one has."""
+    waiting = [_container(pod).get("waiting") or {} for pod in pods]
+    if any(pod["status"].get("phase") in ("Running", "Succeeded") for pod in pods):
+        return ""
+    found = next((one for one in waiting if one.get("reason") in _STUCK), None)
+    return f"{found['reason']}: {found.get('message', '')}" if found else ""
+
+
+def _waits(pods: Sequence[Json], warnings: Sequence[str]) -> str:
+    """Return why pods wait, in the scheduler's words."""
+    for pod in pods:
+        for one in pod["status"].get("conditions") or ():
+            if one["type"] == "PodScheduled" and one["status"] == "False":
+                return f"{one.get('reason')}: {one.get('message')}"
+    return warnings[-1] if warnings else ""
+
+
+def _container(pod: Json) -> Json:
+    """Return the state of a pod's container: waiting, running, or terminated."""
+    found: Json = next((one["state"] for one in pod["status"].get("containerStatuses") or ()), {})
+    return found
+
+
+def _started(pod: Json) -> bool:
+    return _run(pod) is not None
+
+
+def _run(pod: Json) -> tuple[float, float | None] | None:
+    """Return when a pod's container started and ended; None if it has not started."""
+    state = _container(pod).get("running") or _container(pod).get("terminated") or {}
+    start = _moment(state.get("startedAt"))
+    return None if start is None else (start, _moment(state.get("finishedAt")))
+
+
+def _index(pod: Json) -> int:
+    return int(pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"])
+
+
+def _indexes(text: str) -> Iterator[int]:
+    """Yield the numbers of `1,3-5`."""
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
+def _moment(text: str | None) -> float | None:
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else None

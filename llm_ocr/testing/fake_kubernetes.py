@@ -1,0 +1,492 @@
+"""A cluster of Kubernetes for tests: a real API server on loopback, whose pods are subprocesses that really run.
+
+It serves what launching uses: Jobs of batch/v1 (create with dry run and strict validation, read, patch, delete), pods
+and their logs, events, nodes, Secrets, and access reviews. Its scheduler knows GPUs, labels, and taints; its Job controller
+knows Indexed Jobs without retries. `kubeconfig` writes the file with which clients sign in.
+
+In tests: `with running() as cluster: ...`.
+"""
+
+import contextlib
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from llm_ocr.testing.container import Container
+
+Json = dict[str, Any]
+
+TOKEN = "token-of-tests"
+_HOST = "127.0.0.1"
+_GPU = "nvidia.com/gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine. Taints are of the effect NoSchedule."""
+
+    name: str = "node-1"
+    gpus: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: Mapping[str, str] = field(default_factory=dict)
+    provider: str = ""  # `providerID`
+
+    def json(self) -> Json:
+        allocatable = {"cpu": "8", "memory": "32Gi", **({_GPU: str(self.gpus)} if self.gpus else {})}
+        taints = [{"key": key, "value": value, "effect": "NoSchedule"} for key, value in self.taints.items()]
+        return {
+            "metadata": {"name": self.name, "labels": dict(self.labels)},
+            "spec": {**({"providerID": self.provider} if self.provider else {}), "taints": taints},
+            "status": {"allocatable": allocatable},
+        }
+
+    def refusal(self, pod: Json, used: int) -> str:
+        """Return why a pod does not fit, in the scheduler's words; `used` GPUs are taken."""
+        tolerations = pod.get("tolerations", ())
+        for key, value in self.taints.items():
+            if not any(
+                one["key"] == key and (one.get("operator") == "Exists" or one.get("value") == value)
+                for one in tolerations
+            ):
+                return f"node(s) had untolerated taint {{{key}: {value}}}"
+        terms = (
+            pod.get("affinity", {})
+            .get("nodeAffinity", {})
+            .get("requiredDuringSchedulingIgnoredDuringExecution", {})
+            .get("nodeSelectorTerms", [{"matchExpressions": []}])
+        )
+        chosen = all(self.labels.get(key) == value for key, value in pod.get("nodeSelector", {}).items())
+        if not chosen or not any(
+            all(self.labels.get(one["key"]) in one["values"] for one in term["matchExpressions"]) for term in terms
+        ):
+            return "node(s) didn't match Pod's node affinity/selector"
+        limits = pod["containers"][0].get("resources", {}).get("limits", {})
+        return f"Insufficient {_GPU}" if int(limits.get(_GPU, 0)) > self.gpus - used else ""
+
+
+class Refused(Exception):
+    """An answer that is an error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code, self.message = code, message
+
+
+class Pod:
+    """A pod of a Job, run by a thread from its creation to its end."""
+
+    def __init__(self, cluster: "FakeKubernetes", job: "Job", index: int) -> None:
+        self.index, self.name = index, f"{job.name}-{index}-{index + 10000:x}"
+        self.phase, self.reason, self.message = "Pending", "", ""
+        self.waiting: Json | None = None
+        self.unschedulable = ""
+        self.disruption: Json | None = None
+        self.container: Container | None = None
+        self.node: Node | None = None
+        self.killed_as = ""  # the reason of its container's end, if this is not its own
+        self.over = threading.Event()
+        self.job, self._cluster = job, cluster
+        threading.Thread(target=self._live, name=self.name, daemon=True).start()
+
+    def stop(self, *, reason: str = "", message: str = "", disruption: Json | None = None) -> None:
+        """End it as the kubelet does: SIGTERM, and SIGKILL after the grace."""
+        self.reason, self.message, self.disruption = reason, message, disruption
+        self.over.set()
+        if self.container is not None:
+            self.container.stop()
+
+    def json(self) -> Json:
+        """As the API shows it."""
+        scheduled = {"type": "PodScheduled", "status": "False" if self.unschedulable else "True"}
+        if self.unschedulable:
+            scheduled |= {"reason": "Unschedulable", "message": self.unschedulable}
+        conditions = [scheduled, *([self.disruption] if self.disruption else [])]
+        status: Json = {"phase": self.phase, "conditions": conditions}
+        if self.reason:
+            status |= {"reason": self.reason, "message": self.message}
+        if state := self._state():
+            status["containerStatuses"] = [{"name": self.job.container["name"], "state": state}]
+        labels = {"batch.kubernetes.io/job-name": self.job.name}
+        return {
+            "metadata": {
+                "name": self.name,
+                "namespace": self.job.namespace,
+                "labels": labels,
+                "annotations": {"batch.kubernetes.io/job-completion-index": str(self.index)},
+            },
+            "spec": self.job.pod,
+            "status": status,
+        }
+
+    def lines(self) -> list[str]:
+        return [] if self.container is None else self.container.lines()
+
+    def _state(self) -> Json:
+        if self.container is None:
+            return {"waiting": self.waiting} if self.waiting else {}
+        started = {"startedAt": _stamp(self.container.started)}
+        code = self.container.exit_code
+        if code is None or self.phase == "Running":
+            return {"running": started}
+        reason = self.killed_as or ("Error" if code else "Completed")
+        ended = {**started, "finishedAt": _stamp(self.container.ended or time.time()), "reason": reason}
+        # terminationMessagePolicy FallbackToLogsOnError: at most 80 lines or 2048 bytes.
+        said = "\n".join(self.lines()[-80:])[-2048:] if code else ""
+        return {"terminated": {**ended, "exitCode": code if code >= 0 else 128 - code, "message": said}}
+
+    def _live(self) -> None:
+        if self._placed() and self._made():
+            container = self.container
+            assert container is not None
+            self.phase = "Running"
+            code = container.wait()
+            if container.timed_out:
+                self.reason = "DeadlineExceeded"
+                self.message = "Pod was active on the node longer than the specified deadline"
+            failed = code or self.reason or self.disruption
+            self.phase = "Failed" if failed else "Succeeded"
+        self.over.set()
+        self.job.look()
+
+    def _placed(self) -> bool:
+        """Wait for a node."""
+        while not self.over.wait(0.02):
+            with self._cluster.lock:
+                why: Counter[str] = Counter()
+                for node in self._cluster.nodes:
+                    refusal = node.refusal(self.job.pod, self._cluster.used(node))
+                    if not refusal:
+                        self.node, self.unschedulable = node, ""
+                        return True
+                    why[refusal] += 1
+                words = ", ".join(f"{count} {refusal}" for refusal, count in why.items())
+                self.unschedulable = f"0/{len(self._cluster.nodes)} nodes are available: {words}."
+        return False
+
+    def _made(self) -> bool:
+        """Start the container; wait for ever if it cannot be made."""
+        about, images = self.job.container, self._cluster.images
+        if images is not None and about["image"] not in images:
+            message = f'Back-off pulling image "{about["image"]}": not found'
+            self.waiting = {"reason": "ImagePullBackOff", "message": message}
+            return self.over.wait() and False
+        try:
+            variables = self._cluster.variables(self.job.namespace, about.get("env", ()))
+        except KeyError as error:
+            message = f"secret {error.args[0]!r} not found"
+            self.waiting = {"reason": "CreateContainerConfigError", "message": message}
+            return self.over.wait() and False
+        seconds = float(self.job.pod.get("activeDeadlineSeconds") or 1e6) * self._cluster.hurry
+        own = {"JOB_COMPLETION_INDEX": str(self.index), **variables}
+        command = [*about.get("command", ()), *about.get("args", ())]
+        made = {**self._cluster.environment, **own}
+        self.container = Container(command, made, time_limit=seconds, grace=self._cluster.grace)
+        if self.over.is_set():
+            self.container.stop()
+        return True
+
+
+class Job:
+    """A Job and its pods."""
+
+    def __init__(self, cluster: "FakeKubernetes", namespace: str, body: Json) -> None:
+        self.namespace, self.name, self.body = namespace, body["metadata"]["name"], body
+        self.pod: Json = body["spec"]["template"]["spec"]
+        self.container: Json = self.pod["containers"][0]
+        self.end: Json | None = None
+        self.removed: list[int] = []  # indexes that failed with their pods deleted
+        self.started = time.time()
+        self._lock = threading.RLock()
+        self.pods: list[Pod] = []
+        if not cluster.forbids:
+            with self._lock:
+                self.pods = [Pod(cluster, self, index) for index in range(body["spec"]["completions"])]
+
+    def look(self) -> None:
+        """Do the controller's work: find out whether the Job is over."""
+        with self._lock:
+            if self.end is not None or any(pod.phase not in ("Succeeded", "Failed") for pod in self.pods):
+                return
+            if self._failed():
+                self._over("Failed", "FailedIndexes", "Job has failed indexes")
+            else:
+                self._over("Complete", "CompletionsReached", "Reached expected number of succeeded pods")
+
+    def remove(self, index: int) -> None:
+        """Drain the node of a pod: the pod is deleted."""
+        with self._lock:
+            pod = next(one for one in self.pods if one.index == index)
+            self.pods.remove(pod)
+            self.removed.append(index)
+        pod.stop()
+        self.look()
+
+    def patch(self, change: Json) -> None:
+        """Merge metadata, and end the Job if its deadline has passed."""
+        with self._lock:
+            self.body["metadata"].setdefault("annotations", {}).update(change["metadata"]["annotations"])
+            self.body["spec"] |= change["spec"]
+            if self.end is None:
+                self._over("Failed", "DeadlineExceeded", "Job was active longer than specified deadline")
+                active = [pod for pod in self.pods if pod.phase in ("Pending", "Running")]
+                self.pods = [pod for pod in self.pods if pod not in active]
+                for pod in active:
+                    threading.Thread(target=pod.stop, daemon=True).start()
+
+    def json(self) -> Json:
+        """As the API shows it."""
+        with self._lock:
+            failed = self._failed()
+            status: Json = {"startTime": _stamp(self.started), "conditions": [self.end] if self.end else []}
+            status |= {"active": sum(one.phase in ("Pending", "Running") for one in self.pods)}
+            if failed:
+                status["failedIndexes"] = ",".join(map(str, failed))
+            return {"kind": "Job", **self.body, "status": status}
+
+    def _failed(self) -> list[int]:
+        return sorted([*self.removed, *(pod.index for pod in self.pods if pod.phase == "Failed")])
+
+    def _over(self, kind: str, reason: str, message: str) -> None:
+        now = _stamp(time.time())
+        self.end = {"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now}
+
+
+class FakeKubernetes:
+    """The server. `environment` is what every container has besides the pod's own: what its account reaches.
+
+    `hurry`: a time limit of N seconds ends after N * `hurry`. `denied` are rights as (resource, verb); `forbids` is why
+    no pod may be made; `images` are those that can be pulled, None for all. `requests` are those that came.
+    """
+
+    def __init__(self, *, environment: Mapping[str, str] | None = None, hurry: float = 1.0, grace: float = 5.0) -> None:
+        self.environment, self.hurry, self.grace = dict(environment or {}), hurry, grace
+        self.nodes = [Node()]
+        self.namespaces = {"default"}
+        self.secrets: dict[tuple[str, str], dict[str, str]] = {}
+        self.images: set[str] | None = None
+        self.denied: set[tuple[str, str]] = set()
+        self.forbids = ""
+        self.jobs: dict[tuple[str, str], Job] = {}
+        self.requests: list[tuple[str, str, Mapping[str, str], Json]] = []
+        self.lock = threading.RLock()
+        self._server = _Server((_HOST, 0), self)
+
+    @property
+    def url(self) -> str:
+        return f"http://{_HOST}:{self._server.server_address[1]}"
+
+    def kubeconfig(self, path: Path, namespace: str = "default") -> Path:
+        """Write a kubeconfig with the context `tests`."""
+        value = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "tests",
+            "clusters": [{"name": "fake", "cluster": {"server": self.url}}],
+            "users": [{"name": "tester", "user": {"token": TOKEN}}],
+            "contexts": [
+                {"name": "tests", "context": {"cluster": "fake", "user": "tester", "namespace": namespace}},
+            ],
+        }
+        path.write_text(json.dumps(value))
+        return path
+
+    def used(self, node: Node) -> int:
+        """Return the GPUs of a node that running pods have."""
+        pods = [pod for job in self.jobs.values() for pod in job.pods if pod.node is node and not pod.over.is_set()]
+        return sum(int(pod.job.container.get("resources", {}).get("limits", {}).get(_GPU, 0)) for pod in pods)
+
+    def variables(self, namespace: str, env: Sequence[Json]) -> dict[str, str]:
+        """Return a container's variables with the values of its Secrets. Raises `KeyError`."""
+        found = {}
+        for one in env:
+            reference = one.get("valueFrom", {}).get("secretKeyRef")
+            if reference and (namespace, reference["name"]) not in self.secrets:
+                raise KeyError(reference["name"])
+            found[one["name"]] = (
+                self.secrets[namespace, reference["name"]][reference["key"]] if reference else one["value"]
+            )
+        return found
+
+    def serve(self) -> None:
+        self._server.serve_forever(poll_interval=0.05)
+
+    def stop(self) -> None:
+        """Close the port, and end every container."""
+        self._server.shutdown()
+        self._server.server_close()
+        for job in self.jobs.values():
+            for pod in job.pods:
+                pod.over.set()
+                if pod.container is not None:
+                    pod.container.remove()
+
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Json) -> Json:
+        """Raise `Refused` for an error."""
+        self.requests.append((method, path, query, body))
+        parts = path.strip("/").split("/")
+        if path.endswith("/selfsubjectaccessreviews"):
+            asked = body["spec"]["resourceAttributes"]
+            resource = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
+            return {
+                "kind": "SelfSubjectAccessReview",
+                "status": {"allowed": (resource, asked["verb"]) not in self.denied},
+            }
+        if parts == ["api", "v1", "nodes"]:
+            self._allow("nodes", "list")
+            return {"kind": "NodeList", "items": [node.json() for node in self.nodes]}
+        place = parts.index("namespaces")
+        namespace, resource, *name = parts[place + 1 :]
+        if resource == "jobs":
+            return self._job(method, namespace, name[0] if name else "", query, body)
+        if resource == "pods":
+            self._allow("pods", "list")
+            wanted = query["labelSelector"].partition("=")[2]
+            job = self.jobs.get((namespace, wanted))
+            return {"kind": "PodList", "items": [pod.json() for pod in job.pods] if job else []}
+        if resource == "events":
+            return {"kind": "EventList", "items": [{"message": self.forbids}] if self.forbids else []}
+        if resource == "secrets":
+            self._allow("secrets", "get")
+            if (namespace, name[0]) not in self.secrets:
+                raise Refused(404, f'secrets "{name[0]}" not found')
+            return {"kind": "Secret", "data": dict.fromkeys(self.secrets[namespace, name[0]], "")}
+        raise Refused(404, f"the server could not find the requested resource {path}")
+
+    def log(self, namespace: str, name: str) -> Pod:
+        """Return the pod whose log is asked for."""
+        self._allow("pods/log", "get")
+        pods = [pod for job in self.jobs.values() for pod in job.pods if pod.name == name]
+        if not pods or pods[0].job.namespace != namespace:
+            raise Refused(404, f'pods "{name}" not found')
+        return pods[0]
+
+    def _job(self, method: str, namespace: str, name: str, query: Mapping[str, str], body: Json) -> Json:
+        verb = {"POST": "create", "GET": "get", "PATCH": "patch", "DELETE": "delete"}[method]
+        self._allow("jobs", verb)
+        if verb == "create":
+            return self._create(namespace, query, body)
+        job = self.jobs.get((namespace, name))
+        if job is None:
+            raise Refused(404, f'jobs.batch "{name}" not found')
+        if verb == "patch":
+            job.patch(body)
+        elif verb == "delete":
+            for pod in self.jobs.pop((namespace, name)).pods:
+                pod.stop()
+        return job.json()
+
+    def _create(self, namespace: str, query: Mapping[str, str], body: Json) -> Json:
+        if namespace not in self.namespaces:
+            raise Refused(404, f'namespaces "{namespace}" not found')
+        if query.get("fieldValidation") == "Strict":
+            from kubernetes.client import V1Job
+
+            try:
+                V1Job.model_validate(body)
+            except ValueError as error:
+                raise Refused(400, f"strict decoding error: {error}") from error
+        name = body["metadata"]["name"]
+        if (namespace, name) in self.jobs:
+            raise Refused(409, f'jobs.batch "{name}" already exists')
+        if query.get("dryRun") == "All":
+            return {"kind": "Job", **body}
+        with self.lock:
+            self.jobs[namespace, name] = job = Job(self, namespace, body)
+        return job.json()
+
+    def _allow(self, resource: str, verb: str) -> None:
+        if (resource, verb) in self.denied:
+            raise Refused(403, f'{resource} is forbidden: User "tester" cannot {verb} resource "{resource}"')
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    server: "_Server"
+
+    def handle(self) -> None:
+        with contextlib.suppress(ConnectionError):  # a client that went away needs no answer
+            super().handle()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: the requests are kept."""
+
+    def _do(self) -> None:
+        parts = urlsplit(self.path)
+        path, query = unquote(parts.path), dict(parse_qsl(parts.query, keep_blank_values=True))
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+        fake = self.server.fake
+        try:
+            if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+                raise Refused(401, "Unauthorized")
+            if path.endswith("/log"):
+                words = path.strip("/").split("/")
+                self._send_log(fake.log(words[3], words[5]), query)
+                return
+            code, answer = 200, fake.answer(self.command, path, query, body)
+        except Refused as refused:
+            code, answer = refused.code, {"kind": "Status", "code": refused.code, "message": refused.message}
+        data = json.dumps(answer).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _send_log(self, pod: Pod, query: Mapping[str, str]) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        lines = pod.lines()
+        sent = max(0, len(lines) - int(query["tailLines"])) if "tailLines" in query else 0
+        while True:
+            over = pod.phase != "Running"  # before the log is read: its end is sent, too
+            lines = pod.lines()
+            data = "".join(f"{line}\n" for line in lines[sent:]).encode()
+            sent = len(lines)
+            if data:
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+            if over or query.get("follow", "").lower() != "true":
+                break
+            time.sleep(0.02)
+        self.wfile.write(b"0\r\n\r\n")
+
+    do_GET = do_POST = do_PATCH = do_DELETE = _do
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], fake: FakeKubernetes) -> None:
+        self.fake = fake
+        super().__init__(address, _Handler)
+
+
+@contextlib.contextmanager
+def running(
+    *, environment: Mapping[str, str] | None = None, hurry: float = 1.0, grace: float = 5.0
+) -> Iterator[FakeKubernetes]:
+    """Serve in a thread of this process; the server and all containers are gone at the end."""
+    cluster = FakeKubernetes(environment=environment, hurry=hurry, grace=grace)
+    thread = threading.Thread(target=cluster.serve, name="fake-kubernetes", daemon=True)
+    thread.start()
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
+        thread.join()
+
+
+def _stamp(when: float) -> str:
+    return datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
