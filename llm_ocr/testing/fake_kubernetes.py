@@ -1,8 +1,8 @@
 """A cluster of Kubernetes for tests: a real API server on loopback, whose pods are subprocesses that really run.
 
-It serves what launching uses: Jobs of batch/v1 (create with dry run and strict validation, read, patch, delete), pods
-and their logs, events, nodes, Secrets, and access reviews. Its scheduler knows GPUs, labels, and taints; its Job controller
-knows Indexed Jobs without retries. `kubeconfig` writes the file with which clients sign in.
+It serves what launching uses: Jobs of batch/v1 (create, also as a dry run, read, patch, delete), pods and their logs,
+events, nodes, Secrets, and access reviews. Its scheduler knows GPUs, labels, and taints; its Job controller knows
+Indexed Jobs without retries. `kubeconfig` writes the file with which clients sign in.
 
 In tests: `with running() as cluster: ...`.
 """
@@ -263,7 +263,8 @@ class FakeKubernetes:
     """The server. `environment` is what every container has besides the pod's own: what its account reaches.
 
     `hurry`: a time limit of N seconds ends after N * `hurry`. `denied` are rights as (resource, verb); `forbids` is why
-    no pod may be made; `images` are those that can be pulled, None for all. `requests` are those that came.
+    no pod may be made; `unknown_fields` are those of a Job's `spec` that this release lacks; `images` are those that
+    can be pulled, None for all. `requests` are those that came.
     """
 
     def __init__(self, *, environment: Mapping[str, str] | None = None, hurry: float = 1.0, grace: float = 5.0) -> None:
@@ -274,6 +275,7 @@ class FakeKubernetes:
         self.images: set[str] | None = None
         self.denied: set[tuple[str, str]] = set()
         self.forbids = ""
+        self.unknown_fields: set[str] = set()
         self.jobs: dict[tuple[str, str], Job] = {}
         self.requests: list[tuple[str, str, Mapping[str, str], Json]] = []
         self.lock = threading.RLock()
@@ -386,13 +388,8 @@ class FakeKubernetes:
     def _create(self, namespace: str, query: Mapping[str, str], body: Json) -> Json:
         if namespace not in self.namespaces:
             raise Refused(404, f'namespaces "{namespace}" not found')
-        if query.get("fieldValidation") == "Strict":
-            from kubernetes.client import V1Job
-
-            try:
-                V1Job.model_validate(body)
-            except ValueError as error:
-                raise Refused(400, f"strict decoding error: {error}") from error
+        if unknown := sorted(self.unknown_fields & set(body["spec"])):
+            raise Refused(400, f'strict decoding error: unknown field "spec.{unknown[0]}"')
         name = body["metadata"]["name"]
         if (namespace, name) in self.jobs:
             raise Refused(409, f'jobs.batch "{name}" already exists')
