@@ -144,7 +144,7 @@ class KubernetesGroup(Group):
     kube_context: NAME | None = Field(None, description="context of the kubeconfig (default: the current one)")
     node_selector: NAMES = Field(
         (),
-        description="label that a pod's node must have (repeat it for more)",
+        description="label of the nodes for Extract and Describe (repeat it for more)",
         json_schema_extra={"metavar": "KEY=VALUE"},
     )
     toleration: NAMES = Field(

@@ -35,7 +35,9 @@ def cases() -> Iterator[tuple[str, JobSpec]]:
             },
         ),
     )
-    yield "assemble", JobSpec("assemble", WORKSPACE, LAUNCH, environment=ENVIRONMENT, options={"memory": "32Gi"})
+    # Of a pipeline whose other stages need a GPU: it runs on any node.
+    sizes = {"memory": "32Gi", "spot": True, "node_selector": ["cloud.google.com/gke-accelerator=nvidia-l4"]}
+    yield "assemble", JobSpec("assemble", WORKSPACE, LAUNCH, environment=ENVIRONMENT, options=sizes)
     yield (
         "image",
         JobSpec(

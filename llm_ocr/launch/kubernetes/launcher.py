@@ -7,6 +7,7 @@ import contextlib
 import json
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -75,46 +76,42 @@ class Kubernetes:
         cluster.check_gpus(gpus_of(plan.spec.hardware or default_hardware(plan.spec.stage)) or 0)
         for secret, key in secrets_of(plan.spec).values():
             cluster.check_secret(body["namespace"], secret, key)
-        create = cluster.batch.create_namespaced_job
-        cluster.ask("create the Job", create, **body, dry_run="All", field_validation="Strict")
+        cluster.create(body, dry_run="All")
 
     def find(self, spec: JobSpec) -> Sequence[Job]:
         cluster = self._cluster(spec.options)
         job = _job(spec, spec.options.get("namespace") or cluster.namespace, cluster)
-        return [job] if cluster.job(job) else []
+        return [job] if cluster.read(job) else []
 
     def submit(self, plan: Plan) -> Sequence[Job]:
         cluster = self._cluster(plan.spec.options)
         body = _body(plan, cluster)
-        # 409: the answer to an earlier attempt was lost. The name is that of this very submission.
-        create = cluster.batch.create_namespaced_job
-        cluster.ask("create the Job", create, **body, field_validation="Strict", allow=(409,))
+        cluster.create(body)
         return [_job(plan.spec, body["namespace"], cluster)]
 
     def status(self, jobs: Sequence[Job]) -> Sequence[JobStatus]:
-        return [self._status(job) for job in jobs]
+        return [self._status(job, self._cluster(job.place)) for job in jobs]
 
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
         """Yield the lines of all pods, with `[index]` where there are several; `tail` counts for each pod."""
         cluster = self._cluster(job.place)
-        about = cluster.job(job)
+        about = cluster.read(job)
         if about is None:
             raise LaunchError(f"Kubernetes: {job.id} does not exist anymore, and neither does its log")
-        many = about["spec"]["completions"] > 1
 
         def lines(pod: Json) -> Iterator[str]:
-            for text in cluster.log(pod, follow=follow, tail=tail):
-                yield f"[{_index(pod)}] {text}" if many else text
+            start = f"[{_index(pod)}] " if about["spec"]["completions"] > 1 else ""
+            return (start + text for text in cluster.log(pod, follow=follow, tail=tail))
 
         if follow:
             yield from self._followed(cluster, job, lines)
         else:
-            for pod in sorted(filter(_started, cluster.pods(job)), key=_index):
+            for pod in sorted(filter(_run, cluster.pods(job)), key=_index):
                 yield from lines(pod)
 
     def cancel(self, job: Job) -> None:
         cluster = self._cluster(job.place)
-        about = cluster.job(job)
+        about = cluster.read(job)
         if about is not None and _end(about) is None:
             cluster.end(job, _CANCELLED)
 
@@ -123,7 +120,7 @@ class Kubernetes:
         said = []
         for job in jobs:
             cluster = self._cluster(job.place)
-            about = cluster.job(job)
+            about = cluster.read(job)
             if about is not None and _end(about) is None:
                 said.append(f"left {job.id}: it is not over")
             elif about is not None:
@@ -131,9 +128,8 @@ class Kubernetes:
                 said.append(f"deleted the Job {job.id} with its pods")
         return [*said, "left: the Secrets and the workspace"]
 
-    def _status(self, job: Job) -> JobStatus:
-        cluster = self._cluster(job.place)
-        about = cluster.job(job)
+    def _status(self, job: Job, cluster: "_Cluster") -> JobStatus:
+        about = cluster.read(job)
         if about is None and job.place.get("cluster", cluster.host) != cluster.host:
             raise LaunchError(
                 f"Kubernetes: {job.id} is on {job.place['cluster']}, and the kubeconfig's cluster is {cluster.host}",
@@ -141,18 +137,16 @@ class Kubernetes:
             )
         if about is None:
             return JobStatus(job, State.FAILED, "the cluster does not know this Job anymore: deleted, or too old")
-        pods = cluster.pods(job)
-        if _end(about) is None and (why := _stuck(pods)):
+        pods, over = cluster.pods(job), _end(about) is not None
+        if not over and (why := _stuck(pods)):
             cluster.end(job, why)  # otherwise its pods would hold their GPUs
             return JobStatus(job, State.FAILED, why)
-        warnings = [] if pods or _end(about) else cluster.warnings(job)
-        return _status_of(job, about, pods, warnings)
+        return _status_of(job, about, pods, [] if pods or over else cluster.warnings(job))
 
     def _followed(self, cluster: "_Cluster", job: Job, read: Callable[[Json], Iterator[str]]) -> Iterator[str]:
         """Yield lines as pods write them. A thread reads each pod, from when it has started."""
-        lines: queue.SimpleQueue[str | LlmOcrError | None] = queue.SimpleQueue()
-        reading: set[str] = set()
-        unfinished = 0
+        lines: queue.SimpleQueue[str | LlmOcrError] = queue.SimpleQueue()
+        readers: dict[str, threading.Thread] = {}
 
         def copy(pod: Json) -> None:
             try:
@@ -160,26 +154,22 @@ class Kubernetes:
                     lines.put(line)
             except LlmOcrError as error:
                 lines.put(error)
-            lines.put(None)
 
-        while True:
-            about = cluster.job(job)
-            for pod in filter(_started, cluster.pods(job)):
-                if pod["metadata"]["name"] not in reading:
-                    reading.add(pod["metadata"]["name"])
-                    unfinished += 1
-                    threading.Thread(target=copy, args=(pod,), daemon=True).start()
-            if not unfinished and (about is None or _end(about)):
-                return
+        over = False
+        while not over or not lines.empty() or any(one.is_alive() for one in readers.values()):
+            about = cluster.read(job)
+            over = about is None or _end(about) is not None
+            for pod in filter(_run, cluster.pods(job)):
+                if (name := pod["metadata"]["name"]) not in readers:
+                    readers[name] = threading.Thread(target=copy, args=(pod,), daemon=True)
+                    readers[name].start()
+            look = time.monotonic() + self.poll_seconds
             with contextlib.suppress(queue.Empty):
-                while True:
-                    line = lines.get(timeout=self.poll_seconds)
+                while (left := look - time.monotonic()) > 0:
+                    line = lines.get(timeout=left)
                     if isinstance(line, LlmOcrError):
                         raise line
-                    if line is not None:
-                        yield line
-                    elif (unfinished := unfinished - 1) == 0:
-                        break
+                    yield line
 
     def _cluster(self, place: Mapping[str, Any]) -> "_Cluster":
         context = str(place.get("kube_context") or "")
@@ -197,97 +187,78 @@ class _Cluster:
         except ImportError as error:
             hint = 'Install it: pip install "llm-ocr[kubernetes]"'
             raise MissingExtra("launching on Kubernetes needs its client, which is not installed", hint=hint) from error
-        files = environment().get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
-        settings = client.Configuration()
+        given = environment().get("KUBECONFIG")
+        file, settings = given or str(Path("~/.kube/config").expanduser()), client.Configuration()
         with _translated("sign in"):
-            if not context and "KUBECONFIG" not in environment() and not Path(files).is_file() and _ACCOUNT.is_file():
+            if not context and not given and not Path(file).is_file() and _ACCOUNT.is_file():
                 config.load_incluster_config(client_configuration=settings)
                 self.namespace = _ACCOUNT.read_text().strip()
             else:
-                config.load_kube_config(files, context or None, settings, persist_config=False)
-                contexts, current = config.list_kube_config_contexts(files)
+                config.load_kube_config(file, context or None, settings, persist_config=False)
+                contexts, current = config.list_kube_config_contexts(file)
                 chosen = next((one for one in contexts if one["name"] == context), current)
                 self.namespace = chosen["context"].get("namespace") or "default"
         api = client.ApiClient(settings)
         self.host = str(settings.host)
-        self.batch, self._core = client.BatchV1Api(api), client.CoreV1Api(api)
+        self._batch, self._core = client.BatchV1Api(api), client.CoreV1Api(api)
         self._authorization = client.AuthorizationV1Api(api)
 
-    def ask(
-        self, action: str, call: Callable[..., Any], *arguments: Any, allow: tuple[int, ...] = (), **named: Any
-    ) -> Json:
-        """Return the answer; that of an error, a `Status` with its `code`, if `allow` has the code."""
-        from kubernetes.client.exceptions import ApiException
+    def create(self, body: Json, **more: str) -> None:
+        """Create a Job. Its name is that of one submission: one that exists was created by a lost request."""
+        call = self._batch.create_namespaced_job
+        self._ask("create the Job", call, **body, **more, field_validation="Strict", allow=(409,))
 
-        with _translated(action):
-            try:
-                answer = call(*arguments, **named, _preload_content=False, _request_timeout=_TIMEOUT)
-                found: Json = json.loads(answer.data)
-            except ApiException as error:
-                if error.status not in allow:
-                    raise
-                found = {"kind": "Status", "code": error.status}
-        return found
-
-    def job(self, job: Job) -> Json | None:
+    def read(self, job: Job) -> Json | None:
         """Return the Job; None if there is none."""
-        namespace, _, name = job.id.partition("/")
-        found = self.ask("ask for the Job", self.batch.read_namespaced_job, name, namespace, allow=(404,))
-        return None if found["kind"] == "Status" else found
+        found = self._ask("ask for the Job", self._batch.read_namespaced_job, *_at(job), allow=(404,))
+        return None if "code" in found else found
 
     def pods(self, job: Job) -> list[Json]:
         """Return the pods of a Job."""
         chosen = f"batch.kubernetes.io/job-name={job.name}"
-        namespace = job.id.partition("/")[0]
-        found = self.ask("list the pods", self._core.list_namespaced_pod, namespace, label_selector=chosen)
-        return list(found["items"])
+        call = self._core.list_namespaced_pod
+        return list(self._ask("list the pods", call, _at(job)[1], label_selector=chosen)["items"])
 
     def warnings(self, job: Job) -> list[str]:
         """Return why the cluster makes no pods for a Job, for example a quota, as far as this account may look."""
-        namespace, chosen = job.id.partition("/")[0], f"involvedObject.name={job.name},type=Warning"
+        chosen = f"involvedObject.name={job.name},type=Warning"
         call = self._core.list_namespaced_event
-        found = self.ask("list events", call, namespace, field_selector=chosen, allow=(403,))
+        found = self._ask("list events", call, _at(job)[1], field_selector=chosen, allow=(403,))
         return [str(one.get("message", "")) for one in found.get("items", ())]
 
     def log(self, pod: Json, *, follow: bool, tail: int | None) -> Iterator[str]:
-        """Yield the lines of a pod's log."""
-        names, wanted = pod["metadata"], {} if tail is None else {"tail_lines": tail}
-        patience = {} if follow else {"_request_timeout": _TIMEOUT}
-        read = self._core.read_namespaced_pod_log
+        """Yield the lines of a pod's log, which may be silent for long while it is followed."""
+        more: Json = {} if tail is None else {"tail_lines": tail}
+        more |= {} if follow else {"_request_timeout": _TIMEOUT}
+        place = (pod["metadata"]["name"], pod["metadata"]["namespace"])
         with _translated("read the log"):
-            answer = read(
-                names["name"], names["namespace"], follow=follow, **wanted, **patience, _preload_content=False
-            )
-            for line in answer:
+            for line in self._core.read_namespaced_pod_log(*place, follow=follow, _preload_content=False, **more):
                 yield line.decode(errors="replace").rstrip("\r\n")
 
     def end(self, job: Job, why: str) -> None:
         """End a Job by its deadline, which removes its running pods and keeps the Job with the reason."""
-        namespace, _, name = job.id.partition("/")
         change = {"metadata": {"annotations": {_ENDED: why[:1000]}}, "spec": {"activeDeadlineSeconds": 1}}
-        self.ask("end the Job", self.batch.patch_namespaced_job, name, namespace, change, allow=(404,))
+        self._ask("end the Job", self._batch.patch_namespaced_job, *_at(job), change, allow=(404,))
 
     def delete(self, job: Job) -> None:
         """Delete a Job and its pods."""
-        namespace, _, name = job.id.partition("/")
-        call = self.batch.delete_namespaced_job
-        self.ask("delete the Job", call, name, namespace, propagation_policy="Background", allow=(404,))
+        call = self._batch.delete_namespaced_job
+        self._ask("delete the Job", call, *_at(job), propagation_policy="Background", allow=(404,))
 
     def check_rights(self, namespace: str) -> None:
         """Raise `LaunchError` that names the rights which this account lacks."""
-        denied = []
-        for group, resource, part, verb in _RIGHTS:
-            asked = {"namespace": namespace, "group": group, "resource": resource, "subresource": part, "verb": verb}
-            review = {"spec": {"resourceAttributes": asked}}
+        denied, names = [], ("group", "resource", "subresource", "verb")
+        for right in _RIGHTS:
+            review = {"spec": {"resourceAttributes": {"namespace": namespace, **dict(zip(names, right, strict=True))}}}
             call = self._authorization.create_self_subject_access_review
-            if not self.ask("ask for this account's rights", call, review)["status"]["allowed"]:
-                denied.append(f"{verb} {resource}{part and '/'}{part}")
+            if not self._ask("ask for this account's rights", call, review)["status"]["allowed"]:
+                denied.append(f"{right[3]} {'/'.join(filter(None, right[1:3]))}")
         if denied:
             raise LaunchError(f"Kubernetes: this account may not {', '.join(denied)} in {namespace}", hint=_HINTS[403])
 
     def check_secret(self, namespace: str, secret: str, key: str) -> None:
         """Raise `LaunchError` if a Secret or its key is missing, as far as this account may look."""
-        found = self.ask("look at Secrets", self._core.read_namespaced_secret, secret, namespace, allow=(403, 404))
+        found = self._ask("look at Secrets", self._core.read_namespaced_secret, secret, namespace, allow=(403, 404))
         if found.get("code") == 403 or key in (found.get("data") or {}):
             return
         lacks = f"{namespace} has no Secret {secret}" if "code" in found else f"the Secret {secret} has no key {key}"
@@ -296,17 +267,36 @@ class _Cluster:
 
     def check_gpus(self, gpus: int) -> None:
         """Raise `LaunchError` if no node can ever have so many GPUs, as far as this account may look."""
-        nodes = self.ask("list nodes", self._core.list_node, allow=(403,)).get("items") if gpus else None
-        if not nodes or any(
-            node["spec"].get("providerID", "").partition(":")[0] not in _OWN_MACHINES for node in nodes
-        ):
-            return
-        most = max(int(node["status"].get("allocatable", {}).get(GPU, 0)) for node in nodes)
-        if most < gpus:
+        nodes = self._ask("list nodes", self._core.list_node, allow=(403,)).get("items", ()) if gpus else ()
+        own = all(node["spec"].get("providerID", "").partition(":")[0] in _OWN_MACHINES for node in nodes)
+        most = max((int(node["status"].get("allocatable", {}).get(GPU, 0)) for node in nodes), default=gpus)
+        if own and most < gpus:
             raise LaunchError(
                 f"Kubernetes: the job needs a node with {gpus} {GPU}, and the nodes have at most {most}",
                 hint="Install NVIDIA's device plugin or GPU operator on the nodes, or give another --hardware gpu:N.",
             )
+
+    def _ask(
+        self, action: str, call: Callable[..., Any], *arguments: Any, allow: tuple[int, ...] = (), **named: Any
+    ) -> Json:
+        """Return the answer as JSON; for an error whose code is in `allow`, only this `code`."""
+        from kubernetes.client.exceptions import ApiException
+
+        with _translated(action):
+            try:
+                answer = call(*arguments, **named, _preload_content=False, _request_timeout=_TIMEOUT)
+            except ApiException as error:
+                if error.status in allow:
+                    return {"code": error.status}
+                raise
+            found: Json = json.loads(answer.data)
+        return found
+
+
+def _at(job: Job) -> tuple[str, str]:
+    """Return the name and namespace of a Job, as calls of the client take them."""
+    namespace, _, name = job.id.partition("/")
+    return name, namespace
 
 
 def _job(spec: JobSpec, namespace: str, cluster: _Cluster) -> Job:
@@ -356,16 +346,14 @@ def _status_of(job: Job, about: Json, pods: Sequence[Json], warnings: Sequence[s
     runs = [run for pod in pods if (run := _run(pod)) is not None]
     started = min((start for start, _ in runs), default=None)
     end = _end(about)
+    if end is None and {pod["status"].get("phase") for pod in pods} & {"Running", "Succeeded", "Failed"}:
+        return JobStatus(job, State.RUNNING, started=started)
     if end is None:
-        running = any(pod["status"].get("phase") == "Running" for pod in pods)
-        begun = running or any(pod["status"].get("phase") in ("Succeeded", "Failed") for pod in pods)
-        return JobStatus(
-            job, State.RUNNING if begun else State.QUEUED, "" if begun else _waits(pods, warnings), started
-        )
+        return JobStatus(job, State.QUEUED, _waits(pods, warnings))
     state, reason = (State.SUCCEEDED, "") if end["type"] == "Complete" else _failure(about, end, pods)
-    # Pods that a drained or preempted node took along are not counted by anyone.
-    known = len(runs) == about["spec"]["completions"] and all(stop is not None for _, stop in runs)
-    seconds = sum(stop - start for start, stop in runs if stop is not None) if known else None
+    times = [stop - start for start, stop in runs if stop is not None]
+    # The time of pods that were removed with their node is not known.
+    seconds = sum(times) if len(times) == about["spec"]["completions"] else None
     return JobStatus(job, state, reason, started, _moment(end.get("lastTransitionTime")), seconds)
 
 
@@ -412,11 +400,10 @@ def _pod_end(pod: Json) -> tuple[State, str]:
 
 def _stuck(pods: Sequence[Json]) -> str:
     """Return why no pod can ever start; "" while one has."""
-    waiting = [_container(pod).get("waiting") or {} for pod in pods]
     if any(pod["status"].get("phase") in ("Running", "Succeeded") for pod in pods):
         return ""
-    found = next((one for one in waiting if one.get("reason") in _STUCK), None)
-    return f"{found['reason']}: {found.get('message', '')}" if found else ""
+    waiting = [_container(pod).get("waiting") or {} for pod in pods]
+    return next((f"{one['reason']}: {one.get('message')}" for one in waiting if one.get("reason") in _STUCK), "")
 
 
 def _waits(pods: Sequence[Json], warnings: Sequence[str]) -> str:
@@ -432,10 +419,6 @@ def _container(pod: Json) -> Json:
     """Return the state of a pod's container: waiting, running, or terminated."""
     found: Json = next((one["state"] for one in pod["status"].get("containerStatuses") or ()), {})
     return found
-
-
-def _started(pod: Json) -> bool:
-    return _run(pod) is not None
 
 
 def _run(pod: Json) -> tuple[float, float | None] | None:

@@ -18,8 +18,8 @@ TIME_LIMIT, KEPT = 12 * 3600, 7 * 24 * 3600
 
 CPU = "cpu"
 GPU = "nvidia.com/gpu"
-#: Cores and memory that a pod requests: per GPU, and without one. A GPU's share fits the smallest machines of the clouds
-#: (g2-standard-4, g4dn.xlarge: 4 cores, 16 GiB) next to what Kubernetes reserves there.
+#: Cores and GiB that a pod requests: per GPU, and without one. They fit the smallest machines with a GPU of the clouds
+#: (g2-standard-4, g4dn.xlarge: 4 cores, 16 GiB), of which Kubernetes reserves a part.
 _PER_GPU, _WITHOUT = (3, 12), (2, 8)
 #: For vLLM's processes (https://docs.vllm.ai/en/stable/deployment/k8s.html, read 2026-11); 64 MiB otherwise.
 _SHARED_MEMORY = "2Gi"
@@ -97,7 +97,7 @@ def secrets_of(spec: JobSpec) -> dict[str, tuple[str, str]]:
 
 def _pod(spec: JobSpec, gpus: int) -> dict[str, Any]:
     """Return the pod's specification. A pod that waits for a machine uses none of its time limit."""
-    options = spec.options
+    options, selects = spec.options, spec.stage in GPU_STAGES  # Assemble would wait for a node with a GPU for nothing
     tolerations = [{"key": GPU, "operator": "Exists"}] if gpus else []
     for key, value in _pairs("--toleration", options.get("toleration"), bare=True).items():
         tolerations.append({"key": key, **({"value": value} if value else {"operator": "Exists"})})
@@ -109,8 +109,8 @@ def _pod(spec: JobSpec, gpus: int) -> dict[str, Any]:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "imagePullSecrets": [{"name": pull}] if pull else [],
-        "nodeSelector": _pairs("--node-selector", options.get("node_selector")),
-        "affinity": _on_spot() if spot else {},
+        "nodeSelector": _pairs("--node-selector", options.get("node_selector")) if selects else {},
+        "affinity": _on_spot() if spot and selects else {},
         "tolerations": tolerations + [{"key": key, "value": value} for key, value in SPOT.items() if spot],
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [_container(spec, gpus)],
@@ -143,15 +143,14 @@ def _container(spec: JobSpec, gpus: int) -> dict[str, Any]:
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         # The end of a failed container's log is in the pod's status.
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        **({"volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}]} if gpus else {}),
+        **({"volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}]} if gpus else {}),  # noqa: S108
     }
 
 
 def _resources(spec: JobSpec, gpus: int) -> dict[str, dict[str, str]]:
     """Return requests and limits; memory is limited only to what the user gave."""
     cores, gib = (gpus * _PER_GPU[0], gpus * _PER_GPU[1]) if gpus else _WITHOUT
-    # In a pipeline the sizes given are those of the stages with a GPU.
-    given = {} if spec.stage == "assemble" else spec.options
+    given = spec.options if spec.stage in GPU_STAGES else {}
     memory = given.get("memory")
     limits = {**({"memory": memory} if memory else {}), **({GPU: str(gpus)} if gpus else {})}
     requests = {"cpu": str(given.get("cpu") or cores), "memory": memory or f"{gib}Gi"}
