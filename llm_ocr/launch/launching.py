@@ -39,10 +39,9 @@ from llm_ocr.work.workspace import Workspace
 
 Say = Callable[[str], None]
 
-#: What documentation writes in place of a user's own value.
-_EXAMPLE = re.compile(
-    r"\b(ACCOUNT|BUCKET|DIGEST|EMAIL|NAMESPACE|PROJECT|REGION|REPOSITORY|TAG|YOUR[-_A-Z]*)\b|<[a-z ]+>"
-)
+#: Examples in documentation, which users replace by their own values, and the settings that may still hold one.
+_EXAMPLE = re.compile(r"\b(ACCOUNT|BUCKET|DIGEST|EMAIL|NAMESPACE|PROJECT|REGION|REPOSITORY|TAG)\b|<[a-z ]+>")
+_EXAMPLES_IN = ("workspace", "image", "role", "project", "region", "service_account", "training_output", "namespace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ def complete_plan(launcher: Launcher, spec: JobSpec) -> Plan:
     """
     bucket = "/".join(spec.workspace.split("/")[:3])
     for name, value in {"workspace": bucket, "image": spec.image, **spec.options}.items():
-        if name in ("workspace", "image", *_EXAMPLES_IN) and (found := _EXAMPLE.search(value or "")):
+        if name in _EXAMPLES_IN and (found := _EXAMPLE.search(value or "")):
             flag = f"--{name.replace('_', '-')}"
             raise UsageError(f"{flag} {value}: {found[0]} is an example", hint="Replace it by a value of yours.")
     plan = launcher.plan(spec)

@@ -25,6 +25,9 @@ from llm_ocr.work.workspace import Workspace
 
 #: The newest release next to which the library was resolved (hf-jobs/beside_vllm.py).
 GPU_IMAGE = "vllm/vllm-openai:v0.33.0"
+#: Of its libraries: every tag without a suffix since vLLM 0.20. An older driver needs NVIDIA's compatibility libraries,
+#: which this image brings and loads if VLLM_ENABLE_CUDA_COMPATIBILITY is set (vLLM's pull request 33992).
+GPU_IMAGE_CUDA = (13, 0)
 CPU_IMAGE = "python:3.12-slim"
 
 #: The content of a Google Cloud key file, as a secret of jobs outside Google; `bootstrap` writes it to a file.
@@ -114,7 +117,8 @@ def with_library(plan: Plan, workspace: Workspace) -> Plan:
         if workspace.store.stat(key) is None:
             workspace.store.put(key, wheel.data)
             workspace.flush()
-        known |= {WHEEL: f"{workspace.url.rstrip('/')}/{key}", SHA256: wheel.sha256}
+        # Placeholders are inside of JSON text.
+        known |= {WHEEL: json.dumps(f"{workspace.url.rstrip('/')}/{key}")[1:-1], SHA256: wheel.sha256}
     requests = tuple(Request(one.call, filled(one.body, known)) for one in plan.requests)
     return replace(plan, requests=requests)
 

@@ -1,8 +1,8 @@
 """A container without Docker: a job's command as a subprocess with nothing but the job's own environment.
 
-The fakes of job platforms run their jobs with it, so that what they show is real. The image is this interpreter with its
-packages, in which pip installs into a folder of the container and without a package index. The variable `IMAGE_PYTHON`
-names the interpreter of another environment, in which pip is free.
+The fakes of job platforms run their jobs with it, so that what they show is real. In place of an image, a job has this
+interpreter with its packages; pip installs into a folder of the container, without a package index. The variable
+`IMAGE_PYTHON` names the interpreter of another environment, where pip is not restricted.
 """
 
 import os

@@ -1,6 +1,6 @@
 """A stand-in for Google Cloud Run: a real server on loopback whose tasks are subprocesses that really run.
 
-It speaks what launching uses of these REST APIs: Cloud Run v2 (jobs, runs with overrides, tasks, operations, builds),
+It speaks what launching uses of these REST APIs: Cloud Run v2 (jobs, runs with overrides, tasks, operations),
 Secret Manager (a version's state), Cloud Logging (entries), Cloud Build (operations). Google's clients talk to it with
 `client_options={"api_endpoint": url}`, `transport="rest"` and anonymous credentials.
 

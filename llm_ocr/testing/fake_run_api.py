@@ -23,7 +23,6 @@ class Api:
         self.account = account
         self.jobs: dict[str, Json] = {}
         self.executions: dict[str, Execution] = {}
-        self.builds: list[Json] = []
         self._begin = begin
         self._lock = threading.RLock()
         self._numbers = itertools.count(1)
@@ -39,7 +38,6 @@ class Api:
             ("POST", re.compile(rf"v2/({_EXECUTION}):cancel"), self._cancel),
             ("GET", re.compile(rf"v2/({_EXECUTION})/tasks"), self._tasks),
             ("GET", re.compile(r"v[12]/(projects/[^/]+/locations/[^/]+/operations/[^/]+)"), self._operation),
-            ("POST", re.compile(r"v2/(projects/[^/]+/locations/[^/]+)/builds:submit"), self._build),
             ("GET", re.compile(r"v1/(projects/[^/]+/secrets/[^/]+/versions/[^/]+)"), self._secret),
             ("POST", re.compile(r"v1/(projects/[^/]+/secrets/[^/]+):addVersion"), self._add_secret),
             ("POST", re.compile(r"v2/(entries):list"), self._entries),
@@ -114,23 +112,6 @@ class Api:
     def _tasks(self, name: str, query: Mapping[str, str], _: Json) -> Json:
         execution = self._execution(name)
         return _page([execution.task_json(one) for one in execution.tasks], "tasks", query)
-
-    def _build(self, parent: str, _: Mapping[str, str], body: Json) -> Json:
-        self.builds.append(body)
-        if self.account.images is not None and not self.account.build_error:
-            self.account.images.add(body["imageUri"])
-        kind = "type.googleapis.com/google.devtools.cloudbuild.v1."
-        number = f"build-{len(self.builds)}"
-        build = {"id": number, "status": "QUEUED", "logUrl": f"https://console.example/builds/{number}"}
-        operation = {
-            "name": self._operation_name(parent),
-            "metadata": {"@type": f"{kind}BuildOperationMetadata", "build": build},
-        }
-        end: Json = {"response": {"@type": f"{kind}Build", **build, "status": "SUCCESS"}}
-        if self.account.build_error:
-            end = {"error": {"code": 2, "message": self.account.build_error}}
-        self._operations[str(operation["name"])] = {**operation, "done": True, **end}
-        return {"buildOperation": operation}
 
     def _secret(self, name: str, *_: Any) -> Json:
         project, secret, version = name.split("/")[1::2]

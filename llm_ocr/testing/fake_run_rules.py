@@ -32,7 +32,6 @@ class Account:
     accounts: set[str] | None = None
     quota: dict[str, int] = field(default_factory=dict)  # accelerator -> GPUs; not in it: enough
     regions: set[str] | None = None
-    build_error: str = ""  # why builds fail
 
     def check(self, name: str, job: Mapping[str, Any]) -> None:
         """Raises `Refused` for a job that cannot be made."""

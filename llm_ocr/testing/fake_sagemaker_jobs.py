@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from llm_ocr.launch.sagemaker.requests import expanded
 from llm_ocr.testing.container import Container
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
@@ -240,9 +241,9 @@ class FakeJob:
         host.ml = Path(self._folder.name, str(self._attempt), host.name)
         host.ml.mkdir(parents=True)
         at = self.body["AppSpecification"] if self.kind is PROCESSING else self.body["AlgorithmSpecification"]
-        words = [*at.get("ContainerEntrypoint", ()), *at.get("ContainerArguments", ())]
-        # /opt/ml is a folder of its own in each container; here it stands elsewhere.
-        command = [word.replace("/opt/ml", str(host.ml), 1) if word.startswith("/opt/ml/") else word for word in words]
+        words = expanded(at.get("ContainerEntrypoint", ()), at.get("ContainerArguments", ()))
+        # Each container has its own /opt/ml; here it is another folder.
+        command = [word.replace("/opt/ml/", f"{host.ml}/") for word in words]
         told = {"SM_HOSTS": json.dumps(names), "SM_CURRENT_HOST": host.name}
         if self.kind is TRAINING:
             told |= {"TRAINING_JOB_NAME": self.name, "TRAINING_JOB_ARN": self.arn}

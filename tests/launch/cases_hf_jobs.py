@@ -29,7 +29,7 @@ def cases() -> Iterator[tuple[str, JobSpec]]:
             image="vllm/vllm-openai@sha256:0123",
             time_limit=5400,
             secrets={"HF_TOKEN": "TOKEN_OF_JOBS", "LLM_OCR_API_KEY": ""},
-            options={"wheel": "llm-ocr==1.2.3", "extra": ["detector"]},
+            options={"extra": ["detector"]},
         ),
     )
     yield (

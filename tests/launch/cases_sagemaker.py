@@ -29,7 +29,8 @@ def cases() -> Iterator[tuple[str, JobSpec]]:
     yield "assemble", spec("assemble")
     yield "nothing-known", spec(image="", options={"role": None}, secrets={"HF_TOKEN": ""})
     yield "spot", spec(options={"spot": True}, shards=4, time_limit=3600)
-    yield "spot-elsewhere", spec(workspace="gs://bucket/run", options={"spot": True})
+    yield "spot-elsewhere", spec(workspace="gs://bucket/run", options={"spot": True, "wheel": "image"})
+    yield "stock-image", spec(image="", options={"region": "eu-south-1"})
     yield "large-gpu", spec(hardware="ml.p5.48xlarge", options={"training_output": "s3://mine/sagemaker/"})
     yield (
         "secrets",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from hf_jobs_running import Platform
 
-from llm_ocr.launch.hf_jobs.wheel import library_wheel
+from llm_ocr.launch.library import library_wheel
 from llm_ocr.testing.fake_hub import TOKEN, running
 
 

@@ -6,9 +6,12 @@ from typing import Any
 from cases_hf_jobs import LAUNCH
 from huggingface_hub import HfApi
 
-from llm_ocr.launch import JobSpec, JobStatus
+from llm_ocr.launch import Job, JobSpec, JobStatus, Plan
 from llm_ocr.launch.hf_jobs.launcher import HfJobs
+from llm_ocr.launch.library import with_library
+from llm_ocr.storage import StoreOptions
 from llm_ocr.testing.fake_hub import TOKEN, FakeHub
+from llm_ocr.work.workspace import Workspace
 
 WORKSPACE = "hf://buckets/tester/ws/run"
 
@@ -31,6 +34,17 @@ class Platform:
         environment = {"LLM_OCR_WORKSPACE": workspace, "LLM_OCR_ENGINE": "embedded", **more.pop("environment", {})}
         settings = {"hardware": "cpu-upgrade", "environment": environment, "options": options, **more}
         return JobSpec(stage, workspace, LAUNCH, **settings)
+
+    def submit(self, plan: Plan) -> list[Job]:
+        """The plan's jobs, with the library in the workspace as a launch puts it there."""
+        hub = StoreOptions(endpoint=self.hub.url)
+        if plan.spec.workspace.startswith("hf://buckets/"):
+            self.api.create_bucket("/".join(plan.spec.workspace.split("/")[3:5]), private=True, exist_ok=True)
+        variables = plan.spec.environment
+        there = StoreOptions(endpoint=variables.get("LLM_OCR_WORKSPACE_ENDPOINT"), region="us-east-1")
+        options = hub if plan.spec.workspace.startswith("hf:") else there
+        with Workspace.open(plan.spec.workspace, True, options=options) as workspace:
+            return list(self.launcher.submit(with_library(plan, workspace)))
 
     def over(self, jobs: Any) -> list[JobStatus]:
         """Their statuses, when all are over."""

@@ -14,8 +14,10 @@ from unittest import mock
 import pytest
 
 from llm_ocr.launch import Job, JobSpec, JobStatus
+from llm_ocr.launch.library import with_library
 from llm_ocr.launch.sagemaker.launcher import SageMaker
 from llm_ocr.testing.fake_sagemaker import ACCOUNT, REGION, FakeSageMaker, running
+from llm_ocr.work.workspace import Workspace
 
 NUMBERS = itertools.count()  # moto keeps one state for the whole process
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -43,17 +45,18 @@ class Account:
         return boto3.client(service)
 
     def spec(self, stage: str = "extract", **more: Any) -> JobSpec:
-        """A job of a launch of its own, on a machine without GPUs."""
+        """A job of a launch of its own, on a machine without GPUs; its image holds the library."""
         launch = f"20260101-{self.number:06d}-abcd"
         given = {"LLM_OCR_WORKSPACE": self.workspace, **more.pop("environment", {})}
         values = {"hardware": "ml.c5.xlarge", "image": self.image, **more}
-        values["options"] = {"role": self.role, "volume_size": 30, **more.get("options", {})}
+        values["options"] = {"role": self.role, "volume_size": 30, "wheel": "image", **more.get("options", {})}
         return JobSpec(stage, self.workspace, launch, environment=given, **values)
 
     def submit(self, spec: JobSpec) -> Job:
         plan = self.launcher.plan(spec)
         assert not plan.missing
-        (job,) = self.launcher.submit(plan)
+        with Workspace.open(self.workspace, True) as workspace:
+            (job,) = self.launcher.submit(with_library(plan, workspace))
         return job
 
     def status(self, job: Job) -> JobStatus:
@@ -104,8 +107,7 @@ def opened() -> Iterator[Account]:
     boto3 = pytest.importorskip("boto3")
     pytest.importorskip("moto.server")
     number = next(NUMBERS)
-    # What an image sets: where its Python finds the library.
-    with running("bucket", image_environment={"PYTHONPATH": str(REPOSITORY)}) as fake, signed_in(fake.url):
+    with running("bucket") as fake, signed_in(fake.url):
         trust = (REPOSITORY / "sagemaker" / "trust-policy.json").read_text()
         role = boto3.client("iam").create_role(RoleName=f"llm-ocr-{number}", AssumeRolePolicyDocument=trust)
         ecr = boto3.client("ecr")

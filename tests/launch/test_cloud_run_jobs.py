@@ -16,7 +16,6 @@ from llm_ocr.testing.fake_run import running
 pytest.importorskip("google.cloud.run_v2")
 pytest.importorskip("google.cloud.storage")
 
-IMAGE = "us-central1-docker.pkg.dev/my-project/llm-ocr/cpu:1"
 SMALL = ("--engine", "embedded", "--render-workers", "1", "--ocr-workers", "1", "--pages-per-unit", "1")
 SHORT = ("--lease-seconds", "5")  # a worker that finds all units taken looks again soon
 
@@ -31,7 +30,6 @@ def gcs():
 def platform(gcs):
     """Its containers reach Google Cloud Storage as a job's account would: without being told how."""
     with running(environment={"STORAGE_EMULATOR_HOST": gcs.url}) as run:
-        run.account.images = {IMAGE}
         yield run
 
 
@@ -71,7 +69,7 @@ def test_a_pipeline_of_many_tasks_ends_with_a_result(place, bucket, platform, ex
     code = main(
         [
             *("launch", "cloud-run", "pipeline", str(examples / "invoice.png"), str(examples / "fax.tiff"), *SMALL),
-            *("--hardware", "cpu", "--shards", "2", "--image", IMAGE, *SHORT, "--wait", *workspace, *of_jobs, *run),
+            *("--hardware", "cpu", "--shards", "2", *SHORT, "--wait", *workspace, *of_jobs, *run),
         ]
     )
     wrote = capsys.readouterr()
@@ -83,6 +81,8 @@ def test_a_pipeline_of_many_tasks_ends_with_a_result(place, bucket, platform, ex
     ]
     assert [len(one.tasks) for one in platform.executions] == [2, 2, 1]
     assert "geheimnis" not in wrote.err + repr(platform.requests)
+    images = {one["template"]["template"]["containers"][0]["image"] for one in platform.api.jobs.values()}
+    assert images == {"docker.io/library/python:3.12-slim"}
     assert main(["jobs", "--json", *workspace]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert [(one["stage"], one["state"]) for one in listed] == [
@@ -113,7 +113,7 @@ def test_a_job_that_is_ended_is_gone_on_with_and_nothing_is_done_twice(
 
     watcher = threading.Thread(target=interrupt, daemon=True)
     watcher.start()
-    words = ("--hardware", "cpu", "--image", IMAGE, "--wait")
+    words = ("--hardware", "cpu", "--wait")
     code = main(["launch", "cloud-run", "extract", str(examples), *SMALL, *words, *place[0], *place[1]])
     wrote = capsys.readouterr()
     assert (code, wrote.out) == (0, "9 ok\n"), wrote.err

@@ -35,10 +35,20 @@ def test_google_knows_every_field_that_is_sent(name):
 
 def test_what_is_not_known_is_a_named_placeholder():
     made = plan()
-    assert set(made.missing) == {"<region>", "<image>"}
+    assert set(made.missing) == {"<region>"}
     assert all(name in json.dumps(made.requests[0].body) for name in made.missing)
     # The project is the credentials', which nobody has asked yet.
     assert made.requests[1].body["name"] == "projects/<project>/locations/<region>/jobs/llm-ocr-extract-nvidia-l4"
+
+
+def test_an_l4_whose_driver_is_older_than_the_stock_image_loads_the_compatibility_libraries():
+    compatible = {"name": "VLLM_ENABLE_CUDA_COMPATIBILITY", "value": "1"}
+    made = plan("extract")
+    (container,) = task(made)["containers"]
+    assert (container["image"], container["env"]) == ("docker.io/vllm/vllm-openai:v0.33.0", [compatible])
+    assert any("driver for CUDA 12.2" in note for note in made.notes)
+    for other in (plan(hardware="nvidia-rtx-pro-6000"), plan("assemble"), plan(image="mine/vllm:cu129")):
+        assert "env" not in task(other)["containers"][0]
 
 
 def test_each_stage_gets_a_machine_that_fits():
@@ -102,7 +112,7 @@ def test_what_can_never_work_is_refused(more, message):
     ],
 )
 def test_a_secret_is_named_and_never_sent(where, reference):
-    made = task(plan(secrets={"HF_TOKEN": where}))
+    made = task(plan("assemble", secrets={"HF_TOKEN": where}))
     assert made["containers"][0]["env"] == [{"name": "HF_TOKEN", "valueSource": {"secretKeyRef": reference}}]
 
 

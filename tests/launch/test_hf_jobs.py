@@ -1,16 +1,20 @@
 """Hugging Face Jobs, by huggingface_hub itself, on a Hub of ours whose jobs really run."""
 
 import json
+from dataclasses import replace
 
 import pytest
+from cases_hf_jobs import LAUNCH
 from hf_jobs_running import WORKSPACE, Platform
 
 import llm_ocr
 from llm_ocr.errors import LaunchError
 from llm_ocr.launch import State
 from llm_ocr.launch.hf_jobs.launcher import HfJobs
-from llm_ocr.launch.hf_jobs.wheel import library_wheel
+from llm_ocr.launch.library import library_wheel
+from llm_ocr.storage import StoreOptions
 from llm_ocr.testing.fake_hub import Fault, How, Mishap
+from llm_ocr.work.workspace import Workspace
 
 
 @pytest.fixture
@@ -26,7 +30,7 @@ def planned(platform: Platform, examples):
 def submitted(platform: Platform, **more):
     plan = platform.launcher.plan(platform.spec(**more))
     platform.launcher.check(plan)
-    return platform.launcher.submit(plan)
+    return platform.submit(plan)
 
 
 def pages(platform: Platform):
@@ -56,35 +60,37 @@ def test_what_runs_in_a_job_is_the_wheel_that_was_sent(planned, tmp_path):
     planned.over([job])
     loaded = [line for line in planned.launcher.logs(job) if "llm_ocr/stages/__init__" in line]
     assert loaded
-    assert all("llm-ocr-fake-job-" in line for line in loaded)
+    assert all("/site/" in line for line in loaded)
 
 
-def test_the_wheel_is_private_and_under_its_hash(platform):
+def test_the_wheel_lies_in_the_workspace_under_its_hash(platform):
     platform.hub.state.jobs.mishaps.append(Mishap("enough", never_starts=True))
-    submitted(platform)
-    assert platform.api.repo_info("tester/llm-ocr-jobs", repo_type="dataset").private
+    (job,) = submitted(platform)
     sent = library_wheel(platform.wheel)
-    files = platform.api.list_repo_files("tester/llm-ocr-jobs", repo_type="dataset")
-    assert f"{sent.sha256}/{sent.name}" in files
+    command = platform.hub.state.jobs.by_id[job.id].spec["command"]
+    told = json.loads(command[3])
+    assert told["sha256"] == sent.sha256
+    assert told["wheel"] == f"{WORKSPACE}/launches/{LAUNCH}/{sent.sha256[:16]}/{sent.name}"
 
 
 @pytest.mark.slow
-def test_a_wheel_that_is_another_one_is_not_installed(platform):
-    plan = platform.launcher.plan(platform.spec())
-    told = [json.loads(json.dumps(request.body)) for request in plan.requests]
-    told[-1]["command"][2] = told[-1]["command"][2].replace('"<wheel sha256>"', f'"{"0" * 64}"')
-    requests = [type(one)(one.call, body) for one, body in zip(plan.requests, told, strict=True)]
-    jobs = platform.launcher.submit(type(plan)(plan.platform, plan.spec, tuple(requests)))
-    (status,) = platform.over(jobs)
+def test_a_wheel_that_is_another_one_is_not_installed(planned):
+    spec = planned.spec()
+    planned.submit(planned.launcher.plan(spec))
+    with Workspace.open(WORKSPACE, options=StoreOptions(endpoint=planned.hub.url)) as workspace:
+        (wheel,) = [one.key for one in workspace.store.list(f"launches/{LAUNCH}/") if one.key.endswith(".whl")]
+        workspace.store.put(wheel, b"another")
+    (job,) = planned.submit(planned.launcher.plan(replace(spec, submission=2)))
+    (status,) = planned.over([job])
     assert status.state is State.FAILED
-    assert status.reason == "Job failed with exit code: 1: this wheel has another sha256"
+    assert "has another sha256 than the wheel that was launched" in status.reason
 
 
 @pytest.mark.slow
 def test_a_download_that_fails_is_tried_again(planned):
     (job,) = submitted(planned)
     planned.launcher.cancel(job)
-    planned.hub.faults.add(Fault("resolve", name="whl", after=1, status=503))  # the first asks whether it is there
+    planned.hub.faults.add(Fault("bucket_resolve", name="whl", status=503))
     (again,) = submitted(planned, submission=2)
     (status,) = planned.over([again])
     assert status.state is State.SUCCEEDED, list(planned.launcher.logs(again))
@@ -96,7 +102,7 @@ def test_secrets_are_sent_as_secrets_and_stand_nowhere_else(platform, monkeypatc
     spec = platform.spec(secrets={"LLM_OCR_API_KEY": "MY_KEY"})
     plan = platform.launcher.plan(spec)
     assert "geheimnis" not in repr(plan)
-    (job,) = platform.launcher.submit(plan)
+    (job,) = platform.submit(plan)
     platform.launcher.cancel(job)
     sent = platform.hub.state.jobs.by_id[job.id].spec
     assert sent.pop("secrets") == {"HF_TOKEN": "hf_fake", "LLM_OCR_API_KEY": "geheimnis"}
@@ -107,7 +113,7 @@ def test_secrets_are_sent_as_secrets_and_stand_nowhere_else(platform, monkeypatc
 def test_submit_sends_exactly_what_the_plan_shows(platform):
     spec = platform.spec(shards=2, time_limit=5400)
     plan = platform.launcher.plan(spec)
-    jobs = platform.launcher.submit(plan)
+    jobs = platform.submit(plan)
     for job in jobs:
         platform.launcher.cancel(job)
     shown = [request.body for request in plan.requests if request.call == "run_job"]
@@ -126,7 +132,7 @@ def test_submit_sends_exactly_what_the_plan_shows(platform):
 def test_another_process_finds_the_jobs_and_creates_none_again(platform):
     spec = platform.spec(shards=2)
     assert platform.launcher.find(spec) == []
-    jobs = platform.launcher.submit(platform.launcher.plan(spec))
+    jobs = platform.submit(platform.launcher.plan(spec))
     again = HfJobs()
     assert again.find(spec) == list(jobs)
     assert again.submit(again.plan(spec)) == list(jobs)
@@ -138,21 +144,21 @@ def test_what_a_crash_left_out_is_made_and_nothing_else(platform):
     spec = platform.spec(shards=3)
     platform.hub.faults.add(Fault("run_job", how=How.DROP, after=1), Fault("cancel_job"))
     with pytest.raises(LaunchError, match="still there: http"):
-        platform.launcher.submit(platform.launcher.plan(spec))
+        platform.submit(platform.launcher.plan(spec))
     first = set(platform.hub.state.jobs.by_id)
-    jobs = platform.launcher.submit(platform.launcher.plan(spec))
+    jobs = platform.submit(platform.launcher.plan(spec))
     assert first < {job.id for job in jobs}
     assert len(platform.hub.state.jobs.by_id) == 3
 
 
 def test_an_answer_that_is_lost_makes_no_second_job(platform):
     platform.hub.faults.add(Fault("run_job", how=How.LOSE, status=502))
-    jobs = platform.launcher.submit(platform.launcher.plan(platform.spec()))
+    jobs = platform.submit(platform.launcher.plan(platform.spec()))
     assert [job.id for job in jobs] == list(platform.hub.state.jobs.by_id)
 
 
 def test_all_jobs_of_a_submission_are_asked_for_at_once(platform):
-    jobs = platform.launcher.submit(platform.launcher.plan(platform.spec(shards=3)))
+    jobs = platform.submit(platform.launcher.plan(platform.spec(shards=3)))
     before = platform.hub.requests
     platform.launcher.status(jobs)
     asked = {name: count - before.get(name, 0) for name, count in platform.hub.requests.items()}
@@ -160,7 +166,7 @@ def test_all_jobs_of_a_submission_are_asked_for_at_once(platform):
 
 
 def test_cancelling_ends_a_job_and_does_nothing_to_one_that_is_over(platform):
-    (job,) = platform.launcher.submit(platform.launcher.plan(platform.spec()))
+    (job,) = platform.submit(platform.launcher.plan(platform.spec()))
     platform.launcher.cancel(job)
     (status,) = platform.launcher.status([job])
     assert status.state is State.CANCELLED
@@ -178,53 +184,22 @@ def test_a_log_is_followed_to_the_end_and_its_tail_is_short(planned):
     assert list(planned.launcher.logs(job, tail=1)) == followed[-1:]
 
 
-def test_cleaning_up_leaves_what_others_need_and_says_so(platform):
-    one, other = (
-        platform.launcher.submit(platform.launcher.plan(platform.spec(submission=number))) for number in (1, 2)
-    )
-    platform.launcher.cancel(one[0])
-    said = platform.launcher.clean(one)
-    assert "left: the private repository tester/llm-ocr-jobs" in said[0]
-    assert "1 unfinished" in said[0]
-    platform.launcher.cancel(other[0])
-    said = platform.launcher.clean([*one, *other])
-    assert said[0].startswith("removed the private repository tester/llm-ocr-jobs")
-    assert said[1].startswith("left: ended jobs")
-    assert not platform.api.repo_exists("tester/llm-ocr-jobs", repo_type="dataset")
-    assert "gone already" in platform.launcher.clean(one)[0]
-
-
-def test_files_of_others_in_the_repository_stay(platform):
-    (job,) = platform.launcher.submit(platform.launcher.plan(platform.spec()))
+def test_cleaning_up_says_what_the_hub_keeps(platform):
+    (job,) = platform.submit(platform.launcher.plan(platform.spec()))
     platform.launcher.cancel(job)
-    platform.api.upload_file(
-        path_or_fileobj=b"mine", path_in_repo="notes.txt", repo_id="tester/llm-ocr-jobs", repo_type="dataset"
-    )
-    assert "other files, too (notes.txt)" in platform.launcher.clean([job])[0]
-    assert platform.api.repo_exists("tester/llm-ocr-jobs", repo_type="dataset")
+    assert platform.launcher.clean([job]) == [
+        f"left: ended jobs and their logs, which the Hub keeps: {platform.hub.url}/jobs/tester"
+    ]
 
 
 def test_an_organisation_pays_where_it_is_named(platform):
     (job,) = submitted(platform, options={"namespace": "team"})
     platform.launcher.cancel(job)
     assert job.place["namespace"] == "team"
-    assert platform.api.repo_exists("team/llm-ocr-jobs", repo_type="dataset")
 
 
 def test_the_library_of_the_image_is_used_where_it_is_named(planned):
     (job,) = submitted(planned, options={"wheel": "image"})
     (status,) = planned.over([job])
     assert status.state is State.SUCCEEDED
-    assert not planned.api.repo_exists("tester/llm-ocr-jobs", repo_type="dataset")
-    assert planned.launcher.clean([job]) == [
-        f"left: ended jobs and their logs, which the Hub keeps: {planned.hub.url}/jobs/tester"
-    ]
-
-
-@pytest.mark.slow
-def test_a_release_comes_from_the_package_index(planned, wheel):
-    planned.hub.state.jobs.image["PIP_FIND_LINKS"] = str(wheel).rpartition("/")[0]
-    (job,) = submitted(planned, options={"wheel": f"llm-ocr=={llm_ocr.__version__}"})
-    (status,) = planned.over([job])
-    assert status.state is State.SUCCEEDED, list(planned.launcher.logs(job))
-    assert pages(planned).ok == 4
+    assert planned.hub.state.jobs.by_id[job.id].spec["command"] == ["python3", "-m", "llm_ocr.stages", "extract"]

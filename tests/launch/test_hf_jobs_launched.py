@@ -69,6 +69,6 @@ def test_a_workspace_on_s3_is_reached_with_keys_that_are_secrets(platform, examp
         keys = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
         plan = platform.launcher.plan(platform.spec(workspace=workspace, environment=there, secrets=keys))
         platform.launcher.check(plan)
-        (status,) = platform.over(platform.launcher.submit(plan))
+        (status,) = platform.over(platform.submit(plan))
         assert status.state is State.SUCCEEDED, list(platform.launcher.logs(status.job))
         assert llm_ocr.open(workspace, endpoint=endpoint).status.pages.ok == 1

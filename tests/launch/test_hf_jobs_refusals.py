@@ -9,8 +9,8 @@ from huggingface_hub import JobInfo, constants
 
 from llm_ocr.errors import LaunchError, MissingExtra, UsageError
 from llm_ocr.launch import Job, State
-from llm_ocr.launch.hf_jobs.launcher import HfJobs
-from llm_ocr.launch.hf_jobs.status import status_of
+from llm_ocr.launch.hf_jobs.launcher import HfJobs, status_of
+from llm_ocr.launch.launching import complete_plan
 from llm_ocr.testing.fake_hub import Account, Fault, Mishap
 
 
@@ -20,7 +20,6 @@ def refused(platform: Platform, **more) -> LaunchError:
     with pytest.raises((LaunchError, UsageError)) as caught:
         platform.launcher.check(plan)
     assert platform.hub.state.jobs.by_id == {}
-    assert not platform.api.repo_exists("tester/llm-ocr-jobs", repo_type="dataset") or "public" in str(caught.value)
     return caught.value
 
 
@@ -59,7 +58,7 @@ def test_a_stored_login_is_enough(platform, monkeypatch, tmp_path):
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
     plan = platform.launcher.plan(platform.spec())
     platform.launcher.check(plan)
-    (job,) = platform.launcher.submit(plan)
+    (job,) = platform.submit(plan)
     platform.launcher.cancel(job)
     assert platform.hub.state.jobs.by_id[job.id].spec["secrets"] == {"HF_TOKEN": "hf_fake"}
 
@@ -90,11 +89,6 @@ def test_jobs_are_not_for_this_account(platform):
     assert "credits" in error.hint
 
 
-def test_a_public_repository_of_wheels(platform):
-    platform.api.create_repo("tester/llm-ocr-jobs", repo_type="dataset", private=False)
-    assert "is public" in str(refused(platform))
-
-
 @pytest.mark.parametrize(
     ("workspace", "hint"),
     [
@@ -106,32 +100,28 @@ def test_jobs_without_keys_for_the_workspace(platform, workspace, hint):
     assert hint in refused(platform, workspace=workspace).hint
 
 
-def test_a_wheel_that_is_not_there_or_none(platform, tmp_path):
-    assert "no such file" in str(refused(platform, options={"wheel": str(tmp_path / "llm_ocr-1-py3-none-any.whl")}))
-    (tmp_path / "other-1-py3-none-any.whl").write_bytes(b"PK")
-    assert "no wheel of llm-ocr" in str(
-        refused(platform, options={"wheel": str(tmp_path / "other-1-py3-none-any.whl")})
-    )
-
-
-@pytest.mark.parametrize("given", ["llm-ocr", "llm-ocr>=1", "requests==2", "other"])
-def test_a_release_must_be_pinned(given):
-    with pytest.raises(UsageError, match="neither"):
-        HfJobs().plan(spec("extract", options={"wheel": given}))
+@pytest.mark.parametrize("given", ["llm-ocr", "llm-ocr==1.2.3", "requests==2", "other", "missing", "no-wheel"])
+def test_a_wheel_that_cannot_be_used_is_refused_before_anything_is_sent(given, tmp_path):
+    (tmp_path / "other-1-py3-none-any.whl").write_bytes(b"no wheel")
+    files = {"missing": tmp_path / "llm_ocr-1-py3-none-any.whl", "no-wheel": tmp_path / "other-1-py3-none-any.whl"}
+    words = {"missing": "there is no such file", "no-wheel": "is not a wheel of llm-ocr"}
+    given_spec = spec("extract", options={"wheel": str(files.get(given, given))})
+    with pytest.raises(UsageError, match=words.get(given, "expected the file of a wheel")):
+        complete_plan(HfJobs(), given_spec)
 
 
 def test_no_credits_leave_nothing_under_way(platform):
     words = "Pre-paid credit balance is insufficient"
     platform.hub.faults.add(Fault("run_job", status=402, message=words, after=1))
     with pytest.raises(LaunchError, match=words) as caught:
-        platform.launcher.submit(platform.launcher.plan(platform.spec(shards=2)))
+        platform.submit(platform.launcher.plan(platform.spec(shards=2)))
     assert "settings/billing" in caught.value.hint
     assert [job.stage for job in platform.hub.state.jobs.by_id.values()] == ["CANCELED"]
 
 
 def test_a_job_that_runs_into_its_time_limit(platform):
     platform.hub.state.jobs.second = 1e-9
-    (status,) = platform.over(platform.launcher.submit(platform.launcher.plan(platform.spec())))
+    (status,) = platform.over(platform.submit(platform.launcher.plan(platform.spec())))
     assert status.state is State.TIMED_OUT
     assert status.reason == "Job timeout"
 
@@ -146,14 +136,14 @@ def test_a_job_that_runs_into_its_time_limit(platform):
 )
 def test_a_machine_that_fails_is_told_from_a_job_that_fails(platform, message, state):
     platform.hub.state.jobs.mishaps.append(Mishap(message, never_starts=True))
-    (status,) = platform.over(platform.launcher.submit(platform.launcher.plan(platform.spec())))
+    (status,) = platform.over(platform.submit(platform.launcher.plan(platform.spec())))
     assert status.state is state
     assert status.reason == message
     assert status.started is None
 
 
 def test_a_job_that_the_hub_does_not_know_any_more(platform):
-    (job,) = platform.launcher.submit(platform.launcher.plan(platform.spec()))
+    (job,) = platform.submit(platform.launcher.plan(platform.spec()))
     platform.launcher.cancel(job)
     platform.hub.state.jobs.by_id.clear()
     (status,) = platform.launcher.status([job])

@@ -2,18 +2,18 @@
 
 import hashlib
 import http.server
+import json
 import subprocess
 import sys
 import threading
 import zipfile
 from collections.abc import Iterator
-from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
 
-from llm_ocr.launch.hf_jobs.plan import _FETCH, _KEEP
-from llm_ocr.launch.hf_jobs.wheel import _packed, library_wheel
+from llm_ocr.launch import bootstrap
+from llm_ocr.launch.library import library_wheel
 
 
 def installed(wheel: Path, folder: Path) -> Path:
@@ -22,27 +22,26 @@ def installed(wheel: Path, folder: Path) -> Path:
     return folder
 
 
-def test_a_checkout_is_built(wheel, repository):
+def test_the_wheel_of_an_editable_checkout_holds_its_files_and_needs_no_build_tool(wheel, repository):
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-        one = "llm_ocr/launch/hf_jobs/wheel.py"
-        assert archive.read(one) == (repository / one).read_bytes()
-    assert "llm_ocr/stages/__main__.py" in names
+        for one in ("llm_ocr/launch/library.py", "llm_ocr/stages/__main__.py"):
+            assert archive.read(one) == (repository / one).read_bytes()
+        (metadata,) = [name for name in names if name.endswith(".dist-info/METADATA")]
+        assert b"Name: llm-ocr" in archive.read(metadata)
+    built = {path.relative_to(repository).as_posix() for path in (repository / "llm_ocr").rglob("*") if path.is_file()}
+    assert {name for name in built if "__pycache__" not in name} <= set(names)
+    assert "llm_ocr/examples/paper.pdf" in names
+    assert not any("__editable__" in name or name.endswith(".pth") for name in names)
 
 
 @pytest.mark.slow
 def test_an_installation_is_packed_again_as_it_was(wheel, tmp_path):
     site = installed(Path(wheel), tmp_path / "a")
-    (found,) = distributions(name="llm-ocr", path=[str(site)])
-    made, again = _packed(found), _packed(found)
-    assert made == again  # the same bytes, so the same place on the Hub
-    path = tmp_path / made.name
-    path.write_bytes(made.data)
-    second = installed(path, tmp_path / "b")
-    (other,) = distributions(name="llm-ocr", path=[str(second)])
-    assert _packed(other).sha256 == made.sha256
-    assert (second / "llm_ocr/stages/__main__.py").read_bytes() == (site / "llm_ocr/stages/__main__.py").read_bytes()
-    assert library_wheel(str(path)) == made
+    code = "from llm_ocr.launch.library import library_wheel; print(library_wheel().sha256)"
+    words = [sys.executable, "-c", code]
+    run = subprocess.run(words, env={"PYTHONPATH": str(site)}, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == library_wheel(wheel).sha256 == library_wheel().sha256
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -75,7 +74,7 @@ def servers() -> Iterator[str]:
     threads = [threading.Thread(target=one.serve_forever, args=(0.02,)) for one in made]
     for thread in threads:
         thread.start()
-    yield f"http://127.0.0.1:{made[0].server_port}/wheel"
+    yield f"http://127.0.0.1:{made[0].server_port}"
     for one in made:
         one.shutdown()
         one.server_close()
@@ -83,15 +82,14 @@ def servers() -> Iterator[str]:
         thread.join()
 
 
-def test_the_token_is_not_sent_to_the_storage_behind_the_hub(servers, tmp_path):
-    sha256 = hashlib.sha256(b"content").hexdigest()
-    words = [sys.executable, "-c", _FETCH, servers, sha256, str(tmp_path / "wheel")]
-    run = subprocess.run(words, input="secret", env={}, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    assert (tmp_path / "wheel").read_bytes() == b"content"
+def test_the_token_is_not_sent_to_the_storage_behind_the_hub(servers, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    monkeypatch.setenv("LLM_OCR_WORKSPACE_ENDPOINT", servers)
+    wheel = bootstrap.fetch("hf://buckets/me/ocr/run/a.whl", hashlib.sha256(b"content").hexdigest(), str(tmp_path))
+    assert Path(wheel).read_bytes() == b"content"
 
 
-def test_what_an_image_has_stays_as_it_is(tmp_path):
+def test_what_an_image_has_stays_as_it_is(tmp_path, monkeypatch):
     """Each version is a constraint, but those of system packages that pip cannot read, and our own."""
     there = {"first/vllm": "0.32.0+cu130", "first/distro_info": "1.1build1", "first/llm_ocr": "0.0.1"}
     for place, version in {**there, "second/vllm": "0.1", "second/torch": "2.13.0rc1.dev3"}.items():
@@ -99,7 +97,63 @@ def test_what_an_image_has_stays_as_it_is(tmp_path):
         folder.mkdir(parents=True)
         name = place.partition("/")[2]
         (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    path = f"{tmp_path}/first:{tmp_path}/second"
-    words = [sys.executable, "-S", "-c", _KEEP]
-    run = subprocess.run(words, env={"PYTHONPATH": path}, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert sorted(run.stdout.split()) == ["torch==2.13.0rc1.dev3", "vllm==0.32.0+cu130"]
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "first"), str(tmp_path / "second")])
+    assert sorted(bootstrap.constraints().split()) == ["torch==2.13.0rc1.dev3", "vllm==0.32.0+cu130"]
+
+
+def started(job: dict[str, object], tmp_path: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The bootstrap as a container runs it: its source, and what it is to do."""
+    words = [sys.executable, "-c", Path(bootstrap.__file__).read_text(), json.dumps(job)]
+    own = {"PIP_TARGET": str(tmp_path / "site"), "PIP_NO_INDEX": "1", "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
+    return subprocess.run(words, env={**own, **variables}, cwd=tmp_path, capture_output=True, text=True)
+
+
+def test_a_conflict_of_pip_is_shown_whole_and_ends_the_job(tmp_path, servers):
+    """A wheel that needs another release than the image has."""
+    name = "llm_ocr-9.9-py3-none-any.whl"
+    with zipfile.ZipFile(tmp_path / name, "w") as archive:
+        about = "Metadata-Version: 2.1\nName: llm-ocr\nVersion: 9.9\nRequires-Dist: pillow<5\n"
+        archive.writestr("llm_ocr-9.9.dist-info/METADATA", about)
+        archive.writestr(
+            "llm_ocr-9.9.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr("llm_ocr-9.9.dist-info/RECORD", "")
+    code = (
+        "import sys; sys.argv = ['', '']\n"
+        "from llm_ocr.launch import bootstrap\n"
+        f"try: bootstrap.install({str(tmp_path / name)!r}, {str(tmp_path)!r})\n"
+        "except bootstrap.Failed as error: sys.exit('llm-ocr: ' + str(error))\n"
+    )
+    own = {
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(tmp_path),
+        "HOME": str(tmp_path),
+        "PIP_TARGET": str(tmp_path / "site"),
+    }
+    run = subprocess.run([sys.executable, "-c", code], env=own, cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 1
+    assert "llm-ocr: pip cannot install the library next to the packages of this image:" in run.stderr
+    assert "pillow<5" in run.stderr
+
+
+def test_a_reason_is_left_where_the_platform_shows_it(tmp_path):
+    job = {"wheel": "hf://buckets/me/ocr/x.whl", "sha256": "0", "extras": [], "command": ["true"]}
+    message = tmp_path / "message"
+    run = started({**job, "message": str(message)}, tmp_path, LLM_OCR_WORKSPACE_ENDPOINT="http://127.0.0.1:9")
+    assert run.returncode == 1
+    assert message.read_text() in run.stderr
+    assert "the library's wheel cannot be fetched from hf://buckets/me/ocr/x.whl" in run.stderr
+    nowhere = started(
+        {**job, "message": "/proc/nowhere/message"}, tmp_path, LLM_OCR_WORKSPACE_ENDPOINT="http://127.0.0.1:9"
+    )
+    assert (nowhere.returncode, nowhere.stderr) == (1, run.stderr)
+
+
+def test_a_google_key_becomes_a_file_that_only_the_job_reads(tmp_path):
+    show = (
+        "import os; path = os.environ['GOOGLE_APPLICATION_CREDENTIALS']; "
+        "print(open(path).read(), oct(os.stat(os.path.dirname(path)).st_mode))"
+    )
+    job = {"wheel": "", "message": "", "command": ["python", "-c", show]}
+    run = started(job, tmp_path, GOOGLE_APPLICATION_CREDENTIALS_JSON='{"type": "service_account"}')
+    assert run.stdout == '{"type": "service_account"} 0o40700\n', run.stderr

@@ -87,8 +87,9 @@ def test_a_spot_job_may_wait_as_long_as_it_may_run():
 
 
 def test_what_is_not_known_has_a_name_and_says_how_to_give_it():
-    plan = PLAN(spec(workspace="hf://buckets/me/run", image="", options={"role": None, "spot": True}))
-    assert set(plan.missing) == {"<role>", "<image>", "<output>"}
+    options = {"role": None, "spot": True, "wheel": "image"}
+    plan = PLAN(spec(workspace="hf://buckets/me/run", image="", options=options))
+    assert set(plan.missing) == {"<role>", "<output>"}
     text = json.dumps(plan.requests[0].body)
     assert all(name in text for name in plan.missing)
     assert all(how.startswith("--") for how in plan.missing.values())

@@ -10,26 +10,14 @@ import pytest
 from readme_commands import blocks, followed, put_programs
 from sagemaker_account import REPOSITORY, signed_in
 
+from llm_ocr.launch import STAGES
+from llm_ocr.launch.sagemaker.requests import expanded
 from llm_ocr.testing.fake_sagemaker import running
 
 FOLDER = REPOSITORY / "sagemaker"
 
 AWS = """#!/bin/sh
 exec {python} {aws} "$@"
-"""
-#: Images are not pulled in a test: what was asked for is written down, and what was pushed is in the registry.
-DOCKER = """#!{python}
-import json, sys
-import boto3
-with open("docker.log", "a") as log:
-    log.write(" ".join(sys.argv[1:]) + "\\n")
-if sys.argv[1] == "login":
-    assert sys.stdin.read().strip()
-if sys.argv[1] == "push":
-    repository, _, tag = sys.argv[2].partition("/")[2].partition(":")
-    image = {{"schemaVersion": 2, "config": {{"digest": "sha256:" + "0" * 64}}, "layers": []}}
-    boto3.client("ecr").put_image(repositoryName=repository, imageTag=tag, imageManifest=json.dumps(image),
-        imageManifestMediaType="application/vnd.docker.distribution.manifest.v2+json")
 """
 SIMULATOR = f"{sys.executable} -m llm_ocr.testing.simulator"
 
@@ -40,7 +28,7 @@ def desk(tmp_path) -> Path:
     for name in ("sagemaker", "examples"):
         (tmp_path / name).symlink_to(REPOSITORY / name)
     (tmp_path / "hf-token.txt").write_text("hf_geheimnis\n")
-    put_programs(tmp_path, {"aws": AWS, "docker": DOCKER}, aws=str(Path(__file__).with_name("aws_command.py")))
+    put_programs(tmp_path, {"aws": AWS}, aws=str(Path(__file__).with_name("aws_command.py")))
     return tmp_path
 
 
@@ -48,7 +36,7 @@ def desk(tmp_path) -> Path:
 @pytest.mark.timeout(900)
 def test_every_command_works_in_its_order(desk):
     text = (FOLDER / "README.md").read_text()
-    image = {"PYTHONPATH": str(REPOSITORY), "LLM_OCR_VLLM_COMMAND": SIMULATOR}
+    image = {"LLM_OCR_VLLM_COMMAND": SIMULATOR}
     with running(image_environment=image) as fake, signed_in(fake.url):
         run = followed("\n".join(blocks(text)), desk, {**os.environ, "TMPDIR": str(desk)})
         said = f"{run.stdout}\n{run.stderr}"
@@ -58,18 +46,13 @@ def test_every_command_works_in_its_order(desk):
     assert "9 ok" in run.stdout, said
     assert [status for _, status, _ in ends] == ["Completed"] * 3, ends
     assert "hf_geheimnis" not in said + json.dumps(bodies)
-    assert [body["AppSpecification"]["ContainerEntrypoint"][-1] for body in bodies] == [
-        "extract",
-        "describe",
-        "assemble",
-    ]
+    apps = [body["AppSpecification"] for body in bodies]
+    commands = [expanded(one["ContainerEntrypoint"], one["ContainerArguments"]) for one in apps]
+    assert all(len(word) <= 256 for one in apps for word in one["ContainerEntrypoint"] + one["ContainerArguments"])
+    assert {one["ImageUri"].partition("/")[0] for one in apps} == {"763104351884.dkr.ecr.us-east-1.amazonaws.com"}
+    assert [stage for stage, (_, _, text) in zip(STAGES, commands, strict=True) if f'"{stage}"' in text] == list(STAGES)
     machines = [body["ProcessingResources"]["ClusterConfig"]["InstanceType"] for body in bodies]
     assert machines == ["ml.g6e.2xlarge", "ml.g6e.2xlarge", "ml.c5.xlarge"]
-    assert [row.split()[0] for row in (desk / "docker.log").read_text().splitlines()] == [
-        "login",
-        *("pull", "tag", "push"),
-        *("pull", "tag", "push"),
-    ]
 
 
 @pytest.mark.parametrize("name", ["job-policy", "job-policy-vpc", "launcher-policy", "trust-policy"])

@@ -66,11 +66,6 @@ class Google:
         """The client of tasks."""
         return self.types.TasksClient(**self._how)
 
-    @cached_property
-    def builds(self) -> Any:
-        """The client of builds."""
-        return self.types.BuildsClient(**self._how)
-
     def message(self, kind: str, body: Mapping[str, Any]) -> Any:
         """A message of the API from its JSON form; nothing in it is dropped."""
         return getattr(self.types, kind).from_json(json.dumps(body), ignore_unknown_fields=False)

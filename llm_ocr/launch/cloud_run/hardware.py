@@ -23,13 +23,15 @@ class Machine:
     cpu: int
     memory: int
     preview: bool = False  # offered before general availability
+    cuda: tuple[int, int] = (0, 0)  # the newest that the driver itself supports
 
 
-#: Minima: docs.cloud.google.com/run/docs/configuring/jobs/gpu. One GPU a task, never more.
+#: Minima and drivers (L4: 535.216.03, RTX PRO 6000: 580): cloud.google.com/run/docs/configuring/jobs/gpu, 2026. A task
+#: has one GPU, never more.
 MACHINES: Mapping[str, Machine] = MappingProxyType(
     {
-        "nvidia-l4": Machine(1, 4, 16, 8, 32),
-        "nvidia-rtx-pro-6000": Machine(1, 20, 80, 20, 80, preview=True),
+        "nvidia-l4": Machine(1, 4, 16, 8, 32, cuda=(12, 2)),
+        "nvidia-rtx-pro-6000": Machine(1, 20, 80, 20, 80, preview=True, cuda=(13, 0)),
         CPU: Machine(0, 1, 0, 2, 4),
     }
 )

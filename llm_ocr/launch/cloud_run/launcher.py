@@ -16,6 +16,7 @@ from llm_ocr.launch.cloud_run.hardware import MACHINES
 from llm_ocr.launch.cloud_run.logs import log_lines
 from llm_ocr.launch.cloud_run.plan import JOB_LABEL, PROJECT, default_hardware, job_name, make_plan
 from llm_ocr.launch.cloud_run.status import gone, is_over, job_status
+from llm_ocr.launch.last_words import explained
 
 #: Running executions of at most so many tasks are asked for each task, to know what they cost so far: one page.
 _TASKS_WHILE_RUNNING = 100
@@ -29,6 +30,7 @@ class CloudRun:
     def __init__(self) -> None:
         self.poll_seconds = 5.0
         self._clients: dict[str, Google] = {}
+        self._words: dict[str, str] = {}
 
     def hardware(self, stage: str) -> str:
         return default_hardware(stage)
@@ -44,7 +46,8 @@ class CloudRun:
         google = self._google(_endpoint(plan.spec))
         patch, run = _bodies(plan, google)
         for variable in patch["job"]["template"]["template"]["containers"][0].get("env", ()):
-            _check_secret(google, run["name"], variable["valueSource"]["secretKeyRef"])
+            if "valueSource" in variable:
+                _check_secret(google, run["name"], variable["valueSource"]["secretKeyRef"])
         with translated("take the job"):
             request = google.message("UpdateJobRequest", {**patch, "validateOnly": True})
             google.jobs.update_job(request=request, timeout=TIMEOUT).result(timeout=CHANGE_TIMEOUT)
@@ -117,7 +120,7 @@ class CloudRun:
             over = is_over(execution)
             ask = over or (execution.running_count and execution.task_count <= _TASKS_WHILE_RUNNING)
             tasks = list(google.tasks.list_tasks(parent=job.id, timeout=TIMEOUT)) if ask else []
-        return job_status(job, execution, tasks)
+        return explained(job_status(job, execution, tasks), self.logs, self._words)
 
     def _google(self, endpoint: str) -> Google:
         if endpoint not in self._clients:

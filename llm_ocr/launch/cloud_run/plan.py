@@ -12,13 +12,14 @@ from llm_ocr.errors import UsageError
 from llm_ocr.launch import GPU_STAGES, JobSpec, Plan, Request
 from llm_ocr.launch.cloud_run.address import check_endpoint
 from llm_ocr.launch.cloud_run.hardware import CPU, MACHINES, machine, size
+from llm_ocr.launch.library import CPU_IMAGE, GPU_IMAGE, GPU_IMAGE_CUDA, job_command, library_notes
 
 PATCH = "run.projects.locations.jobs.patch"
 RUN = "run.projects.locations.jobs.run"
 
 #: Stands for the project of the credentials until these are asked.
 PROJECT = "<project>"
-_REGION, _IMAGE = "<region>", "<image>"
+_REGION = "<region>"
 
 #: Label of executions: whose they are.
 JOB_LABEL = "llm-ocr-job"
@@ -89,11 +90,13 @@ def _task(spec: JobSpec, hardware: str, limit: int) -> dict[str, Any]:
         {"name": name, "valueSource": {"secretKeyRef": secret_of(name, where)}}
         for name, where in sorted(spec.secrets.items())
     ]
+    command = job_command(spec, gpus=gpus)
+    variables = [*secrets, *({"name": name, "value": value} for name, value in _compatibility(spec, hardware).items())]
     container = {
-        "image": spec.image or _IMAGE,
-        "command": [spec.command[0]],
-        "args": list(spec.command[1:]),
-        **({"env": secrets} if secrets else {}),
+        "image": image_of(spec, hardware),
+        "command": command[:1],
+        "args": command[1:],
+        **({"env": variables} if variables else {}),
         "resources": {"limits": limits},
     }
     account = spec.options.get("service_account")
@@ -105,6 +108,17 @@ def _task(spec: JobSpec, hardware: str, limit: int) -> dict[str, Any]:
         **({"serviceAccount": account} if account else {}),
         **({"nodeSelector": {"accelerator": hardware}, "gpuZonalRedundancyDisabled": True} if gpus else {}),
     }
+
+
+def image_of(spec: JobSpec, hardware: str) -> str:
+    """Return the image of a task: the one that was asked for, otherwise a stock image from Docker Hub."""
+    return spec.image or (f"docker.io/{GPU_IMAGE}" if machine(hardware).gpus else f"docker.io/library/{CPU_IMAGE}")
+
+
+def _compatibility(spec: JobSpec, hardware: str) -> dict[str, str]:
+    """Return what makes the stock image, built for CUDA 13, load its own CUDA libraries over an older driver."""
+    older = MACHINES[hardware].gpus and MACHINES[hardware].cuda < GPU_IMAGE_CUDA
+    return {"VLLM_ENABLE_CUDA_COMPATIBILITY": "1"} if older and not spec.image else {}
 
 
 def secret_of(name: str, where: str) -> dict[str, str]:
@@ -136,18 +150,17 @@ def _time_limit(spec: JobSpec, hardware: str) -> int:
 
 def _missing(spec: JobSpec) -> Mapping[str, str]:
     """The project is not among them: the credentials know it."""
-    gaps = {}
-    if not spec.options.get("region"):
-        gaps[_REGION] = "--region REGION, one that has the hardware"
-    if not spec.image:
-        gaps[_IMAGE] = (
-            "--image REGION-docker.pkg.dev/PROJECT/REPOSITORY/NAME:TAG (google-cloud-run/README.md builds one)"
-        )
-    return gaps
+    return {} if spec.options.get("region") else {_REGION: "--region REGION, one that has the hardware"}
 
 
 def _notes(spec: JobSpec, hardware: str, limit: int) -> list[str]:
-    notes = []
+    notes = library_notes(spec)
+    if _compatibility(spec, hardware):
+        major, minor = MACHINES[hardware].cuda
+        notes.append(
+            f"{hardware} has a driver for CUDA {major}.{minor}, and {GPU_IMAGE} is built for CUDA {GPU_IMAGE_CUDA[0]}: "
+            "VLLM_ENABLE_CUDA_COMPATIBILITY=1 makes vLLM use the compatibility libraries of the image"
+        )
     if not spec.options.get("project"):
         notes.append(f"{PROJECT} is the project of the credentials, or --project")
     if not spec.options.get("service_account"):

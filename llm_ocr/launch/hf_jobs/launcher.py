@@ -4,7 +4,6 @@ import contextlib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from llm_ocr.launch.hf_jobs.plan import (
     plan_of,
     secrets_of,
 )
-from llm_ocr.launch.last_words import ENOUGH, last_words
+from llm_ocr.launch.last_words import explained
 from llm_ocr.launch.library import GOOGLE_KEY, filled
 from llm_ocr.settings.environment import environment
 
@@ -121,7 +120,7 @@ class HfJobs:
                 listed = self._api(endpoint).list_jobs(namespace=namespace, labels=dict(labels))
                 infos |= {info.id: info for info in listed}
         found = [status_of(job, infos[job.id]) if job.id in infos else self._single(job) for job in jobs]
-        return [self._explained(one) for one in found]
+        return [explained(one, self.logs, self._words) for one in found]
 
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
         with asking(f"read the log of {job.url or job.id}"):
@@ -201,18 +200,6 @@ class HfJobs:
             if error.retryable and (job := self._standing(spec).get(shard)):
                 return job
             raise
-
-    def _explained(self, status: JobStatus) -> JobStatus:
-        """The Hub says with which code a command ended; its log says why."""
-        if status.state is not State.FAILED or status.started is None:
-            return status
-        job = status.job
-        if job.id not in self._words:
-            try:
-                self._words[job.id] = last_words(self.logs(job, tail=ENOUGH))
-            except LaunchError:
-                return status
-        return replace(status, reason=f"{status.reason}: {self._words[job.id]}".removesuffix(": "))
 
     def _single(self, job: Job) -> JobStatus:
         from huggingface_hub.errors import JobNotFoundError

@@ -7,10 +7,10 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
-from llm_ocr.errors import LaunchError
+from llm_ocr.errors import LaunchError, UsageError
 from llm_ocr.launch import Plan
 from llm_ocr.launch.sagemaker.client import ABSENT, DENIED, Clients, code_of, translated
-from llm_ocr.launch.sagemaker.requests import TRAINING, kind_of, parsed_image
+from llm_ocr.launch.sagemaker.requests import TRAINING, default_image, kind_of, parsed_image
 
 _LOGGER = logging.getLogger("llm_ocr")
 
@@ -73,7 +73,13 @@ def _check_role(plan: Plan, clients: Clients, account: str) -> None:
 def _check_image(plan: Plan, clients: Clients) -> None:
     image = parsed_image(plan.spec.image)
     if image is None:
+        default_image(clients.region)  # a UsageError where AWS has none; only AWS may describe its images
         return
+    if image["region"] != clients.region:
+        raise UsageError(
+            f"--image {plan.spec.image} is in {image['region']}, and the job would run in {clients.region}",
+            hint=f"Give --region {image['region']}, or an image in {clients.region}.",
+        )
     which = {"imageDigest": image["digest"]} if image["digest"] else {"imageTag": image["tag"] or "latest"}
     ecr = clients.of("ecr", region=image["region"])
     arguments = {"registryId": image["account"], "repositoryName": image["repository"], "imageIds": [which]}

@@ -9,14 +9,18 @@ from typing import Any
 
 from llm_ocr.errors import LaunchError
 from llm_ocr.launch import Job, JobSpec, JobStatus, Plan, State
+from llm_ocr.launch.last_words import explained
 from llm_ocr.launch.sagemaker.check import check
 from llm_ocr.launch.sagemaker.client import Clients, code_of, is_absent, translated
 from llm_ocr.launch.sagemaker.hardware import gpus_of
 from llm_ocr.launch.sagemaker.logs import GROUPS, lines
 from llm_ocr.launch.sagemaker.requests import (
+    IMAGE,
     PLATFORM,
     PROCESSING,
     TRAINING,
+    compressed,
+    default_image,
     kind_of,
     output_of,
     plan_for,
@@ -41,6 +45,7 @@ class SageMaker:
     def __init__(self, *, pause: float = 5.0) -> None:
         self._pause = pause
         self._clients: dict[tuple[str | None, str | None], Clients] = {}
+        self._words: dict[str, str] = {}
 
     def hardware(self, stage: str) -> str:
         return _CPU_MACHINE if stage == "assemble" else _GPU_MACHINE
@@ -63,7 +68,7 @@ class SageMaker:
         clients, kind = self._of_spec(plan.spec), kind_of(plan.spec)
         jobs = []
         for request in plan.requests:
-            body = deepcopy(dict(request.body))
+            body = _sent(request.body, clients)
             self._create(clients, kind, request.call, body)
             found = self._described(clients, kind, body[_NAME[kind]])
             jobs.append(_job(clients, kind, found or body))
@@ -138,7 +143,9 @@ class SageMaker:
         found = self._described(clients, str(job.place["kind"]), job.name)
         if found is None:
             return JobStatus(job, State.FAILED, f"SageMaker knows no job {job.name} in {job.place.get('region')}")
-        return status_of(job, found)
+        status = status_of(job, found)
+        # A container that does not run as root cannot write the file that SageMaker shows as the reason.
+        return status if found.get("ExitMessage") else explained(status, self.logs, self._words)
 
     def _of_spec(self, spec: JobSpec) -> Clients:
         return self._clients_of(spec.options.get("region"), spec.options.get("platform_endpoint"))
@@ -150,6 +157,20 @@ class SageMaker:
 
     def _clients_of(self, region: str | None, endpoint: str | None) -> Clients:
         return self._clients.setdefault((region, endpoint), Clients(region, endpoint))
+
+
+def _sent(body: Mapping[str, Any], clients: Clients) -> dict[str, Any]:
+    """Return the body with the image of the region, and with the bootstrap in words that SageMaker takes."""
+    sent = deepcopy(dict(body))
+    at = sent.get("AppSpecification") or sent["AlgorithmSpecification"]
+    name = "ImageUri" if "ImageUri" in at else "TrainingImage"
+    if at[name] == IMAGE:
+        at[name] = default_image(clients.region)
+    if "ContainerArguments" in at:
+        at["ContainerEntrypoint"], at["ContainerArguments"] = compressed(
+            [*at["ContainerEntrypoint"], *at["ContainerArguments"]]
+        )
+    return sent
 
 
 def _job(clients: Clients, kind: str, found: Mapping[str, Any]) -> Job:

@@ -3,13 +3,16 @@
 Limits are those of botocore's service model (1.44.5).
 """
 
+import base64
 import re
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llm_ocr.errors import UsageError
 from llm_ocr.launch import JobSpec, Plan, Request
-from llm_ocr.launch.sagemaker.hardware import has_local_disks, needs_training
+from llm_ocr.launch.library import installs, job_command, library_notes
+from llm_ocr.launch.sagemaker.hardware import gpus_of, has_local_disks, needs_training
 
 PLATFORM = "sagemaker"
 PROCESSING, TRAINING = "processing", "training"
@@ -21,6 +24,23 @@ _HOW = {
     IMAGE: "--image ACCOUNT.dkr.ecr.REGION.amazonaws.com/REPOSITORY:TAG",
     OUTPUT: "--training-output s3://BUCKET/PREFIX",
 }
+
+#: AWS's newest image with vLLM and the accounts that hold it, as sagemaker-core 2.27.0 (October 2026) lists them.
+_VLLM = "vllm:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker"
+_ACCOUNTS: Mapping[str, str] = {
+    **dict.fromkeys(("us-east-1", "us-east-2", "us-west-1", "us-west-2", "ca-central-1", "sa-east-1"), "763104351884"),
+    **dict.fromkeys(("eu-central-1", "eu-north-1", "eu-west-1", "eu-west-2", "eu-west-3"), "763104351884"),
+    **dict.fromkeys(("ap-northeast-1", "ap-northeast-2", "ap-south-1"), "763104351884"),
+    **dict.fromkeys(("ap-southeast-1", "ap-southeast-2"), "763104351884"),
+    **{"af-south-1": "626614931356", "ap-east-1": "871362719292", "ap-east-2": "975050140332"},
+    **{"ap-northeast-3": "364406365360", "ap-south-2": "772153158452", "ap-southeast-3": "907027046896"},
+    **{"ap-southeast-4": "457447274322", "ap-southeast-5": "550225433462", "ap-southeast-6": "633930458069"},
+    **{"ap-southeast-7": "590183813437", "ca-west-1": "204538143572", "eu-central-2": "380420809688"},
+    **{"eu-south-1": "692866216735", "eu-south-2": "503227376785", "il-central-1": "780543022126"},
+    **{"me-central-1": "914824155844", "me-south-1": "217643126080", "me-west-1": "124382933778"},
+    "mx-central-1": "637423239942",
+}
+_LOADER = 'import base64, sys, zlib; exec(zlib.decompress(base64.b64decode("".join(sys.argv[1:]))))'
 
 #: Which secrets of AWS Secrets Manager a job fetches: NAME=ID, with commas between them.
 SECRETS = "LLM_OCR_SECRETS"
@@ -52,6 +72,34 @@ def kind_of(spec: JobSpec) -> str:
     return TRAINING if spec.options.get("spot") or needs_training(spec.hardware) else PROCESSING
 
 
+def default_image(region: str) -> str:
+    """Return the address of AWS's image with vLLM in a region. Raises `UsageError` where AWS has none.
+
+    Assemble uses it, too: SageMaker takes no image from Docker Hub, and AWS has no smaller image that is sure to fit.
+    """
+    account = _ACCOUNTS.get(region)
+    if account is None:
+        raise UsageError(f"AWS has no image with vLLM in {region}", hint=f"Mirror one there, then give {_HOW[IMAGE]}.")
+    return f"{account}.dkr.ecr.{region}.amazonaws.com/{_VLLM}"
+
+
+def compressed(command: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return entrypoint and arguments that run `python3 -c SOURCE ARGUMENT…` in words that SageMaker takes.
+
+    SageMaker takes 100 arguments of 256 characters each, without line breaks.
+    """
+    program = f"import sys\nsys.argv[1:] = {list(command[3:])!r}\n{command[2]}"
+    text = base64.b64encode(zlib.compress(program.encode(), 9)).decode()
+    return [*command[:2], _LOADER], [text[start : start + 256] for start in range(0, len(text), 256)]
+
+
+def expanded(entrypoint: Sequence[str], arguments: Sequence[str]) -> list[str]:
+    """Return the command that these words run; the opposite of `compressed`."""
+    if _LOADER not in entrypoint:
+        return [*entrypoint, *arguments]
+    return [*entrypoint[:2], zlib.decompress(base64.b64decode("".join(arguments))).decode()]
+
+
 def parsed_image(image: str) -> Mapping[str, str | None] | None:
     """Account, region, repository, tag and digest of an image in ECR; None for any other image."""
     match = _IMAGE.fullmatch(image)
@@ -63,7 +111,7 @@ def plan_for(spec: JobSpec) -> Plan:
     kind = kind_of(spec)
     _check(spec, kind)
     body = _training(spec) if kind == TRAINING else _processing(spec)
-    here = {ROLE: body["RoleArn"], IMAGE: _image(spec), OUTPUT: _output(spec) if kind == TRAINING else ""}
+    here = {ROLE: body["RoleArn"], OUTPUT: _output(spec) if kind == TRAINING else ""}
     missing = {placeholder: _HOW[placeholder] for placeholder, value in here.items() if value == placeholder}
     return Plan(PLATFORM, spec, (Request(CALLS[kind], body),), missing, tuple(_notes(spec, kind)))
 
@@ -79,7 +127,7 @@ def _processing(spec: JobSpec) -> dict[str, Any]:
         "ProcessingJobName": spec.name,
         "ProcessingResources": {"ClusterConfig": _machines(spec)},
         "StoppingCondition": {"MaxRuntimeInSeconds": _time_limit(spec)},
-        "AppSpecification": {"ImageUri": _image(spec), "ContainerEntrypoint": _entrypoint(spec, PROCESSING)},
+        "AppSpecification": {"ImageUri": _image(spec), **_command(spec, PROCESSING)},
         "Environment": _environment(spec),
         "RoleArn": spec.options.get("role") or ROLE,
         "Tags": _tags(spec),
@@ -98,7 +146,7 @@ def _training(spec: JobSpec) -> dict[str, Any]:
         "AlgorithmSpecification": {
             "TrainingImage": _image(spec),
             "TrainingInputMode": "File",
-            "ContainerEntrypoint": _entrypoint(spec, TRAINING),
+            **_command(spec, TRAINING),
         },
         "Environment": _environment(spec),
         "RoleArn": spec.options.get("role") or ROLE,
@@ -126,9 +174,13 @@ def _machines(spec: JobSpec) -> dict[str, Any]:
     return {**machines, "VolumeKmsKeyId": key} if key and not has_local_disks(spec.hardware) else machines
 
 
-def _entrypoint(spec: JobSpec, kind: str) -> list[str]:
-    """In exec form: a shell in between would keep SIGTERM to itself."""
-    return ["python", "-m", "llm_ocr.launch.sagemaker.entry", _FAILURE[kind], *spec.command]
+def _command(spec: JobSpec, kind: str) -> dict[str, list[str]]:
+    """Return entrypoint and arguments in exec form: a shell in between would not pass on SIGTERM."""
+    wrapper = ("python", "-m", "llm_ocr.launch.sagemaker.entry", _FAILURE[kind])
+    command = job_command(spec, gpus=gpus_of(spec.hardware), wrapper=wrapper, message=_FAILURE[kind])
+    if not installs(spec):
+        return {"ContainerEntrypoint": command}
+    return {"ContainerEntrypoint": command[:3], "ContainerArguments": command[3:]}
 
 
 def _environment(spec: JobSpec) -> dict[str, str]:
@@ -152,7 +204,8 @@ def _tags(spec: JobSpec) -> list[dict[str, str]]:
 
 
 def _image(spec: JobSpec) -> str:
-    return spec.image or IMAGE
+    region = spec.options.get("region")
+    return spec.image or (default_image(region) if region else IMAGE)
 
 
 def _time_limit(spec: JobSpec) -> int:
@@ -170,7 +223,9 @@ def _output(spec: JobSpec) -> str:
 
 
 def _notes(spec: JobSpec, kind: str) -> list[str]:
-    notes = []
+    notes = library_notes(spec)
+    if not spec.image:
+        notes.append(f"{IMAGE} is AWS's image {_VLLM} in the region of the job")
     if kind == TRAINING:
         why = "for spot machines" if spec.options.get("spot") else f"for {spec.hardware}"
         notes.append(f"a training job, {why}; what SageMaker writes goes to {_output(spec)}")
@@ -181,6 +236,7 @@ def _notes(spec: JobSpec, kind: str) -> list[str]:
 
 def _check(spec: JobSpec, kind: str) -> None:
     _check_names(spec)
+    _check_library(spec)
     _check_sizes(spec, kind)
     _check_network(spec)
     _check_secrets(spec)
@@ -198,6 +254,16 @@ def _check_names(spec: JobSpec) -> None:
         )
     if output and not re.fullmatch(r"s3://[^/]+(/.*)?", output):
         raise UsageError(f"--training-output {output}: must be s3://BUCKET/PREFIX")
+
+
+def _check_library(spec: JobSpec) -> None:
+    """The library comes from the workspace before the job has its secrets, so with the role alone."""
+    keys = any(name.startswith("AWS_") for name in spec.secrets)
+    if installs(spec) and (keys or not spec.workspace.startswith("s3://")):
+        raise UsageError(
+            f"jobs on SageMaker cannot install the library from {spec.workspace}: their role reaches s3:// alone",
+            hint="Give a workspace on s3://, or an image that holds the library: --wheel image --image IMAGE.",
+        )
 
 
 def _check_sizes(spec: JobSpec, kind: str) -> None:
