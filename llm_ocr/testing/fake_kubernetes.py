@@ -344,6 +344,9 @@ class FakeKubernetes:
         if parts == ["api", "v1", "nodes"]:
             self._allow("nodes", "list")
             return {"kind": "NodeList", "items": [node.json() for node in self.nodes]}
+        if parts == ["api", "v1", "namespaces"]:
+            self.namespaces.add(body["metadata"]["name"])
+            return {"kind": "Namespace", **body}
         place = parts.index("namespaces")
         namespace, resource, *name = parts[place + 1 :]
         if resource == "jobs":
@@ -355,6 +358,9 @@ class FakeKubernetes:
             return {"kind": "PodList", "items": [pod.json() for pod in job.pods] if job else []}
         if resource == "events":
             return {"kind": "EventList", "items": [{"message": self.forbids}] if self.forbids else []}
+        if resource == "secrets" and method == "POST":
+            self.secrets[namespace, body["metadata"]["name"]] = body["stringData"]
+            return {"kind": "Secret", "metadata": body["metadata"]}
         if resource == "secrets":
             self._allow("secrets", "get")
             if (namespace, name[0]) not in self.secrets:
