@@ -60,7 +60,9 @@ class LibraryGroup(Group):
 class HfJobsGroup(Group):
     """Hugging Face Jobs."""
 
-    namespace: NAME | None = Field(None, description="hf-jobs: user or organization that pays (default: the token's); kubernetes: namespace")
+    namespace: NAME | None = Field(
+        None, description="user or organization that pays (default: the token's); on kubernetes, the jobs' namespace"
+    )
 
 
 class SageMakerGroup(Group):

@@ -13,7 +13,8 @@ from llm_ocr.launch import JobSpec, State
 from llm_ocr.launch.kubernetes.launcher import Kubernetes
 from llm_ocr.launch.kubernetes.manifest import SPOT
 from llm_ocr.launch.waiting import until_over
-from llm_ocr.testing.fake_kubernetes import Node, running
+from llm_ocr.testing.fake_kubernetes import running
+from llm_ocr.testing.fake_kubernetes_pods import Node
 
 client = pytest.importorskip("kubernetes.client")
 

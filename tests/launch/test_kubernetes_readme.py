@@ -9,7 +9,8 @@ import yaml
 from readme_commands import blocks, followed, put_programs
 
 from llm_ocr.launch.kubernetes.launcher import _RIGHTS
-from llm_ocr.testing.fake_kubernetes import Node, running
+from llm_ocr.testing.fake_kubernetes import running
+from llm_ocr.testing.fake_kubernetes_pods import Node
 
 client = pytest.importorskip("kubernetes.client")
 

@@ -9,17 +9,14 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from llm_ocr.errors import LaunchError, LlmOcrError, MissingExtra
 from llm_ocr.launch import Job, JobSpec, JobStatus, Plan, State
 from llm_ocr.launch.kubernetes.manifest import GPU, NAMESPACE, default_hardware, gpus_of, make_plan, secrets_of
-from llm_ocr.launch.last_words import last_words
+from llm_ocr.launch.kubernetes.status import CANCELLED, ENDED, Json, end_of, index_of, job_status, run_of, stuck
 from llm_ocr.settings.environment import environment
-
-Json = dict[str, Any]
 
 #: Seconds to connect, and to wait for an answer.
 _TIMEOUT = (10, 60)
@@ -32,14 +29,6 @@ _RIGHTS = (
 )
 #: `providerID` of nodes that no cloud provides; elsewhere an autoscaler may add nodes with a GPU.
 _OWN_MACHINES = ("", "kind", "k3s", "k3d", "minikube")
-#: The annotation of a Job that this program has ended: why.
-_ENDED = "llm-ocr/ended"
-_CANCELLED = "cancelled"
-#: What keeps a container from ever starting (k8s.io/kubernetes/pkg/kubelet/images and kuberuntime).
-_STUCK = (
-    *("ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"),
-    *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
-)
 _AGAIN = "Try again; the same command goes on."
 _HINTS = {
     401: "Sign in to the cluster: kubectl auth whoami says as whom.",
@@ -100,20 +89,20 @@ class Kubernetes:
             raise LaunchError(f"Kubernetes: {job.id} does not exist anymore, and neither does its log")
 
         def lines(pod: Json) -> Iterator[str]:
-            start = f"[{_index(pod)}] " if about["spec"]["completions"] > 1 else ""
+            start = f"[{index_of(pod)}] " if about["spec"]["completions"] > 1 else ""
             return (start + text for text in cluster.log(pod, follow=follow, tail=tail))
 
         if follow:
             yield from self._followed(cluster, job, lines)
         else:
-            for pod in sorted(filter(_run, cluster.pods(job)), key=_index):
+            for pod in sorted(filter(run_of, cluster.pods(job)), key=index_of):
                 yield from lines(pod)
 
     def cancel(self, job: Job) -> None:
         cluster = self._cluster(job.place)
         about = cluster.read(job)
-        if about is not None and _end(about) is None:
-            cluster.end(job, _CANCELLED)
+        if about is not None and end_of(about) is None:
+            cluster.end(job, CANCELLED)
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
         """Delete the Jobs with their pods and logs, unless they still run."""
@@ -121,7 +110,7 @@ class Kubernetes:
         for job in jobs:
             cluster = self._cluster(job.place)
             about = cluster.read(job)
-            if about is not None and _end(about) is None:
+            if about is not None and end_of(about) is None:
                 said.append(f"left {job.id}: it is not over")
             elif about is not None:
                 cluster.delete(job)
@@ -137,11 +126,11 @@ class Kubernetes:
             )
         if about is None:
             return JobStatus(job, State.FAILED, "the cluster does not know this Job anymore: deleted, or too old")
-        pods, over = cluster.pods(job), _end(about) is not None
-        if not over and (why := _stuck(pods)):
+        pods, over = cluster.pods(job), end_of(about) is not None
+        if not over and (why := stuck(pods)):
             cluster.end(job, why)  # otherwise its pods would hold their GPUs
             return JobStatus(job, State.FAILED, why)
-        return _status_of(job, about, pods, [] if pods or over else cluster.warnings(job))
+        return job_status(job, about, pods, [] if pods or over else cluster.warnings(job))
 
     def _followed(self, cluster: "_Cluster", job: Job, read: Callable[[Json], Iterator[str]]) -> Iterator[str]:
         """Yield lines as pods write them. A thread reads each pod, from when it has started."""
@@ -158,8 +147,8 @@ class Kubernetes:
         over = False
         while not over or not lines.empty() or any(one.is_alive() for one in readers.values()):
             about = cluster.read(job)
-            over = about is None or _end(about) is not None
-            for pod in filter(_run, cluster.pods(job)):
+            over = about is None or end_of(about) is not None
+            for pod in filter(run_of, cluster.pods(job)):
                 if (name := pod["metadata"]["name"]) not in readers:
                     readers[name] = threading.Thread(target=copy, args=(pod,), daemon=True)
                     readers[name].start()
@@ -237,7 +226,7 @@ class _Cluster:
 
     def end(self, job: Job, why: str) -> None:
         """End a Job by its deadline, which removes its running pods and keeps the Job with the reason."""
-        change = {"metadata": {"annotations": {_ENDED: why[:1000]}}, "spec": {"activeDeadlineSeconds": 1}}
+        change = {"metadata": {"annotations": {ENDED: why[:1000]}}, "spec": {"activeDeadlineSeconds": 1}}
         self._ask("end the Job", self._batch.patch_namespaced_job, *_at(job), change, allow=(404,))
 
     def delete(self, job: Job) -> None:
@@ -339,105 +328,3 @@ def _words(error: Any) -> str:
         return str(json.loads(error.body)["message"])
     except (TypeError, ValueError, KeyError):
         return f"{error.status} {error.reason}"
-
-
-def _status_of(job: Job, about: Json, pods: Sequence[Json], warnings: Sequence[str]) -> JobStatus:
-    """Return the status of all pods as one."""
-    runs = [run for pod in pods if (run := _run(pod)) is not None]
-    started = min((start for start, _ in runs), default=None)
-    end = _end(about)
-    if end is None and {pod["status"].get("phase") for pod in pods} & {"Running", "Succeeded", "Failed"}:
-        return JobStatus(job, State.RUNNING, started=started)
-    if end is None:
-        return JobStatus(job, State.QUEUED, _waits(pods, warnings))
-    state, reason = (State.SUCCEEDED, "") if end["type"] == "Complete" else _failure(about, end, pods)
-    times = [stop - start for start, stop in runs if stop is not None]
-    # The time of pods that were removed with their node is not known.
-    seconds = sum(times) if len(times) == about["spec"]["completions"] else None
-    return JobStatus(job, state, reason, started, _moment(end.get("lastTransitionTime")), seconds)
-
-
-def _end(about: Json) -> Json | None:
-    """Return the condition that says how a Job ended; None while it is not over."""
-    conditions = about.get("status", {}).get("conditions") or ()
-    return next((one for one in conditions if one["type"] in ("Complete", "Failed") and one["status"] == "True"), None)
-
-
-def _failure(about: Json, end: Json, pods: Sequence[Json]) -> tuple[State, str]:
-    if why := (about["metadata"].get("annotations") or {}).get(_ENDED):
-        return (State.CANCELLED if why == _CANCELLED else State.FAILED), why
-    ends = {_index(pod): _pod_end(pod) for pod in pods if pod["status"].get("phase") == "Failed"}
-    for index in _indexes(about["status"].get("failedIndexes") or ""):
-        ends.setdefault(index, (State.PREEMPTED, "its pod was removed: the node was drained or taken away"))
-    order = (State.FAILED, State.TIMED_OUT, State.PREEMPTED)
-    state = next((one for one in order if any(one is state for state, _ in ends.values())), State.FAILED)
-    told = [f"shard {index}: {why}" for index, (one, why) in sorted(ends.items()) if one is state]
-    if not told:
-        return state, str(end.get("message") or end.get("reason") or "failed without a reason")
-    shards = about["spec"]["completions"]
-    if shards == 1:
-        return state, told[0].removeprefix("shard 0: ")
-    return state, f"{len(ends)} of {shards} shards failed: {'; '.join([*told[:3], *(['...'] if told[3:] else [])])}"
-
-
-def _pod_end(pod: Json) -> tuple[State, str]:
-    """Return how a failed pod ended: by its time limit, with its node, or by its own fault."""
-    status = pod["status"]
-    reason, message = status.get("reason", ""), status.get("message", "")
-    conditions = {one["type"]: one for one in status.get("conditions") or () if one["status"] == "True"}
-    if reason == "DeadlineExceeded":
-        return State.TIMED_OUT, f"{reason}: {message}"
-    if reason == "Evicted":  # for its memory or disk: the next pod would fare the same
-        return State.FAILED, f"{reason}: {message}"
-    if taken := conditions.get("DisruptionTarget"):
-        return State.PREEMPTED, f"{taken.get('reason')}: {taken.get('message')}"
-    ended = _container(pod).get("terminated") or {}
-    why = f"exit code {ended.get('exitCode')}" if ended else f"{reason}: {message}"
-    if ended.get("reason") not in (None, "Error", "Completed"):
-        why = f"{ended['reason']}, {why}"
-    return State.FAILED, f"{why}: {last_words((ended.get('message') or '').splitlines())}".removesuffix(": ")
-
-
-def _stuck(pods: Sequence[Json]) -> str:
-    """Return why no pod can ever start; "" while one has."""
-    if any(pod["status"].get("phase") in ("Running", "Succeeded") for pod in pods):
-        return ""
-    waiting = [_container(pod).get("waiting") or {} for pod in pods]
-    return next((f"{one['reason']}: {one.get('message')}" for one in waiting if one.get("reason") in _STUCK), "")
-
-
-def _waits(pods: Sequence[Json], warnings: Sequence[str]) -> str:
-    """Return why pods wait, in the scheduler's words."""
-    for pod in pods:
-        for one in pod["status"].get("conditions") or ():
-            if one["type"] == "PodScheduled" and one["status"] == "False":
-                return f"{one.get('reason')}: {one.get('message')}"
-    return warnings[-1] if warnings else ""
-
-
-def _container(pod: Json) -> Json:
-    """Return the state of a pod's container: waiting, running, or terminated."""
-    found: Json = next((one["state"] for one in pod["status"].get("containerStatuses") or ()), {})
-    return found
-
-
-def _run(pod: Json) -> tuple[float, float | None] | None:
-    """Return when a pod's container started and ended; None if it has not started."""
-    state = _container(pod).get("running") or _container(pod).get("terminated") or {}
-    start = _moment(state.get("startedAt"))
-    return None if start is None else (start, _moment(state.get("finishedAt")))
-
-
-def _index(pod: Json) -> int:
-    return int(pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"])
-
-
-def _indexes(text: str) -> Iterator[int]:
-    """Yield the numbers of `1,3-5`."""
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        yield from range(int(first), int(last or first) + 1)
-
-
-def _moment(text: str | None) -> float | None:
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else None
