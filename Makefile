@@ -77,6 +77,11 @@ VLLM_PACKAGES ?= ../shared/reference/vllm_packages
 beside-vllm: .venv-tools/.installed
 	.venv-tools/bin/python hf-jobs/beside_vllm.py $(VLLM_PACKAGES) --uv .venv-tools/bin/uv
 
+# The first commands on hf-jobs, sagemaker and cloud-run, in environments with the packages of the images; needs an index.
+.PHONY: test-stock-images
+test-stock-images: .venv/.dev .venv-tools/.installed
+	$(PYTEST) -n 0 -m long tests/launch/test_stock_images.py
+
 # New versions for constraints.txt, the newest that pyproject.toml allows; then `make test` and `make audit`.
 PINS := --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 .PHONY: pins

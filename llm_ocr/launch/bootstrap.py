@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from importlib import invalidate_caches
 from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,7 +25,7 @@ from pathlib import Path
 #: The content of a Google Cloud key file; Google's libraries only take the name of a file.
 GOOGLE_KEY = "GOOGLE_APPLICATION_CREDENTIALS_JSON"
 #: The client of a workspace's store: its module and its name for pip.
-CLIENTS = {"s3": ("boto3", "boto3"), "gs": ("google.cloud", "google-cloud-storage")}
+CLIENTS = {"s3": ("boto3", "boto3"), "gs": ("google.cloud.storage", "google-cloud-storage")}
 #: Versions that pip can read. System packages of Debian have others, for example `1.1build1`.
 VERSION = "[0-9]+([.][0-9]+)*((a|b|rc)[0-9]+)?([.]post[0-9]+)?([.]dev[0-9]+)?([+][A-Za-z0-9.]+)?"
 TRIES = 3
@@ -61,6 +62,7 @@ def install(requirement: str, folder: str) -> None:
         raise Failed("\n".join(["pip cannot install the library next to the packages of this image:", *words]))
     # Without root, pip installs into the user's folder, which may not have existed when Python started.
     site.addsitedir(site.getusersitepackages())
+    invalidate_caches()
 
 
 def download(url: str, path: str) -> None:
@@ -93,10 +95,18 @@ def download(url: str, path: str) -> None:
             Path(path).write_bytes(answer.read())
 
 
+def importable(module: str) -> bool:
+    """Return whether the image has a module."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # a package that would contain it is missing
+        return False
+
+
 def fetch(url: str, sha256: str, folder: str) -> str:
     """Return the path of the wheel, whose content is the one that was launched."""
     module, package = CLIENTS.get(url.partition(":")[0], ("json", ""))
-    if find_spec(module.partition(".")[0]) is None or find_spec(module) is None:
+    if not importable(module):
         install(package, folder)
     path = f"{folder}/{url.rpartition('/')[2]}"
     for number in range(1, TRIES + 1):

@@ -119,13 +119,14 @@ class FakeJob:
 class Jobs:
     """All jobs. `mishaps` wait for theirs; `second` is how long a second of a time limit lasts.
 
-    `image` is what the image has in its environment, beside what every one has.
+    `image` is the environment that every image has; `images` names the Python of an image, by the image's name.
     """
 
     def __init__(self) -> None:
         self.by_id: dict[str, FakeJob] = {}
         self.mishaps: list[Mishap] = []
         self.image: dict[str, str] = {}
+        self.images: dict[str, str] = {}
         self.second = 1.0
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
@@ -213,4 +214,6 @@ class Jobs:
     def _environment(self, job: FakeJob) -> dict[str, str]:
         path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
         said = {"JOB_ID": job.id, "ACCELERATOR": FLAVORS[job.spec["flavor"]][1]}
-        return {"PATH": path, "HF_HUB_DISABLE_XET": "1", **said, **self.image}
+        python = self.images.get(job.spec.get("dockerImage", ""))
+        own = {"IMAGE_PYTHON": python} if python else {}
+        return {"PATH": path, "HF_HUB_DISABLE_XET": "1", **said, **self.image, **own}
