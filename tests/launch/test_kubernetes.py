@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -303,6 +304,14 @@ def test_what_is_cleaned_up_and_what_is_left_is_said(cluster, launcher, spec):
         list(launcher.logs(job))
 
 
+def test_a_job_of_others_is_neither_ended_nor_deleted_whatever_the_records_say(cluster, launcher, spec):
+    job = submitted(launcher, spec(SLEEP))
+    job_of(cluster).body["metadata"]["labels"] = {"app": "theirs"}
+    launcher.cancel(job)
+    assert launcher.clean([job]) == ["left: the Secrets and the workspace"]
+    assert job_of(cluster).end is None
+
+
 def test_a_job_of_another_cluster_is_not_taken_for_one_that_is_gone(cluster, launcher, spec, tmp_path):
     job = submitted(launcher, spec())
     with running() as other:
@@ -382,6 +391,14 @@ def test_a_cluster_that_does_not_answer_may_be_asked_again(cluster, launcher, sp
     with pytest.raises(LaunchError, match="does not answer") as raised:
         Kubernetes().status([job])
     assert raised.value.retryable
+
+
+def test_a_workspace_on_the_hub_needs_its_token(launcher, spec):
+    assert launcher.plan(replace(spec(), workspace="hf://buckets/me/ocr/run")).missing == {
+        "<token>": "--secret HF_TOKEN"
+    }
+    with_token = replace(spec(secrets={"HF_TOKEN": ""}), workspace="hf://buckets/me/ocr/run")
+    assert launcher.plan(with_token).missing == {}
 
 
 def test_without_the_client_the_pip_command_is_said(launcher, spec, monkeypatch):

@@ -14,7 +14,7 @@ from typing import Any
 
 from llm_ocr.errors import LaunchError, LlmOcrError, MissingExtra
 from llm_ocr.launch import Job, JobSpec, JobStatus, Plan, State
-from llm_ocr.launch.kubernetes.manifest import GPU, NAMESPACE, default_hardware, gpus_of, make_plan, secrets_of
+from llm_ocr.launch.kubernetes.manifest import GPU, LABEL, NAMESPACE, default_hardware, gpus_of, make_plan, secrets_of
 from llm_ocr.launch.kubernetes.status import CANCELLED, ENDED, Json, end_of, index_of, job_status, run_of, stuck
 from llm_ocr.settings.environment import environment
 
@@ -198,9 +198,9 @@ class _Cluster:
         self._ask("create the Job", call, **body, **more, field_validation="Strict", allow=(409,))
 
     def read(self, job: Job) -> Json | None:
-        """Return the Job; None if there is none."""
+        """Return the Job; None if there is none. Jobs of others do not count, whatever a workspace's records say."""
         found = self._ask("ask for the Job", self._batch.read_namespaced_job, *_at(job), allow=(404,))
-        return None if "code" in found else found
+        return found if LABEL in found.get("metadata", {}).get("labels", {}) else None
 
     def pods(self, job: Job) -> list[Json]:
         """Return the pods of a Job."""

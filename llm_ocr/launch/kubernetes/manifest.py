@@ -9,6 +9,8 @@ from llm_ocr.launch import GPU_STAGES, JobSpec, Plan, Request
 from llm_ocr.launch.library import CPU_IMAGE, GPU_IMAGE, job_command, library_notes
 
 CREATE = "BatchV1Api.create_namespaced_job"
+#: The label of our Jobs: the launch.
+LABEL = "llm-ocr/launch"
 #: Placeholder for the namespace of the kubeconfig's context.
 NAMESPACE = "<namespace>"
 #: The Secret that holds the secrets given without a place: its keys are the names of their variables.
@@ -63,7 +65,7 @@ def make_plan(platform: str, spec: JobSpec) -> Plan:
     if spec.shards > _MOST_SHARDS:
         raise UsageError(f"--shards {spec.shards}: a Job has at most {_MOST_SHARDS} pods", hint="Use fewer shards.")
     namespace = spec.options.get("namespace") or NAMESPACE
-    labels = {"app.kubernetes.io/name": "llm-ocr", "llm-ocr/launch": spec.launch, "llm-ocr/stage": spec.stage}
+    labels = {"app.kubernetes.io/name": "llm-ocr", LABEL: spec.launch, "llm-ocr/stage": spec.stage}
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -78,7 +80,11 @@ def make_plan(platform: str, spec: JobSpec) -> Plan:
             "template": {"metadata": {"labels": labels}, "spec": _pod(spec, gpus)},
         },
     }
-    return Plan(platform, spec, (Request(CREATE, {"namespace": namespace, "body": job}),), notes=_notes(spec))
+    # In other clouds than the Hub's, a service account may have an identity.
+    needs = (
+        {} if "HF_TOKEN" in spec.secrets or not spec.workspace.startswith("hf:") else {"<token>": "--secret HF_TOKEN"}
+    )
+    return Plan(platform, spec, (Request(CREATE, {"namespace": namespace, "body": job}),), needs, _notes(spec))
 
 
 def secrets_of(spec: JobSpec) -> dict[str, tuple[str, str]]:
@@ -172,6 +178,6 @@ def _notes(spec: JobSpec) -> tuple[str, ...]:
     notes = library_notes(spec)
     if not spec.options.get("namespace"):
         notes.append(f"{NAMESPACE} is the namespace of the kubeconfig's context, or --namespace")
-    if not spec.secrets:
+    if not spec.secrets and not spec.workspace.startswith("hf:"):
         notes.append(f"pods reach {spec.workspace} as their service account may; otherwise give keys with --secret")
     return tuple(notes)
