@@ -9,6 +9,8 @@ import os
 import sys
 from typing import Any, TextIO
 
+from llm_ocr.settings.environment import leave_error
+
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 # Marks of direction, zero-width characters, and line separators, all of which change how a line looks.
 _UNSEEN = (0x61C, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)
@@ -59,8 +61,9 @@ def paragraph(text: str) -> str:
 
 
 def complain(*lines: str) -> None:
-    """An error, and below it what to do, to standard error."""
+    """Write an error, and below it what to do, to standard error and for the platform of a job."""
     write_line("llm-ocr: " + "\n".join(lines), sys.stderr)
+    leave_error("\n".join(lines))
 
 
 def _silence(stream: TextIO) -> None:

@@ -1,9 +1,8 @@
 """Install the library into a job's container, then run the job's command.
 
 A launcher passes the source of this file to `python3 -c` in a stock image. Its argument is a JSON object: `wheel` (the
-wheel's URL in the workspace, "" if the image holds the library), `sha256`, `extras`, `command`, and `message` (the file
-from which the platform shows why a job failed, or ""). The image needs Python and pip; before the installation only the
-standard library is imported.
+wheel's URL in the workspace, "" if the image holds the library), `sha256`, `extras`, and `command`. The image needs
+Python and pip; before the installation only the standard library is imported.
 """
 
 import contextlib
@@ -142,9 +141,9 @@ def main() -> None:
     try:
         prepare(job["wheel"], job.get("sha256", ""), job.get("extras", []))
     except Failed as error:
-        # Without root this file may not be writable; the log has the reason, too.
+        # The platform shows this file. Without root it may not be writable; the log has the reason, too.
         with contextlib.suppress(OSError):
-            Path(job["message"] or os.devnull).write_text(str(error)[:1000])
+            Path(os.environ.get("LLM_OCR_ERROR_FILE", os.devnull)).write_text(str(error)[:1000])
         sys.exit(f"llm-ocr: {error}")
     # Some images have no `python`.
     words = [sys.executable if word == "python" else word for word in job["command"]]

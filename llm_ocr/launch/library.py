@@ -61,23 +61,19 @@ def installs(spec: JobSpec) -> bool:
     return spec.options.get("wheel") != "image"
 
 
-def job_command(
-    spec: JobSpec, *, gpus: int | None = None, wrapper: tuple[str, ...] = (), message: str = ""
-) -> list[str]:
+def job_command(spec: JobSpec, *, gpus: int | None = None, wrapper: tuple[str, ...] = ()) -> list[str]:
     """Return the command of a job's container.
 
     Args:
         spec: The job.
         gpus: GPUs of its machine; None if unknown.
         wrapper: The words of a program that runs the stage, before the stage's own command.
-        message: The file from which the platform shows why a job failed.
     """
     command = [*wrapper, *spec.command]
     if not installs(spec) and GOOGLE_KEY not in spec.secrets:
         return command
     wheel = {"wheel": WHEEL, "sha256": SHA256, "extras": _extras(spec, gpus)} if installs(spec) else {"wheel": ""}
-    job = {**wheel, "command": command, "message": message}
-    return ["python3", "-c", BOOTSTRAP, json.dumps(job)]
+    return ["python3", "-c", BOOTSTRAP, json.dumps({**wheel, "command": command})]
 
 
 def check_library(spec: JobSpec) -> None:

@@ -1,9 +1,13 @@
 """The only reader of the process environment."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+#: Names the file from which a job's platform shows why the job failed; launchers set it.
+ERROR_FILE = "LLM_OCR_ERROR_FILE"
 
 #: What a worker process needs to start, and nothing that could be a secret.
 _FOR_WORKERS = (
@@ -89,6 +93,18 @@ _NOT_FOR_SERVERS = frozenset({"VLLM_API_KEY"})
 def environment() -> Mapping[str, str]:
     """The environment as it is now."""
     return dict(os.environ)
+
+
+def leave_error(text: str) -> None:
+    """Write why this process failed into the file that a job's platform shows, if LLM_OCR_ERROR_FILE names one.
+
+    Args:
+        text: The error; SageMaker shows 1,024 bytes of it.
+    """
+    file = os.environ.get(ERROR_FILE)
+    # A container without root may not be allowed to write it; the log has the error, too.
+    with contextlib.suppress(OSError):
+        Path(file or os.devnull).write_bytes(text.encode()[:1024].decode(errors="ignore").encode())
 
 
 def quiet_ray(*, alone: bool) -> None:

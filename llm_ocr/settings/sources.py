@@ -18,7 +18,8 @@ from llm_ocr.settings.values import split_list, without_credentials
 
 #: Variables with our prefix that are no settings: the path of the configuration file, what tests require, and what the
 #: Modal app is deployed with.
-_WORKERS = ("ALLOWED_WORKSPACES", "REPLY_LIMIT", "WORKER_CONCURRENCY")  # of serverless endpoints, which read them
+#: Read by serverless endpoints, and by jobs (`environment.ERROR_FILE`).
+_WORKERS = ("ALLOWED_WORKSPACES", "REPLY_LIMIT", "WORKER_CONCURRENCY", "ERROR_FILE")
 _MODAL = ("DATA_VOLUME", "MODEL_VOLUME", "CACHE_VOLUME", "IMAGE", "GPU", "SECRETS")
 NOT_SETTINGS = frozenset(
     PREFIX + name for name in ("CONFIG", "REQUIRE", "TEST_VLLM", *(f"MODAL_{name}" for name in _MODAL), *_WORKERS)

@@ -239,18 +239,19 @@ class FakeJob:
     def _start(self, host: Host) -> None:
         names = sorted({one.name for one in self.hosts})
         host.ml = Path(self._folder.name, str(self._attempt), host.name)
-        host.ml.mkdir(parents=True)
+        (host.ml / "output").mkdir(parents=True)
         at = self.body["AppSpecification"] if self.kind is PROCESSING else self.body["AlgorithmSpecification"]
         words = expanded(at.get("ContainerEntrypoint", ()), at.get("ContainerArguments", ()))
         # Each container has its own /opt/ml; here it is another folder.
-        command = [word.replace("/opt/ml/", f"{host.ml}/") for word in words]
+        given = self.body.get("Environment", {})
+        variables = {name: value.replace("/opt/ml/", f"{host.ml}/") for name, value in given.items()}
         told = {"SM_HOSTS": json.dumps(names), "SM_CURRENT_HOST": host.name}
         if self.kind is TRAINING:
             told |= {"TRAINING_JOB_NAME": self.name, "TRAINING_JOB_ARN": self.arn}
         limit = float(self.body.get("StoppingCondition", {}).get("MaxRuntimeInSeconds", 86_400))
         host.container = Container(
-            command,
-            {**self._environment, **told, **self.body.get("Environment", {})},
+            words,
+            {**self._environment, **told, **variables},
             time_limit=min(limit, self._limit) if self._limit is not None else limit,
             grace=60.0,
         )

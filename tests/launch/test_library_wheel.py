@@ -139,13 +139,12 @@ def test_a_conflict_of_pip_is_shown_whole_and_ends_the_job(tmp_path, servers):
 def test_a_reason_is_left_where_the_platform_shows_it(tmp_path):
     job = {"wheel": "hf://buckets/me/ocr/x.whl", "sha256": "0", "extras": [], "command": ["true"]}
     message = tmp_path / "message"
-    run = started({**job, "message": str(message)}, tmp_path, LLM_OCR_WORKSPACE_ENDPOINT="http://127.0.0.1:9")
+    hub = {"LLM_OCR_WORKSPACE_ENDPOINT": "http://127.0.0.1:9"}
+    run = started(job, tmp_path, **hub, LLM_OCR_ERROR_FILE=str(message))
     assert run.returncode == 1
     assert message.read_text() in run.stderr
     assert "the library's wheel cannot be fetched from hf://buckets/me/ocr/x.whl" in run.stderr
-    nowhere = started(
-        {**job, "message": "/proc/nowhere/message"}, tmp_path, LLM_OCR_WORKSPACE_ENDPOINT="http://127.0.0.1:9"
-    )
+    nowhere = started(job, tmp_path, **hub, LLM_OCR_ERROR_FILE="/proc/nowhere/message")
     assert (nowhere.returncode, nowhere.stderr) == (1, run.stderr)
 
 
@@ -154,6 +153,6 @@ def test_a_google_key_becomes_a_file_that_only_the_job_reads(tmp_path):
         "import os; path = os.environ['GOOGLE_APPLICATION_CREDENTIALS']; "
         "print(open(path).read(), oct(os.stat(os.path.dirname(path)).st_mode))"
     )
-    job = {"wheel": "", "message": "", "command": ["python", "-c", show]}
+    job = {"wheel": "", "command": ["python", "-c", show]}
     run = started(job, tmp_path, GOOGLE_APPLICATION_CREDENTIALS_JSON='{"type": "service_account"}')
     assert run.stdout == '{"type": "service_account"} 0o40700\n', run.stderr

@@ -2,13 +2,14 @@
 
 import itertools
 import json
+from dataclasses import replace
 
 import pytest
 from sagemaker_account import opened, until
 
 import llm_ocr
 from llm_ocr.errors import LaunchError
-from llm_ocr.launch import Job, State
+from llm_ocr.launch import Job, Request, State
 from llm_ocr.launch.sagemaker.launcher import SageMaker
 
 #: One process of each kind, and no minutes of waiting for another worker's sign of life.
@@ -75,6 +76,18 @@ def test_a_job_that_fails_tells_why_in_its_own_words(account):
 
 
 SPOT = {"spot": True, "training_output": "s3://bucket/sagemaker"}
+
+
+def test_a_container_that_may_not_write_the_message_still_tells_why(account):
+    """Without root, /opt/ml/output cannot be written: the reason comes from the log."""
+    spec = account.spec(environment={"LLM_OCR_ENGINE": "nonsense", "LLM_OCR_ERROR_FILE": "/proc/output/message"})
+    plan = account.launcher.plan(spec)
+    body = {**plan.requests[0].body}
+    body["Environment"] = {**body["Environment"], "LLM_OCR_ERROR_FILE": "/proc/output/message"}
+    (job,) = account.launcher.submit(replace(plan, requests=(Request(plan.requests[0].call, body),)))
+    ended = account.ended(job)
+    assert ended.state is State.FAILED
+    assert "LLM_OCR_ENGINE" in ended.reason
 
 
 def test_a_secret_that_goes_away_meanwhile_ends_the_job_with_its_name(account):

@@ -13,6 +13,7 @@ from llm_ocr.errors import UsageError
 from llm_ocr.launch import JobSpec, Plan, Request
 from llm_ocr.launch.library import installs, job_command, library_notes
 from llm_ocr.launch.sagemaker.hardware import gpus_of, has_local_disks, needs_training
+from llm_ocr.settings.environment import ERROR_FILE
 
 PLATFORM = "sagemaker"
 PROCESSING, TRAINING = "processing", "training"
@@ -127,7 +128,7 @@ def _processing(spec: JobSpec) -> dict[str, Any]:
         "ProcessingJobName": spec.name,
         "ProcessingResources": {"ClusterConfig": _machines(spec)},
         "StoppingCondition": {"MaxRuntimeInSeconds": _time_limit(spec)},
-        "AppSpecification": {"ImageUri": _image(spec), **_command(spec, PROCESSING)},
+        "AppSpecification": {"ImageUri": _image(spec), **_command(spec)},
         "Environment": _environment(spec),
         "RoleArn": spec.options.get("role") or ROLE,
         "Tags": _tags(spec),
@@ -146,7 +147,7 @@ def _training(spec: JobSpec) -> dict[str, Any]:
         "AlgorithmSpecification": {
             "TrainingImage": _image(spec),
             "TrainingInputMode": "File",
-            **_command(spec, TRAINING),
+            **_command(spec),
         },
         "Environment": _environment(spec),
         "RoleArn": spec.options.get("role") or ROLE,
@@ -174,23 +175,24 @@ def _machines(spec: JobSpec) -> dict[str, Any]:
     return {**machines, "VolumeKmsKeyId": key} if key and not has_local_disks(spec.hardware) else machines
 
 
-def _command(spec: JobSpec, kind: str) -> dict[str, list[str]]:
+def _command(spec: JobSpec) -> dict[str, list[str]]:
     """Return entrypoint and arguments in exec form: a shell in between would not pass on SIGTERM."""
-    wrapper = ("python", "-m", "llm_ocr.launch.sagemaker.entry", _FAILURE[kind])
-    command = job_command(spec, gpus=gpus_of(spec.hardware), wrapper=wrapper, message=_FAILURE[kind])
+    wrapper = ("python", "-m", "llm_ocr.launch.sagemaker.entry")
+    command = job_command(spec, gpus=gpus_of(spec.hardware), wrapper=wrapper)
     if not installs(spec):
         return {"ContainerEntrypoint": command}
     return {"ContainerEntrypoint": command[:3], "ContainerArguments": command[3:]}
 
 
 def _environment(spec: JobSpec) -> dict[str, str]:
+    variables = {**spec.environment, ERROR_FILE: _FAILURE[kind_of(spec)]}
     if not spec.secrets:
-        return dict(spec.environment)
+        return variables
     secrets = ",".join(f"{name}={where or name}" for name, where in spec.secrets.items())
     # Not AWS_DEFAULT_REGION, which would be that of the workspace's store, too.
     image = parsed_image(spec.image) or {}
     region = spec.options.get("region") or image.get("region")
-    return {**spec.environment, SECRETS: secrets, **({"AWS_REGION": region} if region else {})}
+    return {**variables, SECRETS: secrets, **({"AWS_REGION": region} if region else {})}
 
 
 def _network(spec: JobSpec) -> dict[str, Any]:
