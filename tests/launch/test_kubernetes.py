@@ -11,6 +11,7 @@ from make_plans import cases
 
 from llm_ocr.errors import LaunchError, MissingExtra, UsageError
 from llm_ocr.launch import JobSpec, State
+from llm_ocr.launch.kubernetes import launcher as launcher_module
 from llm_ocr.launch.kubernetes.launcher import Kubernetes
 from llm_ocr.launch.kubernetes.manifest import SPOT
 from llm_ocr.launch.waiting import until_over
@@ -383,6 +384,26 @@ def test_a_token_that_is_refused_says_who_is_signed_in(cluster, launcher, spec, 
 def test_a_context_that_does_not_exist_is_named(cluster, launcher, spec):
     with pytest.raises(LaunchError, match="absent"):
         launcher.check(launcher.plan(spec(options={"kube_context": "absent"})))
+
+
+def test_inside_a_cluster_the_account_of_the_pod_is_used(cluster, launcher, spec, tmp_path, monkeypatch):
+    """Its files and variables are those of any pod; the API server of this cluster speaks plain HTTP."""
+    from kubernetes.config import incluster_config
+
+    for name, text in {"namespace": "ocr\n", "token": "token-of-tests", "ca.crt": "certificates"}.items():
+        (tmp_path / name).write_text(text)
+    cluster.namespaces.add("ocr")
+    host, _, port = cluster.url.removeprefix("http://").partition(":")
+    monkeypatch.delenv("KUBECONFIG")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
+    monkeypatch.setattr(launcher_module, "_ACCOUNT", tmp_path / "namespace")
+    with pytest.raises(LaunchError, match=f"host='{host}', port={port}") as raised:  # it speaks no TLS
+        launcher.find(spec(options={"kube_context": "of-a-laptop"}))
+    assert f"/namespaces/ocr/jobs/{spec().name}" in raised.value.args[0]
 
 
 def test_a_cluster_that_does_not_answer_may_be_asked_again(cluster, launcher, spec):

@@ -14,7 +14,16 @@ from typing import Any
 
 from llm_ocr.errors import LaunchError, LlmOcrError, MissingExtra
 from llm_ocr.launch import Job, JobSpec, JobStatus, Plan, State
-from llm_ocr.launch.kubernetes.manifest import GPU, LABEL, NAMESPACE, default_hardware, gpus_of, make_plan, secrets_of
+from llm_ocr.launch.kubernetes.manifest import (
+    GPU,
+    LABEL,
+    NAMESPACE,
+    TIME_LIMIT,
+    default_hardware,
+    gpus_of,
+    make_plan,
+    secrets_of,
+)
 from llm_ocr.launch.kubernetes.status import CANCELLED, ENDED, Json, end_of, index_of, job_status, run_of, stuck
 from llm_ocr.settings.environment import environment
 
@@ -53,6 +62,10 @@ class Kubernetes:
 
     def gpus(self, hardware: str) -> int | None:
         return gpus_of(hardware)
+
+    def time_limit(self, spec: JobSpec) -> int:
+        """Return the seconds that a pod may run without `--time-limit`."""
+        return TIME_LIMIT
 
     def plan(self, spec: JobSpec) -> Plan:
         return make_plan(self.platform, spec)
@@ -179,7 +192,7 @@ class _Cluster:
         given = environment().get("KUBECONFIG")
         file, settings = given or str(Path("~/.kube/config").expanduser()), client.Configuration()
         with _translated("sign in"):
-            if not context and not given and not Path(file).is_file() and _ACCOUNT.is_file():
+            if not given and not Path(file).is_file() and _ACCOUNT.is_file():  # contexts are of other machines
                 config.load_incluster_config(client_configuration=settings)
                 self.namespace = _ACCOUNT.read_text().strip()
             else:
