@@ -1,15 +1,25 @@
 # /// script
 # requires-python = ">=3.11,<3.14"
-# dependencies = ["llm-ocr[vllm]==0.1.0"]
+# dependencies = []
 #
 # [tool.hf-jobs]
+# image = "vllm/vllm-openai:v0.33.0"
 # flavor = "l40sx1"
 # timeout = "3h"
 # secrets = ["HF_TOKEN"]
 # ///
-"""Extract as one job: pages of documents to Markdown and figures. It takes the flags of `llm-ocr extract`."""
+"""Run Extract as one job: pages of documents to Markdown and figures.
+
+The flags are those of `llm-ocr extract`. `hf jobs uv run --with` brings the library: README.md in this folder.
+"""
 
 import sys
+from importlib.util import find_spec
+
+if find_spec("llm_ocr") is None:
+    print("The library is not installed in this job. Add its wheel to the flags of `hf jobs uv run`:", file=sys.stderr)
+    print("--volume ./dist:/wheels --with /wheels/llm_ocr-VERSION-py3-none-any.whl", file=sys.stderr)
+    sys.exit(2)
 
 from llm_ocr.stages.__main__ import main
 

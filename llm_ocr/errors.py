@@ -98,7 +98,52 @@ class DatasetDamaged(StorageError):
 
 
 class MissingExtra(LlmOcrError, ImportError):
-    """An optional package is not installed; the hint names the command that installs it."""
+    """An optional package is not installed; the hint names the command that installs it.
+
+    Args:
+        message: What needs which package.
+        install: The extra or package that is missing; the hint is then `install_command` of it.
+        hint: Another hint.
+    """
+
+    def __init__(self, message: str, *, install: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=f"Install it: {install_command(install)}" if install else hint)
+
+
+def install_command(name: str) -> str:
+    """Return the command that installs an extra of the library, or a package that the library needs.
+
+    The command names the missing packages of other projects, with the bounds in the metadata of the installed library.
+    It does not name the library, which comes from a checkout, a Git URL, or a wheel, but not from a package index. The
+    command is correct for all of these sources.
+
+    Args:
+        name: An extra, as `s3`, or a needed package, as `pyarrow`.
+
+    Returns:
+        A command for a shell, as `pip install "boto3>=1.36"`. A checkout without metadata is named instead.
+    """
+    from importlib import metadata
+
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    try:
+        requirements = [Requirement(text) for text in metadata.requires("llm-ocr") or ()]
+    except metadata.PackageNotFoundError:
+        requirements = []
+    packages = [
+        f'"{one.name}{one.specifier}"'
+        for one in requirements
+        if (
+            one.marker.evaluate({"extra": name})
+            if one.marker
+            else canonicalize_name(one.name) == canonicalize_name(name)
+        )
+    ]
+    if not packages:
+        return f'pip install -e ".[{name}]" in the checkout of the library'
+    return f"pip install {' '.join(packages)}"
 
 
 class PageFailure(LlmOcrError):

@@ -6,29 +6,45 @@ from typing import Any, Literal
 
 import modal
 
-from llm_ocr.launch.modal.functions import run_stage
+from llm_ocr.launch.modal.functions import CACHE, DATA, MODELS, board_name, names_from, run_stage
 from llm_ocr.launch.modal.launcher import LONGEST, Modal
-from llm_ocr.launch.modal.names import CACHE, DATA, MODELS, board_name, names_from
 from llm_ocr.settings.environment import environment as environment_now
+
+#: The newest vLLM that can be installed: 0.33.0 needs certifi>=2026.10.19, which PyPI does not have (2026-11-23).
+VLLM = "vllm==0.32.0"
+#: FlashInfer compiles kernels with nvcc when a model starts. vLLM 0.32.0 needs torch 2.13.0, built for CUDA 13.0.
+#: vLLM builds its own image on this tag (docker/versions.json). Modal's driver 580.95 has CUDA 13.0
+#: (gpu-mode/kernelbot, pull request 510, July 2026).
+CUDA_IMAGE = "nvidia/cuda:13.0.2-devel-ubuntu22.04"
+PYTHON = "3.12"
+EXTRAS = ["embedded", "datasets", "filters", "s3", "gcs", "modal"]
 
 NAMES = names_from(environment_now())
 GPU = NAMES.gpu or Modal().hardware("extract")
 SECRETS = [modal.Secret.from_name(name.strip()) for name in NAMES.secrets.split(",") if name.strip()]
 
-if NAMES.image:
-    image = modal.Image.from_registry(NAMES.image).entrypoint([])
-else:
-    checkout = Path(__file__).resolve().parent.parent
-    image = (
-        modal.Image.debian_slim(python_version="3.12")
-        .pip_install_from_pyproject(
-            str(checkout / "pyproject.toml"), ["vllm", "embedded", "datasets", "filters", "s3", "gcs", "modal"]
-        )
-        .add_local_python_source("llm_ocr", copy=True, ignore=[])  # data files, too
-    )
-image = image.env({"HF_HOME": f"{MODELS}/huggingface", "VLLM_CACHE_ROOT": CACHE, **NAMES.environment()})
 
-app = modal.App(NAMES.app, image=image, secrets=SECRETS)
+def with_library(image: modal.Image, keep: str = "") -> modal.Image:
+    """Add the library of this checkout and what it needs; the installed package `keep` does not change."""
+    checkout = Path(__file__).resolve().parent.parent
+    installed = image.pip_install_from_pyproject(str(checkout / "pyproject.toml"), EXTRAS, extra_options=keep)
+    return installed.add_local_python_source("llm_ocr", copy=True, ignore=[])  # data files, too
+
+
+if NAMES.image:
+    gpu_image = modal.Image.from_registry(NAMES.image).entrypoint([])
+else:
+    cuda = modal.Image.from_registry(CUDA_IMAGE, add_python=PYTHON).entrypoint([])
+    gpu_image = with_library(cuda.uv_pip_install(VLLM), VLLM)
+if NAMES.cpu_image:
+    cpu_image = modal.Image.from_registry(NAMES.cpu_image).entrypoint([])
+else:
+    cpu_image = with_library(modal.Image.debian_slim(python_version=PYTHON))
+own = {"HF_HOME": f"{MODELS}/huggingface", **NAMES.environment()}
+gpu_image = gpu_image.env({"VLLM_CACHE_ROOT": CACHE, "FLASHINFER_WORKSPACE_BASE": CACHE, **own})
+cpu_image = cpu_image.env(own)
+
+app = modal.App(NAMES.app, secrets=SECRETS)
 VOLUMES = {
     DATA: modal.Volume.from_name(NAMES.data, create_if_missing=True),
     MODELS: modal.Volume.from_name(NAMES.models, create_if_missing=True),
@@ -36,20 +52,42 @@ VOLUMES = {
 }
 COMMITS = [volume.commit for volume in VOLUMES.values()]
 BOARD = modal.Dict.from_name(board_name(NAMES.app), create_if_missing=True)
+MACHINE: dict[str, Any] = {
+    "volumes": VOLUMES,
+    "cpu": 8,
+    "memory": 32768,
+    "timeout": LONGEST,
+    "single_use_containers": True,
+}
 
 
-@app.function(volumes=VOLUMES, cpu=8, memory=32768, timeout=LONGEST, single_use_containers=True)
+@app.function(image=gpu_image, **MACHINE)
 def stage(
     index: int, count: int, argv: list[str], environment: dict[str, str], limit: int = LONGEST, name: str = ""
 ) -> dict[str, Any]:
-    """One share of a stage; the launcher calls it with a GPU, a time limit and secrets."""
-    note = (lambda what, value: BOARD.put(f"{name}/{what}", value, skip_if_exists=True)) if name else None
+    """Run one share of a stage; the launcher calls it with a GPU, a time limit, and secrets."""
+    return share(index, count, argv, environment, limit, name)
+
+
+@app.function(image=cpu_image, **MACHINE)
+def stage_cpu(
+    index: int, count: int, argv: list[str], environment: dict[str, str], limit: int = LONGEST, name: str = ""
+) -> dict[str, Any]:
+    """Run one share of a stage that needs no GPU."""
+    return share(index, count, argv, environment, limit, name)
+
+
+def share(
+    index: int, count: int, argv: list[str], environment: dict[str, str], limit: int, name: str
+) -> dict[str, Any]:
+    """Run one share, and note under its name when it began and ended."""
+    note = (lambda key, value: BOARD.put(f"{name}/{key}", value, skip_if_exists=True)) if name else None
     return run_stage(index, count, argv, environment, limit=limit, note=note, commits=COMMITS)
 
 
-@app.function(volumes=VOLUMES, cpu=8, memory=32768, gpu=GPU, timeout=LONGEST, single_use_containers=True)
+@app.function(image=gpu_image, gpu=GPU, **MACHINE)
 def batch(flags: dict[str, Any]) -> dict[str, int]:
-    """All documents of a manifest, on one machine."""
+    """Read all documents of a manifest on one machine."""
     from llm_ocr.api.modal_batch import run_batch
 
     return run_batch(flags, limit=LONGEST, commits=COMMITS)
@@ -81,7 +119,7 @@ def main(
     workspace: str | None = None,
     gpu: str | None = None,
 ) -> None:
-    """Paths are those of the container: /data is the data volume."""
+    """Read a batch; paths are those of the container, where /data is the data volume."""
     flags = dict(locals())
     wanted = flags.pop("gpu") or (f"{GPU}:{tensor_parallel_size}" if tensor_parallel_size > 1 else None)
     function = batch.with_options(gpu=wanted) if wanted else batch

@@ -1,4 +1,4 @@
-"""The worker's entry: `python handler.py`; beside the endpoint `--test_input JSON` or `--rp_serve_api`."""
+"""Run the worker: `python handler.py`; without an endpoint add `--test_input JSON` or `--rp_serve_api`."""
 
 from llm_ocr.serverless import main
 

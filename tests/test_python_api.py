@@ -168,7 +168,7 @@ def test_a_run_that_is_only_planned_has_no_pages_and_no_dataset_yet(page, tmp_pa
 
 def test_without_the_package_datasets_the_message_names_the_extra(made, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(MissingExtra, match=r'pip install "llm-ocr\[datasets\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install "datasets>='):
         llm_ocr.open(made.url).to_dataset()
 
 

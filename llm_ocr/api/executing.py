@@ -23,7 +23,7 @@ from llm_ocr.api.retrying import retry_failed
 from llm_ocr.api.run import Run
 from llm_ocr.api.stage_dataset import show_pages
 from llm_ocr.engines.embedded.ocr.models import available
-from llm_ocr.errors import StorageError
+from llm_ocr.errors import StorageError, install_command
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.work.clean import clean
 from llm_ocr.work.stored import remember_plan, workspace_options
@@ -108,7 +108,7 @@ async def _there(workspace: Workspace) -> AsyncIterator[None]:
 
 def _about(engine: str, on_ray: bool) -> str:
     if engine == "embedded" and not on_ray and not available():
-        return 'embedded (text layer only: OCR is not installed; pip install "llm-ocr[embedded]")'
+        return f"embedded (text layer only: OCR is not installed; {install_command('embedded')})"
     return _ABOUT[engine].format(whose="the cluster's" if on_ray else "this machine's")
 
 

@@ -9,13 +9,13 @@ from llm_ocr.api.models import commit_now
 from llm_ocr.api.wiring import RendererTools, embedded_reader
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.engines.layout.detector import Detector
-from llm_ocr.engines.layout.doclayout import INSTALL, MODEL, DetectorOptions, DocLayout, installed
+from llm_ocr.engines.layout.doclayout import MODEL, DetectorOptions, DocLayout, installed
 from llm_ocr.engines.layout.embedded_detector import EmbeddedDetector
 from llm_ocr.engines.layout.reader import LayoutReader
 from llm_ocr.engines.layout.tasks import tasks_with
 from llm_ocr.engines.model.reader import ModelReader
 from llm_ocr.engines.vllm.hardware import gpus
-from llm_ocr.errors import UsageError
+from llm_ocr.errors import UsageError, install_command
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import PROFILES
 from llm_ocr.settings.environment import cores
@@ -67,12 +67,13 @@ def chosen_detector(settings: Any, profile: Profile, say: Callable[[str], None])
             return None
     if settings.detector is not None or settings.detector_python is not None or installed():
         return str(settings.detector or MODEL)
+    install = f"Install it: {install_command('detector')}"
     if always:
-        say(f"The embedded engine's layout stands in for {MODEL}, which is not installed. {INSTALL}")
+        say(f"The embedded engine's layout stands in for {MODEL}, which is not installed. {install}")
         return EMBEDDED
     say(
         f"{profile.name} is best at regions that a detector found, and none is installed: whole pages are read. "
-        f"{INSTALL}; or use the embedded engine's layout: --layout-first always"
+        f"{install}; or use the embedded engine's layout: --layout-first always"
     )
     return None
 

@@ -133,7 +133,7 @@ class _Connection(threading.Thread):
         try:
             import ray
         except ImportError as error:
-            raise MissingExtra("--ray: Ray is not installed", hint='Install it: pip install "llm-ocr[ray]"') from error
+            raise MissingExtra("--ray: Ray is not installed", install="ray") from error
         self._ray = ray
         if ray.is_initialized():
             return False

@@ -239,7 +239,7 @@ def reason_of(text: str) -> Failure:
     if any("failed to import on the worker" in line for line in lines):
         return Failure(
             f"llm-ocr cannot be loaded on the cluster's nodes: {lines[-1]}",
-            hint='Install the same version with the same extras on every node: pip install "llm-ocr[ray]"',
+            hint="Install the same version of llm-ocr with the same extras on every node.",
             everywhere=True,
         )
     told = next((line for line in lines if line.startswith("The actor is dead because")), "")

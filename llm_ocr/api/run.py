@@ -8,7 +8,6 @@ from llm_ocr.api.published import extracted_pages
 from llm_ocr.api.views import fetch_dataset_file
 from llm_ocr.costs.spent import Spent, spent
 from llm_ocr.documents.remote.urls import shown
-from llm_ocr.documents.rows.resolving import INSTALL
 from llm_ocr.errors import MissingExtra, ObjectNotFound, StageMissing
 from llm_ocr.results.documents import markdown_file
 from llm_ocr.results.paths import DocumentNames
@@ -115,7 +114,7 @@ class Run:
         try:
             from datasets import load_dataset
         except ImportError as error:
-            raise MissingExtra("to_dataset needs datasets, which is not installed", hint=INSTALL) from error
+            raise MissingExtra("to_dataset needs datasets, which is not installed", install="datasets") from error
 
         files = list(self._dataset_files())
         if not files:

@@ -33,9 +33,7 @@ def token_count(name: str) -> TokenCount:
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
-        raise MissingExtra(
-            "--tokenizer: the library tokenizers is not installed", hint='Install it: pip install "llm-ocr[chunks]"'
-        ) from error
+        raise MissingExtra("--tokenizer: the library tokenizers is not installed", install="chunks") from error
     path = _local(name) or _fetched(name)
     try:
         tokenizer = Tokenizer.from_file(str(path))

@@ -15,9 +15,9 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
+from llm_ocr.errors import install_command
 from llm_ocr.settings import environment
 
-_EXTRA = 'pip install "llm-ocr[embedded]"'
 _POPPLER = "apt-get install poppler-utils (Debian, Ubuntu) or brew install poppler (macOS)"
 #: Free space and memory below which the user is told, in bytes.
 LITTLE_DISK, LITTLE_MEMORY = 1 << 30, 2 << 30
@@ -128,7 +128,7 @@ def pdfium() -> Check:
         document.close()
         return ""
 
-    return _tried("pypdfium2", ("pypdfium2",), "renders PDF pages", render, "pip install --upgrade llm-ocr")
+    return _tried("pypdfium2", ("pypdfium2",), "renders PDF pages", render, install_command("pypdfium2"))
 
 
 def pillow() -> Check:
@@ -172,7 +172,7 @@ def ocr() -> Check:
 
         return ""
 
-    return _tried("OCR", ("rapidocr", "onnxruntime"), "reads scans", load, _EXTRA)
+    return _tried("OCR", ("rapidocr", "onnxruntime"), "reads scans", load, install_command("embedded"))
 
 
 def dataset() -> Check:
@@ -183,7 +183,7 @@ def dataset() -> Check:
 
         return ""
 
-    return _tried("dataset", ("pyarrow",), "stores results", load, "pip install --upgrade llm-ocr")
+    return _tried("dataset", ("pyarrow",), "stores results", load, install_command("pyarrow"))
 
 
 def poppler() -> Check:
@@ -203,7 +203,8 @@ def vllm() -> Check:
     """For a server of our own. Other installations are reached with --vllm-command, servers with --server-url."""
     version = package_version("vllm")
     if version is None:
-        return Check("vLLM", State.MISSING, "needed for --engine vllm", 'pip install "llm-ocr[vllm]", beside a GPU')
+        fix = f"{install_command('vllm')}, on a machine with a GPU"
+        return Check("vLLM", State.MISSING, "needed for --engine vllm", fix)
     return Check("vLLM", State.WORKS, version)
 
 
@@ -212,7 +213,7 @@ def detector() -> Check:
     lacking = [name for name in ("torch", "transformers") if package_version(name) is None]
     if lacking:
         text = f"optional: finds regions of pages (--layout-first); {', '.join(lacking)} not installed"
-        return Check("layout detector", State.MISSING, text, 'pip install "llm-ocr[detector]"')
+        return Check("layout detector", State.MISSING, text, install_command("detector"))
     text = f"torch {package_version('torch')}, transformers {package_version('transformers')}: finds regions of pages"
     return Check("layout detector", State.WORKS, text)
 

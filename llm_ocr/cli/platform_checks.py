@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llm_ocr.cli.checks import Check, State, package_version
+from llm_ocr.errors import install_command
 from llm_ocr.settings import environment
 
 
@@ -101,7 +102,7 @@ def account_check(account: Account, here: Mapping[str, str]) -> Check:
     found = login_found(account, here)
     login = f"login: {found}" if found else "no login found"
     if version is None:
-        fix = f'pip install "llm-ocr[{account.extra}]"' if account.extra else "pip install --upgrade llm-ocr"
+        fix = install_command(account.extra or account.package)
         return Check(account.name, State.MISSING, f"optional: {account.use}; {login}", fix)
     if not found:
         return Check(account.name, State.LIMITED, f"{account.package} {version}: {account.use}; {login}", account.login)

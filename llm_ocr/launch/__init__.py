@@ -114,6 +114,7 @@ class JobStatus:
     started: float | None = None
     ended: float | None = None
     seconds: float | None = None
+    image: str = ""  # with its digest; "" where the platform does not say which one a tag was
 
 
 class Launcher(Protocol):

@@ -1,13 +1,16 @@
-"""Why a job failed, from the end of its log."""
+"""Logs of jobs: the lines of a file, and the reason why a job failed."""
 
 import re
-from collections.abc import Callable, Iterable
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from llm_ocr.errors import LaunchError
 from llm_ocr.launch import JobStatus, State
 
-#: Lines of a log that are enough: a command prints its error last, with a hint below it.
+#: Lines at the end of a log that hold the last message: the command prints its error last, with a hint below it.
 ENOUGH = 12
 #: A message of ours; some platforms put the number of a task before each line.
 _OURS = re.compile(r"(\S+ )?llm-ocr: ")
@@ -37,3 +40,24 @@ def explained(status: JobStatus, logs: Callable[..., Iterable[str]], known: dict
         except LaunchError:
             return status  # the platform's reason is all that is known
     return replace(status, reason=f"{status.reason}: {known[job.id]}".removesuffix(": "))
+
+
+def file_lines(log: Path, over: Callable[[], bool], *, follow: bool, tail: int | None, every: float) -> Iterator[str]:
+    """Yield the lines of a log file.
+
+    Args:
+        log: The file.
+        over: Returns whether the job has ended.
+        follow: Wait for more lines until the job has ended.
+        tail: Yield only so many of the present lines; None for all.
+        every: Seconds between two looks at the file.
+    """
+    with log.open(errors="replace") as lines:
+        if tail is not None:
+            yield from (line.rstrip("\n") for line in deque(lines, maxlen=tail))
+        while True:
+            last = not follow or over()  # first: the job may write a line between the two looks
+            yield from (line.rstrip("\n") for line in lines)
+            if last:
+                return
+            time.sleep(every)

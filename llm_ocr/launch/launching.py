@@ -40,7 +40,9 @@ from llm_ocr.work.workspace import Workspace
 Say = Callable[[str], None]
 
 #: Examples in documentation, which users replace by their own values, and the settings that may still hold one.
-_EXAMPLE = re.compile(r"\b(ACCOUNT|BUCKET|DIGEST|EMAIL|NAMESPACE|PROJECT|REGION|REPOSITORY|TAG)\b|<[a-z ]+>")
+_EXAMPLE = re.compile(
+    r"\b(ACCOUNT|BUCKET|DIGEST|EMAIL|NAMESPACE|PROJECT|REGION|REPOSITORY|TAG|YOUR[-_][A-Z]+)\b|<[a-z ]+>"
+)
 _EXAMPLES_IN = ("workspace", "image", "role", "project", "region", "service_account", "training_output", "namespace")
 
 
@@ -88,7 +90,7 @@ def complete_plan(launcher: Launcher, spec: JobSpec) -> Plan:
     Raises:
         UsageError: Something is missing, an example was not filled in, or the wheel or image cannot be used.
     """
-    bucket = "/".join(spec.workspace.split("/")[:3])
+    bucket = "/".join(spec.workspace.split("/")[: 5 if spec.workspace.startswith("hf:") else 3])
     for name, value in {"workspace": bucket, "image": spec.image, **spec.options}.items():
         if name in _EXAMPLES_IN and (found := _EXAMPLE.search(value or "")):
             flag = f"--{name.replace('_', '-')}"

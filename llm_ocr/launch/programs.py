@@ -1,12 +1,16 @@
-"""Platforms that are asked with programs of their own, as Slurm's and Beaker's."""
+"""What launchers use of this machine: its programs, its processes, and the secrets in its environment."""
 
+import os
+import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from llm_ocr.errors import LaunchError
+from llm_ocr.settings.environment import environment
 
-#: Seconds until a program that does not answer is given up.
-PATIENCE = 120.0
+#: Seconds after which a program without an answer is stopped.
+TIMEOUT = 120.0
 
 
 def run_program(
@@ -17,26 +21,84 @@ def run_program(
     hints: Mapping[str, str] | None = None,
     offers: Callable[[], str] | None = None,
 ) -> str:
-    """What the program prints.
+    """Run a program and return its standard output.
 
-    Raises `LaunchError`: with the hint `absent` when it is not installed, else with its own words and the first of
-    `hints` whose key stands in them (any case); for an empty one `offers` is asked.
+    Args:
+        words: The command line.
+        stdin: The text for its standard input.
+        absent: The hint for a program that is not installed.
+        hints: Lower-case text of an error message -> its hint; the first one that occurs counts.
+        offers: Returns the hint where the value in `hints` is empty.
+
+    Raises:
+        LaunchError: The program is not installed, fails, or does not answer. The message is the program's own.
     """
     try:
-        done = subprocess.run(words, input=stdin, capture_output=True, text=True, errors="replace", timeout=PATIENCE)
+        done = subprocess.run(words, input=stdin, capture_output=True, text=True, errors="replace", timeout=TIMEOUT)
     except FileNotFoundError as error:
         raise LaunchError(f"{words[0]} is not installed on this machine", hint=absent) from error
     except subprocess.TimeoutExpired as error:
-        raise LaunchError(f"{words[0]} has not answered for {PATIENCE:.0f} s") from error
+        raise LaunchError(f"{words[0]} has not answered for {TIMEOUT:.0f} s") from error
     if not done.returncode:
         return done.stdout
-    said = " ".join((done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").split())
-    found = next((hint for word, hint in (hints or {}).items() if word in said.casefold()), None)
-    raise LaunchError(f"{words[0]}: {said}", hint=_offered(offers) if found == "" else found or "")
+    message = " ".join((done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").split())
+    found = next((hint for text, hint in (hints or {}).items() if text in message.casefold()), None)
+    raise LaunchError(f"{words[0]}: {message}", hint=_offered(offers) if found == "" else found or "")
+
+
+def secrets_here(names: Iterable[str], hint: str) -> dict[str, str]:
+    """Return the values of secrets from the environment of this machine.
+
+    Args:
+        names: The environment variables.
+        hint: What to do about a missing one; `{name}` is its name.
+
+    Raises:
+        LaunchError: A variable is not set, or empty.
+    """
+    now = environment()
+    values = {name: now.get(name, "") for name in names}
+    for name, value in values.items():
+        if not value:
+            raise LaunchError(f"the secret {name} is not set here", hint=hint.format(name=name))
+    return values
+
+
+def state_folder() -> Path:
+    """Return the folder of this user for what launches remember on this machine."""
+    return Path(environment().get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "llm-ocr"
+
+
+def end_group(process: subprocess.Popen[bytes] | subprocess.Popen[str], grace: float) -> bool:
+    """End a process that leads its own process group, and its children.
+
+    A running process receives SIGTERM. SIGKILL ends the rest of the group after at most `grace` seconds.
+
+    Returns:
+        Whether the process ended before SIGKILL.
+    """
+    stopped = True
+    if process.poll() is None:
+        signal_group(process.pid, signal.SIGTERM)
+        try:
+            process.wait(grace)
+        except subprocess.TimeoutExpired:
+            stopped = False
+    signal_group(process.pid, signal.SIGKILL)
+    process.wait()
+    return stopped
+
+
+def signal_group(group: int, number: int) -> None:
+    """Send a signal to a process group that may be gone."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return
 
 
 def _offered(offers: Callable[[], str] | None) -> str:
     try:
         return offers() if offers else ""
     except LaunchError:
-        return ""  # the first error is what the user needs
+        return ""  # the first error is the one that the user needs

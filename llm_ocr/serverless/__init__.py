@@ -48,7 +48,7 @@ def _start(settings: WorkerSettings) -> None:
     try:
         import runpod
     except ImportError as error:
-        raise MissingExtra("the worker needs runpod", hint='Install it: pip install "llm-ocr[runpod]"') from error
+        raise MissingExtra("the worker needs runpod", install="runpod") from error
     from llm_ocr.serverless.inputs import advised
     from llm_ocr.serverless.worker import Worker
 

@@ -10,8 +10,6 @@ from llm_ocr.storage.gcs_address import find_endpoint, parse_url
 if TYPE_CHECKING:
     from llm_ocr.storage.gcs_store import GcsStore
 
-_INSTALL = 'Install it: pip install "llm-ocr[gcs]"'
-
 
 def open_gcs(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> "GcsStore":
     """The store for `gs://BUCKET/PREFIX`; nothing is connected to and no credentials are looked for.
@@ -31,7 +29,7 @@ def _store_class() -> "Callable[..., GcsStore]":
         import google.cloud.storage  # noqa: F401 - proves that it is there
         import google_crc32c  # noqa: F401
     except ImportError as error:
-        raise MissingExtra("gs:// needs google-cloud-storage, which is not installed", hint=_INSTALL) from error
+        raise MissingExtra("gs:// needs google-cloud-storage, which is not installed", install="gcs") from error
     from llm_ocr.storage.gcs_store import GcsStore
 
     return GcsStore

@@ -4,8 +4,6 @@ from llm_ocr.errors import MissingExtra
 from llm_ocr.storage import ObjectStore, StoreOptions
 from llm_ocr.storage.hub_address import parse
 
-_INSTALL = 'Install it: pip install --upgrade "huggingface_hub>=1.8"'
-
 
 def open_hub(url: str, options: StoreOptions) -> ObjectStore:
     """The store for an `hf://` URL; nothing is read or written.
@@ -29,7 +27,7 @@ def _check_release() -> None:
     try:
         import huggingface_hub
     except ImportError as error:
-        raise MissingExtra("hf:// needs huggingface_hub, which is not installed", hint=_INSTALL) from error
+        raise MissingExtra("hf:// needs huggingface_hub, which is not installed", install="huggingface_hub") from error
     if not hasattr(huggingface_hub, "batch_bucket_files"):
         installed = huggingface_hub.__version__
-        raise MissingExtra(f"hf:// needs a newer huggingface_hub than {installed}", hint=_INSTALL)
+        raise MissingExtra(f"hf:// needs a newer huggingface_hub than {installed}", install="huggingface_hub")

@@ -12,10 +12,10 @@ from llm_ocr.storage import ObjectStore, StoreOptions
 from llm_ocr.storage.local import open_local
 from llm_ocr.storage.names import OTHER_SCHEMES, check_url, split_scheme
 
-#: Module of the client library and what pip calls it.
+#: Module of the client library, and the extra or the package that has it.
 _CLIENTS = {
-    "s3": ("boto3", '"llm-ocr[s3]"'),
-    "gs": ("google.cloud.storage", '"llm-ocr[gcs]"'),
+    "s3": ("boto3", "s3"),
+    "gs": ("google.cloud.storage", "gcs"),
     "hf": ("huggingface_hub", "huggingface_hub"),
 }
 
@@ -106,13 +106,13 @@ def _check_hub(place: str) -> None:
 
 
 def _check_client(scheme: str) -> None:
-    module, package = _CLIENTS[scheme]
+    module, extra = _CLIENTS[scheme]
     try:
         found = find_spec(module)
     except ModuleNotFoundError:  # of a package above it
         found = None
     if found is None:
-        raise MissingExtra(f"{scheme}:// needs {module}", hint=f"Install it: pip install {package}")
+        raise MissingExtra(f"{scheme}:// needs {module}", install=extra)
 
 
 def _unknown(url: str, scheme: str, rest: str) -> UsageError:

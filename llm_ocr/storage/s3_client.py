@@ -11,8 +11,6 @@ from llm_ocr.storage.s3_advice import Context
 from llm_ocr.storage.s3_errors import translated
 from llm_ocr.storage.s3_patience import be_patient
 
-_INSTALL = 'Install it: pip install "llm-ocr[s3]"'
-
 #: The Hugging Face gateway takes no other (its documentation), and other services take it where none is set.
 _REGION = "us-east-1"
 
@@ -65,7 +63,7 @@ def connect(place: Place, options: StoreOptions, limits: Limits) -> Connection:
     try:
         import boto3
     except ImportError as error:
-        raise MissingExtra("s3:// needs boto3, which is not installed", hint=_INSTALL) from error
+        raise MissingExtra("s3:// needs boto3, which is not installed", install="s3") from error
 
     context = Context(place.url, place.bucket, place.root, options.profile, options.endpoint, options.region)
     with translated("use", place.url, context):

@@ -21,6 +21,15 @@ ENDPOINT = "fake-endpoint"
 #: Seconds that a question of a worker is held.
 _HOLD = 0.5
 _OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMED_OUT")
+#: Some GPU types and their pools (docs.runpod.io/flash/configuration/gpu-types, November 2026).
+_POOLS = {
+    "NVIDIA L4": "ADA_24",
+    "NVIDIA GeForce RTX 4090": "ADA_24",
+    "NVIDIA A40": "AMPERE_48",
+    "NVIDIA RTX A6000": "AMPERE_48",
+    "NVIDIA L40": "ADA_48_PRO",
+    "NVIDIA L40S": "ADA_48_PRO",
+}
 
 
 @dataclass(slots=True)
@@ -52,7 +61,8 @@ class FakeJob:
 class FakeRunPod:
     """`environment` is the endpoint's; workers start with the first job, at most `workers` of them.
 
-    `about` is what the endpoint says of itself; None: the key may not ask.
+    The management API (REST v2) describes the endpoint if `about` is true. Otherwise `about` is the status of a
+    refusal, or the text of the answer. The answer takes `about_seconds`.
     """
 
     def __init__(
@@ -62,7 +72,8 @@ class FakeRunPod:
         workers: int = 1,
         gpus: Sequence[str] = (),
         compute: str = "GPU",
-        about: bool = True,
+        about: bool | int | str = True,
+        about_seconds: float = 0,
         command: Sequence[str] = ("python", "-m", "llm_ocr.serverless"),
     ) -> None:
         self.jobs: dict[str, FakeJob] = {}
@@ -71,12 +82,14 @@ class FakeRunPod:
         self._gpus = list(gpus)
         self._compute = compute
         self._about = about
+        self._about_seconds = about_seconds
+        self._stopped = threading.Event()
         self._command = command
         self._changed = threading.Condition()
         self._containers: list[Container] = []
         self._losses = 0
         self._failures: list[str] = []
-        self._refusals: list[Refusal] = []
+        self._refusals: list[Refusal | None] = []
         self._server = LoopbackServer(self._answer)
 
     def __enter__(self) -> Self:
@@ -84,6 +97,7 @@ class FakeRunPod:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._stopped.set()
         self._server.stop()
         for container in self._containers:
             container.remove()
@@ -92,9 +106,9 @@ class FakeRunPod:
     def url(self) -> str:
         return self._server.url
 
-    def refuse(self, status: int, words: str, *, after: int = 0) -> None:
+    def refuse(self, status: int, message: str, *, after: int = 0) -> None:
         """Refuse the next new job, or the one after `after` more."""
-        self._refusals += [Refusal(0, "")] * after + [Refusal(status, words)]
+        self._refusals += [None] * after + [Refusal(status, message)]
 
     def fail(self, words: str) -> None:
         """The next job fails before a worker has it."""
@@ -139,8 +153,12 @@ class FakeRunPod:
         if request.headers.get("Authorization") != f"Bearer {KEY}":
             raise Refusal(401, "invalid api key")
         match [request.command, *parts]:
-            case ["GET", "v1", "endpoints", endpoint]:
+            case [_, "v1", *_]:
+                raise Refusal(410, "REST API v1 is retired")
+            case ["GET", "v2", "serverless", endpoint]:
                 return self._described(endpoint)
+            case ["GET", "v2", "catalog", "gpus"]:
+                return {"gpus": [{"id": name, "pool": pool} for name, pool in _POOLS.items()]}
             case ["POST", "v2", endpoint, "run"]:
                 return self._run(endpoint, json.loads(request.body))
             case ["POST", "v2", endpoint, "runsync"]:
@@ -167,23 +185,30 @@ class FakeRunPod:
                 raise Refusal(404, "job not found")
             return self.jobs[id_]
 
-    def _described(self, endpoint: str) -> dict[str, Any]:
+    def _described(self, endpoint: str) -> Any:
+        """Answer as `GET /v2/serverless/{id}` (docs.runpod.io/api-reference-v2/openapi.json, November 2026)."""
+        self._stopped.wait(self._about_seconds)
         self._check(endpoint)
-        if not self._about:
-            raise Refusal(403, "this key may not read endpoints")
-        env = {"LLM_OCR_ENGINE": "embedded"}
-        about = {
+        if isinstance(self._about, str):
+            return self._about.encode()
+        if self._about is not True:
+            raise Refusal(int(self._about), "the endpoint cannot be read", problem=True)
+        pools = sorted({_POOLS[name] for name in self._gpus})
+        excluded = [name for name, pool in _POOLS.items() if pool in pools and name not in self._gpus]
+        described = {
             "id": endpoint,
-            "workersMax": self._workers,
-            "gpuCount": 1,
-            "gpuTypeIds": self._gpus,
-            "computeType": self._compute,
+            "name": "llm-ocr",
+            "type": "QUEUE",
+            "workers": {"min": 0, "max": self._workers, "idleTimeout": 5},
+            "env": {"LLM_OCR_ENGINE": "embedded", **self._environment},
         }
-        return {**about, "env": env, "template": {"env": self._environment, "imageName": "llm-ocr"}}
+        if self._compute == "CPU":
+            return {**described, "cpu": [{"id": "cpu3c"}]}
+        return {**described, "gpu": {"pools": pools, "excludedTypes": excluded, "count": 1}}
 
     def _run(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
         self._check(endpoint)
-        if self._refusals and (refusal := self._refusals.pop(0)).status:
+        if self._refusals and (refusal := self._refusals.pop(0)):
             raise refusal
         job = FakeJob(f"{uuid.uuid4()}-u1", body)
         with self._changed:

@@ -4,16 +4,19 @@ import contextlib
 import json
 import threading
 from collections.abc import Callable
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 
 class Refusal(Exception):
-    """What a request is refused with."""
+    """A refused request. The job API answers with `error`, the management API with an RFC 9457 problem."""
 
-    def __init__(self, status: int, words: str) -> None:
-        super().__init__(words)
+    def __init__(self, status: int, message: str, *, problem: bool = False) -> None:
+        super().__init__(message)
         self.status = status
+        known = {"title": HTTPStatus(status).phrase, "status": status, "detail": message} if problem else None
+        self.answer = known or {"error": message}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -34,10 +37,10 @@ class Handler(BaseHTTPRequestHandler):
         try:
             found, status = type(self).answer(self), 200
         except Refusal as refusal:
-            found, status = {"error": str(refusal)}, refusal.status
+            found, status = refusal.answer, refusal.status
         if found is None:
             status = 204
-        data = b"" if found is None else json.dumps(found).encode()
+        data = found if isinstance(found, bytes) else b"" if found is None else json.dumps(found).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))

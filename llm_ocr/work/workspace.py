@@ -182,5 +182,5 @@ def _check_format(run: Mapping[str, Any], url: str) -> None:
         raise WorkspaceMismatch(
             f"{url} was made by a newer version: llm-ocr {run.get('created_by', 'unknown')}, format {number}; "
             f"this is {library_version()} and reads formats up to {FORMAT}",
-            hint='Upgrade: pip install --upgrade "llm-ocr"',
+            hint="Update llm-ocr here: `git pull` in its checkout, or install the wheel of that version.",
         )

@@ -158,7 +158,7 @@ def test_a_workspace_of_a_newer_format_is_refused_by_every_command(tmp_path, sou
         run = cli(*arguments, "-w", copy, cwd=tmp_path)
         assert run.returncode == 1, said(run)
         assert "llm-ocr 9.0, format 2" in run.stderr
-        assert "pip install --upgrade" in run.stderr
+        assert "Update llm-ocr" in run.stderr
     assert published(copy) == before
 
 

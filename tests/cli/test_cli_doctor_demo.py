@@ -9,6 +9,7 @@ from llm_ocr.cli.checks import Check, State
 from llm_ocr.cli.demo import example_documents, where_to_look
 from llm_ocr.cli.doctor import engine_works, run_doctor, table, verdict
 from llm_ocr.cli.logs import logging_to
+from llm_ocr.errors import install_command
 from llm_ocr.settings.models import DoctorSettings, RetrySettings
 
 
@@ -35,9 +36,9 @@ def test_a_missing_part_is_named_with_the_command_that_brings_it(monkeypatch):
     monkeypatch.setattr(checks, "package_version", lambda package: None if package == "rapidocr" else "1.0")
     check = checks.ocr()
     assert (check.state, check.needed) == (State.MISSING, True)
-    assert 'pip install "llm-ocr[embedded]"' in verdict([check])
+    assert install_command("embedded") in verdict([check])
     assert not engine_works([check])
-    assert '-> pip install "llm-ocr[embedded]"' in table([check])
+    assert f"-> {install_command('embedded')}" in table([check])
 
 
 def test_a_part_that_is_installed_and_fails_is_broken():

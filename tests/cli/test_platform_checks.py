@@ -8,6 +8,7 @@ import pytest
 from llm_ocr.cli import checks, platform_checks
 from llm_ocr.cli.checks import State
 from llm_ocr.cli.platform_checks import ACCOUNTS, account_check, login_found
+from llm_ocr.errors import install_command
 
 BY_NAME = {account.name: account for account in ACCOUNTS}
 
@@ -54,7 +55,7 @@ def test_a_login_in_a_file_is_found(name, path, variable, tmp_path):
 def test_what_is_missing_comes_with_the_command_that_brings_it(monkeypatch):
     monkeypatch.setattr(platform_checks, "package_version", lambda package: None)
     check = account_check(BY_NAME["Google Cloud Run"], {})
-    assert (check.state, check.fix) == (State.MISSING, 'pip install "llm-ocr[cloud-run]"')
+    assert (check.state, check.fix) == (State.MISSING, install_command("cloud-run"))
     monkeypatch.setattr(platform_checks, "package_version", lambda package: "1.0")
     check = account_check(BY_NAME["Google Cloud Run"], {})
     assert (check.state, check.fix) == (State.LIMITED, "gcloud auth application-default login")
@@ -79,5 +80,5 @@ def test_the_layout_detector_is_there_when_both_of_its_packages_are(monkeypatch)
     assert checks.detector().state is State.WORKS
     monkeypatch.setattr(checks, "package_version", {"torch": "2.13"}.get)
     check = checks.detector()
-    assert (check.state, check.fix) == (State.MISSING, 'pip install "llm-ocr[detector]"')
+    assert (check.state, check.fix) == (State.MISSING, install_command("detector"))
     assert "transformers not installed" in check.detail

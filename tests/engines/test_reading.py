@@ -62,7 +62,7 @@ def test_a_text_layer_that_raises_no_doubt_is_read_without_models():
     assert "quick brown fox" in text_of(attempt)
 
 
-@pytest.mark.skipif(not available(), reason='OCR is not installed: pip install "llm-ocr[embedded]"')
+@pytest.mark.skipif(not available(), reason="OCR is not installed: extra embedded")
 @pytest.mark.parametrize(("probe", "source"), [(0.0, "text-layer"), (None, "text-layer"), (0.9, "ocr")])
 def test_the_first_page_is_probed_and_a_lying_layer_is_not_believed(probe, source):
     ocr = Ocr(probe=probe, lines=(line("what is really printed on this page here"),))

@@ -43,6 +43,7 @@ class Task:
     container: Container | None
     state: str = ""  # set from outside; else the container's
     log: Path | None = None
+    memory: str = ""  # as it was asked for: `mem=32G`
     begun: float = field(default_factory=time.time)
 
     def shown(self) -> tuple[str, str]:
@@ -89,6 +90,9 @@ class FakeSlurm:
         if self.refusal:
             return 1, "", f"sbatch: error: {self.refusal}\n"
         said = dict(re.findall(r"^#SBATCH --([\w-]+)=?(.*)$", asked["stdin"], re.MULTILINE))
+        memory = [name for name in ("mem", "mem-per-cpu", "mem-per-gpu") if name in said]
+        if len(memory) > 1:  # as sbatch(1) says
+            return 1, "", "sbatch: fatal: --mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.\n"
         if "test-only" in flags:
             return 0, "", "sbatch: Job 99 to start at 2026-01-01T00:00:00\n"
         self.submitted.append(asked)
@@ -97,7 +101,6 @@ class FakeSlurm:
         exported = {
             name: asked["environment"][name] for name in flags["export"].split(",") if name in asked["environment"]
         }
-        days, hours, minutes = map(int, re.match(r"(\d+)-(\d+):(\d+)", said["time"]).groups())
         for index in range(first, last + 1):
             numbers = {"ID": index, "MIN": first, "MAX": last, "COUNT": last - first + 1, "STEP": 1}
             variables = {f"SLURM_ARRAY_TASK_{name}": str(value) for name, value in numbers.items()}
@@ -108,7 +111,8 @@ class FakeSlurm:
                 script.write_text(f"exec >>{shlex.quote(str(log))} 2>&1\n{asked['stdin']}")
                 container = Container(["bash", str(script)], {**exported, **variables})
             task = f"{number}_{index}"
-            self.tasks[task] = Task(task, said["job-name"], (days * 24 + hours) * 60 + minutes, container, log=log)
+            asked_for = ", ".join(f"{name}={said[name]}" for name in memory)
+            self.tasks[task] = Task(task, said["job-name"], int(said["time"]), container, log=log, memory=asked_for)
         return 0, f"{number}\n", ""
 
     def _squeue(self, flags: dict, asked: dict) -> tuple[int, str, str]:

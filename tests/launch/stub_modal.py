@@ -4,14 +4,17 @@ Everything of the `modal` package stays as it is but the lookups by name and wha
 """
 
 import importlib.util
+import inspect
 import itertools
 import threading
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import modal
 import modal.exception as errors
+from modal._image import ImageBuilderVersion
+from modal._utils.async_utils import synchronizer
 
 APP = Path(__file__).resolve().parents[2] / "modal-app" / "app.py"
 
@@ -20,9 +23,15 @@ class StubCall:
     """One call of a function, in a thread."""
 
     def __init__(
-        self, modal_stub: "StubModal", number: int, arguments: dict[str, Any], secrets: dict[str, str]
+        self,
+        modal_stub: "StubModal",
+        number: int,
+        function: str,
+        arguments: dict[str, Any],
+        secrets: dict[str, str],
     ) -> None:
         self.object_id = f"fc-{number:04}"
+        self.function = function
         self.output = ""
         self.outcome: BaseException | None = None
         self.cancelled = False
@@ -35,7 +44,7 @@ class StubCall:
 
     def _run(self, arguments: dict[str, Any]) -> None:
         try:
-            self._stub.app.stage.local(**arguments)
+            getattr(self._stub.app, self.function).local(**arguments)
         except Exception as error:  # noqa: BLE001 - kept, as Modal keeps it
             self.outcome = self.outcome or error
         self._over.set()
@@ -100,7 +109,7 @@ class StubModal:
             secrets = {key: value for one in options.get("secrets", ()) for key, value in one.items()}
             self.options.append(options)
             self.arguments.append(arguments)
-            call = StubCall(self, next(self._numbers), arguments, secrets)
+            call = StubCall(self, next(self._numbers), name, arguments, secrets)
             self.calls[call.object_id] = call
             return call
 
@@ -165,3 +174,18 @@ def load_app() -> ModuleType:
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     return module
+
+
+def dockerfile(function: Any) -> list[str]:
+    """Return the lines of Modal's newest image builder for the image of a function, the base image first."""
+    newest = max(version for version in get_args(ImageBuilderVersion) if version != "PREVIEW")
+    return _layers(synchronizer._translate_in(function)._spec.image, newest)
+
+
+def _layers(image: Any, version: str) -> list[str]:
+    """Modal generates the lines when it builds; until then they are in the closure of the layer's loader."""
+    known = inspect.getclosurevars(image._load).nonlocals
+    if "split_image" in known:  # a registry image with a Python of Modal's
+        return _layers(known["split_image"], version)
+    below = [line for base in known["base_images"].values() for line in _layers(base, version)]
+    return below + known["dockerfile_function"](version).commands

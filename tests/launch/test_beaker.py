@@ -9,8 +9,7 @@ from cases_beaker import spec
 
 from llm_ocr.errors import LaunchError, UsageError
 from llm_ocr.launch import Job, State
-from llm_ocr.launch.beaker.launcher import Beaker
-from llm_ocr.launch.beaker.states import experiment_status
+from llm_ocr.launch.beaker.launcher import Beaker, experiment_status
 from llm_ocr.testing.container import Container
 
 JOB = Job("01ABC", "job", None)

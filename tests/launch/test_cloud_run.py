@@ -7,7 +7,7 @@ import pytest
 
 from llm_ocr.errors import LaunchError, MissingExtra, UsageError
 from llm_ocr.launch import Job, JobSpec, State
-from llm_ocr.launch.cloud_run import logs as cloud_run_logs
+from llm_ocr.launch.cloud_run import launcher as cloud_run
 from llm_ocr.launch.cloud_run.launcher import CloudRun
 from llm_ocr.launch.waiting import until_over
 from llm_ocr.testing.fake_run import Fault, running
@@ -267,7 +267,7 @@ def test_without_the_client_library_the_pip_command_is_said(launcher, spec, monk
     monkeypatch.delattr("google.cloud.run_v2")
     with pytest.raises(MissingExtra) as raised:
         launcher.check(plan)
-    assert 'pip install "llm-ocr[cloud-run]"' in raised.value.hint
+    assert 'pip install "google-cloud-run>=' in raised.value.hint
 
 
 def test_a_secret_that_nobody_may_look_at_does_not_stop_a_launch(platform, launcher, spec):
@@ -311,7 +311,7 @@ def test_a_log_that_may_not_be_read_says_where_it_is(platform, launcher, spec):
 
 
 def test_a_long_log_is_read_page_by_page(platform, launcher, spec, monkeypatch):
-    monkeypatch.setattr(cloud_run_logs, "_PAGE", 10)
+    monkeypatch.setattr(cloud_run, "_PAGE", 10)
     job = submitted(launcher, spec("for number in range(95): print(number)"))
     lines = [str(number) for number in range(95)]
     assert list(launcher.logs(job, follow=True)) == lines

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from llm_ocr.launch import Job, State
-from llm_ocr.launch.cloud_run.status import job_status
+from llm_ocr.launch.cloud_run.launcher import job_status
 
 
 def told(seconds, limit=60, **result):
@@ -40,3 +40,11 @@ def test_where_the_platform_has_no_words_for_it_the_end_is_told_by_code_and_time
     status = told(seconds, **result)
     assert status.state is state
     assert status.seconds == seconds
+
+
+def test_the_digest_that_a_tag_was_is_kept():
+    run_v2 = pytest.importorskip("google.cloud.run_v2")
+    digest = f"docker.io/vllm/vllm-openai@sha256:{'a' * 64}"
+    for image, kept in ((digest, digest), ("docker.io/vllm/vllm-openai:v0.33.0", "")):
+        template = run_v2.TaskTemplate(containers=[run_v2.Container(image=image)])
+        assert job_status(Job("x", "x"), run_v2.Execution(template=template), []).image == kept

@@ -76,7 +76,7 @@ def test_a_job_is_cancelled_while_it_starts_and_leaves_no_process(monkeypatch, t
 def test_a_job_whose_processes_were_killed_is_failed(monkeypatch):
     launcher, jobs = started("import os, time; print(os.getpid(), flush=True); time.sleep(600)", monkeypatch)
     child = int(next(launcher.logs(jobs[0], follow=True)))
-    os.kill(int((_folder(jobs[0].id) / "keeper").read_text()), signal.SIGKILL)
+    os.kill(int((_folder(jobs[0].id) / "supervisor").read_text()), signal.SIGKILL)
     os.kill(child, signal.SIGKILL)
     (status,) = until_over(launcher, jobs, print, "extract", every=0.1)
     assert (status.state, status.reason) == (State.FAILED, "its process is gone, it was killed")

@@ -1,12 +1,13 @@
 """The platform `modal`: a call for each share, by the launcher; the app's own functions do the work."""
 
+import re
 import subprocess
 import sys
 
 import modal.exception as errors
 import pytest
 from cases_modal import spec
-from stub_modal import StubModal
+from stub_modal import StubModal, dockerfile
 
 from llm_ocr.errors import LaunchError, MissingExtra, UsageError
 from llm_ocr.launch import JobSpec, State
@@ -193,6 +194,7 @@ def test_secrets_stand_nowhere_but_with_modal(account, monkeypatch):
     ("more", "said"),
     [
         ({"image": "example.org/mine"}, "LLM_OCR_MODAL_IMAGE=example.org/mine modal deploy"),
+        ({"image": "example.org/mine", "hardware": "cpu"}, "LLM_OCR_MODAL_CPU_IMAGE=example.org/mine modal deploy"),
         ({"time_limit": 90000}, "24 hours"),
         ({"hardware": "A10:8"}, "at most A10:4"),
         ({"hardware": "H100:many"}, "how many"),
@@ -214,7 +216,7 @@ def test_gpus_are_known_by_their_name():
 def test_without_the_package_the_pip_line_is_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "modal", None)
     launcher = Modal()
-    with pytest.raises(MissingExtra, match=r"pip install 'llm-ocr\[modal\]'"):
+    with pytest.raises(MissingExtra, match=r'pip install "modal>='):
         launcher.check(launcher.plan(spec()))
 
 
@@ -236,3 +238,45 @@ def test_a_machine_that_is_taken_away_leaves_nothing_running_and_time_to_publish
         function.kill()
         function.stdout.close()
     assert (tmp_path / "done").exists()
+
+
+def test_gpu_stages_have_the_pinned_vllm_and_the_compiler_of_its_cuda(account, repository):
+    table = (repository / "hf-jobs" / "README.md").read_text()
+    resolved = re.findall(r"^\| ([\d.]+) \| .* \| installs \|", table, re.MULTILINE)
+    for function in (account.app.stage, account.app.batch):
+        lines = dockerfile(function)
+        assert re.fullmatch(r"FROM nvidia/cuda:13\.0\.\d+-devel-ubuntu\d\d\.04", lines[0])
+        assert "ENTRYPOINT []" in lines
+        installed = [line for line in lines if "pip install" in line]
+        assert len(installed) == 2
+        versions = {line.rpartition(" vllm==")[2] for line in installed}  # the second command must not change it
+        assert len(versions) == 1
+        assert versions <= set(resolved)  # the library is known to install next to it
+
+
+def test_cpu_stages_need_no_cuda_image(account):
+    lines = dockerfile(account.app.stage_cpu)
+    assert lines[0].startswith("FROM python:3.12")
+    (installed,) = [line for line in lines if "pypdfium2" in line]
+    assert "vllm" not in installed
+    assert not [line for line in lines if "nvidia" in line or "cuda" in line]
+    launcher = Modal()
+    for hardware, function in [("cpu", "stage_cpu"), ("L40S", "stage")]:
+        bodies = [request.body for request in launcher.plan(spec("assemble", hardware=hardware)).requests]
+        assert bodies[0]["function"] == function
+
+
+def test_both_images_hold_the_library_of_the_checkout(account):
+    for function in (account.app.stage, account.app.stage_cpu):
+        copied = [line for line in dockerfile(function) if line.startswith("COPY . ")]
+        assert copied == ["COPY . /"]
+
+
+def test_own_images_are_taken_as_they_are(account, monkeypatch):
+    monkeypatch.setenv("LLM_OCR_MODAL_IMAGE", "example.org/gpu:1")
+    monkeypatch.setenv("LLM_OCR_MODAL_CPU_IMAGE", "example.org/cpu:1")
+    account.install(monkeypatch)
+    for function, image in [(account.app.stage, "example.org/gpu:1"), (account.app.stage_cpu, "example.org/cpu:1")]:
+        lines = dockerfile(function)
+        assert f"FROM {image}" in lines
+        assert not [line for line in lines if "pip install" in line]

@@ -10,9 +10,9 @@ from readme_commands import blocks
 from stub_modal import APP, StubModal
 
 import llm_ocr
+from llm_ocr.api.modal_batch import batch_from
 from llm_ocr.cli import main
 from llm_ocr.launch import launching
-from llm_ocr.launch.modal.flags import batch_from
 
 pytestmark = pytest.mark.filterwarnings("ignore:The .* function is executing locally")
 

@@ -10,8 +10,10 @@ from running import when
 from store_servers import s3
 
 import llm_ocr
+from llm_ocr.cli import main
 from llm_ocr.errors import LaunchError, UsageError
 from llm_ocr.launch import Job, State
+from llm_ocr.launch.runpod import api
 from llm_ocr.launch.runpod.launcher import GPUS, RunPod
 from llm_ocr.testing.fake_runpod import ENDPOINT, KEY, FakeRunPod
 
@@ -214,9 +216,44 @@ def test_what_can_be_known_before_is_said_before():
         check(server)
 
 
-def test_a_key_that_may_only_send_jobs_is_enough():
-    with FakeRunPod(about=False) as server:
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 500, 503])
+def test_an_endpoint_that_cannot_be_described_is_launched_and_the_log_says_what_was_not_checked(status, caplog):
+    launcher = RunPod()
+    with FakeRunPod(command=SLEEPS, about=status) as server:
+        plan = launcher.plan(on(server, secrets={"MY_KEY": ""}, hardware="NVIDIA A40"))
+        launcher.check(plan)
+        assert len(launcher.submit(plan)) == 1
+    assert "workers, GPU, and variables of endpoint fake-endpoint were not checked" in caplog.text
+    assert f"RunPod says {status} " in caplog.text
+    assert "the endpoint cannot be read" in caplog.text
+
+
+@pytest.mark.parametrize("answer", ["", "not JSON", "[]", "{}", '{"workers": 3}', '{"workers": {"max": "many"}}'])
+def test_an_answer_of_another_form_does_not_end_a_launch(answer, caplog):
+    with FakeRunPod(about=answer) as server:
         check(server, secrets={"MY_KEY": ""})
+    assert "were not checked" in caplog.text
+
+
+def test_a_management_server_that_does_not_answer_does_not_end_a_launch(monkeypatch, caplog):
+    monkeypatch.setattr(api, "MANAGEMENT_SECONDS", 0.2)
+    with FakeRunPod(about="{}", about_seconds=5) as server:
+        check(server)
+    assert "were not checked" in caplog.text
+
+
+def test_an_endpoint_that_says_nothing_of_its_variables_is_launched(caplog):
+    with FakeRunPod(about='{"workers": {"min": 0, "max": 3}, "gpu": {"pools": ["ADA_24"], "count": 1}}') as server:
+        check(server, secrets={"MY_KEY": ""})
+    assert "variables of endpoint fake-endpoint were not checked" in caplog.text
+
+
+def test_an_endpoint_of_several_gpus_is_told_apart_by_pool_and_exclusion():
+    with FakeRunPod(gpus=["NVIDIA A40", "NVIDIA L40S"]) as server:
+        check(server, hardware="NVIDIA L40S")
+        check(server, hardware="gpu")
+        with pytest.raises(LaunchError, match="has no NVIDIA RTX A6000: NVIDIA A40, NVIDIA L40S"):
+            check(server, hardware="NVIDIA RTX A6000")
 
 
 def test_without_a_key_or_with_a_wrong_one(tmp_path, monkeypatch):
@@ -254,11 +291,10 @@ def test_what_can_never_work_is_wrong_usage(more, said):
         RunPod().plan(spec(**more))
 
 
-def test_a_folder_of_this_machine_is_no_workspace():
-    made = spec()
-    local = type(made)("extract", "/tmp/run", "20260101-000000-abcd", options=made.options)
-    with pytest.raises(UsageError, match="folder of this machine"):
-        RunPod().plan(local)
+def test_a_folder_of_this_machine_is_no_workspace(capsys):
+    words = ["launch", "runpod", "extract", "paper.pdf", "-w", "/tmp/run", "--runpod-endpoint", ENDPOINT, "--dry-run"]
+    assert main(words) == 2
+    assert "/tmp/run is on this machine: jobs on runpod cannot reach it" in capsys.readouterr().err
 
 
 def test_gpus_are_known_by_runpods_names():

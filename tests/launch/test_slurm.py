@@ -13,8 +13,7 @@ import llm_ocr
 from llm_ocr.cli import main
 from llm_ocr.errors import LaunchError, UsageError
 from llm_ocr.launch import Job, JobSpec, State, launching
-from llm_ocr.launch.slurm.launcher import Slurm
-from llm_ocr.launch.slurm.states import STATES, Row, task_status
+from llm_ocr.launch.slurm.launcher import STATES, Row, Slurm, task_status
 from llm_ocr.launch.waiting import until_over
 
 FRUGAL = {"engine": "embedded"}
@@ -225,6 +224,35 @@ def test_an_absent_secret_and_an_absent_slurm_are_said_before(slurm, monkeypatch
     with pytest.raises(LaunchError, match="sbatch is not installed") as caught:
         launcher.check(launcher.plan(spec()))
     assert "login node" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("hardware", "arguments", "memory"),
+    [
+        ("gpu:1", [], "mem=32G"),
+        ("gpu:a100:4", [], "mem=128G"),
+        ("cpu", [], "mem=16G"),
+        ("gpu:2", ["--mem=500G"], "mem=500G"),
+        ("gpu:2", ["--mem=0"], "mem=0"),
+        ("gpu:2", ["--mem-per-gpu=40G"], "mem-per-gpu=40G"),
+        ("cpu", ["--mem-per-cpu=2G"], "mem-per-cpu=2G"),
+    ],
+)
+def test_a_task_asks_for_memory_unless_the_user_does(slurm, hardware, arguments, memory):
+    """Without it a task gets the cluster's default, which may be a few GB, and dies when a model loads."""
+    slurm.hold = True
+    launcher = Slurm()
+    plan = launcher.plan(spec(hardware=hardware, options={"slurm_arg": arguments}))
+    launcher.check(plan)
+    (job,) = launcher.submit(plan)
+    assert slurm.tasks[job.id].memory == memory
+
+
+def test_a_node_without_so_much_memory_is_an_error_that_names_the_flag(slurm):
+    slurm.refusal = "Memory specification can not be satisfied"
+    with pytest.raises(LaunchError, match="Memory specification") as caught:
+        Slurm().check(Slurm().plan(spec()))
+    assert "--slurm-arg=--mem=" in caught.value.hint
 
 
 @pytest.mark.parametrize("hardware", ["a100", "gpu:0", "gpu:a100:", "gpu:1\n#SBATCH --uid=0"])

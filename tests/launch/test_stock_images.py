@@ -19,6 +19,7 @@ import pytest
 from hf_jobs_running import Platform
 from sagemaker_account import REPOSITORY, signed_in
 
+import llm_ocr
 from llm_ocr.cli import main
 from llm_ocr.launch import launching
 from llm_ocr.testing import fake_run, fake_sagemaker
@@ -170,3 +171,18 @@ def test_cloud_run(images, quick, capsys, monkeypatch):
         code = main(["launch", "cloud-run", "pipeline", "examples/", "-w", "gs://bucket/run", *place, "--wait"])
     wrote = capsys.readouterr()
     assert (code, wrote.out.splitlines()[-1:]) == (0, ["9 ok"]), wrote.err
+
+
+def test_the_scripts_of_hf_jobs_uv_run(wheel, examples, tmp_path):
+    """`uv` makes an environment for the library alone, and the program `vllm` of the image is on the path."""
+    program = tmp_path / "bin" / "vllm"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {SERVED["LLM_OCR_VLLM_COMMAND"]} "$@" --speed=50\n')
+    program.chmod(0o755)
+    variables = {"PATH": f"{program.parent}:/usr/bin:/bin", "LLM_OCR_IMAGE_SIZE": "256", "LLM_OCR_OFFLINE": "1"}
+    place, engine = ["-w", str(tmp_path / "out")], ["--engine", "vllm"]
+    for stage, words in {"extract": [str(examples / "paper.pdf"), *engine], "describe": engine, "assemble": []}.items():
+        script = str(REPOSITORY / "hf-jobs" / f"{stage}.py")
+        uv("run", "--python", sys.executable, "--with", wheel, script, *words, *place, **variables)
+    status = llm_ocr.open(tmp_path / "out").status
+    assert status.finished and status.pages.ok == 3

@@ -4,7 +4,6 @@ Each gives other values of the notebook's parameters, the environment of a user 
 """
 
 import contextlib
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +17,7 @@ from notebook_runs import REPOSITORY
 
 #: One process of each kind, and the engine without a model: machines of stand-ins have no GPU.
 FRUGAL = {"engine": "embedded", "render_workers": 1, "ocr_workers": 1, "max_failed_rate": 0.5}
-#: Where jobs find the library, as an image sets it.
+#: Where the worker of RunPod finds the library, as its image sets it.
 IMAGE = {"PYTHONPATH": str(REPOSITORY)}
 _KEYS = {
     "AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST",
@@ -67,20 +66,14 @@ def sagemaker(work: Path) -> Iterator[Setup]:
     """Amazon SageMaker and all that is around it."""
     import boto3
 
-    from llm_ocr.testing.fake_sagemaker import ACCOUNT, REGION, running
+    from llm_ocr.testing.fake_sagemaker import REGION, running
 
-    with running("notebook-sagemaker", image_environment=IMAGE) as fake:
+    with running("notebook-sagemaker") as fake:
         signed_in = {**_KEYS, **_NO_FILES, "AWS_DEFAULT_REGION": REGION, "AWS_ENDPOINT_URL": fake.url}
         with mock.patch.dict(os.environ, signed_in):
             trust = (REPOSITORY / "sagemaker" / "trust-policy.json").read_text()
             role = boto3.client("iam").create_role(RoleName="llm-ocr-notebook", AssumeRolePolicyDocument=trust)
-            ecr = boto3.client("ecr")
-            ecr.create_repository(repositoryName="llm-ocr-notebook")
-            kind = "application/vnd.docker.distribution.manifest.v2+json"
-            manifest = {"schemaVersion": 2, "mediaType": kind, "config": {"digest": "sha256:" + "0" * 64}, "layers": []}
-            ecr.put_image(repositoryName="llm-ocr-notebook", imageTag="1", imageManifest=json.dumps(manifest))
-        image = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/llm-ocr-notebook:1"
-        settings = {"role": role["Role"]["Arn"], "image": image, "hardware": "ml.c5.xlarge"}
+        settings = {"role": role["Role"]["Arn"], "hardware": "ml.c5.xlarge"}
         yield Setup(values(work, "s3://notebook-sagemaker/run-1", **settings), signed_in)
 
 
@@ -95,7 +88,7 @@ def hf_jobs(work: Path) -> Iterator[Setup]:
     with running() as (hub, environment):
         HfApi(endpoint=hub.url, token=TOKEN).create_bucket("tester/ocr", private=True)
         put_fine_vision(hub)
-        settings = {**FRUGAL, "image": "python:3.12-slim", "hardware": "cpu-upgrade"}
+        settings = {**FRUGAL, "hardware": "cpu-upgrade"}
         parameters = {"WORKSPACE": "hf://buckets/tester/ocr/run-1", "DOCUMENTS": [], "SETTINGS": settings}
         yield Setup(parameters, environment)
 
@@ -106,11 +99,9 @@ def cloud_run(work: Path) -> Iterator[Setup]:
     from llm_ocr.testing.fake_gcs import running as storage
     from llm_ocr.testing.fake_run import running
 
-    image = "us-central1-docker.pkg.dev/my-project/llm-ocr/cpu:1"
-    with storage("my-bucket") as gcs, running(environment={**IMAGE, "STORAGE_EMULATOR_HOST": gcs.url}) as run:
-        run.account.images = {image}
+    with storage("my-bucket") as gcs, running(environment={"STORAGE_EMULATOR_HOST": gcs.url}) as run:
         environment = {"STORAGE_EMULATOR_HOST": gcs.url, "LLM_OCR_PLATFORM_ENDPOINT": run.url}
-        settings = {"project": "my-project", "region": "us-central1", "image": image, "hardware": "cpu"}
+        settings = {"project": "my-project", "region": "us-central1", "hardware": "cpu"}
         yield Setup(values(work, "gs://my-bucket/run-1", **settings), environment)
 
 

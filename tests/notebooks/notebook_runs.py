@@ -23,8 +23,8 @@ def read(name: str) -> NotebookNode:
 
 
 def code_of(notebook: NotebookNode) -> str:
-    """All its code."""
-    return "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    """Return all its code, without the cell that installs the library."""
+    return "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code" and cell.id != "install")
 
 
 def cell_of(notebook: NotebookNode, name: str) -> NotebookNode:

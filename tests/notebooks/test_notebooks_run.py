@@ -18,7 +18,7 @@ def test_hugging_face_jobs_read_the_data_set(tmp_path):
     notebook = executed("hf_jobs", tmp_path)
     assert "hf://datasets/HuggingFaceM4/FineVision@" in said(notebook, "failures")
     assert "$" in said(notebook, "cost").partition("hf-jobs:l4x1")[0]
-    assert "removed the private repository tester/llm-ocr-jobs" in said(notebook, "clean")
+    assert "left: ended jobs and their logs" in said(notebook, "clean")
 
 
 @pytest.mark.long

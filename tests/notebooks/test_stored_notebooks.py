@@ -2,11 +2,13 @@
 
 import ast
 import re
+import tomllib
 
 import nbformat
 import pytest
 from notebook_pages import PAGES, digest
-from notebook_runs import NAMES, REPOSITORY, cell_of, code_of, read
+from notebook_runs import NAMES, NOTEBOOKS, REPOSITORY, cell_of, code_of, read
+from packaging.requirements import Requirement
 
 LONGEST = 150  # lines of code
 SECTIONS = ["Parameters", "Credentials", "Documents", "Estimate", "Launch", "Watch", "Results", "Cost"]
@@ -26,6 +28,29 @@ def test_it_is_valid_and_has_no_output(name):
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.outputs == [] and cell.execution_count is None for cell in cells)
     assert set(notebook.metadata) <= {"kernelspec", "language_info"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_first_code_cell_installs_the_library_from_the_checkout(name, monkeypatch):
+    notebook = read(name)
+    first = next(cell for cell in notebook.cells if cell.cell_type == "code")
+    assert first.id == "install"
+    setting, _, pip = first.source.partition("\nif find_spec")
+    monkeypatch.chdir(NOTEBOOKS)
+    place: dict[str, str] = {}
+    exec(setting, place)
+    (quoted,) = re.findall(r'^    %pip install --quiet "(.*)"$', pip, re.MULTILINE)
+    wanted = Requirement(quoted.format(**place))
+    assert wanted.url == REPOSITORY.as_uri() and "git+https://" in setting
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    assert wanted.name == project["name"]
+    assert {"datasets"} <= wanted.extras <= project["optional-dependencies"].keys()  # `to_dataset` needs datasets
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_needs_no_image_of_the_users(name):
+    source = "\n".join(cell.source for cell in read(name).cells)
+    assert not re.search(r"sha256|DIGEST|docker build|\bimage\": ", source)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -52,14 +77,14 @@ def test_all_have_the_same_sections_and_cells(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_a_user_edits_stands_in_one_cell(name):
+def test_the_parameters_are_in_one_cell(name):
     notebook = read(name)
     (cell,) = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ())]
     names = [node.targets[0].id for node in ast.parse(cell.source).body]
     assert names == ["PLATFORM", "WORKSPACE", "DOCUMENTS", "DATASET", "SETTINGS"]
     assert '"max_samples": 256' in cell.source
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    assert "each with its own licence" in text  # beside the dataset
+    assert "each with its own license" in text  # beside the dataset
 
 
 @pytest.mark.parametrize("name", NAMES)

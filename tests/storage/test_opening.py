@@ -112,7 +112,7 @@ def test_no_name_is_no_workspace(url):
 
 
 @pytest.mark.parametrize(
-    ("url", "package"), [("s3://b/x", "llm-ocr.s3"), ("gs://b/x", "llm-ocr.gcs"), ("hf://buckets/a/b", "hub")]
+    ("url", "package"), [("s3://b/x", "boto3"), ("gs://b/x", "google-cloud-storage"), ("hf://buckets/a/b", "hub")]
 )
 def test_a_client_that_is_not_installed_is_named_with_its_command(monkeypatch, url, package):
     monkeypatch.setattr(opening, "find_spec", lambda module: None)

@@ -57,7 +57,7 @@ def test_an_empty_folder_and_a_file_managers_traces_are_fine(tmp_path):
 def test_a_workspace_of_a_newer_version_asks_for_an_upgrade(tmp_path):
     (tmp_path / "run.json").write_text(json.dumps({"format": FORMAT + 1, "created_by": "9.9"}))
     for create in (False, True):
-        with pytest.raises(WorkspaceMismatch, match=r"newer version: llm-ocr 9\.9.*\n.*pip install --upgrade"):
+        with pytest.raises(WorkspaceMismatch, match=r"newer version: llm-ocr 9\.9.*\n.*Update llm-ocr"):
             Workspace.open(str(tmp_path), create=create)
 
 

@@ -37,9 +37,7 @@ class Languages:
     async def check(self) -> None:
         """Raises `MissingExtra` where languages cannot be identified, `UsageError` for a code that is not known."""
         if find_spec("py3langid") is None:
-            raise MissingExtra(
-                "--filter-language: py3langid is not installed", hint='Install it: pip install "llm-ocr[filters]"'
-            )
+            raise MissingExtra("--filter-language: py3langid is not installed", install="filters")
         known = (await self._pool.call("known", {}, deadline=_DEADLINE))["codes"]
         for code in self._wanted:
             if code not in known:

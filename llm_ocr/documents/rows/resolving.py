@@ -17,7 +17,6 @@ from llm_ocr.storage.hub_client import HubClient, Patience
 CONVERTED = "refs/convert/parquet"
 #: Somebody waits for the answer.
 PATIENCE = Patience(tries=4, longest=10.0)
-INSTALL = 'Install it: pip install "llm-ocr[datasets]"'
 _SUFFIXES = (".parquet", ".geoparquet", ".gpq")
 
 
@@ -40,7 +39,8 @@ def resolve(options: DatasetOptions) -> Dataset:
     try:
         import datasets  # noqa: F401
     except ImportError as error:
-        raise MissingExtra(f"--dataset {options.name} needs datasets, which is not installed", hint=INSTALL) from error
+        what = f"--dataset {options.name} needs datasets, which is not installed"
+        raise MissingExtra(what, install="datasets") from error
     place = _place(options.name)
     client = HubClient(place, StoreOptions())
     commit = PATIENCE.keep_trying(lambda: _commit(client, options.revision))

@@ -9,12 +9,13 @@ from llm_ocr.engines.embedded.layout.turning import sideways
 from llm_ocr.engines.embedded.probe import suspicious
 from llm_ocr.engines.embedded.reading import GetRecogniser, has_text, is_scan, laid_out, pixels_of
 from llm_ocr.engines.embedded.regions import Seen
+from llm_ocr.errors import install_command
 from llm_ocr.types import Block, BlockKind, Box, Line, Page, PageContent
 
 if TYPE_CHECKING:
     from llm_ocr.engines.embedded.ocr import OcrPage
 
-_NO_OCR = "figures on scans are not looked for: OCR is not installed (pip install 'llm-ocr[embedded]')"
+_NO_OCR = "figures on scans are not looked for: OCR is not installed"
 
 
 def see(page: Page, recogniser: GetRecogniser, *, hinted: bool) -> Seen:
@@ -57,7 +58,7 @@ def _seen_on_scan(page: Page, recogniser: GetRecogniser, *, hinted: bool) -> See
     from llm_ocr.engines.embedded.ocr import available
 
     if not available():  # OpenCV comes with it
-        return Seen(detail=_NO_OCR)
+        return Seen(detail=f"{_NO_OCR} ({install_command('embedded')})")
     from llm_ocr.engines.embedded.scan_objects import scan_objects
 
     pixels = pixels_of(page.image)

@@ -14,7 +14,7 @@ from llm_ocr.engines.layout.batching import Batches
 from llm_ocr.engines.layout.detector import Layout, Region
 from llm_ocr.engines.layout.detector_worker import page_from_wire
 from llm_ocr.engines.layout.weights import weights_folder
-from llm_ocr.errors import LlmOcrError, PageFailure, WorkerDied, WorkerError
+from llm_ocr.errors import LlmOcrError, PageFailure, WorkerDied, WorkerError, install_command
 from llm_ocr.models.versions import numbers
 from llm_ocr.processes import Interpreter, Limits, WorkerPool
 from llm_ocr.types import EncodedImage, Page, Reason
@@ -23,7 +23,6 @@ from llm_ocr.types import EncodedImage, Page, Reason
 RESULT_VERSION = 1
 MODEL = "PaddlePaddle/PP-DocLayoutV3_safetensors"
 THRESHOLD = 0.3  # of GLM-OCR's SDK
-INSTALL = 'Install it: pip install "llm-ocr[detector]"'
 #: Pages that a GPU looks at together; on the CPU a batch takes as long as its pages one after the other.
 GPU_BATCH = 8
 #: Bytes of one process on the CPU. None on a GPU: CUDA reserves address space beyond any limit.
@@ -124,9 +123,11 @@ class DocLayout:
                 try:
                     about = await self._pool.call("load", self._model, deadline=options.timeout)
                 except (WorkerDied, WorkerError) as error:
+                    install = install_command("detector")
                     raise LlmOcrError(
                         f"the layout detector {options.model} cannot be loaded: {error}",
-                        hint=f"{INSTALL}; or read whole pages with --layout-first never, or --detector embedded.",
+                        hint=f"Install it: {install}; or read whole pages with --layout-first never, "
+                        "or --detector embedded.",
                     ) from error
                 on_gpu = str(about["device"]) != "cpu"
                 self._batches = Batches(

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from llm_ocr.engines.vllm.command import shown
-from llm_ocr.errors import ServerError
+from llm_ocr.errors import ServerError, install_command
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.versions import numbers
 
@@ -31,7 +31,7 @@ def found(command: Sequence[str], path: str | None = None) -> tuple[str, ...]:
     if place is None:
         raise ServerError(
             f"cannot start a server: {program!r} is not installed",
-            hint="Install it (pip install vllm), name another with --vllm-command, or use --server-url.",
+            hint=f"Install it ({install_command('vllm')}), name another with --vllm-command, or use --server-url.",
         )
     return (place, *rest)
 

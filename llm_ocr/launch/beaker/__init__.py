@@ -1,1 +1,1 @@
-"""Beaker: an experiment of N replicas."""
+"""Beaker: an experiment with one replica per share."""

@@ -1,27 +1,36 @@
-"""Beaker: an experiment of one task with a replica a share, sent with the `beaker` program.
+"""Beaker: an experiment of one task with one replica per share, sent with the `beaker` program.
 
-The fields of the experiment are those of its format v2; the program is asked for JSON where it gives some.
+The fields of the experiment are those of its format v2. The program answers in JSON where it can.
 """
 
 import json
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from llm_ocr.errors import LaunchError, UsageError
-from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Plan, Request
-from llm_ocr.launch.beaker.states import experiment_status
+from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Plan, Request, State
 from llm_ocr.launch.programs import run_program
 
 CPU = "cpu"
-#: Seconds of a job of which nothing is known.
+#: Seconds of a job without a time limit.
 USUAL = 4 * 3600
-#: Of a task with a GPU, a GPU: what olmOCR asks for there.
-MEMORY = 125  # GB
+#: GB of a task per GPU, as olmOCR asks for.
+MEMORY = 125
 _HARDWARE = re.compile(r"gpu:([1-9]\d*)")
+_LATE = re.compile(r"time(d )?\s*out|time limit", re.IGNORECASE)
+#: Values of `canceledCode`: preempted by the scheduler, or by a person.
+_PREEMPTED = (1, 2)
+#: Several replicas have the first of these states that one of them has.
+_ORDER = (
+    *(State.RUNNING, State.QUEUED, State.FAILED, State.TIMED_OUT),
+    *(State.PREEMPTED, State.CANCELLED, State.SUCCEEDED),
+)
 _ABSENT = "Install the beaker program and log in (beaker account whoami), or send the plan of --dry-run yourself."
+#: Text of an error of the program -> its hint.
 _HINTS = {
     "image": "Give an image that Beaker can pull: --image REPOSITORY/NAME@sha256:...",
     "cluster": "Clusters: beaker cluster list",
@@ -49,9 +58,8 @@ class Beaker:
     def plan(self, spec: JobSpec) -> Plan:
         gpus = self.gpus(spec.hardware or self.hardware(spec.stage))
         if gpus is None:
-            raise UsageError(
-                f"--hardware {spec.hardware}: must be cpu or gpu:N", hint="Which GPU is a matter of --cluster."
-            )
+            hint = "--cluster determines which GPU."
+            raise UsageError(f"--hardware {spec.hardware}: must be cpu or gpu:N", hint=hint)
         missing = {} if spec.image else {"<image>": "--image IMAGE"}
         workspace = spec.options.get("beaker_workspace")
         if not workspace:
@@ -76,7 +84,7 @@ class Beaker:
 
     def find(self, spec: JobSpec) -> Sequence[Job]:
         workspace = str(spec.options.get("beaker_workspace") or "")
-        known = _json(_beaker("workspace", "experiments", workspace, "--format=json"))
+        known = _json("workspace", "experiments", workspace)
         return [_job(spec, str(one["id"])) for one in known if one.get("name") == spec.name]
 
     def submit(self, plan: Plan) -> Sequence[Job]:
@@ -85,14 +93,14 @@ class Beaker:
             file = Path(folder, "experiment.json")  # JSON is YAML, too
             file.write_text(json.dumps(body["spec"]))
             words = (f"--name={body['name']}", f"--workspace={body['workspace']}", str(file))
-            said = _beaker("experiment", "create", *words)
-        found = re.search(r"/ex/(\w+)", said)
+            answer = _beaker("experiment", "create", *words)
+        found = re.search(r"/ex/(\w+)", answer)
         if found is None:
-            raise LaunchError(f"beaker did not name the experiment: {' '.join(said.split())}")
+            raise LaunchError(f"beaker did not name the experiment: {' '.join(answer.split())}")
         return [_job(plan.spec, found[1])]
 
     def status(self, jobs: Sequence[Job]) -> Sequence[JobStatus]:
-        known = [_json(_beaker("experiment", "get", job.id, "--format=json")) for job in jobs]
+        known = [_json("experiment", "get", job.id) for job in jobs]
         return [experiment_status(job, found[0] if found else {}) for job, found in zip(jobs, known, strict=True)]
 
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
@@ -113,10 +121,14 @@ def _task(spec: JobSpec, gpus: int) -> dict[str, Any]:
     resources = {"gpuCount": gpus, "memory": f"{MEMORY * gpus}GB"} if gpus else {"cpuCount": 4, "memory": "16GB"}
     variables: list[Mapping[str, str]] = [{"name": name, "value": value} for name, value in spec.environment.items()]
     variables += [{"name": name, "secret": where or name} for name, where in spec.secrets.items()]
+    command = list(spec.command)
+    if spec.shards > 1:  # replicas differ only by a variable of Beaker
+        shard = f'export LLM_OCR_SHARD_INDEX="$BEAKER_REPLICA_RANK" LLM_OCR_SHARD_COUNT={spec.shards}; exec "$@"'
+        command = ["sh", "-c", shard, "sh", *command]
     task: dict[str, Any] = {
         "name": spec.stage,
         "image": {"docker": spec.image or "<image>"},
-        "command": _command(spec),
+        "command": command,
         "envVars": variables,
         "resources": resources,
         "context": {"priority": spec.options.get("priority") or "normal", "preemptible": True},
@@ -126,28 +138,65 @@ def _task(spec: JobSpec, gpus: int) -> dict[str, Any]:
     if clusters := spec.options.get("cluster"):
         task["constraints"] = {"cluster": list(clusters)}
     if spec.shards > 1:
-        # A share that fails or is taken away ends no other.
+        # A share that fails or is preempted ends no other.
         task |= {"replicas": spec.shards, "propagateFailure": False, "propagatePreemption": False}
     return task
-
-
-def _command(spec: JobSpec) -> list[str]:
-    """Replicas differ by a variable of Beaker's alone."""
-    if spec.shards == 1:
-        return list(spec.command)
-    numbered = f'export LLM_OCR_SHARD_INDEX="$BEAKER_REPLICA_RANK" LLM_OCR_SHARD_COUNT={spec.shards}; exec "$@"'
-    return ["sh", "-c", numbered, "sh", *spec.command]
 
 
 def _job(spec: JobSpec, experiment: str) -> Job:
     return Job(experiment, spec.name, None, f"https://beaker.org/ex/{experiment}")
 
 
+def experiment_status(job: Job, experiment: Mapping[str, Any]) -> JobStatus:
+    """Return the status of all replicas as one; the newest job of a replica counts."""
+    newest: dict[Any, Mapping[str, Any]] = {}
+    for one in sorted(experiment.get("jobs") or (), key=lambda one: str(one.get("status", {}).get("created", ""))):
+        newest[(one.get("execution") or {}).get("replicaRank")] = one.get("status", {})
+    if not newest:
+        return JobStatus(job, State.QUEUED)
+    found = [_replica(one) for one in newest.values()]
+    state = next(state for state in _ORDER if any(one is state for one, _ in found))
+    starts = [_moment(one, "started") for one in newest.values()]
+    ends = [_moment(one, "exited", "failed", "canceled", "finalized") for one in newest.values()]
+    started = min((one for one in starts if one), default=None)
+    if not state.over:
+        return JobStatus(job, state, started=started)
+    reasons = dict.fromkeys(why for _, why in found if why)
+    seconds = sum(end - start for start, end in zip(starts, ends, strict=True) if start and end)
+    return JobStatus(job, state, "; ".join(reasons), started, max((one for one in ends if one), default=None), seconds)
+
+
+def _replica(status: Mapping[str, Any]) -> tuple[State, str]:
+    message = str(status.get("canceledFor") or status.get("message") or "")
+    code = status.get("exitCode")
+    late = _LATE.search(message)
+    if _moment(status, "canceled"):
+        if status.get("canceledCode") in _PREEMPTED:
+            return State.PREEMPTED, message or "preempted"
+        return (State.TIMED_OUT if late else State.CANCELLED), message or "cancelled"
+    if _moment(status, "failed") or (code is not None and code != 0):
+        why = ", ".join(filter(None, (message, f"exit code {code}" if code is not None else "")))
+        return (State.TIMED_OUT if late else State.FAILED), why or "failed"
+    if _moment(status, "exited", "finalized"):
+        return State.SUCCEEDED, ""
+    return (State.RUNNING if _moment(status, "started") else State.QUEUED), ""
+
+
+def _moment(status: Mapping[str, Any], *names: str) -> float | None:
+    """Return the first of these times that is set, in seconds since 1970; unset ones are in year 1."""
+    for name in names:
+        text = str(status.get(name) or "")
+        if text and not text.startswith("0001-"):
+            return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    return None
+
+
 def _beaker(*words: str) -> str:
     return run_program(["beaker", *words], absent=_ABSENT, hints=_HINTS)
 
 
-def _json(text: str) -> list[Any]:
+def _json(*words: str) -> list[Any]:
+    text = _beaker(*words, "--format=json")
     try:
         found = json.loads(text or "[]")
     except ValueError as error:

@@ -4,18 +4,16 @@ Imports Google's client when something is asked; `plan` asks nobody.
 """
 
 import copy
+import json
+import re
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from llm_ocr.errors import LaunchError, UsageError
-from llm_ocr.launch import Job, JobSpec, JobStatus, Plan
-from llm_ocr.launch.cloud_run.address import console_url
-from llm_ocr.launch.cloud_run.client import CHANGE_TIMEOUT, TIMEOUT, Google, message_in
-from llm_ocr.launch.cloud_run.errors import refused, translated
-from llm_ocr.launch.cloud_run.hardware import MACHINES
-from llm_ocr.launch.cloud_run.logs import log_lines
-from llm_ocr.launch.cloud_run.plan import JOB_LABEL, PROJECT, default_hardware, job_name, make_plan
-from llm_ocr.launch.cloud_run.status import gone, is_over, job_status
+from llm_ocr.launch import Job, JobSpec, JobStatus, Plan, State
+from llm_ocr.launch.cloud_run.google import CHANGE_TIMEOUT, TIMEOUT, Google, message_in, refused, translated
+from llm_ocr.launch.cloud_run.plan import JOB_LABEL, MACHINES, PROJECT, default_hardware, job_name, make_plan
 from llm_ocr.launch.last_words import explained
 
 #: Running executions of at most so many tasks are asked for each task, to know what they cost so far: one page.
@@ -197,3 +195,202 @@ def _delete(google: Google, name: str) -> str:
         except NotFound:
             return f"{name} was not there any more"
     return f"deleted the job {name} and the records of its runs"
+
+
+def console_url(execution: str) -> str:
+    """The page of an execution, given its full name."""
+    _, project, _, region, _, _, _, name = execution.split("/")
+    return f"https://console.cloud.google.com/run/jobs/executions/details/{region}/{name}/tasks?project={project}"
+
+
+#: The exit code of a stage that SIGTERM ended (see errors.Interrupted).
+_INTERRUPTED = 4
+_SIGTERM, _SIGKILL = 15, 9
+_TIMEOUT = re.compile(r"time(d)?[ -]?out|maximum time|deadline", re.IGNORECASE)
+_TAKEN = re.compile(r"maintenance|pre-?empt|evict|migrat", re.IGNORECASE)
+#: Reasons that are told one by one.
+_TOLD = 3
+
+
+def job_status(job: Job, execution: Any, tasks: Sequence[Any]) -> JobStatus:
+    """Of an execution; `tasks` as far as they were asked for."""
+    started, ended = _seconds(execution.start_time), _seconds(execution.completion_time)
+    completed = next((one for one in execution.conditions if one.type_ == "Completed"), None)
+    done = completed is not None and completed.state.name in ("CONDITION_SUCCEEDED", "CONDITION_FAILED")
+    billed = sum(map(_billed, tasks)) if tasks else None
+    # Cloud Run replaces the tag of an image by its digest when it takes a run.
+    image = next((one.image for one in execution.template.containers if "@sha256:" in one.image), "")
+    if ended is None and not done:
+        begun = execution.running_count or execution.succeeded_count or execution.failed_count
+        return JobStatus(job, State.RUNNING if begun else State.QUEUED, "", started, None, billed, image)
+    state, reason = _outcome(execution, completed, tasks)
+    return JobStatus(job, state, reason, started, ended, billed, image)
+
+
+def gone(job: Job) -> JobStatus:
+    """Of an execution that Cloud Run does not know any more."""
+    return JobStatus(job, State.FAILED, "Cloud Run does not know this execution any more: deleted, or too old")
+
+
+def is_over(execution: Any) -> bool:
+    """Whether nothing more will come of it."""
+    return _seconds(execution.completion_time) is not None
+
+
+def _outcome(execution: Any, completed: Any, tasks: Sequence[Any]) -> tuple[State, str]:
+    if completed is not None and completed.state.name == "CONDITION_SUCCEEDED":
+        return State.SUCCEEDED, ""
+    said = completed.message if completed is not None else ""
+    if execution.cancelled_count or (completed is not None and completed.execution_reason.name == "CANCELLED"):
+        return State.CANCELLED, said or "cancelled"
+    failed = [(task, *_of_task(task)) for task in tasks if _failed(task)]
+    if not failed:
+        return (State.TIMED_OUT if _TIMEOUT.search(said) else State.FAILED), said or "failed without a reason"
+    states = {state for _, state, _ in failed}
+    state = next((one for one in (State.FAILED, State.PREEMPTED, State.TIMED_OUT) if one in states), State.FAILED)
+    count = f"{len(failed)} of {execution.task_count} tasks failed"
+    told = "; ".join(f"task {task.index}: {why}" for task, one, why in failed if one is state)
+    return state, f"{count}: {_short(told)}"
+
+
+def _failed(task: Any) -> bool:
+    result = task.last_attempt_result
+    return bool(result.exit_code or result.term_signal or result.status.code)
+
+
+def _of_task(task: Any) -> tuple[State, str]:
+    """A task's end: by its message where that tells, else by whether its time was over when SIGTERM came."""
+    result = task.last_attempt_result
+    words = result.status.message or ""
+    how = f"exit code {result.exit_code}" if result.exit_code else f"signal {result.term_signal}"
+    why = f"{how}: {words}" if words else how
+    if _TIMEOUT.search(words):
+        return State.TIMED_OUT, why
+    if _TAKEN.search(words):
+        return State.PREEMPTED, why
+    if result.exit_code == _INTERRUPTED or result.term_signal == _SIGTERM:
+        return (State.TIMED_OUT if _time_was_over(task) else State.PREEMPTED), why
+    if result.term_signal == _SIGKILL and _time_was_over(task):
+        return State.TIMED_OUT, why
+    return State.FAILED, why
+
+
+def _time_was_over(task: Any) -> bool:
+    limit = task.timeout.total_seconds() if task.timeout else 0
+    return bool(limit) and _billed(task) >= limit
+
+
+def _billed(task: Any) -> float:
+    """Seconds from a task's start to its end, or to now."""
+    started, ended = _seconds(task.start_time), _seconds(task.completion_time)
+    if started is None:
+        return 0.0
+    return max(0.0, (time.time() if ended is None else ended) - started)
+
+
+def _seconds(moment: Any) -> float | None:
+    """Since 1970; None for a time that is not set."""
+    return float(moment.timestamp()) if moment else None
+
+
+def _short(told: str) -> str:
+    parts = told.split("; ")
+    return "; ".join([*parts[:_TOLD], *(["..."] if len(parts) > _TOLD else [])])
+
+
+_PAGE = 1000
+_INDEX = "run.googleapis.com/task_index"
+
+
+def log_lines(google: Google, name: str, *, follow: bool, tail: int | None, every: float) -> Iterator[str]:
+    """Lines in their order, with the task's number before each where there are many tasks; see `Launcher.logs`."""
+    with translated("read the log"):
+        execution = google.executions.get_execution(name=name)
+    many = execution.task_count > 1
+    reader = _Reader(google, name, str(execution.log_uri))
+    if tail is not None:
+        yield from (_line(entry, many) for entry in reversed(reader.newest(tail)))
+    else:
+        yield from (_line(entry, many) for entry in reader.new())
+    while follow:
+        # Entries arrive some seconds late: once more after the end.
+        follow = not is_over(execution)
+        time.sleep(every)
+        yield from (_line(entry, many) for entry in reader.new())
+        if follow:
+            with translated("read the log"):
+                execution = google.executions.get_execution(name=name)
+
+
+class _Reader:
+    """Remembers what it has given."""
+
+    def __init__(self, google: Google, name: str, log_uri: str) -> None:
+        _, self._project, _, region, _, job, _, execution = name.split("/")
+        self._google = google
+        self._log_uri = log_uri
+        self._filter = " AND ".join(
+            [
+                'resource.type="cloud_run_job"',
+                f'resource.labels.job_name="{job}"',
+                f'resource.labels.location="{region}"',
+                f'labels."run.googleapis.com/execution_name"="{execution}"',
+            ]
+        )
+        self._since = ""
+        self._given: set[str] = set()
+
+    def newest(self, count: int) -> list[dict[str, Any]]:
+        """The last entries, the newest first."""
+        found: list[dict[str, Any]] = []
+        for entry in self._entries("timestamp desc", min(count, _PAGE)):
+            if len(found) == count:
+                break
+            found.append(entry)
+        for entry in reversed(found):
+            self._keep(entry)
+        return found
+
+    def new(self) -> Iterator[dict[str, Any]]:
+        """The entries that were not given yet, in their order."""
+        for entry in self._entries("timestamp asc", _PAGE):
+            if entry.get("insertId", "") not in self._given:
+                self._keep(entry)
+                yield entry
+
+    def _keep(self, entry: dict[str, Any]) -> None:
+        moment = str(entry.get("timestamp", ""))
+        if moment > self._since:
+            self._since, self._given = moment, set()
+        self._given.add(str(entry.get("insertId", "")))
+
+    def _entries(self, order: str, size: int) -> Iterator[dict[str, Any]]:
+        since = f' AND timestamp>="{self._since}"' if self._since else ""
+        body: dict[str, Any] = {
+            "resourceNames": [f"projects/{self._project}"],
+            "filter": self._filter + since,
+            "orderBy": order,
+            "pageSize": size,
+        }
+        while True:
+            answer = self._page(body)
+            yield from answer.get("entries", ())
+            if not answer.get("nextPageToken"):
+                return
+            body["pageToken"] = answer["nextPageToken"]
+
+    def _page(self, body: dict[str, Any]) -> Any:
+        try:
+            return self._google.rest("POST", "logging", "v2/entries:list", "read the log", body)
+        except LaunchError as error:
+            where = f"Reading it needs roles/logging.viewer. It is at {self._log_uri}" if self._log_uri else error.hint
+            raise LaunchError(error.args[0], hint=where) from error
+
+
+def _line(entry: dict[str, Any], many: bool) -> str:
+    said = entry.get("textPayload")
+    if said is None:
+        value = entry.get("jsonPayload") or entry.get("protoPayload") or {}
+        said = value.get("message") or json.dumps(value, sort_keys=True)
+    index = entry.get("labels", {}).get(_INDEX, "")
+    return f"[{index}] {str(said).rstrip()}" if many and index else str(said).rstrip()

@@ -1,1 +1,1 @@
-"""This machine: a process per share."""
+"""This machine: one process per share."""

@@ -1,7 +1,7 @@
-"""Jobs as processes of this machine: what a container would run, so that everything can be tried without an account.
+"""Jobs as processes of this machine: everything can be tried without an account.
 
-Each job has a folder in the user's state directory with its log, and a keeper process that enforces the time limit and
-writes how it ended; jobs outlive the command that launched them.
+Each job has a folder in the user's state directory with its log. A supervisor process enforces the time limit and
+stores how the job ended. Jobs outlive the command that launched them.
 """
 
 import contextlib
@@ -13,19 +13,20 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from llm_ocr.errors import LaunchError
 from llm_ocr.launch import Job, JobSpec, JobStatus, Plan, Request, State
+from llm_ocr.launch.last_words import file_lines
+from llm_ocr.launch.programs import secrets_here, state_folder
 from llm_ocr.settings.environment import environment
 from llm_ocr.settings.fields import PREFIX
 
 
 class Local:
-    """The platform `local`: one process a shard, all at once."""
+    """The platform `local`: one process per shard, all at the same time."""
 
     platform = "local"
 
@@ -36,55 +37,28 @@ class Local:
         return None
 
     def plan(self, spec: JobSpec) -> Plan:
-        requests = [self._request(spec, shard) for shard in range(spec.shards)]
+        requests = []
+        for shard in range(spec.shards):
+            numbered = {"LLM_OCR_SHARD_INDEX": str(shard), "LLM_OCR_SHARD_COUNT": str(spec.shards)}
+            body = {
+                "name": f"{spec.name}-{shard}",
+                "command": list(spec.command),
+                "environment": {**spec.environment, **(numbered if spec.shards > 1 else {})},
+                "secrets": sorted(spec.secrets),
+                "time_limit": spec.time_limit,
+            }
+            requests.append(Request("start", body))
         return Plan(self.platform, spec, tuple(requests))
 
-    def _request(self, spec: JobSpec, shard: int) -> Request:
-        numbered = {"LLM_OCR_SHARD_INDEX": str(shard), "LLM_OCR_SHARD_COUNT": str(spec.shards)}
-        body = {
-            "name": f"{spec.name}-{shard}",
-            "command": list(spec.command),
-            "environment": {**spec.environment, **(numbered if spec.shards > 1 else {})},
-            "secrets": sorted(spec.secrets),
-            "time_limit": spec.time_limit,
-        }
-        return Request("start", body)
-
     def check(self, plan: Plan) -> None:
-        absent = [name for name in plan.spec.secrets if name not in environment()]
-        if absent:
-            raise LaunchError(
-                f"secret {', '.join(absent)} is not set here", hint=f"Set it first: export {absent[0]}=..."
-            )
+        secrets_here(plan.spec.secrets, "Set it first: export {name}=...")
 
     def find(self, spec: JobSpec) -> Sequence[Job]:
-        names = [f"{spec.name}-{shard}" for shard in range(spec.shards)]
-        found = [_folder(name) / "job.json" for name in names]
-        return [_job(path.parent, shard) for shard, path in enumerate(found) if path.is_file()]
+        folders = [_folder(f"{spec.name}-{shard}") for shard in range(spec.shards)]
+        return [_job(folder, shard) for shard, folder in enumerate(folders) if (folder / "job.json").is_file()]
 
     def submit(self, plan: Plan) -> Sequence[Job]:
-        return [self._start(request.body, shard) for shard, request in enumerate(plan.requests)]
-
-    def _start(self, body: Any, shard: int) -> Job:
-        folder = _folder(body["name"])
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (folder / "job.json").write_text(json.dumps(body))
-        keeper = [sys.executable, "-m", "llm_ocr.launch.local.keeper", str(folder)]
-        # As on a platform, nothing of this command's own settings reaches the job; keys and paths of the machine do.
-        inherited = {name: value for name, value in environment().items() if not name.startswith(PREFIX)}
-        secret = {name: environment()[name] for name in body["secrets"]}
-        process = subprocess.Popen(
-            keeper,
-            env={**inherited, **secret, **body["environment"]},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        assert process.stdout
-        process.stdout.readline()  # it holds its lock now
-        process.stdout.close()
-        return _job(folder, shard)
+        return [_start(request.body, shard) for shard, request in enumerate(plan.requests)]
 
     def status(self, jobs: Sequence[Job]) -> Sequence[JobStatus]:
         return [_status(job) for job in jobs]
@@ -93,21 +67,13 @@ class Local:
         log = _folder(job.id) / "log"
         if not log.is_file():
             raise LaunchError(f"there is no log of {job.id} on this machine")
-        with log.open(errors="replace") as lines:
-            if tail is not None:
-                yield from (line.rstrip("\n") for line in lines.readlines()[-tail:])
-            while True:
-                over = _status(job).state.over
-                yield from (line.rstrip("\n") for line in lines)
-                if over or not follow:
-                    return
-                time.sleep(0.5)
+        yield from file_lines(log, lambda: _status(job).state.over, follow=follow, tail=tail, every=0.5)
 
     def cancel(self, job: Job) -> None:
         folder = _folder(job.id)
         with contextlib.suppress(FileNotFoundError, ValueError, ProcessLookupError):
             if _alive(folder):
-                os.kill(int((folder / "keeper").read_text()), signal.SIGTERM)
+                os.kill(int((folder / "supervisor").read_text()), signal.SIGTERM)
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
         removed = []
@@ -119,12 +85,32 @@ class Local:
         return removed
 
 
+def _start(body: Mapping[str, Any], shard: int) -> Job:
+    folder = _folder(body["name"])
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    (folder / "job.json").write_text(json.dumps(body))
+    # As on a platform, settings of this command do not reach the job; keys and paths of the machine do.
+    inherited = {name: value for name, value in environment().items() if not name.startswith(PREFIX)}
+    secret = {name: environment()[name] for name in body["secrets"]}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "llm_ocr.launch.local.supervisor", str(folder)],
+        env={**inherited, **secret, **body["environment"]},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert process.stdout
+    process.stdout.readline()  # the supervisor holds its lock now
+    process.stdout.close()
+    return _job(folder, shard)
+
+
 def _folder(name: str) -> Path:
-    """Return the folder of a job. Raises `LaunchError` for a name that leads elsewhere: a workspace may hold it."""
+    """Return the folder of a job. Raise `LaunchError` for a path elsewhere: the name is read from a workspace."""
     if not re.fullmatch(r"[A-Za-z0-9-]+", name):
         raise LaunchError(f"{name!r:.80} is no job of this machine")
-    state = environment().get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "llm-ocr" / "jobs" / name
+    return state_folder() / "jobs" / name
 
 
 def _job(folder: Path, shard: int) -> Job:
@@ -132,24 +118,23 @@ def _job(folder: Path, shard: int) -> Job:
 
 
 def _alive(folder: Path) -> bool:
-    """Whether its keeper holds the lock: a process id alone may be another's by now."""
-    try:
-        with (folder / "lock").open("rb") as lock:
+    """Whether the supervisor holds its lock: another process may have its id by now."""
+    with contextlib.suppress(FileNotFoundError), (folder / "lock").open("rb") as lock:
+        try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
+        except BlockingIOError:
+            return True
     return False
 
 
 def _status(job: Job) -> JobStatus:
     folder = _folder(job.id)
-    running = _alive(folder)  # asked first: it may end meanwhile
+    running = _alive(folder)  # first: the job may end between the two looks
     try:
         end = json.loads((folder / "end.json").read_text())
     except FileNotFoundError:
-        started = (folder / "keeper").stat().st_mtime if (folder / "keeper").is_file() else None
+        supervisor = folder / "supervisor"
+        started = supervisor.stat().st_mtime if supervisor.is_file() else None
         if running:
             return JobStatus(job, State.RUNNING, started=started)
         reason = "its process is gone, it was killed" if folder.is_dir() else "this machine knows nothing of it"

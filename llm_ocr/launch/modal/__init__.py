@@ -1,1 +1,1 @@
-"""Modal: a call of a deployed function per share, and the batch entry of the dots.ocr pipeline."""
+"""Modal: one call of a deployed function per share."""

@@ -1,4 +1,7 @@
-"""What the functions of a Modal app do: a stage as a process of its own, stopped in time to publish what is whole."""
+"""The deployed Modal app: the names of its parts, and the stage that its functions run as a process.
+
+The process ends early enough before the time limit to publish its finished units.
+"""
 
 import logging
 import os
@@ -14,22 +17,69 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.launch.last_words import ENOUGH, last_words
+from llm_ocr.launch.programs import end_group, signal_group
 from llm_ocr.settings.environment import environment as environment_now
 
-#: Seconds between SIGTERM and SIGKILL. Modal gives a container that it takes away about 30 in all.
+#: Folders of the containers.
+DATA, MODELS, CACHE = "/data", "/models", "/vllm-cache"
+DEFAULT_APP = "llm-ocr"
+#: Seconds between SIGTERM and SIGKILL. A preempted container has about 30 s in all.
 GRACE = 25.0
-#: A stage is told to stop so many seconds before the platform's limit, or at three quarters of a short one.
+#: Seconds before the time limit at which a stage receives SIGTERM; a quarter of a limit below 8 minutes.
 MARGIN = 120.0
 
-#: Notes something of this call where the launcher finds it: what, and its value.
+#: Stores a value of a call for the launcher: its key, and the value.
 Note = Callable[[str, Any], None]
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
+class ModalNames:
+    """Names of an app and its volumes, its images, and its defaults."""
+
+    app: str = DEFAULT_APP
+    data: str = "llm-ocr-data"
+    models: str = "llm-ocr-models"
+    cache: str = "llm-ocr-vllm-cache"
+    image: str = ""  # of GPU stages; "": built from the checkout
+    cpu_image: str = ""  # of the other stages; "": built from the checkout
+    gpu: str = ""  # of `modal run`; "": the launcher's default
+    secrets: str = ""  # Modal secrets of all functions, separated by commas
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that result in the same names: containers import the app's file again."""
+        values = {variables[0]: getattr(self, name) for name, variables in VARIABLES.items()}
+        return {variable: value for variable, value in values.items() if value}
+
+
+#: Field -> its variables, ours first; the other ones are those of the dots.ocr batch pipeline.
+VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "app": ("LLM_OCR_MODAL_APP", "DOTS_MODAL_APP_NAME"),
+    "data": ("LLM_OCR_MODAL_DATA_VOLUME", "DOTS_MODAL_DATA_VOLUME"),
+    "models": ("LLM_OCR_MODAL_MODEL_VOLUME", "DOTS_MODAL_MODEL_VOLUME"),
+    "cache": ("LLM_OCR_MODAL_CACHE_VOLUME", "DOTS_MODAL_VLLM_CACHE_VOLUME"),
+    "image": ("LLM_OCR_MODAL_IMAGE",),
+    "cpu_image": ("LLM_OCR_MODAL_CPU_IMAGE",),
+    "gpu": ("LLM_OCR_MODAL_GPU",),
+    "secrets": ("LLM_OCR_MODAL_SECRETS",),
+}
+
+
+def names_from(environment: Mapping[str, str]) -> ModalNames:
+    """Return the names that an environment gives; an empty variable counts as unset."""
+    values = {name: [environment[one] for one in ones if environment.get(one)] for name, ones in VARIABLES.items()}
+    return ModalNames(**{name: found[0] for name, found in values.items() if found})
+
+
+def board_name(app: str) -> str:
+    """Return the name of the Modal Dict that holds the calls of an app: Modal has no names for calls."""
+    return f"{app}-jobs"
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
-    """How a process ended; `last` are its last words."""
+    """The end of a process; `last` is the last message of its log."""
 
     exit_code: int
     timed_out: bool
@@ -46,20 +96,28 @@ def run_stage(
     note: Note | None = None,
     commits: Iterable[Callable[[], None]] = (),
 ) -> dict[str, Any]:
-    """Run a job's command as share `index` of `count`; `limit` in seconds is the platform's, 0: none.
+    """Run the command of a job as one share of a stage.
 
-    `commits` are called when it is over, however it ended. Raises `RuntimeError` for any exit code but 0, with the
-    last words that were written: a call of a stage that failed is a failed call on Modal's pages, too.
+    Args:
+        index: The share, from 0.
+        count: The number of shares.
+        argv: The command.
+        environment: Variables of the job.
+        limit: The platform's time limit in seconds; 0 for none.
+        note: Stores when the call began and ended.
+        commits: Called after the command, whatever its result.
+
+    Raises:
+        RuntimeError: The exit code is not 0. The call then also fails on Modal's pages, with the same message.
     """
     shard = {"LLM_OCR_SHARD_INDEX": str(index), "LLM_OCR_SHARD_COUNT": str(count)} if count > 1 else {}
-    noted = _careful(note)
-    noted("begun", time.time())
+    _store(note, "begun", time.time())
     try:
         ended = run_command(argv, {**environment, **shard}, limit=limit)
     finally:
         for commit in commits:
             commit()
-    noted("ended", {"time": time.time(), "exit_code": ended.exit_code, "timed_out": ended.timed_out})
+    _store(note, "ended", {"time": time.time(), "exit_code": ended.exit_code, "timed_out": ended.timed_out})
     if ended.exit_code:
         why = f"stopped at the time limit of {limit:.0f} s, " if ended.timed_out else ""
         raise RuntimeError(f"{why}exit code {ended.exit_code}: {ended.last}")
@@ -67,12 +125,12 @@ def run_stage(
 
 
 def run_command(argv: Sequence[str], environment: Mapping[str, str], *, limit: float = 0) -> Ended:
-    """Run a command to its end, its output copied to ours line by line.
+    """Run a command to its end, and copy its output line by line.
 
-    It gets SIGTERM before `limit` seconds are over, and when this call is cancelled or its machine taken away.
+    The command receives SIGTERM before `limit` seconds have passed, and when this call is interrupted.
     """
     words = [sys.executable if word == "python" else word for word in argv]
-    here = str(Path(__file__).parents[3])  # this package need not be installed where the function runs
+    here = str(Path(__file__).parents[3])  # the image of a function need not have this package installed
     path = os.pathsep.join(filter(None, (here, environment_now().get("PYTHONPATH", ""))))
     process = subprocess.Popen(
         words,
@@ -88,15 +146,15 @@ def run_command(argv: Sequence[str], environment: Mapping[str, str], *, limit: f
 
     def stop() -> None:
         timed_out.set()
-        _signal(process, signal.SIGTERM)
+        signal_group(process.pid, signal.SIGTERM)
 
-    timer = threading.Timer(_patience(limit), stop)
+    timer = threading.Timer(max(limit - MARGIN, limit * 0.75), stop)
     timer.daemon = True
     if limit:
         timer.start()
     last: deque[str] = deque(maxlen=ENOUGH)
+    assert process.stdout
     try:
-        assert process.stdout
         for line in process.stdout:
             sys.stdout.write(line)
             if line.strip():
@@ -104,45 +162,19 @@ def run_command(argv: Sequence[str], environment: Mapping[str, str], *, limit: f
         process.wait()
     finally:
         timer.cancel()
-        _end(process)
+        if not end_group(process, GRACE):
+            _log.warning("the stage did not stop within %.0f s and was killed", GRACE)
+        process.stdout.close()
     return Ended(process.returncode, timed_out.is_set(), last_words(last) or "it wrote nothing")
 
 
-def _patience(limit: float) -> float:
-    return max(limit - MARGIN, limit * 0.75)
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """Nothing of it is left after this; a stage that is still at work gets the time to publish."""
-    if process.poll() is None:
-        _signal(process, signal.SIGTERM)
-        try:
-            process.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            _log.warning("the stage did not stop within %.0f s and was killed", GRACE)
-    _signal(process, signal.SIGKILL)  # children that it has left
-    process.wait()
-    if process.stdout:
-        process.stdout.close()
-
-
-def _signal(process: subprocess.Popen[str], number: int) -> None:
-    try:
-        os.killpg(process.pid, number)
-    except ProcessLookupError:
+def _store(note: Note | None, key: str, value: Any) -> None:
+    """Note a value of the call. A failure must not end the stage: notes only date the call."""
+    if note is None:
         return
+    from modal.exception import Error
 
-
-def _careful(note: Note | None) -> Note:
-    """Notes tell the launcher when a call began; a stage does not end because one could not be written."""
-
-    def noted(what: str, value: Any) -> None:
-        from modal.exception import Error
-
-        try:
-            if note is not None:
-                note(what, value)
-        except Error as error:
-            _log.warning("could not note that the call has %s: %s", what, error)
-
-    return noted
+    try:
+        note(key, value)
+    except Error as error:
+        _log.warning("could not note that the call has %s: %s", key, error)

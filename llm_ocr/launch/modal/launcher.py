@@ -1,34 +1,37 @@
-"""Modal: a call of a deployed function for each share. Its image and volumes are those of the app (`modal-app/app.py`).
+"""Modal: one call of a deployed function per share. The app's file has its images and volumes (`modal-app/app.py`).
 
-Modal has neither names nor lists of calls. A Dict of the app holds the call of each job, so that one which was made
-before a crash is found, and when the call began and ended, which tells what it is billed for.
+Modal has neither names nor lists of calls. A Modal Dict of the app holds the id of each call, so that a launch finds
+the calls of a launch that crashed. It also holds when each call began and ended, which is what is billed.
 """
 
+import contextlib
 import copy
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
+from types import ModuleType
 from typing import Any
 
-from llm_ocr.errors import LaunchError, UsageError
-from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Plan, Request
-from llm_ocr.launch.modal.client import asked
-from llm_ocr.launch.modal.names import DEFAULT_APP, board_name
-from llm_ocr.launch.modal.status import call_status
-from llm_ocr.settings.environment import environment
+from llm_ocr.errors import LaunchError, MissingExtra, UsageError
+from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Plan, Request, State
+from llm_ocr.launch.modal.functions import DEFAULT_APP, VARIABLES, board_name
+from llm_ocr.launch.programs import secrets_here
 
-#: GPU -> most of them in one container (modal.com/docs/guide/gpu, read in November 2026; none is said of RTX-PRO-6000).
+#: GPU -> the most in one container (modal.com/docs/guide/gpu, November 2026; RTX-PRO-6000 is not listed there).
 GPUS: Mapping[str, int] = {
     **dict.fromkeys(("T4", "L4", "L40S", "A100", "A100-40GB", "A100-80GB", "RTX-PRO-6000"), 8),
     **dict.fromkeys(("H100", "H100!", "H200", "B200", "B200+"), 8),
     "A10": 4,
 }
 CPU = "cpu"
-#: Seconds: what Modal allows (modal.com/docs/guide/timeouts), and what a job gets when nothing is known of it.
+#: Seconds: Modal's maximum (modal.com/docs/guide/timeouts, November 2026), and the default.
 LONGEST, USUAL = 24 * 3600, 4 * 3600
-#: The function of the app that runs a stage.
-FUNCTION = "stage"
+#: Functions of the app that run a stage, with and without a GPU.
+FUNCTION, CPU_FUNCTION = "stage", "stage_cpu"
 _DEPLOY = "Deploy it from a checkout: modal deploy modal-app/app.py (modal-app/README.md)"
+_SECRET = "Set the variable, or give --secret {name}=SECRET with the name of a secret on Modal."
+_CANCELLED = re.compile(r"cancel|terminated by user", re.IGNORECASE)
 
 
 class Modal:
@@ -43,21 +46,25 @@ class Modal:
         if hardware.lower() == CPU:
             return 0
         name, _, count = hardware.partition(":")
-        if name.upper() not in GPUS or not (count or "1").isdigit():
-            return None
-        return int(count or 1)
+        return int(count or 1) if name.upper() in GPUS and (count or "1").isdigit() else None
 
     def plan(self, spec: JobSpec) -> Plan:
-        app = str(spec.options.get("modal_app") or DEFAULT_APP)
-        hardware = spec.hardware or self.hardware(spec.stage)
+        app, hardware = _app(spec), spec.hardware or self.hardware(spec.stage)
         _check_spec(spec, hardware)
         requests = []
         for index in range(spec.shards):
             body = {
                 "app": app,
-                "function": FUNCTION,
+                "function": CPU_FUNCTION if hardware.lower() == CPU else FUNCTION,
                 "options": _options(spec, hardware),
-                "arguments": _arguments(spec, index),
+                "arguments": {
+                    "index": index,
+                    "count": spec.shards,
+                    "argv": list(spec.command),
+                    "environment": dict(spec.environment),
+                    "limit": spec.time_limit or USUAL,
+                    "name": _name(spec, index),
+                },
             }
             noted = {"dict": board_name(app), "key": f"{_name(spec, index)}/call", "value": "<id of the call>"}
             requests += [Request("Function.spawn", body), Request("Dict.put", noted)]
@@ -67,93 +74,109 @@ class Modal:
         return Plan(self.platform, spec, tuple(requests), notes=tuple(notes))
 
     def check(self, plan: Plan) -> None:
-        _from_here(plan.spec)
+        _local_secrets(plan.spec)
         body = plan.requests[0].body
         options = {name: value for name, value in body["options"].items() if name != "secrets"}
-        with asked(
-            f"the app {body['app']} on Modal", not_found=_DEPLOY, invalid=_near(options.get("gpu", ""))
-        ) as package:
-            function = package.Function.from_name(body["app"], body["function"])
+        known = {"not_found": _DEPLOY, "invalid": _near(options.get("gpu", ""))}
+        with _asking(f"the app {body['app']} on Modal", **known) as modal:
+            function = modal.Function.from_name(body["app"], body["function"])
             function.hydrate()
-            function.with_options(**options).hydrate()  # Modal looks at the hardware now
+            function.with_options(**options).hydrate()  # Modal validates the hardware now
         for name, where in plan.spec.secrets.items():
             hint = f"Make it: modal secret create {where} {name}=VALUE"
-            with asked(f"the secret {where} on Modal", not_found=hint) as package:
+            with _asking(f"the secret {where} on Modal", not_found=hint) as modal:
                 if where:
-                    package.Secret.from_name(where, required_keys=[name]).hydrate()
+                    modal.Secret.from_name(where, required_keys=[name]).hydrate()
 
     def find(self, spec: JobSpec) -> Sequence[Job]:
-        app = str(spec.options.get("modal_app") or DEFAULT_APP)
-        with asked("jobs on Modal") as package:
-            board = _board(package, app)
+        with _asking("jobs on Modal") as modal:
+            board = _board(modal, _app(spec))
             calls = [board.get(f"{_name(spec, index)}/call") for index in range(spec.shards)]
-        return [_job(spec, app, index, call) for index, call in enumerate(calls) if call]
+        return [_job(spec, index, call) for index, call in enumerate(calls) if call]
 
     def submit(self, plan: Plan) -> Sequence[Job]:
-        spec, jobs, call = plan.spec, list[Job](), ""
-        here = _from_here(spec)
-        made: Any = None
+        spec, jobs, function = plan.spec, list[Job](), None
+        values = _local_secrets(spec)
         for request in plan.requests:
             body = copy.deepcopy(dict(request.body))
-            with asked("the call on Modal", not_found=_DEPLOY, invalid=_near(spec.hardware)) as package:
+            with _asking("the call on Modal", not_found=_DEPLOY, invalid=_near(spec.hardware)) as modal:
                 if request.call == "Dict.put":
-                    _board(package, body["dict"].removesuffix("-jobs")).put(body["key"], call)
+                    _board(modal, _app(spec)).put(body["key"], jobs[-1].id)
                     continue
-                if made is None:  # one for all shares: each set of options is a pool of containers
-                    made = _function(package, body, here)
-                call = made.spawn(**body["arguments"]).object_id
-                jobs.append(_job(spec, body["app"], body["arguments"]["index"], call))
+                if function is None:  # one for all shares: each set of options is a pool of containers
+                    function = _function(modal, body, values)
+                call = function.spawn(**body["arguments"])
+                jobs.append(_job(spec, body["arguments"]["index"], call.object_id))
         return jobs
 
     def status(self, jobs: Sequence[Job]) -> Sequence[JobStatus]:
-        return [self._status(job) for job in jobs]
-
-    def _status(self, job: Job) -> JobStatus:
-        with asked("jobs on Modal") as package:
-            board = _board(package, job.place["app"])
-            begun, ended = board.get(f"{job.name}/begun"), board.get(f"{job.name}/ended")
-            call = package.FunctionCall.from_id(job.id)
-        return call_status(job, call, begun, ended)
+        return [_status(job) for job in jobs]
 
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
-        with asked(f"the log of {job.id} on Modal") as package:
-            manager = package.FunctionCall.from_id(job.id).logs
+        with _asking(f"the log of {job.id} on Modal") as modal:
+            manager = modal.FunctionCall.from_id(job.id).logs
             if follow:
                 entries = manager.stream()
             elif tail is not None:
                 entries = manager.tail(tail)
             else:
-                begun = _board(package, job.place["app"]).get(f"{job.name}/begun")
+                begun = _board(modal, job.place["app"]).get(f"{job.name}/begun")
                 since = datetime.fromtimestamp(begun, UTC) if begun else datetime.now(UTC)
                 entries = manager.fetch(since=since - timedelta(minutes=15))
             yield from _lines(entry.message for entry in entries)
 
     def cancel(self, job: Job) -> None:
-        if self._status(job).state.over:
+        if _status(job).state.over:
             return
-        with asked(f"cancelling {job.id} on Modal") as package:
-            package.FunctionCall.from_id(job.id).cancel()
+        with _asking(f"cancelling {job.id} on Modal") as modal:
+            modal.FunctionCall.from_id(job.id).cancel()
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
         lines = []
         over = [one.job for one in self.status(jobs) if one.state.over]
-        with asked("jobs on Modal") as package:
+        with _asking("jobs on Modal") as modal:
             for job in over:
-                board = _board(package, job.place["app"])
-                for what in ("call", "begun", "ended"):
-                    board.pop(f"{job.name}/{what}", None)
+                board = _board(modal, job.place["app"])
+                for key in ("call", "begun", "ended"):
+                    board.pop(f"{job.name}/{key}", None)
                 lines.append(f"removed what Modal noted of {job.name}")
         for app in dict.fromkeys(job.place["app"] for job in jobs):
             lines.append(f"left: the app {app} (modal app stop {app}) and its volumes (modal volume list)")
         return lines
 
 
+@contextlib.contextmanager
+def _asking(subject: str, *, not_found: str = "", invalid: str = "") -> Iterator[ModuleType]:
+    """Give the package `modal`; its errors become `LaunchError` with Modal's message and a hint."""
+    try:
+        import modal
+        import modal.exception as errors
+    except ImportError as error:
+        raise MissingExtra("launching on Modal needs modal", install="modal") from error
+    unreachable = "Modal cannot be reached: check the network, then try again."
+    hints: Mapping[type[Exception], str] = {
+        errors.AuthError: "Log in: modal token new (or set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET).",
+        errors.NotFoundError: not_found,
+        errors.PermissionDeniedError: "Ask an owner of the Modal workspace, or use another token.",
+        errors.ResourceExhaustedError: "A limit of the account is reached: give fewer --shards, or have it raised.",
+        errors.ConnectionError: unreachable,
+        errors.ServiceError: unreachable,
+        errors.InvalidError: invalid,
+    }
+    try:
+        yield modal
+    except errors.Error as error:
+        hint = next((hint for kind, hint in hints.items() if isinstance(error, kind)), "")
+        raise LaunchError(f"{subject}: {error}", hint=hint) from error
+
+
 def _check_spec(spec: JobSpec, hardware: str) -> None:
-    """Raises `UsageError` for what can never work."""
+    """Raise `UsageError` for a job that Modal can never run."""
     if spec.image:
+        variable = VARIABLES["cpu_image" if hardware.lower() == CPU else "image"][0]
         raise UsageError(
-            "Modal runs the image that the app was deployed with: --image cannot change it",
-            hint=f"Deploy it again: LLM_OCR_MODAL_IMAGE={spec.image} modal deploy modal-app/app.py",
+            "Modal runs the image that the app was deployed with: --image and --cpu-image cannot change it",
+            hint=f"Deploy it again: {variable}={spec.image} modal deploy modal-app/app.py",
         )
     if spec.time_limit is not None and not 1 <= spec.time_limit <= LONGEST:
         raise UsageError(f"--time-limit {spec.time_limit} s: Modal allows 24 hours", hint="Give more --shards.")
@@ -166,12 +189,12 @@ def _check_spec(spec: JobSpec, hardware: str) -> None:
 
 
 def _options(spec: JobSpec, hardware: str) -> dict[str, Any]:
-    """Of the pool of containers that the call runs in."""
+    """Return the options of the pool of containers that the call runs in."""
     secrets: list[dict[str, Any]] = [
         {"from_name": where, "required_keys": [name]} for name, where in spec.secrets.items() if where
     ]
-    if here := {name: f"<secret {name}>" for name, where in spec.secrets.items() if not where}:
-        secrets.append({"from_dict": here})
+    if local := {name: f"<secret {name}>" for name, where in spec.secrets.items() if not where}:
+        secrets.append({"from_dict": local})
     options: dict[str, Any] = {"timeout": spec.time_limit or USUAL}
     if hardware.lower() != CPU:
         options["gpu"] = hardware
@@ -182,44 +205,66 @@ def _options(spec: JobSpec, hardware: str) -> dict[str, Any]:
     return options
 
 
-def _arguments(spec: JobSpec, index: int) -> dict[str, Any]:
-    return {
-        "index": index,
-        "count": spec.shards,
-        "argv": list(spec.command),
-        "environment": dict(spec.environment),
-        "limit": spec.time_limit or USUAL,
-        "name": _name(spec, index),
-    }
-
-
-def _function(package: Any, body: Mapping[str, Any], here: Mapping[str, str]) -> Any:
-    """The deployed function with the options of the plan, secrets filled in."""
+def _function(modal: ModuleType, body: Mapping[str, Any], values: Mapping[str, str]) -> Any:
+    """Return the deployed function with the options of the plan and the values of the secrets."""
     options = dict(body["options"])
     secrets = []
     for one in options.pop("secrets", ()):
         if "from_name" in one:
-            secrets.append(package.Secret.from_name(one["from_name"], required_keys=one["required_keys"]))
+            secrets.append(modal.Secret.from_name(one["from_name"], required_keys=one["required_keys"]))
         else:
-            secrets.append(package.Secret.from_dict({name: here[name] for name in one["from_dict"]}))
+            secrets.append(modal.Secret.from_dict({name: values[name] for name in one["from_dict"]}))
     if secrets:
         options["secrets"] = secrets
-    return package.Function.from_name(body["app"], body["function"]).with_options(**options)
+    return modal.Function.from_name(body["app"], body["function"]).with_options(**options)
 
 
-def _from_here(spec: JobSpec) -> dict[str, str]:
-    """The secrets that this machine's environment gives. Raises `LaunchError` for one that is not set."""
-    found, now = {}, environment()
-    for name, where in spec.secrets.items():
-        if where:
-            continue
-        if not now.get(name):
-            raise LaunchError(
-                f"the secret {name} is not set here",
-                hint=f"Set the variable, or give --secret {name}=SECRET with the name of a secret on Modal.",
-            )
-        found[name] = now[name]
-    return found
+def _status(job: Job) -> JobStatus:
+    with _asking("jobs on Modal") as modal:
+        board = _board(modal, job.place["app"])
+        begun, ended = board.get(f"{job.name}/begun"), board.get(f"{job.name}/ended")
+        state, reason = _outcome(modal, modal.FunctionCall.from_id(job.id), begun, ended)
+    if state is State.FAILED and ended and ended.get("timed_out"):
+        state = State.TIMED_OUT
+    end = float(ended["time"]) if ended and state.over else None
+    seconds = end - begun if end is not None and begun is not None else None
+    return JobStatus(job, state, reason, begun, end, seconds)
+
+
+def _outcome(modal: ModuleType, call: Any, begun: float | None, ended: Mapping[str, Any] | None) -> tuple[State, str]:
+    """Return the state of a call and its reason; `begun` and `ended` are the notes of the call itself."""
+    errors = modal.exception
+    try:
+        call.get(timeout=0)
+    except TimeoutError:  # Python's own: no result yet
+        return (State.QUEUED if begun is None else State.RUNNING), ""
+    except errors.FunctionTimeoutError as error:
+        return State.TIMED_OUT, _message(error, "stopped by its time limit")
+    except errors.InputCancellation as error:
+        return State.CANCELLED, _message(error, "cancelled")
+    except errors.OutputExpiredError:  # Modal deletes results; the notes remain
+        if ended is None:
+            return State.FAILED, "Modal has forgotten its result, and it noted no end"
+        code = ended["exit_code"]
+        return (State.FAILED, f"exit code {code}") if code else (State.SUCCEEDED, "")
+    except (errors.RemoteError, errors.InternalFailure, errors.ExecutionError) as error:
+        message = _message(error, "failed on Modal")
+        return (State.CANCELLED if _CANCELLED.search(message) else State.FAILED), message
+    except errors.NotFoundError as error:
+        return State.FAILED, _message(error, "Modal does not know this call")
+    except errors.Error:
+        raise  # the question failed, not the job
+    except Exception as error:  # noqa: BLE001 - an exception of the job
+        return State.FAILED, _message(error, type(error).__name__)
+    return State.SUCCEEDED, ""
+
+
+def _message(error: BaseException, otherwise: str) -> str:
+    return " ".join(str(error).split()) or otherwise
+
+
+def _local_secrets(spec: JobSpec) -> dict[str, str]:
+    return secrets_here((name for name, where in spec.secrets.items() if not where), _SECRET)
 
 
 def _near(hardware: str) -> str:
@@ -227,20 +272,24 @@ def _near(hardware: str) -> str:
     return f"Did you mean {' or '.join(close)}?" if close else f"GPUs that are known here: {', '.join(GPUS)}"
 
 
+def _app(spec: JobSpec) -> str:
+    return str(spec.options.get("modal_app") or DEFAULT_APP)
+
+
 def _name(spec: JobSpec, index: int) -> str:
     return f"{spec.name}-{index}"
 
 
-def _board(package: Any, app: str) -> Any:
-    return package.Dict.from_name(board_name(app), create_if_missing=True)
+def _board(modal: ModuleType, app: str) -> Any:
+    return modal.Dict.from_name(board_name(app), create_if_missing=True)
 
 
-def _job(spec: JobSpec, app: str, index: int, call: str) -> Job:
-    return Job(call, _name(spec, index), index, f"https://modal.com/id/{call}", {"app": app})
+def _job(spec: JobSpec, index: int, call: str) -> Job:
+    return Job(call, _name(spec, index), index, f"https://modal.com/id/{call}", {"app": _app(spec)})
 
 
 def _lines(messages: Iterator[str]) -> Iterator[str]:
-    """Messages are pieces of output, cut anywhere."""
+    """Yield whole lines; Modal cuts its messages anywhere."""
     rest = ""
     for message in messages:
         *whole, rest = (rest + message).split("\n")

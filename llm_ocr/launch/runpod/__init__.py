@@ -1,1 +1,1 @@
-"""RunPod: a request to a serverless endpoint per share."""
+"""RunPod: one request to a serverless endpoint per share."""

@@ -1,103 +1,144 @@
-"""RunPod's HTTP: jobs of endpoints, and what an endpoint says of itself."""
+"""RunPod's HTTP: the job API of serverless endpoints, and the management API that describes them."""
 
 import json
+import logging
 import tomllib
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from llm_ocr.errors import LaunchError
 from llm_ocr.settings.environment import environment
 
-#: Jobs, and the management of endpoints (docs.runpod.io, November 2026).
-JOBS, MANAGEMENT = "https://api.runpod.ai", "https://rest.runpod.io"
+#: The job API, and the management API, REST v2 (docs.runpod.io/api-reference-v2, read in November 2026; v1 retires
+#: in winter 2026).
+JOBS, MANAGEMENT = "https://api.runpod.ai", "https://api.runpod.io"
+#: Seconds to wait for an answer. Jobs do not need the management API.
+SECONDS, MANAGEMENT_SECONDS = 60.0, 15.0
 _KEY = "RUNPOD_API_KEY"
-_SECONDS = 60.0
-
 _HINTS = {
     401: f"{_KEY} holds no key that RunPod knows: make one in the console under Settings, API Keys.",
     403: f"The key in {_KEY} may not do this: it needs read and write access to the endpoint.",
     429: "Too many requests, or too many jobs in the endpoint's queue: try again later, or raise its Max workers.",
 }
 
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
 
 class NotThere(LaunchError):
-    """404: no such endpoint, or no such job any more."""
+    """404: RunPod does not know the endpoint, or does not know the job any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The settings of an endpoint; None for what RunPod did not tell."""
+
+    workers: int  # maximum
+    machine: str  # "gpu", "cpu", or ""
+    pools: tuple[str, ...]  # of GPU types
+    excluded: tuple[str, ...]  # GPU types of the pools
+    variables: frozenset[str] | None
 
 
 class Api:
-    """`server` stands in for both of RunPod's servers."""
+    """Both APIs; `server` replaces the servers of both."""
 
     def __init__(self, server: str = "") -> None:
         self._jobs = (server or JOBS).rstrip("/")
         self._management = (server or MANAGEMENT).rstrip("/")
 
     def get(self, path: str) -> Mapping[str, Any]:
-        """Raises `NotThere` and `LaunchError` with RunPod's words."""
-        return self._call(f"{self._jobs}/{path}", None)
+        """Ask the job API. Raises `NotThere`, and `LaunchError` with RunPod's message."""
+        return _call(f"{self._jobs}/{path}", None, SECONDS)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """As `get`."""
-        return self._call(f"{self._jobs}/{path}", body)
+        """Send a request to the job API. Raises as `get`."""
+        return _call(f"{self._jobs}/{path}", body, SECONDS)
 
-    def about(self, endpoint: str) -> Mapping[str, Any]:
-        """Its settings; empty where the key may not ask for them."""
-        try:
-            return self._call(f"{self._management}/v1/endpoints/{endpoint}?includeTemplate=true", None)
-        except _Refused:
-            return {}
-        except NotThere:
-            return {}  # somebody else's, which the key may use
+    def endpoint(self, id_: str) -> Endpoint | None:
+        """Return the settings of an endpoint; None and a warning in the log if the management API fails."""
+        subject = f"workers, GPU, and variables of endpoint {id_}"
+        found = _known(subject, lambda: _endpoint(self._manage(f"v2/serverless/{id_}")))
+        if found is not None and found.variables is None:
+            _log.warning("variables of endpoint %s were not checked: RunPod does not tell them", id_)
+        return found
 
-    def _call(self, url: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        key = environment().get(_KEY, "").strip() or _configured()
-        if not key:
-            raise LaunchError(f"RunPod needs a key, and {_KEY} is not set", hint=_HINTS[401])
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json", "User-Agent": "llm-ocr"}
-        request = urllib.request.Request(url, data, headers)
-        request.add_unredirected_header("Authorization", f"Bearer {key}")  # for this server, and for no other
-        try:
-            with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
-                found = json.loads(answer.read() or b"{}")
-        except urllib.error.HTTPError as error:
-            raise _refusal(error) from error
-        except (OSError, HTTPException, ValueError) as error:
-            why = getattr(error, "reason", None) or error
-            raise LaunchError(f"RunPod cannot be asked: {why}", hint="Is the network there? Try again.") from error
-        return found if isinstance(found, dict) else {}
+    def gpu_types(self, endpoint: Endpoint) -> list[str]:
+        """Return the GPU types that an endpoint may use; none, and a warning, if the management API fails."""
+
+        def ask() -> list[str]:
+            types = self._manage("v2/catalog/gpus")["gpus"]
+            ids = [str(one["id"]) for one in types if one["pool"] in endpoint.pools]
+            return [id_ for id_ in ids if id_ not in endpoint.excluded]
+
+        return _known("GPU types of the endpoint", ask) or []
+
+    def _manage(self, path: str) -> Mapping[str, Any]:
+        return _call(f"{self._management}/{path}", None, MANAGEMENT_SECONDS)
+
+
+def _known(subject: str, ask: Callable[[], _T]) -> _T | None:
+    try:
+        return ask()
+    except (LaunchError, AttributeError, KeyError, TypeError, ValueError) as error:
+        why = error.args[0] if isinstance(error, LaunchError) else "its answer has another form"
+        _log.warning("%s were not checked: %s", subject, why)
+        return None
+
+
+def _endpoint(found: Mapping[str, Any]) -> Endpoint:
+    """Raises `KeyError`, `TypeError`, `ValueError`, or `AttributeError` for an answer of another form."""
+    gpu, variables = found.get("gpu") or {}, found.get("env")
+    return Endpoint(
+        workers=int(found["workers"]["max"]),
+        machine="gpu" if gpu else "cpu" if found.get("cpu") else "",
+        pools=tuple(gpu.get("pools") or ()),
+        excluded=tuple(gpu.get("excludedTypes") or ()),
+        variables=None if variables is None else frozenset(variables),
+    )
+
+
+def _call(url: str, body: Mapping[str, Any] | None, seconds: float) -> Mapping[str, Any]:
+    key = environment().get(_KEY, "").strip() or _configured()
+    if not key:
+        raise LaunchError(f"RunPod needs a key, and {_KEY} is not set", hint=_HINTS[401])
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json", "User-Agent": "llm-ocr"}
+    request = urllib.request.Request(url, data, headers)
+    request.add_unredirected_header("Authorization", f"Bearer {key}")  # for this server, and for no other
+    try:
+        with urllib.request.urlopen(request, timeout=seconds) as answer:
+            found = json.loads(answer.read() or b"{}")
+    except urllib.error.HTTPError as error:
+        kind = NotThere if error.code == 404 else LaunchError
+        message = f"RunPod says {error.code} {error.reason}: {_message(error)}"
+        raise kind(message, hint=_HINTS.get(error.code, "")) from error
+    except (OSError, HTTPException, ValueError) as error:
+        why = getattr(error, "reason", None) or error
+        raise LaunchError(f"RunPod cannot be asked: {why}", hint="Check the network, then try again.") from error
+    return found if isinstance(found, dict) else {}
 
 
 def _configured() -> str:
-    """The key that RunPod's own command line has stored; "" for none."""
+    """Return the key that RunPod's own command line has stored, or ""."""
     try:
-        held = tomllib.loads(Path("~/.runpod/config.toml").expanduser().read_text())
-    except (OSError, ValueError, RuntimeError):
+        return str(tomllib.loads(Path("~/.runpod/config.toml").expanduser().read_text())["default"]["api_key"])
+    except (OSError, ValueError, RuntimeError, KeyError, TypeError):
         return ""
-    key = held.get("default", {}).get("api_key", "") if isinstance(held.get("default"), dict) else ""
-    return str(key)
 
 
-class _Refused(LaunchError):
-    """401 or 403."""
-
-
-def _refusal(error: urllib.error.HTTPError) -> LaunchError:
-    words = _words(error)
-    kind = {401: _Refused, 403: _Refused, 404: NotThere}.get(error.code, LaunchError)
-    return kind(f"RunPod says {error.code} {error.reason}: {words}", hint=_HINTS.get(error.code, ""))
-
-
-def _words(error: urllib.error.HTTPError) -> str:
-    """What the platform says, without its markup."""
+def _message(error: urllib.error.HTTPError) -> str:
+    """Return the platform's message without its markup; v2 has RFC 9457 problems."""
     text = error.read(4096).decode(errors="replace").strip()
     try:
-        said = json.loads(text)
+        found = json.loads(text)
     except ValueError:
         return text[:300] or "nothing more"
-    if isinstance(said, dict):
-        said = said.get("error") or said.get("message") or said.get("title") or said
-    return said if isinstance(said, str) else json.dumps(said)[:300]
+    if isinstance(found, dict):
+        found = next((found[name] for name in ("error", "message", "detail", "title") if found.get(name)), found)
+    return found if isinstance(found, str) else json.dumps(found)[:300]

@@ -1,63 +1,59 @@
-"""RunPod: a request a shard to a serverless endpoint that stands already (runpod-serverless/README.md).
+"""RunPod: one request per shard to a serverless endpoint that exists already (runpod-serverless/README.md).
 
-Plain HTTP; the package `runpod` is the worker's. The endpoint decides machine, image, environment and how many workers
-there are at the same time.
+The endpoint determines machine, image, environment, and the number of workers. Requests are plain HTTP: the package
+`runpod` is for workers.
 """
 
+import contextlib
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from types import MappingProxyType
+from pathlib import Path
 from typing import Any
 
 from llm_ocr.errors import LaunchError, UsageError
 from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Plan, Request, State
+from llm_ocr.launch.programs import state_folder
 from llm_ocr.launch.runpod.api import Api, NotThere
-from llm_ocr.launch.runpod.ledger import Ledger
-from llm_ocr.launch.runpod.logs import console, log_lines
-from llm_ocr.launch.runpod.states import status_of
 
-#: What the endpoint has: a GPU of whatever kind where a stage needs one, anything where none does.
+#: Hardware without a type: any GPU of the endpoint, and any machine of the endpoint.
 GPU, ENDPOINT = "gpu", "endpoint"
-#: GPU ids of RunPod (docs.runpod.io/references/gpu-types, November 2026); a worker has one unless told otherwise.
-GPUS: Mapping[str, int] = MappingProxyType(
-    {
-        "cpu": 0,
-        GPU: 1,
-        "NVIDIA L4": 1,
-        "NVIDIA L40": 1,
-        "NVIDIA L40S": 1,
-        "NVIDIA A30": 1,
-        "NVIDIA A40": 1,
-        "NVIDIA RTX A6000": 1,
-        "NVIDIA A100 80GB PCIe": 1,
-        "NVIDIA A100-SXM4-80GB": 1,
-        "NVIDIA H100 PCIe": 1,
-        "NVIDIA H100 NVL": 1,
-        "NVIDIA H100 80GB HBM3": 1,
-        "NVIDIA H200": 1,
-        "NVIDIA B200": 1,
-        "NVIDIA GeForce RTX 4090": 1,
-    }
-)
-#: Seconds. RunPod ends a job after ten minutes where it is told nothing else.
+#: GPU types with the GPUs of a worker (docs.runpod.io/references/gpu-types, November 2026).
+GPUS: Mapping[str, int] = {
+    "cpu": 0,
+    GPU: 1,
+    **dict.fromkeys(("NVIDIA L4", "NVIDIA L40", "NVIDIA L40S", "NVIDIA A30", "NVIDIA A40", "NVIDIA RTX A6000"), 1),
+    **dict.fromkeys(("NVIDIA A100 80GB PCIe", "NVIDIA A100-SXM4-80GB", "NVIDIA H100 PCIe", "NVIDIA H100 NVL"), 1),
+    **dict.fromkeys(("NVIDIA H100 80GB HBM3", "NVIDIA H200", "NVIDIA B200", "NVIDIA GeForce RTX 4090"), 1),
+}
+#: Seconds of a job. Without a value RunPod ends a job after ten minutes.
 TIME_LIMIT = 3 * 3600
-#: Seconds: what a job may take in all, the queue included; RunPod's most, and what is left for the queue.
+#: Seconds of a job and its time in the queue: RunPod's maximum, and the part for the queue.
 _LONGEST, _QUEUE = 7 * 86_400, 86_400
+#: Seconds between two looks at a job whose log is followed.
+EVERY = 3.0
+STATES: Mapping[str, State] = {
+    "IN_QUEUE": State.QUEUED,
+    "IN_PROGRESS": State.RUNNING,
+    "RUNNING": State.RUNNING,
+    "COMPLETED": State.SUCCEEDED,
+    "FAILED": State.FAILED,
+    "CANCELLED": State.CANCELLED,
+    "TIMED_OUT": State.TIMED_OUT,
+}
 _MISSING = "<runpod-endpoint>"
-#: The variables that a job has from the launch, as fields of the worker's input.
-_FIELDS: Mapping[str, str] = MappingProxyType(
-    {
-        "LLM_OCR_WORKSPACE": "workspace",
-        "LLM_OCR_LAUNCH": "launch",
-        "LLM_OCR_WORKSPACE_ENDPOINT": "workspace_endpoint",
-        "LLM_OCR_WORKSPACE_REGION": "workspace_region",
-    }
-)
+#: Variables of a launch -> fields of the worker's input.
+_FIELDS: Mapping[str, str] = {
+    "LLM_OCR_WORKSPACE": "workspace",
+    "LLM_OCR_LAUNCH": "launch",
+    "LLM_OCR_WORKSPACE_ENDPOINT": "workspace_endpoint",
+    "LLM_OCR_WORKSPACE_REGION": "workspace_region",
+}
 
 
 class RunPod:
-    """The platform `runpod`."""
+    """The platform `runpod`. Hardware is a GPU type, `gpu`, `cpu`, or `endpoint`."""
 
     platform = "runpod"
 
@@ -68,91 +64,80 @@ class RunPod:
         return GPUS.get(hardware)
 
     def plan(self, spec: JobSpec) -> Plan:
-        _possible(spec)
-        endpoint = endpoint_of(spec)
+        _check_spec(spec)
+        endpoint = _endpoint(spec)
         limit = spec.time_limit or TIME_LIMIT
         policy = {"executionTimeout": limit * 1000, "ttl": min(limit + _QUEUE, _LONGEST) * 1000}
+        given = {field: spec.environment[name] for name, field in _FIELDS.items() if name in spec.environment}
         requests = []
         for index in range(spec.shards):
-            job = {"stage": spec.stage, **_input(spec), "shard": {"index": index, "count": spec.shards}}
-            body = {"endpoint": endpoint or _MISSING, "input": {**job, "name": name_of(spec, index)}, "policy": policy}
+            job = {"stage": spec.stage, **given, "shard": {"index": index, "count": spec.shards}}
+            body = {"endpoint": endpoint or _MISSING, "input": {**job, "name": _name(spec, index)}, "policy": policy}
             requests.append(Request("run", body))
-        missing = {} if endpoint else {_MISSING: f"{_flag(spec)} ID"}
+        flag = "--runpod-cpu-endpoint ID or --runpod-endpoint" if spec.stage == "assemble" else "--runpod-endpoint"
+        missing = {} if endpoint else {_MISSING: f"{flag} ID"}
         return Plan(self.platform, spec, tuple(requests), missing, tuple(_notes(spec)))
 
     def check(self, plan: Plan) -> None:
-        api, endpoint = _api(plan.spec), endpoint_of(plan.spec)
+        api, endpoint = _api(plan.spec), _endpoint(plan.spec)
         try:
             api.get(f"v2/{endpoint}/health")
         except NotThere as error:
             raise LaunchError(
                 f"RunPod has no endpoint {endpoint}: {error.args[0]}",
-                hint="Its id stands in the console, under Serverless: --runpod-endpoint ID",
+                hint="The console shows its id under Serverless: --runpod-endpoint ID",
             ) from error
-        if about := api.about(endpoint):  # a key for this endpoint alone may not ask
-            _check_endpoint(plan.spec, endpoint, about)
+        _check_endpoint(plan.spec, endpoint, api)
 
     def find(self, spec: JobSpec) -> Sequence[Job]:
-        return [_job(spec, shard, id_) for shard, id_ in Ledger(spec.name).read().items()]
+        try:
+            held = json.loads(_ledger(spec.name).read_text())
+        except FileNotFoundError:
+            return []
+        return [_job(spec, int(shard), str(id_)) for shard, id_ in held.items()]
 
     def submit(self, plan: Plan) -> Sequence[Job]:
-        spec, ledger = plan.spec, Ledger(plan.spec.name)
+        spec, ledger = plan.spec, _ledger(plan.spec.name)
+        ledger.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         api = _api(spec)
         jobs: list[Job] = []
         for shard, request in enumerate(plan.requests):
             body = {name: value for name, value in request.body.items() if name != "endpoint"}
             try:
                 answer = api.post(f"v2/{request.body['endpoint']}/{request.call}", body)
-                jobs.append(_job(spec, shard, _id(answer)))
+                if not isinstance(answer.get("id"), str):
+                    raise LaunchError(f"RunPod took the job without an id: {json.dumps(dict(answer))[:200]}")
             except LaunchError as error:
-                ledger.remove()
-                raise _undone(error, [job for job in jobs if not self._undo(api, job)]) from error
-            ledger.write({job.shard or 0: job.id for job in jobs})
+                ledger.unlink(missing_ok=True)
+                left = ", ".join(job.id for job in jobs if not _undo(job))
+                more = f"; these jobs could not be cancelled: {left}" if left else ""
+                raise LaunchError(f"{error.args[0]}{more}", hint=error.hint) from error
+            jobs.append(_job(spec, shard, answer["id"]))
+            part = ledger.with_suffix(".part")
+            part.write_text(json.dumps({str(job.shard): job.id for job in jobs}))
+            part.replace(ledger)
         return jobs
 
     def status(self, jobs: Sequence[Job]) -> Sequence[JobStatus]:
         return [_status(job) for job in jobs]
 
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
-        lines = log_lines(job, lambda: _asked(job), follow=follow)
+        lines = _log_lines(job, follow=follow)
         return lines if tail is None else iter(list(lines)[-tail:])
 
     def cancel(self, job: Job) -> None:
         if not _status(job).state.over:
-            _of(job).post(f"v2/{job.place['endpoint']}/cancel/{job.id}", {})
+            _cancel(job)
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
         for name in {job.name.rpartition("-")[0] for job in jobs}:
-            Ledger(name).remove()
+            _ledger(name).unlink(missing_ok=True)
         endpoints = sorted({str(job.place["endpoint"]) for job in jobs})
-        return [f"left: endpoint {one}, which was there before ({console(one)})" for one in endpoints]
-
-    def _undo(self, api: Api, job: Job) -> bool:
-        """Whether it could be cancelled."""
-        try:
-            api.post(f"v2/{job.place['endpoint']}/cancel/{job.id}", {})
-        except LaunchError:
-            return False
-        return True
+        return [f"left: endpoint {one}, which was there before ({_console(one)})" for one in endpoints]
 
 
-def endpoint_of(spec: JobSpec) -> str:
-    """The endpoint of the stage's jobs; "" where none is named."""
-    cpu = spec.options.get("runpod_cpu_endpoint") if spec.stage == "assemble" else None
-    return str(cpu or spec.options.get("runpod_endpoint") or "")
-
-
-def name_of(spec: JobSpec, index: int) -> str:
-    """Of one job."""
-    return f"{spec.name}-{index}"
-
-
-def _flag(spec: JobSpec) -> str:
-    return "--runpod-cpu-endpoint ID or --runpod-endpoint" if spec.stage == "assemble" else "--runpod-endpoint"
-
-
-def _possible(spec: JobSpec) -> None:
-    """Raises `UsageError` for what no endpoint can do."""
+def _check_spec(spec: JobSpec) -> None:
+    """Raise `UsageError` for a job that no endpoint can run."""
     if spec.image:
         raise UsageError(
             "--image: a job on RunPod runs in the image of its endpoint",
@@ -162,17 +147,8 @@ def _possible(spec: JobSpec) -> None:
         raise UsageError(f"--hardware {spec.hardware}: RunPod has no such GPU", hint=f"Near: {', '.join(near)}")
     if spec.time_limit is not None and spec.time_limit > _LONGEST - 3600:
         raise UsageError("--time-limit: RunPod ends every job after a week", hint="Give more --shards.")
-    if "://" not in spec.workspace or spec.workspace.startswith("file:"):
-        raise UsageError(
-            f"{spec.workspace}: a folder of this machine, which workers on RunPod cannot reach",
-            hint="Give a workspace on s3://, gs:// or hf://.",
-        )
     if strange := sorted(set(spec.environment) - set(_FIELDS)):
         raise UsageError(f"{', '.join(strange)}: a job on RunPod cannot be given it; set it on the endpoint")
-
-
-def _input(spec: JobSpec) -> dict[str, str]:
-    return {field: spec.environment[name] for name, field in _FIELDS.items() if name in spec.environment}
 
 
 def _notes(spec: JobSpec) -> Iterator[str]:
@@ -182,69 +158,131 @@ def _notes(spec: JobSpec) -> Iterator[str]:
         yield f"the endpoint's environment must hold {', '.join(sorted(spec.secrets))}: requests carry no secrets"
 
 
-def _check_endpoint(spec: JobSpec, endpoint: str, about: Mapping[str, Any]) -> None:
-    """What the endpoint says of itself against what the jobs need."""
-    if about.get("workersMax") == 0:
+def _check_endpoint(spec: JobSpec, endpoint: str, api: Api) -> None:
+    """Compare what the endpoint has with what the jobs need. Raise `LaunchError` where it lacks something."""
+    found = api.endpoint(endpoint)
+    if found is None:
+        return
+    if found.workers == 0:
         raise LaunchError(
             f"endpoint {endpoint} has no workers: its Max workers are 0",
-            hint=f"Raise them, within the account's quota: {console(endpoint)}",
+            hint=f"Raise them, within the account's quota: {_console(endpoint)}",
         )
-    kinds = [str(one) for one in about.get("gpuTypeIds") or ()]
-    compute = str(about.get("computeType") or "").lower()
     wanted = "cpu" if spec.hardware == "cpu" else "gpu"
-    if spec.hardware in GPUS and compute and compute != wanted:
+    if spec.hardware in GPUS and found.machine and found.machine != wanted:
         raise LaunchError(
-            f"endpoint {endpoint} runs on {compute.upper()}s, and the stage is for a {wanted.upper()}",
+            f"endpoint {endpoint} runs on {found.machine.upper()}s, and the stage is for a {wanted.upper()}",
             hint="Name another endpoint, or the machine that it has: --hardware cpu (with --engine embedded), or gpu.",
         )
-    if spec.hardware in GPUS and wanted == "gpu" and spec.hardware != GPU and kinds and spec.hardware not in kinds:
+    types = api.gpu_types(found) if found.pools and spec.hardware in GPUS.keys() - {"cpu", GPU} else []
+    if types and spec.hardware not in types:
         raise LaunchError(
-            f"endpoint {endpoint} has no {spec.hardware}: {', '.join(kinds)}",
+            f"endpoint {endpoint} has no {spec.hardware}: {', '.join(types)}",
             hint="Leave --hardware out, or name one of these.",
         )
-    held = {**((about.get("template") or {}).get("env") or {}), **(about.get("env") or {})}
-    if absent := sorted(set(spec.secrets) - set(held)):
+    absent = [] if found.variables is None else sorted(set(spec.secrets) - found.variables)
+    if absent:
         raise LaunchError(
             f"endpoint {endpoint} has no variable {', '.join(absent)}",
             hint=f"Set it there, as {{{{ RUNPOD_SECRET_{spec.secrets[absent[0]] or absent[0]} }}}} "
-            f"of a secret: {console(endpoint)}",
+            f"of a secret: {_console(endpoint)}",
         )
 
 
-def _id(answer: Mapping[str, Any]) -> str:
-    if not isinstance(answer.get("id"), str):
-        raise LaunchError(f"RunPod took the job and named none: {json.dumps(dict(answer))[:200]}")
-    return str(answer["id"])
+def _status(job: Job) -> JobStatus:
+    try:
+        return _status_of(job, _ask(job))
+    except NotThere:
+        reason = "RunPod deletes jobs half an hour after their end; the workspace holds their results"
+        return JobStatus(job, State.FAILED, reason)
 
 
-def _undone(error: LaunchError, left: Sequence[Job]) -> LaunchError:
-    if not left:
-        return error
-    ids = ", ".join(job.id for job in left)
-    return LaunchError(f"{error.args[0]}; these jobs could not be cancelled again: {ids}", hint=error.hint)
+def _status_of(job: Job, answer: Mapping[str, Any]) -> JobStatus:
+    """A state that is new at RunPod counts as running, unless the job has an error."""
+    word = str(answer.get("status", ""))
+    state = STATES.get(word, State.FAILED if answer.get("error") else State.RUNNING)
+    reason = ""
+    if word not in STATES:
+        reason = f"RunPod calls it {word or 'nothing'}"
+    elif state.over and state is not State.SUCCEEDED:
+        late = "its time limit, or its worker was lost" if state is State.TIMED_OUT else ""
+        reason = (_error(answer) or late or state.value).splitlines()[0][:1000]  # the last line of the stage is first
+    took = answer.get("executionTime")
+    return JobStatus(job, state, reason, seconds=took / 1000 if state.over and isinstance(took, int | float) else None)
+
+
+def _log_lines(job: Job, *, follow: bool) -> Iterator[str]:
+    """Yield where the log is, what the worker reports, and how the job ended."""
+    yield f"The logs of the workers: {_console(str(job.place['endpoint']))} (tab Logs)"
+    shown = ""
+    while True:
+        answer = _ask(job)
+        state, output = _status_of(job, answer).state, answer.get("output")
+        if not state.over and output:
+            line = str(output.get("line") or json.dumps(output)) if isinstance(output, dict) else str(output)
+            if line != shown:
+                yield line
+            shown = line
+        if state.over or not follow:
+            yield f"{job.name} {state.value}"
+            if isinstance(answer.get("error"), str):
+                yield from _error(answer).splitlines()
+            elif isinstance(output, dict) and state is State.SUCCEEDED:
+                yield json.dumps(output)
+            return
+        time.sleep(EVERY)
+
+
+def _error(answer: Mapping[str, Any]) -> str:
+    """Return the message of an error: a worker's is in JSON, RunPod's own is text."""
+    error = answer.get("error")
+    if isinstance(error, str):
+        with contextlib.suppress(ValueError):
+            held = json.loads(error)
+            error = held.get("error_message") or error if isinstance(held, dict) else error
+    return str(error or "").strip()
+
+
+def _endpoint(spec: JobSpec) -> str:
+    cpu = spec.options.get("runpod_cpu_endpoint") if spec.stage == "assemble" else None
+    return str(cpu or spec.options.get("runpod_endpoint") or "")
+
+
+def _name(spec: JobSpec, index: int) -> str:
+    return f"{spec.name}-{index}"
 
 
 def _job(spec: JobSpec, shard: int, id_: str) -> Job:
-    endpoint = endpoint_of(spec)
+    endpoint = _endpoint(spec)
     place = {"endpoint": endpoint, "api": str(spec.options.get("platform_endpoint") or "")}
-    return Job(id_, name_of(spec, shard), shard, console(endpoint), place)
+    return Job(id_, _name(spec, shard), shard, _console(endpoint), place)
+
+
+def _console(endpoint: str) -> str:
+    return f"https://console.runpod.io/serverless/user/endpoint/{endpoint}"
 
 
 def _api(spec: JobSpec) -> Api:
     return Api(str(spec.options.get("platform_endpoint") or ""))
 
 
-def _of(job: Job) -> Api:
-    return Api(str(job.place.get("api") or ""))
+def _ask(job: Job) -> Mapping[str, Any]:
+    return Api(str(job.place.get("api") or "")).get(f"v2/{job.place['endpoint']}/status/{job.id}")
 
 
-def _asked(job: Job) -> Mapping[str, Any]:
-    return _of(job).get(f"v2/{job.place['endpoint']}/status/{job.id}")
+def _cancel(job: Job) -> None:
+    Api(str(job.place.get("api") or "")).post(f"v2/{job.place['endpoint']}/cancel/{job.id}", {})
 
 
-def _status(job: Job) -> JobStatus:
+def _undo(job: Job) -> bool:
+    """Whether a job could be cancelled."""
     try:
-        return status_of(job, _asked(job))
-    except NotThere:
-        reason = "RunPod forgets jobs half an hour after their end; what it did stands in the workspace"
-        return JobStatus(job, State.FAILED, reason)
+        _cancel(job)
+    except LaunchError:
+        return False
+    return True
+
+
+def _ledger(name: str) -> Path:
+    """The file with the jobs of a submission: RunPod lists none, and a launch after a crash must find them."""
+    return state_folder() / "runpod" / f"{name}.json"

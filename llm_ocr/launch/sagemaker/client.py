@@ -79,9 +79,7 @@ class Clients:
             import boto3
             from botocore.config import Config
         except ImportError as error:
-            raise MissingExtra(
-                "SageMaker needs boto3, which is not installed", hint='Install it: pip install "llm-ocr[s3]"'
-            ) from error
+            raise MissingExtra("SageMaker needs boto3, which is not installed", install="s3") from error
         config = Config(retries={"mode": "standard", "max_attempts": 4}, connect_timeout=10.0, read_timeout=60.0)
         with translated(f"ask {service}"):
             return boto3.Session().client(service, region_name=region, endpoint_url=self._endpoint, config=config)

@@ -109,9 +109,7 @@ class SageMaker:
         groups = sorted({GROUPS[str(job.place["kind"])] for job in jobs})
         if groups:
             said.append(f"left: lines of the jobs in CloudWatch, {', '.join(groups)}, until their retention ends")
-            said.append(
-                "left: the entries of the jobs (free), the image in ECR, the role, the secrets (sagemaker/README.md)"
-            )
+            said.append("left: the entries of the jobs (free), the role, the secrets (sagemaker/README.md)")
         return said
 
     def _create(self, clients: Clients, kind: str, call: str, body: Mapping[str, Any]) -> None:

@@ -1,1 +1,1 @@
-"""Slurm: a job array."""
+"""Slurm: a job array with one task per share."""

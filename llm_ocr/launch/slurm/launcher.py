@@ -1,30 +1,61 @@
-"""Slurm: a job array, one task a share, submitted with the cluster's own programs from one of its login nodes."""
+"""Slurm: a job array with one task per share, submitted with the cluster's own programs from a login node.
+
+squeue knows the tasks of today, sacct those of the last weeks.
+"""
 
 import re
 import shlex
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from llm_ocr.errors import LaunchError, UsageError
-from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Plan, Request
-from llm_ocr.launch.last_words import last_words
-from llm_ocr.launch.programs import run_program
-from llm_ocr.launch.slurm.states import Row, known_tasks, task_status
-from llm_ocr.settings.environment import environment
+from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Plan, Request, State
+from llm_ocr.launch.last_words import file_lines, last_words
+from llm_ocr.launch.programs import run_program, secrets_here
 
 CPU = "cpu"
-#: Seconds of a job of which nothing is known.
+#: Seconds of a job without a time limit.
 USUAL = 4 * 3600
-#: What a task gets of the submitting shell beside its secrets: where programs and caches are.
+#: GB of a task per GPU (as on Modal), and of a task without one (as on Beaker).
+MEMORY, CPU_MEMORY = 32, 16
+#: Variables of the submitting shell that a task receives in addition to its secrets: places of programs and caches.
 PASSED = (
     *("PATH", "HOME", "USER", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "TMPDIR"),
     *("XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE", "VLLM_CACHE_ROOT", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
 )
+STATES: Mapping[str, State] = {
+    **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"), State.QUEUED),
+    **dict.fromkeys(("RESV_DEL_HOLD", "SPECIAL_EXIT"), State.QUEUED),
+    **dict.fromkeys(("RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT", "SUSPENDED", "STOPPED"), State.RUNNING),
+    "RESIZING": State.RUNNING,
+    "COMPLETED": State.SUCCEEDED,
+    **dict.fromkeys(("CANCELLED", "REVOKED"), State.CANCELLED),
+    **dict.fromkeys(("TIMEOUT", "DEADLINE"), State.TIMED_OUT),
+    "PREEMPTED": State.PREEMPTED,
+    **dict.fromkeys(("FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"), State.FAILED),
+}
+#: The stage's own exit code after SIGTERM, which it receives 120 s before the limit, or at 3/4 of a short one.
+_STOPPED, _BEFORE = "4:0", 200
+_FIELDS = "JobID,State,ExitCode,Start,End,ElapsedRaw,TimelimitRaw"
 _HARDWARE = re.compile(r"gpu(:[A-Za-z][\w.-]*)?(:(?P<count>[1-9]\d*))?")
-_HERE = "Launch from a login node of the cluster."
+_LOGIN_NODE = "Run this on a login node of the cluster."
+_SECRET = "Set the variable, or give --secret {name}=FILE with a file that the nodes can read."
+_QUOTA = "A limit of the account is reached: fewer --shards or a shorter --time-limit (sacctmgr show assoc shows it)."
+#: Text of an error of sbatch -> its hint; "" asks the cluster what it has.
+_HINTS: Mapping[str, str] = {
+    "memory": "Ask for other memory: --slurm-arg=--mem=16G, or --slurm-arg=--mem-per-cpu=2G",
+    "account": "Give the account that pays: --slurm-arg=--account=NAME",
+    "partition": "",
+    "node configuration": "",
+    "generic resource": "",
+    "gres": "",
+    "qos": _QUOTA,
+    "limit": _QUOTA,
+    "permission": "Ask the cluster's administrators for access.",
+}
 
 
 class Slurm:
@@ -43,24 +74,20 @@ class Slurm:
 
     def plan(self, spec: JobSpec) -> Plan:
         hardware = spec.hardware or self.hardware(spec.stage)
-        if self.gpus(hardware) is None:
+        gpus = self.gpus(hardware)
+        if gpus is None:
             raise UsageError(f"--hardware {hardware}: must be cpu, gpu:N or gpu:TYPE:N")
         passed = [*PASSED, *(name for name, where in spec.secrets.items() if not where)]
-        body = {"arguments": ["--parsable", f"--export={','.join(passed)}"], "script": _script(spec, hardware)}
+        body = {"arguments": ["--parsable", f"--export={','.join(passed)}"], "script": _script(spec, hardware, gpus)}
         return Plan(self.platform, spec, (Request("sbatch", body),))
 
     def check(self, plan: Plan) -> None:
-        absent = [name for name, where in plan.spec.secrets.items() if not where and not environment().get(name)]
-        if absent:
-            raise LaunchError(
-                f"the secret {absent[0]} is not set here",
-                hint=f"Set the variable, or give --secret {absent[0]}=FILE with a file that the nodes can read.",
-            )
+        secrets_here((name for name, where in plan.spec.secrets.items() if not where), _SECRET)
         body = plan.requests[0].body
         _sbatch(["--test-only", *body["arguments"]], body["script"])
 
     def find(self, spec: JobSpec) -> Sequence[Job]:
-        arrays = {int(row.array) for row in known_tasks([spec.name], "") if row.array.isdigit()}
+        arrays = [int(array) for row in _tasks([spec.name], "") if (array := row.id.partition("_")[0]).isdigit()]
         return _jobs(spec, str(max(arrays)), "") if arrays else []
 
     def submit(self, plan: Plan) -> Sequence[Job]:
@@ -72,97 +99,105 @@ class Slurm:
         rows: dict[str, Row] = {}
         for cluster in dict.fromkeys(job.place.get("cluster", "") for job in jobs):
             names = dict.fromkeys(job.place["name"] for job in jobs if job.place.get("cluster", "") == cluster)
-            rows |= {row.id: row for row in known_tasks(list(names), cluster)}
+            rows |= {row.id: row for row in _tasks(list(names), cluster)}
         return [task_status(job, rows.get(job.id), _last_words(job)) for job in jobs]
 
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
+        def over() -> bool:
+            return self.status([job])[0].state.over
+
         log = Path(job.place["log"])
         while not log.is_file():
-            over = self.status([job])[0].state.over
-            if over or not follow:
-                why = "it never ran, or its log is on another machine" if over else "it has not begun"
+            ended = over()
+            if ended or not follow:
+                why = "it never ran, or its log is on another machine" if ended else "it has not begun"
                 raise LaunchError(f"no log {log}: {why}")
             time.sleep(2)
-        with log.open(errors="replace") as lines:
-            if tail is not None:
-                yield from (line.rstrip("\n") for line in deque(lines, maxlen=tail))
-            while True:
-                over = not follow or self.status([job])[0].state.over
-                yield from (line.rstrip("\n") for line in lines)
-                if over:
-                    return
-                time.sleep(2)
+        yield from file_lines(log, over, follow=follow, tail=tail, every=2)
 
     def cancel(self, job: Job) -> None:
         if not self.status([job])[0].state.over:
-            run_program(["scancel", *_on(job.place.get("cluster", "")), job.id], absent=_HERE)
+            run_program(["scancel", *_on(job.place.get("cluster", "")), job.id], absent=_LOGIN_NODE)
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
         return [f"left: {job.place['log']}" for job in jobs if Path(job.place["log"]).is_file()]
 
 
-def _script(spec: JobSpec, hardware: str) -> str:
-    """Slurm's arguments of the user come last: of two that say the same, the last counts."""
+def _script(spec: JobSpec, hardware: str, gpus: int) -> str:
+    """Arguments of the user are last: of two equal ones the last counts."""
+    own = spec.options.get("slurm_arg", ())
+    # sbatch refuses two of --mem, --mem-per-cpu, and --mem-per-gpu (its manual page).
+    memory = [] if any(one.startswith("--mem") for one in own) else [f"--mem={MEMORY * gpus or CPU_MEMORY}G"]
+    limit = spec.time_limit or USUAL
     arguments = [
         f"--job-name={spec.name}",
         f"--array=0-{spec.shards - 1}",
-        f"--time={_time(spec.time_limit or USUAL)}",
+        f"--time={-(-limit // 60)}",  # minutes, rounded up as Slurm does
         "--cpus-per-task=8",
+        *memory,
         *([] if hardware == CPU else [f"--gres={hardware}"]),
-        f"--output={_log_name(spec, '%a')}",
+        f"--output={spec.name}-%a.log",
         "--open-mode=append",
-        # The stage publishes what is whole then, and the next submission goes on.
-        f"--signal=B:TERM@{min(120, (spec.time_limit or USUAL) // 4)}",
+        # The stage then publishes its finished units, and the next submission continues.
+        f"--signal=B:TERM@{min(120, limit // 4)}",
         "--no-requeue",
         *([f"--partition={spec.options['partition']}"] if spec.options.get("partition") else []),
-        *spec.options.get("slurm_arg", ()),
+        *own,
     ]
     for argument in arguments:
         if "\n" in argument or not argument.startswith("-"):
             raise UsageError(f"--slurm-arg {argument!r}: must be one argument of sbatch, as --slurm-arg=--account=lab")
-    variables = [f"export {name}={shlex.quote(value)}" for name, value in spec.environment.items()]
-    secrets = [
-        line
-        for name, where in spec.secrets.items()
-        if where
-        for line in (f'{name}="$(cat {shlex.quote(where)})"', f"export {name}")
-    ]
-    lines = [
-        "#!/bin/bash",
-        *(f"#SBATCH {argument}" for argument in arguments),
-        "set -e",
-        *spec.options.get("slurm_setup", ()),
-        *variables,
-        *secrets,
-        f"exec {shlex.join((*_container(spec, hardware), *spec.command))}",
-    ]
+    lines = ["#!/bin/bash", *(f"#SBATCH {argument}" for argument in arguments), "set -e"]
+    lines += spec.options.get("slurm_setup", ())
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in spec.environment.items()]
+    for name, file in spec.secrets.items():
+        if file:
+            lines += [f'{name}="$(cat {shlex.quote(file)})"', f"export {name}"]
+    # Clusters have Apptainer rather than Docker; it passes the environment on.
+    nvidia = () if hardware == CPU else ("--nv",)
+    container = ("apptainer", "exec", *nvidia, spec.image) if spec.image else ()
+    lines.append(f"exec {shlex.join((*container, *spec.command))}")
     return "\n".join(lines) + "\n"
-
-
-def _container(spec: JobSpec, hardware: str) -> tuple[str, ...]:
-    """Clusters have Apptainer rather than Docker; it passes the environment on."""
-    if not spec.image:
-        return ()
-    return ("apptainer", "exec", *(() if hardware == CPU else ("--nv",)), spec.image)
-
-
-def _time(seconds: int) -> str:
-    """`days-hours:minutes:seconds`."""
-    days, rest = divmod(seconds, 86400)
-    return f"{days}-{rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}"
-
-
-def _log_name(spec: JobSpec, index: Any) -> str:
-    return f"{spec.name}-{index}.log"
 
 
 def _jobs(spec: JobSpec, array: str, cluster: str) -> list[Job]:
     jobs = []
     for index in range(spec.shards):
-        log = str(Path.cwd() / _log_name(spec, index))
+        log = str(Path.cwd() / f"{spec.name}-{index}.log")
         place = {"name": spec.name, "log": log, "cluster": cluster}
         jobs.append(Job(f"{array}_{index}", f"{spec.name}-{index}", index, log, place))
     return jobs
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One task. `state` and `exit_code` (`1:0`, code and signal) are Slurm's; times in seconds since 1970."""
+
+    id: str
+    state: str
+    exit_code: str = ""
+    started: float | None = None
+    ended: float | None = None
+    seconds: float | None = None
+    limit: float | None = None  # seconds
+    why: str = ""  # why it waits
+
+
+def task_status(job: Job, row: Row | None, last: str) -> JobStatus:
+    """Return the status of a task; `last` is the last message of its log."""
+    if row is None:
+        return JobStatus(job, State.FAILED, "Slurm knows nothing of it (any more)")
+    state = STATES.get(row.state, State.FAILED if row.ended else State.RUNNING)
+    if row.state == "FAILED" and row.exit_code == _STOPPED and row.limit is not None and row.seconds is not None:
+        late = row.seconds >= max(row.limit - _BEFORE, row.limit / 2)
+        state = State.TIMED_OUT if late else state
+    reason = "" if state in (State.SUCCEEDED, State.RUNNING) else row.why
+    if state.over and state is not State.SUCCEEDED:
+        code = f", exit code {row.exit_code.partition(':')[0]}" if row.state == "FAILED" else ""
+        reason = f"{row.state}{code}{f': {last}' if last else ''}"
+    elif row.state not in STATES:
+        reason = row.state
+    return JobStatus(job, state, reason, row.started, row.ended if state.over else None, row.seconds)
 
 
 def _last_words(job: Job) -> str:
@@ -171,7 +206,58 @@ def _last_words(job: Job) -> str:
             log.seek(max(0, log.seek(0, 2) - 4096))
             return last_words(log.read().decode(errors="replace").splitlines())
     except OSError:
-        return ""  # on another machine, or never written: Slurm's own word has to do
+        return ""  # on another machine, or never written
+
+
+def _tasks(names: Sequence[str], cluster: str) -> list[Row]:
+    """Return all tasks of jobs of these names; a final state of sacct wins."""
+    rows = {row.id: row for row in _queue(names, cluster)}
+    for row in _accounts(names, cluster):
+        if row.id not in rows or STATES.get(row.state, State.RUNNING).over:
+            rows[row.id] = row
+    return [row for row in rows.values() if row.id.rpartition("_")[2].isdigit()]
+
+
+def _queue(names: Sequence[str], cluster: str) -> Iterator[Row]:
+    words = ["squeue", "--noheader", "--array", "--states=all", f"--name={','.join(names)}", "--format=%i|%T|%r"]
+    for line in _ask(words, cluster):
+        task, state, why = line.split("|", 2)
+        yield Row(task, state, why="" if why == "None" else why)
+
+
+def _accounts(names: Sequence[str], cluster: str) -> Iterator[Row]:
+    words = ["sacct", "--noheader", "--parsable2", "--allocations", "--starttime=now-30days"]
+    try:
+        lines = list(_ask([*words, f"--name={','.join(names)}", f"--format={_FIELDS}"], cluster))
+    except LaunchError as error:
+        if "disabled" in str(error):  # a cluster without accounting
+            return
+        raise
+    for line in lines:
+        task, state, code, start, end, seconds, limit = line.split("|")
+        yield Row(
+            task,
+            state.split()[0],  # CANCELLED by 1000
+            code,
+            _moment(start),
+            _moment(end),
+            float(seconds) if seconds.isdigit() else None,
+            float(limit) * 60 if limit.isdigit() else None,
+        )
+
+
+def _moment(text: str) -> float | None:
+    """Read a local time of Slurm; `Unknown` and `None` are no times."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None
+
+
+def _ask(words: list[str], cluster: str) -> Iterator[str]:
+    text = run_program([*words, *_on(cluster)], absent=_LOGIN_NODE)
+    # With --clusters, the first line of squeue names the cluster.
+    return (line.strip() for line in text.splitlines() if "|" in line)
 
 
 def _on(cluster: str) -> list[str]:
@@ -179,25 +265,10 @@ def _on(cluster: str) -> list[str]:
 
 
 def _sbatch(arguments: Sequence[str], script: str) -> str:
-    """What sbatch prints. Raises `LaunchError` with its words, and with what the cluster has where it was that."""
-    return run_program(["sbatch", *arguments], stdin=script, absent=_HERE, hints=_HINTS, offers=_offers)
+    return run_program(["sbatch", *arguments], stdin=script, absent=_LOGIN_NODE, hints=_HINTS, offers=_offers)
 
 
 def _offers() -> str:
-    """The partitions and what GPUs they have, in Slurm's words."""
-    lines = run_program(["sinfo", "--noheader", "--format=%R %G"], absent=_HERE).splitlines()
+    """Return the partitions and their GPUs, as Slurm writes them."""
+    lines = run_program(["sinfo", "--noheader", "--format=%R %G"], absent=_LOGIN_NODE).splitlines()
     return "Partitions and their GPUs: " + "; ".join(sorted({" ".join(line.split()) for line in lines if line.strip()}))
-
-
-_QUOTA = "A limit of the account is reached: fewer --shards or a shorter --time-limit (sacctmgr show assoc shows it)."
-#: What is in sbatch's words -> what to do; "" asks the cluster what it has.
-_HINTS: Mapping[str, str] = {
-    "account": "Give the account that pays: --slurm-arg=--account=NAME",
-    "partition": "",
-    "node configuration": "",
-    "generic resource": "",
-    "gres": "",
-    "qos": _QUOTA,
-    "limit": _QUOTA,
-    "permission": "Ask the cluster's administrators for access.",
-}

@@ -162,5 +162,5 @@ def test_an_endpoint_with_a_path_works(place, proxy, tmp_path):
 
 def test_without_the_sdk_the_pip_command_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "boto3", None)
-    with pytest.raises(MissingExtra, match=r'pip install "llm-ocr\[s3\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install "boto3>='):
         open_s3("s3://bucket/run").check()

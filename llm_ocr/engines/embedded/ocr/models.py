@@ -12,7 +12,6 @@ from typing import Any
 
 from llm_ocr.errors import MissingExtra
 
-_INSTALL = 'pip install "llm-ocr[embedded]"'
 #: Index 0 of the recogniser's output is "no character"; a space follows the alphabet that the model file carries.
 BLANK = ""
 
@@ -52,7 +51,8 @@ def require_models() -> ModelFiles:
     """The model files; raises MissingExtra where OCR is not installed."""
     models = find_models()
     if models is None:
-        raise MissingExtra("OCR is not installed: rapidocr with its models, or onnxruntime, is missing", hint=_INSTALL)
+        what = "OCR is not installed: rapidocr with its models, or onnxruntime, is missing"
+        raise MissingExtra(what, install="embedded")
     return models
 
 
