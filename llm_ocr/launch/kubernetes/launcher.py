@@ -187,8 +187,7 @@ class _Cluster:
         try:
             from kubernetes import client, config
         except ImportError as error:
-            hint = 'Install it: pip install "llm-ocr[kubernetes]"'
-            raise MissingExtra("launching on Kubernetes needs its client, which is not installed", hint=hint) from error
+            raise MissingExtra("launching on Kubernetes needs its client", install="kubernetes") from error
         given = environment().get("KUBECONFIG")
         file, settings = given or str(Path("~/.kube/config").expanduser()), client.Configuration()
         with _translated("sign in"):
