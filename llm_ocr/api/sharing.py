@@ -11,6 +11,7 @@ from typing import TypeVar
 from llm_ocr.api.job import Job, Share
 from llm_ocr.api.logs import worker_name
 from llm_ocr.settings.environment import environment
+from llm_ocr.settings.groups import ShardSettings
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Unit
 from llm_ocr.work.claim import WHOLE, Shard, Sharded, claim
@@ -67,7 +68,7 @@ def _split(job: Job, stage: str) -> Split:
 def _found(job: Job, stage: str) -> Split:
     store, settings, say = job.workspace.store, job.settings, job.progress.say
     if getattr(settings, "shard_count", 1) > 1:
-        return Split(Shard(settings.shard_index, settings.shard_count))
+        return Split(Shard(_index(settings), settings.shard_count))
     may_lease = settings.lease_seconds is not None or not isinstance(store, LocalStore)
     can = store.capabilities()
     if may_lease and can.create and can.swap:  # a folder mostly has one worker: there units are leased when asked for
@@ -81,6 +82,14 @@ def _found(job: Job, stage: str) -> Split:
         why = can.note.partition(":")[0].rstrip(".")
         say(f"This worker does all units, for {why}. Several need --shard-index and --shard-count.")
     return Split()
+
+
+def _index(settings: ShardSettings) -> int:
+    """Return the share's index: as given, otherwise as the platform numbers this machine."""
+    if "shard_index" in settings.model_fields_set:
+        return settings.shard_index
+    detected = detected_shard(environment(), count=settings.shard_count)
+    return settings.shard_index if detected is None else detected.index
 
 
 class Sharing:

@@ -61,6 +61,15 @@ ACCOUNTS = (
     ),
     Account("Google Cloud Run", "google-cloud-run", "cloud-run", "Cloud Run", (), _GOOGLE, _GOOGLE_LOGIN),
     Account(
+        "Kubernetes",
+        "kubernetes",
+        "kubernetes",
+        "Kubernetes",
+        (("KUBECONFIG",), ("KUBERNETES_SERVICE_HOST",)),
+        ("~/.kube/config",),
+        "kubectl config use-context NAME",
+    ),
+    Account(
         "Modal",
         "modal",
         "modal",

@@ -103,7 +103,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """What a platform says of a job. `reason` in its words, empty unless it ended badly; times in seconds since 1970.
+    """What a platform says of a job. `reason`, in its words: why it ended badly, or why it waits; times since 1970.
 
     `seconds` is what it is billed for so far, summed over its machines; None where the platform does not say.
     """

@@ -18,6 +18,7 @@ PLATFORMS: Mapping[str, str] = MappingProxyType(
         "runpod": "runpod.launcher:RunPod",
         "slurm": "slurm.launcher:Slurm",
         "beaker": "beaker.launcher:Beaker",
+        "kubernetes": "kubernetes.launcher:Kubernetes",
         "local": "local.launcher:Local",
     }
 )

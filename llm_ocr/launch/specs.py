@@ -19,7 +19,7 @@ from llm_ocr.settings.models import LaunchSettings
 SHARED_DISK = frozenset({"local", "slurm"})
 
 #: Platforms whose jobs install the library into a stock image.
-INSTALLING = frozenset({"hf-jobs", "sagemaker", "cloud-run", "beaker"})
+INSTALLING = frozenset({"hf-jobs", "sagemaker", "cloud-run", "beaker", "kubernetes"})
 
 _OF_PLATFORMS: Mapping[str, type[Group]] = {
     "hf-jobs": launch_groups.HfJobsGroup,
@@ -29,6 +29,7 @@ _OF_PLATFORMS: Mapping[str, type[Group]] = {
     "runpod": launch_groups.RunPodGroup,
     "slurm": launch_groups.SlurmGroup,
     "beaker": launch_groups.BeakerGroup,
+    "kubernetes": launch_groups.KubernetesGroup,
 }
 
 

@@ -60,7 +60,9 @@ class LibraryGroup(Group):
 class HfJobsGroup(Group):
     """Hugging Face Jobs."""
 
-    namespace: NAME | None = Field(None, description="user or organization that pays (default: the token's)")
+    namespace: NAME | None = Field(
+        None, description="user or organization that pays (default: the token's); on kubernetes, the jobs' namespace"
+    )
 
 
 class SageMakerGroup(Group):
@@ -136,3 +138,26 @@ class BeakerGroup(Group):
     beaker_budget: NAME | None = Field(None, description="budget that pays (default: the workspace's)")
     cluster: NAMES = Field((), description="clusters (repeat it for more)")
     priority: Literal["low", "normal", "high", "urgent"] = Field("normal", description="priority")
+
+
+class KubernetesGroup(Group):
+    """Kubernetes."""
+
+    kube_context: NAME | None = Field(None, description="context of the kubeconfig (default: the current one)")
+    node_selector: NAMES = Field(
+        (),
+        description="label of the nodes for Extract and Describe (repeat it for more)",
+        json_schema_extra={"metavar": "KEY=VALUE"},
+    )
+    toleration: NAMES = Field(
+        (),
+        description="taint that pods tolerate besides nvidia.com/gpu (repeat it for more)",
+        json_schema_extra={"metavar": "KEY[=VALUE]"},
+    )
+    image_pull_secret: NAME | None = Field(None, description="Secret with which the cluster pulls the images")
+    # Other platforms have these, too; the help describes them there.
+    namespace: NAME | None = Field(None)
+    service_account: NAME | None = Field(None)
+    cpu: COUNT | None = Field(None)
+    memory: NAME | None = Field(None)
+    spot: bool = Field(False)

@@ -42,6 +42,7 @@ from llm_ocr.settings.launch_groups import (
     CloudRunGroup,
     HfJobsGroup,
     JobGroup,
+    KubernetesGroup,
     LaunchGroup,
     LibraryGroup,
     ModalGroup,
@@ -161,11 +162,12 @@ class LaunchSettings(
     RunPodGroup,
     SlurmGroup,
     BeakerGroup,
+    KubernetesGroup,
 ):
     """llm-ocr launch: stages as jobs on rented machines."""
 
     platform: NAME = Field(
-        description="hf-jobs, sagemaker, cloud-run, modal, runpod, slurm, beaker or local",
+        description="hf-jobs, sagemaker, cloud-run, modal, runpod, slurm, beaker, kubernetes or local",
         json_schema_extra={"positional": True, "metavar": "PLATFORM"},
     )
     stage: Literal["extract", "describe", "assemble", "pipeline"] = Field(

@@ -13,6 +13,21 @@ SAGEMAKER_FILES = (Path("/opt/ml/config/resourceconfig.json"), Path("/opt/ml/inp
 
 _HINT = "Say which share this worker does: --shard-index I --shard-count N."
 
+#: Variables that number the machines of one job from 0: the index, and the number of machines ("": not said).
+#: Cloud Run jobs: https://docs.cloud.google.com/run/docs/container-contract#jobs-env-vars
+#: AWS Batch array jobs: https://docs.aws.amazon.com/batch/latest/userguide/job_env_vars.html
+#: Google Batch: `TaskGroup.task_environments` in batch_v1/types/job.py of google-cloud-batch 0.22.4
+#: Indexed Jobs of Kubernetes: https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode
+#: SkyPilot, nodes of a job and jobs of one `sky jobs launch --num-jobs N`: sky/skylet/constants.py,
+#: sky/jobs/controller.py, and sky/jobs/server/core.py of skypilot 0.14.1. All read 2026-11.
+_PAIRS = (
+    ("CLOUD_RUN_TASK_INDEX", "CLOUD_RUN_TASK_COUNT"),
+    ("AWS_BATCH_JOB_ARRAY_INDEX", "AWS_BATCH_JOB_ARRAY_SIZE"),
+    ("BATCH_TASK_INDEX", "BATCH_TASK_COUNT"),
+    ("JOB_COMPLETION_INDEX", ""),
+)
+_SKYPILOT = (("SKYPILOT_JOB_RANK", "SKYPILOT_NUM_JOBS"), ("SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES"))
+
 
 @dataclass(frozen=True, slots=True)
 class DetectedShard:
@@ -24,23 +39,69 @@ class DetectedShard:
 
 
 def detected_shard(
-    environment: Mapping[str, str], sagemaker_files: Iterable[Path] = SAGEMAKER_FILES
+    environment: Mapping[str, str],
+    sagemaker_files: Iterable[Path] = SAGEMAKER_FILES,
+    *,
+    count: int | None = None,
 ) -> DetectedShard | None:
-    """What Cloud Run jobs, SageMaker or a Slurm job array say; None where nothing numbers the machines.
+    """Return the share that a platform gives this machine.
 
-    Raises `UsageError` that names the variable or file when it says something impossible.
+    Args:
+        environment: Variables of this process.
+        sagemaker_files: Files in which SageMaker lists the machines of a job.
+        count: Number of shares that the user gave. Kubernetes does not say how many machines a job has.
+
+    Returns:
+        The share, or None where no platform numbers the machines.
+
+    Raises:
+        UsageError: A variable or file is impossible or incomplete, two platforms name different shares, or a platform
+            has another number of machines than `count`.
     """
-    found = _cloud_run(environment) or _sagemaker(environment, sagemaker_files) or _slurm(environment)
-    if found is not None and not 0 <= found.index < found.count:
-        raise UsageError(f"{found.source} says share {found.index} of {found.count}, which does not exist", hint=_HINT)
-    return found
-
-
-def _cloud_run(environment: Mapping[str, str]) -> DetectedShard | None:
-    if "CLOUD_RUN_TASK_INDEX" not in environment:
+    said = [_pair(environment, index, size, count) for index, size in _PAIRS]
+    said += [_sagemaker(environment, sagemaker_files), _slurm(environment), _skypilot(environment)]
+    found = [one for one in said if one is not None]
+    for one in found:
+        if not 0 <= one.index < one.count:
+            raise UsageError(f"{one.source} says share {one.index} of {one.count}, which does not exist", hint=_HINT)
+    # Schedulers also number the only machine of a job.
+    several = [one for one in found if one.count > 1] or found[:1]
+    if len({(one.index, one.count) for one in several}) > 1:
+        shares = " and ".join(f"{one.source} says share {one.index} of {one.count}" for one in several)
+        raise UsageError(f"{shares}: two platforms number this machine differently", hint=_HINT)
+    chosen = several[0] if several else None
+    if chosen is None or count is None or chosen.count == count:
+        return chosen
+    if chosen.count == 1:
         return None
-    index = _number(environment, "CLOUD_RUN_TASK_INDEX")
-    return DetectedShard(index, _number(environment, "CLOUD_RUN_TASK_COUNT"), "CLOUD_RUN_TASK_INDEX")
+    raise UsageError(
+        f"{chosen.source} says share {chosen.index} of {chosen.count}, and --shard-count is {count}", hint=_HINT
+    )
+
+
+def _pair(environment: Mapping[str, str], index: str, count: str, given: int | None) -> DetectedShard | None:
+    if index not in environment:
+        return None
+    if count and (count in environment or given is None):
+        return DetectedShard(_number(environment, index), _number(environment, count), index)
+    if given is None:
+        raise UsageError(
+            f"{index} is {environment[index]}, and nothing says of how many shares",
+            hint="Set LLM_OCR_SHARD_COUNT to the number of machines of the job.",
+        )
+    return DetectedShard(_number(environment, index), given, index)
+
+
+def _skypilot(environment: Mapping[str, str]) -> DetectedShard | None:
+    """Read the rank of this job among the jobs of one command, and of this node in the job."""
+    index, count, source = 0, 1, ""
+    for rank, size in _SKYPILOT:
+        # A job that was launched alone has the text "None" as its number of jobs.
+        if rank in environment and environment.get(size) != "None":
+            each = _number(environment, size)
+            index, count = index * each + _number(environment, rank), count * each
+            source = rank if each > 1 or not source else source
+    return DetectedShard(index, count, source) if source else None
 
 
 def _sagemaker(environment: Mapping[str, str], files: Iterable[Path]) -> DetectedShard | None:

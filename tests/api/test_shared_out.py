@@ -147,6 +147,16 @@ def test_who_asks_for_a_share_gets_it_whatever_the_store_and_the_platform_say(mo
     assert job.progress.lines == []
 
 
+def test_a_count_alone_takes_its_index_from_the_platform(monkeypatch):
+    """Launchers of Kubernetes give the count, which pods cannot know otherwise."""
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", "2")
+    assert split(job_on(Scarce(), shard_count=3)) == Split(Shard(2, 3))
+    assert split(job_on(Scarce(), shard_index=1, shard_count=3)) == Split(Shard(1, 3))
+    assert split(job_on(Scarce(), shard_count=1)) == Split()
+    with pytest.raises(UsageError, match="nothing says of how many"):
+        split(job_on(Scarce()))
+
+
 def test_a_run_of_all_stages_does_all_units(tmp_path, monkeypatch):
     on(monkeypatch, CLOUD_RUN)
     job = job_on(LocalStore(tmp_path / "w"), model=RunSettings)

@@ -13,6 +13,10 @@ def slurm(task, first, last, count, **more):
     return {f"SLURM_ARRAY_TASK_{name}": str(value) for name, value in named.items()}
 
 
+def sky(rank, nodes):
+    return {"SKYPILOT_NODE_RANK": str(rank), "SKYPILOT_NUM_NODES": str(nodes)}
+
+
 def detected(environment, *files):
     found = detected_shard(environment, files)
     return found and (found.index, found.count)
@@ -25,6 +29,59 @@ def test_nothing_is_detected_on_an_ordinary_machine(tmp_path):
 def test_a_cloud_run_task_has_the_share_of_its_variables():
     found = detected_shard({"CLOUD_RUN_TASK_INDEX": "3", "CLOUD_RUN_TASK_COUNT": "8"}, ())
     assert found == DetectedShard(3, 8, "CLOUD_RUN_TASK_INDEX")
+
+
+@pytest.mark.parametrize(
+    ("environment", "index", "count"),
+    [
+        ({"AWS_BATCH_JOB_ARRAY_INDEX": "7", "AWS_BATCH_JOB_ARRAY_SIZE": "8"}, 7, 8),
+        ({"BATCH_TASK_INDEX": "0", "BATCH_TASK_COUNT": "4"}, 0, 4),
+        ({"SKYPILOT_NODE_RANK": "2", "SKYPILOT_NUM_NODES": "3"}, 2, 3),
+        # SkyPilot 0.14 gives every managed job a rank; the count of one that was launched alone is this text.
+        ({**sky(1, 2), "SKYPILOT_JOB_RANK": "0", "SKYPILOT_NUM_JOBS": "None"}, 1, 2),
+        ({**sky(1, 2), "SKYPILOT_JOB_RANK": "3", "SKYPILOT_NUM_JOBS": "4"}, 7, 8),
+        ({**sky(0, 1), "SKYPILOT_JOB_RANK": "3", "SKYPILOT_NUM_JOBS": "4"}, 3, 4),
+        # Google Batch numbers the only task of a job, too.
+        ({**sky(1, 2), "BATCH_TASK_INDEX": "0", "BATCH_TASK_COUNT": "1"}, 1, 2),
+    ],
+)
+def test_machines_of_batch_services_have_the_share_of_their_variables(environment, index, count):
+    assert detected(environment) == (index, count)
+    assert detected_shard(environment, (), count=count).index == index
+
+
+def test_a_pod_of_an_indexed_job_needs_the_count_that_kubernetes_does_not_say():
+    pod = {"JOB_COMPLETION_INDEX": "3"}
+    assert detected_shard(pod, (), count=8) == DetectedShard(3, 8, "JOB_COMPLETION_INDEX")
+    with pytest.raises(UsageError, match="JOB_COMPLETION_INDEX is 3, and nothing says of how many") as error:
+        detected_shard(pod, ())
+    assert "LLM_OCR_SHARD_COUNT" in str(error.value)
+    with pytest.raises(UsageError, match="share 3 of 2"):
+        detected_shard(pod, (), count=2)
+
+
+def test_a_child_of_an_array_without_its_size_needs_the_count_too():
+    child = {"AWS_BATCH_JOB_ARRAY_INDEX": "1"}
+    assert detected_shard(child, (), count=2) == DetectedShard(1, 2, "AWS_BATCH_JOB_ARRAY_INDEX")
+    with pytest.raises(UsageError, match="AWS_BATCH_JOB_ARRAY_SIZE is not set"):
+        detected_shard(child, ())
+
+
+def test_a_given_count_that_the_platform_contradicts_is_refused():
+    tasks = {"BATCH_TASK_INDEX": "1", "BATCH_TASK_COUNT": "4"}
+    with pytest.raises(UsageError, match="share 1 of 4, and --shard-count is 8"):
+        detected_shard(tasks, (), count=8)
+    assert detected_shard({"BATCH_TASK_INDEX": "0", "BATCH_TASK_COUNT": "1"}, (), count=8) is None
+
+
+def test_two_platforms_are_not_mixed():
+    both = {"BATCH_TASK_INDEX": "1", "BATCH_TASK_COUNT": "4", **slurm(0, 0, 2, 3)}
+    with pytest.raises(
+        UsageError, match="BATCH_TASK_INDEX says share 1 of 4 and SLURM_ARRAY_TASK_ID says share 0 of 3"
+    ):
+        detected_shard(both, ())
+    same = {"BATCH_TASK_INDEX": "1", "BATCH_TASK_COUNT": "3", **slurm(1, 0, 2, 3)}
+    assert detected(same) == (1, 3)
 
 
 def test_sagemaker_hosts_from_the_file_before_the_environment(tmp_path):

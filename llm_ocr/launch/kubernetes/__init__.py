@@ -1,0 +1,1 @@
+"""Kubernetes: an Indexed Job with a pod per share."""

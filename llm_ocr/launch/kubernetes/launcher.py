@@ -1,0 +1,342 @@
+"""Kubernetes: a stage as one Indexed Job, its shards as pods, through Kubernetes' own client.
+
+Answers are read as JSON, so that a cluster may be older or newer than the client.
+"""
+
+import contextlib
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from llm_ocr.errors import LaunchError, LlmOcrError, MissingExtra
+from llm_ocr.launch import Job, JobSpec, JobStatus, Plan, State
+from llm_ocr.launch.kubernetes.manifest import (
+    GPU,
+    LABEL,
+    NAMESPACE,
+    TIME_LIMIT,
+    default_hardware,
+    gpus_of,
+    make_plan,
+    secrets_of,
+)
+from llm_ocr.launch.kubernetes.status import CANCELLED, ENDED, Json, end_of, index_of, job_status, run_of, stuck
+from llm_ocr.settings.environment import environment
+
+#: Seconds to connect, and to wait for an answer.
+_TIMEOUT = (10, 60)
+#: The account of a pod, for launches from inside a cluster.
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+#: What launching does in a namespace: API group, resource, subresource, verb.
+_RIGHTS = (
+    *(("batch", "jobs", "", verb) for verb in ("create", "get", "patch", "delete")),
+    *(("", "pods", "", "list"), ("", "pods", "log", "get")),
+)
+#: `providerID` of nodes that no cloud provides; elsewhere an autoscaler may add nodes with a GPU.
+_OWN_MACHINES = ("", "kind", "k3s", "k3d", "minikube")
+_AGAIN = "Try again; the same command goes on."
+_HINTS = {
+    401: "Sign in to the cluster: kubectl auth whoami says as whom.",
+    403: "Ask for the Role in kubernetes-jobs/README.md, or give another --namespace or --kube-context.",
+    404: "Give another --namespace or --kube-context.",
+    400: "Kubernetes 1.29 or newer is needed.",
+}
+_LOGIN = "Sign in to the cluster so that kubectl works (KUBECONFIG or ~/.kube/config), or give --kube-context."
+
+
+class Kubernetes:
+    """The platform `kubernetes`. Hardware is `cpu` or `gpu:N`; `poll_seconds` is the time between looks at pods."""
+
+    platform = "kubernetes"
+
+    def __init__(self) -> None:
+        self.poll_seconds = 2.0
+        self._clusters: dict[str, _Cluster] = {}
+
+    def hardware(self, stage: str) -> str:
+        return default_hardware(stage)
+
+    def gpus(self, hardware: str) -> int | None:
+        return gpus_of(hardware)
+
+    def time_limit(self, spec: JobSpec) -> int:
+        """Return the seconds that a pod may run without `--time-limit`."""
+        return TIME_LIMIT
+
+    def plan(self, spec: JobSpec) -> Plan:
+        return make_plan(self.platform, spec)
+
+    def check(self, plan: Plan) -> None:
+        """Ask for rights, GPUs, and Secrets, and let the cluster validate the Job."""
+        cluster = self._cluster(plan.spec.options)
+        body = _body(plan, cluster)
+        cluster.check_rights(body["namespace"])
+        cluster.check_gpus(gpus_of(plan.spec.hardware or default_hardware(plan.spec.stage)) or 0)
+        for secret, key in secrets_of(plan.spec).values():
+            cluster.check_secret(body["namespace"], secret, key)
+        cluster.create(body, dry_run="All")
+
+    def find(self, spec: JobSpec) -> Sequence[Job]:
+        cluster = self._cluster(spec.options)
+        job = _job(spec, spec.options.get("namespace") or cluster.namespace, cluster)
+        return [job] if cluster.read(job) else []
+
+    def submit(self, plan: Plan) -> Sequence[Job]:
+        cluster = self._cluster(plan.spec.options)
+        body = _body(plan, cluster)
+        cluster.create(body)
+        return [_job(plan.spec, body["namespace"], cluster)]
+
+    def status(self, jobs: Sequence[Job]) -> Sequence[JobStatus]:
+        return [self._status(job, self._cluster(job.place)) for job in jobs]
+
+    def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
+        """Yield the lines of all pods, with `[index]` where there are several; `tail` counts for each pod."""
+        cluster = self._cluster(job.place)
+        about = cluster.read(job)
+        if about is None:
+            raise LaunchError(f"Kubernetes: {job.id} does not exist anymore, and neither does its log")
+
+        def lines(pod: Json) -> Iterator[str]:
+            start = f"[{index_of(pod)}] " if about["spec"]["completions"] > 1 else ""
+            return (start + text for text in cluster.log(pod, follow=follow, tail=tail))
+
+        if follow:
+            yield from self._followed(cluster, job, lines)
+        else:
+            for pod in sorted(filter(run_of, cluster.pods(job)), key=index_of):
+                yield from lines(pod)
+
+    def cancel(self, job: Job) -> None:
+        cluster = self._cluster(job.place)
+        about = cluster.read(job)
+        if about is not None and end_of(about) is None:
+            cluster.end(job, CANCELLED)
+
+    def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
+        """Delete the Jobs with their pods and logs, unless they still run."""
+        said = []
+        for job in jobs:
+            cluster = self._cluster(job.place)
+            about = cluster.read(job)
+            if about is not None and end_of(about) is None:
+                said.append(f"left {job.id}: it is not over")
+            elif about is not None:
+                cluster.delete(job)
+                said.append(f"deleted the Job {job.id} with its pods")
+        return [*said, "left: the Secrets and the workspace"]
+
+    def _status(self, job: Job, cluster: "_Cluster") -> JobStatus:
+        about = cluster.read(job)
+        if about is None and job.place.get("cluster", cluster.host) != cluster.host:
+            raise LaunchError(
+                f"Kubernetes: {job.id} is on {job.place['cluster']}, and the kubeconfig's cluster is {cluster.host}",
+                hint="Switch to its context: kubectl config use-context NAME",
+            )
+        if about is None:
+            return JobStatus(job, State.FAILED, "the cluster does not know this Job anymore: deleted, or too old")
+        pods, over = cluster.pods(job), end_of(about) is not None
+        if not over and (why := stuck(pods)):
+            cluster.end(job, why)  # otherwise its pods would hold their GPUs
+            return JobStatus(job, State.FAILED, why)
+        return job_status(job, about, pods, [] if pods or over else cluster.warnings(job))
+
+    def _followed(self, cluster: "_Cluster", job: Job, read: Callable[[Json], Iterator[str]]) -> Iterator[str]:
+        """Yield lines as pods write them. A thread reads each pod, from when it has started."""
+        lines: queue.SimpleQueue[str | LlmOcrError] = queue.SimpleQueue()
+        readers: dict[str, threading.Thread] = {}
+
+        def copy(pod: Json) -> None:
+            try:
+                for line in read(pod):
+                    lines.put(line)
+            except LlmOcrError as error:
+                lines.put(error)
+
+        over = False
+        while not over or not lines.empty() or any(one.is_alive() for one in readers.values()):
+            about = cluster.read(job)
+            over = about is None or end_of(about) is not None
+            for pod in filter(run_of, cluster.pods(job)):
+                if (name := pod["metadata"]["name"]) not in readers:
+                    readers[name] = threading.Thread(target=copy, args=(pod,), daemon=True)
+                    readers[name].start()
+            look = time.monotonic() + self.poll_seconds
+            with contextlib.suppress(queue.Empty):
+                while (left := look - time.monotonic()) > 0:
+                    line = lines.get(timeout=left)
+                    if isinstance(line, LlmOcrError):
+                        raise line
+                    yield line
+
+    def _cluster(self, place: Mapping[str, Any]) -> "_Cluster":
+        context = str(place.get("kube_context") or "")
+        if context not in self._clusters:
+            self._clusters[context] = _Cluster(context)
+        return self._clusters[context]
+
+
+class _Cluster:
+    """The API server of a context of the kubeconfig, or of the cluster in which this program runs."""
+
+    def __init__(self, context: str) -> None:
+        try:
+            from kubernetes import client, config
+        except ImportError as error:
+            raise MissingExtra("launching on Kubernetes needs its client", install="kubernetes") from error
+        given = environment().get("KUBECONFIG")
+        file, settings = given or str(Path("~/.kube/config").expanduser()), client.Configuration()
+        with _translated("sign in"):
+            if not given and not Path(file).is_file() and _ACCOUNT.is_file():  # contexts are of other machines
+                config.load_incluster_config(client_configuration=settings)
+                self.namespace = _ACCOUNT.read_text().strip()
+            else:
+                config.load_kube_config(file, context or None, settings, persist_config=False)
+                contexts, current = config.list_kube_config_contexts(file)
+                chosen = next((one for one in contexts if one["name"] == context), current)
+                self.namespace = chosen["context"].get("namespace") or "default"
+        api = client.ApiClient(settings)
+        self.host = str(settings.host)
+        self._batch, self._core = client.BatchV1Api(api), client.CoreV1Api(api)
+        self._authorization = client.AuthorizationV1Api(api)
+
+    def create(self, body: Json, **more: str) -> None:
+        """Create a Job. Its name is that of one submission: one that exists was created by a lost request."""
+        call = self._batch.create_namespaced_job
+        self._ask("create the Job", call, **body, **more, field_validation="Strict", allow=(409,))
+
+    def read(self, job: Job) -> Json | None:
+        """Return the Job; None if there is none. Jobs of others do not count, whatever a workspace's records say."""
+        found = self._ask("ask for the Job", self._batch.read_namespaced_job, *_at(job), allow=(404,))
+        return found if LABEL in found.get("metadata", {}).get("labels", {}) else None
+
+    def pods(self, job: Job) -> list[Json]:
+        """Return the pods of a Job."""
+        chosen = f"batch.kubernetes.io/job-name={job.name}"
+        call = self._core.list_namespaced_pod
+        return list(self._ask("list the pods", call, _at(job)[1], label_selector=chosen)["items"])
+
+    def warnings(self, job: Job) -> list[str]:
+        """Return why the cluster makes no pods for a Job, for example a quota, as far as this account may look."""
+        chosen = f"involvedObject.name={job.name},type=Warning"
+        call = self._core.list_namespaced_event
+        found = self._ask("list events", call, _at(job)[1], field_selector=chosen, allow=(403,))
+        return [str(one.get("message", "")) for one in found.get("items", ())]
+
+    def log(self, pod: Json, *, follow: bool, tail: int | None) -> Iterator[str]:
+        """Yield the lines of a pod's log, which may be silent for long while it is followed."""
+        more: Json = {} if tail is None else {"tail_lines": tail}
+        more |= {} if follow else {"_request_timeout": _TIMEOUT}
+        place = (pod["metadata"]["name"], pod["metadata"]["namespace"])
+        with _translated("read the log"):
+            for line in self._core.read_namespaced_pod_log(*place, follow=follow, _preload_content=False, **more):
+                yield line.decode(errors="replace").rstrip("\r\n")
+
+    def end(self, job: Job, why: str) -> None:
+        """End a Job by its deadline, which removes its running pods and keeps the Job with the reason."""
+        change = {"metadata": {"annotations": {ENDED: why[:1000]}}, "spec": {"activeDeadlineSeconds": 1}}
+        self._ask("end the Job", self._batch.patch_namespaced_job, *_at(job), change, allow=(404,))
+
+    def delete(self, job: Job) -> None:
+        """Delete a Job and its pods."""
+        call = self._batch.delete_namespaced_job
+        self._ask("delete the Job", call, *_at(job), propagation_policy="Background", allow=(404,))
+
+    def check_rights(self, namespace: str) -> None:
+        """Raise `LaunchError` that names the rights which this account lacks."""
+        denied, names = [], ("group", "resource", "subresource", "verb")
+        for right in _RIGHTS:
+            review = {"spec": {"resourceAttributes": {"namespace": namespace, **dict(zip(names, right, strict=True))}}}
+            call = self._authorization.create_self_subject_access_review
+            if not self._ask("ask for this account's rights", call, review)["status"]["allowed"]:
+                denied.append(f"{right[3]} {'/'.join(filter(None, right[1:3]))}")
+        if denied:
+            raise LaunchError(f"Kubernetes: this account may not {', '.join(denied)} in {namespace}", hint=_HINTS[403])
+
+    def check_secret(self, namespace: str, secret: str, key: str) -> None:
+        """Raise `LaunchError` if a Secret or its key is missing, as far as this account may look."""
+        found = self._ask("look at Secrets", self._core.read_namespaced_secret, secret, namespace, allow=(403, 404))
+        if found.get("code") == 403 or key in (found.get("data") or {}):
+            return
+        lacks = f"{namespace} has no Secret {secret}" if "code" in found else f"the Secret {secret} has no key {key}"
+        hint = f"Create it: kubectl create secret generic {secret} -n {namespace} --from-literal={key}=VALUE"
+        raise LaunchError(f"Kubernetes: {lacks}", hint=hint)
+
+    def check_gpus(self, gpus: int) -> None:
+        """Raise `LaunchError` if no node can ever have so many GPUs, as far as this account may look."""
+        nodes = self._ask("list nodes", self._core.list_node, allow=(403,)).get("items", ()) if gpus else ()
+        own = all(node["spec"].get("providerID", "").partition(":")[0] in _OWN_MACHINES for node in nodes)
+        most = max((int(node["status"].get("allocatable", {}).get(GPU, 0)) for node in nodes), default=gpus)
+        if own and most < gpus:
+            raise LaunchError(
+                f"Kubernetes: the job needs a node with {gpus} {GPU}, and the nodes have at most {most}",
+                hint="Install NVIDIA's device plugin or GPU operator on the nodes, or give another --hardware gpu:N.",
+            )
+
+    def _ask(
+        self, action: str, call: Callable[..., Any], *arguments: Any, allow: tuple[int, ...] = (), **named: Any
+    ) -> Json:
+        """Return the answer as JSON; for an error whose code is in `allow`, only this `code`."""
+        from kubernetes.client.exceptions import ApiException
+
+        with _translated(action):
+            try:
+                answer = call(*arguments, **named, _preload_content=False, _request_timeout=_TIMEOUT)
+            except ApiException as error:
+                if error.status in allow:
+                    return {"code": error.status}
+                raise
+            found: Json = json.loads(answer.data)
+        return found
+
+
+def _at(job: Job) -> tuple[str, str]:
+    """Return the name and namespace of a Job, as calls of the client take them."""
+    namespace, _, name = job.id.partition("/")
+    return name, namespace
+
+
+def _job(spec: JobSpec, namespace: str, cluster: _Cluster) -> Job:
+    place = {"kube_context": str(spec.options.get("kube_context") or ""), "cluster": cluster.host}
+    return Job(f"{namespace}/{spec.name}", spec.name, place=place)
+
+
+def _body(plan: Plan, cluster: _Cluster) -> Json:
+    body = dict(plan.requests[0].body)
+    return {**body, "namespace": body["namespace"].replace(NAMESPACE, cluster.namespace)}
+
+
+@contextlib.contextmanager
+def _translated(action: str) -> Iterator[None]:
+    """Turn errors of the client into a `LaunchError` with the cluster's words and a hint."""
+    from kubernetes.client.exceptions import ApiException
+    from kubernetes.config import ConfigException
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield
+    except LlmOcrError:
+        raise
+    except ConfigException as error:
+        raise LaunchError(f"Kubernetes: cannot {action}: {error}", hint=_LOGIN) from error
+    except ApiException as error:
+        status = error.status or 0
+        made = LaunchError(f"Kubernetes: cannot {action}: {_words(error)}", hint=_HINTS.get(status, ""))
+        made.retryable = status in (0, 429) or status >= 500
+        raise made from error
+    except (HTTPError, OSError) as error:
+        made = LaunchError(f"Kubernetes: cannot {action}: the cluster does not answer: {error}", hint=_AGAIN)
+        made.retryable = True
+        raise made from error
+
+
+def _words(error: Any) -> str:
+    """Return the message of the cluster's answer."""
+    try:
+        return str(json.loads(error.body)["message"])
+    except (TypeError, ValueError, KeyError):
+        return f"{error.status} {error.reason}"

@@ -1,0 +1,52 @@
+"""Jobs on Kubernetes."""
+
+from collections.abc import Iterator
+
+from llm_ocr.launch import JobSpec
+
+WORKSPACE = "s3://bucket/run"
+LAUNCH = "20260101-000000-abcd"
+ENVIRONMENT = {"LLM_OCR_WORKSPACE": WORKSPACE, "LLM_OCR_LAUNCH": LAUNCH}
+
+
+def cases() -> Iterator[tuple[str, JobSpec]]:
+    yield "extract", JobSpec("extract", WORKSPACE, LAUNCH, environment=ENVIRONMENT)
+    yield (
+        "spot-shards",
+        JobSpec(
+            "describe",
+            WORKSPACE,
+            LAUNCH,
+            submission=2,
+            shards=8,
+            hardware="gpu:2",
+            environment=ENVIRONMENT,
+            secrets={"HF_TOKEN": "", "AWS_ACCESS_KEY_ID": "aws/id", "AWS_SECRET_ACCESS_KEY": "aws"},
+            time_limit=7200,
+            options={
+                "namespace": "ocr",
+                "spot": True,
+                "node_selector": ["cloud.google.com/gke-accelerator=nvidia-l4"],
+                "toleration": ["dedicated=gpu", "burst"],
+                "service_account": "ocr",
+                "image_pull_secret": "registry",
+                "memory": "32Gi",
+                "cpu": 6,
+            },
+        ),
+    )
+    # Of a pipeline whose other stages need a GPU: it runs on any node.
+    sizes = {"memory": "32Gi", "spot": True, "node_selector": ["cloud.google.com/gke-accelerator=nvidia-l4"]}
+    yield "assemble", JobSpec("assemble", WORKSPACE, LAUNCH, environment=ENVIRONMENT, options=sizes)
+    yield (
+        "image",
+        JobSpec(
+            "extract",
+            WORKSPACE,
+            LAUNCH,
+            hardware="cpu",
+            image="registry.example/llm-ocr:1",
+            environment=ENVIRONMENT,
+            options={"wheel": "image"},
+        ),
+    )
