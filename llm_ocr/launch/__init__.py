@@ -133,6 +133,9 @@ class Launcher(Protocol):
     def gpus(self, hardware: str) -> int | None:
         """GPUs of one machine of that name; None for a name that is not known here."""
 
+    def time_limit(self, spec: JobSpec) -> int | None:
+        """Return the seconds that a job without a limit may run; None for a platform that never ends a job."""
+
     def plan(self, spec: JobSpec) -> Plan:
         """Exactly what `submit` will send. Pure. Raises `UsageError` for what can never work (shards, time, memory)."""
 

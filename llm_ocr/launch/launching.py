@@ -1,8 +1,8 @@
-"""Launching: each stage submitted, watched, and submitted again while that is worth it.
+"""Submit the stages of a launch, watch their jobs, and submit a stage again while that makes progress.
 
-A stage is submitted again when its jobs are over, the workspace lacks units of it and has more than at the last
-submission; at most `attempts` times, and not beyond `max_cost`. What was submitted stands in the workspace
-(`records`), so that nothing is created twice and any machine can go on watching.
+A stage is submitted again when its jobs have ended, units are missing, and the last submission finished some: at most
+`attempts` times. With `max_cost`, the time limit of each submission follows from the rest of the budget. The
+workspace records every submission (`records`). Nothing is therefore created twice, and any machine can go on watching.
 """
 
 import time
@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from llm_ocr.errors import JobFailed, LaunchError, LimitReached, UsageError
+from llm_ocr.errors import JobFailed, LaunchError, UsageError
 from llm_ocr.launch import Job, JobSpec, JobStatus, Launcher, Plan, State
-from llm_ocr.launch.bill import fitted_limit, has_price
+from llm_ocr.launch.bill import bounded, budget_of, check_prices, fitted_limit, most_text
 from llm_ocr.launch.closing import close, closed
 from llm_ocr.launch.platforms import check_platform, launcher_for
 from llm_ocr.launch.progress import StageProgress, stage_progress
@@ -155,17 +155,22 @@ class Launch:
             raise JobFailed(f"{missing}: {why}", hint=again)
         self._say(f"{missing} ({why}): submitted again")
 
-    def _afford(self, stage: str) -> None:
-        """Return when something may still be spent; what all launches of the workspace have cost counts."""
-        spent = sum(one.end.get("cost") or 0.0 for one in submissions(self._workspace) if one.end)
-        if self._limits.max_cost is not None and spent >= self._limits.max_cost:
-            raise LimitReached(
-                f"{stage} is not submitted: {spent:.2f} dollars were spent of --max-cost {self._limits.max_cost:g}",
-                hint="The same command with a higher limit goes on.",
-            )
+    def _affordable(self, spec: JobSpec) -> JobSpec:
+        """Return the spec with the time limit that `max_cost` allows. Raises `LimitReached`."""
+        if self._limits.max_cost is None:
+            return spec
+        this = (spec.launch, spec.stage, spec.submission)
+        others = [
+            one
+            for one in submissions(self._workspace)
+            if (one.spec.launch, one.spec.stage, one.spec.submission) != this
+        ]
+        found = bounded(self._launcher, spec, budget_of(self._limits.max_cost, others))
+        self._say(f"{spec.stage}: {most_text(self._launcher.platform, found)}")
+        return found
 
     def _submit(self, stage: str) -> Sequence[Job]:
-        """The jobs of the stage that are under way; else new ones."""
+        """Return the stage's open jobs, or submit new ones."""
         found = self._open(stage)
         if found is not None and found.jobs:
             return found.jobs
@@ -177,7 +182,8 @@ class Launch:
             raise UsageError(f"{self._launcher.platform} needs {gaps}")
         jobs = self._launcher.find(spec) if found is not None else ()
         if not jobs:
-            self._afford(stage)
+            spec = self._affordable(spec)
+            plan = self._launcher.plan(spec)
             self._launcher.check(plan)
             if found is None:
                 write_spec(self._workspace, self.asked.platform, spec, stage_progress(self._workspace, stage).done)
@@ -224,7 +230,9 @@ def begin(settings: LaunchSettings, say: Say = print) -> Launch:
     Raises `UsageError`, `LaunchError`, and what opening the workspace raises.
     """
     launcher = launcher_for(check_platform(settings.platform))
-    wanted(settings, launcher, new_id())  # what is wrong in itself is said before any store is asked
+    first = wanted(settings, launcher, new_id())  # what is wrong in itself is said before any store is asked
+    if settings.max_cost is not None:
+        check_prices(first.platform, first.specs)
     options = workspace_options(settings)
     held = remembered(settings, options)
     if held.get("engine") and "engine" not in settings.model_fields_set:
@@ -243,9 +251,6 @@ def begin(settings: LaunchSettings, say: Say = print) -> Launch:
         return Launch(workspace, launcher, running, limits, say, resumed=True)
     if settings.sources and "extract" in asked.stages and settings.platform not in SHARED_DISK:
         asked = _with_sources(asked, settings, uploaded(workspace, settings.sources, say))
-    if settings.max_cost is not None:
-        for stage in (stage for stage in asked.stages if not has_price(asked.platform, asked.specs[stage])):
-            say(f"{stage}: no price is known of {asked.specs[stage].hardware}: --max-cost cannot stop it")
     reference = write_launch(workspace, Launched(asked.id, asked.platform, asked.stages, asked.settings, time.time()))
     return Launch(workspace, launcher, _known_as(asked, reference), limits, say)
 

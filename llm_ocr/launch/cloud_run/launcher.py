@@ -14,7 +14,7 @@ from llm_ocr.launch.cloud_run.client import CHANGE_TIMEOUT, TIMEOUT, Google, mes
 from llm_ocr.launch.cloud_run.errors import refused, translated
 from llm_ocr.launch.cloud_run.hardware import MACHINES
 from llm_ocr.launch.cloud_run.logs import log_lines
-from llm_ocr.launch.cloud_run.plan import JOB_LABEL, PROJECT, default_hardware, job_name, make_plan
+from llm_ocr.launch.cloud_run.plan import JOB_LABEL, PROJECT, default_hardware, default_limit, job_name, make_plan
 from llm_ocr.launch.cloud_run.status import gone, is_over, job_status
 
 #: Running executions of at most so many tasks are asked for each task, to know what they cost so far: one page.
@@ -35,6 +35,9 @@ class CloudRun:
 
     def gpus(self, hardware: str) -> int | None:
         return MACHINES[hardware].gpus if hardware in MACHINES else None
+
+    def time_limit(self, spec: JobSpec) -> int:
+        return default_limit(spec)
 
     def plan(self, spec: JobSpec) -> Plan:
         return make_plan(self.platform, spec)

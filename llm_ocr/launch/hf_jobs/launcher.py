@@ -17,6 +17,7 @@ from llm_ocr.launch.hf_jobs.plan import (
     HARDWARE,
     PLATFORM,
     REPOSITORY,
+    TIME_LIMIT,
     Shipping,
     filled,
     labels_of,
@@ -53,6 +54,9 @@ class HfJobs:
 
     def gpus(self, hardware: str) -> int | None:
         return GPUS.get(hardware)
+
+    def time_limit(self, spec: JobSpec) -> int:
+        return TIME_LIMIT
 
     def plan(self, spec: JobSpec) -> Plan:
         return plan_of(spec)

@@ -41,6 +41,8 @@ def status_of(job: Job, info: Any) -> JobStatus:
     if state is State.FAILED:
         state = _ended_by(message, seconds, (info.labels or {}).get("limit", ""))
     reason = message or stage if state.over and state is not State.SUCCEEDED else ""
+    if seconds is None and state.over and info.started_at is None:
+        seconds = 0  # it never had a machine
     # Billed by the minute.
     billed = None if seconds is None else math.ceil(seconds / 60) * 60.0
     return JobStatus(job, state, reason, _seconds(info.started_at), _seconds(info.finished_at), billed)

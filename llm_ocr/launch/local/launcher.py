@@ -35,6 +35,9 @@ class Local:
     def gpus(self, hardware: str) -> int | None:
         return None
 
+    def time_limit(self, spec: JobSpec) -> None:
+        return None
+
     def plan(self, spec: JobSpec) -> Plan:
         requests = [self._request(spec, shard) for shard in range(spec.shards)]
         return Plan(self.platform, spec, tuple(requests))

@@ -47,6 +47,9 @@ class Modal:
             return None
         return int(count or 1)
 
+    def time_limit(self, spec: JobSpec) -> int:
+        return USUAL
+
     def plan(self, spec: JobSpec) -> Plan:
         app = str(spec.options.get("modal_app") or DEFAULT_APP)
         hardware = spec.hardware or self.hardware(spec.stage)

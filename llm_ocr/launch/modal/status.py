@@ -21,6 +21,8 @@ def call_status(job: Job, call: Any, begun: float | None, ended: Mapping[str, An
         state = State.TIMED_OUT
     end = float(ended["time"]) if ended and state.over else None
     seconds = end - begun if end is not None and begun is not None else None
+    if begun is None and state.over:
+        seconds = 0.0  # it never had a container
     return JobStatus(job, state, reason, begun, end, seconds)
 
 

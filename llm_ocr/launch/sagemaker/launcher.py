@@ -14,6 +14,7 @@ from llm_ocr.launch.sagemaker.client import Clients, code_of, is_absent, transla
 from llm_ocr.launch.sagemaker.hardware import gpus_of
 from llm_ocr.launch.sagemaker.logs import GROUPS, lines
 from llm_ocr.launch.sagemaker.requests import (
+    DEFAULT_TIME_LIMIT,
     PLATFORM,
     PROCESSING,
     TRAINING,
@@ -47,6 +48,9 @@ class SageMaker:
 
     def gpus(self, hardware: str) -> int | None:
         return gpus_of(hardware)
+
+    def time_limit(self, spec: JobSpec) -> int:
+        return DEFAULT_TIME_LIMIT
 
     def plan(self, spec: JobSpec) -> Plan:
         return plan_for(spec)

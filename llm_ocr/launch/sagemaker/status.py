@@ -22,7 +22,8 @@ def status_of(job: Job, found: Mapping[str, Any]) -> JobStatus:
     started, ended = _times(found, "Training" if training else "Processing")
     state = _training_state(found, started) if training else _processing_state(found, started, ended)
     reason = _reason(found, state, training) if state.over and state is not State.SUCCEEDED else ""
-    return JobStatus(job, state, reason, started, ended, _billed(job, found, started, ended))
+    billed = 0.0 if started is None and state.over else _billed(job, found, started, ended)  # it never had a machine
+    return JobStatus(job, state, reason, started, ended, billed)
 
 
 def _processing_state(found: Mapping[str, Any], started: float | None, ended: float | None) -> State:
