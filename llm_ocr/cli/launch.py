@@ -5,6 +5,7 @@ import sys
 from llm_ocr.cli import report
 from llm_ocr.cli.output import write_json, write_line
 from llm_ocr.errors import UsageError
+from llm_ocr.settings.environment import environment
 from llm_ocr.settings.models import LaunchSettings
 
 
@@ -20,7 +21,12 @@ def run_launch(command: str, settings: LaunchSettings) -> int:
             "the stages of a pipeline follow one another, so somebody must wait for them",
             hint="Add --wait, or launch the stages one by one (describe and assemble with --follow).",
         )
-    launch = begin(settings, lambda line: None if settings.quiet else write_line(line, sys.stderr))
+    shown = not settings.quiet and sys.stderr.isatty() and environment().get("TERM") != "dumb"
+    launch = begin(
+        settings,
+        lambda line: None if settings.quiet else write_line(line, sys.stderr),
+        sys.stderr if shown else None,
+    )
     workspace = report.quoted(settings.workspace)
     if not settings.wait:
         jobs = launch.submit()

@@ -1,5 +1,6 @@
-"""Launching from Python, as notebooks do."""
+"""Launch from Python, as notebooks do."""
 
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ def submit(
     Keywords are the flags of `llm-ocr launch`. Of a pipeline the first stage is submitted at once, the others by
     `wait()`. Raises `UsageError`, and `LaunchError` with the platform's words.
     """
-    launch = begin(_settings(platform, stage, sources, workspace, settings), say)
+    terminal = sys.stdout if say is print and sys.stdout.isatty() else None  # false in a notebook
+    launch = begin(_settings(platform, stage, sources, workspace, settings), say, terminal)
     launch.submit()
     return launch
 

@@ -6,16 +6,14 @@ workspace records every submission (`records`). Nothing is therefore created twi
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TextIO
 
 from llm_ocr.errors import JobFailed, LaunchError, UsageError
 from llm_ocr.launch import Job, JobSpec, JobStatus, Launcher, Plan, State
 from llm_ocr.launch.bill import bounded, budget_of, check_prices, fitted_limit, most_text
-from llm_ocr.launch.closing import close, closed
 from llm_ocr.launch.platforms import check_platform, launcher_for
-from llm_ocr.launch.progress import StageProgress, stage_progress
 from llm_ocr.launch.records import (
     Launched,
     Submission,
@@ -28,14 +26,23 @@ from llm_ocr.launch.records import (
 from llm_ocr.launch.specs import SHARED_DISK, Wanted, new_id, wanted
 from llm_ocr.launch.uploads import FOLDER as UPLOADS
 from llm_ocr.launch.uploads import uploaded
-from llm_ocr.launch.waiting import EVERY, reasons, until_over
+from llm_ocr.launch.watching import (
+    EVERY,
+    Display,
+    Progress,
+    Say,
+    StageProgress,
+    has_ended,
+    reasons,
+    record_end,
+    stage_progress,
+    until_over,
+)
 from llm_ocr.settings.effect import check_effect
 from llm_ocr.settings.models import LaunchSettings
 from llm_ocr.settings.sources import masked
 from llm_ocr.work.stored import remembered, workspace_options
 from llm_ocr.work.workspace import Workspace
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +92,14 @@ class Launch:
         launcher: Launcher,
         asked: Wanted,
         limits: Limits,
-        say: Say,
+        display: Display,
         *,
         resumed: bool = False,
     ) -> None:
         self._workspace = workspace
         self._launcher = launcher
         self._limits = limits
-        self._say = say
+        self._display = display
         self._resumed = resumed
         self.asked = asked
 
@@ -124,18 +131,20 @@ class Launch:
     def _carry_out(self, stage: str) -> None:
         before = stage_progress(self._workspace, stage)
         if stage == "extract" and before.finished and not self._sources(stage) and not self._open(stage):
-            self._say("extract: all units are done")
+            self._display.say("extract: all units are done")
             return
         while True:
             before = self._done_before(stage, before)
             jobs = self._submit(stage)
             spec = self._newest(stage).spec
-            statuses = until_over(self._launcher, jobs, self._say, stage, every=self._limits.every)
-            close(self._workspace, self._newest(stage), statuses)
+            progress = Progress(self._workspace, self._launcher.platform, spec, self._limits.max_cost)
+            every = self._limits.every
+            statuses = until_over(self._launcher, jobs, self._display, stage, every=every, progress=progress)
+            record_end(self._workspace, self._newest(stage), statuses)
             after = stage_progress(self._workspace, stage)
             if after.finished:
                 if why := reasons(statuses):  # for example more failed pages than --max-failed-rate
-                    self._say(f"{stage}: all units are done, though: {why}")
+                    self._display.say(f"{stage}: all units are done, though: {why}")
                 return
             self._judge(stage, spec, statuses, before, after)
             before = after
@@ -153,7 +162,7 @@ class Launch:
             raise JobFailed(f"{missing} after {spec.submission} submissions: {why}", hint=again)
         if any(one.state is State.CANCELLED for one in statuses):
             raise JobFailed(f"{missing}: {why}", hint=again)
-        self._say(f"{missing} ({why}): submitted again")
+        self._display.say(f"{missing} ({why}): submitted again")
 
     def _affordable(self, spec: JobSpec) -> JobSpec:
         """Return the spec with the time limit that `max_cost` allows. Raises `LimitReached`."""
@@ -166,7 +175,7 @@ class Launch:
             if (one.spec.launch, one.spec.stage, one.spec.submission) != this
         ]
         found = bounded(self._launcher, spec, budget_of(self._limits.max_cost, others))
-        self._say(f"{spec.stage}: {most_text(self._launcher.platform, found)}")
+        self._display.say(f"{spec.stage}: {most_text(self._launcher.platform, found)}")
         return found
 
     def _submit(self, stage: str) -> Sequence[Job]:
@@ -192,9 +201,9 @@ class Launch:
         write_jobs(self._workspace, spec, jobs)
         self._workspace.flush()
         for note in plan.notes:
-            self._say(f"{stage}: {note}")
+            self._display.say(f"{stage}: {note}")
         for job in jobs:
-            self._say(f"{stage}: {job.name} {job.url or job.id}")
+            self._display.say(f"{stage}: {job.name} {job.url or job.id}")
         return jobs
 
     def _next_spec(self, stage: str, submission: int | None) -> JobSpec:
@@ -224,7 +233,7 @@ class Launch:
         return not self._resumed and bool(settings.get("sources") or settings.get("dataset"))
 
 
-def begin(settings: LaunchSettings, say: Say = print) -> Launch:
+def begin(settings: LaunchSettings, say: Say = print, terminal: TextIO | None = None) -> Launch:
     """A launch that stands in the workspace, nothing of it submitted; or the one that is under way there.
 
     Raises `UsageError`, `LaunchError`, and what opening the workspace raises.
@@ -248,11 +257,11 @@ def begin(settings: LaunchSettings, say: Say = print) -> Launch:
     limits = Limits(settings.attempts, settings.max_cost, every)
     if running := _under_way(workspace, asked, say):
         say(f"launch {running.id} is under way: going on with it")
-        return Launch(workspace, launcher, running, limits, say, resumed=True)
+        return Launch(workspace, launcher, running, limits, Display(say, terminal), resumed=True)
     if settings.sources and "extract" in asked.stages and settings.platform not in SHARED_DISK:
         asked = _with_sources(asked, settings, uploaded(workspace, settings.sources, say))
     reference = write_launch(workspace, Launched(asked.id, asked.platform, asked.stages, asked.settings, time.time()))
-    return Launch(workspace, launcher, _known_as(asked, reference), limits, say)
+    return Launch(workspace, launcher, _known_as(asked, reference), limits, Display(say, terminal))
 
 
 def _under_way(workspace: Workspace, asked: Wanted, say: Say) -> Wanted | None:
@@ -262,7 +271,7 @@ def _under_way(workspace: Workspace, asked: Wanted, say: Say) -> Wanted | None:
     without knowing of each other.
     """
     open_ones = [one for one in submissions(workspace) if not one.over and one.spec.stage in asked.stages]
-    running = [one for one in open_ones if not closed(workspace, one)]
+    running = [one for one in open_ones if not has_ended(workspace, one)]
     if not running:
         return None
     spec = running[-1].spec

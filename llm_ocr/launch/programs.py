@@ -1,7 +1,7 @@
-"""Platforms that are asked with programs of their own, as Slurm's and Beaker's."""
+"""Run the programs of a platform (Slurm's, Beaker's), and read from its output why a program ended."""
 
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from llm_ocr.errors import LaunchError
 
@@ -40,3 +40,15 @@ def _offered(offers: Callable[[], str] | None) -> str:
         return offers() if offers else ""
     except LaunchError:
         return ""  # the first error is what the user needs
+
+
+#: Lines that hold a command's last message: it writes its error last, with a hint below.
+ENOUGH = 12
+_OURS = "llm-ocr: "
+
+
+def last_words(lines: Iterable[str]) -> str:
+    """Return the last message of our command with its hint, as one line; of another program its last line; or ""."""
+    kept = [line.strip() for line in lines if line.strip()][-ENOUGH:]
+    start = max((place for place, line in enumerate(kept) if line.startswith(_OURS)), default=len(kept) - 1)
+    return " ".join(kept[max(start, 0) :]).removeprefix(_OURS)

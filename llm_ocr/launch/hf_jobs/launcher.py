@@ -29,7 +29,7 @@ from llm_ocr.launch.hf_jobs.plan import (
 from llm_ocr.launch.hf_jobs.status import job_of, status_of
 from llm_ocr.launch.hf_jobs.wheel import check_wheel
 from llm_ocr.launch.hf_jobs.wheels import ALIVE, check_private, clean_wheels, uploaded, wheel_file, wheels_of
-from llm_ocr.launch.last_words import ENOUGH, last_words
+from llm_ocr.launch.programs import ENOUGH, last_words
 from llm_ocr.settings.environment import environment
 
 if TYPE_CHECKING:

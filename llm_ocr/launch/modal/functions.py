@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llm_ocr.launch.last_words import ENOUGH, last_words
+from llm_ocr.launch.programs import ENOUGH, last_words
 from llm_ocr.settings.environment import environment as environment_now
 
 #: Seconds between SIGTERM and SIGKILL. Modal gives a container that it takes away about 30 in all.

@@ -10,8 +10,7 @@ from typing import Any
 
 from llm_ocr.errors import LaunchError, UsageError
 from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Plan, Request
-from llm_ocr.launch.last_words import last_words
-from llm_ocr.launch.programs import run_program
+from llm_ocr.launch.programs import last_words, run_program
 from llm_ocr.launch.slurm.states import Row, known_tasks, task_status
 from llm_ocr.settings.environment import environment
 
