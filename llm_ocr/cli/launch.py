@@ -16,10 +16,11 @@ def run_launch(command: str, settings: LaunchSettings) -> int:
     if settings.dry_run:
         write_json([plan.to_json() for plan in plans(settings)])
         return 0
-    if settings.stage == "pipeline" and not settings.wait:
+    if settings.stage == "pipeline" and not settings.wait and not settings.detach:
         raise UsageError(
-            "the stages of a pipeline follow one another, so somebody must wait for them",
-            hint="Add --wait, or launch the stages one by one (describe and assemble with --follow).",
+            "the stages of a pipeline follow one another: something must wait for each of them",
+            hint="Add --wait, and this machine waits; or --detach, and a CPU job on the platform does. Or launch the "
+            "stages one by one (describe and assemble with --follow).",
         )
     shown = not settings.quiet and sys.stderr.isatty() and environment().get("TERM") != "dumb"
     launch = begin(
@@ -29,7 +30,7 @@ def run_launch(command: str, settings: LaunchSettings) -> int:
     )
     workspace = report.quoted(settings.workspace)
     if not settings.wait:
-        jobs = launch.submit()
+        jobs = launch.detach() if settings.detach else launch.submit()
         write_line(f"{len(jobs)} {'job' if len(jobs) == 1 else 'jobs'} submitted. Watch: llm-ocr jobs -w {workspace}")
         return 0
     launch.wait()

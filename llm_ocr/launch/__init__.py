@@ -13,6 +13,8 @@ from typing import Any, Protocol
 #: Stages that need a GPU; Assemble runs on a CPU.
 GPU_STAGES = ("extract", "describe")
 STAGES = ("extract", "describe", "assemble")
+#: All of them; as the stage of a job: the one that submits the others (`coordinator`).
+PIPELINE = "pipeline"
 
 
 class State(StrEnum):
@@ -56,6 +58,8 @@ class JobSpec:
     @property
     def command(self) -> tuple[str, ...]:
         """What a job's container runs."""
+        if self.stage == PIPELINE:
+            return ("python", "-m", "llm_ocr.launch.coordinator")
         return ("python", "-m", "llm_ocr.stages", self.stage)
 
     @property

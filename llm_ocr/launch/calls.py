@@ -24,11 +24,16 @@ def submit(
     """Submit a stage, or `pipeline`, to a platform; `wait()` of the result stays until it is done.
 
     Keywords are the flags of `llm-ocr launch`. Of a pipeline the first stage is submitted at once, the others by
-    `wait()`. Raises `UsageError`, and `LaunchError` with the platform's words.
+    `wait()`, or by a job on the platform with `detach=True`. Raises `UsageError`, and `LaunchError` with the platform's
+    words.
     """
     terminal = sys.stdout if say is print and sys.stdout.isatty() else None  # false in a notebook
-    launch = begin(_settings(platform, stage, sources, workspace, settings), say, terminal)
-    launch.submit()
+    found = _settings(platform, stage, sources, workspace, settings)
+    launch = begin(found, say, terminal)
+    if found.detach:
+        launch.detach()
+    else:
+        launch.submit()
     return launch
 
 

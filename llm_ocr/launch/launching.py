@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, TextIO
 
 from llm_ocr.errors import JobFailed, LaunchError, UsageError
-from llm_ocr.launch import Job, JobSpec, JobStatus, Launcher, Plan, State
+from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, Plan, State
 from llm_ocr.launch.bill import bounded, budget_of, check_prices, fitted_limit, most_text
+from llm_ocr.launch.coordinator import SHARE, with_coordinator
 from llm_ocr.launch.platforms import check_platform, launcher_for
 from llm_ocr.launch.records import (
     Launched,
@@ -29,6 +30,7 @@ from llm_ocr.launch.uploads import uploaded
 from llm_ocr.launch.watching import (
     EVERY,
     Display,
+    PipelineProgress,
     Progress,
     Say,
     StageProgress,
@@ -52,6 +54,7 @@ class Limits:
     attempts: int = 3
     max_cost: float | None = None
     every: float = EVERY
+    max_failed_rate: float = 0.01  # of the pages, for the exit code of the coordinator
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +82,8 @@ class StagePlan:
 def plans(settings: LaunchSettings) -> list[StagePlan]:
     """What would be sent for each stage. Asks nobody. Raises `UsageError` for what can never work."""
     launcher = launcher_for(check_platform(settings.platform))
-    asked = wanted(settings, launcher, "00000000-000000-0000")
-    return [StagePlan(launcher.plan(asked.specs[stage]), asked.settings[stage]) for stage in asked.stages]
+    asked = _asked(settings, launcher, "00000000-000000-0000")
+    return [StagePlan(launcher.plan(spec), asked.settings.get(stage, {})) for stage, spec in asked.specs.items()]
 
 
 class Launch:
@@ -104,13 +107,21 @@ class Launch:
         self.asked = asked
 
     @property
+    def _again(self) -> str:
+        return f"Log: llm-ocr jobs logs -w {self._workspace.url}. The same command goes on."
+
+    @property
     def id(self) -> str:
         """Of the launch, as it stands in the workspace."""
         return self.asked.id
 
     def submit(self) -> Sequence[Job]:
-        """The first stage's jobs, submitted or found; does not wait for them."""
-        return self._submit(self.asked.stages[0])
+        """Submit the first stage, or find its jobs, or the coordinator's; do not wait for them."""
+        return self._submit(PIPELINE if self._open(PIPELINE) else self.asked.stages[0])
+
+    def detach(self) -> Sequence[Job]:
+        """Submit the job that submits the stages, or find it."""
+        return self._submit(PIPELINE)
 
     def jobs(self) -> list[Job]:
         """All jobs so far."""
@@ -121,12 +132,32 @@ class Launch:
         return self._launcher.status(self.jobs())
 
     def wait(self) -> None:
-        """Until all stages are done, each submitted again while that is worth it.
+        """Wait until all stages are done. Submit them, unless a coordinator on the platform does.
 
-        Raises `JobFailed` with the platform's reason, `LimitReached` at `max_cost`.
+        Raises:
+            JobFailed: A stage cannot be finished; with the platform's reason.
+            LimitReached: The rest of `max_cost` is too little for the next submission.
         """
+        if coordinator := self._open(PIPELINE):
+            self._follow(coordinator)
+        else:
+            self.run_stages()
+
+    def run_stages(self) -> None:
+        """Submit each stage, and again while that makes progress, until it is done. Raises as `wait` does."""
         for stage in self.asked.stages:
             self._carry_out(stage)
+
+    def _follow(self, coordinator: Submission) -> None:
+        """Wait for the coordinator, and show what it does."""
+        jobs, every = self._submit(PIPELINE), self._limits.every
+        progress = PipelineProgress(self._workspace, self._launcher, self.id, self._limits.max_cost)
+        statuses = until_over(self._launcher, jobs, self._display, PIPELINE, every=every, progress=progress)
+        record_end(self._workspace, coordinator, statuses)
+        if (why := reasons(statuses)) and not stage_progress(self._workspace, self.asked.stages[-1]).finished:
+            raise JobFailed(f"{PIPELINE}: {why}", hint=self._again)
+        if why:
+            self._display.say(f"{PIPELINE}: all units are done, though: {why}")
 
     def _carry_out(self, stage: str) -> None:
         before = stage_progress(self._workspace, stage)
@@ -155,7 +186,7 @@ class Launch:
         """Return when another submission is worth it."""
         why = reasons(statuses) or "its jobs ended well, and left units undone"
         missing = f"{stage}: {after.total - after.done} of {after.total} units are missing" if after.total else stage
-        again = f"Log: llm-ocr jobs logs -w {self._workspace.url}. The same command goes on."
+        again = self._again
         if after.done <= before.done:
             raise JobFailed(f"{missing}, and none was finished since the last submission: {why}", hint=again)
         if spec.submission >= self._limits.attempts:
@@ -174,7 +205,8 @@ class Launch:
             for one in submissions(self._workspace)
             if (one.spec.launch, one.spec.stage, one.spec.submission) != this
         ]
-        found = bounded(self._launcher, spec, budget_of(self._limits.max_cost, others))
+        share = SHARE if spec.stage == PIPELINE else 1.0
+        found = bounded(self._launcher, spec, budget_of(self._limits.max_cost, others), share=share)
         self._display.say(f"{spec.stage}: {most_text(self._launcher.platform, found)}")
         return found
 
@@ -195,7 +227,8 @@ class Launch:
             plan = self._launcher.plan(spec)
             self._launcher.check(plan)
             if found is None:
-                write_spec(self._workspace, self.asked.platform, spec, stage_progress(self._workspace, stage).done)
+                done = None if stage == PIPELINE else stage_progress(self._workspace, stage).done
+                write_spec(self._workspace, self.asked.platform, spec, done)
                 self._workspace.flush()
             jobs = self._launcher.submit(plan)
         write_jobs(self._workspace, spec, jobs)
@@ -239,7 +272,7 @@ def begin(settings: LaunchSettings, say: Say = print, terminal: TextIO | None = 
     Raises `UsageError`, `LaunchError`, and what opening the workspace raises.
     """
     launcher = launcher_for(check_platform(settings.platform))
-    first = wanted(settings, launcher, new_id())  # what is wrong in itself is said before any store is asked
+    first = _asked(settings, launcher, new_id())  # what is wrong in itself is said before any store is asked
     if settings.max_cost is not None:
         check_prices(first.platform, first.specs)
     options = workspace_options(settings)
@@ -251,39 +284,68 @@ def begin(settings: LaunchSettings, say: Say = print, terminal: TextIO | None = 
         check_effect(
             settings, settings.engine, f"with which this workspace was begun {held.by.get('engine', '')}".rstrip()
         )
-    asked = wanted(settings, launcher, new_id())
+    asked = _asked(settings, launcher, new_id())
     workspace = Workspace.open(settings.workspace, True, options=options)
     every = 1.0 if settings.platform == "local" else EVERY
-    limits = Limits(settings.attempts, settings.max_cost, every)
-    if running := _under_way(workspace, asked, say):
+    limits = Limits(settings.attempts, settings.max_cost, every, settings.max_failed_rate)
+    if running := _under_way(workspace, asked, limits, say):
         say(f"launch {running.id} is under way: going on with it")
         return Launch(workspace, launcher, running, limits, Display(say, terminal), resumed=True)
     if settings.sources and "extract" in asked.stages and settings.platform not in SHARED_DISK:
         asked = _with_sources(asked, settings, uploaded(workspace, settings.sources, say))
-    reference = write_launch(workspace, Launched(asked.id, asked.platform, asked.stages, asked.settings, time.time()))
-    return Launch(workspace, launcher, _known_as(asked, reference), limits, Display(say, terminal))
+    specs = {stage: asdict(asked.specs[stage]) for stage in asked.stages}
+    record = Launched(asked.id, asked.platform, asked.stages, asked.settings, time.time(), specs, asdict(limits))
+    reference = write_launch(workspace, record)
+    return Launch(workspace, launcher, known_as(asked, reference), limits, Display(say, terminal))
 
 
-def _under_way(workspace: Workspace, asked: Wanted, say: Say) -> Wanted | None:
+def _asked(settings: LaunchSettings, launcher: Launcher, launch: str) -> Wanted:
+    """Return the launch as it was asked for, with its coordinator if it detaches. Raises `UsageError`."""
+    asked = wanted(settings, launcher, launch)
+    if not settings.detach:
+        return asked
+    if settings.wait or settings.stage != PIPELINE:
+        with_what = "--wait" if settings.wait else settings.stage
+        raise UsageError(
+            f"--detach does not go with {with_what}",
+            hint="Leave out --wait: the platform waits. Without a pipeline a stage is one submission: leave out both.",
+        )
+    return with_coordinator(asked, launcher)
+
+
+def _under_way(workspace: Workspace, asked: Wanted, limits: Limits, say: Say) -> Wanted | None:
     """A launch of the same stages whose jobs still run; ends are recorded of others that are over by now.
 
     Raises `LaunchError` where one of the stages is under way in another way: two launches would share its units
     without knowing of each other.
     """
-    open_ones = [one for one in submissions(workspace) if not one.over and one.spec.stage in asked.stages]
+    open_ones = [one for one in submissions(workspace) if not one.over and one.spec.stage in (PIPELINE, *asked.stages)]
     running = [one for one in open_ones if not has_ended(workspace, one)]
     if not running:
         return None
     spec = running[-1].spec
     found = next((one for one in read_launches(workspace) if one.id == spec.launch), None)
     same = found is not None and (found.platform, found.stages) == (asked.platform, asked.stages)
+    # A coordinator submits the specs of the record, so they must be those that are asked for now.
+    same = same and (PIPELINE not in asked.specs or _same_jobs(found, asked, limits))
     if found is None or not same or not _covers(found, asked, f"{workspace.url}/{UPLOADS}/"):
         raise LaunchError(
             f"{spec.stage} of {workspace.url} is under way as launch {spec.launch} on {running[-1].platform}",
             hint=f"See: llm-ocr jobs -w {workspace.url}. To end it: llm-ocr jobs cancel -w {workspace.url}",
         )
     going_on = Wanted(found.id, found.platform, found.stages, asked.specs, found.settings)
-    return _known_as(going_on, found.reference)
+    return known_as(going_on, found.reference)
+
+
+def _same_jobs(found: Launched | None, asked: Wanted, limits: Limits) -> bool:
+    """Return whether the record has the specs and limits that were asked for."""
+    if found is None or not found.specs:
+        return False
+    pairs = [(dict(found.specs[stage]), asdict(asked.specs[stage])) for stage in asked.stages]
+    for pair in pairs:
+        for spec in pair:
+            spec |= {"launch": "", "environment": {**spec["environment"], "LLM_OCR_LAUNCH": ""}}
+    return all(theirs == ours for theirs, ours in pairs) and found.limits == asdict(limits)
 
 
 def _covers(found: Launched, asked: Wanted, uploads: str) -> bool:
@@ -311,8 +373,8 @@ def _settled(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in open_ones}
 
 
-def _known_as(asked: Wanted, reference: str) -> Wanted:
-    """With jobs that know the launch by its reference."""
+def known_as(asked: Wanted, reference: str) -> Wanted:
+    """Return the launch with jobs that know it by its reference."""
     launch, variable = reference.partition("@")[0], {"LLM_OCR_LAUNCH": reference}
     specs = {
         stage: replace(one, launch=launch, environment={**one.environment, **variable})

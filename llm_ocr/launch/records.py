@@ -1,6 +1,6 @@
 """What a launch leaves in its workspace, so that any machine can go on watching it. Written once each, never changed.
 
-launches/<id>/launch.json               what was launched: platform, stages, the settings that jobs read
+launches/<id>/launch.json               what was launched: platform, stages, the settings that jobs read, specs, limits
 launches/<id>/<stage>-<n>.spec.json     before the n-th submission of a stage: what it will be
 launches/<id>/<stage>-<n>.jobs.json     after it: the platform's jobs
 launches/<id>/<stage>-<n>.end.json      when they are over: how, and what it cost
@@ -9,11 +9,11 @@ launches/<id>/<stage>-<n>.end.json      when they are over: how, and what it cos
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from llm_ocr.errors import WorkspaceError
-from llm_ocr.launch import Job, JobSpec, JobStatus
+from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus
 from llm_ocr.settings.environment import environment
 from llm_ocr.settings.values import without_credentials
 from llm_ocr.work import codec
@@ -39,6 +39,8 @@ class Launched:
     stages: tuple[str, ...]
     settings: Mapping[str, Mapping[str, Any]]
     created: float  # seconds since 1970
+    specs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of each stage, as the coordinator submits it
+    limits: Mapping[str, Any] = field(default_factory=dict)  # when it stops (`launching.Limits`)
     reference: str = ""  # with the hash of the file that holds all this; not in it
 
 
@@ -112,7 +114,7 @@ def submissions(workspace: Workspace, launch: str = "") -> list[Submission]:
         if match:
             parts = found.setdefault((folder, match["stage"], int(match["number"])), {})
             parts[match["kind"]] = codec.load(workspace.store.get(info.key), f"{workspace.url}: {info.key}")
-    order = {"extract": 0, "describe": 1, "assemble": 2}
+    order = {PIPELINE: -1, "extract": 0, "describe": 1, "assemble": 2}
     keys = sorted(found, key=lambda key: (key[0], order.get(key[1], 3), key[2]))
     return [_submission(key, found[key]) for key in keys if "spec" in found[key]]
 

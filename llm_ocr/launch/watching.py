@@ -10,7 +10,7 @@ from typing import TextIO
 from llm_ocr.costs.spans import Span
 from llm_ocr.costs.tables import money_text, time_span
 from llm_ocr.errors import LaunchError, StorageError, WorkspaceError
-from llm_ocr.launch import Job, JobSpec, JobStatus, Launcher, State
+from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, State
 from llm_ocr.launch.bill import bill, billed_seconds, price_of
 from llm_ocr.launch.platforms import launcher_for
 from llm_ocr.launch.records import Submission, submissions, write_end, write_jobs
@@ -208,6 +208,35 @@ class Progress:
         return spent if self._max_cost is None else f"{spent} of {money_text(self._max_cost)}"
 
 
+class PipelineProgress:
+    """The progress of the stage that a coordinator has submitted last."""
+
+    def __init__(self, workspace: Workspace, launcher: Launcher, launch: str, max_cost: float | None = None) -> None:
+        self._workspace = workspace
+        self._launcher = launcher
+        self._launch = launch
+        self._max_cost = max_cost
+        self._newest: Submission | None = None
+        self._progress: Progress | None = None
+        self._next = 0.0
+
+    def words(self, statuses: Sequence[JobStatus], *, every: float) -> str:
+        """Return the progress; look for new submissions every `every` seconds."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + every
+            made = [
+                one for one in submissions(self._workspace, self._launch) if one.spec.stage != PIPELINE and one.jobs
+            ]
+            newest = max(made, key=lambda one: one.decided, default=None)
+            if newest is not None and (self._newest is None or newest.spec != self._newest.spec):
+                self._progress = Progress(self._workspace, newest.platform, newest.spec, self._max_cost)
+            self._newest = newest
+        if self._newest is None or self._progress is None:
+            return ""
+        of_stage = self._launcher.status(self._newest.jobs or ())
+        return f"{self._newest.spec.stage} {self._progress.words(of_stage, every=every)}"
+
+
 def until_over(
     launcher: Launcher,
     jobs: Sequence[Job],
@@ -215,7 +244,7 @@ def until_over(
     stage: str,
     *,
     every: float = EVERY,
-    progress: Progress | None = None,
+    progress: Progress | PipelineProgress | None = None,
 ) -> Sequence[JobStatus]:
     """Wait for jobs and show their states and progress.
 
@@ -255,11 +284,11 @@ def until_over(
         time.sleep(every)
 
 
-def _words(progress: Progress | None, statuses: Sequence[JobStatus], every: float) -> str:
+def _words(progress: Progress | PipelineProgress | None, statuses: Sequence[JobStatus], every: float) -> str:
     """Progress does not end a launch: a store that fails for a moment is named instead."""
     try:
         return "" if progress is None else progress.words(statuses, every=_READ_EVERY * every)
-    except (StorageError, WorkspaceError) as error:
+    except (LaunchError, StorageError, WorkspaceError) as error:
         return f"its progress cannot be read: {error.args[0]}"
 
 

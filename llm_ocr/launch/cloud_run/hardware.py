@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from llm_ocr.errors import UsageError
+from llm_ocr.launch import GPU_STAGES
 
 #: A task without GPU; the name is ours, Cloud Run has none for it.
 CPU = "cpu"
@@ -64,7 +65,7 @@ def size(stage: str, hardware: str, options: Mapping[str, Any]) -> Size:
     found = machine(hardware)
     cpu, memory = options.get("cpu"), options.get("memory")
     gib = None if memory is None else _gib(memory)
-    small = stage == "assemble" and not found.gpus
+    small = stage not in GPU_STAGES and not found.gpus
     if small and ((cpu or 0) > max(_MOST_MEMORY) or (gib or 0) > max(_MOST_MEMORY.values())):
         cpu, memory, gib = None, None, None  # of a pipeline's GPU stages: no machine without GPU is that large
     if cpu is None:

@@ -11,13 +11,18 @@ from enum import Enum
 from typing import Any
 
 from llm_ocr.errors import UsageError
-from llm_ocr.launch import GPU_STAGES, JobSpec, Plan, Request
+from llm_ocr.launch import GPU_STAGES, PIPELINE, JobSpec, Plan, Request
 from llm_ocr.launch.hf_jobs.hardware import GPUS
 from llm_ocr.launch.hf_jobs.status import OWN_LABELS
 
 PLATFORM = "hf-jobs"
 #: `llm-ocr estimate` puts an L40S below an A100 in cost per page.
-HARDWARE: Mapping[str, str] = {"extract": "l40sx1", "describe": "l40sx1", "assemble": "cpu-upgrade"}
+HARDWARE: Mapping[str, str] = {
+    "extract": "l40sx1",
+    "describe": "l40sx1",
+    "assemble": "cpu-upgrade",
+    "pipeline": "cpu-basic",
+}
 
 #: The newest release next to which the library was resolved (hf-jobs/beside_vllm.py).
 GPU_IMAGE = "vllm/vllm-openai:v0.33.0"
@@ -154,7 +159,8 @@ def _script(spec: JobSpec) -> str:
     elif ships is Shipping.INDEX and (pinned := _PINNED.fullmatch(str(wheel))):
         steps += _install(f'"llm-ocr{extras}=={pinned[1]}"')
     if GOOGLE_KEY in spec.secrets:
-        steps.append(f'umask 077; printf %s "${GOOGLE_KEY}" > "$d/google.json"; unset {GOOGLE_KEY}; umask 022')
+        drop = "" if spec.stage == PIPELINE else f" unset {GOOGLE_KEY};"  # the coordinator passes it on
+        steps.append(f'umask 077; printf %s "${GOOGLE_KEY}" > "$d/google.json";{drop} umask 022')
         steps.append('export GOOGLE_APPLICATION_CREDENTIALS="$d/google.json"')
     # Images need not have a `python`.
     command = ["python3" if word == "python" else word for word in spec.command]

@@ -8,7 +8,7 @@ from copy import deepcopy
 from typing import Any
 
 from llm_ocr.errors import LaunchError
-from llm_ocr.launch import Job, JobSpec, JobStatus, Plan, State
+from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Plan, State
 from llm_ocr.launch.sagemaker.check import check
 from llm_ocr.launch.sagemaker.client import Clients, code_of, is_absent, translated
 from llm_ocr.launch.sagemaker.hardware import gpus_of
@@ -25,7 +25,7 @@ from llm_ocr.launch.sagemaker.requests import (
 from llm_ocr.launch.sagemaker.status import status_of
 
 #: One L40S of 48 GB; four cores.
-_GPU_MACHINE, _CPU_MACHINE = "ml.g6e.2xlarge", "ml.c5.xlarge"
+_GPU_MACHINE, _CPU_MACHINE, _SMALL_MACHINE = "ml.g6e.2xlarge", "ml.c5.xlarge", "ml.t3.medium"
 
 _DESCRIBE = {PROCESSING: "describe_processing_job", TRAINING: "describe_training_job"}
 _STOP = {PROCESSING: "stop_processing_job", TRAINING: "stop_training_job"}
@@ -44,7 +44,7 @@ class SageMaker:
         self._clients: dict[tuple[str | None, str | None], Clients] = {}
 
     def hardware(self, stage: str) -> str:
-        return _CPU_MACHINE if stage == "assemble" else _GPU_MACHINE
+        return _GPU_MACHINE if stage in GPU_STAGES else _CPU_MACHINE if stage == "assemble" else _SMALL_MACHINE
 
     def gpus(self, hardware: str) -> int | None:
         return gpus_of(hardware)
