@@ -1,5 +1,6 @@
-"""What jobs cost, and how long they may run: prices and rates from `costs`, seconds from the platforms."""
+"""What jobs cost, how long they may run, and the record of their end: prices from `costs`, seconds from platforms."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +12,8 @@ from llm_ocr.errors import LimitReached, UsageError
 from llm_ocr.launch import JobSpec, JobStatus, Launcher
 from llm_ocr.launch.cloud_run.hardware import MACHINES, size
 from llm_ocr.launch.platforms import launcher_for
-from llm_ocr.launch.records import Submission
+from llm_ocr.launch.records import Submission, write_end, write_jobs
+from llm_ocr.work.workspace import Workspace
 
 #: Platforms whose job limit follows from the pages; on others the platform's default is used.
 _FITTED = frozenset({"hf-jobs", "sagemaker"})
@@ -20,6 +22,8 @@ _FITTED = frozenset({"hf-jobs", "sagemaker"})
 SHORTEST = 600
 #: Seconds that a machine may be billed after the limit: SageMaker waits 120 s between SIGTERM and the end.
 _STOPPING = 120
+#: Seconds after a recorded decision in which its jobs may still be being created: several hundred, one by one.
+_SUBMITTING = 600.0
 
 
 def price_of(platform: str, spec: JobSpec) -> Price | None:
@@ -64,6 +68,41 @@ def bill(platform: str, spec: JobSpec, statuses: Sequence[JobStatus]) -> dict[st
         "currency": "USD",
         "cost": None if price is None or seconds is None else round(seconds / 3600 * price.per_hour, 6),
     }
+
+
+def record_end(workspace: Workspace, submission: Submission, statuses: Sequence[JobStatus]) -> None:
+    """Record how the jobs of a submission ended, and their bill. The first record counts."""
+    write_end(workspace, submission.spec, statuses, bill(submission.platform, submission.spec, statuses))
+    workspace.flush()
+
+
+def has_ended(workspace: Workspace, submission: Submission) -> bool:
+    """Return whether a submission is over, and record its end if nobody has.
+
+    A submission that the platform does not know is over `_SUBMITTING` seconds after its decision: its launcher died
+    before it sent the jobs.
+
+    Raises:
+        LaunchError: The platform cannot be asked.
+    """
+    if submission.over:
+        return True
+    launcher = launcher_for(submission.platform)
+    jobs = submission.jobs
+    if jobs is None:
+        jobs = tuple(launcher.find(submission.spec))
+        if not jobs and time.time() - submission.decided < _SUBMITTING:
+            return False
+        if not jobs:
+            write_end(workspace, submission.spec, (), {})
+            workspace.flush()
+            return True
+        write_jobs(workspace, submission.spec, jobs)
+    statuses = launcher.status(jobs)
+    if not all(one.state.over for one in statuses):
+        return False
+    record_end(workspace, submission, statuses)
+    return True
 
 
 def fitted_limit(platform: str, spec: JobSpec, settings: Mapping[str, Any], pages: int) -> int | None:

@@ -12,20 +12,19 @@ from typing import Any, TextIO
 
 from llm_ocr.errors import JobFailed, LaunchError, UsageError
 from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, Plan, State
-from llm_ocr.launch.bill import bounded, budget_of, check_prices, fitted_limit, most_text
+from llm_ocr.launch.bill import bounded, budget_of, check_prices, fitted_limit, most_text, record_end
 from llm_ocr.launch.coordinator import SHARE, with_coordinator
 from llm_ocr.launch.platforms import check_platform, launcher_for
 from llm_ocr.launch.records import (
     Launched,
     Submission,
-    read_launches,
     submissions,
     write_jobs,
     write_launch,
     write_spec,
 )
+from llm_ocr.launch.resuming import known_as, under_way
 from llm_ocr.launch.specs import SHARED_DISK, Wanted, new_id, wanted
-from llm_ocr.launch.uploads import FOLDER as UPLOADS
 from llm_ocr.launch.uploads import uploaded
 from llm_ocr.launch.watching import (
     EVERY,
@@ -34,9 +33,7 @@ from llm_ocr.launch.watching import (
     Progress,
     Say,
     StageProgress,
-    has_ended,
     reasons,
-    record_end,
     stage_progress,
     until_over,
 )
@@ -49,7 +46,7 @@ from llm_ocr.work.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to stop. `every` is the time between two looks, in seconds."""
+    """When a launch stops. `every` is the time between two requests to the platform, in seconds."""
 
     attempts: int = 3
     max_cost: float | None = None
@@ -215,6 +212,11 @@ class Launch:
         found = self._open(stage)
         if found is not None and found.jobs:
             return found.jobs
+        if stage not in self.asked.specs:
+            raise LaunchError(
+                f"{stage} of {self._workspace.url} is being submitted by another process",
+                hint="The same command goes on ten minutes later, or cancel it: llm-ocr jobs cancel.",
+            )
         # The recorded decision says that there was one; what is submitted is what this command asks for.
         spec = self._next_spec(stage, None if found is None else found.spec.submission)
         plan = self._launcher.plan(spec)
@@ -288,7 +290,7 @@ def begin(settings: LaunchSettings, say: Say = print, terminal: TextIO | None = 
     workspace = Workspace.open(settings.workspace, True, options=options)
     every = 1.0 if settings.platform == "local" else EVERY
     limits = Limits(settings.attempts, settings.max_cost, every, settings.max_failed_rate)
-    if running := _under_way(workspace, asked, limits, say):
+    if running := under_way(workspace, asked, asdict(limits)):
         say(f"launch {running.id} is under way: going on with it")
         return Launch(workspace, launcher, running, limits, Display(say, terminal), resumed=True)
     if settings.sources and "extract" in asked.stages and settings.platform not in SHARED_DISK:
@@ -311,76 +313,6 @@ def _asked(settings: LaunchSettings, launcher: Launcher, launch: str) -> Wanted:
             hint="Leave out --wait: the platform waits. Without a pipeline a stage is one submission: leave out both.",
         )
     return with_coordinator(asked, launcher)
-
-
-def _under_way(workspace: Workspace, asked: Wanted, limits: Limits, say: Say) -> Wanted | None:
-    """A launch of the same stages whose jobs still run; ends are recorded of others that are over by now.
-
-    Raises `LaunchError` where one of the stages is under way in another way: two launches would share its units
-    without knowing of each other.
-    """
-    open_ones = [one for one in submissions(workspace) if not one.over and one.spec.stage in (PIPELINE, *asked.stages)]
-    running = [one for one in open_ones if not has_ended(workspace, one)]
-    if not running:
-        return None
-    spec = running[-1].spec
-    found = next((one for one in read_launches(workspace) if one.id == spec.launch), None)
-    same = found is not None and (found.platform, found.stages) == (asked.platform, asked.stages)
-    # A coordinator submits the specs of the record, so they must be those that are asked for now.
-    same = same and (PIPELINE not in asked.specs or _same_jobs(found, asked, limits))
-    if found is None or not same or not _covers(found, asked, f"{workspace.url}/{UPLOADS}/"):
-        raise LaunchError(
-            f"{spec.stage} of {workspace.url} is under way as launch {spec.launch} on {running[-1].platform}",
-            hint=f"See: llm-ocr jobs -w {workspace.url}. To end it: llm-ocr jobs cancel -w {workspace.url}",
-        )
-    going_on = Wanted(found.id, found.platform, found.stages, asked.specs, found.settings)
-    return known_as(going_on, found.reference)
-
-
-def _same_jobs(found: Launched | None, asked: Wanted, limits: Limits) -> bool:
-    """Return whether the record has the specs and limits that were asked for."""
-    if found is None or not found.specs:
-        return False
-    pairs = [(dict(found.specs[stage]), asdict(asked.specs[stage])) for stage in asked.stages]
-    for pair in pairs:
-        for spec in pair:
-            spec |= {"launch": "", "environment": {**spec["environment"], "LLM_OCR_LAUNCH": ""}}
-    return all(theirs == ours for theirs, ours in pairs) and found.limits == asdict(limits)
-
-
-def _covers(found: Launched, asked: Wanted, uploads: str) -> bool:
-    """Whether it was asked for the same settings.
-
-    Sources may also be what was uploaded to the workspace's store. An engine that was left open is remembered once its
-    first unit is published.
-    """
-    for stage in asked.stages:
-        theirs, ours, spec = found.settings[stage], asked.settings[stage], asked.specs[stage]
-        if _settled(theirs) != _settled(ours) or theirs.get("engine") not in (None, "auto", ours.get("engine")):
-            return False
-        for source in theirs.get("sources", ()):
-            if source not in ours.get("sources", ()) and (not source.startswith(uploads) or ".." in source):
-                return False
-        for name in ("endpoint", "region"):
-            usual = (None, ours.get(f"source_{name}"), spec.environment.get(f"LLM_OCR_WORKSPACE_{name.upper()}"))
-            if theirs.get(f"source_{name}") not in usual:
-                return False
-    return True
-
-
-def _settled(settings: Mapping[str, Any]) -> dict[str, Any]:
-    open_ones = ("sources", "source_endpoint", "source_region", "engine")
-    return {name: value for name, value in settings.items() if name not in open_ones}
-
-
-def known_as(asked: Wanted, reference: str) -> Wanted:
-    """Return the launch with jobs that know it by its reference."""
-    launch, variable = reference.partition("@")[0], {"LLM_OCR_LAUNCH": reference}
-    specs = {
-        stage: replace(one, launch=launch, environment={**one.environment, **variable})
-        for stage, one in asked.specs.items()
-    }
-    return replace(asked, specs=specs)
 
 
 def _with_sources(asked: Wanted, settings: LaunchSettings, sources: tuple[str, ...]) -> Wanted:

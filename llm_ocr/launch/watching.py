@@ -1,4 +1,4 @@
-"""Watch jobs until they end: their states, the progress of their stage, what they cost, and how they ended."""
+"""Watch jobs until they end: their states, the progress of their stage, and what they cost until now."""
 
 import shutil
 import time
@@ -11,9 +11,9 @@ from llm_ocr.costs.spans import Span
 from llm_ocr.costs.tables import money_text, time_span
 from llm_ocr.errors import LaunchError, StorageError, WorkspaceError
 from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, State
-from llm_ocr.launch.bill import bill, billed_seconds, price_of
+from llm_ocr.launch.bill import billed_seconds, has_ended, price_of
 from llm_ocr.launch.platforms import launcher_for
-from llm_ocr.launch.records import Submission, submissions, write_end, write_jobs
+from llm_ocr.launch.records import Submission, submissions
 from llm_ocr.work.generations import Generation, generations, has_generation, totals_of
 from llm_ocr.work.keys import DESCRIBE, EXTRACT, newest_key
 from llm_ocr.work.publish import iter_markers
@@ -32,8 +32,6 @@ _READ_EVERY, _READ_SHARE = 2, 0.1
 _PLAIN_EVERY = 60.0
 #: Seconds over which the speed is measured: units are published one at a time, minutes apart.
 _WINDOW = 900.0
-#: Seconds after a recorded decision in which its jobs may still be being created: several hundred, one by one.
-_SUBMITTING = 600.0
 
 Say = Callable[[str], None]
 
@@ -308,41 +306,6 @@ def reasons(statuses: Sequence[JobStatus]) -> str:
     return "; ".join(
         f"{reason} ({', '.join(names[:3])}{', ...' if names[3:] else ''})" for reason, names in found.items()
     )
-
-
-def record_end(workspace: Workspace, submission: Submission, statuses: Sequence[JobStatus]) -> None:
-    """Record how the jobs of a submission ended, and their bill. The first record counts."""
-    write_end(workspace, submission.spec, statuses, bill(submission.platform, submission.spec, statuses))
-    workspace.flush()
-
-
-def has_ended(workspace: Workspace, submission: Submission) -> bool:
-    """Return whether a submission is over, and record its end if nobody has.
-
-    A submission that the platform does not know is over `_SUBMITTING` seconds after its decision: its launcher died
-    before it sent the jobs.
-
-    Raises:
-        LaunchError: The platform cannot be asked.
-    """
-    if submission.over:
-        return True
-    launcher = launcher_for(submission.platform)
-    jobs = submission.jobs
-    if jobs is None:
-        jobs = tuple(launcher.find(submission.spec))
-        if not jobs and time.time() - submission.decided < _SUBMITTING:
-            return False
-        if not jobs:
-            write_end(workspace, submission.spec, (), {})
-            workspace.flush()
-            return True
-        write_jobs(workspace, submission.spec, jobs)
-    statuses = launcher.status(jobs)
-    if not all(one.state.over for one in statuses):
-        return False
-    record_end(workspace, submission, statuses)
-    return True
 
 
 @dataclass(frozen=True, slots=True)

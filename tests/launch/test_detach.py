@@ -8,6 +8,7 @@ import time
 import pytest
 from hf_jobs_running import Platform
 from running import cli, said
+from sagemaker_account import opened
 
 import llm_ocr
 from llm_ocr.cli import main
@@ -18,11 +19,14 @@ from llm_ocr.launch.records import read_launches
 from llm_ocr.settings.calls import settings_from
 from llm_ocr.settings.models import LaunchSettings
 from llm_ocr.storage import StoreOptions
+from llm_ocr.testing.fake_gcs import running as gcs_running
 from llm_ocr.testing.fake_hub import TOKEN
+from llm_ocr.testing.fake_run import running as cloud_run_running
 from llm_ocr.work.stored import verified_launch
 from llm_ocr.work.workspace import Workspace
 
 WORKSPACE = "hf://buckets/tester/ws/run"
+SMALL = ("--engine", "embedded", "--render-workers", "1", "--ocr-workers", "1", "--pages-per-unit", "1")
 #: Runs `llm-ocr` with a platform that is asked often; the coordinator inherits that.
 OFTEN = (
     "import sys; from llm_ocr.launch import launching; launching.EVERY = 0.3; "
@@ -38,9 +42,8 @@ def bucket(platform, monkeypatch) -> Platform:
 
 
 def words(platform: Platform, *sources, stage: str = "pipeline", how: tuple[str, ...] = ("--detach",)) -> list[str]:
-    small = ("--engine", "embedded", "--render-workers", "1", "--ocr-workers", "1", "--pages-per-unit", "1")
     where = ("-w", WORKSPACE, "--workspace-endpoint", platform.hub.url, "--platform-endpoint", platform.hub.url)
-    command = ("launch", "hf-jobs", stage, *map(str, sources), *where, *small, "--hardware", "cpu-upgrade")
+    command = ("launch", "hf-jobs", stage, *map(str, sources), *where, *SMALL, "--hardware", "cpu-upgrade")
     return [*command, "--wheel", platform.wheel, *how]
 
 
@@ -79,9 +82,7 @@ def test_the_dataset_is_made_after_the_launching_process_has_exited(bucket, exam
     assert status.finished
     assert status.pages.ok == 3
     reached = ("-w", WORKSPACE, "--workspace-endpoint", bucket.hub.url)
-    assert main(["jobs", "--json", *reached]) == 0
-    listed = [(one["stage"], one["state"]) for one in json.loads(capsys.readouterr().out)]
-    assert listed == [(stage, "succeeded") for stage in (PIPELINE, "extract", "describe", "assemble")]
+    assert listed(capsys, *reached) == dict.fromkeys((PIPELINE, "extract", "describe", "assemble"), "succeeded")
     assert main(["status", "--json", *reached]) == 0
     spent = json.loads(capsys.readouterr().out)["spent"]["jobs"]
     assert [one["stage"] for one in spent] == [PIPELINE, "extract", "describe", "assemble"]
@@ -134,6 +135,47 @@ def test_who_comes_later_starts_no_second_coordinator_and_may_wait_for_the_first
     waiting.wait()
     assert [job.labels["stage"] for job in jobs_of(bucket)] == [PIPELINE, "extract", "describe", "assemble"]
     assert any("1/1 pages" in line for line in lines), lines
+
+
+def listed(capsys, *place: str) -> dict[str, str]:
+    """The state of each stage, as `llm-ocr jobs` tells it."""
+    capsys.readouterr()
+    assert main(["jobs", "--json", *place]) == 0
+    return {one["stage"]: one["state"] for one in json.loads(capsys.readouterr().out)}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_processing_job_of_sagemaker_submits_the_stages(examples, monkeypatch, capsys):
+    monkeypatch.setattr(launching, "EVERY", 0.3)
+    with opened() as account:
+        where = ("--image", account.image, "--cpu-image", account.image, "--role", account.role)
+        asked = ("-w", account.workspace, "--hardware", "ml.c5.xlarge", "--max-cost", "5", *where, *SMALL, "--detach")
+        assert main(["launch", "sagemaker", "pipeline", str(examples / "invoice.png"), *asked]) == 0
+        until(lambda: listed(capsys, "-w", account.workspace)[PIPELINE] not in ("queued", "running"))
+        assert set(listed(capsys, "-w", account.workspace).values()) == {"succeeded"}
+        limits = [job.body["StoppingCondition"]["MaxRuntimeInSeconds"] for job in account.fake.jobs.values()]
+        assert llm_ocr.open(account.workspace).status.finished
+    # A tenth of the budget is for the coordinator, and Extract may have the rest.
+    assert limits[:2] == [int(0.5 / 0.05 * 3600) - 120, (int(4.5 / 0.204 * 3600) - 120) // 60 * 60]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_task_of_cloud_run_submits_the_stages(examples, monkeypatch, capsys):
+    pytest.importorskip("google.cloud.run_v2")
+    pytest.importorskip("google.cloud.storage")
+    monkeypatch.setattr(launching, "EVERY", 0.3)
+    image = "us-central1-docker.pkg.dev/my-project/llm-ocr/cpu:1"
+    with gcs_running("bucket") as gcs, cloud_run_running(environment={"STORAGE_EMULATOR_HOST": gcs.url}) as run:
+        run.account.images = {image}
+        place = ("-w", "gs://bucket/run", "--workspace-endpoint", gcs.url)
+        where = ("--project", "my-project", "--region", "us-central1", "--platform-endpoint", run.url)
+        asked = (*place, *where, "--image", image, "--hardware", "cpu", *SMALL, "--detach")
+        assert main(["launch", "cloud-run", "pipeline", str(examples / "invoice.png"), *asked]) == 0
+        until(lambda: listed(capsys, *place)[PIPELINE] not in ("queued", "running"))
+        assert set(listed(capsys, *place).values()) == {"succeeded"}
+        assert llm_ocr.open("gs://bucket/run", endpoint=gcs.url).status.finished
 
 
 def test_a_coordinator_does_not_trust_specs_that_another_has_changed(bucket, examples):

@@ -12,7 +12,7 @@ from scripted_platform import Ending, Scripted
 import llm_ocr
 from llm_ocr.cli import main
 from llm_ocr.errors import JobFailed, LaunchError, LimitReached, UsageError, WorkspaceError
-from llm_ocr.launch import Job, State, launching, watching
+from llm_ocr.launch import Job, State, bill, launching, watching
 from llm_ocr.launch.local.launcher import Local
 from llm_ocr.launch.records import submissions
 from llm_ocr.launch.watching import launched_jobs
@@ -25,7 +25,7 @@ from llm_ocr.work.workspace import Workspace
 def platform(monkeypatch) -> Scripted:
     """The platform that is called `local` in these tests."""
     made = Scripted()
-    for module in (launching, watching):
+    for module in (launching, watching, bill):
         monkeypatch.setattr(module, "launcher_for", lambda name: made)
     return made
 
@@ -191,8 +191,8 @@ def test_a_submission_that_never_reached_the_platform_is_over_after_a_while(plat
         launch(tmp_path / "w", "extract", sources).wait()
     with Workspace.open(str(tmp_path / "w")) as workspace:
         (one,) = submissions(workspace)
-        assert not watching.has_ended(workspace, one)
-        assert watching.has_ended(workspace, replace(one, decided=one.decided - 3600))
+        assert not bill.has_ended(workspace, one)
+        assert bill.has_ended(workspace, replace(one, decided=one.decided - 3600))
         assert [one.over for one in submissions(workspace)] == [True]
 
 
