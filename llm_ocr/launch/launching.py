@@ -56,13 +56,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """What is sent for a stage at first, and the settings that its jobs will find in the workspace."""
+    """The first submission of a stage, and the settings that its jobs will read from the workspace."""
 
     plan: Plan
     settings: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """As it is shown: what is sent, what is not known yet, what else is to be known."""
+        """Return JSON values: the requests, their unknown parts, and notes."""
         return {
             "platform": self.plan.platform,
             "stage": self.plan.spec.stage,
@@ -77,7 +77,7 @@ class StagePlan:
 
 
 def plans(settings: LaunchSettings) -> list[StagePlan]:
-    """What would be sent for each stage. Asks nobody. Raises `UsageError` for what can never work."""
+    """Return what would be sent for each stage, without a request. Raises `UsageError` for what can never work."""
     launcher = launcher_for(check_platform(settings.platform))
     asked = _asked(settings, launcher, "00000000-000000-0000")
     return [StagePlan(launcher.plan(spec), asked.settings.get(stage, {})) for stage, spec in asked.specs.items()]
@@ -109,7 +109,7 @@ class Launch:
 
     @property
     def id(self) -> str:
-        """Of the launch, as it stands in the workspace."""
+        """Return the launch's id in the workspace."""
         return self.asked.id
 
     def submit(self) -> Sequence[Job]:
@@ -121,11 +121,11 @@ class Launch:
         return self._submit(PIPELINE)
 
     def jobs(self) -> list[Job]:
-        """All jobs so far."""
+        """Return all jobs that were submitted until now."""
         return [job for one in submissions(self._workspace, self.id) for job in one.jobs or ()]
 
     def status(self) -> Sequence[JobStatus]:
-        """Of all jobs so far."""
+        """Return the status of each of them."""
         return self._launcher.status(self.jobs())
 
     def wait(self) -> None:
@@ -180,7 +180,7 @@ class Launch:
     def _judge(
         self, stage: str, spec: JobSpec, statuses: Sequence[JobStatus], before: StageProgress, after: StageProgress
     ) -> None:
-        """Return when another submission is worth it."""
+        """Return if another submission is likely to make progress, otherwise raise `JobFailed`."""
         why = reasons(statuses) or "its jobs ended well, and left units undone"
         missing = f"{stage}: {after.total - after.done} of {after.total} units are missing" if after.total else stage
         again = self._again
@@ -250,7 +250,7 @@ class Launch:
         return spec
 
     def _done_before(self, stage: str, now: StageProgress) -> StageProgress:
-        """What was done when the submission that is under way was made: another machine may have made it."""
+        """Return the progress before the open submission, which another machine may have made."""
         found = self._open(stage)
         return now if found is None or found.done is None else replace(now, done=found.done)
 
