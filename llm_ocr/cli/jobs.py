@@ -10,12 +10,12 @@ from llm_ocr.errors import UsageError
 from llm_ocr.settings.models import JobsSettings
 
 if TYPE_CHECKING:
-    from llm_ocr.launch.overview import Launched
+    from llm_ocr.launch.watching import LaunchedJob
 
 
 def run_jobs(command: str, settings: JobsSettings) -> int:
     """List jobs, show a log, cancel or clean; returns 0."""
-    from llm_ocr.launch.overview import launched_jobs
+    from llm_ocr.launch.watching import launched_jobs
     from llm_ocr.work.stored import workspace_options
     from llm_ocr.work.workspace import Workspace
 
@@ -28,7 +28,7 @@ def run_jobs(command: str, settings: JobsSettings) -> int:
     return 0
 
 
-def _list(settings: JobsSettings, found: Sequence["Launched"]) -> None:
+def _list(settings: JobsSettings, found: Sequence["LaunchedJob"]) -> None:
     if settings.json_output:
         values = [{"platform": one.platform, "stage": one.stage, **asdict(one.status)} for one in found]
         write_json(values)
@@ -43,13 +43,13 @@ def _list(settings: JobsSettings, found: Sequence["Launched"]) -> None:
         write_line(one_line("  ".join([*cells, row[5]])).rstrip())
 
 
-def _row(one: "Launched") -> tuple[str, ...]:
+def _row(one: "LaunchedJob") -> tuple[str, ...]:
     status = one.status
     ran = "" if status.started is None else f"{((status.ended or time.time()) - status.started) / 60:.0f} min"
     return one.platform, one.stage, status.state.value, ran, one.job.id, status.reason or one.job.url
 
 
-def _logs(settings: JobsSettings, found: Sequence["Launched"]) -> None:
+def _logs(settings: JobsSettings, found: Sequence["LaunchedJob"]) -> None:
     if not found:
         write_line("No jobs were launched on this workspace.")
         return
@@ -58,7 +58,7 @@ def _logs(settings: JobsSettings, found: Sequence["Launched"]) -> None:
         write_line(line)
 
 
-def _cancel(settings: JobsSettings, found: Sequence["Launched"]) -> None:
+def _cancel(settings: JobsSettings, found: Sequence["LaunchedJob"]) -> None:
     running = [one for one in found if not one.status.state.over]
     for one in running:
         one.launcher.cancel(one.job)
@@ -67,7 +67,7 @@ def _cancel(settings: JobsSettings, found: Sequence["Launched"]) -> None:
         write_line("No job was under way.")
 
 
-def _clean(settings: JobsSettings, found: Sequence["Launched"]) -> None:
+def _clean(settings: JobsSettings, found: Sequence["LaunchedJob"]) -> None:
     running = [one.job.id for one in found if not one.status.state.over]
     if running:
         raise UsageError(f"jobs are under way: {', '.join(running)}", hint="Wait for them, or: llm-ocr jobs cancel")
@@ -82,5 +82,5 @@ def _clean(settings: JobsSettings, found: Sequence["Launched"]) -> None:
 _ACTIONS = {"list": _list, "logs": _logs, "cancel": _cancel, "clean": _clean}
 
 
-def _there(found: Sequence["Launched"]) -> str:
+def _there(found: Sequence["LaunchedJob"]) -> str:
     return f"There are: {', '.join(one.job.id for one in found)}" if found else "None was launched on it."

@@ -5,6 +5,7 @@ import sys
 from llm_ocr.cli import report
 from llm_ocr.cli.output import write_json, write_line
 from llm_ocr.errors import UsageError
+from llm_ocr.settings.environment import environment
 from llm_ocr.settings.models import LaunchSettings
 
 
@@ -15,15 +16,21 @@ def run_launch(command: str, settings: LaunchSettings) -> int:
     if settings.dry_run:
         write_json([plan.to_json() for plan in plans(settings)])
         return 0
-    if settings.stage == "pipeline" and not settings.wait:
+    if settings.stage == "pipeline" and not settings.wait and not settings.detach:
         raise UsageError(
-            "the stages of a pipeline follow one another, so somebody must wait for them",
-            hint="Add --wait, or launch the stages one by one (describe and assemble with --follow).",
+            "the stages of a pipeline follow one another: something must wait for each of them",
+            hint="Add --wait, and this machine waits; or --detach, and a CPU job on the platform does. Or launch the "
+            "stages one by one (describe and assemble with --follow).",
         )
-    launch = begin(settings, lambda line: None if settings.quiet else write_line(line, sys.stderr))
+    shown = not settings.quiet and sys.stderr.isatty() and environment().get("TERM") != "dumb"
+    launch = begin(
+        settings,
+        lambda line: None if settings.quiet else write_line(line, sys.stderr),
+        sys.stderr if shown else None,
+    )
     workspace = report.quoted(settings.workspace)
     if not settings.wait:
-        jobs = launch.submit()
+        jobs = launch.detach() if settings.detach else launch.submit()
         write_line(f"{len(jobs)} {'job' if len(jobs) == 1 else 'jobs'} submitted. Watch: llm-ocr jobs -w {workspace}")
         return 0
     launch.wait()

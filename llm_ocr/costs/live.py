@@ -58,5 +58,5 @@ def _per_hour(one: Mapping[str, Any]) -> float | None:
 
 
 def _dated(stored: Mapping[str, Price]) -> str:
-    words = next((price.words for price in stored.values()), "")
+    words = "; ".join(dict.fromkeys(price.words for price in stored.values()))
     return f"the file's are of {words}" if words else "none are known"

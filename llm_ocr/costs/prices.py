@@ -65,11 +65,11 @@ def token_cost(tokens_in: float, tokens_out: float, price_in: float, price_out: 
 
 @cache
 def machines() -> tuple[Machine, ...]:
-    """Every machine that has a price here, platform by platform."""
+    """Return every machine that is compared with others, platform by platform. More machines have a price only."""
     found = []
     for platform, table in _prices()["hardware"].items():
         for name, value in table.items():
-            if isinstance(value, dict):
+            if isinstance(value, dict) and name in table.get("compared", table):
                 gpu = value.get("gpu", "")
                 count = value.get("gpus", 1) if gpu else 0
                 found.append(Machine(platform, name, gpu, count, _price(table, value, None, None)))
@@ -96,21 +96,28 @@ def providers() -> tuple[Provider, ...]:
 def price_per_hour(
     platform: str, hardware: str, *, cores: float | None = None, gib: float | None = None
 ) -> Price | None:
-    """What the file says of one machine; None for one that it does not know.
+    """Return the stored price of one machine, or None if the file lacks it.
 
-    `cores` and `gib` (memory) are a task's own where a platform bills parts (Cloud Run); default: our launcher's.
+    Args:
+        platform: A platform, for example `modal`.
+        hardware: The platform's name of the machine; Modal's may count its GPUs, as `L40S:2`.
+        cores: Cores of a task where the platform bills parts (Cloud Run, Modal). Default: our launcher's.
+        gib: Memory of a task in GiB, likewise.
     """
     table = _prices()["hardware"].get(platform, {})
-    value = table.get(hardware)
-    return _price(table, value, cores, gib) if isinstance(value, dict) else None
+    name, _, count = hardware.partition(":")
+    value = table.get(hardware, table.get(name) if count.isdigit() else None)
+    return _price(table, value, cores, gib, int(count) if count.isdigit() else 1) if isinstance(value, dict) else None
 
 
-def _price(table: Mapping[str, Any], value: Mapping[str, Any], cores: float | None, gib: float | None) -> Price:
-    source = _prices()["sources"][table["source"]]
+def _price(
+    table: Mapping[str, Any], value: Mapping[str, Any], cores: float | None, gib: float | None, gpus: int = 1
+) -> Price:
+    source = _prices()["sources"][value.get("source", table["source"])]
     per_hour = value.get("per_hour")
     if per_hour is None:
         second = (
-            value.get("gpu_second", 0.0)
+            gpus * value.get("gpu_second", 0.0)
             + table["core_second"] * (cores or value["cores"])
             + table["gib_second"] * (gib or value["gib"])
         )

@@ -123,7 +123,7 @@ def _spent(launch: str, submission: str, value: Mapping[str, Any]) -> Spent:
 
 
 def _order(one: Spent) -> tuple[str, float, int, str]:
-    stages = ("extract", "describe", "assemble")
+    stages = ("pipeline", "extract", "describe", "assemble")
     rank = stages.index(one.stage) if one.stage in stages else len(stages)
     return one.launch, one.started or 0.0, rank, one.submission
 

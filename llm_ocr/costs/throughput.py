@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from llm_ocr.costs.prices import Machine, is_whole, machines
+from llm_ocr.costs.prices import Machine, is_whole, machines, price_per_hour
 from llm_ocr.costs.spans import Span
 from llm_ocr.errors import UsageError
 from llm_ocr.models.registry import DEFAULT, find_profile
@@ -103,14 +103,15 @@ def machine_named(platform: str, hardware: str) -> Machine | None:
     family, _, size = hardware.rpartition(".")
     if found := _table()["families"].get(family):
         gpus = found["sizes"].get(size)
-        return Machine(platform, hardware, found["gpu"], gpus) if gpus else None
+        price = price_per_hour(platform, hardware)
+        return Machine(platform, hardware, found["gpu"], gpus, price) if gpus else None
     if is_whole(platform):
         return None
     name, _, count = hardware.partition(":")
     gpu = gpu_named(name)
     if gpu is None or (count and not count.isdecimal()):
         return None
-    return Machine(platform, hardware, gpu, int(count or 1))
+    return Machine(platform, hardware, gpu, int(count or 1), price_per_hour(platform, hardware))
 
 
 def gpu_named(name: str) -> str | None:

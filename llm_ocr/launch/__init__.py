@@ -13,6 +13,8 @@ from typing import Any, Protocol
 #: Stages that need a GPU; Assemble runs on a CPU.
 GPU_STAGES = ("extract", "describe")
 STAGES = ("extract", "describe", "assemble")
+#: All of them; as the stage of a job: the one that submits the others (`coordinator`).
+PIPELINE = "pipeline"
 
 
 class State(StrEnum):
@@ -56,6 +58,8 @@ class JobSpec:
     @property
     def command(self) -> tuple[str, ...]:
         """What a job's container runs."""
+        if self.stage == PIPELINE:
+            return ("python", "-m", "llm_ocr.launch.coordinator")
         return ("python", "-m", "llm_ocr.stages", self.stage)
 
     @property
@@ -133,6 +137,9 @@ class Launcher(Protocol):
 
     def gpus(self, hardware: str) -> int | None:
         """GPUs of one machine of that name; None for a name that is not known here."""
+
+    def time_limit(self, spec: JobSpec) -> int | None:
+        """Return the seconds that a job without a limit may run; None for a platform that never ends a job."""
 
     def plan(self, spec: JobSpec) -> Plan:
         """Exactly what `submit` will send. Pure. Raises `UsageError` for what can never work (shards, time, memory)."""

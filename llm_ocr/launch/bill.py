@@ -1,22 +1,64 @@
-"""What jobs cost, and how long they may take: the platform's hours, and prices and rates from `costs`."""
+"""What jobs cost, how long they may run, and the record of their end: prices from `costs`, seconds from platforms."""
 
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llm_ocr.costs import Price, price_per_hour, time_limit
 from llm_ocr.costs.live import live_prices
-from llm_ocr.launch import JobSpec, JobStatus
+from llm_ocr.costs.tables import money_text
+from llm_ocr.errors import LimitReached, UsageError
+from llm_ocr.launch import JobSpec, JobStatus, Launcher
+from llm_ocr.launch.cloud_run.plan import MACHINES, size
+from llm_ocr.launch.platforms import launcher_for
+from llm_ocr.launch.records import Submission, write_end, write_jobs
+from llm_ocr.work.workspace import Workspace
 
-#: Where a job's limit is fitted to what is to be done; elsewhere the platform's default is the best there is.
+#: Platforms whose job limit follows from the pages; on others the platform's default is used.
 _FITTED = frozenset({"hf-jobs", "sagemaker"})
+#: Seconds. The shortest limit that `--max-cost` sets: a GPU job likely needs 226 s before its first page, and up to 900
+#: (`startup.gpu` in costs/throughput.toml), so a shorter job mostly pays for its start.
+SHORTEST = 600
+#: Seconds that a machine may be billed after the limit: SageMaker waits 120 s between SIGTERM and the end.
+_STOPPING = 120
+#: Seconds after a recorded decision in which its jobs may still be being created: several hundred, one by one.
+_SUBMITTING = 600.0
 
 
-def bill(platform: str, spec: JobSpec, statuses: Sequence[JobStatus]) -> Mapping[str, Any]:
-    """`seconds` summed over machines, `price_per_hour` of one, `cost` in the price's currency; None: not known."""
-    known = [_seconds(one) for one in statuses]
-    seconds = None if not known or None in known else sum(one for one in known if one is not None)
-    price = _price(platform, spec)
-    cost = None if price is None or seconds is None else round(seconds / 3600 * price.per_hour, 6)
+def price_of(platform: str, spec: JobSpec) -> Price | None:
+    """Return the hourly price of one machine: as given, otherwise the platform's live list, otherwise `costs`."""
+    return _known_price(platform, spec, live=True)
+
+
+def check_prices(platform: str, specs: Mapping[str, JobSpec]) -> None:
+    """Raise `UsageError` if `--max-cost` cannot limit a stage because the price of its machine is unknown."""
+    for stage, spec in specs.items():
+        if _known_price(platform, spec, live=False) is None and price_of(platform, spec) is None:
+            machine = f"spot machines of {platform}" if spec.options.get("spot") else f"{spec.hardware} on {platform}"
+            raise UsageError(
+                f"--max-cost cannot limit {stage}: no price is known of {machine}",
+                hint="Give the price of one machine in dollars: --price-per-hour 1.80",
+            )
+
+
+def billed_seconds(spec: JobSpec, statuses: Sequence[JobStatus], *, until: float | None = None) -> float | None:
+    """Return the billed seconds, summed over machines; None if the platform does not say.
+
+    Args:
+        spec: Spec of the submission.
+        statuses: Status of each of its jobs.
+        until: Count a job that runs from its start to this moment (seconds since 1970). Default: only jobs that are
+            over have seconds.
+    """
+    machines = spec.shards if len(statuses) == 1 else 1  # one job for all shards
+    known = [_seconds(one, machines, until) for one in statuses]
+    return None if not known or None in known else sum(one for one in known if one is not None)
+
+
+def bill(platform: str, spec: JobSpec, statuses: Sequence[JobStatus]) -> dict[str, Any]:
+    """Return `seconds` over all machines, `price_per_hour` of one, and `cost`; None for what is unknown."""
+    seconds, price = billed_seconds(spec, statuses), price_of(platform, spec)
     return {
         "platform": platform,
         "machines": spec.shards,
@@ -24,40 +66,146 @@ def bill(platform: str, spec: JobSpec, statuses: Sequence[JobStatus]) -> Mapping
         "price_per_hour": None if price is None else price.per_hour,
         "price_source": "" if price is None else price.words,
         "currency": "USD",
-        "cost": cost,
+        "cost": None if price is None or seconds is None else round(seconds / 3600 * price.per_hour, 6),
     }
 
 
-def has_price(platform: str, spec: JobSpec) -> bool:
-    """Whether it can be told what the jobs cost. Asks nobody where the file of prices knows it."""
-    known = price_per_hour(platform, spec.hardware) is not None and not spec.options.get("spot")
-    return known or _price(platform, spec) is not None
+def record_end(workspace: Workspace, submission: Submission, statuses: Sequence[JobStatus]) -> None:
+    """Record how the jobs of a submission ended, and their bill. The first record counts."""
+    write_end(workspace, submission.spec, statuses, bill(submission.platform, submission.spec, statuses))
+    workspace.flush()
+
+
+def has_ended(workspace: Workspace, submission: Submission) -> bool:
+    """Return whether a submission is over, and record its end if nobody has.
+
+    A submission that the platform does not know is over `_SUBMITTING` seconds after its decision: its launcher died
+    before it sent the jobs.
+
+    Raises:
+        LaunchError: The platform cannot be asked.
+    """
+    if submission.over:
+        return True
+    launcher = launcher_for(submission.platform)
+    jobs = submission.jobs
+    if jobs is None:
+        jobs = tuple(launcher.find(submission.spec))
+        if not jobs and time.time() - submission.decided < _SUBMITTING:
+            return False
+        if not jobs:
+            write_end(workspace, submission.spec, (), {})
+            workspace.flush()
+            return True
+        write_jobs(workspace, submission.spec, jobs)
+    statuses = launcher.status(jobs)
+    if not all(one.state.over for one in statuses):
+        return False
+    record_end(workspace, submission, statuses)
+    return True
 
 
 def fitted_limit(platform: str, spec: JobSpec, settings: Mapping[str, Any], pages: int) -> int | None:
-    """Seconds that one of the jobs should need at most; None where nothing is known: the platform's default then."""
+    """Return the seconds that one of the jobs should need at most; None for the platform's default."""
     if platform not in _FITTED or not pages:
         return None
     model = "embedded" if settings.get("engine") == "embedded" else str(settings.get("model", ""))
     return time_limit(spec.stage, model, platform, spec.hardware, pages, shards=spec.shards)
 
 
-def _seconds(status: JobStatus) -> float | None:
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Dollars of a workspace: the limit, what ended jobs cost, and what open ones may cost at most."""
+
+    limit: float
+    spent: float
+    committed: float
+
+    @property
+    def left(self) -> float:
+        return self.limit - self.spent - self.committed
+
+
+def budget_of(limit: float, submissions: Sequence[Submission]) -> Budget:
+    """Return what is left of `limit`.
+
+    An ended submission of unknown cost counts with the most that it may have cost. A submission without a price counts
+    nothing: it runs on the user's own machines, or it was made without `--max-cost`.
+    """
+    spent = committed = 0.0
+    for one in submissions:
+        cost = one.end.get("cost") if one.end else None
+        if cost is not None:
+            spent += float(cost)
+        elif one.end and one.jobs is None:
+            continue  # never reached the platform
+        elif one.over:
+            spent += _most(one)
+        else:
+            committed += _most(one)
+    return Budget(limit, spent, committed)
+
+
+def bounded(launcher: Launcher, spec: JobSpec, budget: Budget, *, share: float = 1.0) -> JobSpec:
+    """Return the spec with a time limit that `share` of the budget's rest pays for, and never a longer one.
+
+    Raises:
+        LimitReached: The rest pays for less than `SHORTEST` seconds, or less than the stage's own limit.
+    """
+    price = price_of(launcher.platform, spec)
+    assert price is not None, "check_prices"
+    wanted = spec.time_limit or launcher.time_limit(spec)
+    paid = int(share * max(0.0, budget.left) / price.per_hour * 3600 / spec.shards) - _STOPPING
+    if paid < min(SHORTEST, wanted or SHORTEST):
+        raise LimitReached(
+            f"{spec.stage} is not submitted: of --max-cost {money_text(budget.limit)}, {money_text(budget.spent)} is "
+            f"spent and {money_text(budget.committed)} may be spent by open jobs. The rest pays for "
+            f"{max(0, paid) // 60} minutes on {spec.shards} x {spec.hardware} at {money_text(price.per_hour)} an hour",
+            hint=f"A job needs {SHORTEST // 60} minutes to be of use. Raise --max-cost, or use fewer --shards or "
+            "cheaper --hardware. The same command goes on.",
+        )
+    return replace(spec, time_limit=paid // 60 * 60 if wanted is None else min(wanted, max(paid // 60 * 60, SHORTEST)))
+
+
+def most_text(platform: str, spec: JobSpec) -> str:
+    """Describe the most that a bounded submission costs: `at most $4.81: 1 x ml.g6e.2xlarge for 103 min at …`."""
+    price = price_of(platform, spec)
+    if price is None or spec.time_limit is None:
+        return ""
+    most = (spec.time_limit + _STOPPING) / 3600 * price.per_hour * spec.shards
+    return (
+        f"at most {money_text(most)}: {spec.shards} x {spec.hardware} for {spec.time_limit / 60:.0f} minutes at "
+        f"{money_text(price.per_hour)} an hour ({price.words})"
+    )
+
+
+def _most(one: Submission) -> float:
+    price = _known_price(one.platform, one.spec, live=False)
+    limit = one.spec.time_limit or launcher_for(one.platform).time_limit(one.spec)
+    if price is None or limit is None:
+        return 0.0
+    return (limit + _STOPPING) / 3600 * price.per_hour * one.spec.shards
+
+
+def _seconds(status: JobStatus, machines: int, until: float | None) -> float | None:
     if status.seconds is not None:
         return status.seconds
-    if status.started is None or status.ended is None:
+    end = status.ended if status.ended is not None or status.state.over else until
+    if status.started is not None and end is not None:
+        return max(0.0, end - status.started) * machines
+    return 0.0 if until is not None and not status.state.over else None
+
+
+def _known_price(platform: str, spec: JobSpec, *, live: bool) -> Price | None:
+    if given := spec.options.get("price_per_hour"):
+        return Price(float(given), "--price-per-hour", "")
+    # Spot prices change by the hour, and Modal's regions cost 1.15 to 1.75 times the base price.
+    if spec.options.get("spot") or (platform == "modal" and spec.options.get("region")):
         return None
-    return status.ended - status.started
-
-
-def _price(platform: str, spec: JobSpec) -> Price | None:
-    """Of one machine and hour, as the platform lists it now, else as it was published."""
-    if spec.options.get("spot"):
-        return None  # changes by the hour, and is not listed
-    if platform == "hf-jobs":
-        return live_prices(platform)[0].get(spec.hardware)
-    cores, memory = spec.options.get("cpu"), str(spec.options.get("memory") or "")
-    gib = memory.removesuffix("i").removesuffix("G")
-    if spec.stage == "assemble" or not cores or not gib.isdigit():
+    if platform == "hf-jobs" and live:
+        return live_prices(platform, endpoint=spec.options.get("platform_endpoint"))[0].get(spec.hardware)
+    if platform != "cloud-run" or spec.hardware not in MACHINES:
         return price_per_hour(platform, spec.hardware)
-    return price_per_hour(platform, spec.hardware, cores=cores, gib=float(gib))
+    task = size(spec.stage, spec.hardware, spec.options)
+    gib = int(task.memory[:-2]) / (1 if task.memory.endswith("Gi") else 1024)
+    return price_per_hour(platform, spec.hardware, cores=task.cpu, gib=gib)

@@ -129,7 +129,7 @@ def prepare(wheel: str, sha256: str, extras: list[str]) -> None:
     if GOOGLE_KEY in os.environ:
         # The folder is only accessible to this user.
         os.environ["GOOGLE_APPLICATION_CREDENTIALS"] = path = f"{folder}/google.json"
-        Path(path).write_text(os.environ.pop(GOOGLE_KEY))
+        Path(path).write_text(os.environ[GOOGLE_KEY])
     if wheel:
         install(fetch(wheel, sha256, folder) + (f"[{','.join(extras)}]" if extras else ""), folder)
 

@@ -1,5 +1,6 @@
-"""Launching from Python, as notebooks do."""
+"""Launch from Python, as notebooks do."""
 
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,16 @@ def submit(
     """Submit a stage, or `pipeline`, to a platform; `wait()` of the result stays until it is done.
 
     Keywords are the flags of `llm-ocr launch`. Of a pipeline the first stage is submitted at once, the others by
-    `wait()`. Raises `UsageError`, and `LaunchError` with the platform's words.
+    `wait()`, or by a job on the platform with `detach=True`. Raises `UsageError`, and `LaunchError` with the platform's
+    words.
     """
-    launch = begin(_settings(platform, stage, sources, workspace, settings), say)
-    launch.submit()
+    terminal = sys.stdout if say is print and sys.stdout.isatty() else None  # false in a notebook
+    found = _settings(platform, stage, sources, workspace, settings)
+    launch = begin(found, say, terminal)
+    if found.detach:
+        launch.detach()
+    else:
+        launch.submit()
     return launch
 
 

@@ -25,7 +25,7 @@ _STAY = {
     *LogSettings.model_fields,
     *("workspace", "workspace_profile", "workspace_endpoint", "workspace_region", "source_profile"),
     *("launch", "shard_index", "shard_count"),
-    "max_cost",  # what is billed for all jobs: `launching` looks at it before each submission
+    *("max_cost", "price_per_hour"),  # limits of the bill: `launching` applies them to each submission
 }
 #: Texts in which a URL may stand.
 _WITH_URLS = ("prompt", "describe_prompt", "vllm_command")

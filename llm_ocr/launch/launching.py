@@ -1,43 +1,49 @@
-"""Launching: each stage submitted, watched, and submitted again while that is worth it.
+"""Submit the stages of a launch, watch their jobs, and submit a stage again while that makes progress.
 
-A stage is submitted again when its jobs are over, the workspace lacks units of it and has more than at the last
-submission; at most `attempts` times, and not beyond `max_cost`. What was submitted stands in the workspace
-(`records`), so that nothing is created twice and any machine can go on watching.
+A stage is submitted again when its jobs have ended, units are missing, and the last submission finished some: at most
+`attempts` times. With `max_cost`, the time limit of each submission follows from the rest of the budget. The
+workspace records every submission (`records`). Nothing is therefore created twice, and any machine can go on watching.
 """
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TextIO
 
-from llm_ocr.errors import JobFailed, LaunchError, LimitReached, UsageError
-from llm_ocr.launch import Job, JobSpec, JobStatus, Launcher, Plan, State
-from llm_ocr.launch.bill import fitted_limit, has_price
-from llm_ocr.launch.closing import close, closed
+from llm_ocr.errors import JobFailed, LaunchError, UsageError
+from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, Plan, State
+from llm_ocr.launch.bill import bounded, budget_of, check_prices, fitted_limit, most_text, record_end
+from llm_ocr.launch.coordinator import SHARE, with_coordinator
 from llm_ocr.launch.library import check_library, with_library
 from llm_ocr.launch.platforms import check_platform, launcher_for
-from llm_ocr.launch.progress import StageProgress, stage_progress
 from llm_ocr.launch.records import (
     Launched,
     Submission,
-    read_launches,
     submissions,
     write_jobs,
     write_launch,
     write_spec,
 )
+from llm_ocr.launch.resuming import known_as, under_way
 from llm_ocr.launch.specs import SHARED_DISK, Wanted, new_id, wanted
-from llm_ocr.launch.uploads import FOLDER as UPLOADS
 from llm_ocr.launch.uploads import uploaded
-from llm_ocr.launch.waiting import EVERY, reasons, until_over
+from llm_ocr.launch.watching import (
+    EVERY,
+    Display,
+    PipelineProgress,
+    Progress,
+    Say,
+    StageProgress,
+    reasons,
+    stage_progress,
+    until_over,
+)
 from llm_ocr.settings.effect import check_effect
 from llm_ocr.settings.models import LaunchSettings
 from llm_ocr.settings.sources import masked
 from llm_ocr.work.stored import remembered, workspace_options
 from llm_ocr.work.workspace import Workspace
-
-Say = Callable[[str], None]
 
 #: Examples in documentation, which users replace by their own values, and the settings that may still hold one.
 _EXAMPLE = re.compile(
@@ -48,22 +54,23 @@ _EXAMPLES_IN = ("workspace", "image", "role", "project", "region", "service_acco
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to stop. `every` is the time between two looks, in seconds."""
+    """When a launch stops. `every` is the time between two requests to the platform, in seconds."""
 
     attempts: int = 3
     max_cost: float | None = None
     every: float = EVERY
+    max_failed_rate: float = 0.01  # of the pages, for the exit code of the coordinator
 
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """What is sent for a stage at first, and the settings that its jobs will find in the workspace."""
+    """The first submission of a stage, and the settings that its jobs will read from the workspace."""
 
     plan: Plan
     settings: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """As it is shown: what is sent, what is not known yet, what else is to be known."""
+        """Return JSON values: the requests, their unknown parts, and notes."""
         return {
             "platform": self.plan.platform,
             "stage": self.plan.spec.stage,
@@ -78,10 +85,10 @@ class StagePlan:
 
 
 def plans(settings: LaunchSettings) -> list[StagePlan]:
-    """What would be sent for each stage. Asks nobody. Raises `UsageError` for what can never work."""
+    """Return what would be sent for each stage, without a request. Raises `UsageError` for what can never work."""
     launcher = launcher_for(check_platform(settings.platform))
-    asked = wanted(settings, launcher, "00000000-000000-0000")
-    return [StagePlan(launcher.plan(asked.specs[stage]), asked.settings[stage]) for stage in asked.stages]
+    asked = _asked(settings, launcher, "00000000-000000-0000")
+    return [StagePlan(launcher.plan(spec), asked.settings.get(stage, {})) for stage, spec in asked.specs.items()]
 
 
 def complete_plan(launcher: Launcher, spec: JobSpec) -> Plan:
@@ -112,57 +119,87 @@ class Launch:
         launcher: Launcher,
         asked: Wanted,
         limits: Limits,
-        say: Say,
+        display: Display,
         *,
         resumed: bool = False,
     ) -> None:
         self._workspace = workspace
         self._launcher = launcher
         self._limits = limits
-        self._say = say
+        self._display = display
         self._resumed = resumed
         self.asked = asked
 
     @property
+    def _again(self) -> str:
+        return f"Log: llm-ocr jobs logs -w {self._workspace.url}. The same command goes on."
+
+    @property
     def id(self) -> str:
-        """Of the launch, as it stands in the workspace."""
+        """Return the launch's id in the workspace."""
         return self.asked.id
 
     def submit(self) -> Sequence[Job]:
-        """The first stage's jobs, submitted or found; does not wait for them."""
-        return self._submit(self.asked.stages[0])
+        """Submit the first stage, or find its jobs, or the coordinator's; do not wait for them."""
+        return self._submit(PIPELINE if self._open(PIPELINE) else self.asked.stages[0])
+
+    def detach(self) -> Sequence[Job]:
+        """Submit the job that submits the stages, or find it."""
+        return self._submit(PIPELINE)
 
     def jobs(self) -> list[Job]:
-        """All jobs so far."""
+        """Return all jobs that were submitted until now."""
         return [job for one in submissions(self._workspace, self.id) for job in one.jobs or ()]
 
     def status(self) -> Sequence[JobStatus]:
-        """Of all jobs so far."""
+        """Return the status of each of them."""
         return self._launcher.status(self.jobs())
 
     def wait(self) -> None:
-        """Until all stages are done, each submitted again while that is worth it.
+        """Wait until all stages are done. Submit them, unless a coordinator on the platform does.
 
-        Raises `JobFailed` with the platform's reason, `LimitReached` at `max_cost`.
+        Raises:
+            JobFailed: A stage cannot be finished; with the platform's reason.
+            LimitReached: The rest of `max_cost` is too little for the next submission.
         """
+        if coordinator := self._open(PIPELINE):
+            self._follow(coordinator)
+        else:
+            self.run_stages()
+
+    def run_stages(self) -> None:
+        """Submit each stage, and again while that makes progress, until it is done. Raises as `wait` does."""
         for stage in self.asked.stages:
             self._carry_out(stage)
+
+    def _follow(self, coordinator: Submission) -> None:
+        """Wait for the coordinator, and show what it does."""
+        jobs, every = self._submit(PIPELINE), self._limits.every
+        progress = PipelineProgress(self._workspace, self._launcher, self.id, self._limits.max_cost)
+        statuses = until_over(self._launcher, jobs, self._display, PIPELINE, every=every, progress=progress)
+        record_end(self._workspace, coordinator, statuses)
+        if (why := reasons(statuses)) and not stage_progress(self._workspace, self.asked.stages[-1]).finished:
+            raise JobFailed(f"{PIPELINE}: {why}", hint=self._again)
+        if why:
+            self._display.say(f"{PIPELINE}: all units are done, though: {why}")
 
     def _carry_out(self, stage: str) -> None:
         before = stage_progress(self._workspace, stage)
         if stage == "extract" and before.finished and not self._sources(stage) and not self._open(stage):
-            self._say("extract: all units are done")
+            self._display.say("extract: all units are done")
             return
         while True:
             before = self._done_before(stage, before)
             jobs = self._submit(stage)
             spec = self._newest(stage).spec
-            statuses = until_over(self._launcher, jobs, self._say, stage, every=self._limits.every)
-            close(self._workspace, self._newest(stage), statuses)
+            progress = Progress(self._workspace, self._launcher.platform, spec, self._limits.max_cost)
+            every = self._limits.every
+            statuses = until_over(self._launcher, jobs, self._display, stage, every=every, progress=progress)
+            record_end(self._workspace, self._newest(stage), statuses)
             after = stage_progress(self._workspace, stage)
             if after.finished:
                 if why := reasons(statuses):  # for example more failed pages than --max-failed-rate
-                    self._say(f"{stage}: all units are done, though: {why}")
+                    self._display.say(f"{stage}: all units are done, though: {why}")
                 return
             self._judge(stage, spec, statuses, before, after)
             before = after
@@ -170,48 +207,61 @@ class Launch:
     def _judge(
         self, stage: str, spec: JobSpec, statuses: Sequence[JobStatus], before: StageProgress, after: StageProgress
     ) -> None:
-        """Return when another submission is worth it."""
+        """Return if another submission is likely to make progress, otherwise raise `JobFailed`."""
         why = reasons(statuses) or "its jobs ended well, and left units undone"
         missing = f"{stage}: {after.total - after.done} of {after.total} units are missing" if after.total else stage
-        again = f"Log: llm-ocr jobs logs -w {self._workspace.url}. The same command goes on."
+        again = self._again
         if after.done <= before.done:
             raise JobFailed(f"{missing}, and none was finished since the last submission: {why}", hint=again)
         if spec.submission >= self._limits.attempts:
             raise JobFailed(f"{missing} after {spec.submission} submissions: {why}", hint=again)
         if any(one.state is State.CANCELLED for one in statuses):
             raise JobFailed(f"{missing}: {why}", hint=again)
-        self._say(f"{missing} ({why}): submitted again")
+        self._display.say(f"{missing} ({why}): submitted again")
 
-    def _afford(self, stage: str) -> None:
-        """Return when something may still be spent; what all launches of the workspace have cost counts."""
-        spent = sum(one.end.get("cost") or 0.0 for one in submissions(self._workspace) if one.end)
-        if self._limits.max_cost is not None and spent >= self._limits.max_cost:
-            raise LimitReached(
-                f"{stage} is not submitted: {spent:.2f} dollars were spent of --max-cost {self._limits.max_cost:g}",
-                hint="The same command with a higher limit goes on.",
-            )
+    def _affordable(self, spec: JobSpec) -> JobSpec:
+        """Return the spec with the time limit that `max_cost` allows. Raises `LimitReached`."""
+        if self._limits.max_cost is None:
+            return spec
+        this = (spec.launch, spec.stage, spec.submission)
+        others = [
+            one
+            for one in submissions(self._workspace)
+            if (one.spec.launch, one.spec.stage, one.spec.submission) != this
+        ]
+        share = SHARE if spec.stage == PIPELINE else 1.0
+        found = bounded(self._launcher, spec, budget_of(self._limits.max_cost, others), share=share)
+        self._display.say(f"{spec.stage}: {most_text(self._launcher.platform, found)}")
+        return found
 
     def _submit(self, stage: str) -> Sequence[Job]:
-        """The jobs of the stage that are under way; else new ones."""
+        """Return the stage's open jobs, or submit new ones."""
         found = self._open(stage)
         if found is not None and found.jobs:
             return found.jobs
+        if stage not in self.asked.specs:
+            raise LaunchError(
+                f"{stage} of {self._workspace.url} is being submitted by another process",
+                hint="The same command goes on ten minutes later, or cancel it: llm-ocr jobs cancel.",
+            )
         # The recorded decision says that there was one; what is submitted is what this command asks for.
         spec = self._next_spec(stage, None if found is None else found.spec.submission)
         plan = complete_plan(self._launcher, spec)
         jobs = self._launcher.find(spec) if found is not None else ()
         if not jobs:
-            self._afford(stage)
+            spec = self._affordable(spec)
+            plan = self._launcher.plan(spec)
             if found is None:
-                write_spec(self._workspace, self.asked.platform, spec, stage_progress(self._workspace, stage).done)
+                done = None if stage == PIPELINE else stage_progress(self._workspace, stage).done
+                write_spec(self._workspace, self.asked.platform, spec, done)
                 self._workspace.flush()
             jobs = self._launcher.submit(with_library(plan, self._workspace))
         write_jobs(self._workspace, spec, jobs)
         self._workspace.flush()
         for note in plan.notes:
-            self._say(f"{stage}: {note}")
+            self._display.say(f"{stage}: {note}")
         for job in jobs:
-            self._say(f"{stage}: {job.name} {job.url or job.id}")
+            self._display.say(f"{stage}: {job.name} {job.url or job.id}")
         return jobs
 
     def _next_spec(self, stage: str, submission: int | None) -> JobSpec:
@@ -223,7 +273,7 @@ class Launch:
         return spec
 
     def _done_before(self, stage: str, now: StageProgress) -> StageProgress:
-        """What was done when the submission that is under way was made: another machine may have made it."""
+        """Return the progress before the open submission, which another machine may have made."""
         found = self._open(stage)
         return now if found is None or found.done is None else replace(now, done=found.done)
 
@@ -241,14 +291,17 @@ class Launch:
         return not self._resumed and bool(settings.get("sources") or settings.get("dataset"))
 
 
-def begin(settings: LaunchSettings, say: Say = print) -> Launch:
+def begin(settings: LaunchSettings, say: Say = print, terminal: TextIO | None = None) -> Launch:
     """A launch that stands in the workspace, nothing of it submitted; or the one that is under way there.
 
     Raises `UsageError`, `LaunchError`, and what opening the workspace raises.
     """
     launcher = launcher_for(check_platform(settings.platform))
-    for spec in wanted(settings, launcher, new_id()).specs.values():
+    first = _asked(settings, launcher, new_id())
+    for spec in first.specs.values():
         complete_plan(launcher, spec)  # mistakes in the settings are errors before any store is asked
+    if settings.max_cost is not None:
+        check_prices(first.platform, first.specs)
     options = workspace_options(settings)
     held = remembered(settings, options)
     if held.get("engine") and "engine" not in settings.model_fields_set:
@@ -258,79 +311,35 @@ def begin(settings: LaunchSettings, say: Say = print) -> Launch:
         check_effect(
             settings, settings.engine, f"with which this workspace was begun {held.by.get('engine', '')}".rstrip()
         )
-    asked = wanted(settings, launcher, new_id())
+    asked = _asked(settings, launcher, new_id())
     workspace = Workspace.open(settings.workspace, True, options=options)
     every = 1.0 if settings.platform == "local" else EVERY
-    limits = Limits(settings.attempts, settings.max_cost, every)
-    if running := _under_way(workspace, asked, say):
+    limits = Limits(settings.attempts, settings.max_cost, every, settings.max_failed_rate)
+    if running := under_way(workspace, asked, asdict(limits)):
         say(f"launch {running.id} is under way: going on with it")
-        return Launch(workspace, launcher, running, limits, say, resumed=True)
-    for stage in asked.stages:
-        launcher.check(complete_plan(launcher, asked.specs[stage]))
+        return Launch(workspace, launcher, running, limits, Display(say, terminal), resumed=True)
+    for spec in asked.specs.values():
+        launcher.check(complete_plan(launcher, spec))
     if settings.sources and "extract" in asked.stages and settings.platform not in SHARED_DISK:
         asked = _with_sources(asked, settings, uploaded(workspace, settings.sources, say))
-    if settings.max_cost is not None:
-        for stage in (stage for stage in asked.stages if not has_price(asked.platform, asked.specs[stage])):
-            say(f"{stage}: no price is known of {asked.specs[stage].hardware}: --max-cost cannot stop it")
-    reference = write_launch(workspace, Launched(asked.id, asked.platform, asked.stages, asked.settings, time.time()))
-    return Launch(workspace, launcher, _known_as(asked, reference), limits, say)
+    specs = {stage: asdict(asked.specs[stage]) for stage in asked.stages}
+    record = Launched(asked.id, asked.platform, asked.stages, asked.settings, time.time(), specs, asdict(limits))
+    reference = write_launch(workspace, record)
+    return Launch(workspace, launcher, known_as(asked, reference), limits, Display(say, terminal))
 
 
-def _under_way(workspace: Workspace, asked: Wanted, say: Say) -> Wanted | None:
-    """A launch of the same stages whose jobs still run; ends are recorded of others that are over by now.
-
-    Raises `LaunchError` where one of the stages is under way in another way: two launches would share its units
-    without knowing of each other.
-    """
-    open_ones = [one for one in submissions(workspace) if not one.over and one.spec.stage in asked.stages]
-    running = [one for one in open_ones if not closed(workspace, one)]
-    if not running:
-        return None
-    spec = running[-1].spec
-    found = next((one for one in read_launches(workspace) if one.id == spec.launch), None)
-    same = found is not None and (found.platform, found.stages) == (asked.platform, asked.stages)
-    if found is None or not same or not _covers(found, asked, f"{workspace.url}/{UPLOADS}/"):
-        raise LaunchError(
-            f"{spec.stage} of {workspace.url} is under way as launch {spec.launch} on {running[-1].platform}",
-            hint=f"See: llm-ocr jobs -w {workspace.url}. To end it: llm-ocr jobs cancel -w {workspace.url}",
+def _asked(settings: LaunchSettings, launcher: Launcher, launch: str) -> Wanted:
+    """Return the launch as it was asked for, with its coordinator if it detaches. Raises `UsageError`."""
+    asked = wanted(settings, launcher, launch)
+    if not settings.detach:
+        return asked
+    if settings.wait or settings.stage != PIPELINE:
+        with_what = "--wait" if settings.wait else settings.stage
+        raise UsageError(
+            f"--detach does not go with {with_what}",
+            hint="Leave out --wait: the platform waits. Without a pipeline a stage is one submission: leave out both.",
         )
-    going_on = Wanted(found.id, found.platform, found.stages, asked.specs, found.settings)
-    return _known_as(going_on, found.reference)
-
-
-def _covers(found: Launched, asked: Wanted, uploads: str) -> bool:
-    """Whether it was asked for the same settings.
-
-    Sources may also be what was uploaded to the workspace's store. An engine that was left open is remembered once its
-    first unit is published.
-    """
-    for stage in asked.stages:
-        theirs, ours, spec = found.settings[stage], asked.settings[stage], asked.specs[stage]
-        if _settled(theirs) != _settled(ours) or theirs.get("engine") not in (None, "auto", ours.get("engine")):
-            return False
-        for source in theirs.get("sources", ()):
-            if source not in ours.get("sources", ()) and (not source.startswith(uploads) or ".." in source):
-                return False
-        for name in ("endpoint", "region"):
-            usual = (None, ours.get(f"source_{name}"), spec.environment.get(f"LLM_OCR_WORKSPACE_{name.upper()}"))
-            if theirs.get(f"source_{name}") not in usual:
-                return False
-    return True
-
-
-def _settled(settings: Mapping[str, Any]) -> dict[str, Any]:
-    open_ones = ("sources", "source_endpoint", "source_region", "engine")
-    return {name: value for name, value in settings.items() if name not in open_ones}
-
-
-def _known_as(asked: Wanted, reference: str) -> Wanted:
-    """With jobs that know the launch by its reference."""
-    launch, variable = reference.partition("@")[0], {"LLM_OCR_LAUNCH": reference}
-    specs = {
-        stage: replace(one, launch=launch, environment={**one.environment, **variable})
-        for stage, one in asked.specs.items()
-    }
-    return replace(asked, specs=specs)
+    return with_coordinator(asked, launcher)
 
 
 def _with_sources(asked: Wanted, settings: LaunchSettings, sources: tuple[str, ...]) -> Wanted:

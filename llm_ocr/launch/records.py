@@ -1,19 +1,19 @@
-"""What a launch leaves in its workspace, so that any machine can go on watching it. Written once each, never changed.
+"""Records of a launch in its workspace, with which any machine can go on watching it. A record never changes.
 
-launches/<id>/launch.json               what was launched: platform, stages, the settings that jobs read
-launches/<id>/<stage>-<n>.spec.json     before the n-th submission of a stage: what it will be
-launches/<id>/<stage>-<n>.jobs.json     after it: the platform's jobs
-launches/<id>/<stage>-<n>.end.json      when they are over: how, and what it cost
+launches/<id>/launch.json               what was launched: platform, stages, the settings that jobs read, specs, limits
+launches/<id>/<stage>-<n>.spec.json     before the n-th submission of a stage: its spec
+launches/<id>/<stage>-<n>.jobs.json     after it: the jobs that the platform created
+launches/<id>/<stage>-<n>.end.json      when they have ended: their states and their cost
 """
 
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from llm_ocr.errors import WorkspaceError
-from llm_ocr.launch import Job, JobSpec, JobStatus
+from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus
 from llm_ocr.settings.environment import environment
 from llm_ocr.settings.values import without_credentials
 from llm_ocr.work import codec
@@ -32,13 +32,15 @@ _FILE = re.compile(r"(?P<stage>[a-z]+)-(?P<number>\d+)\.(?P<kind>spec|jobs|end)\
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A launch as it was asked for. `settings` are those of each stage."""
+    """The record of a launch. `settings` are those of each stage."""
 
     id: str
     platform: str
     stages: tuple[str, ...]
     settings: Mapping[str, Mapping[str, Any]]
     created: float  # seconds since 1970
+    specs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of each stage, as the coordinator submits it
+    limits: Mapping[str, Any] = field(default_factory=dict)  # when it stops (`launching.Limits`)
     reference: str = ""  # with the hash of the file that holds all this; not in it
 
 
@@ -59,14 +61,14 @@ class Submission:
 
 
 def write_launch(workspace: Workspace, launched: Launched) -> str:
-    """Write the launch before anything is submitted; return the reference that its jobs get."""
+    """Write the record of a launch, and return the reference that its jobs receive."""
     value = {name: one for name, one in asdict(launched).items() if name != "reference"}
     workspace.create_json(launch_key(launched.id), value)
     return launch_reference(launched.id, codec.dump(value, indent=2))
 
 
 def read_launches(workspace: Workspace) -> list[Launched]:
-    """All of a workspace, the oldest first."""
+    """Return all launches of a workspace, the oldest first."""
     found = []
     for info in workspace.store.list(f"{LAUNCHES}/"):
         if info.key.endswith("/launch.json"):
@@ -78,18 +80,18 @@ def read_launches(workspace: Workspace) -> list[Launched]:
 
 
 def write_spec(workspace: Workspace, platform: str, spec: JobSpec, done: int | None) -> None:
-    """The decision to submit; `done`: units of the stage that were finished then, None without a plan."""
+    """Record the decision to submit; `done` is the number of finished units of the stage, None without a plan."""
     value = {"platform": platform, "spec": asdict(spec), "done": done, "decided": time.time()}
     workspace.create_json(_key(spec, "spec"), value)
 
 
 def write_jobs(workspace: Workspace, spec: JobSpec, jobs: Sequence[Job]) -> None:
-    """What the platform has made of it."""
+    """Record the jobs that the platform created."""
     workspace.create_json(_key(spec, "jobs"), {"jobs": [asdict(job) for job in jobs]})
 
 
 def write_end(workspace: Workspace, spec: JobSpec, statuses: Sequence[JobStatus], bill: Mapping[str, Any]) -> None:
-    """How its jobs ended; `bill` holds what is known of the cost."""
+    """Record how the jobs ended; `bill` holds what is known of the cost."""
     starts = [one.started for one in statuses if one.started is not None]
     ends = [one.ended for one in statuses if one.ended is not None]
     value = {
@@ -104,7 +106,7 @@ def write_end(workspace: Workspace, spec: JobSpec, statuses: Sequence[JobStatus]
 
 
 def submissions(workspace: Workspace, launch: str = "") -> list[Submission]:
-    """Those of one launch, or of all, in their order."""
+    """Return the submissions of one launch, or of all, in their order."""
     found: dict[tuple[str, str, int], dict[str, Any]] = {}
     for info in workspace.store.list(f"{LAUNCHES}/{launch}"):
         folder, _, name = info.key.removeprefix(f"{LAUNCHES}/").rpartition("/")
@@ -112,13 +114,13 @@ def submissions(workspace: Workspace, launch: str = "") -> list[Submission]:
         if match:
             parts = found.setdefault((folder, match["stage"], int(match["number"])), {})
             parts[match["kind"]] = codec.load(workspace.store.get(info.key), f"{workspace.url}: {info.key}")
-    order = {"extract": 0, "describe": 1, "assemble": 2}
+    order = {PIPELINE: -1, "extract": 0, "describe": 1, "assemble": 2}
     keys = sorted(found, key=lambda key: (key[0], order.get(key[1], 3), key[2]))
     return [_submission(key, found[key]) for key in keys if "spec" in found[key]]
 
 
 def _submission(where: tuple[str, str, int], parts: Mapping[str, Any]) -> Submission:
-    """Raises `WorkspaceError` for a record that names things of others: folders, programs' flags, or servers."""
+    """Raise `WorkspaceError` for a record that could name a folder, a flag of a program, or another server."""
     about = parts["spec"]
     spec, decided = JobSpec(**about["spec"]), about.get("decided", 0.0)
     jobs = tuple(Job(**job) for job in parts["jobs"]["jobs"]) if "jobs" in parts else None

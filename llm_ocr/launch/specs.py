@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from llm_ocr.costs import price_per_hour
 from llm_ocr.errors import UsageError
 from llm_ocr.launch import STAGES, JobSpec, Launcher
 from llm_ocr.launch.job_settings import check_files, job_settings, with_engine
@@ -81,17 +82,20 @@ def _spec(settings: LaunchSettings, launcher: Launcher, stage: str, launch: str,
     installs = settings.platform in INSTALLING and settings.wheel != "image"
     image = settings.cpu_image if small else None
     image = image or ("" if apart and installs else settings.image) or ""
+    hardware, options = (None if apart else settings.hardware) or launcher.hardware(stage), _options(settings)
+    if apart and price_per_hour(settings.platform, hardware) is not None:
+        options["price_per_hour"] = None  # what is given is the price of the other stages' machines
     return JobSpec(
         stage=stage,
         workspace=on_any_folder(settings.workspace),
         launch=launch,
         shards=1 if apart else settings.shards,
-        hardware=(None if apart else settings.hardware) or launcher.hardware(stage),
+        hardware=hardware,
         image=image,
         environment=_environment(settings, launch),
         secrets=_secrets(settings.secret),
         time_limit=settings.time_limit,
-        options=_options(settings),
+        options=options,
     )
 
 

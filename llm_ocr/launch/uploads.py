@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from llm_ocr.errors import UsageError
-from llm_ocr.launch.waiting import Say
+from llm_ocr.launch.watching import Say
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.storage.names import split_scheme
 from llm_ocr.work.workspace import Workspace

@@ -40,9 +40,14 @@ class LaunchGroup(Group):
     )
     attempts: COUNT = Field(3, description="submissions of a stage: again only while units are missing and some came")
     max_cost: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="submit nothing more when this much was spent, in dollars"
+        None,
+        description="the most that all jobs of the workspace may cost: their time limits follow from what is left",
+        json_schema_extra={"metavar": "DOLLARS"},
     )
-    wait: bool = Field(False, description="stay until the stage is done; failed jobs are errors")
+    wait: bool = Field(False, description="stay until the stage is done, with progress; failed jobs are errors")
+    detach: bool = Field(
+        False, description="pipeline: a small CPU job on the platform submits the stages; nothing runs here"
+    )
     dry_run: bool = Field(False, description="print exactly what would be sent; needs no account")
 
 
@@ -94,11 +99,16 @@ class CloudRunGroup(Group):
 
 
 class PlatformGroup(Group):
-    """Where on the platform."""
+    """Where on the platform, and at which price."""
 
     region: NAME | None = Field(None, description="region of SageMaker, Cloud Run or Modal (default: the SDK's)")
     platform_endpoint: NAME | None = Field(
         None, description="another server for the platform's API", json_schema_extra={"metavar": "URL"}
+    )
+    price_per_hour: Annotated[float, Field(gt=0)] | None = Field(
+        None,
+        description="what one machine costs, for the bill and --max-cost (default: the platform's list price)",
+        json_schema_extra={"metavar": "DOLLARS"},
     )
 
 

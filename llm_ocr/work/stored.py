@@ -178,6 +178,23 @@ def launch_reference(launch: str, data: bytes) -> str:
     return f"{launch}@{hashlib.sha256(data).hexdigest()}"
 
 
+def verified_launch(url: str, options: StoreOptions, reference: str) -> dict[str, Any]:
+    """Return what a launch has left, as the machine that launched wrote it.
+
+    Args:
+        url: the workspace.
+        options: how its store is reached.
+        reference: the launch's id and hash (`launch_reference`).
+
+    Raises:
+        UsageError: the reference is malformed, or has no hash.
+        WorkspaceError: there is no such launch, or its file has changed since the launch.
+    """
+    if "@" not in reference:
+        raise UsageError(f"LLM_OCR_LAUNCH={reference}: must be ID@SHA256 as launchers give it")
+    return _launch_record(url, options, reference)
+
+
 def launched(url: str, options: StoreOptions, reference: str, stage: str) -> Mapping[str, Any]:
     """Return the settings that a launch has left for a stage.
 
@@ -192,6 +209,22 @@ def launched(url: str, options: StoreOptions, reference: str, stage: str) -> Map
         WorkspaceError: there is no such launch, its file has changed since the launch, or without a hash it holds a
             setting that a workspace may not choose.
     """
+    settings = _launch_record(url, options, reference).get("settings")
+    settings = settings.get(stage, {}) if isinstance(settings, dict) else None
+    launch, _, digest = reference.partition("@")
+    key = launch_key(launch)
+    if not isinstance(settings, dict):
+        raise codec.damaged(f"{url}: {key}", f"it has no settings of {stage}")
+    refused = [] if digest else sorted(name for name, value in settings.items() if not _may_choose(name, value))
+    if refused:
+        raise WorkspaceError(
+            f"{url}: {key} sets {', '.join(refused)}, which a workspace may not choose",
+            hint="Launch the stage again: its jobs then know the hash of the file. Or give these settings yourself.",
+        )
+    return settings
+
+
+def _launch_record(url: str, options: StoreOptions, reference: str) -> dict[str, Any]:
     launch, _, digest = reference.partition("@")
     if not re.fullmatch(r"[A-Za-z0-9-]+(@[0-9a-f]{64})?", reference):
         raise UsageError(f"--launch {reference}: must be a launch's id, or ID@SHA256 as launchers give it")
@@ -209,17 +242,7 @@ def launched(url: str, options: StoreOptions, reference: str, stage: str) -> Map
             f"{url}: {key} is not what was launched: its SHA-256 has changed",
             hint="Somebody else has written it, and its settings are not used. Launch the stage again.",
         )
-    found = codec.load(data, f"{url}: {key}").get("settings")
-    settings = found.get(stage, {}) if isinstance(found, dict) else None
-    if not isinstance(settings, dict):
-        raise codec.damaged(f"{url}: {key}", f"it has no settings of {stage}")
-    refused = [] if digest else sorted(name for name, value in settings.items() if not _may_choose(name, value))
-    if refused:
-        raise WorkspaceError(
-            f"{url}: {key} sets {', '.join(refused)}, which a workspace may not choose",
-            hint="Launch the stage again: its jobs then know the hash of the file. Or give these settings yourself.",
-        )
-    return settings
+    return codec.load(data, f"{url}: {key}")
 
 
 def stored_settings(command: str, settings: Any) -> Stored:

@@ -6,7 +6,8 @@ import pytest
 
 from llm_ocr.costs.live import live_prices
 from llm_ocr.costs.prices import machines, price_per_hour, providers, token_cost
-from llm_ocr.costs.throughput import gpu_named
+from llm_ocr.costs.throughput import gpu_named, machine_named
+from llm_ocr.launch.platforms import launcher_for
 from llm_ocr.testing.fake_hub import running
 
 
@@ -37,9 +38,29 @@ def test_every_gpu_of_the_price_list_is_known():
 
 
 def test_what_has_no_price_here_is_not_guessed():
-    assert price_per_hour("sagemaker", "ml.p5.48xlarge") is None
-    assert price_per_hour("modal", "L40S") is None
+    assert price_per_hour("sagemaker", "ml.p5en.48xlarge") is None
+    assert price_per_hour("cloud-run", "nvidia-rtx-pro-6000") is None
+    assert price_per_hour("runpod", "gpu") is None
     assert price_per_hour("cloud-run", "core_second") is None
+
+
+def test_the_default_machines_of_rented_platforms_have_a_price():
+    for platform in ("hf-jobs", "sagemaker", "cloud-run", "modal"):
+        for stage in ("extract", "describe", "assemble"):
+            assert price_per_hour(platform, launcher_for(platform).hardware(stage)) is not None, (platform, stage)
+
+
+def test_machines_that_are_not_compared_have_a_price_as_well():
+    assert price_per_hour("sagemaker", "ml.p5.48xlarge").per_hour == 63.296
+    assert machine_named("sagemaker", "ml.g7e.2xlarge").price.date == "2026-06-19"
+    assert "ml.p5.48xlarge" not in {one.name for one in machines()}
+
+
+def test_modal_bills_each_gpu_and_the_cores_and_memory_of_the_app():
+    rest = 8 * 0.0000131 + 32 * 0.00000222
+    assert price_per_hour("modal", "L40S").per_hour == pytest.approx(3600 * (0.000542 + rest), rel=1e-3)
+    assert price_per_hour("modal", "H100:2").per_hour == pytest.approx(3600 * (2 * 0.001097 + rest), rel=1e-3)
+    assert price_per_hour("modal", "H100:x") is None
 
 
 def test_cloud_run_bills_the_parts_of_a_task():

@@ -40,6 +40,9 @@ class Scripted:
     def gpus(self, hardware: str) -> int | None:
         return {"cpu": None, "gpu": 1, "small": 0}[hardware]
 
+    def time_limit(self, spec: JobSpec) -> int | None:
+        return None
+
     def plan(self, spec: JobSpec) -> Plan:
         missing = {"<role>": "--role ARN"} if spec.options.get("needs_role") else {}
         return Plan(self.platform, spec, (Request("start", {"name": spec.name}),), missing)

@@ -155,7 +155,7 @@ def test_what_is_missing_is_said_before(beaker, monkeypatch, tmp_path):
     assert "beaker secret write --workspace=lab/ocr MY_KEY" in caught.value.hint
     plan = launcher.plan(spec(image="", options={"beaker_workspace": None}))
     assert dict(plan.missing) == {"<workspace>": "--beaker-workspace WORKSPACE"}
-        assert plan.requests[0].body["spec"]["tasks"][0]["image"] == {"docker": "vllm/vllm-openai:v0.33.0"}
+    assert plan.requests[0].body["spec"]["tasks"][0]["image"] == {"docker": "vllm/vllm-openai:v0.33.0"}
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LaunchError, match="beaker is not installed") as caught:
         launcher.submit(launcher.plan(spec()))

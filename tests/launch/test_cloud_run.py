@@ -9,7 +9,7 @@ from llm_ocr.errors import LaunchError, MissingExtra, UsageError
 from llm_ocr.launch import Job, JobSpec, State
 from llm_ocr.launch.cloud_run import launcher as cloud_run
 from llm_ocr.launch.cloud_run.launcher import CloudRun
-from llm_ocr.launch.waiting import until_over
+from llm_ocr.launch.watching import Display, until_over
 from llm_ocr.testing.fake_run import Fault, running
 
 pytest.importorskip("google.cloud.run_v2")
@@ -58,7 +58,7 @@ def submitted(launcher, spec):
 
 
 def ended(launcher, job):
-    (status,) = until_over(launcher, [job], lambda _: None, "extract", every=0.05)
+    (status,) = until_over(launcher, [job], Display(print), "extract", every=0.05)
     return status
 
 

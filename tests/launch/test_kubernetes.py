@@ -14,7 +14,7 @@ from llm_ocr.launch import JobSpec, State
 from llm_ocr.launch.kubernetes import launcher as launcher_module
 from llm_ocr.launch.kubernetes.launcher import Kubernetes
 from llm_ocr.launch.kubernetes.manifest import SPOT
-from llm_ocr.launch.waiting import until_over
+from llm_ocr.launch.watching import Display, until_over
 from llm_ocr.testing.fake_kubernetes import running
 from llm_ocr.testing.fake_kubernetes_pods import Node
 
@@ -64,7 +64,7 @@ def submitted(launcher, spec):
 
 
 def ended(launcher, job):
-    (status,) = until_over(launcher, [job], lambda _: None, "extract", every=0.05)
+    (status,) = until_over(launcher, [job], Display(lambda _: None), "extract", every=0.05)
     return status
 
 

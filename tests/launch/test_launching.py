@@ -11,12 +11,11 @@ from scripted_platform import Ending, Scripted
 
 import llm_ocr
 from llm_ocr.cli import main
-from llm_ocr.costs import Price
 from llm_ocr.errors import JobFailed, LaunchError, LimitReached, UsageError, WorkspaceError
-from llm_ocr.launch import Job, State, bill, closing, launching
+from llm_ocr.launch import Job, State, bill, launching, watching
 from llm_ocr.launch.local.launcher import Local
-from llm_ocr.launch.overview import launched_jobs
 from llm_ocr.launch.records import submissions
+from llm_ocr.launch.watching import launched_jobs
 from llm_ocr.settings.calls import settings_from
 from llm_ocr.settings.models import LaunchSettings
 from llm_ocr.work.workspace import Workspace
@@ -26,9 +25,8 @@ from llm_ocr.work.workspace import Workspace
 def platform(monkeypatch) -> Scripted:
     """The platform that is called `local` in these tests."""
     made = Scripted()
-    for module in (launching, closing):
+    for module in (launching, watching, bill):
         monkeypatch.setattr(module, "launcher_for", lambda name: made)
-    monkeypatch.setattr("llm_ocr.launch.overview.launcher_for", lambda name: made)
     return made
 
 
@@ -112,21 +110,32 @@ def test_attempts_are_the_most_submissions_of_a_stage(platform, sources, tmp_pat
         launch(tmp_path / "w", "extract", sources, attempts=2).wait()
 
 
-def test_nothing_is_submitted_beyond_the_costs_allowed(platform, sources, tmp_path, monkeypatch):
-    monkeypatch.setattr(bill, "_price", lambda platform, spec: Price(2.0, "a test", "2026-01"))
-    platform.seconds = 3600.0
-    platform.endings["extract"] = [Ending((0, 3), State.FAILED, "taken away")]
-    with pytest.raises(LimitReached, match=r"2\.00 dollars were spent of --max-cost 1\.5") as caught:
-        launch(tmp_path / "w", "extract", sources, max_cost=1.5).wait()
+def test_nothing_is_submitted_beyond_the_costs_allowed(platform, sources, tmp_path):
+    platform.seconds = 1800.0  # a dollar
+    platform.endings["extract"] = [Ending((0, 3), State.FAILED, "taken away"), Ending((1, 3), State.FAILED, "again")]
+    price = {"price_per_hour": 2.0}
+    with pytest.raises(LimitReached, match=r"of --max-cost \$2\.20, \$2\.00 is spent") as caught:
+        launch(tmp_path / "w", "extract", sources, max_cost=2.2, **price).wait()
     assert caught.value.exit_code == 5
+    # What is left pays for less each time; a machine is billed for two more minutes while it stops.
+    assert [spec.time_limit for spec in platform.submitted] == [3840, 2040 - 2040 % 60]
     with pytest.raises(LimitReached):
-        launch(tmp_path / "w", "extract", max_cost=1.5).wait()
-    assert len(platform.submitted) == 1
-    launch(tmp_path / "w", "extract", max_cost=3.0).wait()
+        launch(tmp_path / "w", "extract", max_cost=2.2, **price).wait()
+    assert len(platform.submitted) == 2
+    launch(tmp_path / "w", "extract", max_cost=3.0, **price).wait()
     with pytest.raises(LimitReached, match="describe is not submitted"):
-        launch(tmp_path / "w", "pipeline", max_cost=3.0).wait()
-    assert [spec.stage for spec in platform.submitted] == ["extract", "extract"]
+        launch(tmp_path / "w", "pipeline", max_cost=3.0, **price).wait()
+    assert [spec.stage for spec in platform.submitted] == ["extract", "extract", "extract"]
     assert llm_ocr.open(tmp_path / "w").status.pages.ok == 3
+
+
+def test_what_jobs_of_others_may_still_cost_is_not_spent_twice(platform, sources, tmp_path):
+    platform.endings["extract"] = [Ending(None, State.RUNNING)]
+    said: list[str] = []
+    launch(tmp_path / "w", "extract", sources, max_cost=5.0, price_per_hour=2.0, said=said).submit()
+    assert said[-2].startswith("extract: at most $")
+    with pytest.raises(LimitReached, match=r"may be spent by open jobs"):
+        launch(tmp_path / "w", "describe", max_cost=5.0, price_per_hour=2.0).submit()
 
 
 def test_a_cancelled_job_is_not_submitted_again(platform, sources, tmp_path):
@@ -148,12 +157,6 @@ def test_a_job_that_ended_well_and_planned_nothing_is_a_failure(platform, source
     platform.endings["extract"] = [Ending(None)]
     with pytest.raises(JobFailed, match="its jobs ended well, and left units undone"):
         launch(tmp_path / "w", "extract", sources).wait()
-
-
-def test_a_cost_limit_that_nothing_can_reach_is_said(platform, sources, tmp_path):
-    said: list[str] = []
-    launch(tmp_path / "w", "extract", sources, said=said, max_cost=1.0)
-    assert said == ["extract: no price is known of cpu: --max-cost cannot stop it"]
 
 
 def test_a_launcher_that_dies_between_submitting_and_writing_it_down_creates_nothing_twice(platform, sources, tmp_path):
@@ -188,8 +191,8 @@ def test_a_submission_that_never_reached_the_platform_is_over_after_a_while(plat
         launch(tmp_path / "w", "extract", sources).wait()
     with Workspace.open(str(tmp_path / "w")) as workspace:
         (one,) = submissions(workspace)
-        assert not closing.closed(workspace, one)
-        assert closing.closed(workspace, replace(one, decided=one.decided - 3600))
+        assert not bill.has_ended(workspace, one)
+        assert bill.has_ended(workspace, replace(one, decided=one.decided - 3600))
         assert [one.over for one in submissions(workspace)] == [True]
 
 

@@ -12,7 +12,7 @@ from stub_modal import StubModal, dockerfile
 from llm_ocr.errors import LaunchError, MissingExtra, UsageError
 from llm_ocr.launch import JobSpec, State
 from llm_ocr.launch.modal.launcher import GPUS, Modal
-from llm_ocr.launch.waiting import until_over
+from llm_ocr.launch.watching import Display, until_over
 
 pytestmark = pytest.mark.filterwarnings("ignore:The .* function is executing locally")
 
@@ -35,7 +35,7 @@ def started(code: str, monkeypatch, **more):
 
 
 def over(launcher, jobs):
-    return until_over(launcher, jobs, print, "extract", every=0.05)
+    return until_over(launcher, jobs, Display(print), "extract", every=0.05)
 
 
 def test_each_share_is_a_call_on_the_hardware_with_the_secrets(account, monkeypatch, tmp_path):

@@ -14,7 +14,7 @@ from llm_ocr.cli import main
 from llm_ocr.errors import LaunchError, UsageError
 from llm_ocr.launch import Job, JobSpec, State, launching
 from llm_ocr.launch.slurm.launcher import STATES, Row, Slurm, task_status
-from llm_ocr.launch.waiting import until_over
+from llm_ocr.launch.watching import Display, until_over
 
 FRUGAL = {"engine": "embedded"}
 
@@ -41,7 +41,7 @@ def started(code: str, monkeypatch, **more):
 
 
 def over(launcher, jobs):
-    return until_over(launcher, jobs, print, "extract", every=0.05)
+    return until_over(launcher, jobs, Display(print), "extract", every=0.05)
 
 
 def test_an_array_really_does_its_units(slurm, examples, tmp_path):

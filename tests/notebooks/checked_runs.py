@@ -19,7 +19,8 @@ def executed(name: str, folder: Path) -> NotebookNode:
     assert re.search(r"\*\*extract of \d pages|<b>extract of \d pages", shows["estimate"])
     assert '"stage": "extract"' in shows["look"]
     for stage in ("extract", "describe", "assemble"):
-        assert f"{stage}: 1 job: 1 succeeded" in shows["watch"] or f"{stage}: 2 jobs: 2 succeeded" in shows["watch"]
+        assert re.search(rf"^{stage}: .*(1 job: 1|2 jobs: 2) succeeded$", shows["watch"], re.MULTILINE)
+    assert re.search(r"^extract: (\d+)/\1 pages", shows["watch"], re.MULTILINE)
     assert " ok, 1 failed" in shows["jobs"]
     assert re.search(r"^assemble +(\d) of \1 items done", shows["jobs"], re.MULTILINE)
     assert _PICTURE.search(shows["page"])

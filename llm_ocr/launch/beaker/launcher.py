@@ -56,6 +56,9 @@ class Beaker:
         found = _HARDWARE.fullmatch(hardware)
         return 0 if hardware == CPU else int(found[1]) if found else None
 
+    def time_limit(self, spec: JobSpec) -> int:
+        return USUAL
+
     def plan(self, spec: JobSpec) -> Plan:
         gpus = self.gpus(spec.hardware or self.hardware(spec.stage))
         if gpus is None:

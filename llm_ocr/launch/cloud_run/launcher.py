@@ -13,7 +13,15 @@ from typing import Any
 from llm_ocr.errors import LaunchError, UsageError
 from llm_ocr.launch import Job, JobSpec, JobStatus, Plan, State
 from llm_ocr.launch.cloud_run.google import CHANGE_TIMEOUT, TIMEOUT, Google, message_in, refused, translated
-from llm_ocr.launch.cloud_run.plan import JOB_LABEL, MACHINES, PROJECT, default_hardware, job_name, make_plan
+from llm_ocr.launch.cloud_run.plan import (
+    JOB_LABEL,
+    MACHINES,
+    PROJECT,
+    default_hardware,
+    default_limit,
+    job_name,
+    make_plan,
+)
 from llm_ocr.launch.last_words import explained
 
 #: Running executions of at most so many tasks are asked for each task, to know what they cost so far: one page.
@@ -35,6 +43,9 @@ class CloudRun:
 
     def gpus(self, hardware: str) -> int | None:
         return MACHINES[hardware].gpus if hardware in MACHINES else None
+
+    def time_limit(self, spec: JobSpec) -> int:
+        return default_limit(spec)
 
     def plan(self, spec: JobSpec) -> Plan:
         return make_plan(self.platform, spec)

@@ -42,6 +42,11 @@ def default_hardware(stage: str) -> str:
     return "nvidia-l4" if stage in GPU_STAGES else CPU
 
 
+def default_limit(spec: JobSpec) -> int:
+    """Return the seconds of a task without a time limit."""
+    return _GPU_DEFAULT if machine(spec.hardware or default_hardware(spec.stage)).gpus else _CPU_DEFAULT
+
+
 def job_name(spec: JobSpec) -> str:
     """The job's full name; placeholders where project or region are not known."""
     project, region = spec.options.get("project") or PROJECT, spec.options.get("region") or _REGION
@@ -141,7 +146,7 @@ def _time_limit(spec: JobSpec, hardware: str) -> int:
     """Seconds of one task."""
     gpu = machine(hardware).gpus > 0
     most = _GPU_MOST if gpu else _CPU_MOST
-    limit = spec.time_limit or (_GPU_DEFAULT if gpu else _CPU_DEFAULT)
+    limit = spec.time_limit or default_limit(spec)
     if limit > most:
         raise UsageError(
             f"--time-limit {limit}s: a task {'with' if gpu else 'without'} GPU ends after {most // _HOUR} hours",
@@ -231,7 +236,7 @@ def size(stage: str, hardware: str, options: Mapping[str, Any]) -> Size:
     found = machine(hardware)
     cpu, memory = options.get("cpu"), options.get("memory")
     gib = None if memory is None else _gib(memory)
-    small = stage == "assemble" and not found.gpus
+    small = stage not in GPU_STAGES and not found.gpus
     if small and ((cpu or 0) > max(_MOST_MEMORY) or (gib or 0) > max(_MOST_MEMORY.values())):
         cpu, memory, gib = None, None, None  # of a pipeline's GPU stages: no machine without GPU is that large
     if cpu is None:

@@ -17,6 +17,7 @@ from llm_ocr.launch.hf_jobs.plan import (
     HARDWARE,
     OWN_LABELS,
     PLATFORM,
+    TIME_LIMIT,
     labels_of,
     namespace_of,
     plan_of,
@@ -74,6 +75,9 @@ class HfJobs:
 
     def gpus(self, hardware: str) -> int | None:
         return GPUS.get(hardware)
+
+    def time_limit(self, spec: JobSpec) -> int:
+        return TIME_LIMIT
 
     def plan(self, spec: JobSpec) -> Plan:
         return plan_of(spec)
@@ -272,6 +276,8 @@ def status_of(job: Job, info: Any) -> JobStatus:
     if state is State.FAILED:
         state = _ended_by(message, seconds, (info.labels or {}).get("limit", ""))
     reason = message or stage if state.over and state is not State.SUCCEEDED else ""
+    if seconds is None and state.over and info.started_at is None:
+        seconds = 0  # it never had a machine
     # Billed by the minute.
     billed = None if seconds is None else math.ceil(seconds / 60) * 60.0
     return JobStatus(job, state, reason, _seconds(info.started_at), _seconds(info.finished_at), billed)

@@ -13,7 +13,12 @@ from llm_ocr.launch.library import CPU_IMAGE, GPU_IMAGE, installs, job_command, 
 
 PLATFORM = "hf-jobs"
 #: `llm-ocr estimate` puts an L40S below an A100 in cost per page.
-HARDWARE: Mapping[str, str] = {"extract": "l40sx1", "describe": "l40sx1", "assemble": "cpu-upgrade"}
+HARDWARE: Mapping[str, str] = {
+    "extract": "l40sx1",
+    "describe": "l40sx1",
+    "assemble": "cpu-upgrade",
+    "pipeline": "cpu-basic",
+}
 
 #: Flavor -> GPUs, as huggingface_hub 2.4.0 lists them (`JobHardware`); what the Hub offers now is asked before a job.
 GPUS: Mapping[str, int] = MappingProxyType(

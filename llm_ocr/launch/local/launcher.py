@@ -36,6 +36,9 @@ class Local:
     def gpus(self, hardware: str) -> int | None:
         return None
 
+    def time_limit(self, spec: JobSpec) -> None:
+        return None
+
     def plan(self, spec: JobSpec) -> Plan:
         requests = []
         for shard in range(spec.shards):

@@ -48,6 +48,9 @@ class Modal:
         name, _, count = hardware.partition(":")
         return int(count or 1) if name.upper() in GPUS and (count or "1").isdigit() else None
 
+    def time_limit(self, spec: JobSpec) -> int:
+        return USUAL
+
     def plan(self, spec: JobSpec) -> Plan:
         app, hardware = _app(spec), spec.hardware or self.hardware(spec.stage)
         _check_spec(spec, hardware)
@@ -228,6 +231,8 @@ def _status(job: Job) -> JobStatus:
         state = State.TIMED_OUT
     end = float(ended["time"]) if ended and state.over else None
     seconds = end - begun if end is not None and begun is not None else None
+    if begun is None and state.over:
+        seconds = 0.0  # it never had a container
     return JobStatus(job, state, reason, begun, end, seconds)
 
 

@@ -63,6 +63,9 @@ class RunPod:
     def gpus(self, hardware: str) -> int | None:
         return GPUS.get(hardware)
 
+    def time_limit(self, spec: JobSpec) -> int:
+        return TIME_LIMIT
+
     def plan(self, spec: JobSpec) -> Plan:
         _check_spec(spec)
         endpoint = _endpoint(spec)

@@ -11,11 +11,12 @@ from datetime import datetime
 from typing import Any
 
 from llm_ocr.errors import LaunchError
-from llm_ocr.launch import Job, JobSpec, JobStatus, Plan, State
+from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Plan, State
 from llm_ocr.launch.last_words import explained
 from llm_ocr.launch.sagemaker.check import check
 from llm_ocr.launch.sagemaker.client import Clients, code_of, is_absent, translated
 from llm_ocr.launch.sagemaker.requests import (
+    DEFAULT_TIME_LIMIT,
     IMAGE,
     PLATFORM,
     PROCESSING,
@@ -29,7 +30,7 @@ from llm_ocr.launch.sagemaker.requests import (
 )
 
 #: One L40S of 48 GB; four cores.
-_GPU_MACHINE, _CPU_MACHINE = "ml.g6e.2xlarge", "ml.c5.xlarge"
+_GPU_MACHINE, _CPU_MACHINE, _SMALL_MACHINE = "ml.g6e.2xlarge", "ml.c5.xlarge", "ml.t3.medium"
 
 _DESCRIBE = {PROCESSING: "describe_processing_job", TRAINING: "describe_training_job"}
 _STOP = {PROCESSING: "stop_processing_job", TRAINING: "stop_training_job"}
@@ -49,10 +50,13 @@ class SageMaker:
         self._words: dict[str, str] = {}
 
     def hardware(self, stage: str) -> str:
-        return _CPU_MACHINE if stage == "assemble" else _GPU_MACHINE
+        return _GPU_MACHINE if stage in GPU_STAGES else _CPU_MACHINE if stage == "assemble" else _SMALL_MACHINE
 
     def gpus(self, hardware: str) -> int | None:
         return gpus_of(hardware)
+
+    def time_limit(self, spec: JobSpec) -> int:
+        return DEFAULT_TIME_LIMIT
 
     def plan(self, spec: JobSpec) -> Plan:
         return plan_for(spec)
@@ -216,7 +220,8 @@ def status_of(job: Job, found: Mapping[str, Any]) -> JobStatus:
     started, ended = _times(found, "Training" if training else "Processing")
     state = _training_state(found, started) if training else _processing_state(found, started, ended)
     reason = _reason(found, state, training) if state.over and state is not State.SUCCEEDED else ""
-    return JobStatus(job, state, reason, started, ended, _billed(job, found, started, ended))
+    billed = 0.0 if started is None and state.over else _billed(job, found, started, ended)  # it never had a machine
+    return JobStatus(job, state, reason, started, ended, billed)
 
 
 def _processing_state(found: Mapping[str, Any], started: float | None, ended: float | None) -> State:

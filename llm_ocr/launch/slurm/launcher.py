@@ -72,6 +72,9 @@ class Slurm:
         found = _HARDWARE.fullmatch(hardware)
         return int(found["count"] or 1) if found else None
 
+    def time_limit(self, spec: JobSpec) -> int:
+        return USUAL
+
     def plan(self, spec: JobSpec) -> Plan:
         hardware = spec.hardware or self.hardware(spec.stage)
         gpus = self.gpus(hardware)

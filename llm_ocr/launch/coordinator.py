@@ -1,0 +1,136 @@
+"""A job that submits the stages of a pipeline: `python -m llm_ocr.launch.coordinator`.
+
+`launch pipeline --detach` submits it as the stage `pipeline` of a launch, on a CPU machine of the platform. It reads
+`launch.json`, whose hash it received from the machine that launched, and does what `launch --wait` does. Its exit code
+is that of `launch --wait`. Cancelled or killed, it leaves a workspace with which the same command goes on.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from llm_ocr.errors import LlmOcrError, UsageError
+from llm_ocr.launch import PIPELINE, JobSpec, Launcher
+from llm_ocr.launch.specs import Wanted
+from llm_ocr.settings.environment import environment, leave_error
+from llm_ocr.storage import StoreOptions
+
+#: Seconds. The most that Modal allows; the same command goes on where a longer pipeline was ended.
+LONGEST = 24 * 3600
+#: The most of the budget that `--max-cost` leaves to the coordinator: the stages need the rest.
+SHARE = 0.1
+
+#: Platform -> why a job there cannot submit jobs, and what to do instead.
+_REFUSED: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "local": ("jobs on this machine end with it", "Use --wait."),
+        "runpod": ("a RunPod endpoint runs stages only", "Use --wait, on a small machine that stays on."),
+    }
+)
+#: Platform -> secrets without which its jobs cannot submit jobs. Elsewhere jobs have an identity of their own.
+_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"beaker": ("BEAKER_TOKEN",), "modal": ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET")}
+)
+#: Platform -> extra of the library with the platform's client.
+_CLIENTS: Mapping[str, str] = MappingProxyType(
+    {"cloud-run": "cloud-run", "kubernetes": "kubernetes", "modal": "modal", "sagemaker": "s3"}
+)
+
+
+def with_coordinator(asked: Wanted, launcher: Launcher) -> Wanted:
+    """Return the launch with the spec of its coordinator: a job like Assemble's, with the same image and secrets.
+
+    Raises:
+        UsageError: Jobs of the platform cannot submit jobs, or lack a secret for it.
+    """
+    platform, assemble = asked.platform, asked.specs["assemble"]
+    if platform in _REFUSED:
+        why, hint = _REFUSED[platform]
+        raise UsageError(f"--detach does not work on {platform}: {why}", hint=hint)
+    if platform == "slurm" and assemble.image:
+        raise UsageError(
+            "--detach on slurm: the coordinator calls sbatch, which the image does not have",
+            hint="Install the library on the nodes (--slurm-setup) instead of --image, or use --wait.",
+        )
+    if platform == "kubernetes" and not assemble.options.get("service_account"):
+        raise UsageError(
+            "--detach on kubernetes: the coordinator needs a service account that may create Jobs",
+            hint="Give --service-account NAME (kubernetes-jobs/README.md), or use --wait.",
+        )
+    if missing := [name for name in _KEYS.get(platform, ()) if name not in assemble.secrets]:
+        flags = " ".join(f"--secret {name}" for name in missing)
+        raise UsageError(
+            f"--detach on {platform}: the coordinator needs {' and '.join(missing)} to submit jobs",
+            hint=f"Add {flags}, or use --wait.",
+        )
+    options, environ = dict(assemble.options), dict(assemble.environment)
+    if platform in _CLIENTS:
+        options["extra"] = [*options.get("extra", ()), _CLIENTS[platform]]
+    if endpoint := options.get("platform_endpoint"):
+        environ["LLM_OCR_PLATFORM_ENDPOINT"] = str(endpoint)  # otherwise the workspace's records may not name it
+    secrets = {**assemble.secrets, **({"HF_TOKEN": ""} if platform == "hf-jobs" else {})}
+    spec = replace(
+        assemble,
+        stage=PIPELINE,
+        hardware=launcher.hardware(PIPELINE),
+        environment=environ,
+        secrets=secrets,
+        options=options,
+        time_limit=LONGEST,
+    )
+    return replace(asked, specs={PIPELINE: spec, **asked.specs})
+
+
+def main() -> int:
+    """Run the pipeline of the launch that the environment names, and return the exit code of `launch --wait`."""
+    from llm_ocr.launch.launching import Launch, Limits
+    from llm_ocr.launch.platforms import launcher_for
+    from llm_ocr.launch.resuming import known_as
+    from llm_ocr.launch.watching import Display
+    from llm_ocr.work.status import run_status
+    from llm_ocr.work.stored import verified_launch
+    from llm_ocr.work.workspace import Workspace
+
+    def say(line: str) -> None:
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+
+    variables = environment()
+    url, reference = variables.get("LLM_OCR_WORKSPACE", ""), variables.get("LLM_OCR_LAUNCH", "")
+    reached = (variables.get("LLM_OCR_WORKSPACE_ENDPOINT"), variables.get("LLM_OCR_WORKSPACE_REGION"))
+    options = StoreOptions(None, *reached)
+    try:
+        record = verified_launch(url, options, reference)
+        platform, limits = record["platform"], Limits(**record["limits"])
+        specs = {stage: _from_here(platform, JobSpec(**value)) for stage, value in record["specs"].items()}
+        asked = Wanted(record["id"], platform, tuple(record["stages"]), specs, record["settings"])
+        with Workspace.open(url, options=options) as workspace:
+            launch = Launch(workspace, launcher_for(platform), known_as(asked, reference), limits, Display(say))
+            launch.run_stages()
+            pages = run_status(workspace).pages
+    except LlmOcrError as error:
+        sys.stderr.write(f"llm-ocr: {error}\n")
+        leave_error(str(error))
+        return error.exit_code
+    say(f"{pages.ok} ok, {pages.degraded} degraded, {pages.failed} failed")
+    return 3 if pages.failed > limits.max_failed_rate * pages.expected else 0
+
+
+def _from_here(platform: str, spec: JobSpec) -> JobSpec:
+    """Return a stage's spec as this job can submit it.
+
+    The library is packed from the one that is installed here, not from a file of the machine that launched. Variables
+    of that machine, which hold secrets on Hugging Face Jobs, have the secrets' own names here.
+    """
+    options, variables = dict(spec.options), environment()
+    if str(options.get("wheel") or "").endswith(".whl"):
+        options["wheel"] = None
+    if platform == "sagemaker" and not options.get("region"):
+        options["region"] = variables.get("AWS_REGION") or variables.get("AWS_DEFAULT_REGION")
+    secrets = dict.fromkeys(spec.secrets, "") if platform == "hf-jobs" else spec.secrets
+    return replace(spec, options=options, secrets=secrets)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

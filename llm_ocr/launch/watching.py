@@ -1,0 +1,335 @@
+"""Watch jobs until they end: their states, the progress of their stage, and what they cost until now."""
+
+import shutil
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from llm_ocr.costs.spans import Span
+from llm_ocr.costs.tables import money_text, time_span
+from llm_ocr.errors import LaunchError, StorageError, WorkspaceError
+from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, State
+from llm_ocr.launch.bill import billed_seconds, has_ended, price_of
+from llm_ocr.launch.platforms import launcher_for
+from llm_ocr.launch.records import Submission, submissions
+from llm_ocr.work.generations import Generation, generations, has_generation, totals_of
+from llm_ocr.work.keys import DESCRIBE, EXTRACT, newest_key
+from llm_ocr.work.publish import iter_markers
+from llm_ocr.work.status import run_status
+from llm_ocr.work.summary import correction
+from llm_ocr.work.workspace import Workspace
+
+#: Seconds between two requests to the platform.
+EVERY = 15.0
+#: Failed requests in a row after which watching ends.
+_MOST_FAILURES = 20
+#: The workspace is read at most once in so many requests to the platform, and for at most this share of the time: each
+#: reading lists the published units of the stage.
+_READ_EVERY, _READ_SHARE = 2, 0.1
+#: Seconds between two plain lines without a change of state.
+_PLAIN_EVERY = 60.0
+#: Seconds over which the speed is measured: units are published one at a time, minutes apart.
+_WINDOW = 900.0
+
+Say = Callable[[str], None]
+
+
+class Display:
+    """Lines of a launch: messages, and the progress of the current stage.
+
+    A terminal shows progress in one line that is redrawn. Elsewhere (logs, notebooks) progress is a message at every
+    change of state, and once a minute.
+    """
+
+    def __init__(self, say: Say, terminal: TextIO | None = None) -> None:
+        """Create a display.
+
+        Args:
+            say: Receives each message.
+            terminal: The terminal that `say` writes to, if it writes to one.
+        """
+        self._say = say
+        self._terminal = terminal
+        self._drawn = ""
+        self._last = float("-inf")
+
+    def say(self, line: str) -> None:
+        """Show a message."""
+        drawn = self._drawn
+        self._draw("")
+        self._say(line)
+        self._draw(drawn)
+
+    def progress(self, line: str, *, changed: bool) -> None:
+        """Show progress; `changed` is true if the jobs' states are others than in the last line."""
+        if self._terminal is not None:
+            self._draw(line)
+        elif changed or time.monotonic() - self._last >= _PLAIN_EVERY:
+            self._last = time.monotonic()
+            self._say(line)
+
+    def end(self, line: str) -> None:
+        """Replace progress by a message; without a terminal the message was shown as progress before."""
+        if self._terminal is not None:
+            self._draw("")
+            self._say(line)
+
+    def _draw(self, line: str) -> None:
+        if self._terminal is not None and line != self._drawn:
+            line = line[: shutil.get_terminal_size().columns - 1]
+            self._terminal.write(f"\r{line}\x1b[K")
+            self._terminal.flush()
+        self._drawn = line
+
+
+@dataclass(frozen=True, slots=True)
+class StageProgress:
+    """Units done and in all; `total` is 0 while nothing is planned. `pages` are those of the whole plan."""
+
+    done: int
+    total: int
+    pages: int
+
+    @property
+    def finished(self) -> bool:
+        return 0 < self.total <= self.done
+
+
+def stage_progress(workspace: Workspace, stage: str) -> StageProgress:
+    """Read a stage's progress under its newest key. Raises `StorageError`, and `WorkspaceError` for damage."""
+    status = run_status(workspace)
+    one = status.stages[stage]
+    return StageProgress(one.done if one.key else 0, one.total, status.pages.expected)
+
+
+@dataclass(slots=True)
+class _Units:
+    """Published units of one stage. A marker never changes, so each is read once."""
+
+    stage: str
+    key: str = ""
+    seen: set[str] = field(default_factory=set)
+    pages: int = 0
+    figures: int = 0
+    found: int = 0  # figures that Extract found
+    correction: int = 0  # of the pages that the plan expected
+
+    def __contains__(self, unit: object) -> bool:
+        return unit not in self.seen
+
+    def read(self, workspace: Workspace) -> None:
+        key = newest_key(workspace, self.stage) or ""
+        if key != self.key:
+            self.key, self.pages, self.figures, self.found, self.correction = key, 0, 0, 0, 0
+            self.seen.clear()
+        for marker in iter_markers(workspace, self.stage, key, among=self) if key else ():
+            counts, figures = marker.summary.counts, marker.summary.figures
+            self.seen.add(marker.unit)
+            self.pages += counts.ok + counts.degraded + counts.failed - marker.summary.replaces
+            self.figures += figures.ok + figures.degraded + figures.failed
+            self.found += figures.expected
+            self.correction += correction(marker.summary)
+
+
+class Progress:
+    """The progress of a stage in words: `120/412 pages, 1.3 pages/s, 3.7 min left, $0.42 of $5.00`."""
+
+    def __init__(self, workspace: Workspace, platform: str, spec: JobSpec, max_cost: float | None = None) -> None:
+        """Prepare to read; nothing is read yet.
+
+        Args:
+            workspace: Where units are published.
+            platform: Where the jobs run.
+            spec: Their spec.
+            max_cost: The limit of the workspace's cost in dollars, shown with the cost.
+        """
+        self._workspace = workspace
+        self._spec = spec
+        self._max_cost = max_cost
+        self._price = price_of(platform, spec)
+        ends = [one.end for one in submissions(workspace) if one.end]
+        self._spent = sum(float(end.get("cost") or 0.0) for end in ends)
+        self._units = _Units(spec.stage)
+        self._extracted = _Units(EXTRACT) if spec.stage == DESCRIBE else self._units
+        self._plan: list[Generation] = []
+        self._looks: deque[tuple[float, int]] = deque()
+        self._next = 0.0
+        self._done = self._total = 0
+
+    def words(self, statuses: Sequence[JobStatus], *, every: float) -> str:
+        """Return the progress; read the workspace if the last reading is `every` seconds ago or longer."""
+        now = time.monotonic()
+        if now >= self._next or all(one.state.over for one in statuses):
+            self._read()
+            took = time.monotonic() - now
+            self._next = now + max(every, took / _READ_SHARE)
+            self._looks.append((now, self._done))
+            while len(self._looks) > 2 and self._looks[0][0] < now - _WINDOW:
+                self._looks.popleft()
+        return ", ".join(part for part in (self._counted(), self._pace(), self._money(statuses)) if part)
+
+    def _read(self) -> None:
+        if has_generation(self._workspace, len(self._plan) + 1):
+            self._plan = generations(self._workspace)
+        self._units.read(self._workspace)
+        if self._extracted is not self._units:
+            self._extracted.read(self._workspace)
+        if self._spec.stage == DESCRIBE:
+            self._done, self._total = self._units.figures, self._extracted.found
+        else:
+            self._total = totals_of(self._plan).expected + self._units.correction
+            self._done = min(self._units.pages, self._total)
+
+    @property
+    def _noun(self) -> str:
+        return "figures" if self._spec.stage == DESCRIBE else "pages"
+
+    def _counted(self) -> str:
+        return f"{self._done}/{self._total} {self._noun}" if self._total else ""
+
+    def _pace(self) -> str:
+        (begun, before), (now, after) = self._looks[0], self._looks[-1]
+        if after <= before:
+            return ""
+        speed = (after - before) / (now - begun)
+        left = time_span(Span.of((self._total - after) / speed))
+        return f"{speed:.{1 if speed >= 1 else 2}f} {self._noun}/s" + (f", {left} left" if after < self._total else "")
+
+    def _money(self, statuses: Sequence[JobStatus]) -> str:
+        """What ended submissions of the workspace cost, and these jobs until now."""
+        seconds = billed_seconds(self._spec, statuses, until=time.time())
+        if self._price is None or seconds is None:
+            return ""
+        spent = money_text(self._spent + seconds / 3600 * self._price.per_hour)
+        return spent if self._max_cost is None else f"{spent} of {money_text(self._max_cost)}"
+
+
+class PipelineProgress:
+    """The progress of the stage that a coordinator has submitted last."""
+
+    def __init__(self, workspace: Workspace, launcher: Launcher, launch: str, max_cost: float | None = None) -> None:
+        self._workspace = workspace
+        self._launcher = launcher
+        self._launch = launch
+        self._max_cost = max_cost
+        self._newest: Submission | None = None
+        self._progress: Progress | None = None
+        self._next = 0.0
+
+    def words(self, statuses: Sequence[JobStatus], *, every: float) -> str:
+        """Return the progress; look for new submissions every `every` seconds."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + every
+            made = [
+                one for one in submissions(self._workspace, self._launch) if one.spec.stage != PIPELINE and one.jobs
+            ]
+            newest = max(made, key=lambda one: one.decided, default=None)
+            if newest is not None and (self._newest is None or newest.spec != self._newest.spec):
+                self._progress = Progress(self._workspace, newest.platform, newest.spec, self._max_cost)
+            self._newest = newest
+        if self._newest is None or self._progress is None:
+            return ""
+        of_stage = self._launcher.status(self._newest.jobs or ())
+        return f"{self._newest.spec.stage} {self._progress.words(of_stage, every=every)}"
+
+
+def until_over(
+    launcher: Launcher,
+    jobs: Sequence[Job],
+    display: Display,
+    stage: str,
+    *,
+    every: float = EVERY,
+    progress: Progress | PipelineProgress | None = None,
+) -> Sequence[JobStatus]:
+    """Wait for jobs and show their states and progress.
+
+    Args:
+        launcher: Their platform.
+        jobs: The jobs.
+        display: Where lines are shown.
+        stage: Their stage, for messages.
+        every: Seconds between two requests to the platform.
+        progress: The progress of the stage, if it is shown.
+
+    Returns:
+        The last status of each job.
+
+    Raises:
+        LaunchError: The platform did not answer `_MOST_FAILURES` times in a row.
+    """
+    shown, failed = "", 0
+    while True:
+        try:
+            statuses = launcher.status(jobs)
+            failed = 0
+        except LaunchError as error:
+            failed += 1
+            if failed >= _MOST_FAILURES:
+                raise
+            display.say(f"{stage}: {error.args[0]}; asking again")
+            time.sleep(every)
+            continue
+        states, words = summary(statuses), _words(progress, statuses, every)
+        line = f"{stage}: {words}; {states}" if words else f"{stage}: {states}"
+        display.progress(line, changed=states != shown)
+        shown = states
+        if all(one.state.over for one in statuses):
+            display.end(line)
+            return statuses
+        time.sleep(every)
+
+
+def _words(progress: Progress | PipelineProgress | None, statuses: Sequence[JobStatus], every: float) -> str:
+    """Progress does not end a launch: a store that fails for a moment is named instead."""
+    try:
+        return "" if progress is None else progress.words(statuses, every=_READ_EVERY * every)
+    except (LaunchError, StorageError, WorkspaceError) as error:
+        return f"its progress cannot be read: {error.args[0]}"
+
+
+def summary(statuses: Sequence[JobStatus]) -> str:
+    """Return the states in words: `3 jobs: 1 running, 2 queued`."""
+    counts = Counter(one.state for one in statuses)
+    states = ", ".join(f"{counts[state]} {state.value}" for state in State if counts[state])
+    return f"{len(statuses)} {'job' if len(statuses) == 1 else 'jobs'}: {states}"
+
+
+def reasons(statuses: Sequence[JobStatus]) -> str:
+    """Return why jobs ended badly: each reason once, with the names of its first three jobs; "" if none did."""
+    found: dict[str, list[str]] = {}
+    for one in statuses:
+        if one.state is not State.SUCCEEDED:
+            found.setdefault(one.reason or one.state.value, []).append(one.job.name)
+    return "; ".join(
+        f"{reason} ({', '.join(names[:3])}{', ...' if names[3:] else ''})" for reason, names in found.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchedJob:
+    """One job of a workspace: where it runs, and its state now."""
+
+    platform: str
+    stage: str
+    launcher: Launcher
+    job: Job
+    status: JobStatus
+
+
+def launched_jobs(workspace: Workspace) -> Sequence[LaunchedJob]:
+    """Return all jobs of a workspace, the oldest first, and record the ends of those that are over.
+
+    Raises:
+        LaunchError: A platform cannot be asked.
+    """
+    for one in submissions(workspace):
+        has_ended(workspace, one)
+    found = []
+    for one in submissions(workspace):
+        launcher, jobs = launcher_for(one.platform), one.jobs or ()
+        for job, status in zip(jobs, launcher.status(jobs) if jobs else (), strict=True):
+            found.append(LaunchedJob(one.platform, one.spec.stage, launcher, job, status))
+    return found

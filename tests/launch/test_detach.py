@@ -1,0 +1,238 @@
+"""`launch pipeline --detach`: a job on the platform submits the stages, and the machine that launched may go away."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+from hf_jobs_running import Platform
+from running import cli, said
+from sagemaker_account import opened
+
+import llm_ocr
+from llm_ocr.cli import main
+from llm_ocr.errors import LaunchError, UsageError
+from llm_ocr.launch import PIPELINE, launching
+from llm_ocr.launch.launching import begin
+from llm_ocr.launch.records import read_launches
+from llm_ocr.settings.calls import settings_from
+from llm_ocr.settings.models import LaunchSettings
+from llm_ocr.storage import StoreOptions
+from llm_ocr.testing.fake_gcs import running as gcs_running
+from llm_ocr.testing.fake_hub import TOKEN
+from llm_ocr.testing.fake_run import running as cloud_run_running
+from llm_ocr.work.stored import verified_launch
+from llm_ocr.work.workspace import Workspace
+
+WORKSPACE = "hf://buckets/tester/ws/run"
+SMALL = ("--engine", "embedded", "--render-workers", "1", "--ocr-workers", "1", "--pages-per-unit", "1")
+#: Runs `llm-ocr` with a platform that is asked often; the coordinator inherits that.
+OFTEN = (
+    "import sys; from llm_ocr.launch import launching; launching.EVERY = 0.3; "
+    "from llm_ocr.cli import main; sys.exit(main(sys.argv[1:]))"
+)
+
+
+@pytest.fixture
+def bucket(platform, monkeypatch) -> Platform:
+    platform.api.create_bucket("tester/ws", private=True)
+    monkeypatch.setattr(launching, "EVERY", 0.3)
+    return platform
+
+
+def words(platform: Platform, *sources, stage: str = "pipeline", how: tuple[str, ...] = ("--detach",)) -> list[str]:
+    where = ("-w", WORKSPACE, "--workspace-endpoint", platform.hub.url, "--platform-endpoint", platform.hub.url)
+    command = ("launch", "hf-jobs", stage, *map(str, sources), *where, *SMALL, "--hardware", "cpu-upgrade")
+    return [*command, "--wheel", platform.wheel, *how]
+
+
+def settings(platform: Platform, *sources, **more) -> LaunchSettings:
+    found = {
+        **{"platform": "hf-jobs", "stage": "pipeline", "workspace": WORKSPACE, "hardware": "cpu-upgrade"},
+        **{"workspace_endpoint": platform.hub.url, "platform_endpoint": platform.hub.url, "wheel": platform.wheel},
+        **{"engine": "embedded", "render_workers": 1, "ocr_workers": 1, "pages_per_unit": 1, "detach": True},
+        "sources": tuple(map(str, sources)),
+    }
+    return settings_from(LaunchSettings, "submit", found | more)
+
+
+def jobs_of(platform: Platform):
+    return list(platform.hub.state.jobs.by_id.values())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_dataset_is_made_after_the_launching_process_has_exited(bucket, examples, tmp_path, capsys):
+    environment = {"HF_TOKEN": TOKEN, "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    command = [sys.executable, "-c", OFTEN, *words(bucket, examples / "invoice.png", examples / "fax.tiff")]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=120)
+    assert run.returncode == 0, said(run)
+    assert run.stdout.startswith("1 job submitted.")
+    coordinator = jobs_of(bucket)[0]
+    assert coordinator.labels["stage"] == PIPELINE
+    assert coordinator.over.wait(300)
+    assert coordinator.stage == "COMPLETED", coordinator.lines
+    assert [job.labels["stage"] for job in jobs_of(bucket)] == [PIPELINE, "extract", "describe", "assemble"]
+    assert [job.spec["flavor"] for job in jobs_of(bucket)] == ["cpu-basic", *["cpu-upgrade"] * 3]
+    assert coordinator.lines[-1] == "3 ok, 0 degraded, 0 failed"
+    assert any("3/3 pages" in line for line in coordinator.lines), coordinator.lines
+    assert TOKEN not in json.dumps([job.spec["environment"] for job in jobs_of(bucket)])
+    status = llm_ocr.open(WORKSPACE, endpoint=bucket.hub.url).status
+    assert status.finished
+    assert status.pages.ok == 3
+    reached = ("-w", WORKSPACE, "--workspace-endpoint", bucket.hub.url)
+    assert listed(capsys, *reached) == dict.fromkeys((PIPELINE, "extract", "describe", "assemble"), "succeeded")
+    assert main(["status", "--json", *reached]) == 0
+    spent = json.loads(capsys.readouterr().out)["spent"]["jobs"]
+    assert [one["stage"] for one in spent] == [PIPELINE, "extract", "describe", "assemble"]
+    assert all(one["cost"] > 0 for one in spent)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_after_a_killed_coordinator_the_same_command_goes_on(bucket, examples, capsys):
+    assert main(words(bucket, examples / "invoice.png")) == 0
+    (coordinator,) = jobs_of(bucket)
+    until(lambda: any(job.labels["stage"] == "extract" for job in jobs_of(bucket)))
+    coordinator.container.kill()
+    assert coordinator.over.wait(60)
+    for job in jobs_of(bucket):
+        assert job.over.wait(120)
+    assert not llm_ocr.open(WORKSPACE, endpoint=bucket.hub.url).status.finished
+    assert main(words(bucket, examples / "invoice.png")) == 0
+    again = next(job for job in jobs_of(bucket) if job.labels["stage"] == PIPELINE and job is not coordinator)
+    assert again.over.wait(300)
+    assert again.stage == "COMPLETED", again.lines
+    assert llm_ocr.open(WORKSPACE, endpoint=bucket.hub.url).status.pages.ok == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_cancelled_coordinator_ends_with_its_stage_and_wait_goes_on(bucket, examples, capsys):
+    assert main(words(bucket, examples / "invoice.png")) == 0
+    until(lambda: any(job.labels["stage"] == "extract" for job in jobs_of(bucket)))
+    assert main(["jobs", "cancel", "-w", WORKSPACE, "--workspace-endpoint", bucket.hub.url]) == 0
+    assert capsys.readouterr().out.count("cancelled ") == 2
+    assert all(job.over.wait(60) for job in jobs_of(bucket))
+    assert main(words(bucket, examples / "invoice.png", how=("--wait",))) == 0
+    assert capsys.readouterr().out == "1 ok\n"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_who_comes_later_starts_no_second_coordinator_and_may_wait_for_the_first(bucket, examples):
+    first = begin(settings(bucket, examples / "invoice.png"), lambda _: None)
+    (job,) = first.detach()
+    lines: list[str] = []
+    second = begin(settings(bucket, examples / "invoice.png"), lines.append)
+    assert second.id == first.id
+    assert [one.id for one in second.detach()] == [job.id]
+    assert "is under way: going on with it" in lines[0]
+    with pytest.raises(LaunchError, match="is under way as launch"):
+        begin(settings(bucket, examples / "invoice.png", stage="extract", detach=False), lines.append)
+    waiting = begin(settings(bucket, examples / "invoice.png", detach=False), lines.append)
+    waiting.wait()
+    assert [job.labels["stage"] for job in jobs_of(bucket)] == [PIPELINE, "extract", "describe", "assemble"]
+    assert any("1/1 pages" in line for line in lines), lines
+
+
+def listed(capsys, *place: str) -> dict[str, str]:
+    """The state of each stage, as `llm-ocr jobs` tells it."""
+    capsys.readouterr()
+    assert main(["jobs", "--json", *place]) == 0
+    return {one["stage"]: one["state"] for one in json.loads(capsys.readouterr().out)}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_processing_job_of_sagemaker_submits_the_stages(examples, monkeypatch, capsys):
+    monkeypatch.setattr(launching, "EVERY", 0.3)
+    with opened() as account:
+        where = ("--image", account.image, "--cpu-image", account.image, "--role", account.role)
+        asked = ("-w", account.workspace, "--hardware", "ml.c5.xlarge", "--max-cost", "5", *where, *SMALL, "--detach")
+        assert main(["launch", "sagemaker", "pipeline", str(examples / "invoice.png"), *asked]) == 0
+        until(lambda: listed(capsys, "-w", account.workspace)[PIPELINE] not in ("queued", "running"))
+        assert set(listed(capsys, "-w", account.workspace).values()) == {"succeeded"}
+        limits = [job.body["StoppingCondition"]["MaxRuntimeInSeconds"] for job in account.fake.jobs.values()]
+        assert llm_ocr.open(account.workspace).status.finished
+    # A tenth of the budget is for the coordinator, and Extract may have the rest.
+    assert limits[:2] == [int(0.5 / 0.05 * 3600) - 120, (int(4.5 / 0.204 * 3600) - 120) // 60 * 60]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_task_of_cloud_run_submits_the_stages(examples, monkeypatch, capsys):
+    pytest.importorskip("google.cloud.run_v2")
+    pytest.importorskip("google.cloud.storage")
+    monkeypatch.setattr(launching, "EVERY", 0.3)
+    image = "us-central1-docker.pkg.dev/my-project/llm-ocr/cpu:1"
+    with gcs_running("bucket") as gcs, cloud_run_running(environment={"STORAGE_EMULATOR_HOST": gcs.url}) as run:
+        run.account.images = {image}
+        place = ("-w", "gs://bucket/run", "--workspace-endpoint", gcs.url)
+        where = ("--project", "my-project", "--region", "us-central1", "--platform-endpoint", run.url)
+        asked = (*place, *where, "--image", image, "--hardware", "cpu", *SMALL, "--detach")
+        assert main(["launch", "cloud-run", "pipeline", str(examples / "invoice.png"), *asked]) == 0
+        until(lambda: listed(capsys, *place)[PIPELINE] not in ("queued", "running"))
+        assert set(listed(capsys, *place).values()) == {"succeeded"}
+        assert llm_ocr.open("gs://bucket/run", endpoint=gcs.url).status.finished
+
+
+def test_a_coordinator_does_not_trust_specs_that_another_has_changed(bucket, examples):
+    begin(settings(bucket, examples / "invoice.png"), lambda _: None).detach()
+    with Workspace.open(WORKSPACE, options=StoreOptions(None, bucket.hub.url)) as workspace:
+        (launched,) = read_launches(workspace)
+        key = f"launches/{launched.id}/launch.json"
+        value = json.loads(workspace.store.get(key))
+        value["specs"]["extract"]["image"] = "attacker/image"
+        workspace.store.put(key, json.dumps(value).encode())
+        workspace.flush()
+    with pytest.raises(LaunchError, match="is under way as launch"):
+        begin(settings(bucket, examples / "invoice.png"), lambda _: None)
+    (coordinator,) = jobs_of(bucket)
+    assert coordinator.over.wait(120)
+    assert "is not what was launched" in coordinator.message or any("not what" in line for line in coordinator.lines)
+
+
+@pytest.mark.parametrize(
+    ("more", "message", "hint"),
+    [
+        (("local", "pipeline", "--detach"), "--detach does not work on local", "--wait"),
+        (("runpod", "pipeline", "--detach"), "--detach does not work on runpod", "--wait"),
+        (("beaker", "pipeline", "--detach"), "needs BEAKER_TOKEN", "--secret BEAKER_TOKEN"),
+        (("modal", "pipeline", "--detach"), "MODAL_TOKEN_ID and MODAL_TOKEN_SECRET", "--secret MODAL_TOKEN_ID"),
+        (("slurm", "pipeline", "--detach", "--image", "x.sif"), "calls sbatch", "--slurm-setup"),
+        (("hf-jobs", "pipeline", "--detach", "--wait"), "--detach does not go with --wait", "Leave out --wait"),
+        (("hf-jobs", "extract", "--detach"), "--detach does not go with extract", "leave out both"),
+        (("hf-jobs", "pipeline"), "Add --wait", "--detach"),
+    ],
+)
+def test_where_it_cannot_work_is_said_before_anything_is_made(more, message, hint, tmp_path):
+    workspace = "w" if more[0] in ("local", "slurm") else "s3://no-such-bucket/w"
+    run = cli("launch", *more, "a.pdf", "-w", workspace, cwd=tmp_path)
+    assert run.returncode == 2, said(run)
+    assert message in run.stderr
+    assert hint in run.stderr
+    assert not any(tmp_path.iterdir())
+
+
+def test_dry_run_shows_the_coordinator_first(tmp_path):
+    run = cli("launch", "sagemaker", "pipeline", "-w", "s3://b/w", "--detach", "--dry-run", cwd=tmp_path)
+    assert run.returncode == 0, said(run)
+    first, *stages = json.loads(run.stdout)
+    assert [one["stage"] for one in stages] == ["extract", "describe", "assemble"]
+    body = first["requests"][0]["body"]
+    assert body["AppSpecification"]["ContainerEntrypoint"][-1] == "llm_ocr.launch.coordinator"
+    assert body["ProcessingResources"]["ClusterConfig"]["InstanceType"] == "ml.t3.medium"
+
+
+def test_a_launch_without_a_hash_is_not_coordinated():
+    with pytest.raises(UsageError, match="ID@SHA256"):
+        verified_launch("w", StoreOptions(), "20260101-000000-abcd")
+
+
+def until(wanted) -> None:
+    deadline = time.monotonic() + 120
+    while not wanted():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
