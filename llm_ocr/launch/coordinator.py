@@ -84,9 +84,8 @@ def with_coordinator(asked: Wanted, launcher: Launcher) -> Wanted:
 
 def main() -> int:
     """Run the pipeline of the launch that the environment names, and return the exit code of `launch --wait`."""
-    from llm_ocr.launch.launching import Launch, Limits
+    from llm_ocr.launch.launching import Launch, Limits, known_as
     from llm_ocr.launch.platforms import launcher_for
-    from llm_ocr.launch.resuming import known_as
     from llm_ocr.launch.watching import Display
     from llm_ocr.work.status import run_status
     from llm_ocr.work.stored import verified_launch

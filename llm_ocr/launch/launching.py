@@ -13,20 +13,21 @@ from typing import Any, TextIO
 
 from llm_ocr.errors import JobFailed, LaunchError, UsageError
 from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, Plan, State
-from llm_ocr.launch.bill import bounded, budget_of, check_prices, fitted_limit, most_text, record_end
+from llm_ocr.launch.bill import bounded, budget_of, check_prices, fitted_limit, has_ended, most_text, record_end
 from llm_ocr.launch.coordinator import SHARE, with_coordinator
 from llm_ocr.launch.library import check_library, with_library
 from llm_ocr.launch.platforms import check_platform, launcher_for
 from llm_ocr.launch.records import (
     Launched,
     Submission,
+    read_launches,
     submissions,
     write_jobs,
     write_launch,
     write_spec,
 )
-from llm_ocr.launch.resuming import known_as, under_way
 from llm_ocr.launch.specs import SHARED_DISK, Wanted, new_id, wanted
+from llm_ocr.launch.uploads import FOLDER as UPLOADS
 from llm_ocr.launch.uploads import uploaded
 from llm_ocr.launch.watching import (
     EVERY,
@@ -297,11 +298,12 @@ def begin(settings: LaunchSettings, say: Say = print, terminal: TextIO | None = 
     Raises `UsageError`, `LaunchError`, and what opening the workspace raises.
     """
     launcher = launcher_for(check_platform(settings.platform))
+    # Mistakes in the settings are errors before any store is asked.
     first = _asked(settings, launcher, new_id())
-    for spec in first.specs.values():
-        complete_plan(launcher, spec)  # mistakes in the settings are errors before any store is asked
     if settings.max_cost is not None:
         check_prices(first.platform, first.specs)
+    for spec in first.specs.values():
+        complete_plan(launcher, spec)
     options = workspace_options(settings)
     held = remembered(settings, options)
     if held.get("engine") and "engine" not in settings.model_fields_set:
@@ -348,3 +350,79 @@ def _with_sources(asked: Wanted, settings: LaunchSettings, sources: tuple[str, .
     there = {name: value for name, value in server.items() if value} if sources != settings.sources else {}
     extract = {**there, **asked.settings["extract"], "sources": list(sources)}
     return replace(asked, settings={**asked.settings, "extract": extract})
+
+
+def under_way(workspace: Workspace, asked: Wanted, limits: Mapping[str, Any]) -> Wanted | None:
+    """Return the launch of the same stages that is under way, and record the ends of submissions that are over.
+
+    Args:
+        workspace: Its workspace.
+        asked: What the command asks for.
+        limits: When the command stops, as JSON values.
+
+    Raises:
+        LaunchError: One of the stages is under way with other settings. Two launches would share its units without
+            knowing of each other.
+    """
+    open_ones = [one for one in submissions(workspace) if not one.over and one.spec.stage in (PIPELINE, *asked.stages)]
+    running = [one for one in open_ones if not has_ended(workspace, one)]
+    if not running:
+        return None
+    spec = running[-1].spec
+    found = next((one for one in read_launches(workspace) if one.id == spec.launch), None)
+    same = found is not None and (found.platform, found.stages) == (asked.platform, asked.stages)
+    # A coordinator submits the specs of the record, so they must be those that are asked for now.
+    same = same and (PIPELINE not in asked.specs or _has_jobs(found, asked, limits))
+    if found is None or not same or not _covers(found, asked, f"{workspace.url}/{UPLOADS}/"):
+        raise LaunchError(
+            f"{spec.stage} of {workspace.url} is under way as launch {spec.launch} on {running[-1].platform}",
+            hint=f"See: llm-ocr jobs -w {workspace.url}. To end it: llm-ocr jobs cancel -w {workspace.url}",
+        )
+    going_on = Wanted(found.id, found.platform, found.stages, asked.specs, found.settings)
+    return known_as(going_on, found.reference)
+
+
+def known_as(asked: Wanted, reference: str) -> Wanted:
+    """Return the launch with jobs that know it by its reference."""
+    launch, variable = reference.partition("@")[0], {"LLM_OCR_LAUNCH": reference}
+    specs = {
+        stage: replace(one, launch=launch, environment={**one.environment, **variable})
+        for stage, one in asked.specs.items()
+    }
+    return replace(asked, specs=specs)
+
+
+def _has_jobs(found: Launched | None, asked: Wanted, limits: Mapping[str, Any]) -> bool:
+    """Return whether the record has the specs and limits that are asked for."""
+    if found is None or not found.specs:
+        return False
+    pairs = [(dict(found.specs[stage]), asdict(asked.specs[stage])) for stage in asked.stages]
+    for pair in pairs:
+        for spec in pair:
+            spec |= {"launch": "", "environment": {**spec["environment"], "LLM_OCR_LAUNCH": ""}}
+    return all(theirs == ours for theirs, ours in pairs) and found.limits == limits
+
+
+def _covers(found: Launched, asked: Wanted, uploads: str) -> bool:
+    """Return whether the record has the settings that are asked for.
+
+    Sources may also be what was uploaded to the workspace's store. An engine that was left open is remembered once its
+    first unit is published.
+    """
+    for stage in asked.stages:
+        theirs, ours, spec = found.settings[stage], asked.settings[stage], asked.specs[stage]
+        if _settled(theirs) != _settled(ours) or theirs.get("engine") not in (None, "auto", ours.get("engine")):
+            return False
+        for source in theirs.get("sources", ()):
+            if source not in ours.get("sources", ()) and (not source.startswith(uploads) or ".." in source):
+                return False
+        for name in ("endpoint", "region"):
+            usual = (None, ours.get(f"source_{name}"), spec.environment.get(f"LLM_OCR_WORKSPACE_{name.upper()}"))
+            if theirs.get(f"source_{name}") not in usual:
+                return False
+    return True
+
+
+def _settled(settings: Mapping[str, Any]) -> dict[str, Any]:
+    open_ones = ("sources", "source_endpoint", "source_region", "engine")
+    return {name: value for name, value in settings.items() if name not in open_ones}

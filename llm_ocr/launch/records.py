@@ -100,7 +100,9 @@ def write_end(workspace: Workspace, spec: JobSpec, statuses: Sequence[JobStatus]
         "started": min(starts, default=None),
         "ended": max(ends, default=None),
         **bill,
-        "jobs": [{"id": one.job.id, "state": one.state.value, "reason": one.reason} for one in statuses],
+        "jobs": [
+            {"id": one.job.id, "state": one.state.value, "reason": one.reason, "image": one.image} for one in statuses
+        ],
     }
     workspace.create_json(_key(spec, "end"), value)
 

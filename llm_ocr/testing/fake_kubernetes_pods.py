@@ -107,7 +107,9 @@ class Pod:
         if self.reason:
             status |= {"reason": self.reason, "message": self.message}
         if state := self._state():
-            status["containerStatuses"] = [{"name": self.job.container["name"], "state": state}]
+            image = self.job.container["image"].partition(":")[0]
+            pulled = f"docker.io/{image}@sha256:{'0' * 64}"
+            status["containerStatuses"] = [{"name": self.job.container["name"], "state": state, "imageID": pulled}]
         labels = {"batch.kubernetes.io/job-name": self.job.name}
         return {
             "metadata": {

@@ -149,7 +149,7 @@ def listed(capsys, *place: str) -> dict[str, str]:
 def test_a_processing_job_of_sagemaker_submits_the_stages(examples, monkeypatch, capsys):
     monkeypatch.setattr(launching, "EVERY", 0.3)
     with opened() as account:
-        where = ("--image", account.image, "--cpu-image", account.image, "--role", account.role)
+        where = ("--role", account.role)
         asked = ("-w", account.workspace, "--hardware", "ml.c5.xlarge", "--max-cost", "5", *where, *SMALL, "--detach")
         assert main(["launch", "sagemaker", "pipeline", str(examples / "invoice.png"), *asked]) == 0
         until(lambda: listed(capsys, "-w", account.workspace)[PIPELINE] not in ("queued", "running"))
@@ -166,12 +166,10 @@ def test_a_task_of_cloud_run_submits_the_stages(examples, monkeypatch, capsys):
     pytest.importorskip("google.cloud.run_v2")
     pytest.importorskip("google.cloud.storage")
     monkeypatch.setattr(launching, "EVERY", 0.3)
-    image = "us-central1-docker.pkg.dev/my-project/llm-ocr/cpu:1"
     with gcs_running("bucket") as gcs, cloud_run_running(environment={"STORAGE_EMULATOR_HOST": gcs.url}) as run:
-        run.account.images = {image}
         place = ("-w", "gs://bucket/run", "--workspace-endpoint", gcs.url)
         where = ("--project", "my-project", "--region", "us-central1", "--platform-endpoint", run.url)
-        asked = (*place, *where, "--image", image, "--hardware", "cpu", *SMALL, "--detach")
+        asked = (*place, *where, "--hardware", "cpu", *SMALL, "--detach")
         assert main(["launch", "cloud-run", "pipeline", str(examples / "invoice.png"), *asked]) == 0
         until(lambda: listed(capsys, *place)[PIPELINE] not in ("queued", "running"))
         assert set(listed(capsys, *place).values()) == {"succeeded"}
@@ -222,7 +220,7 @@ def test_dry_run_shows_the_coordinator_first(tmp_path):
     first, *stages = json.loads(run.stdout)
     assert [one["stage"] for one in stages] == ["extract", "describe", "assemble"]
     body = first["requests"][0]["body"]
-    assert body["AppSpecification"]["ContainerEntrypoint"][-1] == "llm_ocr.launch.coordinator"
+    assert "llm_ocr.launch.coordinator" in body["AppSpecification"]["ContainerArguments"][0]
     assert body["ProcessingResources"]["ClusterConfig"]["InstanceType"] == "ml.t3.medium"
 
 

@@ -9,8 +9,10 @@ from store_servers import gcs, s3
 
 from llm_ocr.cli import main
 from llm_ocr.launch import launching
+from llm_ocr.launch.records import submissions
 from llm_ocr.storage import StoreOptions, open_store
 from llm_ocr.testing.fake_kubernetes import running
+from llm_ocr.work.workspace import Workspace
 
 pytest.importorskip("kubernetes.client")
 
@@ -52,6 +54,10 @@ def test_a_pipeline_on_s3_ends_with_a_dataset(cluster, bucket, examples, capsys)
     assert "geheimnis" not in wrote.err + repr(cluster.requests)
     extract = [line for pod in next(iter(cluster.jobs.values())).pods for line in pod.lines()]
     assert any("Successfully installed llm-ocr" in line for line in extract), extract
+    options = StoreOptions(endpoint=workspace[3], region="us-east-1")
+    with Workspace.open(workspace[1], options=options) as there:
+        ends = [one.end for one in submissions(there)]
+    assert {job["image"].partition("@")[0] for end in ends for job in end["jobs"]} == {"docker.io/python"}
     assert main(["jobs", "--json", *workspace]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert [(one["stage"], one["state"]) for one in listed] == [

@@ -32,7 +32,13 @@ def job_status(job: Job, about: Json, pods: Sequence[Json], warnings: Sequence[s
     times = [stop - start for start, stop in runs if stop is not None]
     # The time of pods that were removed with their node is not known.
     seconds = sum(times) if len(times) == about["spec"]["completions"] else None
-    return JobStatus(job, state, reason, started, _moment(end.get("lastTransitionTime")), seconds)
+    return JobStatus(job, state, reason, started, _moment(end.get("lastTransitionTime")), seconds, _image(pods))
+
+
+def _image(pods: Sequence[Json]) -> str:
+    """Return the image that the node pulled, with its digest."""
+    known = (one.get("imageID", "") for pod in pods for one in pod["status"].get("containerStatuses") or ())
+    return next((name for name in known if "@sha256:" in name), "")
 
 
 def end_of(about: Json) -> Json | None:
