@@ -1,4 +1,4 @@
-"""What a dry run shows are calls that the packages of the platforms take; the other platforms have tests of their own."""
+"""What a dry run shows are calls that the platforms' packages take; other platforms have tests of their own."""
 
 import inspect
 import json
