@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from llm_ocr.errors import JobFailed, LaunchError, UsageError
 from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, Plan, State
-from llm_ocr.launch.bill import bounded, budget_of, check_prices, fitted_limit, has_ended, most_text, record_end
+from llm_ocr.launch.bill import Budget, bounded, budget_of, check_prices, fitted_limit, has_ended, most_text, record_end
 from llm_ocr.launch.coordinator import SHARE, with_coordinator
 from llm_ocr.launch.library import check_library, with_library
 from llm_ocr.launch.platforms import check_platform, launcher_for
@@ -89,7 +89,14 @@ def plans(settings: LaunchSettings) -> list[StagePlan]:
     """Return what would be sent for each stage, without a request. Raises `UsageError` for what can never work."""
     launcher = launcher_for(check_platform(settings.platform))
     asked = _asked(settings, launcher, "00000000-000000-0000")
-    return [StagePlan(launcher.plan(spec), asked.settings.get(stage, {})) for stage, spec in asked.specs.items()]
+    found = []
+    for stage, spec in asked.specs.items():
+        if settings.max_cost is not None:
+            # What was spent before is only known when the workspace is asked.
+            share = SHARE if stage == PIPELINE else 1.0
+            spec = bounded(launcher, spec, Budget(settings.max_cost, 0.0, 0.0), share=share, live=False)
+        found.append(StagePlan(launcher.plan(spec), asked.settings.get(stage, {})))
+    return found
 
 
 def complete_plan(launcher: Launcher, spec: JobSpec) -> Plan:

@@ -163,3 +163,12 @@ def test_a_cost_limit_is_not_for_jobs_to_read():
 def test_a_price_must_be_more_than_nothing():
     with pytest.raises(UsageError, match="price_per_hour"):
         llm_ocr.submit("local", "extract", workspace="w", price_per_hour=0)
+
+
+def test_a_dry_run_shows_the_limit_that_the_budget_pays_for(capsys):
+    role = "arn:aws:iam::123456789012:role/llm-ocr-job"
+    words = ["sagemaker", "extract", "-w", "s3://b/w", "--role", role, "--max-cost", "5", "--dry-run"]
+    assert main(["launch", *words]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)
+    seconds = shown["requests"][0]["body"]["StoppingCondition"]["MaxRuntimeInSeconds"]
+    assert 4.5 < seconds / 3600 * 2.8 < 5  # ml.g6e.2xlarge costs 2.80 dollars an hour
