@@ -378,11 +378,11 @@ class Difference(NamedTuple):
 
 
 def differing_files(recorded: Path, now: Path) -> Iterator[tuple[str, list[Difference]]]:
-    """Return the files that differ, in order of their names, with their first differences."""
+    """Return the files that differ with their first differences: Markdown first, which reads best."""
     names = {
         path.relative_to(root).as_posix() for root in (recorded, now) for path in root.rglob("*") if path.is_file()
     }
-    for name in sorted(names):
+    for name in sorted(names, key=lambda name: (not name.endswith(".md"), name)):
         before, after = recorded / name, now / name
         if not before.exists():
             yield name, [Difference("the file", "is missing", "exists")]
@@ -408,8 +408,8 @@ def differing_lines(name: str, before: str, after: str, most: int = 3) -> list[D
 def _in_json(prefix: str, before: str, after: str) -> list[Difference]:
     """Return the paths that differ; nothing for texts that are not JSON or differ in their spelling only."""
     try:
-        # A masked time is a bare word.
-        old, new = (json.loads(re.sub(r":(\s*)(TIME|SIZE)\b", r':\1"\2"', text)) for text in (before, after))
+        # A masked time is a bare word, except in strings that hold JSON.
+        old, new = (json.loads(re.sub(r'(?<!\\"):(\s*)(TIME|SIZE)\b', r':\1"\2"', text)) for text in (before, after))
     except ValueError:
         return []
     return [
