@@ -463,7 +463,7 @@ def record(options: argparse.Namespace) -> int:
     (folder / DESCRIPTION).write_text("{}")
     copied = copy_documents(options.documents or DOCUMENTS, folder / "documents")
     pages = "" if options.all else options.pages
-    begun = time.monotonic()
+    begun, recorded_code = time.monotonic(), code()
     runs = options.runs or list(RUNS)
     with tempfile.TemporaryDirectory(prefix="equivalence-") as work:
         for name in runs:
@@ -475,10 +475,12 @@ def record(options: argparse.Namespace) -> int:
                 raise SystemExit(f"{failed}\nNothing was recorded: the code must work.") from failed
             shutil.copytree(run.workspace, folder / "workspaces" / name)
             print(f"{name}: {_counted(run.status)}", flush=True)
-    description = {"code": code(), "documents": copied, "pages": pages, "runs": runs}
+    description = {"code": recorded_code, "documents": copied, "pages": pages, "runs": runs}
     (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n")
     files = sum(path.is_file() for path in (folder / "results").rglob("*"))
-    print(f"recorded {files:,} files of {len(runs)} runs at {code()} in {time.monotonic() - begun:.0f} s: {folder}")
+    print(
+        f"recorded {files:,} files of {len(runs)} runs at {recorded_code} in {time.monotonic() - begun:.0f} s: {folder}"
+    )
     return 0
 
 
