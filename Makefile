@@ -57,6 +57,15 @@ SOAK_SECONDS ?= 3600
 soak: .venv/.dev
 	$(BIN)/python benchmarks/soak.py --seconds $(SOAK_SECONDS) --seed $(SEED) --output benchmarks/results/soak.json
 
+# Proof that a change of structure changes no result: record before the change, compare after it (CPU, about ten minutes
+# each). EQUIVALENCE is the recording. EQUIVALENCE_OPTIONS: "--runs embedded" for a part; with equivalence-record also "--all".
+EQUIVALENCE ?= $(or $(TMPDIR),/tmp)/llm-ocr-equivalence
+.PHONY: equivalence-record equivalence
+equivalence-record: .venv/.dev
+	$(BIN)/python benchmarks/equivalence.py record $(EQUIVALENCE) $(EQUIVALENCE_OPTIONS)
+equivalence: .venv/.dev
+	$(BIN)/python benchmarks/equivalence.py compare $(EQUIVALENCE) $(EQUIVALENCE_OPTIONS)
+
 lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
