@@ -104,7 +104,7 @@ def leave_error(text: str) -> None:
     file = os.environ.get(ERROR_FILE)
     # A container without root may not be allowed to write it; the log has the error, too.
     with contextlib.suppress(OSError):
-        Path(file or os.devnull).write_bytes(text.encode()[:1024].decode(errors="ignore").encode())
+        Path(file or os.devnull).write_bytes(text.encode(errors="replace")[:1024].decode(errors="ignore").encode())
 
 
 def quiet_ray(*, alone: bool) -> None:
