@@ -12,6 +12,7 @@ from unittest import mock
 
 import pytest
 from hypothesis import settings
+from shared_workers import SharedWorkers
 
 # Timings are never asserted: a machine may be busy with something else.
 settings.register_profile("patient", deadline=None)
@@ -28,6 +29,24 @@ _TOOLS: dict[str, Callable[[], bool]] = {
     "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
     "vllm": VLLM.is_file,
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_workers() -> Generator[SharedWorkers, None, None]:
+    """Share worker processes among the tests of the session."""
+    shared = SharedWorkers()
+    with pytest.MonkeyPatch.context() as patch:
+        shared.install(patch.setattr)
+        yield shared
+        shared.end()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_workers(request: pytest.FixtureRequest, shared_workers: SharedWorkers) -> Generator[None, None, None]:
+    """Give the module's tests worker processes of their own when the module says OWN_WORKERS."""
+    shared_workers.active = not getattr(request.module, "OWN_WORKERS", False)
+    yield
+    shared_workers.active = True
 
 
 @pytest.hookimpl(wrapper=True)

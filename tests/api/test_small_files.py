@@ -17,6 +17,9 @@ from llm_ocr.errors import WorkerDied
 from llm_ocr.processes import WorkerPool
 from llm_ocr.types import Reason
 
+#: Open files and worker processes are counted here.
+OWN_WORKERS = True
+
 
 @pytest.fixture
 def asked(monkeypatch) -> Counter[str]:

@@ -12,6 +12,9 @@ from running import FRUGAL, environment, said
 import llm_ocr
 from llm_ocr.types import Status
 
+#: Worker processes are what is tested here.
+OWN_WORKERS = True
+
 PROGRAM = """
 import sys
 from llm_ocr.documents import rendering
