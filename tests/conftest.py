@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -14,9 +15,13 @@ import pytest
 from hypothesis import settings
 from shared_workers import SharedWorkers
 
-# Timings are never asserted: a machine may be busy with something else.
-settings.register_profile("patient", deadline=None)
-settings.load_profile("patient")
+# Wall-clock times are never asserted: the machine may be busy. `make check` asks for `--hypothesis-profile many`.
+settings.register_profile("few", deadline=None, max_examples=25)
+settings.register_profile("many", deadline=None, max_examples=300)
+settings.load_profile("few")
+
+#: Marks of tests that may take long.
+_SLOW = ("slow", "long", "vllm")
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -47,6 +52,30 @@ def own_workers(request: pytest.FixtureRequest, shared_workers: SharedWorkers) -
     shared_workers.active = not getattr(request.module, "OWN_WORKERS", False)
     yield
     shared_workers.active = True
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option by which `make test` stays quick."""
+    words = "fail a test without a mark that uses more seconds of processor time, with the processes it waited for"
+    parser.addoption("--most-seconds", type=float, default=0.0, help=words)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Fail a test that is too slow for `make test`; processor time hardly depends on what else the machine does."""
+    most = pyfuncitem.config.getoption("--most-seconds")
+    before = _processor_seconds()
+    result = yield
+    used = _processor_seconds() - before
+    if most and used > most and not any(pyfuncitem.get_closest_marker(mark) for mark in _SLOW):
+        pytest.fail(f"used {used:.1f} s of processor time: make it cheaper or mark it slow", pytrace=False)
+    return result
+
+
+def _processor_seconds() -> float:
+    """Return what this process and its ended children have used."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 @pytest.hookimpl(wrapper=True)

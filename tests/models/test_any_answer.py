@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from any_answers import FRAMES, PIECES, faults_of, pieces_for, words_of
 from family_answers import SENTENCE, TITLE, answer_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_ocr.models.answers import read_class, read_parse
@@ -42,7 +42,6 @@ answers = st.one_of(
 
 @pytest.mark.parametrize("name", PARSERS)
 @given(st.data(), st.sampled_from(FRAMES))
-@settings(max_examples=100, deadline=None)
 def test_parsers_never_raise_and_what_they_give_is_sound(name: str, data: st.DataObject, frame: Frame):
     own = st.lists(st.sampled_from(pieces_for(name)), max_size=40).map("".join)
     text = data.draw(st.one_of(own, own, answers))
@@ -72,7 +71,6 @@ def test_a_cut_answer_keeps_every_sentence_before_the_cut(profile: Profile):
 
 @pytest.mark.parametrize("profile", FAMILIES, ids=lambda profile: profile.name)
 @given(st.data())
-@settings(max_examples=40, deadline=None)
 def test_a_loop_at_the_end_of_an_answer_costs_nothing_before_it(profile: Profile, data: st.DataObject):
     answer, parse = answer_of(profile), profile.parsers.get(profile.mode) or profile.parsers[""]
     start = data.draw(st.integers(answer.index(SENTENCE) + len(SENTENCE), len(answer) - 1))
@@ -81,7 +79,6 @@ def test_a_loop_at_the_end_of_an_answer_costs_nothing_before_it(profile: Profile
 
 
 @given(answers)
-@settings(max_examples=150, deadline=None)
 def test_answers_about_figures_are_read_or_complained_about(text: str):
     data, complaint = read_parse(text)
     assert (data is None) == bool(complaint)
@@ -92,7 +89,6 @@ def test_answers_about_figures_are_read_or_complained_about(text: str):
 
 
 @given(answers, st.integers(1, 200))
-@settings(max_examples=150, deadline=None)
 def test_the_watch_takes_pieces_of_any_size(text: str, size: int):
     watch = RepetitionWatch()
     for at in range(0, len(text), size):
@@ -102,7 +98,6 @@ def test_the_watch_takes_pieces_of_any_size(text: str, size: int):
 
 
 @given(parts, st.lists(st.sampled_from(PIECES), max_size=20), st.integers(1, 300))
-@settings(max_examples=100, deadline=None)
 def test_what_the_watch_cuts_is_found_to_be_a_loop_afterwards(unit: list[str], before: list[str], size: int):
     text = "".join(before) + "".join(unit) * (14_000 // len("".join(unit)) + 3)
     watch = RepetitionWatch()
@@ -113,7 +108,6 @@ def test_what_the_watch_cuts_is_found_to_be_a_loop_afterwards(unit: list[str], b
 
 
 @given(st.text(alphabet=st.characters(whitelist_categories=["L", "N"]), min_size=1, max_size=60))
-@settings(max_examples=100, deadline=None)
 def test_words_are_never_lost(words: str):
     text = f"<|ref|>text<|/ref|><|det|>[[1, 2, 30, 40]]<|/det|>\n{words}"
     assert words in blocks_to_markdown(parse_grounding(text).blocks)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_ocr.models.image_markdown import parse_lighton2, parse_qwen_markdown
@@ -458,7 +458,6 @@ words = st.lists(st.text("abcdefgh", min_size=1, max_size=8), min_size=1, max_si
 
 
 @given(st.lists(words, min_size=1, max_size=6))
-@settings(max_examples=100, deadline=None)
 def test_no_word_of_a_sound_text_is_lost(texts: list[str]):
     expected = " ".join(texts).split()
     answers = {
