@@ -24,6 +24,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_a_document_that_takes_over_its_renderer_gets_nothing_and_the_run_goes_on(examples, tmp_path):
     words = [sys.executable, "-m", "llm_ocr.processes.confinement"]
     if not all(json.loads(subprocess.run(words, capture_output=True, check=True).stdout).values()):
