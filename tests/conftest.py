@@ -1,5 +1,6 @@
 """Fixtures that many tests share."""
 
+import fcntl
 import multiprocessing
 import os
 import resource
@@ -12,6 +13,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+import running
 from hypothesis import settings
 from shared_workers import SharedWorkers
 
@@ -137,6 +139,41 @@ def vllm(require) -> Path:
 def repository() -> Path:
     """The root of the checkout."""
     return _REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def golden(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """Return `golden(name, make)`: the folder that `make(folder)` filled, once for all processes of the session.
+
+    Tests that change it work on a copy.
+    """
+    base = tmp_path_factory.getbasetemp()
+    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "golden"
+    root.mkdir(exist_ok=True)
+
+    def made(name: str, make: Callable[[Path], object]) -> Path:
+        folder, done = root / name, root / f"{name}.done"
+        with (root / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                shutil.rmtree(folder, ignore_errors=True)  # of another process's test that failed in the middle
+                folder.mkdir()
+                make(folder)
+                done.touch()
+        return folder
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def paper_workspace(golden, examples: Path) -> Path:
+    """A finished workspace of the paper, which tests copy before they change it."""
+
+    def make(folder: Path) -> None:
+        command = ["run", str(examples / "paper.pdf"), "-w", "out", *running.FRUGAL]
+        assert running.cli(*command, cwd=folder).returncode == 0
+
+    return golden("paper", make) / "out"
 
 
 @pytest.fixture(scope="session")

@@ -29,19 +29,20 @@ PAGES = 4
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory) -> Path:
-    file = tmp_path_factory.mktemp("source") / "report.pdf"
-    file.write_bytes(bad.text_pdf(*bad.good_pages("Report", PAGES)))
-    return file
+def source(golden) -> Path:
+    data = bad.text_pdf(*bad.good_pages("Report", PAGES))
+    return golden("report-source", lambda folder: (folder / "report.pdf").write_bytes(data)) / "report.pdf"
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory, source) -> Path:
+def made(golden, source) -> Path:
     """A finished workspace; tests that change it copy it."""
-    workspace = tmp_path_factory.mktemp("made") / "out"
-    run = cli("run", source, "-w", workspace, *FRUGAL, "--quiet", cwd=workspace.parent)
-    assert run.returncode == 0, said(run)
-    return workspace
+
+    def make(folder: Path) -> None:
+        run = cli("run", source, "-w", "out", *FRUGAL, "--quiet", cwd=folder)
+        assert run.returncode == 0, said(run)
+
+    return golden("report", make) / "out"
 
 
 @pytest.fixture
