@@ -68,6 +68,7 @@ def over(launcher, jobs, seconds=180):
     raise AssertionError(statuses)
 
 
+@pytest.mark.slow
 def test_jobs_do_the_units_of_their_shards(bucket, examples):
     url, endpoint = bucket
     reach = {"LLM_OCR_WORKSPACE_ENDPOINT": endpoint}
