@@ -187,13 +187,3 @@ def test_a_cut_answer_keeps_its_text_and_shows_no_part_of_a_link():
 @given(st.lists(st.sampled_from(pieces_for("front-matter")), max_size=40).map("".join))
 def test_a_sound_head_is_read_whatever_stands_behind_it(text: str):
     assert parse_front_matter(HEAD + text, FRAME).notes == SOUND
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)  # on a busy machine; a quadratic one takes far longer
-@pytest.mark.parametrize(
-    "unit", ["![", "](a.png)", "![a[b]", "![x](page_1_2_3_4.png)\n", "is_table: true\n", "---\n", "]]("]
-)
-def test_a_long_answer_of_anything_is_read_in_linear_time(unit: str):
-    for start in ("", HEAD):
-        parse_front_matter(start + unit * ((1 << 18) // len(unit)), FRAME)

@@ -1,5 +1,6 @@
-"""Whatever a model answers: parsers return, soon, and with boxes on the page."""
+"""The laws of all parsers: any answer is read, in linear time, into sound blocks; cut answers keep their words."""
 
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 
 from llm_ocr.models.answers import read_class, read_parse
 from llm_ocr.models.grounding import parse_grounding
+from llm_ocr.models.html_markdown import html_to_markdown
+from llm_ocr.models.otsl import otsl_to_html
 from llm_ocr.models.parsers import PARSERS as NAMED
 from llm_ocr.models.plain import parse_plain
 from llm_ocr.models.profile import Frame, Profile
@@ -169,3 +172,140 @@ def test_much_of_each_piece_of_any_format_is_read_in_linear_time(reader: str):
     for unit in PIECES:
         READERS[reader](f"words {unit}" * (MEBIBYTE // 16 // (6 + len(unit))))
         READERS[reader](unit * (MEBIBYTE // 16 // len(unit)))
+
+
+#: Characters of an answer that is read in a second, or in hours by a quadratic parser.
+LENGTH = 1 << 17
+DIV = '<div data-bbox="1 2 3 4" data-label="Text">'
+JSON = [
+    *(
+        "[",
+        "{",
+        "}",
+        '"',
+        "\\",
+        ":",
+        ",",
+        '{"a":',
+        '[{"a":"b"',
+        '{"bbox":[1,2,3,4],"text":"x"},',
+        '"a":',
+        '{"',
+        '"}, {"',
+    ),
+    *(
+        '{"a":"x" y" {"b":[',
+        '{"bbox":[1,2,3,4],"category":"Picture"},',
+        '"    ,   ',
+        '"x"} ',
+        "[1] ",
+        '{"text":"\\t',
+        " \n",
+    ),
+]
+HTML = [
+    *(
+        "<",
+        ">",
+        "&",
+        "&#9",
+        "<!--",
+        "<!d ",
+        '<a "',
+        '<a "<a "',
+        "<a '\"",
+        '<a ""<a "',
+        '<p x="">',
+        '<img alt="x',
+        "</",
+        "</p>",
+    ),
+    *(
+        "<div>",
+        "</div>",
+        DIV,
+        f"{DIV}x</div>y",
+        f"{DIV}<table>",
+        "<ul><li>a",
+        "<li>",
+        "<table><tr><td>a",
+        "<td>",
+        "<tr>",
+    ),
+    *(
+        "<b>",
+        "<b> ",
+        "<p><b>a",
+        "<math>",
+        "<math",
+        "</math>",
+        "<chem>x",
+        "<code>a\n",
+        "<pre>",
+        "<h1>a",
+        "<br>",
+        "#\n",
+        "`",
+    ),
+    *(
+        "a ",
+        "  ",
+        "\n",
+        "<sup>",
+        '<a href="http://a">x',
+        '<p data-bbox="1 2 3 4">x',
+        '<img data-bbox="1 2 3 4">',
+        "<hr>",
+    ),
+]
+TAGS = [
+    *("<fcel>", "<lcel>", "<ucel><nl>", "<fcel>a<nl>", "<fcel><lcel><nl><ucel><xcel><nl>", "<nl>", "<fcel>a<ucel><nl>"),
+    *("<text>", "</text>", "<caption>", "<picture><caption>", "<otsl>", "<unordered_list>", "<list_item>a", "<loc_1>"),
+    *("<inline>", "<formula>", "<_a_>", "<picture><otsl><fcel>a", "| a ", "|a\n", "$", "$$ a ", "<", "<a"),
+]
+MARKS = [
+    *("![", "![text+](1,2,30,40) a-", "![table+](1,2,3,4)<table><tr><td>a</td></tr></table>", "![a[b]", "](a.png)"),
+    *("![image](1,2,3,4)x\n![caption](1,2,3,4)y\n", "![image](i.png)1,2,3,4", "<!-- Table (1,2,3,4) -->\n", "<!-- a("),
+    *("\\begin{tabular}", "\\begin{tabular}{c}a&b\\\\\\end{tabular}\n", "\\end{tabular}\\begin{table}", "\\$x"),
+    *(
+        "<|det|>text                       ",
+        "text [1,2,3,4]\n",
+        "<|box_start|>1 2 3",
+        "<x_0.1><y_0.1>a",
+        "<class_Text>",
+    ),
+]
+TABULAR = ["{", "$", "\\(", "a&", "\\\\", "\\multirow{2}{*}{a", "\\textbf{a}", "}"]
+HEADS = ["![", "](a.png)", "![a[b]", "![x](page_1_2_3_4.png)\n", "is_table: true\n", "---\n", "]]("]
+PLAIN = ["<img>", "</img>", "<img>a</img>", "<img>a\n", "a b c ", "same words, "]
+HEAD = "---\nprimary_language: en\nis_rotation_valid: True\nrotation_correction: 0\n---\n"
+MARKED = ("lighton", "lighton-2", "qwen-markdown", "unlimited", "mineru-layout", "nemotron")
+#: The parsers that read answers of each notation, and what such an answer begins with.
+NOTATIONS: list[tuple[tuple[str, ...], tuple[str, ...], list[str]]] = [
+    (("dots", "surya-layout"), ("", f'[{{"text":"{DIV}<text>'), JSON),
+    (("chandra", "qwen-html", "HTML to Markdown"), ("", f'[{{"text":"{DIV}<text>'), HTML),
+    (("doctags", "otsl", "paddle-chart", "formula"), ("", f'[{{"text":"{DIV}<text>'), TAGS),
+    (("wide table",), ("<fcel>" * 10_000 + "<nl>",), TAGS),
+    (MARKED, ("",), MARKS),
+    (
+        MARKED,
+        ("\\begin{tabular}{c}",),
+        TABULAR,
+    ),
+    (("front-matter",), ("", HEAD), HEADS),
+    (("nanonets", "glm", "hunyuan"), ("",), PLAIN),
+]
+STRUCTURED: dict[str, Callable[[str], object]] = {
+    **READERS,
+    "HTML to Markdown": html_to_markdown,
+    "wide table": otsl_to_html,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)  # on a busy machine; a quadratic one takes hours
+@pytest.mark.parametrize("name", dict.fromkeys(name for names, _, _ in NOTATIONS for name in names))
+def test_a_long_answer_of_anything_is_read_in_linear_time(name: str):
+    for names, starts, units in NOTATIONS:
+        for start, unit in itertools.product(starts, units if name in names else ()):
+            STRUCTURED[name](start + unit * (LENGTH // len(unit)))
