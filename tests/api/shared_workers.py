@@ -13,12 +13,13 @@ from typing import Any
 
 from llm_ocr.errors import WorkerDied
 from llm_ocr.processes import WorkerPool
+from llm_ocr.processes.pool import _Worker
 from llm_ocr.settings.environment import worker_environment
 
 #: Kinds of workers whose processes are kept; the one that was asked least recently ends.
 _KINDS = 4
 _CLOSED = "not started: its pool was closed"
-_own_call, _own_close = WorkerPool.call, WorkerPool.close
+_own_call, _own_close, _own_kill = WorkerPool.call, WorkerPool.close, _Worker.kill
 
 
 class _Kept(WorkerPool):
@@ -33,6 +34,7 @@ class SharedWorkers:
 
     def __init__(self) -> None:
         self.active = True
+        self.ended = 0  # changes whenever a shared process ends, whose processor time is that of many tests
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="shared-workers", daemon=True)
         self._kept: dict[object, _Kept] = {}
@@ -63,6 +65,13 @@ class SharedWorkers:
             for request in list(shared._under_way.get(pool, ())):
                 request.cancel()
 
+        async def kill(worker: _Worker) -> None:
+            ours = asyncio.get_running_loop() is shared._loop
+            shared.ended += ours
+            await _own_kill(worker)
+            shared.ended += ours
+
+        patch(_Worker, "kill", kill)
         patch(WorkerPool, "call", call)
         patch(WorkerPool, "close", close)
 
@@ -93,7 +102,8 @@ class SharedWorkers:
                 under_way.discard(request)
                 if not under_way:
                     self._under_way.pop(pool, None)
-                kept.asked -= 1
+                with self._lock:
+                    kept.asked -= 1
 
     def _kept_for(self, pool: WorkerPool) -> _Kept:
         environment = tuple(sorted(worker_environment().items()))
