@@ -18,6 +18,8 @@ from llm_ocr.settings.environment import worker_environment
 
 #: Kinds of workers whose processes are kept; the one that was asked least recently ends.
 _KINDS = 4
+#: The name of the thread that starts them.
+THREAD = "shared-workers"
 _CLOSED = "not started: its pool was closed"
 _own_call, _own_close, _own_kill = WorkerPool.call, WorkerPool.close, _Worker.kill
 
@@ -36,7 +38,7 @@ class SharedWorkers:
         self.active = True
         self.ended = 0  # changes whenever a shared process ends, whose processor time is that of many tests
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="shared-workers", daemon=True)
+        self._thread = threading.Thread(target=self._loop.run_forever, name=THREAD, daemon=True)
         self._kept: dict[object, _Kept] = {}
         self._lock = threading.Lock()
         self._under_way: dict[WorkerPool, set[concurrent.futures.Future[dict[str, Any]]]] = {}
