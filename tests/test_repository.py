@@ -139,7 +139,7 @@ def test_passes():
 """
 
 
-def tested(repository, folder, content, *options):
+def run_pytest(repository, folder, content, *options):
     """Run these tests with the project's conftest."""
     (folder / "test_it.py").write_text(content)
     command = [sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", *options, "test_it.py"]
@@ -169,13 +169,13 @@ def test_waits():
 
 
 def test_a_test_that_computes_for_long_has_to_be_marked(repository, tmp_path):
-    run = tested(repository, tmp_path, SLOW, "--most-seconds", "0.2")
+    run = run_pytest(repository, tmp_path, SLOW, "--most-seconds", "0.2")
     assert "1 failed, 2 passed" in run.stdout, run.stdout + run.stderr
     assert "FAILED test_it.py::test_busy" in run.stdout and "mark it slow" in run.stdout
 
 
 def test_a_test_that_fails_leaves_no_process_behind(repository, tmp_path):
-    run = tested(repository, tmp_path, FAILS)
+    run = run_pytest(repository, tmp_path, FAILS)
     assert "1 failed, 1 passed" in run.stdout, run.stdout + run.stderr
     found = re.search(r"^pids (\d+) (\d+)$", run.stdout, re.MULTILINE)
     assert found is not None
