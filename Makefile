@@ -86,7 +86,7 @@ beside-vllm: .venv-tools/.installed
 test-stock-images: .venv/.dev .venv-tools/.installed
 	$(PYTEST) -n 0 -m long tests/launch/test_stock_images.py
 
-# New versions for constraints.txt, the newest that pyproject.toml allows; then `make test` and `make audit`.
+# New versions for constraints.txt, the newest that pyproject.toml allows; then `make check` and `make audit`.
 PINS := --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 .PHONY: pins
 pins: .venv-tools/.installed
