@@ -5,13 +5,20 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test test-vllm test-faults lint fast slow examples bench clean
+.PHONY: demo test check test-vllm test-faults lint examples bench clean
 
 demo: .venv/.demo
 	$(BIN)/llm-ocr demo
 
+# After every edit: the checks, and all tests but the slow ones. A test without a mark may use two seconds of processor
+# time; a busy machine needs more for the same work, and the first test of a process pays the imports.
+PARALLEL := -n logical --maxprocesses 4 --dist worksteal --durations=15
 test: lint
-	$(PYTEST) -n logical --maxprocesses 4 --dist loadfile --durations=15 -m "not long and not vllm"
+	$(PYTEST) $(PARALLEL) --most-seconds 4 -m "not slow and not long and not vllm"
+
+# What CI runs: the slow tests as well, and 300 examples of each property instead of 25.
+check: lint
+	$(PYTEST) $(PARALLEL) --hypothesis-profile many -m "not long and not vllm"
 
 # A real vLLM on the CPU, with tiny random models, in an environment of its own (x86-64 Linux; 2.5 GB, two minutes).
 test-vllm: .venv/.dev vllm-environment
@@ -72,9 +79,6 @@ lint: .venv/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-fast: .venv/.dev
-	$(PYTEST) -n 2 --dist loadfile -m "not slow and not long and not vllm"
-
 # Known weaknesses of what is installed; says so where the service that knows them cannot be asked.
 .PHONY: audit
 audit: .venv-tools/.installed
@@ -91,7 +95,7 @@ beside-vllm: .venv-tools/.installed
 test-stock-images: .venv/.dev .venv-tools/.installed
 	$(PYTEST) -n 0 -m long tests/launch/test_stock_images.py
 
-# New versions for constraints.txt, the newest that pyproject.toml allows; then `make test` and `make audit`.
+# New versions for constraints.txt, the newest that pyproject.toml allows; then `make check` and `make audit`.
 PINS := --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 .PHONY: pins
 pins: .venv-tools/.installed

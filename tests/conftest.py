@@ -1,21 +1,31 @@
 """Fixtures that many tests share."""
 
+import fcntl
 import multiprocessing
 import os
+import resource
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
+import running
 from hypothesis import settings
+from shared_workers import THREAD as SHARED_WORKERS
+from shared_workers import SharedWorkers
 
-# Timings are never asserted: a machine may be busy with something else.
-settings.register_profile("patient", deadline=None)
-settings.load_profile("patient")
+# Wall-clock times are never asserted: the machine may be busy. `make check` asks for `--hypothesis-profile many`.
+settings.register_profile("few", deadline=None, max_examples=25)
+settings.register_profile("many", deadline=None, max_examples=300)
+settings.load_profile("few")
+
+#: Marks of tests that may take long.
+_SLOW = ("slow", "long", "vllm")
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -30,6 +40,51 @@ _TOOLS: dict[str, Callable[[], bool]] = {
 }
 
 
+@pytest.fixture(scope="session", autouse=True)
+def shared_workers() -> Generator[SharedWorkers, None, None]:
+    """Share worker processes among the tests of the session."""
+    shared = SharedWorkers()
+    with pytest.MonkeyPatch.context() as patch:
+        shared.install(patch.setattr)
+        yield shared
+        shared.end()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_workers(request: pytest.FixtureRequest, shared_workers: SharedWorkers) -> Generator[None, None, None]:
+    """Give the module's tests worker processes of their own when the module says OWN_WORKERS."""
+    shared_workers.active = not getattr(request.module, "OWN_WORKERS", False)
+    yield
+    shared_workers.active = True
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option by which `make test` stays quick."""
+    words = "fail a test without a mark that uses more seconds of processor time, with the processes it waited for"
+    parser.addoption("--most-seconds", type=float, default=0.0, help=words)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Fail a test that is too slow for `make test`; processor time hardly depends on what else the machine does."""
+    most = pyfuncitem.config.getoption("--most-seconds")
+    shared = pyfuncitem.funcargs["shared_workers"]
+    before, ended = _processor_seconds(), shared.ended
+    result = yield
+    used = _processor_seconds() - before
+    if shared.ended != ended:
+        return result  # the time of a worker that many tests used counts at its end
+    if most and used > most and not any(pyfuncitem.get_closest_marker(mark) for mark in _SLOW):
+        pytest.fail(f"used {used:.1f} s of processor time: make it cheaper or mark it slow", pytrace=False)
+    return result
+
+
+def _processor_seconds() -> float:
+    """Return what this process and its ended children have used."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None, None, None]:
     """Kill the processes that a failed test has begun itself; servers and workers end with their client."""
@@ -39,7 +94,8 @@ def pytest_runtest_call() -> Generator[None, None, None]:
 
     def noted(process: "subprocess.Popen[bytes]", *args: Any, **options: Any) -> None:
         real(process, *args, **options)
-        begun.append(process)
+        if threading.current_thread().name != SHARED_WORKERS:  # other tests use those as well
+            begun.append(process)
 
     try:
         with mock.patch.object(subprocess.Popen, "__init__", noted):
@@ -89,6 +145,41 @@ def vllm(require) -> Path:
 def repository() -> Path:
     """The root of the checkout."""
     return _REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def golden(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """Return `golden(name, make)`: the folder that `make(folder)` filled, once for all processes of the session.
+
+    Tests that change it work on a copy.
+    """
+    base = tmp_path_factory.getbasetemp()
+    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "golden"
+    root.mkdir(exist_ok=True)
+
+    def made(name: str, make: Callable[[Path], object]) -> Path:
+        folder, done = root / name, root / f"{name}.done"
+        with (root / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                shutil.rmtree(folder, ignore_errors=True)  # of another process's test that failed in the middle
+                folder.mkdir()
+                make(folder)
+                done.touch()
+        return folder
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def paper_workspace(golden, examples: Path) -> Path:
+    """A finished workspace of the paper, which tests copy before they change it."""
+
+    def make(folder: Path) -> None:
+        command = ["run", str(examples / "paper.pdf"), "-w", "out", *running.FRUGAL]
+        assert running.cli(*command, cwd=folder).returncode == 0
+
+    return golden("paper", make) / "out"
 
 
 @pytest.fixture(scope="session")

@@ -213,6 +213,7 @@ def image(tmp_path_factory) -> Image:
     return Image(tmp_path_factory.mktemp("image"))
 
 
+@pytest.mark.slow
 def test_what_fits_is_installed_and_nothing_changes(image):
     wheel = make_wheel(image.wheels, "fits", "1.0", "engine>=1")
     done = image.install("--dry-run", str(wheel))

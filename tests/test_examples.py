@@ -68,6 +68,7 @@ def missing_by_page(name: str, texts: list[str]) -> dict[int, list[str]]:
     return {number: words for number, words in lost.items() if words}
 
 
+@pytest.mark.slow
 @needs_reportlab
 def test_two_runs_of_the_script_give_the_same_bytes(tmp_path: Path) -> None:
     one, two = make(tmp_path / "one", "1"), make(tmp_path / "two", "2")

@@ -139,11 +139,43 @@ def test_passes():
 """
 
 
+def run_pytest(repository, folder, content, *options):
+    """Run these tests with the project's conftest."""
+    (folder / "test_it.py").write_text(content)
+    command = [sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", *options, "test_it.py"]
+    found = ":".join(str(repository / name) for name in ("tests", "tests/api", "."))
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": found}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+
+SLOW = """
+import pytest, time
+
+def busy():
+    end = time.process_time() + 0.3
+    while time.process_time() < end:
+        pass
+
+def test_busy():
+    busy()
+
+@pytest.mark.slow
+def test_marked():
+    busy()
+
+def test_waits():
+    time.sleep(0.5)
+"""
+
+
+def test_a_test_that_computes_for_long_has_to_be_marked(repository, tmp_path):
+    run = run_pytest(repository, tmp_path, SLOW, "--most-seconds", "0.2")
+    assert "1 failed, 2 passed" in run.stdout, run.stdout + run.stderr
+    assert "FAILED test_it.py::test_busy" in run.stdout and "mark it slow" in run.stdout
+
+
 def test_a_test_that_fails_leaves_no_process_behind(repository, tmp_path):
-    (tmp_path / "test_it.py").write_text(FAILS)
-    command = [sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", "test_it.py"]
-    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{repository / 'tests'}:{repository}"}
-    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    run = run_pytest(repository, tmp_path, FAILS)
     assert "1 failed, 1 passed" in run.stdout, run.stdout + run.stderr
     found = re.search(r"^pids (\d+) (\d+)$", run.stdout, re.MULTILINE)
     assert found is not None

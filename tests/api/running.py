@@ -1,17 +1,23 @@
-"""Runs the console program as users do: a process of its own, with nothing of this machine's environment."""
+"""Run the console program with nothing of this machine's environment: in this process, or in a process of its own."""
 
+import contextlib
+import io
 import json
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest import mock
 
 import pytest
 
+from llm_ocr.cli import main
 from llm_ocr.stages import Silent
 
 T = TypeVar("T")
@@ -34,9 +40,39 @@ def program(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "llm_ocr", *arguments]
 
 
-def cli(*arguments: str | Path, cwd: Path, env: dict[str, str] | None = None, timeout: float = 240) -> Finished:
-    """The finished process."""
+def cli(*arguments: str | Path, cwd: Path, env: dict[str, str] | None = None) -> Finished:
+    """Run a command in this process. Not for use by two threads at a time."""
+    return in_process(list(map(str, arguments)), cwd=cwd, env=environment(**(env or {})))
+
+
+def own_process(*arguments: str | Path, cwd: Path, env: dict[str, str] | None = None, timeout: float = 240) -> Finished:
+    """Run a command in a process of its own, for tests of what only a process does: exit, signals, imports, pipes."""
     return finished(program(*map(str, arguments)), cwd=cwd, env=env, timeout=timeout)
+
+
+def in_process(arguments: list[str], *, cwd: Path, env: Mapping[str, str]) -> Finished:
+    """Call `main(arguments)` as a process would: in the folder `cwd`, with the variables `env` and no other.
+
+    Saves the interpreter's start and the imports, which take longer than most commands.
+
+    Returns:
+        The exit code and the texts written to standard output and standard error.
+    """
+    encoding = env.get("PYTHONIOENCODING", "utf-8")
+    streams = {name: io.TextIOWrapper(io.BytesIO(), encoding, newline="") for name in ("stdout", "stderr")}
+    with (
+        contextlib.chdir(cwd),
+        mock.patch.dict(os.environ, env, clear=True),
+        mock.patch.object(tempfile, "tempdir", None),  # found again, by TMPDIR
+        Path(os.devnull).open() as nothing,
+        mock.patch.multiple(sys, stdin=nothing, **streams),
+    ):
+        code = main(arguments)
+    texts = {}
+    for name, stream in streams.items():
+        stream.flush()
+        texts[name] = stream.detach().getvalue().decode(encoding)
+    return subprocess.CompletedProcess(arguments, code, **texts)
 
 
 def finished(command: list[str], *, cwd: Path, env: dict[str, str] | None = None, timeout: float = 240) -> Finished:

@@ -5,6 +5,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import cache
 from unittest import mock
 
 import pytest
@@ -16,10 +17,20 @@ Place = tuple[str, dict[str, str]]
 _NUMBERS = itertools.count()
 
 
+@cache
+def load_models_once() -> None:
+    """Make the clients of all S3 sessions share botocore's data files; to parse them takes longer than most tests."""
+    import botocore.loaders
+    import botocore.session
+
+    botocore.session.create_loader = cache(botocore.loaders.create_loader)
+
+
 @contextlib.contextmanager
 def s3() -> Iterator[Place]:
     """A workspace URL on an S3 server, and the settings that reach it."""
     boto3 = pytest.importorskip("boto3")
+    load_models_once()
     server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

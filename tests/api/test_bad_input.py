@@ -1,7 +1,6 @@
 """What cannot be read ends as a failed row with its reason, and everything beside it is done: one real run over all."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +43,14 @@ class Outcome:
 
 
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory) -> Iterator[Outcome]:
-    folder = tmp_path_factory.mktemp("bad input")
+def outcome(golden) -> Outcome:
+    folder = golden("bad input", bad_input)
+    run = json.loads((folder / "run.json").read_text())
+    return Outcome(Finished(**run), folder / "out")
+
+
+def bad_input(folder: Path) -> None:
+    """Make the documents in the folder, run over all of them, and keep how the run ended."""
     documents = folder / "documents"
     documents.mkdir()
     paper = bad.text_pdf(*bad.good_pages("Truncated", 2))
@@ -70,9 +75,8 @@ def outcome(tmp_path_factory) -> Iterator[Outcome]:
     for name, data in files.items():
         (documents / name).write_bytes(data)
     (folder / "notes.docx").write_bytes(b"PK\3\4 named explicitly")
-    workspace = folder / "out"
-    run = cli("run", "gone.pdf", "documents", "notes.docx", "-w", workspace, *FRUGAL, *LIMITS, cwd=folder)
-    yield Outcome(run, workspace)
+    arguments = ("gone.pdf", "documents", "notes.docx", "-w", folder / "out", *FRUGAL, *LIMITS)
+    (folder / "run.json").write_text(json.dumps(vars(cli("run", *arguments, cwd=folder))))
 
 
 def test_the_run_ends_by_the_policy_and_its_last_line_names_reasons_and_files(outcome):

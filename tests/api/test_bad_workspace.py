@@ -29,19 +29,20 @@ PAGES = 4
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory) -> Path:
-    file = tmp_path_factory.mktemp("source") / "report.pdf"
-    file.write_bytes(bad.text_pdf(*bad.good_pages("Report", PAGES)))
-    return file
+def source(golden) -> Path:
+    data = bad.text_pdf(*bad.good_pages("Report", PAGES))
+    return golden("report-source", lambda folder: (folder / "report.pdf").write_bytes(data)) / "report.pdf"
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory, source) -> Path:
+def made(golden, source) -> Path:
     """A finished workspace; tests that change it copy it."""
-    workspace = tmp_path_factory.mktemp("made") / "out"
-    run = cli("run", source, "-w", workspace, *FRUGAL, "--quiet", cwd=workspace.parent)
-    assert run.returncode == 0, said(run)
-    return workspace
+
+    def make(folder: Path) -> None:
+        run = cli("run", source, "-w", "out", *FRUGAL, "--quiet", cwd=folder)
+        assert run.returncode == 0, said(run)
+
+    return golden("report", make) / "out"
 
 
 @pytest.fixture
@@ -54,6 +55,7 @@ def quoted(*arguments: str) -> str:
     return " ".join(f"'{part}'" for part in program(*arguments))
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_the_run_and_the_same_command_goes_on_when_there_is_room(tmp_path, source):
     run = quoted("run", str(source), "-w", "disk/out", *FRUGAL, "--pages-per-unit", "1", "--quiet")
     script = f"""
@@ -116,6 +118,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.slow
 def test_without_hard_links_and_locks_one_worker_works_and_it_is_said_how_several_do(tmp_path, source):
     run = finished([sys.executable, "-c", _NO_LINKS, "run", str(source), "-w", "out", *FRUGAL], cwd=tmp_path)
     assert run.returncode == 0, said(run)
@@ -187,6 +190,7 @@ def test_a_stage_before_its_time_says_how_many_units_are_missing(tmp_path, sourc
     assert "Run first: llm-ocr" in assembled.stderr
 
 
+@pytest.mark.slow
 def test_a_full_folder_for_temporary_files_is_named_with_the_way_out(tmp_path, source):
     run = quoted("run", str(source), "-w", "out", *FRUGAL, "--quiet")
     done = in_own_mounts(f"mkdir small; mount -t tmpfs -o size=8k tmpfs small; TMPDIR=$PWD/small {run}", cwd=tmp_path)

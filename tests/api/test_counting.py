@@ -92,6 +92,7 @@ def test_the_estimate_of_many_documents_is_near():
     assert Sizes([]).pages(250_000) >= 1
 
 
+@pytest.mark.slow
 def test_memory_hardly_grows_with_the_number_of_documents(tmp_path):
     def peak(count: int) -> int:
         documents = (listed(2, number, 2000) for number in range(count))

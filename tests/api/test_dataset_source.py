@@ -137,6 +137,7 @@ def test_a_dataset_that_is_gone_ends_the_run_and_fails_no_page(hub, tmp_path):
     assert (status.pages.expected, status.pages.failed, status.finished) == (12, 0, False)
 
 
+@pytest.mark.slow
 def test_the_command_line_reads_a_dataset_and_names_what_is_wrong(hub, tmp_path):
     env = hub.environment
     wrong = cli("run", "--dataset", NAME, "--image-column", "scan", "-w", "no", *FRUGAL, cwd=tmp_path, env=env)

@@ -85,6 +85,7 @@ def texts_of(run: llm_ocr.Run) -> dict[str, str]:
     return {document.path: document.markdown for document in run.documents()}
 
 
+@pytest.mark.slow
 def test_the_rows_are_those_of_an_exact_plan(made, few, tmp_path):
     exact = llm_ocr.open(str(made / "exact"))
     workspace = tmp_path / "w"

@@ -15,14 +15,9 @@ from llm_ocr.types import FURNITURE
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-@pytest.fixture(scope="module")
-def workspace(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("chunks")
-    found = llm_ocr.run(
-        EXAMPLES / "paper.pdf", workspace=folder / "w", engine="embedded", render_workers=1, ocr_workers=1
-    )
-    assert found.status.pages.ok == 3
-    return folder / "w"
+@pytest.fixture
+def workspace(paper_workspace) -> Path:
+    return paper_workspace
 
 
 @pytest.fixture(scope="module")

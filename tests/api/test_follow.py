@@ -121,16 +121,18 @@ class Played:
 
 
 @pytest.fixture(scope="module")
-def extracted(examples, tmp_path_factory) -> Path:
+def extracted(golden, examples) -> Path:
     """Two generations of sources and one of a retry, extracted."""
-    url = tmp_path_factory.mktemp("extracted") / "w"
-    late = url.with_name("late.pdf")
-    llm_ocr.extract([late, examples / "paper.pdf"], workspace=url, pages_per_unit=1, **FRUGALLY)
-    llm_ocr.extract([examples / "invoice.png", examples / "fax.tiff"], workspace=url, pages_per_unit=1, **FRUGALLY)
-    shutil.copyfile(examples / "invoice.png", late)
-    llm_ocr.retry_failed(workspace=url, engine="embedded")
-    llm_ocr.extract(workspace=url, **FRUGALLY)
-    return url
+
+    def make(folder: Path) -> None:
+        url, late = folder / "w", folder / "late.pdf"
+        llm_ocr.extract([late, examples / "paper.pdf"], workspace=url, pages_per_unit=1, **FRUGALLY)
+        llm_ocr.extract([examples / "invoice.png", examples / "fax.tiff"], workspace=url, pages_per_unit=1, **FRUGALLY)
+        shutil.copyfile(examples / "invoice.png", late)
+        llm_ocr.retry_failed(workspace=url, engine="embedded")
+        llm_ocr.extract(workspace=url, **FRUGALLY)
+
+    return golden("generations", make) / "w"
 
 
 @pytest.fixture

@@ -13,15 +13,17 @@ from llm_ocr.types import Status
 
 
 @pytest.fixture(scope="module")
-def done(examples, tmp_path_factory) -> Path:
+def done(golden, examples) -> Path:
     """The examples, read by the embedded engine, and a page of which nobody can read most."""
-    folder = tmp_path_factory.mktemp("quality")
-    scribble(folder / "scribble.png")
-    sources = [examples / "paper.pdf", examples / "scan.pdf", "scribble.png"]
-    small = ("--pages", "1", "--image-size", "700")
-    run = cli("run", *sources, "-w", "out", *FRUGAL, *small, cwd=folder)
-    assert run.returncode == 0, said(run)
-    return folder / "out"
+
+    def make(folder: Path) -> None:
+        scribble(folder / "scribble.png")
+        sources = [examples / "paper.pdf", examples / "scan.pdf", "scribble.png"]
+        small = ("--pages", "1", "--image-size", "700")
+        run = cli("run", *sources, "-w", "out", *FRUGAL, *small, cwd=folder)
+        assert run.returncode == 0, said(run)
+
+    return golden("quality", make) / "out"
 
 
 def scribble(path: Path) -> None:

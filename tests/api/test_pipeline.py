@@ -36,7 +36,7 @@ class Examples:
 def examples_read(tmp_path_factory) -> Examples:
     folder = tmp_path_factory.mktemp("examples")
     files = [REPOSITORY / "examples" / name for name in EXPECTED]
-    run = cli("run", *files, "-w", "out", cwd=folder, timeout=400)
+    run = cli("run", *files, "-w", "out", cwd=folder)
     assert run.returncode == 0, said(run)
     return Examples(folder / "out")
 

@@ -78,6 +78,7 @@ def test_what_is_done_is_not_read_again(source, tmp_path, monkeypatch):
     assert len(reads) == again
 
 
+@pytest.mark.slow
 def test_workers_that_begin_together_publish_each_page_once(source, tmp_path):
     with made.on_s3(tmp_path) as put:
         place = put(source)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 
+import bad_documents as bad
 import pytest
 from running import FRUGALLY, environment, program, side_by_side, when
 from store_servers import Place, gcs, s3
@@ -14,6 +15,16 @@ from llm_ocr.cli.report import load_line
 from llm_ocr.errors import LlmOcrError, StorageError
 from llm_ocr.settings.models import AssembleSettings
 from llm_ocr.storage import StoreOptions, open_store
+
+
+@pytest.fixture
+def documents(tmp_path):
+    """A folder with three documents of three pages, whose text needs no OCR."""
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    for name in ("first", "second", "third"):
+        (folder / f"{name}.pdf").write_bytes(bad.text_pdf(*bad.good_pages(name, 3)))
+    return folder
 
 
 @pytest.fixture(params=[s3, gcs], ids=["s3", "gcs"])
@@ -26,9 +37,9 @@ def opened(url: str, settings: dict[str, str]) -> llm_ocr.Run:
     return llm_ocr.open(url, endpoint=settings["workspace_endpoint"])
 
 
-def test_the_three_stages_run_there_and_go_on_where_they_stopped(remote, examples):
+def test_the_three_stages_run_there_and_go_on_where_they_stopped(remote, documents):
     url, settings = remote
-    sources = [examples / "paper.pdf", examples / "invoice.png"]
+    sources = [documents / "first.pdf", documents / "third.pdf"]
     llm_ocr.extract(sources, workspace=url, **settings, **FRUGALLY)
     run = llm_ocr.run(sources, workspace=url, **settings, **FRUGALLY)
     status = opened(url, settings).status
@@ -42,9 +53,9 @@ def test_the_three_stages_run_there_and_go_on_where_they_stopped(remote, example
     assert len(eval(line, {"llm_ocr": llm_ocr})) == len(rows)
 
 
-def test_two_workers_of_one_workspace_do_each_page_once(remote, examples):
+def test_two_workers_of_one_workspace_do_each_page_once(remote, documents):
     url, settings = remote
-    llm_ocr.plan(examples, workspace=url, pages_per_unit=2, engine="embedded", **settings)
+    llm_ocr.plan(documents, workspace=url, pages_per_unit=2, engine="embedded", **settings)
     worker = functools.partial(llm_ocr.extract, workspace=url, shard_count=2, **settings, **FRUGALLY)
     side_by_side(*(functools.partial(worker, shard_index=index) for index in range(2)))
     status = opened(url, settings).status
@@ -67,9 +78,9 @@ def test_a_misspelt_url_is_never_a_folder(examples, tmp_path, monkeypatch, url, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_workers_that_know_nothing_of_each_other_share_the_units(remote, examples):
+def test_workers_that_know_nothing_of_each_other_share_the_units(remote, documents):
     url, settings = remote
-    llm_ocr.plan(examples, workspace=url, pages_per_unit=1, engine="embedded", **settings)
+    llm_ocr.plan(documents, workspace=url, pages_per_unit=1, engine="embedded", **settings)
     # Who finds nothing free looks again after a fifth of the lease: no shorter one is taken by GCS.
     shared = {"workspace": url, "lease_seconds": 150, **settings, **FRUGALLY}
     side_by_side(*[functools.partial(llm_ocr.extract, **shared)] * 3)

@@ -17,6 +17,9 @@ from llm_ocr.errors import WorkerDied
 from llm_ocr.processes import WorkerPool
 from llm_ocr.types import Reason
 
+#: Open files and worker processes are counted here.
+OWN_WORKERS = True
+
 
 @pytest.fixture
 def asked(monkeypatch) -> Counter[str]:
@@ -78,7 +81,7 @@ def test_each_of_them_has_its_own_end(folder, asked, dies):
     good = {name: one for name, one in found.items() if not one.reason}
     assert {one.page_total for one in good.values()} == {good["00.pdf"].page_total} and len(good) == 12
     assert all(one.version == version_of(folder / name) for name, one in found.items() if name != "11.pdf")
-    assert opened() == before
+    assert opened() <= before  # fewer where another test's servers close theirs meanwhile
     if not dies:
         assert asked["open"] == 0
         assert asked["open_all"] <= len(found) / 2

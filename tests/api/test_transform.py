@@ -1,6 +1,7 @@
 """A stage of the user's own: its rows are what Describe and Assemble take, page for page."""
 
 import runpy
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -14,11 +15,14 @@ EMBEDDED = {"engine": "embedded"}
 
 
 @pytest.fixture
-def extracted(examples, tmp_path):
+def extracted(golden, examples, tmp_path):
     """A workspace with two documents read."""
-    sources = [examples / "invoice.png", examples / "paper.pdf"]
-    llm_ocr.extract(sources, workspace=tmp_path / "w", pages_per_unit=2, **FRUGALLY)
-    return tmp_path / "w"
+
+    def make(folder):
+        sources = [examples / "invoice.png", examples / "paper.pdf"]
+        llm_ocr.extract(sources, workspace=folder / "w", pages_per_unit=2, **FRUGALLY)
+
+    return shutil.copytree(golden("extracted", make) / "w", tmp_path / "w")
 
 
 def shouted(page):

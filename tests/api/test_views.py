@@ -13,18 +13,9 @@ import llm_ocr
 PAPER = REPOSITORY / "examples" / "paper.pdf"
 
 
-@pytest.fixture(scope="module")
-def paper(tmp_path_factory) -> Path:
-    """A finished workspace of one document; tests that change it copy it."""
-    folder = tmp_path_factory.mktemp("paper")
-    run = cli("run", PAPER, "-w", "out", *FRUGAL, cwd=folder)
-    assert run.returncode == 0, said(run)
-    return folder / "out"
-
-
 @pytest.fixture
-def copy(paper, tmp_path) -> Path:
-    return Path(shutil.copytree(paper, tmp_path / "out"))
+def copy(paper_workspace, tmp_path) -> Path:
+    return Path(shutil.copytree(paper_workspace, tmp_path / "out"))
 
 
 def files(folder: Path) -> dict[str, tuple[int, int]]:
@@ -181,9 +172,9 @@ def test_the_markdown_goes_to_standard_output_and_everything_else_to_standard_er
     assert run.stderr.splitlines()[-1] == "3 ok"
 
 
-def test_the_figures_are_images_beside_the_markdown(paper):
-    text = (paper / "documents" / "paper.pdf.md").read_text()
-    figures = sorted((paper / "documents" / "paper.pdf.figures").iterdir())
+def test_the_figures_are_images_beside_the_markdown(paper_workspace):
+    text = (paper_workspace / "documents" / "paper.pdf.md").read_text()
+    figures = sorted((paper_workspace / "documents" / "paper.pdf.figures").iterdir())
     assert len(figures) == 4
     for figure in figures:
         assert text.count(f"(paper.pdf.figures/{figure.name})") == 1
@@ -191,25 +182,25 @@ def test_the_figures_are_images_beside_the_markdown(paper):
             picture.load()
 
 
-def test_to_dataset_gives_decoded_images(paper):
-    rows = llm_ocr.open(str(paper)).to_dataset()
+def test_to_dataset_gives_decoded_images(paper_workspace):
+    rows = llm_ocr.open(str(paper_workspace)).to_dataset()
     assert [row["page_number"] for row in rows] == [1, 2, 3]
     assert all(max(row["source_image"].size) == 1540 for row in rows)
     assert [row["dataset_index"] for row in rows] == [0, 1, 2]
 
 
-def test_metadata_of_figures_are_json_with_box_and_description(paper):
-    values = [json.loads(text) for row in dataset(paper) for text in row["extracted_figures_metadata"]]
+def test_metadata_of_figures_are_json_with_box_and_description(paper_workspace):
+    values = [json.loads(text) for row in dataset(paper_workspace) for text in row["extracted_figures_metadata"]]
     assert len(values) == 4
     for value in values:
-        assert value["figure_id"].rpartition("-f")[0] in {row["sample_id"] for row in dataset(paper)}
+        assert value["figure_id"].rpartition("-f")[0] in {row["sample_id"] for row in dataset(paper_workspace)}
 
 
-def test_status_for_machines_tells_the_same_as_the_api(paper):
-    shown = status_of(paper)
+def test_status_for_machines_tells_the_same_as_the_api(paper_workspace):
+    shown = status_of(paper_workspace)
     assert shown.pop("advice") is None  # the command line's own
     assert shown.pop("spent") == {"total": {}, "unknown": 0, "jobs": []}  # no jobs were launched
-    status = llm_ocr.open(str(paper)).status
+    status = llm_ocr.open(str(paper_workspace)).status
     assert shown == json.loads(json.dumps(status.to_json()))
     assert shown["pages"] == {"expected": 3, "ok": 3, "degraded": 0, "failed": 0}
     assert shown["figures"] == {"expected": 4, "ok": 4, "degraded": 0, "failed": 0}

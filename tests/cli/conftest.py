@@ -1,4 +1,4 @@
-"""Runs the console program as users do: a process of its own, in an empty folder, with nothing from this machine."""
+"""Run the console program in an empty folder, with nothing of this machine's environment."""
 
 import json
 import shutil
@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import stub_api
+from running import Finished, environment, in_process
 
 _HERE = Path(__file__).resolve().parent
 _STUBBED = """
@@ -20,34 +22,41 @@ from llm_ocr.cli import main
 main()
 """
 
-Finished = subprocess.CompletedProcess[str]
-
 
 @pytest.fixture
-def llm_ocr(tmp_path: Path, repository: Path) -> Callable[..., Finished]:
-    """`llm_ocr("run", "a.pdf", stub={...})`: the finished process. `stub` puts the stub in the place of the API."""
+def llm_ocr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Finished]:
+    """Return `llm_ocr("run", "a.pdf", stub={...})`, which runs a command; `stub` puts the stub in the API's place.
+
+    The command runs in this process. A process of its own is started for `process=True`, for another `module`, and for
+    options of `subprocess.run`.
+    """
 
     def call(
         *arguments: str,
         stub: dict[str, Any] | None = None,
         env: dict[str, str] | None = None,
         module: str = "",
+        process: bool = False,
         **options: Any,
     ) -> Finished:
-        program = ["-m", "llm_ocr" + module]
-        environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(repository), "COLUMNS": "100", **(env or {})}
+        variables = environment(**(env or {}))
         if stub is not None:
-            program = ["-c", _STUBBED.format(here=str(_HERE))]
-            environment |= {"STUB_API": json.dumps(stub), "STUB_CALLS": str(tmp_path / "calls.json")}
-        return subprocess.run(
-            [sys.executable, *program, *arguments],
-            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
-            text=True,
-            encoding="utf-8",
-            cwd=tmp_path,
-            env=environment,
-            timeout=120,
-        )
+            variables |= {"STUB_API": json.dumps(stub), "STUB_CALLS": str(tmp_path / "calls.json")}
+        if process or module or options:
+            program = ["-m", "llm_ocr" + module] if stub is None else ["-c", _STUBBED.format(here=str(_HERE))]
+            return subprocess.run(
+                [sys.executable, *program, *arguments],
+                **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
+                text=True,
+                encoding="utf-8",
+                cwd=tmp_path,
+                env=variables,
+                timeout=120,
+            )
+        with monkeypatch.context() as patch:
+            if stub is not None:
+                patch.setitem(sys.modules, "llm_ocr.api", stub_api)
+            return in_process(list(arguments), cwd=tmp_path, env=variables)
 
     return call
 

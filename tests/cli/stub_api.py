@@ -19,7 +19,10 @@ from llm_ocr.types import Counts, Status
 from llm_ocr.work.publish import Example
 from llm_ocr.work.status import RunStatus, StageStatus
 
-PLAN = json.loads(os.environ.get("STUB_API", "{}"))
+
+def planned(name: str, otherwise: Any) -> Any:
+    """What STUB_API says of `name`."""
+    return json.loads(os.environ.get("STUB_API", "{}")).get(name, otherwise)
 
 
 @dataclass(frozen=True)
@@ -29,15 +32,15 @@ class Run:
     spent: tuple = ()  # no jobs
 
     def documents(self):
-        found = enumerate(PLAN.get("documents", []))
+        found = enumerate(planned("documents", []))
         return [
             SimpleNamespace(document_id=f"id{n}", source=path, path=path, markdown=text) for n, (path, text) in found
         ]
 
 
 def open(url: str, **where: str | None) -> Run:
-    failed = [Example("p", f"/in/{name}", page, reason) for name, page, reason in PLAN.get("failed", [])]
-    units = PLAN.get("units", [0, 1])
+    failed = [Example("p", f"/in/{name}", page, reason) for name, page, reason in planned("failed", [])]
+    units = planned("units", [0, 1])
     stages = {
         "extract": StageStatus("abc", *units),
         "describe": StageStatus("abc", *units),
@@ -47,10 +50,10 @@ def open(url: str, **where: str | None) -> Run:
         url=url,
         generations=1,
         documents=2,
-        pages=Counts(*PLAN.get("pages", [10, 10, 0, 0])),
-        figures=Counts(*PLAN.get("figures", [4, 4, 0, 0])),
+        pages=Counts(*planned("pages", [10, 10, 0, 0])),
+        figures=Counts(*planned("figures", [4, 4, 0, 0])),
         stages=stages,
-        reasons=Counter(one.reason for one in failed) | Counter(PLAN.get("degraded", [])),
+        reasons=Counter(one.reason for one in failed) | Counter(planned("degraded", [])),
         figure_reasons={},
         examples=tuple(failed),
         skipped={".docx": 2},
@@ -61,9 +64,9 @@ def open(url: str, **where: str | None) -> Run:
 def execute(command: str, settings: Any, progress: Any) -> Run:
     if calls := os.environ.get("STUB_CALLS"):
         Path(calls).write_text(json.dumps({"command": command, **json.loads(settings.model_dump_json())}))
-    for line in PLAN.get("say", []):
+    for line in planned("say", []):
         progress.say(line)
-    _raise(PLAN.get("raises", ""))
+    _raise(planned("raises", ""))
     run = open(settings.workspace)
     progress.begin(command, run.status.pages.expected, Counts())
     for status in Status:

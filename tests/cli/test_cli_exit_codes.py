@@ -21,7 +21,7 @@ import pytest
     ],
 )
 def test_the_exit_code_says_how_it_ended(llm_ocr, stub, code, said):
-    done = llm_ocr("run", "a.pdf", stub=stub)
+    done = llm_ocr("run", "a.pdf", stub=stub, process=True)
     assert done.returncode == code, done.stderr
     assert said in done.stdout + done.stderr
     assert "Traceback" not in done.stderr

@@ -60,7 +60,7 @@ def test_stages_as_a_module_are_the_same_program(llm_ocr):
 
 def test_environment_variables_alone_are_enough(llm_ocr, called):
     env = {"LLM_OCR_SOURCES": "a,b.pdf\nc.pdf", "OUTPUT_DIR": "out", "MAX_SAMPLES": "0", "PIPELINE_STAGE": "extract"}
-    done = llm_ocr(stub={}, env=env)
+    done = llm_ocr(stub={}, env=env, process=True)
     assert done.returncode == 0, done.stderr
     got = called()
     assert (got["command"], got["sources"], got["workspace"]) == ("extract", ["a,b.pdf", "c.pdf"], "out")
@@ -69,14 +69,14 @@ def test_environment_variables_alone_are_enough(llm_ocr, called):
 
 
 def test_flags_may_follow_the_stage_of_the_environment(llm_ocr, called):
-    assert llm_ocr("-w", "W", stub={}, env={"PIPELINE_STAGE": "assemble"}).returncode == 0
+    assert llm_ocr("-w", "W", stub={}, env={"PIPELINE_STAGE": "assemble"}, process=True).returncode == 0
     assert (called()["command"], called()["workspace"]) == ("assemble", "W")
-    assert llm_ocr("describe", "-w", "W", stub={}, env={"PIPELINE_STAGE": "assemble"}).returncode == 0
+    assert llm_ocr("describe", "-w", "W", stub={}, env={"PIPELINE_STAGE": "assemble"}, process=True).returncode == 0
     assert called()["command"] == "describe"
 
 
 def test_a_bad_stage_in_the_environment_is_named(llm_ocr):
-    done = llm_ocr(env={"PIPELINE_STAGE": "ocr"})
+    done = llm_ocr(env={"PIPELINE_STAGE": "ocr"}, process=True)
     assert done.returncode == 2
     assert "PIPELINE_STAGE=ocr: must be one of extract, describe, assemble" in done.stderr
 
@@ -95,7 +95,7 @@ def test_a_runner_of_the_predecessor_runs_the_stage_and_fails_with_it(llm_ocr, c
     helped = run()
     assert (helped.returncode, helped.stderr.startswith("usage: llm-ocr COMMAND")) == (2, True)
     assert not (tmp_path / "success").exists()
-    assert llm_ocr("-w", "W", stub={}, env={"PIPELINE_STAGE": "describe"}).returncode == 0
+    assert llm_ocr("-w", "W", stub={}, env={"PIPELINE_STAGE": "describe"}, process=True).returncode == 0
     assert called()["command"] == "describe"
 
 

@@ -4,5 +4,5 @@ from fuzz_counts import COUNTS
 
 
 def test_two_thousand_cases_are_tried():
-    """Answers of models come on top: `tests/models/test_any_answer.py` tries a hundred for each parser."""
+    """Answers of models come on top: `tests/models/test_parser_laws.py` tries some for each parser."""
     assert sum(COUNTS.values()) >= 2000

@@ -43,6 +43,7 @@ async def images_of(sources, images):
     return ends
 
 
+@pytest.mark.slow
 def test_datasets_of_any_rows_give_images_or_reasons(hub, tmp_path):
     sources, ends = [], []
     for number in range(COUNTS["rows"]):

@@ -37,6 +37,7 @@ def pages(platform: Platform):
     return llm_ocr.open(WORKSPACE, endpoint=platform.hub.url).status.pages
 
 
+@pytest.mark.slow
 def test_jobs_install_the_library_and_do_their_share_of_the_units(planned):
     jobs = submitted(planned, shards=2)
     assert [job.shard for job in jobs] == [0, 1]
@@ -198,6 +199,7 @@ def test_an_organisation_pays_where_it_is_named(platform):
     assert job.place["namespace"] == "team"
 
 
+@pytest.mark.slow
 def test_the_library_of_the_image_is_used_where_it_is_named(planned):
     (job,) = submitted(planned, options={"wheel": "image"})
     (status,) = planned.over([job])

@@ -130,6 +130,7 @@ def test_a_layout_mode_gives_boxes_and_a_model_its_tokens(account, given, monkey
     assert first["model"] == "dots.ocr"
 
 
+@pytest.mark.slow
 def test_the_same_command_reads_nothing_twice(account, given, monkeypatch):
     monkeypatch.setenv("LLM_OCR_ENGINE", "embedded")
     account.app.batch.local(given)

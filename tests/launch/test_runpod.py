@@ -68,6 +68,7 @@ def over(launcher, jobs, seconds=180):
     raise AssertionError(statuses)
 
 
+@pytest.mark.slow
 def test_jobs_do_the_units_of_their_shards(bucket, examples):
     url, endpoint = bucket
     reach = {"LLM_OCR_WORKSPACE_ENDPOINT": endpoint}
@@ -94,6 +95,7 @@ def test_jobs_do_the_units_of_their_shards(bucket, examples):
     assert status.pages.ok == status.pages.expected == 4
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_has_the_stages_words_as_its_reason(bucket):
     launcher = RunPod()
     with FakeRunPod({**FRUGAL, **AWS, **allowing(bucket)}) as server:

@@ -97,6 +97,7 @@ def test_a_secret_that_goes_away_meanwhile_ends_the_job_with_its_name(account):
     assert "jobs/gone" in ended.reason
 
 
+@pytest.mark.slow
 def test_a_job_waits_for_a_machine_runs_and_is_cancelled(account, examples):
     planned(account, examples / "invoice.png")
     account.fake.hold = True

@@ -44,6 +44,7 @@ def over(launcher, jobs):
     return until_over(launcher, jobs, Display(print), "extract", every=0.05)
 
 
+@pytest.mark.slow
 def test_an_array_really_does_its_units(slurm, examples, tmp_path):
     workspace = tmp_path / "w"
     llm_ocr.plan(examples / "paper.pdf", workspace=workspace, pages_per_unit=1, **FRUGAL)
@@ -61,6 +62,7 @@ def test_an_array_really_does_its_units(slurm, examples, tmp_path):
     assert any(line for job in jobs for line in launcher.logs(job))
 
 
+@pytest.mark.slow
 def test_the_command_submits_again_what_was_taken_away_and_only_that(slurm, examples, tmp_path, monkeypatch):
     """A task is pre-empted before it began; the next array finds its units."""
     monkeypatch.setattr(launching, "EVERY", 0.1)

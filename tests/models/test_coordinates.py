@@ -1,7 +1,7 @@
 """Boxes in every scale that models write become boxes on the page."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_ocr.models.coordinates import (
@@ -43,7 +43,6 @@ def test_the_whole_picture_is_the_whole_page(name: str):
 
 @pytest.mark.parametrize("name", SCALES)
 @given(numbers=st.tuples(*[st.floats(allow_nan=True, allow_infinity=True)] * 4))
-@settings(max_examples=60, deadline=None)
 def test_any_numbers_are_a_box_on_the_page_or_none(name: str, numbers: tuple[float, float, float, float]):
     box = SCALES[name][0](*numbers)
     assert box is None or (0 <= box.x0 < box.x1 <= 1 and 0 <= box.y0 < box.y1 <= 1)
@@ -89,7 +88,6 @@ def test_the_size_that_dots_sees(size: tuple[int, int], resized: tuple[int, int]
 
 
 @given(st.integers(1, 20_000), st.integers(1, 20_000))
-@settings(max_examples=200, deadline=None)
 def test_what_dots_sees_has_sides_of_28_and_an_area_within_its_limits(width: int, height: int):
     across, down = dots_size(width, height)
     assert across % 28 == down % 28 == 0

@@ -2,7 +2,7 @@
 
 import pytest
 from any_answers import pieces_for
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_ocr.models.front_matter import parse_front_matter
@@ -185,16 +185,5 @@ def test_a_cut_answer_keeps_its_text_and_shows_no_part_of_a_link():
 
 
 @given(st.lists(st.sampled_from(pieces_for("front-matter")), max_size=40).map("".join))
-@settings(max_examples=100, deadline=None)
 def test_a_sound_head_is_read_whatever_stands_behind_it(text: str):
     assert parse_front_matter(HEAD + text, FRAME).notes == SOUND
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)  # on a busy machine; a quadratic one takes far longer
-@pytest.mark.parametrize(
-    "unit", ["![", "](a.png)", "![a[b]", "![x](page_1_2_3_4.png)\n", "is_table: true\n", "---\n", "]]("]
-)
-def test_a_long_answer_of_anything_is_read_in_linear_time(unit: str):
-    for start in ("", HEAD):
-        parse_front_matter(start + unit * ((1 << 18) // len(unit)), FRAME)

@@ -4,7 +4,7 @@ from functools import cache
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_ocr.models.html_blocks import parse_chandra, parse_chandra1, parse_html, parse_qwen_html, parse_surya
@@ -332,7 +332,6 @@ tags = st.sampled_from(TAGS)
     st.lists(tags, max_size=12),
     st.sampled_from(["Text", "Table", "Image", "Caption"]),
 )
-@settings(max_examples=150, deadline=None)
 def test_words_are_never_lost_among_tags(before: list[str], said: str, behind: list[str], label: str):
     for text in (f"{''.join(before)}{said}{''.join(behind)}", div(label, f"{''.join(before)}{said}{''.join(behind)}")):
         for parse in PARSERS:

@@ -1,7 +1,7 @@
 r"""LaTeX tables in answers become HTML tables, or code."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_ocr.models.latex_tables import with_html_tables
@@ -137,6 +137,5 @@ PIECES = [
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=60).map("".join))
-@settings(max_examples=300, deadline=None)
 def test_no_word_is_lost_whatever_comes(text: str):
     assert with_html_tables(text).count("words") == text.count("words")

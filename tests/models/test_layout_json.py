@@ -4,7 +4,7 @@ import json
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_ocr.models.coordinates import from_1000
@@ -350,7 +350,6 @@ words = st.text(alphabet=st.characters(whitelist_categories=["L", "N"]), min_siz
 
 
 @given(st.lists(words, min_size=1, max_size=6, unique=True), st.data())
-@settings(max_examples=200, deadline=None)
 def test_a_character_that_is_missing_anywhere_costs_one_block_at_most(said: list[str], data):
     pieces = [piece(f"{text}.", bbox=[1, 10 * at + 1, 9, 10 * at + 9]) for at, text in enumerate(said)]
     text = json.dumps(pieces)
@@ -362,7 +361,6 @@ def test_a_character_that_is_missing_anywhere_costs_one_block_at_most(said: list
 
 
 @given(st.lists(words, min_size=1, max_size=6, unique=True), st.data())
-@settings(max_examples=200, deadline=None)
 def test_words_before_a_cut_are_never_lost(said: list[str], data):
     text = json.dumps([piece(f"{one}.", bbox=[1, 10 * at + 1, 9, 10 * at + 9]) for at, one in enumerate(said)])
     end = data.draw(st.integers(0, len(text)))

@@ -3,7 +3,7 @@
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_ocr.models.otsl import (
@@ -88,7 +88,6 @@ TOKENS = ["<fcel>", "<ecel>", "<lcel>", "<ucel>", "<xcel>", "<nl>", "<ched>", "<
 
 
 @given(st.lists(st.sampled_from(TOKENS), max_size=40).map("".join))
-@settings(max_examples=400, deadline=None)
 def test_any_tokens_are_a_table_without_overlaps_or_holes(otsl: str):
     html = otsl_to_html(otsl)
     taken = Grid(html).taken

@@ -115,11 +115,3 @@ def test_hunyuan_cuts_long_answers_only():
 def test_a_repetition_within_an_answer_stays():
     text = "The seller delivers. " * 20 + "\n\nSigned and sealed by both of the parties."
     assert parse_glm(text) == parse_plain(text)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)  # on a busy machine; a quadratic one takes far longer
-@pytest.mark.parametrize("unit", ["<img>", "</img>", "<img>a</img>", "<img>a\n", "a b c ", "same words, "])
-def test_a_long_answer_of_anything_is_read_in_linear_time(unit: str):
-    for parse in (parse_nanonets, parse_glm, parse_hunyuan):
-        parse(unit * ((1 << 18) // len(unit)))

@@ -15,6 +15,9 @@ from llm_ocr.processes import Limits, WorkerPool, confinement, landlock, seccomp
 from llm_ocr.processes.confinement import Confinement, Protections
 from llm_ocr.processes.system_calls import NUMBERS, machine
 
+#: Worker processes are what is tested here.
+OWN_WORKERS = True
+
 MODULE = "llm_ocr.testing.misbehaving_worker"
 
 

@@ -9,6 +9,9 @@ import pytest
 from llm_ocr.errors import WorkerDied
 from llm_ocr.processes import Limits, WorkerPool
 
+#: Worker processes are what is tested here.
+OWN_WORKERS = True
+
 MODULE = "llm_ocr.testing.misbehaving_worker"
 LONG = 60.0
 

@@ -13,6 +13,9 @@ from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
 from llm_ocr.processes import Limits, WorkerPool
 from llm_ocr.types import Reason
 
+#: Worker processes are what is tested here.
+OWN_WORKERS = True
+
 MODULE = "llm_ocr.testing.misbehaving_worker"
 
 

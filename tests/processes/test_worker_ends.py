@@ -13,6 +13,9 @@ import pytest
 
 from llm_ocr.processes import Limits, WorkerPool
 
+#: Worker processes are what is tested here.
+OWN_WORKERS = True
+
 MODULE = "llm_ocr.testing.misbehaving_worker"
 #: A pool of two workers: one works for ten minutes, the other waits for work.
 CLIENT = """

@@ -3,7 +3,7 @@
 import re
 
 from chunk_pages import block, chunks, page
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_ocr.results.chunk_parts import document_parts
@@ -37,7 +37,6 @@ def rows_of(pages):
 
 
 @given(st.lists(st.lists(BLOCKS, max_size=6), min_size=1, max_size=3))
-@settings(deadline=None)
 def test_every_character_that_is_no_furniture_is_in_a_part(pages):
     kept = [[one for one in blocks if one.kind not in FURNITURE] for blocks in pages]
     whole = "\n".join(blocks_to_markdown([one]) for blocks in kept for one in blocks)
@@ -46,7 +45,6 @@ def test_every_character_that_is_no_furniture_is_in_a_part(pages):
 
 
 @given(st.lists(st.lists(BLOCKS, max_size=6), min_size=1, max_size=3), LIMITS)
-@settings(deadline=None)
 def test_every_character_is_in_a_passage_in_order_and_once(pages, limits):
     rows = rows_of(pages)
     whole = "".join(part.text for part in document_parts(rows, "a.pdf"))
@@ -55,7 +53,6 @@ def test_every_character_is_in_a_passage_in_order_and_once(pages, limits):
 
 
 @given(PAGES, LIMITS)
-@settings(deadline=None)
 def test_only_a_word_or_a_row_makes_a_passage_larger_than_the_limit(pages, limits):
     for chunk in chunks(*rows_of(pages), size=limits[0], overlap=limits[1]):
         assert chunk.size == len(chunk.text)
@@ -64,7 +61,6 @@ def test_only_a_word_or_a_row_makes_a_passage_larger_than_the_limit(pages, limit
 
 
 @given(PAGES, LIMITS)
-@settings(deadline=None)
 def test_every_row_of_a_table_is_in_a_passage_in_order(pages, limits):
     wanted = [
         line
@@ -77,7 +73,6 @@ def test_every_row_of_a_table_is_in_a_passage_in_order(pages, limits):
 
 
 @given(PAGES, LIMITS)
-@settings(deadline=None)
 def test_the_same_rows_give_the_same_passages_with_ids_of_their_own(pages, limits):
     first, second = (chunks(*rows_of(pages), size=limits[0], overlap=limits[1]) for _ in range(2))
     assert first == second
@@ -85,7 +80,6 @@ def test_the_same_rows_give_the_same_passages_with_ids_of_their_own(pages, limit
 
 
 @given(PAGES, st.integers(12, 60))
-@settings(deadline=None, max_examples=50)
 def test_sizes_are_those_of_any_measure(pages, size):
     def measure(text):
         return len(re.findall(r"\w{1,3}|[^\w\s]", text)) + text.count("\n\n")

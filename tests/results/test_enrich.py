@@ -1,7 +1,7 @@
 """Descriptions stand at their figures, as the text that they are, whatever they hold."""
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from made import ANY_TEXT
 from markdown_it import MarkdownIt
@@ -108,7 +108,6 @@ def test_the_alt_text_is_the_first_sentence_or_its_beginning(description, expect
 @example("*")
 @example("trailing \\")
 @example("http://www.example.org a@b.org ~~x~~ $y$")
-@settings(max_examples=500, deadline=None)
 def test_any_description_is_shown_as_its_text(description):
     text = enrich(f"Before\n\n{LINK}\n\nAfter", {ID: description})
     wanted = one_line(description)
@@ -140,14 +139,12 @@ PIECES = st.one_of(
 
 
 @given(st.lists(PIECES, max_size=8), st.sampled_from(["\n", "\n\n", " "]), st.dictionaries(IDS, NASTY))
-@settings(max_examples=500, deadline=None)
 def test_enriching_twice_changes_nothing(pieces, between, descriptions):
     once = enrich(between.join(pieces), descriptions)
     assert enrich(once, descriptions) == once
 
 
 @given(st.lists(PIECES, max_size=8).map("\n\n".join))
-@settings(max_examples=200, deadline=None)
 def test_nothing_else_in_the_page_changes(text):
     shown = enrich(text, {"a": "A dog."})
     rest = [line for line in shown.split("\n") if "A dog." not in line and line.strip()]

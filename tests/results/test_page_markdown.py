@@ -1,7 +1,7 @@
 """Blocks become Markdown that a CommonMark parser reads as what they are."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made import ANY_TEXT
 from markdown_it import MarkdownIt
@@ -148,7 +148,6 @@ def test_a_figure_without_a_crop_leaves_the_text_inside_it():
 
 
 @given(st.text(min_size=1))
-@settings(max_examples=100, deadline=None)
 def test_any_figure_id_makes_one_image(figure):
     from urllib.parse import unquote
 
@@ -181,7 +180,6 @@ BLOCKS = st.lists(
 
 
 @given(BLOCKS)
-@settings(max_examples=300, deadline=None)
 def test_any_blocks_give_clean_markdown_that_stays_as_it_is(blocks):
     text = blocks_to_markdown(blocks)
     text.encode()

@@ -3,7 +3,7 @@
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made import ANY_TEXT
 
@@ -38,7 +38,6 @@ def test_reserved_names_and_characters_are_replaced(given_path, safe):
 
 
 @given(PATHS)
-@settings(max_examples=300, deadline=None)
 def test_any_path_becomes_one_that_can_be_stored(relative):
     path = safe_path(relative)
     assert safe_path(path) == path
@@ -76,7 +75,6 @@ def test_a_document_never_stands_where_a_folder_must():
 
 
 @given(st.lists(st.tuples(st.sampled_from("12345"), PATHS), max_size=12), st.integers(0, 12))
-@settings(max_examples=200, deadline=None)
 def test_names_differ_and_later_generations_change_none(claims, first):
     names = DocumentNames.of_plan(claims)
     taken = {claim: names.of(*claim) for claim in claims}

@@ -25,7 +25,7 @@ from llm_ocr.results.schema import (
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.types import FigureRecord, Reason, Status
 
-PROPERTY = settings(max_examples=60, deadline=None)
+PROPERTY = settings(deadline=None)
 
 
 class RecordedStore:

@@ -20,6 +20,9 @@ from llm_ocr.settings.fields import settings_of
 from llm_ocr.settings.result_models import ExportSettings
 from llm_ocr.testing.simulator import running
 
+#: Worker processes are what is tested here.
+OWN_WORKERS = True
+
 SMALL = ["--render-workers", "1", "--ocr-workers", "1"]
 #: Put before the program: writes each address that is asked for or connected to into a file.
 WATCHED = """

@@ -12,6 +12,9 @@ from running import FRUGAL, environment, said
 import llm_ocr
 from llm_ocr.types import Status
 
+#: Worker processes are what is tested here.
+OWN_WORKERS = True
+
 PROGRAM = """
 import sys
 from llm_ocr.documents import rendering
@@ -21,6 +24,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_a_document_that_takes_over_its_renderer_gets_nothing_and_the_run_goes_on(examples, tmp_path):
     words = [sys.executable, "-m", "llm_ocr.processes.confinement"]
     if not all(json.loads(subprocess.run(words, capture_output=True, check=True).stdout).values()):

@@ -40,6 +40,7 @@ def carried_out(*inputs, **variables):
     return asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_shards_do_their_units_and_stages_follow_each_other(planned):
     shards = [{"stage": "extract", "workspace": planned, "shard": {"index": n, "count": 2}} for n in range(2)]
     rest = [{"stage": stage, "workspace": planned, "name": f"my-{stage}"} for stage in ("describe", "assemble")]

@@ -163,6 +163,7 @@ def test_without_a_model_the_choices_are_named(examples):
         asked({"pdf_base64": b64(examples / "paper.pdf")}, engine="auto", vllm_command="no-such-vllm")
 
 
+@pytest.mark.slow
 def test_a_request_that_is_stopped_leaves_nothing(examples, temporary, monkeypatch):
     monkeypatch.setattr("llm_ocr.serverless.worker._PAUSE", 0.0)
     left = []

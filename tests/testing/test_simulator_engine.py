@@ -5,7 +5,7 @@ import random
 
 import pytest
 import step_loop
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_ocr.testing.simulator.engine import EngineModel
@@ -61,7 +61,6 @@ def assert_same(found, expected):
         assert one == pytest.approx(other, abs=1e-6)
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.integers(0, 2**32))
 def test_the_jumping_model_agrees_with_a_plain_step_loop(seed):
     costs, limits, load = random_load(seed)
@@ -74,7 +73,6 @@ def test_the_jumping_model_agrees_with_a_plain_step_loop(seed):
     assert model.generated == sum(output for _, _, output, _ in load)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_running_clock_gives_the_same_times_as_a_jumping_one(seed):
     costs, limits, load = random_load(seed)
@@ -98,7 +96,6 @@ def test_a_running_clock_gives_the_same_times_as_a_jumping_one(seed):
     assert_same(times(sequences), plain_times(costs, limits, load))
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32))
 def test_aborted_requests_leave_nothing_behind(seed):
     costs, limits, load = random_load(seed)

@@ -270,6 +270,7 @@ def test_items_that_hold_such_pages_are_assembled_anew(made, workspace, runs):
     assert generations(workspace)[1].touched == ("0001-000001",)
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=8)
 def test_whatever_comes_of_any_number_of_retries_every_page_counts_once(tmp_path_factory, data):

@@ -234,7 +234,7 @@ def contents(draw):
                        tuple(rasters), tuple(paths))  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(contents())
 def test_any_page_is_searched_without_an_error_and_no_line_is_in_two_regions(content):
     tables = find_tables(content)

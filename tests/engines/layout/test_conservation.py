@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_ocr.engines.embedded.layout import page_blocks, unescape
@@ -59,7 +59,6 @@ def shown(block: Block) -> str:
     return block.text if block.kind in (BlockKind.CODE, BlockKind.TABLE) else unescape(block.text)
 
 
-@settings(max_examples=120, deadline=None)
 @given(pages())
 def test_every_character_of_the_page_is_in_exactly_one_block(made: tuple[PageContent, list[Region]]):
     content, regions = made
@@ -68,7 +67,6 @@ def test_every_character_of_the_page_is_in_exactly_one_block(made: tuple[PageCon
     assert sum((characters(shown(block)) for block in blocks), Counter()) == given_text
 
 
-@settings(max_examples=60, deadline=None)
 @given(pages())
 def test_boxes_are_relative_and_every_region_is_one_block(made: tuple[PageContent, list[Region]]):
     content, regions = made

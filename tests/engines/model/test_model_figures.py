@@ -5,7 +5,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scripted_model import LOOP, Reply, ScriptedEngine, ended, stop
 
@@ -215,7 +215,6 @@ ANSWERS = st.builds(
 ERRORS = st.sampled_from([RequestLost("reset"), TOO_LONG, RequestRefused("no", status=400)])
 
 
-@settings(deadline=None, max_examples=150)
 @given(
     replies=st.lists(ANSWERS | ANSWERS | ERRORS, min_size=1, max_size=9),
     mode=st.sampled_from(["describe", "parse", "classify"]),

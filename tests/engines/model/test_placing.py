@@ -1,7 +1,7 @@
 """Figures that were found on a page stand in the answer where they stand on the page."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from looking import Sight, asked
 from scripted_model import PROFILE, ScriptedEngine, stop
@@ -232,7 +232,6 @@ BLOCKS = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
 @given(BLOCKS, BLOCKS, st.booleans())
 def test_whatever_comes_all_text_stays_in_order_and_no_figure_comes_twice(blocks, seen, digital):
     made = with_seen(blocks, Seen(tuple(seen), digital))

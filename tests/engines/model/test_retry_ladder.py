@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scripted_model import (
     GOOD,
@@ -280,7 +280,6 @@ ERRORS = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=150)
 @given(
     replies=st.lists(ANSWERS | ANSWERS | ERRORS, min_size=1, max_size=10),
     most=st.integers(1, 9),

@@ -5,7 +5,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from region_parts import (
     GLM,
@@ -335,7 +335,6 @@ ANSWERS = st.sampled_from(["words", "", LOOP, HALF, RequestLost("reset"), REFUSE
 LABELS_READ = st.sampled_from(["text", "table", "doc_title", "display_formula", "image", "header"])
 
 
-@settings(deadline=None, max_examples=150)
 @given(st.lists(LABELS_READ, max_size=3), st.lists(ANSWERS, min_size=3, max_size=3), st.integers(1, 4), st.booleans())
 def test_whatever_comes_a_page_ends_and_no_token_or_good_answer_is_lost(labels, answers, most, whole_fails):
     model = SeeingModel({f"{number:02}": [one, "words"] for number, one in enumerate(answers, 1)})

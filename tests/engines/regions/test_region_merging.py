@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from region_parts import GLM, PADDLE, region
 
@@ -112,7 +112,6 @@ def words(text: str) -> Sequence[str]:
     return [word for word in text.split() if word.isalnum()]
 
 
-@settings(deadline=None, max_examples=150)
 @given(
     st.lists(
         st.tuples(

@@ -1,6 +1,6 @@
 """Which of a detector's regions count, and in which order they are read."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from region_parts import GLM, region
 
@@ -92,13 +92,11 @@ BOXES = st.builds(Box, *[st.floats(0, 1, width=16)] * 4).map(Box.clipped)
 REGIONS = st.builds(Region, st.sampled_from(LABELS), BOXES, st.floats(0, 1), st.none() | st.integers(0, 300))
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.lists(BOXES, max_size=40))
 def test_every_box_has_its_turn_once(boxes):
     assert sorted(by_columns(boxes)) == list(range(len(boxes)))
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.lists(REGIONS, max_size=30))
 def test_whatever_a_detector_says_what_is_not_read_stands_in_something_else(found):
     def task(label: str) -> str:

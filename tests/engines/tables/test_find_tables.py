@@ -305,7 +305,7 @@ def contents(draw):
                        tuple(rasters), tuple(paths))  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(contents())
 def test_any_page_is_searched_without_an_error_and_no_line_is_in_two_tables(content):
     taken = []

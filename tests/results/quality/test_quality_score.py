@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_ocr.documents.rendering import Renderer, RenderOptions
@@ -200,7 +200,6 @@ BLOCKS = st.lists(
 
 
 @given(BLOCKS, st.sampled_from([0, 90, 180, 270]))
-@settings(max_examples=60)
 def test_any_answer_has_a_score_between_0_and_1(paper, read, blocks, rotation):
     quality = score(paper, replace(read, blocks=tuple(blocks), rotation=rotation))
     assert 0 <= quality.score <= 1

@@ -58,6 +58,7 @@ def test_the_environment_is_all_that_a_program_needs_for_a_dataset(making):
     assert (reading.returncode, out.strip().replace("Column(", "").rstrip(")")) == (0, "[1, 2, 3]"), err
 
 
+@pytest.mark.slow
 def test_many_programs_write_to_one_bucket_at_the_same_time(making):
     with running() as (hub, environment):
         api = making.HfApi(endpoint=hub.url, token=making.TOKEN)

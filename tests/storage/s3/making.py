@@ -16,6 +16,7 @@ from unittest import mock
 from urllib.parse import urlsplit
 
 import pytest
+from store_servers import load_models_once
 
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.s3 import S3Store
@@ -52,6 +53,7 @@ def aws_environment() -> Iterator[None]:
 def moto_url() -> str:
     """The URL of a server that ends with the process."""
     server = pytest.importorskip("moto.server", reason="moto[server] is not installed")
+    load_models_once()
     started = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     started.start()
     host, port = started.get_host_and_port()
