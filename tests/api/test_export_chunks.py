@@ -136,9 +136,9 @@ def test_what_is_no_tokenizer_is_told(workspace, tmp_path):
         export(workspace, tmp_path / "o", tokenizer="a/b/c")
 
 
-def test_without_the_library_the_extra_is_named(workspace, tokenizer, tmp_path, monkeypatch):
+def test_without_the_library_the_package_is_named(workspace, tokenizer, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(MissingExtra, match=r"llm-ocr\[chunks\]"):
+    with pytest.raises(MissingExtra, match=r'pip install "tokenizers'):
         export(workspace, tmp_path / "o", tokenizer=str(tokenizer))
 
 

@@ -128,7 +128,7 @@ def test_a_detector_that_cannot_be_loaded_ends_the_run_with_what_to_install(tmp_
     if installed():
         pytest.skip("torch is installed here")
     detector = of(sys.executable, tmp_path)
-    with pytest.raises(LlmOcrError, match=r"No module named 'torch'(.|\n)*llm-ocr\[detector\]"):
+    with pytest.raises(LlmOcrError, match=r"No module named 'torch'(.|\n)*pip install .torch"):
         closing(detector, detector.detect(PAGE))
 
 
