@@ -14,6 +14,9 @@ from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Box, Page, Reason
 
+#: A worker that was started before the test has no secret to hold.
+OWN_WORKERS = True
+
 HELLO = pages(text("Hello"))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mutated_pdfs import plain_pdf
-from running import FRUGAL, cli, unfinished
+from running import FRUGAL, own_process, unfinished
 
 import llm_ocr
 from llm_ocr.types import PageRecord, Status
@@ -62,7 +62,7 @@ def run_over(folder: Path, good: dict[str, str], *more: str, command: str = "ext
     before = _tree(folder)
     start = time.monotonic()
     arguments = (command, "documents", "-w", "w", *FRUGAL, "--quiet", *more)
-    run = cli(*arguments, cwd=folder, env={"TMPDIR": str(temporary), "HOME": str(temporary)}, timeout=timeout)
+    run = own_process(*arguments, cwd=folder, env={"TMPDIR": str(temporary), "HOME": str(temporary)}, timeout=timeout)
     seconds = time.monotonic() - start
     faults = []
     if run.returncode not in (0, 3) or "Traceback" in run.stderr:
