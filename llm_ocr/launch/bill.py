@@ -77,7 +77,7 @@ def record_end(workspace: Workspace, submission: Submission, statuses: Sequence[
 
 
 def has_ended(workspace: Workspace, submission: Submission) -> bool:
-    """Return whether a submission is over, and record its end if nobody has.
+    """Return whether a submission is over, and record its end if it is not recorded yet.
 
     A submission that the platform does not know is over `_SUBMITTING` seconds after its decision: its launcher died
     before it sent the jobs.
@@ -155,8 +155,13 @@ def bounded(launcher: Launcher, spec: JobSpec, budget: Budget, *, share: float =
         LimitReached: The rest pays for less than `SHORTEST` seconds, or less than the stage's own limit.
     """
     price = _known_price(launcher.platform, spec, live=live)
-    if price is None:
-        return spec  # `check_prices` has refused it, where platforms may be asked
+    if price is None and not live:
+        return spec
+    if price is None:  # `check_prices` knew one when the launch began
+        raise LimitReached(
+            f"{spec.stage} is not submitted: --max-cost cannot limit it without a price of {spec.hardware}",
+            hint="Give the price of one machine in dollars: --price-per-hour 1.80. The same command goes on.",
+        )
     wanted = spec.time_limit or launcher.time_limit(spec)
     paid = int(share * max(0.0, budget.left) / price.per_hour * 3600 / spec.shards) - _STOPPING
     if paid < min(SHORTEST, wanted or SHORTEST):

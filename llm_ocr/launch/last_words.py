@@ -12,7 +12,7 @@ from llm_ocr.launch import JobStatus, State
 
 #: Lines at the end of a log that hold the last message: the command prints its error last, with a hint below it.
 ENOUGH = 12
-#: A message of ours; some platforms put the number of a task before each line.
+#: A message of this library; some platforms put the number of a task before each line.
 _OURS = re.compile(r"(\S+ )?llm-ocr: ")
 
 

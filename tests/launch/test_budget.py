@@ -10,7 +10,8 @@ from llm_ocr.cli import main
 from llm_ocr.costs import price_per_hour
 from llm_ocr.errors import LimitReached, UsageError
 from llm_ocr.launch import Job, JobSpec, JobStatus, State
-from llm_ocr.launch.bill import bill, bounded, budget_of
+from llm_ocr.launch.bill import Budget, bill, bounded, budget_of
+from llm_ocr.launch.platforms import launcher_for
 from llm_ocr.launch.records import Submission
 from llm_ocr.settings.calls import settings_from
 from llm_ocr.settings.models import LaunchSettings
@@ -172,3 +173,11 @@ def test_a_dry_run_shows_the_limit_that_the_budget_pays_for(capsys):
     (shown,) = json.loads(capsys.readouterr().out)
     seconds = shown["requests"][0]["body"]["StoppingCondition"]["MaxRuntimeInSeconds"]
     assert 4.5 < seconds / 3600 * 2.8 < 5  # ml.g6e.2xlarge costs 2.80 dollars an hour
+
+
+def test_a_price_that_is_gone_meanwhile_submits_nothing_without_a_limit():
+    launcher = launcher_for("sagemaker")
+    spec = JobSpec("extract", "s3://b/w", "l", hardware="ml.of-no-price")
+    with pytest.raises(LimitReached, match="without a price of"):
+        bounded(launcher, spec, Budget(5.0, 0.0, 0.0))
+    assert bounded(launcher, spec, Budget(5.0, 0.0, 0.0), live=False) == spec

@@ -260,7 +260,7 @@ def _shown(name: str, price: float | None) -> str:
 
 
 def job_of(info: Any) -> Job:
-    """Return a job of ours as a launch records it."""
+    """Return a job of this library as a launch records it."""
     labels = info.labels or {}
     shard = labels.get("shard", "")
     own = {name: labels[name] for name in OWN_LABELS if name in labels}
