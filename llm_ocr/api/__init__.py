@@ -3,13 +3,14 @@
 What carries out a stage is imported when one is: to read a workspace takes none of it.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llm_ocr.api.run import Run
 from llm_ocr.storage import StoreOptions
 from llm_ocr.work.workspace import Workspace
 
 if TYPE_CHECKING:
+    from llm_ocr.settings.models import PipelineCommand
     from llm_ocr.stages import Progress
 
 __all__ = ["Run", "execute", "open"]
@@ -23,7 +24,7 @@ def open(url: str, *, profile: str | None = None, endpoint: str | None = None, r
     return Run(Workspace.open(str(url), options=StoreOptions(profile, endpoint, region)))
 
 
-def execute(command: str, settings: Any, progress: "Progress | None" = None) -> Run:
+def execute(command: str, settings: "PipelineCommand", progress: "Progress | None" = None) -> Run:
     """Carry out plan, extract, describe, assemble, run, retry-failed or clean with the settings of that command.
 
     Raises `LlmOcrError` for what could not be done; pages that failed are rows, never errors.

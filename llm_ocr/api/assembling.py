@@ -15,7 +15,7 @@ from llm_ocr.api.threads import stepwise
 from llm_ocr.api.views import NOTES, is_damaged, note_key, note_of_views
 from llm_ocr.errors import DatasetDamaged, StageMissing
 from llm_ocr.results.dataset import FOLDER, dataset_file
-from llm_ocr.settings.models import AssembleSettings, RunSettings
+from llm_ocr.settings.models import AssemblyCommand
 from llm_ocr.stages import Progress
 from llm_ocr.types import Counts
 from llm_ocr.work.generations import totals_of
@@ -34,7 +34,7 @@ _SIDE_BY_SIDE = 2
 _AT_ONCE, _AHEAD = 16, 128
 
 
-async def assemble(command: Job) -> None:
+async def assemble(command: Job[AssemblyCommand]) -> None:
     """Write documents and dataset of this worker's items that are not assembled yet.
 
     With `follow` each item when its units are described. Raises `StageMissing`, unless it follows, when Extract or
@@ -60,7 +60,7 @@ async def assemble(command: Job) -> None:
     progress.end()
 
 
-def _show(command: Job, job: AssembleJob) -> None:
+def _show(command: Job[AssemblyCommand], job: AssembleJob) -> None:
     """In a repository of the Hub, `load_dataset` opens the dataset once all workers have done their items."""
     if is_repository(command.workspace):
         done = done_units(job.workspace, ASSEMBLE, job.key)
@@ -68,7 +68,7 @@ def _show(command: Job, job: AssembleJob) -> None:
             name_dataset(command)
 
 
-async def _described(command: Job, pages_from: str, source: str) -> str:
+async def _described(command: Job[AssemblyCommand], pages_from: str, source: str) -> str:
     """The key of the descriptions; for pages that a user's stage has changed, one made of those.
 
     Descriptions of Extract's pages may say what that stage took out.
@@ -86,9 +86,7 @@ async def _described(command: Job, pages_from: str, source: str) -> str:
     return await key_before(command, DESCRIBE, fitting[-1])
 
 
-def _identity(
-    pages_from: str, source: str, describe: str, settings: AssembleSettings | RunSettings
-) -> dict[str, object]:
+def _identity(pages_from: str, source: str, describe: str, settings: AssemblyCommand) -> dict[str, object]:
     return {
         **({} if pages_from == EXTRACT else {"pages_from": pages_from}),
         "describe": describe,
@@ -119,7 +117,7 @@ async def _assemble(job: AssembleJob, todo: Iterator[Item], hands: Sharing, prog
             tasks.create_task(one(item))
 
 
-def _todo(job: AssembleJob, command: Job, hands: Sharing, describe: str) -> Iterator[Item]:
+def _todo(job: AssembleJob, command: Job[AssemblyCommand], hands: Sharing, describe: str) -> Iterator[Item]:
     """This worker's items that have no marker."""
     if not follows(command.settings):
         yield from hands.take(job.planned)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic_settings import BaseSettings
-
 from llm_ocr.api import execute
 from llm_ocr.api.engines import Engines, choose_engine
 from llm_ocr.api.export_job import Exported
@@ -25,6 +23,7 @@ from llm_ocr.documents.rendering import Renderer
 from llm_ocr.errors import UsageError
 from llm_ocr.settings import models
 from llm_ocr.settings.calls import settings_from
+from llm_ocr.settings.models import PipelineCommand
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.extract import Extract
 from llm_ocr.types import DocumentPart, PageRecord, Unit
@@ -149,7 +148,7 @@ async def _nowhere(unit: Unit, pages: Sequence[PageRecord]) -> None:
 
 def _call(
     command: str,
-    model: type[BaseSettings],
+    model: type[PipelineCommand],
     sources: Sources,
     workspace: str | Path,
     progress: Progress | None,
@@ -159,7 +158,7 @@ def _call(
     flags: dict[str, Any] = {"workspace": str(workspace), **settings}
     if named:
         flags["sources"] = tuple(str(source) for source in named)
-    chosen: Any = settings_from(model, command, flags)
+    chosen = settings_from(model, command, flags)
     await_workspace(chosen, (progress or Silent()).say)
     if stored := stored_settings(command, chosen):
         chosen = settings_from(model, command, flags, stored)

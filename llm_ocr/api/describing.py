@@ -14,6 +14,7 @@ from llm_ocr.api.reading import describing, keeps_known
 from llm_ocr.api.sharing import Split, publish_held, shared, shows_all, split_of, take_without_units
 from llm_ocr.api.threads import stepwise
 from llm_ocr.results.schema import Images, figures_to_parquet, pages_from_parquet
+from llm_ocr.settings.models import FigureCommand
 from llm_ocr.stages.describe import Describe
 from llm_ocr.types import Counts, FigureRecord, PageRecord
 from llm_ocr.work.keys import DESCRIBE, Claim
@@ -23,7 +24,7 @@ from llm_ocr.work.summary import figures_summary
 from llm_ocr.work.workspace import Workspace
 
 
-async def describe(job: Job) -> None:
+async def describe(job: Job[FigureCommand]) -> None:
     """Describe the figures of this worker's units that have no marker yet; with `follow` each when it is extracted.
 
     Raises `StageMissing` when Extract has not finished all units, unless it follows.
@@ -76,7 +77,7 @@ def _pages(workspace: Workspace, stage: str, key: str, unit: str) -> tuple[Marke
     return marker, pages_from_parquet(io.BytesIO(read_data(workspace, marker)), images=Images.FIGURES)
 
 
-def _begin(job: Job, split: Split, key: str, pages_from: str, source: str) -> bool:
+def _begin(job: Job[FigureCommand], split: Split, key: str, pages_from: str, source: str) -> bool:
     """Whether the progress begins with all figures of this worker's units; else they are counted as they come."""
     workspace = job.workspace
     if follows(job.settings) or not shows_all(job, split, DESCRIBE):

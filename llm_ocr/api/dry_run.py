@@ -5,7 +5,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from llm_ocr.api.engines import Engines, choose_engine
 from llm_ocr.api.job import Job
@@ -13,6 +12,7 @@ from llm_ocr.api.loop import run_blocking
 from llm_ocr.api.planning import find, plan
 from llm_ocr.api.remote import Remote
 from llm_ocr.errors import UsageError, WorkspaceError, WorkspaceMismatch
+from llm_ocr.settings.models import PlanSettings
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.work.plan import PlanResult
 from llm_ocr.work.stored import workspace_options
@@ -35,13 +35,13 @@ class Preview:
     examples: tuple[Mapping[str, str], ...]  # of what would be left out: source, reason, detail
 
 
-def preview(settings: Any, progress: Progress | None = None) -> Preview:
+def preview(settings: PlanSettings, progress: Progress | None = None) -> Preview:
     """What `llm-ocr plan` would add to the workspace, which need not be there. Raises as planning does."""
     engine = choose_engine(settings, command="plan")
     return run_blocking(lambda: _preview(settings, engine, progress or Silent()))
 
 
-async def _preview(settings: Any, engine: str, progress: Progress) -> Preview:
+async def _preview(settings: PlanSettings, engine: str, progress: Progress) -> Preview:
     found = await find(settings, "plan")
     if found is None:
         raise UsageError("no source: there is nothing to look at", hint="llm-ocr plan SOURCE -w FOLDER --dry-run")
@@ -55,7 +55,7 @@ async def _preview(settings: Any, engine: str, progress: Progress) -> Preview:
 
 
 @contextlib.contextmanager
-def _workspace(settings: Any) -> Iterator[tuple[Workspace, Path]]:
+def _workspace(settings: PlanSettings) -> Iterator[tuple[Workspace, Path]]:
     """The workspace, or an empty one that is gone afterwards; and a folder that is gone, too."""
     with tempfile.TemporaryDirectory(prefix="llm-ocr-") as name:
         folder = Path(name)

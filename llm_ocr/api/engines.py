@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
@@ -24,8 +24,9 @@ from llm_ocr.settings.effect import ABOUT, check_effect
 from llm_ocr.settings.groups import EMBEDDED as EMBEDDED
 from llm_ocr.settings.groups import SERVER as SERVER
 from llm_ocr.settings.groups import VLLM as VLLM
-from llm_ocr.settings.groups import EngineSettings
-from llm_ocr.settings.model_groups import DescribeGroup, ModelSettings
+from llm_ocr.settings.groups import EngineSettings, Group
+from llm_ocr.settings.model_groups import DescribeGroup, ModelSettings, VllmSettings
+from llm_ocr.settings.models import ServingCommand
 from llm_ocr.types import BlockKind
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ PAGES_PER_UNIT = {EMBEDDED: 16, VLLM: 64, SERVER: 64, UNDECIDED: 64}
 LEAST_PER_UNIT = 16
 
 
-def choose_engine(settings: Any, *, command: str) -> str:
+def choose_engine(settings: EngineSettings, *, command: str) -> str:
     """Return the engine's name, `auto` where none is needed yet.
 
     `run` falls back to the embedded engine; other stages need it named.
@@ -96,11 +97,11 @@ def embedded_figures(settings: ModelSettings) -> frozenset[str] | None:
     return frozenset(settings.crop) or None
 
 
-def _engine(settings: Any, command: str) -> str:
-    chosen = str(settings.engine)
-    urls = getattr(settings, "server_url", ())
-    if command in ("plan", "retry-failed"):
+def _engine(settings: EngineSettings, command: str) -> str:
+    chosen = settings.engine
+    if command in ("plan", "retry-failed") or not isinstance(settings, ServingCommand):
         return chosen
+    urls = settings.server_url
     if chosen == SERVER and not urls:
         raise UsageError("--engine server: no server was named", hint="Say where it is: --server-url http://HOST:PORT")
     if urls and chosen in (EMBEDDED, VLLM):
@@ -112,7 +113,7 @@ def _engine(settings: Any, command: str) -> str:
         return chosen
     if urls:
         return SERVER
-    if getattr(settings, "ray", None) is not None:
+    if settings.ray is not None:
         return VLLM  # on the cluster's nodes, whatever is here
     if vllm_installed(tuple(shlex.split(settings.vllm_command))) and gpus():
         return VLLM
@@ -128,7 +129,7 @@ def _engine(settings: Any, command: str) -> str:
 class Engines:
     """The models of one command. One is served at a time: the next one needs the GPU's memory."""
 
-    def __init__(self, engine: str, settings: Any, logs: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, engine: str, settings: Group, logs: Path, say: Callable[[str], None]) -> None:
         self.engine = engine
         self.commits: dict[str, str | None] = {}  # of models that are named without one; None: nobody can tell
         self._settings = settings
@@ -143,6 +144,13 @@ class Engines:
     def uses_models(self) -> bool:
         """False for the embedded engine."""
         return self.engine in (VLLM, SERVER)
+
+    @property
+    def _serving(self) -> ServingCommand:
+        """The settings, of a command that asks an engine."""
+        if not isinstance(self._settings, ServingCommand):
+            raise RuntimeError(f"{type(self._settings).__name__} has no settings of servers")
+        return self._settings
 
     async def fleet(self, profile: Profile, *, model: str, revision: str | None) -> "Fleet":
         """The servers of a model, which start at the first question; those of another model are stopped before."""
@@ -186,7 +194,7 @@ class Engines:
         # Imported here: an HTTP client is no matter of commands that ask no model.
         from llm_ocr.engines.fleet.fleet import Fleet, FleetOptions
 
-        settings = self._settings
+        settings = self._serving
         servers = self._servers(profile, model, revision)
         options = FleetOptions(
             max_inflight=settings.max_inflight_requests or self._preset_window(len(servers)),
@@ -199,8 +207,8 @@ class Engines:
 
     def _preset_window(self, servers: int) -> int | None:
         """Requests under way at all servers of our own together, as the preset has it; None without one."""
-        preset = PRESETS.get(self._settings.preset or "") if self.engine == VLLM else None
-        return preset.window * servers * int(self._settings.data_parallel_size) if preset else None
+        preset = PRESETS.get(self._serving.preset or "") if self.engine == VLLM else None
+        return preset.window * servers * self._serving.data_parallel_size if preset else None
 
     def _servers(self, profile: Profile, model: str, revision: str | None) -> Sequence[Server]:
         return self._running(profile, model) if self.engine == SERVER else self._own(profile, model, revision)
@@ -209,8 +217,8 @@ class Engines:
         from llm_ocr.engines.chat.address import address_of
         from llm_ocr.engines.vllm.external import WRONG_ADDRESS, ExternalServer
 
-        settings = self._settings
-        if getattr(settings, "chat_template", None) is not None:
+        settings = self._serving
+        if settings.chat_template is not None:
             raise UsageError(
                 "--chat-template is for a server that llm-ocr starts",
                 hint="Start that one with it: vllm serve … --chat-template FILE",
@@ -235,13 +243,10 @@ class Engines:
         from llm_ocr.api.model_checks import Checks, Start
         from llm_ocr.engines.vllm.replicas import release_of, servers
 
-        settings = self._settings
+        settings = self._serving
         asked = serve_options(settings, model, revision, self._logs)
         release = release_of(asked)
-        pinned = getattr(settings, "revision", None) is not None or (model, revision) == (
-            profile.model,
-            profile.revision,
-        )
+        pinned = settings.revision is not None or (model, revision) == (profile.model, profile.revision)
         start = Start(profile, model, revision, pinned, asked, release)
         self._checks = Checks(start, self._say)
         # A folder has no revision, and neither has the copy of a model that stands on a store.
@@ -250,7 +255,7 @@ class Engines:
         return servers(profile, options, gpus(), say=self._say, release=release, before=self._checks.prepare)
 
 
-def serve_options(settings: Any, model: str, revision: str | None, logs: Path | None = None) -> "ServeOptions":
+def serve_options(settings: VllmSettings, model: str, revision: str | None, logs: Path | None = None) -> "ServeOptions":
     """How the settings say that our own servers are started."""
     from llm_ocr.engines.vllm.command import ServeOptions
 

@@ -24,6 +24,7 @@ from llm_ocr.api.run import Run
 from llm_ocr.api.stage_dataset import show_pages
 from llm_ocr.engines.embedded.ocr.models import available
 from llm_ocr.errors import StorageError, install_command
+from llm_ocr.settings.models import CleanSettings, DescribeSettings, PipelineCommand, PlanSettings, ServingCommand
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.work.clean import clean
 from llm_ocr.work.stored import remember_plan, workspace_options
@@ -31,38 +32,35 @@ from llm_ocr.work.workspace import Workspace
 
 __all__ = ["execute"]
 
-#: Commands that may make a workspace.
-_MAKE = frozenset({"run", "plan", "extract"})
-#: Commands that need an engine.
-_ENGINE = frozenset({"run", "plan", "extract", "describe"})
 
-
-def execute(command: str, settings: Any, progress: Progress | None = None) -> Run:
+def execute(command: str, settings: PipelineCommand, progress: Progress | None = None) -> Run:
     """Carry out plan, extract, describe, assemble, run, retry-failed or clean with the settings of that command.
 
     Raises `LlmOcrError` for what could not be done; pages that failed are rows, never errors.
     """
     check_limits(settings)
-    engine = choose_engine(settings, command=command) if command in _ENGINE else ""  # before anything is written
+    # Before anything is written.
+    engine = choose_engine(settings, command=command) if isinstance(settings, PlanSettings | DescribeSettings) else ""
     return run_blocking(lambda: _execute(command, settings, engine, progress or Silent()))
 
 
-async def _execute(command: str, settings: Any, engine: str, progress: Progress) -> Run:
-    on_ray = getattr(settings, "ray", None) is not None  # its workers ask the models, and record what they spend
+async def _execute(command: str, settings: PipelineCommand, engine: str, progress: Progress) -> Run:
+    serving = settings if isinstance(settings, ServingCommand) else None
+    on_ray = serving is not None and serving.ray is not None  # its workers ask the models, and record what they spend
     if command == "run":
         progress.say(f"Engine: {_about(engine, on_ray)}")
-    make = command in _MAKE
-    found = await find(settings, command) if make else None  # wrong usage leaves no workspace behind
+    planning = settings if isinstance(settings, PlanSettings) else None  # only these commands may make a workspace
+    found = await find(planning, command) if planning else None  # wrong usage leaves no workspace behind
     begun_elsewhere = await asyncio.to_thread(input_of, settings)
     create = found is not None or begun_elsewhere is not None
     options = workspace_options(settings)
-    workspace = await asyncio.to_thread(Workspace.open, str(settings.workspace), create, options=options)
+    workspace = await asyncio.to_thread(Workspace.open, settings.workspace, create, options=options)
     worker = worker_name()
     engines = Engines(engine, settings, log_folder(workspace, worker), progress.say)
     async with contextlib.AsyncExitStack() as stack:
         recorded = None
-        if command in _ENGINE and command != "plan" and not on_ray:
-            recorded = Recorded(progress, workspace, worker, settings)
+        if serving is not None and not on_ray:
+            recorded = Recorded(progress, workspace, worker, serving)
         limits = Limits(settings, workspace, recorded, engines)
         await limits.check()
         if not on_ray:  # its workers write what they spend, but not by the second
@@ -74,14 +72,15 @@ async def _execute(command: str, settings: Any, engine: str, progress: Progress)
             progress = recorded
         remote = Remote(settings)
         stack.push_async_callback(remote.close)
-        job = Job(workspace, settings, progress, engines, remote, stop=limits.stop, command=command)
-        carry_out = await stack.enter_async_context(cluster(settings)) if on_ray else _here
+        # The command's name decides which stages take the job: types cannot say that.
+        job: Job[Any] = Job(workspace, settings, progress, engines, remote, stop=limits.stop, command=command)
+        carry_out = await stack.enter_async_context(cluster(serving)) if serving and on_ray else _here
         if found is not None:
             async with _there(workspace), contextlib.nullcontext() if on_ray else warming_up(job, command):
                 planned = await plan(job, found)
             if planned.generation is not None and planned.generation.number == 1:
                 await asyncio.to_thread(remember_plan, workspace, command, settings, engine=engine)
-        elif make:
+        elif planning is not None:
             await need_plan(workspace, command)
         if begun_elsewhere is not None:
             await take_over(job, begun_elsewhere)
@@ -112,11 +111,11 @@ def _about(engine: str, on_ray: bool) -> str:
     return _ABOUT[engine].format(whose="the cluster's" if on_ray else "this machine's")
 
 
-async def _here(stage: Stage, job: Job) -> None:
+async def _here(stage: Stage, job: Job[Any]) -> None:
     await stage(job)
 
 
-async def _clean(job: Job) -> None:
+async def _clean(job: Job[CleanSettings]) -> None:
     settings, progress = job.settings, job.progress
     cleaned = await asyncio.to_thread(clean, job.workspace, older_than=settings.older_than, dry_run=settings.dry_run)
     verb = "would remove" if cleaned.dry_run else "removed"

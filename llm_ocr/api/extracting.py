@@ -17,6 +17,9 @@ from llm_ocr.engines import PageReader
 from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.results.parquet import release_memory
 from llm_ocr.results.schema import pages_to_parquet
+from llm_ocr.settings.groups import LeaseSettings
+from llm_ocr.settings.model_groups import ModelSettings, RequestSettings
+from llm_ocr.settings.models import ReadingCommand
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.extract import Extract
 from llm_ocr.stages.turns import Caps
@@ -31,7 +34,7 @@ from llm_ocr.work.summary import pages_summary
 from llm_ocr.work.workspace import Workspace
 
 
-async def extract(job: Job) -> None:
+async def extract(job: Job[ReadingCommand]) -> None:
     """Read the pages of this worker's units that have no marker yet."""
     workspace, settings, progress = job.workspace, job.settings, job.progress
     secrets = passwords(settings.password, settings.password_file)
@@ -98,7 +101,7 @@ def _once_encrypted(workspace: Workspace, key: str) -> list[DocumentPart]:
 
 
 @contextlib.asynccontextmanager
-async def warming_up(job: Job, command: str) -> AsyncIterator[None]:
+async def warming_up(job: Job[ReadingCommand], command: str) -> AsyncIterator[None]:
     """Start the model's servers while the block plans the documents, when it is sure that there is something to read.
 
     What would keep them from starting is raised before the block; at its end where a plan stands already, since what is
@@ -123,7 +126,7 @@ async def warming_up(job: Job, command: str) -> AsyncIterator[None]:
         await asyncio.gather(going_on, return_exceptions=True)
 
 
-async def _go_on(job: Job, sure: asyncio.Event) -> None:
+async def _go_on(job: Job[ReadingCommand], sure: asyncio.Event) -> None:
     """A plan stands: units may be done already, or in other hands."""
     key = await asyncio.to_thread(newest_key, job.workspace, EXTRACT)
     split = await split_of(replace(job, progress=Silent()), EXTRACT)
@@ -132,25 +135,25 @@ async def _go_on(job: Job, sure: asyncio.Event) -> None:
         await _warm_up(job)
 
 
-async def _warm_up(job: Job) -> None:
+async def _warm_up(job: Job[ReadingCommand]) -> None:
     model = await page_model(job.settings, job.engines, job.workspace)
     fleet = await job.engines.fleet(model.profile, model=model.name, revision=model.revision)
     await job.engines.check()
     fleet.begin()
 
 
-def identity(renderer: Renderer, reader: PageReader, settings: Any) -> Mapping[str, Any]:
+def identity(renderer: Renderer, reader: PageReader, settings: ModelSettings) -> Mapping[str, Any]:
     """What Extract's key is made of."""
     about = {"reader": dict(reader.identity()), "render": dict(renderer.identity())}
     return about if settings.headers == "drop" else {**about, "headers": settings.headers}
 
 
-def caps_of(settings: Any) -> Caps:
+def caps_of(settings: RequestSettings) -> Caps:
     """What the user allows at once."""
     return Caps(settings.workers, settings.max_concurrent_documents, settings.max_page_concurrency)
 
 
-def _expected(job: Job, split: Split, key: str) -> Expected:
+def _expected(job: Job[LeaseSettings], split: Split, key: str) -> Expected:
     if shows_all(job, split, EXTRACT):
         return expected_pages(job.workspace, key, split.shard)
     return Expected(0, Counts(), whole=False)

@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import AsyncExitStack
-from typing import Any
 
 from llm_ocr.api.remote import Remote
 from llm_ocr.documents.file_types import IMAGE
@@ -13,13 +12,15 @@ from llm_ocr.documents.remote.urls import shown
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.documents.sources import SourceDocument
 from llm_ocr.errors import PageFailure
+from llm_ocr.settings.groups import FilterSettings
+from llm_ocr.settings.models import PlanSettings
 from llm_ocr.work.filtered_lists import KnownFiltered
 from llm_ocr.work.generations import generations
 from llm_ocr.work.planned import PlannedDocument
 from llm_ocr.work.workspace import Workspace
 
 
-def filter_options(settings: Any) -> FilterOptions:
+def filter_options(settings: FilterSettings) -> FilterOptions:
     """Which filters the settings turn on."""
     return FilterOptions(
         languages=tuple(sorted({code.lower() for code in settings.filter_language})),
@@ -29,7 +30,7 @@ def filter_options(settings: Any) -> FilterOptions:
     )
 
 
-async def check_filters(settings: Any) -> None:
+async def check_filters(settings: PlanSettings) -> None:
     """Raises `UsageError` for a language that is not known, `MissingExtra` where none can be identified."""
     options = filter_options(settings)
     if options.languages:
@@ -76,7 +77,7 @@ class Filtering:
 
 
 async def filtering(
-    settings: Any, workspace: Workspace, renderer: Renderer, remote: Remote, stack: AsyncExitStack
+    settings: PlanSettings, workspace: Workspace, renderer: Renderer, remote: Remote, stack: AsyncExitStack
 ) -> Filtering | None:
     """The filters that are on, open until the stack ends; None for none."""
     options = filter_options(settings)

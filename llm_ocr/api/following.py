@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from llm_ocr.api.job import Job
 from llm_ocr.api.loop import run_blocking
 from llm_ocr.api.sharing import Sharing
 from llm_ocr.errors import StageMissing, WorkspaceError, WorkspaceMismatch
+from llm_ocr.settings.groups import FollowSettings, Group, InputSettings, WorkspaceSettings
 from llm_ocr.types import Unit
 from llm_ocr.work.followed import Patience
 from llm_ocr.work.generations import has_generation
@@ -23,17 +24,17 @@ T = TypeVar("T")
 _PAST = {"extract": "extracted", "describe": "described"}
 
 
-def follows(settings: Any) -> bool:
+def follows(settings: Group) -> bool:
     """Whether the command works beside the stage before."""
-    return bool(getattr(settings, "follow", False))
+    return isinstance(settings, FollowSettings) and settings.follow
 
 
-def pages_stage(settings: Any) -> str:
+def pages_stage(settings: Group) -> str:
     """The stage whose pages Describe and Assemble begin with: Extract, or one of the user's own behind it."""
-    return str(getattr(settings, "pages_from", EXTRACT))
+    return settings.pages_from if isinstance(settings, InputSettings) else EXTRACT
 
 
-async def key_before(job: Job, stage: str, wanted: str = "") -> str:
+async def key_before(job: Job[Group], stage: str, wanted: str = "") -> str:
     """The key of the stage before, `wanted` or the newest; a follower waits until the stage has begun.
 
     Raises `StageMissing`, unless it follows, when the stage has not begun or not finished all units.
@@ -71,18 +72,18 @@ def units_behind(hands: Sharing, workspace: Workspace, stage: str, key: str) -> 
             return
 
 
-def await_workspace(settings: Any, say: Callable[[str], None]) -> None:
+def await_workspace(settings: WorkspaceSettings, say: Callable[[str], None]) -> None:
     """Return when there is a workspace, where the command follows: the stage before may make it only now.
 
     To be called before what a workspace remembers is asked for. Raises `LlmOcrError` for a URL that cannot be one, a
     store that cannot be read, and after a signal.
     """
-    if not follows(settings) or getattr(settings, "input", None):
+    if not follows(settings) or (isinstance(settings, InputSettings) and settings.input):
         return
 
     def there() -> bool:
         try:
-            Workspace.open(str(settings.workspace), options=workspace_options(settings)).close()
+            Workspace.open(settings.workspace, options=workspace_options(settings)).close()
         except WorkspaceMismatch:
             raise
         except WorkspaceError:

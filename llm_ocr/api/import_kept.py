@@ -15,6 +15,8 @@ from llm_ocr.api.job import Job
 from llm_ocr.api.reading import Describing
 from llm_ocr.engines import FigureReader, unheard
 from llm_ocr.results.schema import figures_from_parquet
+from llm_ocr.settings.groups import InputSettings
+from llm_ocr.settings.models import FigureCommand
 from llm_ocr.types import Figure, FigureRecord, Status
 from llm_ocr.work.keys import DESCRIBE, stage_keys
 from llm_ocr.work.publish import iter_markers, read_data
@@ -23,13 +25,13 @@ from llm_ocr.work.workspace import Workspace
 _MODE = "describe"
 
 
-async def keeping(job: Job, ready: Describing) -> Describing:
+async def keeping(job: Job[FigureCommand], ready: Describing) -> Describing:
     """`ready`, or the same behind the descriptions of the command's input, where there are some of the mode asked for.
 
     Without `input` all figures are described anew.
     """
     settings = job.settings
-    if not getattr(settings, "input", None) or settings.describe_mode != _MODE:
+    if not (isinstance(settings, InputSettings) and settings.input) or settings.describe_mode != _MODE:
         return ready
     key = await asyncio.to_thread(_imported_key, job.workspace)
     if not key:

@@ -6,6 +6,8 @@ from typing import Any
 
 from llm_ocr.api.import_source import InputDataset, open_input, store_url
 from llm_ocr.errors import UsageError, WorkspaceError, WorkspaceMismatch
+from llm_ocr.settings.groups import Group
+from llm_ocr.settings.models import InputCommand
 from llm_ocr.storage import DEFAULT_OPTIONS, StoreOptions, open_store
 from llm_ocr.storage.hub_address import parse
 from llm_ocr.storage.local import LocalStore
@@ -18,18 +20,17 @@ from llm_ocr.work.workspace import Workspace
 _ANOTHER = "Give another workspace (-w) for it."
 
 
-def input_of(settings: Any) -> InputDataset | None:
+def input_of(settings: Group) -> InputDataset | None:
     """The dataset that the command is to begin with; None without one, and where the workspace itself is meant.
 
     The predecessor's pipelines name what the stage before wrote, in the same place: that is the workspace here.
     Raises `UsageError`, and `StorageError` when the dataset cannot be read. Nothing is written.
     """
-    given = getattr(settings, "input", None)
-    if not given:
+    if not isinstance(settings, InputCommand) or settings.input is None:
         return None
-    workspace = str(settings.workspace)
-    options = _options(str(given), workspace, workspace_options(settings))
-    if _lies_in(str(given), workspace, options):
+    given, workspace = settings.input, settings.workspace
+    options = _options(given, workspace, workspace_options(settings))
+    if _lies_in(given, workspace, options):
         if _is_there(workspace, workspace_options(settings)):
             return None
         raise UsageError(
@@ -37,7 +38,7 @@ def input_of(settings: Any) -> InputDataset | None:
             hint="Give a new workspace for the results: -w URL (or S3_OUTPUT_URI, GCS_OUTPUT_URI, HF_REPO_ID). "
             "The pages of the input are taken over into it.",
         )
-    return open_input(str(given), options)
+    return open_input(given, options)
 
 
 def into(workspace: Workspace, dataset: InputDataset) -> Mapping[str, Any] | None:

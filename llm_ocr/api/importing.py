@@ -22,6 +22,7 @@ from llm_ocr.api.threads import stepwise
 from llm_ocr.errors import UsageError
 from llm_ocr.results.parquet import release_memory
 from llm_ocr.results.schema import figures_to_parquet, pages_to_parquet
+from llm_ocr.settings.models import InputCommand
 from llm_ocr.stages import Progress
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Counts, DocumentPart, Unit
@@ -43,7 +44,7 @@ _SIDE_BY_SIDE = 1
 STAGE = "import"
 
 
-async def take_over(job: Job, dataset: InputDataset) -> None:
+async def take_over(job: Job[InputCommand], dataset: InputDataset) -> None:
     """Import what is missing of the dataset: this worker's share first, then what others have not done.
 
     Raises `WorkspaceMismatch` when the workspace holds other pages.
@@ -163,7 +164,7 @@ async def _planned(
     return imported
 
 
-def _begin(job: Job, keys: _Keys, progress: Progress) -> Iterator[Unit] | None:
+def _begin(job: Job[InputCommand], keys: _Keys, progress: Progress) -> Iterator[Unit] | None:
     """The units that are missing, from this worker's share on and round; None when none is."""
     workspace = job.workspace
     done = Counts()
@@ -187,7 +188,7 @@ def _begin(job: Job, keys: _Keys, progress: Progress) -> Iterator[Unit] | None:
     )
 
 
-def _start(job: Job, total: int) -> int:
+def _start(job: Job[InputCommand], total: int) -> int:
     """Where this worker begins: workers that start together shall not do the same units."""
     index, count = job.settings.shard_index, job.settings.shard_count
     if count > 1 or isinstance(job.workspace.store, LocalStore):

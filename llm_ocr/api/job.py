@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Generic, TypeVar
 
 from llm_ocr.api.engines import Engines
 from llm_ocr.api.remote import Remote
+from llm_ocr.settings.groups import Group
 from llm_ocr.stages import Progress
 from llm_ocr.types import Unit
 from llm_ocr.work.workspace import Workspace
+
+S_co = TypeVar("S_co", bound=Group, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class Job(Generic[S_co]):
     """One command at work. `settings` are those of the command; without a workspace only single pages are read.
 
     `command` is its name as users type it; it is stored with the settings that later commands need not repeat.
@@ -34,7 +37,7 @@ class Job:
     """
 
     opened: Workspace | None
-    settings: Any
+    settings: S_co
     progress: Progress
     engines: Engines
     remote: Remote

@@ -19,6 +19,7 @@ from llm_ocr.errors import UsageError, install_command
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import PROFILES
 from llm_ocr.settings.environment import cores
+from llm_ocr.settings.models import PlanSettings, ReadingCommand
 from llm_ocr.types import Box, EncodedImage
 from llm_ocr.work.keys import EXTRACT, stage_keys
 from llm_ocr.work.workspace import Workspace
@@ -34,7 +35,7 @@ class LayoutTools(RendererTools):
         return await self._renderer.crop(image, boxes)
 
 
-async def by_regions(job: Job, renderer: Renderer, whole: ModelReader) -> LayoutReader | None:
+async def by_regions(job: Job[ReadingCommand], renderer: Renderer, whole: ModelReader) -> LayoutReader | None:
     """The reader of pages by their regions, over that of whole pages; None where pages are read whole.
 
     Says so where the model's usual way is another. Raises `UsageError` where it was asked for and cannot be.
@@ -49,7 +50,7 @@ async def by_regions(job: Job, renderer: Renderer, whole: ModelReader) -> Layout
     return LayoutReader(whole.engine, whole.profile, detector, tools, tasks, whole, whole.options, whole.rule)
 
 
-def chosen_detector(settings: Any, profile: Profile, say: Callable[[str], None]) -> str | None:
+def chosen_detector(settings: PlanSettings, profile: Profile, say: Callable[[str], None]) -> str | None:
     """The detector's id, folder or `embedded`; None for whole pages. Raises `UsageError`."""
     always = settings.layout_first == "always"
     if settings.layout_first == "never" or not (always or profile.layout_first):
@@ -66,7 +67,7 @@ def chosen_detector(settings: Any, profile: Profile, say: Callable[[str], None])
             say(f"{profile.name}: whole pages are read, since {flag} was given")
             return None
     if settings.detector is not None or settings.detector_python is not None or installed():
-        return str(settings.detector or MODEL)
+        return settings.detector or MODEL
     install = f"Install it: {install_command('detector')}"
     if always:
         say(f"The embedded engine's layout stands in for {MODEL}, which is not installed. {install}")
@@ -78,12 +79,12 @@ def chosen_detector(settings: Any, profile: Profile, say: Callable[[str], None])
     return None
 
 
-def _embedded(job: Job, tools: LayoutTools) -> Detector:
+def _embedded(job: Job[ReadingCommand], tools: LayoutTools) -> Detector:
     reader = embedded_reader(job.settings)
     return EmbeddedDetector(reader, tools, workers=reader.workers)
 
 
-async def _trained(job: Job, name: str) -> Detector:
+async def _trained(job: Job[ReadingCommand], name: str) -> Detector:
     settings = job.settings
     commit = settings.detector_revision or await asyncio.to_thread(_standing, job.opened, name)
     commit = commit or await commit_now(settings, job.engines, name)

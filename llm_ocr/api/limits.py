@@ -12,12 +12,14 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from llm_ocr.api.engines import Engines
 from llm_ocr.api.recording import Recorded
 from llm_ocr.costs.tables import money_text
 from llm_ocr.errors import LimitReached, LlmOcrError, StorageError, UsageError
+from llm_ocr.settings.groups import Group
+from llm_ocr.settings.models import ServingCommand
 from llm_ocr.stages import Progress
 from llm_ocr.types import Counts, PageRecord
 from llm_ocr.work.keys import DESCRIBE, EXTRACT
@@ -46,9 +48,9 @@ class Priced(Protocol):
         """Where it is read what the workspace has cost until now, in dollars, until the command ends."""
 
 
-def check_limits(settings: Any) -> None:
+def check_limits(settings: Group) -> None:
     """Raise `UsageError` for a limit that cannot be watched: money without a price."""
-    if getattr(settings, "max_cost", None) is None or _has_prices(settings) or not hasattr(settings, "max_hours"):
+    if not isinstance(settings, ServingCommand) or settings.max_cost is None or _has_prices(settings):
         return
     raise UsageError(
         "--max-cost: nothing here has a price",
@@ -57,9 +59,8 @@ def check_limits(settings: Any) -> None:
     )
 
 
-def _has_prices(settings: Any) -> bool:
-    names = ("price_in", "price_out", "price_per_hour")
-    return any(getattr(settings, name, None) is not None for name in names)
+def _has_prices(settings: ServingCommand) -> bool:
+    return any(price is not None for price in (settings.price_in, settings.price_out, settings.price_per_hour))
 
 
 def money_reached(spent: float, most: float | None) -> str:
@@ -79,11 +80,10 @@ def time_reached(seconds: float, most: float | None) -> str:
 class Allowance:
     """The limits of what has no workspace: hours since this was made, money for the pages that it hears of."""
 
-    def __init__(self, settings: Any) -> None:
+    def __init__(self, settings: ServingCommand) -> None:
         check_limits(settings)
-        self._hours: float | None = getattr(settings, "max_hours", None)
-        self._cost: float | None = getattr(settings, "max_cost", None)
-        self._prices = [getattr(settings, name, None) or 0.0 for name in ("price_in", "price_out", "price_per_hour")]
+        self._hours, self._cost = settings.max_hours, settings.max_cost
+        self._prices = (settings.price_in or 0.0, settings.price_out or 0.0, settings.price_per_hour or 0.0)
         self._tokens_in = self._tokens_out = 0
         self._began = time.monotonic()
 
@@ -126,14 +126,14 @@ class Account:
 class Limits:
     """The limits of one command, from its begin to its end."""
 
-    def __init__(self, settings: Any, workspace: Workspace, own: Recorded | None, engines: Engines) -> None:
-        self._hours: float | None = getattr(settings, "max_hours", None)
-        self._cost: float | None = getattr(settings, "max_cost", None)
+    def __init__(self, settings: Group, workspace: Workspace, own: Recorded | None, engines: Engines) -> None:
+        limited = settings if isinstance(settings, ServingCommand) else None
+        self._hours, self._cost = (limited.max_hours, limited.max_cost) if limited else (None, None)
         self._engines = engines
         self._own = own
         self._began = time.monotonic()
         self._workspace = workspace
-        self._account = Account(workspace, own) if _has_prices(settings) else None
+        self._account = Account(workspace, own) if limited and _has_prices(limited) else None
         self._stage = ""  # under way, if it can finish what it has begun
         self._say: Callable[[str], None] = lambda message: None
         self._reached = self._over = False

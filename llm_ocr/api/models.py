@@ -19,6 +19,7 @@ from llm_ocr.models.parsers import parser_named
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.profile_file import profile_from
 from llm_ocr.models.registry import PROFILES, find_profile
+from llm_ocr.settings.model_groups import ModelSettings, VllmSettings, WhichModel
 
 _log = logging.getLogger(__name__)
 
@@ -48,9 +49,10 @@ class Model(Asked):
     revision: str | None = None
 
 
-def asked_model(settings: Any) -> Asked:
+def asked_model(settings: WhichModel) -> Asked:
     """The model that reads pages. Raises `UsageError` when it cannot be told what is meant."""
-    own_prompt = getattr(settings, "prompt", "") is not None  # a command that has no prompts reads no pages
+    # A command that has no prompts reads no pages.
+    own_prompt = not isinstance(settings, ModelSettings) or settings.prompt is not None
     asked = named_model(settings.model, settings.weights, own_prompt=own_prompt, parser=settings.parser)
     return _with_template(asked, settings.chat_template)
 
@@ -78,7 +80,7 @@ def mode_of(profile: Profile, name: str | None) -> str | None:
     return next((mode for mode in meant if mode in profile.prompts), name)
 
 
-async def pinned(settings: Any, engines: Engines, asked: Asked, revision: str | None) -> Model:
+async def pinned(settings: VllmSettings, engines: Engines, asked: Asked, revision: str | None) -> Model:
     """The model at a commit: the one that was asked for, the profile's, or the newest, which is then recorded."""
     name = asked.name
     commit = revision or (asked.profile.revision if name == asked.profile.model else None)
@@ -87,7 +89,7 @@ async def pinned(settings: Any, engines: Engines, asked: Asked, revision: str | 
     return Model(asked.profile, name, asked.chosen, commit)
 
 
-async def commit_now(settings: Any, engines: Engines, name: str) -> str | None:
+async def commit_now(settings: VllmSettings, engines: Engines, name: str) -> str | None:
     """`newest_commit`, asked once a command: another answer later would be another model."""
     if name not in engines.commits:
         offline, cache = settings.offline, settings.model_cache

@@ -17,6 +17,7 @@ from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import DEFAULT, PROFILES
 from llm_ocr.models.sizes import needed_memory, share_of, smallest_gpu, weights_of
 from llm_ocr.models.versions import numbers
+from llm_ocr.settings.models import ModelsSettings
 
 #: Stands for the free port that a server gets.
 _PORT = 8000
@@ -29,8 +30,9 @@ def all_models() -> list[dict[str, Any]]:
     return [_short(profile) for profile in PROFILES]
 
 
-def one_model(settings: Any) -> dict[str, Any]:
+def one_model(settings: ModelsSettings) -> dict[str, Any]:
     """Everything about a model, given as `--model` takes it. Raises `UsageError` for an unknown one."""
+    assert settings.name is not None
     asked = named_model(settings.name, own_prompt=True)
     profile = asked.profile
     version = _version(settings)
@@ -62,7 +64,7 @@ def one_model(settings: Any) -> dict[str, Any]:
     }
 
 
-def recommended(settings: Any) -> dict[str, Any]:
+def recommended(settings: ModelsSettings) -> dict[str, Any]:
     """The models ranked for this vLLM, GPU, licence and language, each with its reasons."""
     version = _version(settings)
     memory = gpu_memory()
@@ -128,7 +130,7 @@ def _score(profile: Profile, benchmark: str) -> Mapping[str, Any] | None:
     return {"value": found.value, "benchmark": found.benchmark} if found else None
 
 
-def _version(settings: Any) -> str:
+def _version(settings: ModelsSettings) -> str:
     """The version of the vLLM at hand, "" without one."""
     command = tuple(shlex.split(settings.vllm_command))
     if not vllm_installed(command):

@@ -21,7 +21,7 @@ from llm_ocr.engines.embedded import reader as embedded
 from llm_ocr.engines.model import reader as model
 from llm_ocr.engines.model.page_reading import SOURCE
 from llm_ocr.errors import StageMissing, UsageError, WorkspaceError, WorkspaceMismatch
-from llm_ocr.settings.models import PlanSettings, RunSettings
+from llm_ocr.settings.models import PlanSettings
 from llm_ocr.stages import Progress
 from llm_ocr.storage import StoreOptions
 from llm_ocr.work.filtered import Filtered, filtered_text
@@ -43,7 +43,7 @@ _SELECTION = ("pages", "only", "max_pages_per_document", "max_samples", "sample"
 _NAMED = 3
 
 
-async def find(settings: PlanSettings | RunSettings, command: str) -> Found | None:
+async def find(settings: PlanSettings, command: str) -> Found | None:
     """The documents that the sources mean; None without sources, when those of an earlier run are meant.
 
     Writes nothing. Raises `UsageError` for nothing to do, wrong page ranges and unknown languages, `MissingExtra`.
@@ -64,11 +64,11 @@ async def find(settings: PlanSettings | RunSettings, command: str) -> Found | No
     return None
 
 
-def _is_flag(settings: PlanSettings | RunSettings, name: str) -> bool:
+def _is_flag(settings: PlanSettings, name: str) -> bool:
     return settings.origins.get(name, "").startswith("flag ")
 
 
-def _found(settings: PlanSettings | RunSettings) -> Found:
+def _found(settings: PlanSettings) -> Found:
     """The files first, then the rows of a dataset."""
     rows: Iterable[SourceDocument] = ()
     if (dataset := dataset_options(settings)) is not None:
@@ -96,7 +96,7 @@ def _need_workspace(url: str, options: StoreOptions) -> None:
         raise UsageError(f"no source, and {error.args[0]}", hint=_NAME_SOURCES) from error
 
 
-async def plan(job: Job, found: Found, *, dry_run: bool = False) -> PlanResult:
+async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -> PlanResult:
     """Add the documents to the plan, or with `dry_run` only look. Says what was new.
 
     Raises:

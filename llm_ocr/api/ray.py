@@ -30,6 +30,8 @@ from llm_ocr.engines.serving import Server
 from llm_ocr.errors import LlmOcrError, MissingExtra, UsageError
 from llm_ocr.models.profile import Profile
 from llm_ocr.settings.environment import cores, quiet_ray
+from llm_ocr.settings.groups import FollowSettings, ShardSettings, SourceSettings
+from llm_ocr.settings.models import ServingCommand
 from llm_ocr.stages import Silent
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Counts
@@ -39,7 +41,8 @@ from llm_ocr.work.lease_groups import PlannedUnits
 from llm_ocr.work.publish import done_units, iter_markers
 from llm_ocr.work.workspace import Workspace, library_version
 
-Stage = Callable[[Job], Awaitable[None]]
+#: The command's name decides which settings the job has; types cannot say that.
+Stage = Callable[[Job[Any]], Awaitable[None]]
 
 LOCAL = "local"
 _NAMES: dict[Stage, str] = {extract: EXTRACT, describe: DESCRIBE}
@@ -57,22 +60,23 @@ class Elsewhere(Engines):
 
 
 @contextlib.asynccontextmanager
-async def cluster(settings: Any) -> AsyncIterator[Callable[[Stage, Job], Awaitable[None]]]:
+async def cluster(settings: ServingCommand) -> AsyncIterator[Callable[[Stage, Job[Any]], Awaitable[None]]]:
     """Carries out stages, Extract and Describe on the cluster and others here, while the block lasts.
 
     Raises `MissingExtra` without Ray, `UsageError` for settings that do not go with it, `LlmOcrError` when the cluster
     cannot be reached.
     """
-    if getattr(settings, "shard_count", 1) > 1 or getattr(settings, "follow", False):
+    shares = isinstance(settings, ShardSettings) and settings.shard_count > 1
+    if shares or (isinstance(settings, FollowSettings) and settings.follow):
         raise UsageError(
             "--ray goes neither with --shard-count nor with --follow",
             hint="One command hands out all units to the cluster; `run --ray` does Extract, then Describe.",
         )
-    connection = _Connection(settings.ray)
+    connection = _Connection(settings.ray or LOCAL)
     try:
         ray = await connection.opened()
 
-        async def carry_out(stage: Stage, job: Job) -> None:
+        async def carry_out(stage: Stage, job: Job[Any]) -> None:
             if stage in _NAMES:
                 await _Driver(ray, job, stage).run()
             else:
@@ -168,7 +172,7 @@ class _Driver:
     """One stage on the cluster."""
 
     ray: Any
-    job: Job
+    job: Job[ServingCommand]
     stage: Stage
 
     async def run(self) -> None:
@@ -230,12 +234,12 @@ class _Driver:
         return Crew(self.ray, work, size, job.progress, estimated=estimated)
 
 
-def size_of(settings: Any, engine: str, nodes: Sequence[dict[str, float]]) -> Size:
+def size_of(settings: ServingCommand, engine: str, nodes: Sequence[dict[str, float]]) -> Size:
     """How many workers of which size these nodes' resources allow, unless the settings say it.
 
     Raises `LlmOcrError` when there is no node for any.
     """
-    gpus = float(settings.ray_gpus)
+    gpus = settings.ray_gpus
     if "ray_gpus" not in settings.model_fields_set:
         gpus = float(settings.tensor_parallel_size * settings.data_parallel_size) if engine == VLLM else 0.0
     fits = [int(node.get("GPU", 0) // gpus) if gpus else 1 for node in nodes if node.get("CPU", 0) >= 1]
@@ -249,14 +253,14 @@ def size_of(settings: Any, engine: str, nodes: Sequence[dict[str, float]]) -> Si
     return Size(workers, gpus, max(1, min(beside, workers)))
 
 
-def _for_nodes(settings: Any, workspace: Workspace) -> Any:
+def _for_nodes(settings: ServingCommand, workspace: Workspace) -> ServingCommand:
     """The settings for a worker: nothing in them names a file of secrets of this machine, or a folder by half."""
     changes: dict[str, Any] = {"log_file": None, "server_key_file": None}
     if isinstance(workspace.store, LocalStore):
         changes["workspace"] = str(workspace.store.root.absolute())
     if key := server_key(settings.server_key, settings.server_key_file):
         changes["server_key"] = SecretStr(key)
-    if hasattr(settings, "password"):
+    if isinstance(settings, SourceSettings):
         found = passwords(settings.password, settings.password_file)
         changes |= {"password": tuple(map(SecretStr, found)), "password_file": None}
     return settings.model_copy(update=changes)

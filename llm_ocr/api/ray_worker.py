@@ -9,7 +9,7 @@ import logging
 import os
 import platform
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from llm_ocr.api.recording import Recorded
 from llm_ocr.api.remote import Remote
 from llm_ocr.errors import LlmOcrError, MissingExtra, UsageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.settings.environment import cores
+from llm_ocr.settings.groups import RenderSettings
+from llm_ocr.settings.models import ServingCommand
 from llm_ocr.storage import StoreOptions
 from llm_ocr.types import Unit
 from llm_ocr.work.keys import DESCRIBE, EXTRACT
@@ -36,7 +38,8 @@ from llm_ocr.work.workspace import Workspace, library_version
 
 #: Seconds that a stage may take to stop.
 _STOPPING = 15.0
-_STAGES = {EXTRACT: extract, DESCRIBE: describe}
+#: The name of a stage decides which settings its job has; types cannot say that.
+_STAGES: dict[str, Callable[[Job[Any]], Awaitable[None]]] = {EXTRACT: extract, DESCRIBE: describe}
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +55,7 @@ class Work:
 
     stage: str
     key: str
-    settings: Any
+    settings: ServingCommand
     engine: str
     beside: int
     folder: str
@@ -175,12 +178,15 @@ def _done(marker: Marker | None) -> Done:
     return Done(marker.counts.expected, estimated, correction(marker.summary))
 
 
-def _shared_cores(work: Work) -> Any:
+def _shared_cores(work: Work) -> ServingCommand:
     """The settings, with a share of this machine's cores where they say nothing about them."""
-    share = {name: max(1, cores() // work.beside) for name in ("render_workers", "ocr_workers")}
     settings = work.settings
-    open_ = {name: share[name] for name in share if getattr(settings, name, 0) is None}
-    return settings.model_copy(update=open_) if work.beside > 1 else settings
+    given = {"ocr_workers": settings.ocr_workers}
+    if isinstance(settings, RenderSettings):
+        given["render_workers"] = settings.render_workers
+    share = max(1, cores() // work.beside)
+    left_open = {name: share for name, value in given.items() if value is None}
+    return settings.model_copy(update=left_open) if work.beside > 1 else settings
 
 
 def _check_version(work: Work) -> None:

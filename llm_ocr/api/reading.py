@@ -23,6 +23,9 @@ from llm_ocr.errors import UsageError
 from llm_ocr.models.profile import Profile
 from llm_ocr.results.quality import VERSION
 from llm_ocr.results.quality.scoring import score
+from llm_ocr.settings.groups import Group, QualitySettings
+from llm_ocr.settings.model_groups import DescribeGroup, ModelSettings, WhichModel
+from llm_ocr.settings.models import FigureCommand, ReadingCommand, ServingCommand
 from llm_ocr.stages.admission import Admission
 from llm_ocr.work.keys import DESCRIBE, EXTRACT, stage_keys
 from llm_ocr.work.workspace import Workspace
@@ -43,14 +46,14 @@ class Reading:
     admission: Admission
 
 
-def page_profile(settings: Any, engines: Engines) -> Profile | None:
+def page_profile(settings: WhichModel, engines: Engines) -> Profile | None:
     """The profile of the model that reads pages; None with the embedded engine. Raises `UsageError`."""
     if not engines.uses_models:
         return None
     return asked_model(settings).profile
 
 
-async def page_model(settings: Any, engines: Engines, workspace: Workspace | None) -> Model:
+async def page_model(settings: ServingCommand, engines: Engines, workspace: Workspace | None) -> Model:
     """The model that reads pages, at the commit with which the workspace was begun."""
     asked = asked_model(settings)
     standing = await asyncio.to_thread(known_revision, workspace, EXTRACT, asked.name) if workspace else None
@@ -66,7 +69,7 @@ def known_revision(workspace: Workspace, stage: str, model: str) -> str | None:
     return None
 
 
-async def reading(job: Job, renderer: Renderer) -> Reading:
+async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     """The reader of the command's pages; a model's servers start at the first page."""
     settings, engines = job.settings, job.engines
     if not engines.uses_models:
@@ -99,24 +102,17 @@ async def reading(job: Job, renderer: Renderer) -> Reading:
     return Reading(layout or reader, _measured(job, fleet, Admission(MOST_AHEAD, AHEAD + detected)))
 
 
-def _measured(job: Job, fleet: Fleet, admission: Admission) -> Admission:
+def _measured(job: Job[Group], fleet: Fleet, admission: Admission) -> Admission:
     """The admission, with what waits there among the numbers that the progress reads."""
     job.progress.measure(lambda: replace(fleet.load(), bytes_waiting=admission.bytes))
     return admission
 
 
-def _least_quality(settings: Any) -> float | None:
-    """Not all commands that read pages have the setting."""
-    least: float | None = getattr(settings, "min_quality", None)
-    return least or None
+def _rule(settings: QualitySettings) -> QualityRule | None:
+    return QualityRule(settings.min_quality, score, VERSION) if settings.min_quality else None
 
 
-def _rule(settings: Any) -> QualityRule | None:
-    least = _least_quality(settings)
-    return None if least is None else QualityRule(least, score, VERSION)
-
-
-def _needs_sight(settings: Any) -> bool:
+def _needs_sight(settings: ModelSettings) -> bool:
     """Whether pages are looked at beside the model. Raises `MissingExtra` for what needs OCR where there is none."""
     if settings.rotate == "probe":
         require_models()
@@ -132,15 +128,15 @@ class Describing:
     close: Callable[[], Awaitable[None]]
 
 
-async def describing(job: Job) -> Describing:
+async def describing(job: Job[FigureCommand]) -> Describing:
     """The reader of the command's figures; a model's servers start at the first figure."""
     settings = job.settings
     if not job.engines.uses_models:
         pages = embedded_reader(settings)
         reader = EmbeddedFigureReader(settings.describe_mode, settings.describe_prompt or "", pages.read_figure)
         return Describing(reader, Admission(2 * pages.workers), pages.close)
-    other = settings.describe_model is not None
-    model = await (_figure_model(job) if other else page_model(settings, job.engines, job.workspace))
+    other = settings.describe_model
+    model = await (_figure_model(job, other) if other else page_model(settings, job.engines, job.workspace))
     if not other and _cannot_describe(model.profile, settings):
         job.progress.say(
             f"{model.profile.name} describes no figures: they get what it said of them when it read the page, else "
@@ -163,7 +159,7 @@ async def describing(job: Job) -> Describing:
     return Describing(figures, _measured(job, fleet, Admission(MOST_AHEAD, AHEAD)), figures.close)
 
 
-def _cannot_describe(profile: Profile, settings: Any) -> bool:
+def _cannot_describe(profile: Profile, settings: DescribeGroup) -> bool:
     """Whether the model never learnt what is asked of figures when nothing is chosen."""
     usual = settings.describe_mode == "describe" and settings.describe_prompt is None
     return usual and "describe" not in profile.prompts
@@ -173,7 +169,7 @@ async def _nothing() -> None:
     """Nothing to close."""
 
 
-def keeps_known(settings: Any) -> bool:
+def keeps_known(settings: DescribeGroup) -> bool:
     """Whether figures keep what was said of them when their page was read. Raises `UsageError` where that answers
     another question than the one that is asked."""
     if settings.describe_known != "keep":
@@ -186,8 +182,8 @@ def keeps_known(settings: Any) -> bool:
     return True
 
 
-async def _figure_model(job: Job) -> Model:
+async def _figure_model(job: Job[FigureCommand], name: str) -> Model:
     """Another model than the one that read the pages, at the commit with which it first described."""
-    asked = named_model(job.settings.describe_model, own_prompt=True)
+    asked = named_model(name, own_prompt=True)
     standing = await asyncio.to_thread(known_revision, job.workspace, DESCRIBE, asked.name)
     return await pinned(job.settings, job.engines, asked, standing)

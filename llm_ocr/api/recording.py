@@ -7,11 +7,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
 
 from llm_ocr.api.sampling import Sampler
 from llm_ocr.engines.asking import Load
 from llm_ocr.errors import StorageError
+from llm_ocr.settings.models import ServingCommand
 from llm_ocr.stages import Progress
 from llm_ocr.types import Counts, Status
 from llm_ocr.work.metrics import Spending, write_spending
@@ -34,7 +34,7 @@ _State = tuple[Spending, Series]
 class Recorded:
     """Passes everything on to `shown`, and keeps the numbers of the stage that is under way."""
 
-    def __init__(self, shown: Progress, workspace: Workspace, worker: str, settings: Any) -> None:
+    def __init__(self, shown: Progress, workspace: Workspace, worker: str, settings: ServingCommand) -> None:
         self._shown = shown
         self._workspace = workspace
         self._worker = worker

@@ -4,11 +4,12 @@ import contextlib
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llm_ocr.documents.remote.options import RemoteOptions
 from llm_ocr.documents.rows.address import row_address
 from llm_ocr.documents.rows.options import DatasetOptions
+from llm_ocr.settings.groups import DatasetSettings, Group, RemoteSettings
 from llm_ocr.storage import StoreOptions
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from llm_ocr.documents.rows.images import RowImages
 
 
-def remote_options(settings: Any) -> RemoteOptions:
+def remote_options(settings: RemoteSettings) -> RemoteOptions:
     """How the settings say that remote documents are read."""
     return RemoteOptions(
         store=StoreOptions(settings.source_profile, settings.source_endpoint, settings.source_region, any_key=True),
@@ -27,7 +28,7 @@ def remote_options(settings: Any) -> RemoteOptions:
     )
 
 
-def dataset_options(settings: Any) -> DatasetOptions | None:
+def dataset_options(settings: DatasetSettings) -> DatasetOptions | None:
     """Which rows of a dataset the settings mean; None for none."""
     if settings.dataset is None:
         return None
@@ -44,8 +45,9 @@ def dataset_options(settings: Any) -> DatasetOptions | None:
 class Remote:
     """Gives remote documents as local files, for as long as a block lasts; needs `close`."""
 
-    def __init__(self, settings: Any) -> None:
-        self._settings = settings
+    def __init__(self, settings: Group) -> None:
+        # Commands without these settings open no documents.
+        self._options = remote_options(settings) if isinstance(settings, RemoteSettings) else RemoteOptions()
         self._documents: RemoteDocuments | None = None
         self._rows: RowImages | None = None
 
@@ -61,7 +63,7 @@ class Remote:
         if self._documents is None:
             from llm_ocr.documents.remote.documents import RemoteDocuments
 
-            self._documents = RemoteDocuments(remote_options(self._settings))
+            self._documents = RemoteDocuments(self._options)
         return self._documents
 
     @contextlib.asynccontextmanager
@@ -78,7 +80,7 @@ class Remote:
         if self._rows is None:
             from llm_ocr.documents.rows.images import RowImages
 
-            self._rows = RowImages(remote_options(self._settings), self.open)
+            self._rows = RowImages(self._options, self.open)
         async with self._rows.open(address, number) as path:
             yield path, 1
 

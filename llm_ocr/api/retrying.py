@@ -11,6 +11,7 @@ from llm_ocr.api.wiring import passwords, render_options
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.documents.sources import SourceDocument
 from llm_ocr.results.page_status import failed_pages, scored_pages
+from llm_ocr.settings.models import RetrySettings
 from llm_ocr.types import DocumentPart
 from llm_ocr.work.keys import EXTRACT, need_same_version, required_key
 from llm_ocr.work.planned import PlannedDocument
@@ -18,7 +19,7 @@ from llm_ocr.work.retry import Below, plan_retry
 from llm_ocr.work.wanted import wanted_pages
 
 
-async def retry_failed(job: Job) -> None:
+async def retry_failed(job: Job[RetrySettings]) -> None:
     """Plan the pages that are failed now, or of low quality, once more, in a new generation.
 
     Raises:

@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from llm_ocr.api.engines import Engines, choose_engine
 from llm_ocr.api.job import Job
@@ -23,6 +22,7 @@ from llm_ocr.engines.layout.doclayout import MODEL
 from llm_ocr.engines.layout.reader import LayoutReader
 from llm_ocr.engines.layout.tasks import tasks_with
 from llm_ocr.errors import LimitReached, UsageError
+from llm_ocr.settings.models import ReadingCommand
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.admission import Ticket
 from llm_ocr.stages.extract import Extract
@@ -60,7 +60,7 @@ class Session:
     at the same time take turns page by page. Limits of hours and money are those of the session, from when it is made.
     """
 
-    def __init__(self, settings: Any, progress: Progress | None = None) -> None:
+    def __init__(self, settings: ReadingCommand, progress: Progress | None = None) -> None:
         self._settings = settings
         self._progress = progress or Silent()
         self._open: asyncio.Task[_Parts] | None = None

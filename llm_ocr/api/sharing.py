@@ -11,7 +11,7 @@ from typing import TypeVar
 from llm_ocr.api.job import Job, Share
 from llm_ocr.api.logs import worker_name
 from llm_ocr.settings.environment import environment
-from llm_ocr.settings.groups import ShardSettings
+from llm_ocr.settings.groups import LeaseSettings, ShardSettings
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Unit
 from llm_ocr.work.claim import WHOLE, Shard, Sharded, claim
@@ -47,7 +47,7 @@ class Split:
         return not self.leases and self.shard == WHOLE
 
 
-async def split_of(job: Job, stage: str) -> Split:
+async def split_of(job: Job[LeaseSettings], stage: str) -> Split:
     """What was asked for; else leases where the store has them, else the share that the platform gives this machine.
 
     Says once what the user did not ask for. Raises `UsageError` for a share that does not exist.
@@ -55,7 +55,7 @@ async def split_of(job: Job, stage: str) -> Split:
     return await asyncio.to_thread(_split, job, stage)
 
 
-def _split(job: Job, stage: str) -> Split:
+def _split(job: Job[LeaseSettings], stage: str) -> Split:
     if job.given is not None:
         return Split()
     found = _found(job, stage)
@@ -65,20 +65,21 @@ def _split(job: Job, stage: str) -> Split:
     return found
 
 
-def _found(job: Job, stage: str) -> Split:
+def _found(job: Job[LeaseSettings], stage: str) -> Split:
     store, settings, say = job.workspace.store, job.settings, job.progress.say
-    if getattr(settings, "shard_count", 1) > 1:
-        return Split(Shard(_index(settings), settings.shard_count))
+    sharded = settings if isinstance(settings, ShardSettings) else None
+    if sharded is not None and sharded.shard_count > 1:
+        return Split(Shard(_index(sharded), sharded.shard_count))
     may_lease = settings.lease_seconds is not None or not isinstance(store, LocalStore)
     can = store.capabilities()
     if may_lease and can.create and can.swap:  # a folder mostly has one worker: there units are leased when asked for
         return Split(leases=True)
-    has_shards = hasattr(settings, "shard_count")
-    detected = detected_shard(environment()) if has_shards and "shard_count" not in settings.model_fields_set else None
+    is_open = sharded is not None and "shard_count" not in sharded.model_fields_set
+    detected = detected_shard(environment()) if is_open else None
     if detected is not None and detected.count > 1:
         say(f"{detected.source}: this worker does share {detected.index} of {detected.count} (--shard-count 1: all)")
         return Split(Shard(detected.index, detected.count))
-    if (may_lease or not can.create) and (has_shards or stage == EXTRACT):
+    if (may_lease or not can.create) and (sharded is not None or stage == EXTRACT):
         why = can.note.partition(":")[0].rstrip(".")
         say(f"This worker does all units, for {why}. Several need --shard-index and --shard-count.")
     return Split()
@@ -95,7 +96,7 @@ def _index(settings: ShardSettings) -> int:
 class Sharing:
     """Hands out the units of a stage, or the items of Assemble, to this worker."""
 
-    def __init__(self, job: Job, split: Split, stage: str, key: str) -> None:
+    def __init__(self, job: Job[LeaseSettings], split: Split, stage: str, key: str) -> None:
         self.grown = False  # whether the last `follow` ended because the plan has grown
         self._workspace = job.workspace
         self._stage, self._key = stage, key
@@ -156,7 +157,7 @@ class Sharing:
 
 
 @contextlib.asynccontextmanager
-async def sharing(job: Job, split: Split, stage: str, key: str) -> AsyncIterator[Sharing]:
+async def sharing(job: Job[LeaseSettings], split: Split, stage: str, key: str) -> AsyncIterator[Sharing]:
     """What hands out the stage's units for as long as the block lasts: then its leases are given back."""
     hands = Sharing(job, split, stage, key)
     try:
@@ -167,7 +168,11 @@ async def sharing(job: Job, split: Split, stage: str, key: str) -> AsyncIterator
 
 @contextlib.asynccontextmanager
 async def shared(
-    job: Job, split: Split, stage: str, key: str, units: Callable[[Sharing], Iterator[Unit]] | None = None
+    job: Job[LeaseSettings],
+    split: Split,
+    stage: str,
+    key: str,
+    units: Callable[[Sharing], Iterator[Unit]] | None = None,
 ) -> AsyncIterator[Share]:
     """The worker's share of a stage for as long as the block lasts; `units` tells which ones, where not all that are
     planned."""
@@ -200,7 +205,7 @@ def take_without_units(workspace: Workspace, claim: Claim) -> None:
         claim.take()
 
 
-def shows_all(job: Job, split: Split, stage: str) -> bool:
+def shows_all(job: Job[LeaseSettings], split: Split, stage: str) -> bool:
     """Whether a worker shows from its start what was done before and what is to be done: when it is alone, or the plan
     is small. Else it shows what it takes, for all the rest would cost a request for each unit; it says so."""
     if job.given is not None:

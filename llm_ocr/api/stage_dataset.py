@@ -21,6 +21,7 @@ from llm_ocr.errors import ObjectNotFound, StageMissing
 from llm_ocr.results.dataset import FOLDER, DatasetRow, DatasetWriter
 from llm_ocr.results.export.card import CARD, named_files, with_configs
 from llm_ocr.results.schema import Images
+from llm_ocr.settings.groups import Group
 from llm_ocr.stages.assemble import dataset_row, finished_pages
 from llm_ocr.storage.hub_address import parse
 from llm_ocr.work.generations import generations
@@ -87,7 +88,7 @@ def is_repository(workspace: Workspace) -> bool:
     return workspace.url.startswith("hf://datasets/") and not parse(workspace.url).prefix
 
 
-def name_dataset(job: Job) -> None:
+def name_dataset(job: Job[Group]) -> None:
     """Have `load_dataset(REPOSITORY)` open the dataset of a workspace that is a repository, and remove its preview.
 
     Without a card it would take the stages' own files for the dataset.
@@ -103,7 +104,7 @@ def name_dataset(job: Job) -> None:
         store.delete(info.key)
 
 
-async def show_pages(job: Job, command: str) -> None:
+async def show_pages(job: Job[Group], command: str) -> None:
     """Have `load_dataset(REPOSITORY)` open the pages after a command that has done the last of Extract or Describe.
 
     Only in a workspace that is a repository, and until Assemble is done for the first time. Figures are described in it
@@ -123,7 +124,7 @@ async def show_pages(job: Job, command: str) -> None:
         progress.say(f"{files.rows} pages to look at before Assemble: {workspace.url}/{_PREVIEW}, which {CARD} names")
 
 
-def _wanted(job: Job) -> tuple[str, str, str] | None:
+def _wanted(job: Job[Group]) -> tuple[str, str, str] | None:
     """The keys of Extract and of Describe (empty unless it is done) and the name of a preview that is to be made."""
     workspace = job.workspace
     if not is_repository(workspace):

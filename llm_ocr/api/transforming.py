@@ -68,7 +68,9 @@ async def _transform(
     return Run(workspace)
 
 
-def _unit(job: Job, share: Share, unit: Unit, claim: Claim, source: str, function: PageFunction) -> Sequence[Status]:
+def _unit(
+    job: Job[TransformSettings], share: Share, unit: Unit, claim: Claim, source: str, function: PageFunction
+) -> Sequence[Status]:
     workspace = job.workspace
     marker = standing_marker(workspace, EXTRACT, source, unit.id)
     rows = pages_from_parquet(io.BytesIO(read_data(workspace, marker)), images=Images.ALL)

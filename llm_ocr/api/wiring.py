@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pydantic import SecretStr
 
@@ -17,6 +16,8 @@ from llm_ocr.engines.model.reader import has_places
 from llm_ocr.errors import UsageError
 from llm_ocr.models.profile import Profile
 from llm_ocr.settings.environment import cores
+from llm_ocr.settings.groups import EmbeddedSettings, RenderSettings
+from llm_ocr.settings.model_groups import ModelSettings
 from llm_ocr.types import DocumentPart, EncodedImage, Page, page_id
 
 #: Longest side of page images for the embedded engine, in pixels.
@@ -34,15 +35,15 @@ def passwords(given: Sequence[SecretStr], file: Path | None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def render_options(settings: Any, secrets: tuple[str, ...], profile: Profile | None = None) -> RenderOptions:
+def render_options(settings: RenderSettings, secrets: tuple[str, ...], profile: Profile | None = None) -> RenderOptions:
     """How pages are rendered: for a model as its profile says, else for the embedded engine, JPEG where left open."""
-    chosen = settings.image_format
+    chosen: str = settings.image_format
     if chosen == "auto":
         chosen = profile.image.format if profile else "jpeg"
     return RenderOptions(
         image_size=settings.image_size or (profile.image.longest_side if profile else EMBEDDED_IMAGE_SIZE),
         image_format=chosen,
-        text_layer=profile is None or _leans_on_text(settings, profile),
+        text_layer=profile is None or (isinstance(settings, ModelSettings) and _leans_on_text(settings, profile)),
         renderer=settings.renderer,
         timeout=settings.render_timeout,
         memory=settings.render_memory << 20,
@@ -52,7 +53,7 @@ def render_options(settings: Any, secrets: tuple[str, ...], profile: Profile | N
     )
 
 
-def _leans_on_text(settings: Any, profile: Profile) -> bool:
+def _leans_on_text(settings: ModelSettings, profile: Profile) -> bool:
     """Whether most pages' text layers are needed beside the model: later, the document would be opened once more."""
     from_page = settings.figures_from == "page" or (
         settings.figures_from == "auto" and not has_places(profile, mode_of(profile, settings.mode) or profile.mode)
@@ -61,7 +62,7 @@ def _leans_on_text(settings: Any, profile: Profile) -> bool:
 
 
 def embedded_reader(
-    settings: Any, *, ocr: bool = True, beside: bool = False, figure_labels: frozenset[str] | None = None
+    settings: EmbeddedSettings, *, ocr: bool = True, beside: bool = False, figure_labels: frozenset[str] | None = None
 ) -> EmbeddedReader:
     """The CPU engine, one process a core unless the settings say otherwise.
 

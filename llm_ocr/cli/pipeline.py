@@ -2,22 +2,33 @@
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from llm_ocr.cli import report
 from llm_ocr.cli.output import write, write_line
 from llm_ocr.cli.progress import QuietProgress, progress_for
+from llm_ocr.settings.groups import OutcomeSettings
+from llm_ocr.settings.models import (
+    AssemblyCommand,
+    ExtractSettings,
+    PipelineCommand,
+    PlanOnlySettings,
+    PlanSettings,
+    RetrySettings,
+    RunSettings,
+)
 
 if TYPE_CHECKING:
+    from llm_ocr.api.run import Run
     from llm_ocr.work.status import RunStatus
 
 #: What comes after each command.
 _NEXT = {"plan": "extract", "retry-failed": "run", "extract": "describe", "describe": "assemble"}
 
 
-def run_stage(command: str, settings: Any) -> int:
+def run_stage(command: str, settings: PipelineCommand) -> int:
     """Carry out a command and say how it ended; returns the exit code."""
-    if command == "plan" and settings.dry_run:
+    if isinstance(settings, PlanOnlySettings) and settings.dry_run:
         return _preview(settings)
     from llm_ocr.api import execute
 
@@ -29,13 +40,14 @@ def run_stage(command: str, settings: Any) -> int:
     if isinstance(progress, Removals):
         progress.finish()
         return 0
-    to_stdout = bool(getattr(settings, "stdout", False))
-    if to_stdout:
+    to_stdout = False
+    if isinstance(settings, RunSettings) and settings.stdout:
+        to_stdout = True
         _print_documents(run, settings.sources if settings.dataset is None else ())
     return finish(command, settings, run, sys.stderr if to_stdout else sys.stdout)
 
 
-def _preview(settings: Any) -> int:
+def _preview(settings: PlanOnlySettings) -> int:
     """Say what would be planned."""
     from llm_ocr.api.dry_run import preview
 
@@ -49,10 +61,10 @@ def _preview(settings: Any) -> int:
     return 0
 
 
-def finish(command: str, settings: Any, run: Any, out: TextIO) -> int:
+def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO) -> int:
     """Write the closing lines of a command; returns its exit code."""
-    status: RunStatus = run.status
-    if command in ("plan", "retry-failed"):
+    status = run.status
+    if not isinstance(settings, OutcomeSettings):  # plan and retry-failed
         text = report.plan_line(status) if command == "plan" else report.retry_line(status)
         done = status.stages["extract"].finished
         write_line(text if done else f"{text}. {_next(command, settings)}", out)
@@ -84,8 +96,8 @@ class Removals(QuietProgress):
         write_line(self._last or "Nothing to remove")
 
 
-def _results(command: str, settings: Any, status: "RunStatus") -> list[str]:
-    if command in ("run", "assemble"):
+def _results(command: str, settings: PipelineCommand, status: "RunStatus") -> list[str]:
+    if isinstance(settings, AssemblyCommand):
         workspace = settings.workspace
         how = "load_dataset opens it" if report.is_folder(workspace) else "one row a page"
         result = [f"Result: {workspace}/documents (Markdown), {workspace}/dataset ({how})"]
@@ -95,16 +107,17 @@ def _results(command: str, settings: Any, status: "RunStatus") -> list[str]:
     return [_next(command, settings)]
 
 
-def _next(command: str, settings: Any) -> str:
-    servers = settings.server_url if command == "extract" else ()  # a workspace does not remember them
+def _next(command: str, settings: PipelineCommand) -> str:
+    servers = settings.server_url if isinstance(settings, ExtractSettings) else ()  # a workspace does not remember them
     named = "".join(f" --server-url {report.quoted(url)}" for url in servers)
-    if command in ("plan", "retry-failed") and (settings.password or settings.password_file):  # nor passwords
-        file = report.quoted(str(settings.password_file)) if settings.password_file else "FILE"
+    planned = settings if isinstance(settings, PlanSettings | RetrySettings) and command != "extract" else None
+    if planned is not None and (planned.password or planned.password_file):  # nor passwords
+        file = report.quoted(str(planned.password_file)) if planned.password_file else "FILE"
         named += f" --password-file {file} (passwords are not stored)"
     return f"Next: llm-ocr {_NEXT[command]} -w {report.quoted(settings.workspace)}{named}"
 
 
-def _print_documents(run: Any, sources: Sequence[str]) -> None:
+def _print_documents(run: "Run", sources: Sequence[str]) -> None:
     """Those of the sources; without any, all of the workspace."""
     from llm_ocr.documents.remote.urls import shown
     from llm_ocr.documents.sources import find_documents

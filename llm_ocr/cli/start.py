@@ -11,14 +11,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from pydantic_settings import BaseSettings
-
 from llm_ocr.cli.commands import Command
 from llm_ocr.cli.flags import groups_of, parse_flags
 from llm_ocr.cli.logs import logging_to
 from llm_ocr.cli.output import one_line, write, write_line
 from llm_ocr.settings import models
 from llm_ocr.settings.environment import environment
+from llm_ocr.settings.groups import FollowSettings, LogSettings, WorkspaceSettings
 from llm_ocr.settings.loading import Loaded, load, shown_values
 
 Handler = Callable[[str, Any], int]
@@ -26,7 +25,7 @@ Handler = Callable[[str, Any], int]
 
 def start(command: Command, arguments: Sequence[str]) -> int:
     """Carry out one command; returns its exit code."""
-    model: type[BaseSettings] = getattr(models, command.model)
+    model: type[LogSettings] = getattr(models, command.model)
     flags = parse_flags(command, model, arguments)
     look = partial(
         load,
@@ -39,28 +38,33 @@ def start(command: Command, arguments: Sequence[str]) -> int:
         lenient=flags.show_settings,
     )
     loaded = look()
-    if command.remembers and getattr(loaded.settings, "follow", False) and not flags.show_settings:
-        _await_workspace(loaded.settings)
+    settings = loaded.settings
+    if command.remembers and isinstance(settings, WorkspaceSettings) and not flags.show_settings:
+        _await_workspace(settings)
     if stored := _stored(command, loaded.settings):
         loaded = look(stored=stored)
     if flags.show_settings:
         write(settings_table(loaded))
         return 0
-    settings: Any = loaded.settings
+    settings = loaded.settings
     with logging_to(settings), _terminated_like_interrupted():
         _warn(loaded.warnings, quiet=settings.quiet)
         return _handler(command)(command.name, settings)
 
 
-def _await_workspace(settings: Any) -> None:
+def _await_workspace(settings: WorkspaceSettings) -> None:
+    if not (isinstance(settings, FollowSettings) and settings.follow):
+        return
     from llm_ocr.api.following import await_workspace
 
     await_workspace(settings, lambda message: None if settings.quiet else write_line(message, sys.stderr))
 
 
-def _stored(command: Command, settings: Any) -> Mapping[str, Any]:
+def _stored(command: Command, settings: LogSettings) -> Mapping[str, Any]:
     """What the command's workspace remembers, if it works on one that is there, and what a launch left for it there."""
-    if not isinstance(getattr(settings, "workspace", None), str) or not command.remembers:
+    if not (isinstance(settings, WorkspaceSettings) and command.remembers):
+        return {}
+    if not settings.workspace:  # an estimate needs none
         return {}
     from llm_ocr.work.stored import stored_settings
 

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from llm_ocr.api.remote import remote_options
 from llm_ocr.api.session import Session
@@ -12,6 +11,7 @@ from llm_ocr.documents.file_types import IMAGE, PDF, kind_by_content
 from llm_ocr.documents.remote.documents import RemoteDocuments
 from llm_ocr.errors import PageFailure
 from llm_ocr.serverless.inputs import DocumentRequest, File, InputError
+from llm_ocr.settings.groups import RemoteSettings
 from llm_ocr.types import DocumentPart
 
 _OTHER = {
@@ -29,7 +29,7 @@ class Numbered:
 
 
 async def parts_of(
-    request: DocumentRequest, session: Session, settings: Any, folder: Path, held: contextlib.AsyncExitStack
+    request: DocumentRequest, session: Session, settings: RemoteSettings, folder: Path, held: contextlib.AsyncExitStack
 ) -> list[Numbered]:
     """The pages that are asked for, file by file; the files stand until `held` ends.
 

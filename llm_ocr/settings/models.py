@@ -88,12 +88,12 @@ class PlanOnlySettings(PlanSettings):
     dry_run: bool = Field(False, description="write nothing: only say what would be planned, and what filtered out")
 
 
-class _Serving(ServerSettings, VllmSettings, RequestSettings):
+class ServingSettings(ServerSettings, VllmSettings, RequestSettings):
     """What runs the models."""
 
 
 class ExtractSettings(
-    PlanSettings, _Serving, ShardSettings, RaySettings, QualitySettings, LimitSettings, OutcomeSettings, JobGroup
+    PlanSettings, ServingSettings, ShardSettings, RaySettings, QualitySettings, LimitSettings, OutcomeSettings, JobGroup
 ):
     """llm-ocr extract: pages to Markdown, figures and layout."""
 
@@ -104,7 +104,7 @@ class DescribeSettings(
     DescribeGroup,
     EngineSettings,
     WhichModel,
-    _Serving,
+    ServingSettings,
     EmbeddedSettings,
     ShardSettings,
     FollowSettings,
@@ -124,7 +124,7 @@ class AssembleSettings(
 
 class RunSettings(
     PlanSettings,
-    _Serving,
+    ServingSettings,
     LeaseSettings,
     DescribeGroup,
     RaySettings,
@@ -145,7 +145,7 @@ class RunSettings(
 
 class LaunchSettings(
     PlanSettings,
-    _Serving,
+    ServingSettings,
     LeaseSettings,
     DescribeGroup,
     InputSettings,
@@ -212,7 +212,7 @@ class EstimateSettings(
     ModelSettings,
     LayoutSettings,
     EmbeddedSettings,
-    _Serving,
+    ServingSettings,
 ):
     """llm-ocr estimate: what a run will take and cost."""
 
@@ -334,3 +334,17 @@ class InitSettings(LogSettings):
         json_schema_extra={"positional": True, "metavar": "PATH"},
     )
     force: bool = Field(False, description="replace a file that is there")
+
+
+#: Commands that ask an engine: a model's servers, or the embedded engine.
+ServingCommand = ExtractSettings | DescribeSettings | RunSettings
+#: Commands that read pages, describe figures, and assemble documents.
+ReadingCommand = ExtractSettings | RunSettings
+FigureCommand = DescribeSettings | RunSettings
+AssemblyCommand = AssembleSettings | RunSettings
+#: Commands that may begin with a dataset of the predecessor.
+InputCommand = DescribeSettings | AssembleSettings
+#: Commands that `llm_ocr.api.execute` carries out.
+PipelineCommand = (
+    PlanSettings | ExtractSettings | DescribeSettings | AssembleSettings | RunSettings | RetrySettings | CleanSettings
+)

@@ -22,6 +22,9 @@ from typing import Any
 from pydantic_settings import BaseSettings
 
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, UsageError, WorkspaceError
+from llm_ocr.settings.groups import WorkspaceSettings
+from llm_ocr.settings.launch_groups import JobGroup
+from llm_ocr.settings.model_groups import ServerSettings
 from llm_ocr.settings.sources import Stored
 from llm_ocr.settings.values import without_credentials
 from llm_ocr.storage import StoreOptions
@@ -69,13 +72,14 @@ LAUNCHES = "launches"
 _OF_PLAN = "plan/settings.json"
 
 
-def to_remember(settings: object, *, engine: str) -> dict[str, Any]:
+def to_remember(settings: BaseSettings, *, engine: str) -> dict[str, Any]:
     """The remembered ones among a command's settings; those left open are left out."""
     names = REMEMBERED if engine == "embedded" else REMEMBERED + OF_MODELS
-    found = {name: getattr(settings, name, None) for name in names} | {"engine": engine}
+    values = dict(settings)
+    found = {name: values.get(name) for name in names} | {"engine": engine}
     kept = {name: _json(value) for name, value in found.items() if value not in (None, "auto", ())}
     kept |= {name: without_credentials(kept[name]) for name in ("model", "weights") if name in kept}
-    return kept | {name: _json(value) for name in OF_PLANS if (value := getattr(settings, name, None))}
+    return kept | {name: _json(value) for name in OF_PLANS if (value := values.get(name))}
 
 
 def _json(value: Any) -> Any:
@@ -245,22 +249,21 @@ def _launch_record(url: str, options: StoreOptions, reference: str) -> dict[str,
     return codec.load(data, f"{url}: {key}")
 
 
-def stored_settings(command: str, settings: Any) -> Stored:
+def stored_settings(command: str, settings: WorkspaceSettings) -> Stored:
     """What fills the settings that a command leaves open: what its launch left for it, what the workspace remembers.
 
     A server that the command names is its engine, whatever the workspace remembers. Raises `WorkspaceError` when there
     is no such launch, or its file has changed; `UsageError` for a setting that must be repeated.
     """
     options = workspace_options(settings)
-    launch = getattr(settings, "launch", None)
-    of_launch = launched(str(settings.workspace), options, launch, command) if launch else {}
+    launch = settings.launch if isinstance(settings, JobGroup) else None
+    of_launch = launched(settings.workspace, options, launch, command) if launch else {}
     found = remembered(settings, options, of_launch)
-    if getattr(settings, "server_url", ()):
+    if isinstance(settings, ServerSettings) and settings.server_url:
         found.pop("engine", None)
     return Stored({**found, **of_launch}, {name: by for name, by in found.by.items() if name not in of_launch})
 
 
-def workspace_options(settings: Any) -> StoreOptions:
+def workspace_options(settings: WorkspaceSettings) -> StoreOptions:
     """How a command's settings say that its workspace's store is reached."""
-    names = ("workspace_profile", "workspace_endpoint", "workspace_region")  # demo has none of them
-    return StoreOptions(*(getattr(settings, name, None) for name in names))
+    return StoreOptions(settings.workspace_profile, settings.workspace_endpoint, settings.workspace_region)

@@ -3,7 +3,6 @@
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +12,7 @@ from llm_ocr.api.ray_crew import Size, reason_of
 from llm_ocr.api.ray_units import AHEAD, MOST_LOST, SUSPECT, Done, Exchange, Failure, Hands
 from llm_ocr.api.ray_worker import Work, Worker
 from llm_ocr.errors import LlmOcrError
-from llm_ocr.settings.models import ExtractSettings
+from llm_ocr.settings.models import DescribeSettings, ExtractSettings
 from llm_ocr.types import Status
 from llm_ocr.work.workspace import library_version
 
@@ -181,6 +180,8 @@ def test_cores_are_shared_by_the_workers_of_a_machine(work, monkeypatch):
     from llm_ocr.api import ray_worker
 
     monkeypatch.setattr(ray_worker, "cores", lambda: 8)
-    settings = SimpleNamespace(**{"render_workers": None, "ocr_workers": 2})
-    settings.model_copy = lambda update: update
-    assert ray_worker._shared_cores(replace(work, settings=settings, beside=4)) == {"render_workers": 2}
+    settings = ExtractSettings(workspace="w", ocr_workers=3)
+    shared = ray_worker._shared_cores(replace(work, settings=settings, beside=4))
+    assert (shared.render_workers, shared.ocr_workers) == (2, 3)
+    figures = ray_worker._shared_cores(replace(work, settings=DescribeSettings(workspace="w"), beside=4))
+    assert figures.ocr_workers == 2 and "render_workers" not in dict(figures)

@@ -1,6 +1,5 @@
 """Presets: one for each kind of GPU, between the profile's values and the user's own."""
 
-from types import SimpleNamespace
 from typing import get_args
 
 import pytest
@@ -63,7 +62,7 @@ def test_the_window_is_the_presets_for_each_server_unless_the_user_says_otherwis
     assert window(1) == PRESETS["l4"].window
     assert window(4) == 4 * PRESETS["l4"].window
     assert window(1, data_parallel_size=2) == 2 * PRESETS["l4"].window
-    running = Engines("server", SimpleNamespace(preset="l4"), tmp_path, lambda text: None)
+    running = Engines("server", ExtractSettings(workspace="w", preset="l4"), tmp_path, lambda text: None)
     assert running._preset_window(1) is None, "a server of somebody else's has its own limits"
 
 
