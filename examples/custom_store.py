@@ -2,8 +2,9 @@
 
     python examples/custom_store.py examples/invoice.png run.db
 
-A store is one class with the methods of `llm_ocr.storage.ObjectStore`. Registered under a scheme it serves the Python
-API; an installed package that names its opener in the entry point group `llm_ocr.stores` serves `llm-ocr` as well:
+A store is one class with the methods of `llm_ocr.storage.ObjectStore`, some of them inherited from `BaseStore`.
+Registered under a scheme it serves the Python API; an installed package that names its opener in the entry point group
+`llm_ocr.stores` serves `llm-ocr` as well:
 
     [project.entry-points."llm_ocr.stores"]
     sqlite = "custom_store:open_sqlite"
@@ -18,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from llm_ocr.errors import ObjectChanged, ObjectExists, ObjectNotFound, StorageError
-from llm_ocr.storage import Capabilities, ObjectInfo, StoreOptions, register_store
+from llm_ocr.storage import BaseStore, Capabilities, ObjectInfo, StoreOptions, register_store
 from llm_ocr.storage.names import check_key
 
 _TABLE = (
@@ -28,7 +29,7 @@ _PUT = "REPLACE INTO objects VALUES (?, ?, (SELECT coalesce(max(serial), 0) + 1 
 _PAGE = 1000
 
 
-class SqliteStore:
+class SqliteStore(BaseStore):
     """Keys and bytes in one table. SQLite's transactions make `create` and `swap` what they have to be."""
 
     def __init__(self, file: Path) -> None:

@@ -108,7 +108,7 @@ def _reading(settings: EstimateSettings) -> ExtractSettings:
         raise UsageError("the CPU engine asks no server", hint="Leave out --server-url, or name the server's model.")
     own = {"workspace", "model", "engine", "price_in", "price_out", "price_per_hour", "max_hours", "max_cost"}
     shared = (ExtractSettings.model_fields.keys() & type(settings).model_fields.keys()) - own
-    values: dict[str, Any] = {name: getattr(settings, name) for name in shared if name in settings.model_fields_set}
+    values: dict[str, Any] = {name: value for name, value in settings if name in shared & settings.model_fields_set}
     values |= {"workspace": "-", "engine": engine}
     return ExtractSettings(**values if engine == EMBEDDED else {**values, "model": settings.model})
 

@@ -252,7 +252,7 @@ def _counted(settings: EstimateSettings, progress: Progress) -> _Pages:
     """What `plan` would make of the sources: planned in a folder that is gone afterwards."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
-        shared = {name: getattr(settings, name) for name in type(settings).model_fields if name in _OF_PLAN}
+        shared = {name: value for name, value in settings if name in _OF_PLAN}
         run = execute("plan", PlanSettings(**{**shared, "workspace": folder}), progress)
         status = run.status
         seconds = time.monotonic() - began

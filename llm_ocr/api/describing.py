@@ -2,9 +2,8 @@
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
 
 from llm_ocr.api.extracting import caps_of
 from llm_ocr.api.following import follows, key_before, pages_stage, units_behind
@@ -91,7 +90,9 @@ def _begin(job: Job[FigureCommand], split: Split, key: str, pages_from: str, sou
     return True
 
 
-def _publisher(workspace: Workspace, claim: Claim, expected: dict[str, int], share: Share) -> Any:
+def _publisher(
+    workspace: Workspace, claim: Claim, expected: dict[str, int], share: Share
+) -> Callable[[str, Sequence[FigureRecord]], Awaitable[None]]:
     def write(unit: str, figures: Sequence[FigureRecord]) -> None:
         summary = figures_summary(expected.pop(unit), figures)
         publish_held(share, workspace, claim, unit, figures_to_parquet(figures), summary)

@@ -62,9 +62,7 @@ class Output:
 
     def flush(self) -> None:
         """Have all that was written durable. Raises `StorageError`."""
-        flush = getattr(self.store, "flush", None)
-        if flush is not None:
-            flush()
+        self.store.flush()
 
     def load_line(self, pattern: str, *, described: bool, reader: str = "parquet") -> str:
         """A line of Python that opens the files by that reader; `described`: a card there says which they are."""

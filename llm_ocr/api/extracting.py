@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -166,7 +166,9 @@ async def _counted(units: AsyncIterator[Unit], progress: Progress) -> AsyncItera
         yield unit
 
 
-def _publisher(workspace: Workspace, claim: Claim, share: Share) -> Any:
+def _publisher(
+    workspace: Workspace, claim: Claim, share: Share
+) -> Callable[[Unit, Sequence[PageRecord]], Awaitable[None]]:
     encoding = asyncio.Lock()  # each takes several times its images' size in memory
 
     async def publish_unit(unit: Unit, pages: Sequence[PageRecord]) -> None:

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import re
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from llm_ocr.api.ray_units import Failure, Hands, Report
@@ -254,7 +254,8 @@ def _past(load: Load) -> Load:
 
 def _sum(loads: Sequence[Load]) -> Load:
     sums: dict[str, int | None] = {}
+    numbers = [asdict(load) for load in loads]
     for one in fields(Load):
-        known = [number for load in loads if (number := getattr(load, one.name)) is not None]
+        known = [each[one.name] for each in numbers if each[one.name] is not None]
         sums[one.name] = sum(known) if known else None
     return Load(**sums)  # type: ignore[arg-type]  # None only where one of them is None, which none but gauges are

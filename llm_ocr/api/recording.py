@@ -41,7 +41,7 @@ class Recorded:
         self._settings = settings
         self._load: Callable[[], Load] | None = None
         self._asks = False  # whether an engine has told its numbers
-        self._gathers = hasattr(workspace.store, "flush")
+        self._gathers = workspace.store.gathers
         self._before = Load()  # the engine's numbers when the stage began: an engine may serve two stages
         self._stage = ""
         self._opened = self._began = self._paid_from = time.monotonic()

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from llm_ocr.engines.asking import Load
@@ -74,5 +75,5 @@ class Sampler:
         if self._load is None:
             return {}
         load = self._load()
-        values = {name: getattr(load, name) for name in GAUGES}
-        return {name: None if value is None else float(value) for name, value in values.items()}
+        values = asdict(load)
+        return {name: None if values[name] is None else float(values[name]) for name in GAUGES}

@@ -59,9 +59,7 @@ def _split(job: Job[LeaseSettings], stage: str) -> Split:
     if job.given is not None:
         return Split()
     found = _found(job, stage)
-    share: Callable[[int], None] | None = getattr(job.workspace.store, "share", None)
-    if share is not None:  # a store whose workers have to divide its commits among themselves
-        share(found.shard.count)
+    job.workspace.store.share(found.shard.count)
     return found
 
 

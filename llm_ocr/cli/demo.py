@@ -4,7 +4,7 @@ import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from llm_ocr.cli.output import write_line
 from llm_ocr.cli.pipeline import finish
@@ -12,6 +12,9 @@ from llm_ocr.cli.progress import progress_for
 from llm_ocr.cli.report import quoted
 from llm_ocr.errors import LlmOcrError
 from llm_ocr.settings.models import DemoSettings, RunSettings
+
+if TYPE_CHECKING:
+    from llm_ocr.api.run import Document
 
 _TYPES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff"})
 
@@ -22,8 +25,7 @@ def run_demo(command: str, settings: DemoSettings) -> int:
 
     documents = example_documents()
     sources = tuple(str(path) for path in documents)
-    chosen = {name: getattr(settings, name) for name in type(settings).model_fields}
-    run_settings = RunSettings(sources=sources, engine="embedded", **chosen)
+    run_settings = RunSettings(sources=sources, engine="embedded", **dict(settings))
     progress = progress_for(settings)
     progress.say(
         f"The three stages on {len(sources)} documents in {documents[0].parent}, on the CPU, no model download"
@@ -49,7 +51,7 @@ def example_documents() -> list[Path]:
     )
 
 
-def where_to_look(documents: Iterable[Any], workspace: str) -> str:
+def where_to_look(documents: "Iterable[Document]", workspace: str) -> str:
     """What the demo made, what this engine cannot do, and what comes next."""
     made = [(one.path, one.markdown.count("![")) for one in documents]
     lines = ["", "Look at:"]
@@ -87,7 +89,7 @@ def _activation() -> tuple[tuple[str, str], ...]:
     return ((f"source {quoted(str(place))}", "so that your shell finds llm-ocr"),)
 
 
-def _below(path: Any, workspace: str) -> str:
+def _below(path: str, workspace: str) -> str:
     text = str(path)
     return text if text.startswith((workspace, "/")) or "://" in text else f"{workspace}/{text}"
 

@@ -47,7 +47,7 @@ class Site:
 def _entries(node: ast.stmt, names: tuple[str, ...]) -> Iterator[tuple[str, ast.expr | None]]:
     """Entries of the dictionary that a statement sets, or adds to."""
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    value = getattr(node, "value", None)
+    value = node.value if isinstance(node, ast.Assign | ast.AnnAssign | ast.Expr) else None
     if isinstance(node, ast.Expr) and isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         targets = [value.func.value]  # NAME.update({...})
     set_here = {target.id for target in targets if isinstance(target, ast.Name)}

@@ -56,7 +56,7 @@ def _handler(settings: LogSettings) -> logging.Handler:
 
 
 def _secrets(settings: LogSettings) -> tuple[str, ...]:
-    values = [value for name in type(settings).model_fields for value in _items(getattr(settings, name))]
+    values = [value for _, setting in settings for value in _items(setting)]
     return tuple(value.get_secret_value() for value in values if isinstance(value, SecretStr) and value)
 
 

@@ -171,7 +171,11 @@ def load_line(settings: "RunSettings | AssembleSettings") -> str:
         revision = f", revision={json.dumps(place.revision)}" if place.revision else ""
         files = json.dumps(place.path("dataset/*.parquet"))
         return f'load_dataset("{place.id}", data_files={files}, split="train"{revision})'
-    given = {name: getattr(settings, f"workspace_{name}") for name in ("profile", "endpoint", "region")}
+    given = {
+        "profile": settings.workspace_profile,
+        "endpoint": settings.workspace_endpoint,
+        "region": settings.workspace_region,
+    }
     options = "".join(f", {name}={json.dumps(value)}" for name, value in given.items() if value)
     return f"llm_ocr.open({json.dumps(url)}{options}).to_dataset()"
 

@@ -25,10 +25,13 @@ def run_status(command: str, settings: StatusSettings) -> int:
     """Print the status once, or until every page is accounted for; returns 0."""
     from llm_ocr.api import open as open_workspace
 
-    where = {name: getattr(settings, f"workspace_{name}") for name in ("profile", "endpoint", "region")}
-
     def look() -> "Look":
-        run = open_workspace(settings.workspace, **where)
+        run = open_workspace(
+            settings.workspace,
+            profile=settings.workspace_profile,
+            endpoint=settings.workspace_endpoint,
+            region=settings.workspace_region,
+        )
         status = run.status
         if settings.worst:
             # The status names some already, and counting once more takes its time.

@@ -1,6 +1,6 @@
 """Numbers of which only the neighbourhood is known."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,4 +33,4 @@ class Span:
 
     def to_json(self, digits: int = 4) -> dict[str, float]:
         """JSON values, rounded."""
-        return {name: round(getattr(self, name), digits) for name in ("low", "likely", "high")}
+        return {name: round(value, digits) for name, value in asdict(self).items()}

@@ -142,7 +142,8 @@ def _open(source: str) -> int:
     except PermissionError as error:
         raise PageFailure(Reason.UNREADABLE, "not a file that may be read") from error
     except (OSError, ValueError) as error:
-        raise PageFailure(Reason.UNREADABLE, f"{source}: {getattr(error, 'strerror', None) or error}") from error
+        why = error.strerror if isinstance(error, OSError) else ""
+        raise PageFailure(Reason.UNREADABLE, f"{source}: {why or error}") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise PageFailure(Reason.UNREADABLE, "not a file that may be read")

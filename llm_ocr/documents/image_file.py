@@ -35,6 +35,7 @@ class ImageFile:
 
     def __init__(self, file: GivenFile) -> None:
         from PIL import Image, UnidentifiedImageError
+        from PIL.TiffImagePlugin import TiffImageFile
 
         Image.MAX_IMAGE_PIXELS = MAX_PIXELS
         self._buffered = io.BufferedReader(file)  # closes the file when nobody holds it
@@ -42,7 +43,7 @@ class ImageFile:
         try:
             self._image = Image.open(self._buffered, formats=("PNG", "JPEG", "WEBP", "TIFF"))  # a JPEG may be an MPO
             # Frames of a TIFF are pages, those of an animation are not.
-            self.pages = int(getattr(self._image, "n_frames", 1)) if self._image.format == "TIFF" else 1
+            self.pages = self._image.n_frames if isinstance(self._image, TiffImageFile) else 1
         except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
             raise PageFailure(Reason.RENDER_LIMIT, f"more than {MAX_PIXELS // 1_000_000} million pixels") from error
         except UnidentifiedImageError as error:

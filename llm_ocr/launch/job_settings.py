@@ -39,10 +39,11 @@ def job_settings(stage: str, settings: LaunchSettings) -> dict[str, Any]:
     Raises `UsageError` for secrets, and for files of this machine: jobs cannot read them.
     """
     travelling = {}
+    values = dict(settings)
     for name, setting in settings_of(_MODELS[stage]).items():
         if name in _STAY or name not in settings.model_fields_set:
             continue
-        value = getattr(settings, name)
+        value = values[name]
         if value is None or value == setting.default:
             continue
         _check(setting, value)

@@ -133,5 +133,5 @@ def _options(settings: LaunchSettings) -> dict[str, Any]:
             kind, _, flag = settings.origins.get(name, "").partition(" ")
             if kind == "flag" and name not in names:
                 raise UsageError(f"{flag} has no effect on {settings.platform}", hint=f"Leave out {flag}.")
-    values = {name: getattr(settings, name) for name in names}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    values = dict(settings)
+    return {name: list(values[name]) if isinstance(values[name], tuple) else values[name] for name in names}

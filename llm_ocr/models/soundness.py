@@ -35,8 +35,9 @@ def _modes(profile: Profile) -> Iterator[str]:
 
 
 def _numbers(profile: Profile) -> Iterator[str]:
-    for name in ("max_tokens", "context", "page_tokens"):
-        if getattr(profile, name) < 1:
+    sizes = {"max_tokens": profile.max_tokens, "context": profile.context, "page_tokens": profile.page_tokens}
+    for name, size in sizes.items():
+        if size < 1:
             yield f"{name} must be at least 1"
     if profile.image.longest_side < 1:
         yield "image.longest_side must be at least 1"

@@ -17,6 +17,7 @@ def map_large_blocks() -> None:
 
     Page images of different sizes and lives would then tear holes into the heap, which only ever grows.
     """
+    # glibc has it; other C libraries may not.
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _MAPPED_FROM)

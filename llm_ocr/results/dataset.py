@@ -38,6 +38,7 @@ _REAL = {"dtype": "float64", "_type": "Value"}
 _FLAG = {"dtype": "bool", "_type": "Value"}
 _IMAGE = {"_type": "Image"}
 _BOX = dict.fromkeys(("x0", "y0", "x1", "y1"), _REAL)
+# `getattr` reads the fields of these names, which are the keys.
 _BLOCK_TEXTS = ("kind", "label", "text", "figure_id", "caption", "inside", "described")
 _BLOCK = {**dict.fromkeys(_BLOCK_TEXTS, _STRING), "level": _INTEGER, "box": _BOX, "continued": [_BOX]}
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _PAGES, _FIGURES = "pages", "figures"
 _IMAGE_COLUMN, _FIGURE_IMAGES_COLUMN = "image", "figure_images"
+# `getattr` reads the fields of these names, which are the columns.
 _BLOCK_TEXTS = ("text", "label", "figure_id", "inside", "caption", "described")
 _CROP_TEXTS = ("id", "label", "caption", "inside", "described")
 _PLAIN_PAGE_COLUMNS = (

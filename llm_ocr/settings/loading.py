@@ -90,7 +90,8 @@ def load(
 
 def shown_values(settings: BaseSettings) -> dict[str, str]:
     """Every setting as text, secrets masked."""
-    return {name: _shown(setting, getattr(settings, name)) for name, setting in settings_of(type(settings)).items()}
+    known = settings_of(type(settings))
+    return {name: _shown(known[name], value) for name, value in settings}
 
 
 def _shown(setting: Setting, value: Any) -> str:

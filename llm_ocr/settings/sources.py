@@ -207,9 +207,10 @@ def _read_yaml(path: Path, text: str) -> Mapping[Any, Any]:
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:
         # Not str(error): that one quotes the line, and a password may stand in it.
-        mark = getattr(error, "problem_mark", None)
+        marked = error if isinstance(error, yaml.MarkedYAMLError) else yaml.MarkedYAMLError(problem="unreadable")
+        mark = marked.problem_mark
         where = f" (at line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        raise UsageError(f"{path} is no valid YAML: {getattr(error, 'problem', 'unreadable')}{where}") from None
+        raise UsageError(f"{path} is no valid YAML: {marked.problem}{where}") from None
     except (ValueError, TypeError, RecursionError):  # the messages of these may quote values, too
         raise UsageError(f"{path} is no valid YAML: {_BEYOND}") from None
     if content is None:

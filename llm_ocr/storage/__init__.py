@@ -56,7 +56,23 @@ class ObjectStore(Protocol):
 
     `create`, `fetch` and `swap` give version tokens: the same that `stat` and `list` show for the object. Two contents
     of a key never have the same one.
+
+    `BaseStore` has the members that concern only stores that gather writes, with defaults for all others.
     """
+
+    @property
+    def most_files(self) -> int | None:
+        """The largest number of files that a plan may need; None for no limit."""
+
+    @property
+    def gathers(self) -> bool:
+        """Whether the store gathers writes into few commits."""
+
+    def flush(self) -> None:
+        """Return when all gathered writes are durable. Raises `StorageError`."""
+
+    def share(self, workers: int) -> None:
+        """Take an equal share of the commits among `workers` processes that write at the same time."""
 
     @property
     def url(self) -> str:
@@ -116,6 +132,19 @@ class ObjectStore(Protocol):
 
         Raises `StorageError`, or `UsageError` for wrong or missing settings, with the setting and what to do.
         """
+
+
+class BaseStore:
+    """The members of `ObjectStore` for a store whose writes are durable at once."""
+
+    most_files: int | None = None
+    gathers = False
+
+    def flush(self) -> None:
+        """Return: no write is pending."""
+
+    def share(self, workers: int) -> None:
+        """Ignore the number of workers: they share nothing."""
 
 
 #: Nothing but what the SDK finds by itself.

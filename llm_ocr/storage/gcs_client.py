@@ -109,6 +109,7 @@ def _credentials(options: StoreOptions, endpoint: Endpoint) -> tuple[Any, str]:
     if endpoint.emulator:
         return AnonymousCredentials(), "the credentials"
     found, _ = google.auth.default(scopes=_SCOPES)
+    # Each kind of credentials has other attributes.
     account = getattr(found, "service_account_email", "") or getattr(found, "account", "")
     return found, f"the credentials of {account}" if account else "the Google credentials"
 

@@ -58,7 +58,7 @@ def translated(action: str, where: str, context: Context, *, reading: bool = Fal
 def said_by(error: BaseException) -> Said:
     """The answer that the error was made of."""
     error = last_of(error)
-    response = getattr(error, "response", None)
+    response = getattr(error, "response", None)  # the Google clients raise errors of several libraries, untyped
     status = int(getattr(response, "status_code", 0) or getattr(error, "code", 0) or 0)
     value: Any = {}
     if response is not None:

@@ -12,7 +12,7 @@ from google.api_core.exceptions import NotFound, RequestRangeNotSatisfiable
 from requests import RequestException
 
 from llm_ocr.errors import ObjectChanged, ObjectExists, ObjectNotFound, StorageError
-from llm_ocr.storage import DEFAULT_OPTIONS, Capabilities, ObjectInfo, StoreOptions
+from llm_ocr.storage import DEFAULT_OPTIONS, BaseStore, Capabilities, ObjectInfo, StoreOptions
 from llm_ocr.storage.gcs_address import Place
 from llm_ocr.storage.gcs_client import DEFAULT_LIMITS, Connection, Limits, connect
 from llm_ocr.storage.gcs_errors import replaced_meanwhile, translated
@@ -28,7 +28,7 @@ _READS = 5
 _PAGE = 1000
 
 
-class GcsStore:
+class GcsStore(BaseStore):
     """Objects below a prefix of a bucket. For any number of threads; connects at the first use."""
 
     def __init__(self, place: Place, options: StoreOptions = DEFAULT_OPTIONS, limits: Limits = DEFAULT_LIMITS) -> None:

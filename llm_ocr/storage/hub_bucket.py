@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from llm_ocr.errors import ObjectExists, ObjectNotFound, StorageError
-from llm_ocr.storage import Capabilities, ObjectInfo, StoreOptions
+from llm_ocr.storage import BaseStore, Capabilities, ObjectInfo, StoreOptions
 from llm_ocr.storage.hub_address import Place
 from llm_ocr.storage.hub_client import PATIENCE, HubClient, Patience, cannot_swap
 from llm_ocr.storage.hub_errors import HubRefused, missing, no_token
@@ -31,7 +31,7 @@ _NOTE = (
 )
 
 
-class BucketStore:
+class BucketStore(BaseStore):
     """Objects are files of the bucket below the prefix. It can be used from any number of threads and processes."""
 
     def __init__(self, place: Place, options: StoreOptions, patience: Patience = PATIENCE) -> None:

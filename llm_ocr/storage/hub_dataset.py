@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_ocr.errors import ObjectExists, StorageError, UsageError
-from llm_ocr.storage import Capabilities, ObjectInfo, StoreOptions
+from llm_ocr.storage import BaseStore, Capabilities, ObjectInfo, StoreOptions
 from llm_ocr.storage.hub_address import Place
 from llm_ocr.storage.hub_client import PATIENCE, HubClient, Patience, cannot_swap
 from llm_ocr.storage.hub_commits import Change, CommitQueue
@@ -38,13 +38,14 @@ _NOTE = (
 _NOT_CONTENT = frozenset({".gitattributes", ".gitignore", "README.md"})
 
 
-class DatasetStore:
+class DatasetStore(BaseStore):
     """Objects are files of the repository below the prefix. It can be used from any number of threads.
 
     A plan for more than `most_files` is to be refused.
     """
 
     most_files = MOST_FILES
+    gathers = True
 
     def __init__(self, place: Place, options: StoreOptions, patience: Patience = PATIENCE, rate: Rate = RATE) -> None:
         self._place = place

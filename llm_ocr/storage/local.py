@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from llm_ocr.errors import ObjectChanged, ObjectExists, ObjectNotFound, StorageError
-from llm_ocr.storage import Capabilities, ObjectInfo
+from llm_ocr.storage import BaseStore, Capabilities, ObjectInfo
 from llm_ocr.storage.local_errors import NO_LINKS_HINT, NO_LOCKS_HINT, has_no_links, translated
 from llm_ocr.storage.local_listing import is_temporary, may_hold, walk
 from llm_ocr.storage.local_locks import NoLocks, exclusive, may_be_held, prepare, unreliable
@@ -35,7 +35,7 @@ def open_local(url: str) -> "LocalStore":
     return LocalStore(local_folder(url))
 
 
-class LocalStore:
+class LocalStore(BaseStore):
     """Objects are files below `root`. It can be used from any number of threads and processes."""
 
     def __init__(self, root: Path) -> None:

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 from llm_ocr.errors import MissingExtra, UsageError
 from llm_ocr.settings.values import without_credentials
-from llm_ocr.storage import ObjectStore, StoreOptions
+from llm_ocr.storage import BaseStore, ObjectStore, StoreOptions
 from llm_ocr.storage.local import open_local
 from llm_ocr.storage.names import OTHER_SCHEMES, check_url, split_scheme
 
@@ -49,7 +49,7 @@ def open_url(url: str, options: StoreOptions) -> ObjectStore:
         return open_local(url)
     if scheme not in _OPENERS:
         if (of_users := _of_users(scheme)) is not None:
-            return of_users(url, options)
+            return _completed(of_users(url, options))
         shown = without_credentials(rest)
         raise _unknown(f"{scheme}:{shown}", scheme, shown)
     if not rest.startswith("//"):
@@ -75,6 +75,16 @@ def _of_users(scheme: str) -> Opener | None:
         for entry in entry_points(group=PLUGINS, name=scheme):
             register(scheme, entry.load())
     return _USERS.get(scheme)
+
+
+def _completed(store: ObjectStore) -> ObjectStore:
+    """Give a user's store that does not derive from `BaseStore` the members that it lacks."""
+    usual = BaseStore()
+    usual_members = {"most_files": None, "gathers": hasattr(store, "flush"), "flush": usual.flush, "share": usual.share}
+    for name, member in usual_members.items():
+        if not hasattr(store, name):
+            setattr(store, name, member)
+    return store
 
 
 def _check_place(scheme: str, place: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.errors import ObjectNotFound, StorageError
-from llm_ocr.storage import DEFAULT_OPTIONS, Capabilities, ObjectInfo, StoreOptions
+from llm_ocr.storage import DEFAULT_OPTIONS, BaseStore, Capabilities, ObjectInfo, StoreOptions
 from llm_ocr.storage.local_errors import translated as translated_locally
 from llm_ocr.storage.names import PROBES, TEMPORARY
 from llm_ocr.storage.s3_address import Place, check_endpoint, parse_url
@@ -32,7 +32,7 @@ def open_s3(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> "S3Store":
     return S3Store(place, options)
 
 
-class S3Store:
+class S3Store(BaseStore):
     """Objects are those of a bucket under a prefix. One client, made at the first use, serves any number of threads.
 
     Encryption, versions and lifecycle are the bucket's: nothing about them is sent.

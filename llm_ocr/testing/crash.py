@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-from llm_ocr.storage import Capabilities, ObjectInfo, ObjectStore
+from llm_ocr.storage import BaseStore, Capabilities, ObjectInfo, ObjectStore
 from llm_ocr.storage.local import LocalStore
 
 #: What a shell shows for a process that was killed with signal 9.
@@ -71,7 +71,7 @@ class CrashPoint:
                 self._die()
 
 
-class CrashingStore:
+class CrashingStore(BaseStore):
     """Any store, with a crash point before or after each call that writes."""
 
     def __init__(self, inner: ObjectStore, point: CrashPoint) -> None:

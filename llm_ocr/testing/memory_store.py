@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from llm_ocr.errors import ObjectChanged, ObjectExists, ObjectNotFound, StorageError
-from llm_ocr.storage import Capabilities, ObjectInfo
+from llm_ocr.storage import BaseStore, Capabilities, ObjectInfo
 from llm_ocr.storage.names import check_key
 
 R = TypeVar("R")
@@ -31,7 +31,7 @@ class Fault(StrEnum):
     AFTER = "after"
 
 
-class MemoryStore:
+class MemoryStore(BaseStore):
     """Any number of threads may use it. `calls` counts requests by their name, a listing once for each page.
 
     `fault` is asked before each request, with its name and key, whether it fails. `clock` gives `modified`.

@@ -205,7 +205,7 @@ def write_generation(
 
 
 def _check_room(workspace: Workspace, written: Generation) -> None:
-    most = getattr(workspace.store, "most_files", None)
+    most = workspace.store.most_files
     if most is None:
         return
     totals = totals_of([*generations(workspace), written])

@@ -110,8 +110,8 @@ class Records:
 
 def _from_json(value: Mapping[str, Any]) -> Spending:
     """Raises ValueError for a value of another type than its field's."""
-    usual = Spending(worker="", stage="")
-    kinds = {name: type(getattr(usual, name)) for name in Spending.__dataclass_fields__ if name in value}
+    usual = asdict(Spending(worker="", stage=""))
+    kinds = {name: type(default) for name, default in usual.items() if name in value}
     for name, kind in kinds.items():
         numbers = kind in (int, float) or (kind is type(None) and value[name] is not None)
         wanted: Any = (int, float) if numbers else kind

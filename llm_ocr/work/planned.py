@@ -93,7 +93,7 @@ def contents_of(document: PlannedDocument) -> tuple[int, ...]:
 
 def document_to_json(document: PlannedDocument) -> dict[str, Any]:
     """JSON values, for the spool."""
-    value = {name: getattr(document, name) for name in _FIELDS}
+    value = {name: getattr(document, name) for name in _FIELDS}  # `asdict` would copy all pages
     return value | {"pages": codec.pages_to_text(document.pages), "wanted": codec.wanted_to_json(document.wanted)}
 
 

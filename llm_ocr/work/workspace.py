@@ -120,9 +120,7 @@ class Workspace:
 
         Raises `StorageError`.
         """
-        flush = getattr(self.store, "flush", None)
-        if flush is not None:
-            flush()
+        self.store.flush()
 
     def close(self) -> None:
         """Remove the spool folder."""

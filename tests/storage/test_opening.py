@@ -152,6 +152,22 @@ def test_a_store_of_ones_own_is_opened_by_its_scheme(registered):
         open_store("sqlit:///a/run.db")
 
 
+def test_a_store_of_ones_own_without_the_base_class_has_the_members_of_those_that_gather(registered):
+    class Gathers(Own):
+        most_files = 7
+
+        def flush(self):
+            self.flushed = True
+
+    registered("plain", Own)
+    registered("gathers", Gathers)
+    plain, gathers = open_store("plain://a"), open_store("gathers://a")
+    assert (plain.most_files, plain.gathers, plain.flush(), plain.share(2)) == (None, False, None, None)
+    gathers.flush()
+    gathers.share(2)
+    assert (gathers.most_files, gathers.gathers, gathers.flushed) == (7, True, True)
+
+
 @pytest.mark.parametrize("scheme", ["s3", "file", "", "a:b", "Upper"])
 def test_the_librarys_own_schemes_cannot_be_taken(registered, scheme):
     with pytest.raises(UsageError, match="cannot be the scheme"):
@@ -163,6 +179,7 @@ def test_an_installed_package_brings_its_store_by_an_entry_point(registered, mon
     package.mkdir()
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: filing\nVersion: 1\n")
     (package / "entry_points.txt").write_text("[llm_ocr.stores]\nfiling = filing:open_filing\n")
-    (tmp_path / "filing.py").write_text("def open_filing(url, options):\n    return 'a store at ' + url\n")
+    opener = "from types import SimpleNamespace\ndef open_filing(url, options):\n    return SimpleNamespace(url=url)\n"
+    (tmp_path / "filing.py").write_text(opener)
     monkeypatch.syspath_prepend(tmp_path)
-    assert open_store("filing://cabinet/run") == "a store at filing://cabinet/run"
+    assert open_store("filing://cabinet/run").url == "filing://cabinet/run"

@@ -119,8 +119,7 @@ def test_many_workers_series_are_read_thinned(workspace):
 class Gathering(MemoryStore):
     """A store whose writes become commits, as a dataset repository of the Hub."""
 
-    def flush(self):
-        pass
+    gathers = True
 
 
 class Settings:

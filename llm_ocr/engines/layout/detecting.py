@@ -69,7 +69,7 @@ class Model:
     def _regions(self, outputs: Any, number: int, threshold: float) -> tuple[Region, ...]:
         scores = outputs.logits[number].float().sigmoid()
         boxes = outputs.pred_boxes[number].float().cpu().tolist()
-        logits = getattr(outputs, "order_logits", None)
+        logits = getattr(outputs, "order_logits", None)  # transformers: not every model predicts an order
         turns = _turns(logits[number].float()) if logits is not None else [None] * len(boxes)
         best = scores.flatten().topk(len(boxes))
         found = []

@@ -216,7 +216,7 @@ def refused(action: str, status: int, words: str) -> LaunchError:
 
 def status_of(error: BaseException) -> int:
     """The HTTP status of the answer that the error was made of; 0 for none."""
-    code: Any = getattr(error, "code", 0)
+    code: Any = getattr(error, "code", 0)  # an int or an enumeration, by the client library that raised it
     return (
         code.value if hasattr(code, "value") and isinstance(code.value, int) else code if isinstance(code, int) else 0
     )

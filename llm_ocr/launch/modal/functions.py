@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +49,7 @@ class ModalNames:
 
     def environment(self) -> dict[str, str]:
         """Return the variables that result in the same names: containers import the app's file again."""
-        values = {variables[0]: getattr(self, name) for name, variables in VARIABLES.items()}
-        return {variable: value for variable, value in values.items() if value}
+        return {VARIABLES[name][0]: value for name, value in asdict(self).items() if value}
 
 
 #: Field -> its variables, ours first; the other ones are those of the dots.ocr batch pipeline.

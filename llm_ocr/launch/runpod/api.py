@@ -119,7 +119,7 @@ def _call(url: str, body: Mapping[str, Any] | None, seconds: float) -> Mapping[s
         message = f"RunPod says {error.code} {error.reason}: {_message(error)}"
         raise kind(message, hint=_HINTS.get(error.code, "")) from error
     except (OSError, HTTPException, ValueError) as error:
-        why = getattr(error, "reason", None) or error
+        why = getattr(error, "reason", None) or error  # URLError, SSLError, and UnicodeError have one
         raise LaunchError(f"RunPod cannot be asked: {why}", hint="Check the network, then try again.") from error
     return found if isinstance(found, dict) else {}
 

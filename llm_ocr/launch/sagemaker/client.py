@@ -93,6 +93,7 @@ def is_absent(error: Any) -> bool:
 
 def code_of(error: Any) -> str:
     """The code of an error answer; "" of any other error."""
+    # botocore, which has no types, adds `response`.
     return str(getattr(error, "response", {}).get("Error", {}).get("Code", ""))
 
 

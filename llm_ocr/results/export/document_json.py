@@ -36,6 +36,7 @@ from llm_ocr.results.text import clean
 from llm_ocr.types import Block, Box, EncodedImage, Figure, FigureRecord, Status
 
 FORMAT = 1
+# `getattr` reads the fields of these names, which are the keys.
 _BLOCK_TEXTS = ("label", "text", "figure_id", "caption", "inside", "described")
 _FIGURE_TEXTS = ("label", "caption", "inside", "described")
 
