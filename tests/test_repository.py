@@ -44,7 +44,8 @@ def command_lines(text: str) -> list[str]:
 
 
 def test_no_module_is_longer_than_can_be_taken_in(repository):
-    sizes = {path.relative_to(repository): len(path.read_text().splitlines()) for path in modules(repository)}
+    written = [path for path in modules(repository) if path.name != "keywords.py"]  # that one is generated
+    sizes = {path.relative_to(repository): len(path.read_text().splitlines()) for path in written}
     assert {str(path): size for path, size in sizes.items() if size > LONGEST} == {}
 
 

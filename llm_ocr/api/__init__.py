@@ -3,6 +3,7 @@
 What carries out a stage is imported when one is: to read a workspace takes none of it.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_ocr.api.run import Run
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Run", "execute", "open"]
 
 
-def open(url: str, *, profile: str | None = None, endpoint: str | None = None, region: str | None = None) -> Run:
+def open(url: str | Path, *, profile: str | None = None, endpoint: str | None = None, region: str | None = None) -> Run:
     """Any workspace, read-only; the others as --workspace-profile, -endpoint and -region.
 
     Raises `WorkspaceError` when there is none, `StorageError` when its store cannot be read.

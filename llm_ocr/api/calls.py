@@ -2,9 +2,9 @@
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from llm_ocr.api import execute
 from llm_ocr.api.engines import Engines, choose_engine
@@ -32,35 +32,64 @@ from llm_ocr.work.stored import stored_settings
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from llm_ocr.settings.keywords import (
+        AssembleKeywords,
+        DescribeKeywords,
+        ExportKeywords,
+        ExtractKeywords,
+        PlanKeywords,
+        ReadPageKeywords,
+        RetryKeywords,
+        RunKeywords,
+        TransformKeywords,
+        ViewKeywords,
+    )
+
 Sources = str | Path | Iterable[str | Path]
 
 
-def run(sources: Sources = (), *, workspace: str | Path, progress: Progress | None = None, **settings: Any) -> Run:
+def run(
+    sources: Sources = (), *, workspace: str | Path, progress: Progress | None = None, **settings: "Unpack[RunKeywords]"
+) -> Run:
     """All three stages here. Run it again to go on after an interruption; finished units are not done twice."""
     return _call("run", models.RunSettings, sources, workspace, progress, settings)
 
 
-def plan(sources: Sources = (), *, workspace: str | Path, progress: Progress | None = None, **settings: Any) -> Run:
+def plan(
+    sources: Sources = (),
+    *,
+    workspace: str | Path,
+    progress: Progress | None = None,
+    **settings: "Unpack[PlanKeywords]",
+) -> Run:
     """List documents, count their pages, cut units of work."""
     return _call("plan", models.PlanSettings, sources, workspace, progress, settings)
 
 
-def extract(sources: Sources = (), *, workspace: str | Path, progress: Progress | None = None, **settings: Any) -> Run:
+def extract(
+    sources: Sources = (),
+    *,
+    workspace: str | Path,
+    progress: Progress | None = None,
+    **settings: "Unpack[ExtractKeywords]",
+) -> Run:
     """Stage 1: pages to Markdown, figures and layout. Plans the sources first if they are new."""
     return _call("extract", models.ExtractSettings, sources, workspace, progress, settings)
 
 
-def describe(*, workspace: str | Path, progress: Progress | None = None, **settings: Any) -> Run:
+def describe(*, workspace: str | Path, progress: Progress | None = None, **settings: "Unpack[DescribeKeywords]") -> Run:
     """Stage 2: a description for each figure."""
     return _call("describe", models.DescribeSettings, (), workspace, progress, settings)
 
 
-def assemble(*, workspace: str | Path, progress: Progress | None = None, **settings: Any) -> Run:
+def assemble(*, workspace: str | Path, progress: Progress | None = None, **settings: "Unpack[AssembleKeywords]") -> Run:
     """Stage 3: descriptions into the Markdown; documents and dataset written."""
     return _call("assemble", models.AssembleSettings, (), workspace, progress, settings)
 
 
-def retry_failed(*, workspace: str | Path, progress: Progress | None = None, **settings: Any) -> Run:
+def retry_failed(
+    *, workspace: str | Path, progress: Progress | None = None, **settings: "Unpack[RetryKeywords]"
+) -> Run:
     """Plan the failed pages once more; `extract` then reads them."""
     return _call("retry-failed", models.RetrySettings, (), workspace, progress, settings)
 
@@ -72,7 +101,7 @@ def transform(
     stage: str,
     version: str = "1",
     progress: Progress | None = None,
-    **settings: Any,
+    **settings: "Unpack[TransformKeywords]",
 ) -> Run:
     """A stage of your own after Extract: `function` gives each page's new row, called in threads, units at a time.
 
@@ -84,7 +113,9 @@ def transform(
     return transform_pages(chosen, function, stage, version, progress or Silent())
 
 
-def export(*, workspace: str | Path, output: str | Path, progress: Progress | None = None, **settings: Any) -> Exported:
+def export(
+    *, workspace: str | Path, output: str | Path, progress: Progress | None = None, **settings: "Unpack[ExportKeywords]"
+) -> Exported:
     """The assembled results in the form of what comes next, at a folder, a bucket or a dataset repository of the Hub.
 
     Run it again to go on after an interruption. Raises `StageMissing` when the workspace is not assembled.
@@ -93,7 +124,9 @@ def export(*, workspace: str | Path, output: str | Path, progress: Progress | No
     return export_results(settings_from(models.ExportSettings, "export", flags), progress)
 
 
-def view(*, workspace: str | Path, output: str | Path, progress: Progress | None = None, **settings: Any) -> Viewed:
+def view(
+    *, workspace: str | Path, output: str | Path, progress: Progress | None = None, **settings: "Unpack[ViewKeywords]"
+) -> Viewed:
     """A static site of the results in the folder `output`; `compare` names another workspace to be shown beside it.
 
     Open `index` of what is returned. Raises `UsageError` when the folder holds other things.
@@ -102,7 +135,7 @@ def view(*, workspace: str | Path, output: str | Path, progress: Progress | None
     return view_results(settings_from(models.ViewSettings, "view", flags), progress)
 
 
-async def read_page(image: "str | Path | bytes | Image", **settings: Any) -> PageRecord:
+async def read_page(image: "str | Path | bytes | Image", **settings: "Unpack[ReadPageKeywords]") -> PageRecord:
     """One page image through Extract, without a workspace: a file, its bytes, or a Pillow image.
 
     Raises nothing for a page that cannot be read: the row's status is `failed` then, with its reason. Raises
@@ -152,10 +185,10 @@ def _call(
     sources: Sources,
     workspace: str | Path,
     progress: Progress | None,
-    settings: dict[str, Any],
+    settings: Mapping[str, object],
 ) -> Run:
     named = [sources] if isinstance(sources, str | Path) else list(sources)
-    flags: dict[str, Any] = {"workspace": str(workspace), **settings}
+    flags: dict[str, object] = {"workspace": str(workspace), **settings}
     if named:
         flags["sources"] = tuple(str(source) for source in named)
     chosen = settings_from(model, command, flags)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
 
 from llm_ocr.api import execute
 from llm_ocr.api.calibrating import calibrate, sample_of
@@ -40,6 +40,9 @@ from llm_ocr.work.status import RunStatus, run_status
 from llm_ocr.work.stored import stored_settings, workspace_options
 from llm_ocr.work.workspace import Workspace
 
+if TYPE_CHECKING:
+    from llm_ocr.settings.keywords import EstimateKeywords
+
 Sources = str | Path | Iterable[str | Path]
 
 _OWN = "your provider"
@@ -60,7 +63,7 @@ def estimate(
     *,
     workspace: str | Path | None = None,
     progress: Progress | None = None,
-    **settings: Any,
+    **settings: "Unpack[EstimateKeywords]",
 ) -> Comparison:
     """What reading documents will take and cost, on machines and at providers; notebooks show it as a table.
 
@@ -68,7 +71,7 @@ def estimate(
     `page_count`. Raises as `compared`.
     """
     named = [sources] if isinstance(sources, str | Path) else list(sources)
-    keywords = dict(settings)
+    keywords: dict[str, object] = {**settings}
     if named:
         keywords["sources"] = tuple(str(source) for source in named)
     if workspace is not None:
