@@ -4,8 +4,8 @@
     run = llm_ocr.run("docs/", workspace="out")
     run.status.pages; run.to_dataset()
 
-Settings are the keywords; their names are those of the command line's flags (`llm-ocr run --help`). Everything is
-imported when it is first used.
+The keywords are settings. They have the names of the command line's flags (`llm-ocr run --help`), and
+`llm_ocr.settings.keywords` has their types. Everything is imported at its first use.
 """
 
 from importlib import import_module
@@ -53,6 +53,10 @@ _ELSEWHERE = {
     "open": "llm_ocr.api",
     "submit": "llm_ocr.launch.calls",
 }
+
+
+def __dir__() -> list[str]:
+    return [*__all__]
 
 
 def __getattr__(name: str) -> Any:

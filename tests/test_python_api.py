@@ -83,7 +83,7 @@ def python(code: str, folder: Path, *arguments: str | Path) -> subprocess.Comple
 
 
 def test_the_names_of_the_api_are_these():
-    assert llm_ocr.__all__ == NAMES
+    assert llm_ocr.__all__ == dir(llm_ocr) == NAMES
     assert all(callable(getattr(llm_ocr, name)) for name in NAMES)
 
 

@@ -18,9 +18,20 @@ __all__ = ["Run", "execute", "open"]
 
 
 def open(url: str | Path, *, profile: str | None = None, endpoint: str | None = None, region: str | None = None) -> Run:
-    """Any workspace, read-only; the others as --workspace-profile, -endpoint and -region.
+    """Open a workspace for reading.
 
-    Raises `WorkspaceError` when there is none, `StorageError` when its store cannot be read.
+    Args:
+        url: The folder, or the s3://, gs://, or hf:// URL.
+        profile: The credentials: a profile of the AWS configuration, or a Google credentials file.
+        endpoint: The URL of the store's server, if it is not the provider's.
+        region: The region of the bucket.
+
+    Returns:
+        The run: status, pages, documents, and dataset.
+
+    Raises:
+        WorkspaceError: There is no workspace.
+        StorageError: The store cannot be read.
     """
     return Run(Workspace.open(str(url), options=StoreOptions(profile, endpoint, region)))
 

@@ -51,7 +51,24 @@ Sources = str | Path | Iterable[str | Path]
 def run(
     sources: Sources = (), *, workspace: str | Path, progress: Progress | None = None, **settings: "Unpack[RunKeywords]"
 ) -> Run:
-    """All three stages here. Run it again to go on after an interruption; finished units are not done twice."""
+    """Read documents: run all three stages on this machine.
+
+    After an interruption, the same call continues. It does not repeat finished units.
+
+    Args:
+        sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
+        workspace: The folder, or the s3://, gs://, or hf:// URL.
+        progress: Receives the progress. By default none is shown.
+        **settings: The settings of `llm_ocr.settings.keywords.RunKeywords`, by group. `llm-ocr run --help`
+            explains them with their defaults.
+
+    Returns:
+        The run: status, pages, documents, and dataset.
+
+    Raises:
+        UsageError: A setting is unknown or invalid, or settings contradict each other.
+        LlmOcrError: The work cannot be done. A page that fails is a row with a reason, and no error.
+    """
     return _call("run", models.RunSettings, sources, workspace, progress, settings)
 
 
@@ -62,7 +79,22 @@ def plan(
     progress: Progress | None = None,
     **settings: "Unpack[PlanKeywords]",
 ) -> Run:
-    """List documents, count their pages, cut units of work."""
+    """List documents, count their pages, and divide them into units of work.
+
+    Args:
+        sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
+        workspace: The folder, or the s3://, gs://, or hf:// URL.
+        progress: Receives the progress. By default none is shown.
+        **settings: The settings of `llm_ocr.settings.keywords.PlanKeywords`, by group. `llm-ocr plan --help`
+            explains them with their defaults.
+
+    Returns:
+        The run: status, pages, documents, and dataset.
+
+    Raises:
+        UsageError: A setting is unknown or invalid, or settings contradict each other.
+        LlmOcrError: The work cannot be done. A page that fails is a row with a reason, and no error.
+    """
     return _call("plan", models.PlanSettings, sources, workspace, progress, settings)
 
 
@@ -73,24 +105,85 @@ def extract(
     progress: Progress | None = None,
     **settings: "Unpack[ExtractKeywords]",
 ) -> Run:
-    """Stage 1: pages to Markdown, figures and layout. Plans the sources first if they are new."""
+    """Read pages: stage 1 writes Markdown, figures, and layout.
+
+    New sources are planned first.
+
+    Args:
+        sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
+        workspace: The folder, or the s3://, gs://, or hf:// URL.
+        progress: Receives the progress. By default none is shown.
+        **settings: The settings of `llm_ocr.settings.keywords.ExtractKeywords`, by group. `llm-ocr extract --help`
+            explains them with their defaults.
+
+    Returns:
+        The run: status, pages, documents, and dataset.
+
+    Raises:
+        UsageError: A setting is unknown or invalid, or settings contradict each other.
+        LlmOcrError: The work cannot be done. A page that fails is a row with a reason, and no error.
+    """
     return _call("extract", models.ExtractSettings, sources, workspace, progress, settings)
 
 
 def describe(*, workspace: str | Path, progress: Progress | None = None, **settings: "Unpack[DescribeKeywords]") -> Run:
-    """Stage 2: a description for each figure."""
+    """Describe each figure: stage 2.
+
+    Args:
+        workspace: The folder, or the s3://, gs://, or hf:// URL.
+        progress: Receives the progress. By default none is shown.
+        **settings: The settings of `llm_ocr.settings.keywords.DescribeKeywords`, by group. `llm-ocr describe --help`
+            explains them with their defaults.
+
+    Returns:
+        The run: status, pages, documents, and dataset.
+
+    Raises:
+        UsageError: A setting is unknown or invalid, or settings contradict each other.
+        LlmOcrError: The work cannot be done. A page that fails is a row with a reason, and no error.
+        StageMissing: Extract has not finished, and `follow` is not set.
+    """
     return _call("describe", models.DescribeSettings, (), workspace, progress, settings)
 
 
 def assemble(*, workspace: str | Path, progress: Progress | None = None, **settings: "Unpack[AssembleKeywords]") -> Run:
-    """Stage 3: descriptions into the Markdown; documents and dataset written."""
+    """Write documents and dataset: stage 3 puts the descriptions into the Markdown.
+
+    Args:
+        workspace: The folder, or the s3://, gs://, or hf:// URL.
+        progress: Receives the progress. By default none is shown.
+        **settings: The settings of `llm_ocr.settings.keywords.AssembleKeywords`, by group. `llm-ocr assemble --help`
+            explains them with their defaults.
+
+    Returns:
+        The run: status, pages, documents, and dataset.
+
+    Raises:
+        UsageError: A setting is unknown or invalid, or settings contradict each other.
+        LlmOcrError: The work cannot be done. A page that fails is a row with a reason, and no error.
+        StageMissing: Extract or Describe has not finished, and `follow` is not set.
+    """
     return _call("assemble", models.AssembleSettings, (), workspace, progress, settings)
 
 
 def retry_failed(
     *, workspace: str | Path, progress: Progress | None = None, **settings: "Unpack[RetryKeywords]"
 ) -> Run:
-    """Plan the failed pages once more; `extract` then reads them."""
+    """Plan the failed pages again. `extract` then reads them.
+
+    Args:
+        workspace: The folder, or the s3://, gs://, or hf:// URL.
+        progress: Receives the progress. By default none is shown.
+        **settings: The settings of `llm_ocr.settings.keywords.RetryKeywords`, by group. `llm-ocr retry-failed --help`
+            explains them with their defaults.
+
+    Returns:
+        The run: status, pages, documents, and dataset.
+
+    Raises:
+        UsageError: A setting is unknown or invalid, or settings contradict each other.
+        LlmOcrError: The work cannot be done. A page that fails is a row with a reason, and no error.
+    """
     return _call("retry-failed", models.RetrySettings, (), workspace, progress, settings)
 
 
@@ -103,11 +196,26 @@ def transform(
     progress: Progress | None = None,
     **settings: "Unpack[TransformKeywords]",
 ) -> Run:
-    """A stage of your own after Extract: `function` gives each page's new row, called in threads, units at a time.
+    """Run a stage of your own after Extract.
 
-    The rows stand in the workspace under `stage`; `describe(pages_from=stage)` and `assemble(pages_from=stage)` begin
-    from them. Give another `version` when the function has changed. Shards, leases and resume are those of the other
-    stages. A page for which the function raises is `failed` there, with nothing of its content.
+    The rows are stored in the workspace under `stage`. `describe(pages_from=stage)` and `assemble(pages_from=stage)`
+    read them. Shards, leases, and resume work as in the other stages. If `function` raises, the page is `failed` in
+    this stage, and nothing of its content is stored.
+
+    Args:
+        function: Returns the new row of a page. It is called in threads, one unit at a time.
+        workspace: The folder, or the s3://, gs://, or hf:// URL.
+        stage: The name of the stage.
+        version: Changes with the function, so that the pages are processed again.
+        progress: Receives the progress. By default none is shown.
+        **settings: The settings of `llm_ocr.settings.keywords.TransformKeywords`.
+
+    Returns:
+        The run: status, pages, documents, and dataset.
+
+    Raises:
+        UsageError: `stage` is not a valid name, or a setting is unknown or invalid.
+        StageMissing: Extract has not finished.
     """
     chosen = settings_from(models.TransformSettings, "transform", {"workspace": str(workspace), **settings})
     return transform_pages(chosen, function, stage, version, progress or Silent())
@@ -116,9 +224,23 @@ def transform(
 def export(
     *, workspace: str | Path, output: str | Path, progress: Progress | None = None, **settings: "Unpack[ExportKeywords]"
 ) -> Exported:
-    """The assembled results in the form of what comes next, at a folder, a bucket or a dataset repository of the Hub.
+    """Export the assembled results to a folder, a bucket, or a dataset repository of the Hub.
 
-    Run it again to go on after an interruption. Raises `StageMissing` when the workspace is not assembled.
+    After an interruption, the same call continues.
+
+    Args:
+        workspace: The folder, or the s3://, gs://, or hf:// URL.
+        output: The folder, the s3:// or gs:// prefix, or hf://datasets/NS/NAME.
+        progress: Receives the progress. By default none is shown.
+        **settings: The settings of `llm_ocr.settings.keywords.ExportKeywords`, by group. `llm-ocr export --help`
+            explains them with their defaults.
+
+    Returns:
+        The location of the export, the numbers of files and rows, and a line that loads it.
+
+    Raises:
+        UsageError: A setting is unknown or invalid.
+        StageMissing: The workspace is not assembled.
     """
     flags = {"workspace": str(workspace), "output": str(output), **settings}
     return export_results(settings_from(models.ExportSettings, "export", flags), progress)
@@ -127,19 +249,38 @@ def export(
 def view(
     *, workspace: str | Path, output: str | Path, progress: Progress | None = None, **settings: "Unpack[ViewKeywords]"
 ) -> Viewed:
-    """A static site of the results in the folder `output`; `compare` names another workspace to be shown beside it.
+    """Write a static site of the results.
 
-    Open `index` of what is returned. Raises `UsageError` when the folder holds other things.
+    Args:
+        workspace: The folder, or the s3://, gs://, or hf:// URL.
+        output: The folder of the site.
+        progress: Receives the progress. By default none is shown.
+        **settings: The settings of `llm_ocr.settings.keywords.ViewKeywords`, by group. `llm-ocr view --help`
+            explains them with their defaults.
+
+    Returns:
+        The site. Open its `index`.
+
+    Raises:
+        UsageError: A setting is unknown or invalid, or the folder contains other files.
     """
     flags = {"workspace": str(workspace), "output": str(output), **settings}
     return view_results(settings_from(models.ViewSettings, "view", flags), progress)
 
 
 async def read_page(image: "str | Path | bytes | Image", **settings: "Unpack[ReadPageKeywords]") -> PageRecord:
-    """One page image through Extract, without a workspace: a file, its bytes, or a Pillow image.
+    """Read one page image without a workspace.
 
-    Raises nothing for a page that cannot be read: the row's status is `failed` then, with its reason. Raises
-    `UsageError` for limits of a run.
+    Args:
+        image: A file, its bytes, or a Pillow image.
+        **settings: The settings of `llm_ocr.settings.keywords.ReadPageKeywords`, by group. `llm-ocr extract --help`
+            explains them with their defaults.
+
+    Returns:
+        The row of the page. The status of a page that cannot be read is `failed`, with a reason.
+
+    Raises:
+        UsageError: A setting is unknown or invalid, or is a limit of runs: `max_hours`, `max_cost`.
     """
     if limits := {"max_hours", "max_cost"} & settings.keys():
         raise UsageError(f"read_page: {', '.join(sorted(limits))} is for runs with a workspace: this reads one page")

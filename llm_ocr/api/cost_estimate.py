@@ -65,10 +65,23 @@ def estimate(
     progress: Progress | None = None,
     **settings: "Unpack[EstimateKeywords]",
 ) -> Comparison:
-    """What reading documents will take and cost, on machines and at providers; notebooks show it as a table.
+    """Estimate time and cost of reading documents, on machines and at providers.
 
-    Keywords are the flags of `llm-ocr estimate`. Without sources the pages of the workspace's plan are meant, or
-    `page_count`. Raises as `compared`.
+    Notebooks display the result as a table.
+
+    Args:
+        sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
+        workspace: The workspace whose plan counts, if no sources are given.
+        progress: Receives the progress. By default none is shown.
+        **settings: The settings of `llm_ocr.settings.keywords.EstimateKeywords`, by group. `llm-ocr estimate --help`
+            explains them with their defaults.
+
+    Returns:
+        The options, the cheapest first.
+
+    Raises:
+        UsageError: There is nothing to count, or the hardware or a setting is unknown.
+        WorkspaceError: There is no such workspace.
     """
     named = [sources] if isinstance(sources, str | Path) else list(sources)
     keywords: dict[str, object] = {**settings}

@@ -24,11 +24,26 @@ def submit(
     say: Callable[[str], None] = print,
     **settings: "Unpack[SubmitKeywords]",
 ) -> Launch:
-    """Submit a stage, or `pipeline`, to a platform; `wait()` of the result stays until it is done.
+    """Submit a stage, or the whole pipeline, to a platform.
 
-    Keywords are the flags of `llm-ocr launch`. Of a pipeline the first stage is submitted at once, the others by
-    `wait()`, or by a job on the platform with `detach=True`. Raises `UsageError`, and `LaunchError` with the platform's
-    words.
+    Of a pipeline, the first stage is submitted at once. The call `wait()` of the result submits the others, or with
+    `detach=True` a job on the platform.
+
+    Args:
+        platform: The name of the platform, such as `hf-jobs`, `slurm`, or `local`.
+        stage: `extract`, `describe`, `assemble`, or `pipeline`.
+        sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
+        workspace: The folder, or the s3://, gs://, or hf:// URL.
+        say: Receives messages.
+        **settings: The settings of `llm_ocr.settings.keywords.SubmitKeywords`, by group. `llm-ocr launch --help`
+            explains them with their defaults.
+
+    Returns:
+        The launch. Its `wait()` returns when the stage is done.
+
+    Raises:
+        UsageError: A setting is unknown, invalid, or without effect on the platform.
+        LaunchError: The platform refuses, with its message.
     """
     terminal = sys.stdout if say is print and sys.stdout.isatty() else None  # false in a notebook
     found = _settings(platform, stage, sources, workspace, settings)
@@ -43,7 +58,7 @@ def submit(
 def dry_run(
     platform: str, stage: str, sources: Sources = (), *, workspace: str | Path, **settings: "Unpack[SubmitKeywords]"
 ) -> list[StagePlan]:
-    """Exactly what `submit` would send for each stage. Asks nobody."""
+    """Return exactly what `submit` would send for each stage, without a request."""
     return plans(_settings(platform, stage, sources, workspace, settings))
 
 

@@ -201,7 +201,8 @@ import llm_ocr
 import llm_ocr.api.{module} as stage
 
 def hold(*arguments):
-    print("holds", flush=True)
+    sys.stdout.write("holds\\n")  # in one piece: another thread may write the same
+    sys.stdout.flush()
     time.sleep(1000)
 
 assert hasattr(stage, "{name}")

@@ -46,6 +46,7 @@ def test_a_call_takes_every_setting_of_its_command(name):
         inspect.signature(getattr(llm_ocr, function)).parameters
     )
     assert f"Unpack[{name}]" in str(inspect.signature(getattr(llm_ocr, function)))
+    assert f"{keywords.__name__}.{name}" in getattr(llm_ocr, function).__doc__
 
 
 def test_paths_and_single_values_are_accepted_where_the_types_say_so(tmp_path):
