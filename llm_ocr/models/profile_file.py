@@ -93,7 +93,7 @@ def _value(key: str, value: Any, base: Profile, where: str) -> Any:
         for one in [value] if key == "image" else _checked(list[dict[str, Any]], value, where, key):
             _known(one, (field.name for field in fields(inner)), f"{where}: {key}")
     checked = _checked(_types()[key], value, where, key)
-    return {**getattr(base, key), **checked} if key in _LAID_OVER else checked
+    return {**getattr(base, key), **checked} if key in _LAID_OVER else checked  # the field that the key names
 
 
 def _parser(name: Any, where: str, key: str) -> Parser:
