@@ -11,8 +11,9 @@ demo: .venv/.demo
 	$(BIN)/llm-ocr demo
 
 # After every edit: the checks, and all tests but the slow ones. A test without a mark may use two seconds of processor
-# time; a busy machine needs more for the same work, and the first test of a process pays the imports.
-PARALLEL := -n logical --maxprocesses 4 --dist worksteal --durations=15
+# time; a busy machine needs more for the same work, and the first test of a process pays the imports. Many tests wait for
+# a server or a timeout: four processes keep two cores busy.
+PARALLEL := -n 4 --dist worksteal --durations=15
 test: lint
 	$(PYTEST) $(PARALLEL) --most-seconds 4 -m "not slow and not long and not vllm"
 

@@ -5,7 +5,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from PIL import Image, ImageDraw
 from running import FRUGAL, cli, said
 
 import llm_ocr
@@ -19,13 +18,8 @@ QUICK = ("--image-size", "256", "--render-workers", "1")
 
 
 @pytest.fixture(scope="module")
-def documents(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("documents")
-    for number in range(PAGES):
-        image = Image.new("RGB", (300, 400), "white")
-        ImageDraw.Draw(image).text((20, 20), f"page {number}", fill="black")
-        image.save(folder / f"{number:03d}.png")
-    return folder
+def documents(numbered_pages) -> Path:
+    return numbered_pages(PAGES)
 
 
 @pytest.fixture(scope="module")
