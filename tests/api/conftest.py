@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from bad_documents import good_pages, text_pdf
 from export_workspaces import make
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 from viewer_browser import Browser
 
 
@@ -21,20 +20,6 @@ def standing(golden) -> Path:
 def workspace(standing, tmp_path) -> Path:
     """A copy of that workspace."""
     return Path(shutil.copytree(standing, tmp_path / "w"))
-
-
-@pytest.fixture(scope="session")
-def small_examples(golden) -> Path:
-    """Documents with the names of the examples that are read in little time, for tests of what becomes of any."""
-
-    def make_them(folder: Path) -> None:
-        (folder / "paper.pdf").write_bytes(text_pdf(*good_pages("the paper", 3)))
-        for name, text in (("invoice.png", "Invoice number 1234"), ("fax.tiff", "This is a fax message")):
-            image = Image.new("L", (400, 120), 255)
-            ImageDraw.Draw(image).text((20, 40), text, fill=0, font=ImageFont.load_default(32))
-            image.save(folder / name)
-
-    return golden("small examples", make_them)
 
 
 @pytest.fixture(scope="session")
