@@ -246,6 +246,7 @@ def test_a_package_that_writes_over_another_ends_the_build(image):
     image.run("-m", "pip", "install", "--quiet", "--force-reinstall", "engine==1.0")
 
 
+@pytest.mark.slow
 def test_the_extras_of_a_requirement_are_installed_with_it(image):
     for name in ("first", "second"):
         make_wheel(image.wheels, name, "1.0")
