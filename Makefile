@@ -11,14 +11,15 @@ demo: .venv/.demo
 	$(BIN)/llm-ocr demo
 
 # After every edit: the checks, and all tests but the slow ones. A test without a mark may use two seconds of processor
-# time; a busy machine needs more for the same work, and the first test of a process pays the imports.
-PARALLEL := -n logical --maxprocesses 4 --dist worksteal --durations=15
+# time; a busy machine needs more for the same work, and the first test of a process pays the imports. Many of these tests
+# wait for a server or a timeout, so four processes share two cores.
+PARALLEL := --dist worksteal --durations=15
 test: lint
-	$(PYTEST) $(PARALLEL) --most-seconds 4 -m "not slow and not long and not vllm"
+	$(PYTEST) -n 4 $(PARALLEL) --most-seconds 4 -m "not slow and not long and not vllm"
 
 # What CI runs: the slow tests as well, and 300 examples of each property instead of 25.
 check: lint
-	$(PYTEST) $(PARALLEL) --hypothesis-profile many -m "not long and not vllm"
+	$(PYTEST) -n logical --maxprocesses 4 $(PARALLEL) --hypothesis-profile many -m "not long and not vllm"
 
 # A real vLLM on the CPU, with tiny random models, in an environment of its own (x86-64 Linux; 2.5 GB, two minutes).
 test-vllm: .venv/.dev vllm-environment

@@ -15,7 +15,9 @@ from unittest import mock
 
 import pytest
 import running
+from bad_documents import good_pages, text_pdf
 from hypothesis import settings
+from PIL import Image, ImageDraw, ImageFont
 from shared_workers import THREAD as SHARED_WORKERS
 from shared_workers import SharedWorkers
 
@@ -180,6 +182,20 @@ def paper_workspace(golden, examples: Path) -> Path:
         assert running.cli(*command, cwd=folder).returncode == 0
 
     return golden("paper", make) / "out"
+
+
+@pytest.fixture(scope="session")
+def small_examples(golden) -> Path:
+    """Documents with the names of the examples that are read in little time, for tests of what becomes of any."""
+
+    def make_them(folder: Path) -> None:
+        (folder / "paper.pdf").write_bytes(text_pdf(*good_pages("the paper", 3)))
+        for name, text in (("invoice.png", "Invoice of Quarrel"), ("fax.tiff", "This is a fax message")):
+            image = Image.new("L", (400, 120), 255)
+            ImageDraw.Draw(image).text((20, 40), text, fill=0, font=ImageFont.load_default(32))
+            image.save(folder / name)
+
+    return golden("small examples", make_them)
 
 
 @pytest.fixture(scope="session")

@@ -224,6 +224,7 @@ def test_what_fits_is_installed_and_nothing_changes(image):
     assert image.run("-c", "import engine; assert engine.version == '1.0'").returncode == 0
 
 
+@pytest.mark.slow
 def test_what_needs_another_version_is_not_installed(image):
     wheel = make_wheel(image.wheels, "upgrades", "1.0", "engine>=2")
     for words in (["--dry-run", str(wheel)], [str(wheel)]):
@@ -235,6 +236,7 @@ def test_what_needs_another_version_is_not_installed(image):
     assert image.run("-c", "import engine; assert engine.version == '1.0'").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_package_that_writes_over_another_ends_the_build(image):
     wheel = make_wheel(image.wheels, "clobbers", "1.0", files={"engine.py": "version = 'mine'\n"})
     done = image.install(str(wheel))
@@ -244,6 +246,7 @@ def test_a_package_that_writes_over_another_ends_the_build(image):
     image.run("-m", "pip", "install", "--quiet", "--force-reinstall", "engine==1.0")
 
 
+@pytest.mark.slow
 def test_the_extras_of_a_requirement_are_installed_with_it(image):
     for name in ("first", "second"):
         make_wheel(image.wheels, name, "1.0")

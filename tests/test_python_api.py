@@ -104,6 +104,7 @@ print(json.dumps([sorted(sys.modules), len(logging.getLogger("llm_ocr").handlers
     assert (own, root) == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_script_without_a_main_guard_runs_once(page, tmp_path):
     code = """
 import sys, llm_ocr

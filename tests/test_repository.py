@@ -169,6 +169,7 @@ def test_waits():
 """
 
 
+@pytest.mark.slow
 def test_a_test_that_computes_for_long_has_to_be_marked(repository, tmp_path):
     run = run_pytest(repository, tmp_path, SLOW, "--most-seconds", "0.2")
     assert "1 failed, 2 passed" in run.stdout, run.stdout + run.stderr

@@ -53,6 +53,16 @@ def blank() -> bytes:
     return _page_by_page([b""])
 
 
+def _deflated(line: bytes, times: int) -> bytes:
+    """Return the zlib stream of a line that is repeated, without compressing each of its copies."""
+    packer, check = zlib.compressobj(9), 1
+    head = packer.compress(line) + packer.flush(zlib.Z_FULL_FLUSH)
+    again = packer.compress(line) + packer.flush(zlib.Z_FULL_FLUSH)
+    for _ in range(times):
+        check = zlib.adler32(line, check)
+    return head + again * (times - 1) + b"\x03\0" + check.to_bytes(4)
+
+
 def path_bomb(before: str, after: str) -> bytes:
     """Three pages; the second strokes 200,000 dashed curves, which takes minutes, and a few kilobytes in the file."""
     curves = b"[1 1] 0 d 3 w\n" + b"0 0 m 300 792 600 0 612 400 c S\n" * 200_000
@@ -62,8 +72,7 @@ def path_bomb(before: str, after: str) -> bytes:
 def image_bomb(before: str, after: str) -> bytes:
     """Three pages; the second shows an image that takes some 400 kB in the file and 430 MB decoded."""
     side = 12_000
-    packer = zlib.compressobj(9)
-    packed = b"".join(packer.compress(bytes(3 * side)) for _ in range(side)) + packer.flush()
+    packed = _deflated(bytes(3 * side), side)
     about = b"/Type/XObject/Subtype/Image/Width %d/Height %d/ColorSpace/DeviceRGB/BitsPerComponent 8" % (side, side)
     image = b"<<%s/Filter/FlateDecode/Length %d>>stream\n%s\nendstream" % (about, len(packed), packed)
     return _page_by_page([_shown(before), b"612 0 0 792 0 0 cm /X Do\n", _shown(after)], extra=(image,))
@@ -73,8 +82,7 @@ def image_file_bomb() -> bytes:
     """A PNG of 900 million white pixels."""
     side = 30_000
     header = side.to_bytes(4) * 2 + bytes([1, 0, 0, 0, 0])
-    packer = zlib.compressobj(9)
-    data = packer.compress((b"\0" + b"\xff" * (side // 8)) * side) + packer.flush()
+    data = _deflated(b"\0" + b"\xff" * (side // 8), side)
     chunks = [(b"IHDR", header), (b"IDAT", data), (b"IEND", b"")]
     packed = [len(d).to_bytes(4) + kind + d + zlib.crc32(kind + d).to_bytes(4) for kind, d in chunks]
     return b"\x89PNG\r\n\x1a\n" + b"".join(packed)

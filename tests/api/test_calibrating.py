@@ -5,8 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from PIL import Image, ImageDraw
-from running import cli, said
+from running import FRUGAL, cli, said
 
 import llm_ocr
 from llm_ocr.api.calibrating import sample_of
@@ -19,13 +18,8 @@ QUICK = ("--image-size", "256", "--render-workers", "1")
 
 
 @pytest.fixture(scope="module")
-def documents(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("documents")
-    for number in range(PAGES):
-        image = Image.new("RGB", (300, 400), "white")
-        ImageDraw.Draw(image).text((20, 20), f"page {number}", fill="black")
-        image.save(folder / f"{number:03d}.png")
-    return folder
+def documents(numbered_pages) -> Path:
+    return numbered_pages(PAGES)
 
 
 @pytest.fixture(scope="module")
@@ -95,12 +89,12 @@ def test_without_a_calibration_the_bytes_say_whose_they_are(documents, tmp_path)
 
 
 def test_the_embedded_engine_is_calibrated_over_the_plan_of_a_workspace(examples, tmp_path):
-    llm_ocr.plan(examples, workspace=tmp_path / "w")
-    flags = ("--model", "embedded", "--calibrate", "--calibrate-pages", "3", "--json", "--quiet")
+    llm_ocr.plan(examples / "paper.pdf", workspace=tmp_path / "w")
+    flags = ("--model", "embedded", "--calibrate", "--calibrate-pages", "1", "--json", "--quiet", *FRUGAL[2:])
     ended = cli("estimate", "-w", tmp_path / "w", *flags, cwd=tmp_path)
     assert ended.returncode == 0, said(ended)
     found = json.loads(ended.stdout)
-    assert found["pages"] == 9 and "3 of 9 pages" in " ".join(found["assumptions"])
+    assert found["pages"] == 3 and "1 of 3 pages" in " ".join(found["assumptions"])
     assert not (tmp_path / "w" / "extract").exists() and not (tmp_path / "w" / "metrics").exists()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from export_workspaces import files_of, loaded, make, raw, retry, shards
+from export_workspaces import files_of, loaded, make, make_in_bucket, raw, retry, shards
 from running import Told
 from store_servers import gcs, s3
 
@@ -17,18 +17,6 @@ from llm_ocr.storage import ObjectStore, StoreOptions, open_store
 
 #: Two files of 3 documents each.
 SHARD = {"shard_size": 3}
-FAILS = frozenset({"4.pdf"})
-
-
-@pytest.fixture(scope="module")
-def standing(tmp_path_factory) -> Path:
-    """An assembled workspace; tests that change it copy it."""
-    return Path(make(str(tmp_path_factory.mktemp("export") / "w"), fails=FAILS))
-
-
-@pytest.fixture
-def workspace(standing, tmp_path) -> Path:
-    return Path(shutil.copytree(standing, tmp_path / "w"))
 
 
 def test_load_dataset_gives_the_rows_of_the_workspace_in_their_order(standing, tmp_path):
@@ -223,7 +211,7 @@ def test_a_bucket_gets_the_same_files(kind, standing, tmp_path):
 
 def test_a_workspace_in_a_bucket_is_exported_too(tmp_path):
     with s3() as (url, settings):
-        make(url, 4, **settings)
+        make_in_bucket(tmp_path / "w", url, 4, settings)
         llm_ocr.export(workspace=url, output=tmp_path / "o", **SHARD, **settings)
         endpoint = settings["workspace_endpoint"]
         assert raw(loaded(tmp_path / "o")) == raw(llm_ocr.open(url, endpoint=endpoint).to_dataset())
@@ -241,7 +229,7 @@ def damage(url: str, settings: dict[str, str], number: int) -> tuple[ObjectStore
 @pytest.mark.parametrize("kind", [s3, gcs], ids=["s3", "gcs"])
 def test_export_makes_a_damaged_file_of_a_bucket_again(kind, tmp_path):
     with kind() as (url, settings):
-        make(url, 4, **settings)
+        make_in_bucket(tmp_path / "w", url, 4, settings)
         rows = raw(llm_ocr.open(url, endpoint=settings["workspace_endpoint"]).to_dataset())
         _, key = damage(url, settings, 2)
         told = Told()
@@ -254,10 +242,10 @@ def test_export_makes_a_damaged_file_of_a_bucket_again(kind, tmp_path):
 
 
 @pytest.mark.parametrize("small", [1000, 1], ids=["alone", "one of many workers of a large plan"])
-def test_a_damaged_file_of_a_bucket_is_refused_until_assemble_has_made_it_again(small, monkeypatch):
+def test_a_damaged_file_of_a_bucket_is_refused_until_assemble_has_made_it_again(small, tmp_path, monkeypatch):
     monkeypatch.setattr("llm_ocr.api.assembling.SMALL", small)
     with s3() as (url, settings):
-        make(url, 3, **settings)
+        make_in_bucket(tmp_path / "w", url, 3, settings)
         run = llm_ocr.open(url, endpoint=settings["workspace_endpoint"])
         rows = raw(run.to_dataset())
         store, key = damage(url, settings, 1)
@@ -274,7 +262,7 @@ def test_a_damaged_file_of_a_bucket_is_refused_until_assemble_has_made_it_again(
 
 def test_a_file_of_a_bucket_that_has_lost_its_end_is_noticed_without_reading_it(tmp_path):
     with s3() as (url, settings):
-        make(url, 3, **settings)
+        make_in_bucket(tmp_path / "w", url, 3, settings)
         run = llm_ocr.open(url, endpoint=settings["workspace_endpoint"])
         rows = raw(run.to_dataset())
         store, key = damage(url, settings, 1)

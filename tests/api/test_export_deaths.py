@@ -2,21 +2,15 @@
 
 import shutil
 from itertools import count
-from pathlib import Path
 
 import pytest
-from export_workspaces import exported_with, files_of, loaded, make, raw, retry, shards
+from export_workspaces import exported_with, files_of, loaded, raw, retry, shards
 
 import llm_ocr
 from llm_ocr.testing.crash import CrashPoint, When
 
 #: Two files of 3 documents each.
 SHARD = {"shard_size": 3}
-
-
-@pytest.fixture
-def workspace(tmp_path) -> Path:
-    return Path(make(str(tmp_path / "w"), fails=frozenset({"4.pdf"})))
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["the first export", "one after a retry"])

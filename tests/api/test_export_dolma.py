@@ -27,18 +27,20 @@ PAGE_LISTS = {"primary_language", "is_rotation_valid", "rotation_correction", "i
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
-    return Path(make(str(tmp_path_factory.mktemp("dolma") / "w"), fails=FAILS))
+def made(golden) -> Path:
+    return golden("made-dolma", lambda folder: make(str(folder / "w"), fails=FAILS)) / "w"
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("dolma-real")
-    (folder / "in").mkdir()
-    (folder / "in/a.pdf").write_bytes(text_pdf(*good_pages("a", 3)))
-    (folder / "in/broken.pdf").write_bytes(garbage())
-    llm_ocr.run(folder / "in", workspace=folder / "w", engine="embedded", render_workers=1, ocr_workers=1)
-    return folder / "w"
+def real(golden) -> Path:
+
+    def make_it(folder: Path) -> None:
+        (folder / "in").mkdir()
+        (folder / "in/a.pdf").write_bytes(text_pdf(*good_pages("a", 3)))
+        (folder / "in/broken.pdf").write_bytes(garbage())
+        llm_ocr.run(folder / "in", workspace=folder / "w", engine="embedded", render_workers=1, ocr_workers=1)
+
+    return golden("dolma", make_it) / "w"
 
 
 def export(workspace, output, **more):

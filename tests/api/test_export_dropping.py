@@ -4,18 +4,12 @@ import json
 import shutil
 from pathlib import Path
 
-import pytest
 from export_workspaces import files_of, loaded, make, raw, retry, shards
 
 import llm_ocr
 
 #: Two files of 3 documents each; the bad one is in the second.
 SHARD = {"shard_size": 3}
-
-
-@pytest.fixture(scope="module")
-def standing(tmp_path_factory) -> Path:
-    return Path(make(str(tmp_path_factory.mktemp("dropping") / "w"), fails=frozenset({"4.pdf"})))
 
 
 def export(workspace, output, **more):

@@ -1,11 +1,13 @@
 """`export --format dataset` to a dataset repository, on the fake Hub through the real huggingface_hub."""
 
+import io
 import itertools
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from export_workspaces import make, retry
 from running import FRUGALLY, REPOSITORY, Told, environment, program, when
@@ -16,6 +18,7 @@ from llm_ocr.cli.report import load_line
 from llm_ocr.errors import StageMissing, StorageError, UsageError
 from llm_ocr.settings.models import AssembleSettings
 from llm_ocr.storage import hub_commits
+from llm_ocr.storage.hub_dataset import DatasetStore
 from llm_ocr.testing.fake_hub import Account, Fault, How
 from tests.storage.hub import making as stores_on_the_hub
 
@@ -23,12 +26,6 @@ from tests.storage.hub import making as stores_on_the_hub
 SHARD = {"shard_size": 3}
 PAPER, INVOICE = REPOSITORY / "examples/paper.pdf", REPOSITORY / "examples/invoice.png"
 NAMES = (f"export-{number}" for number in itertools.count())
-
-
-@pytest.fixture(scope="module")
-def standing(tmp_path_factory) -> str:
-    """An assembled workspace."""
-    return make(str(tmp_path_factory.mktemp("hub") / "w"), fails=frozenset({"4.pdf"}))
 
 
 @pytest.fixture
@@ -78,24 +75,28 @@ def files(making, name: str, branch: str = "main") -> dict[str, bytes]:
 _LOAD = """
 import json, sys
 from datasets import load_dataset
-load = sys.argv[1]
-rows = eval(load)
-streamed = list(eval(load[:-1] + ", streaming=True)"))
-raw = rows.with_format("arrow")[:].to_pylist()
-print(json.dumps([[row["sample_id"] for row in raw], rows[0]["source_image"].size, len(streamed),
-    streamed[0]["source_image"].size, [row["document_final_markdown"] for row in raw]]))
+def opened(load):
+    rows = eval(load)
+    streamed = list(eval(load[:-1] + ", streaming=True)"))
+    raw = rows.with_format("arrow")[:].to_pylist()
+    return [[row["sample_id"] for row in raw], rows[0]["source_image"].size, len(streamed),
+        streamed[0]["source_image"].size, [row["document_final_markdown"] for row in raw]]
+print(json.dumps([opened(load) for load in sys.argv[1:]]))
 """
 
 
-def loaded(making, line: str, home: Path) -> list:
-    """What a process with nothing but the server's address and a token gets of the line that opens the dataset."""
+def loaded(making, home: Path, *lines: str) -> list:
+    """What a process with nothing but the server's address and a token gets of each line that opens the dataset."""
     env = environment(**making.hub().environment(home))
-    run = subprocess.run([sys.executable, "-c", _LOAD, line], env=env, capture_output=True, text=True, timeout=120)
+    run = subprocess.run([sys.executable, "-c", _LOAD, *lines], env=env, capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)
 
 
-def test_a_workspace_that_is_a_repository_opens_by_its_name_and_by_the_line_that_is_printed(making, tmp_path, capsys):
+def test_a_workspace_that_is_a_repository_opens_by_its_name_and_by_the_line_that_is_printed(
+    making, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(DatasetStore.__init__, "__defaults__", (stores_on_the_hub.IMPATIENT, stores_on_the_hub.AT_ONCE))
     name = new_name()
     making.api().create_repo(name, repo_type="dataset", private=True)
     readme = "---\nlicense: mit\n---\n# My scans\n"
@@ -104,8 +105,9 @@ def test_a_workspace_that_is_a_repository_opens_by_its_name_and_by_the_line_that
     )
     make(url := f"hf://datasets/{name}", workspace_endpoint=making.hub().url)
     settings = AssembleSettings(workspace=url)
-    ids = loaded(making, f'load_dataset("{name}", split="train")', tmp_path)[0]
-    assert ids == loaded(making, load_line(settings), tmp_path)[0] != []
+    by_name, by_line = f'load_dataset("{name}", split="train")', load_line(settings)
+    one, other = loaded(making, tmp_path, by_name, by_line)
+    assert one[0] == other[0] != []
     assert "# My scans" in files(making, name)["README.md"].decode()
 
 
@@ -202,7 +204,7 @@ def test_a_card_with_configurations_of_the_user_stays_and_there_is_no_preview(ma
 def test_the_line_that_is_told_opens_it_with_images_and_streamed(making, exported, standing, tmp_path):
     done = exported(name := new_name())
     assert done.load == f'load_dataset("{name}", split="train")'
-    ids, size, streamed, streamed_size, texts = loaded(making, done.load, tmp_path)
+    ((ids, size, streamed, streamed_size, texts),) = loaded(making, tmp_path, done.load)
     local = llm_ocr.open(standing).to_dataset()
     assert ids == list(local["sample_id"])
     assert texts == list(local["document_final_markdown"])
@@ -238,14 +240,13 @@ def test_the_second_export_sends_nothing_and_commits_nothing(making, exported):
     assert commits(making, name) == 2
 
 
-def test_a_later_export_replaces_what_changed_in_one_commit(making, exported, tmp_path):
-    workspace = make(str(tmp_path / "w"), fails=frozenset({"4.pdf"}))
+def test_a_later_export_replaces_what_changed_in_one_commit(making, exported, workspace):
     exported(name := new_name(), workspace=workspace)
     making.api().upload_file(
         path_or_fileobj=b"of the user", path_in_repo="data/notes.txt", repo_id=name, repo_type="dataset"
     )
     before = files(making, name)
-    retry(workspace)
+    retry(str(workspace))
     done = exported(name, workspace=workspace)
     after = files(making, name)
     assert (done.files, done.written) == (2, 1)
@@ -254,7 +255,8 @@ def test_a_later_export_replaces_what_changed_in_one_commit(making, exported, tm
     assert len(before.keys() & after.keys()) == 3
     assert after["data/notes.txt"] == b"of the user"
     assert b"| Pages | 18 | 18 | 0 | 0 |" in after["README.md"]
-    assert len(loaded(making, done.load, tmp_path)[0]) == 18
+    rows = [pq.read_table(io.BytesIO(data)) for name, data in after.items() if name.startswith("data/train-")]
+    assert sum(map(len, rows)) == 18
 
 
 def test_a_branch_is_written_and_named_in_the_line(making, exported, tmp_path):
@@ -264,7 +266,7 @@ def test_a_branch_is_written_and_named_in_the_line(making, exported, tmp_path):
     assert done.load == f'load_dataset("{name}", split="train", revision="second")'
     assert files(making, name) == {}
     assert len(files(making, name, "second")) == 3
-    assert len(loaded(making, done.load, tmp_path)[0]) == 18
+    assert len(loaded(making, tmp_path, done.load)[0][0]) == 18
 
 
 @pytest.mark.parametrize(

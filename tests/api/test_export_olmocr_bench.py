@@ -12,20 +12,22 @@ from llm_ocr.errors import UsageError
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory) -> Path:
+def real(golden) -> Path:
     """A run over a folder `pdfs/` like that of the benchmark, with a copy of a document and one that does not open."""
-    folder = tmp_path_factory.mktemp("bench")
-    paper = text_pdf(*good_pages("a", 2))
-    for name, data in {
-        "old_scans/1_pg46.pdf": paper,
-        "math/copy.pdf": paper,
-        "math/b.v2.pdf": text_pdf(*good_pages("b", 1)),
-        "broken.pdf": garbage(),
-    }.items():
-        (folder / "pdfs" / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / "pdfs" / name).write_bytes(data)
-    llm_ocr.run(folder / "pdfs", workspace=folder / "w", engine="embedded", render_workers=1, ocr_workers=1)
-    return folder
+
+    def make_it(folder: Path) -> None:
+        paper = text_pdf(*good_pages("a", 2))
+        for name, data in {
+            "old_scans/1_pg46.pdf": paper,
+            "math/copy.pdf": paper,
+            "math/b.v2.pdf": text_pdf(*good_pages("b", 1)),
+            "broken.pdf": garbage(),
+        }.items():
+            (folder / "pdfs" / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "pdfs" / name).write_bytes(data)
+        llm_ocr.run(folder / "pdfs", workspace=folder / "w", engine="embedded", render_workers=1, ocr_workers=1)
+
+    return golden("olmocr-bench", make_it)
 
 
 def export(workspace, output, **more):

@@ -21,24 +21,26 @@ LINUX = int(sys.platform == "linux")
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory) -> Path:
+def real(golden) -> Path:
     """A workspace of two documents, a copy of one, one whose name is no text, and one that does not open."""
-    folder = tmp_path_factory.mktemp("texts")
-    (folder / "in/sub").mkdir(parents=True)
-    paper = text_pdf(*good_pages("a", 3))
-    for name, data in {"a.pdf": paper, "sub/copy.pdf": paper, "broken.pdf": garbage()}.items():
-        (folder / "in" / name).write_bytes(data)
-    (folder / "in/日本 #1.pdf").write_bytes(text_pdf(*good_pages("b", 1)))
-    if LINUX:
-        (folder / "in" / ODD).write_bytes(text_pdf(*good_pages("odd", 1)))
-    llm_ocr.run(folder / "in", workspace=folder / "w", engine="embedded", render_workers=1, ocr_workers=1)
-    return folder / "w"
+
+    def make_it(folder: Path) -> None:
+        (folder / "in/sub").mkdir(parents=True)
+        paper = text_pdf(*good_pages("a", 3))
+        for name, data in {"a.pdf": paper, "sub/copy.pdf": paper, "broken.pdf": garbage()}.items():
+            (folder / "in" / name).write_bytes(data)
+        (folder / "in/日本 #1.pdf").write_bytes(text_pdf(*good_pages("b", 1)))
+        if LINUX:
+            (folder / "in" / ODD).write_bytes(text_pdf(*good_pages("odd", 1)))
+        llm_ocr.run(folder / "in", workspace=folder / "w", engine="embedded", render_workers=1, ocr_workers=1)
+
+    return golden("texts", make_it) / "w"
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
+def made(golden) -> Path:
     """Two documents of 7 pages, each read in three units."""
-    return Path(make(str(tmp_path_factory.mktemp("long") / "w"), 2, pages=7))
+    return golden("long", lambda folder: make(str(folder / "w"), 2, pages=7)) / "w"
 
 
 def lines(folder: Path) -> list[dict]:

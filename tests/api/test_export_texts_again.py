@@ -1,10 +1,9 @@
 """Exports of texts that are run again: after a retry or new documents; and what they do not replace."""
 
-import shutil
 from pathlib import Path
 
 import pytest
-from export_workspaces import PAGES, files_of, make, noted_batches, read, retry
+from export_workspaces import PAGES, files_of, make, make_in_bucket, noted_batches, read, retry
 from store_servers import gcs, s3
 
 import llm_ocr
@@ -16,17 +15,6 @@ from llm_ocr.work.plan import PlannedDocument, plan_documents
 from llm_ocr.work.workspace import Workspace
 
 FORMATS = ("jsonl", "json", "markdown", "dolma", "chunks", "olmocr-bench")
-
-
-@pytest.fixture(scope="module")
-def standing(tmp_path_factory) -> Path:
-    """An assembled workspace of 6 documents of 3 pages; tests that change it copy it."""
-    return Path(make(str(tmp_path_factory.mktemp("again") / "w"), fails=frozenset({"4.pdf"})))
-
-
-@pytest.fixture
-def workspace(standing, tmp_path) -> Path:
-    return Path(shutil.copytree(standing, tmp_path / "w"))
 
 
 @pytest.fixture(autouse=True)
@@ -162,7 +150,7 @@ def test_a_bucket_gets_the_same_files(kind, form, standing, tmp_path):
 
 def test_a_workspace_in_a_bucket_gives_the_same_files(tmp_path):
     with gcs() as (url, settings):
-        make(url, 2, **settings)
+        make_in_bucket(tmp_path / "w", url, 2, settings)
         export(url, tmp_path / "markdown", "markdown", **settings)
         export(url, tmp_path / "json", "json", **settings)
         store = open_store(url, StoreOptions(endpoint=settings["workspace_endpoint"]))

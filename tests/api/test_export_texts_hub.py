@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 from export_workspaces import files_of, retry
-from test_export_hub import commits, making, new_name, standing  # noqa: F401 - fixtures
+from test_export_hub import commits, making, new_name  # noqa: F401 - fixtures
 
 import llm_ocr
 from llm_ocr.storage import StoreOptions, open_store

@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from bad_documents import good_pages, text_pdf
 from running import FRUGALLY, Told, environment, program
 from store_servers import s3
 
@@ -121,14 +122,16 @@ class Played:
 
 
 @pytest.fixture(scope="module")
-def extracted(golden, examples) -> Path:
+def extracted(golden, examples, small_examples) -> Path:
     """Two generations of sources and one of a retry, extracted."""
 
     def make(folder: Path) -> None:
         url, late = folder / "w", folder / "late.pdf"
         llm_ocr.extract([late, examples / "paper.pdf"], workspace=url, pages_per_unit=1, **FRUGALLY)
-        llm_ocr.extract([examples / "invoice.png", examples / "fax.tiff"], workspace=url, pages_per_unit=1, **FRUGALLY)
-        shutil.copyfile(examples / "invoice.png", late)
+        llm_ocr.extract(
+            [small_examples / "invoice.png", small_examples / "fax.tiff"], workspace=url, pages_per_unit=1, **FRUGALLY
+        )
+        late.write_bytes(text_pdf(*good_pages("late", 1)))
         llm_ocr.retry_failed(workspace=url, engine="embedded")
         llm_ocr.extract(workspace=url, **FRUGALLY)
 
@@ -159,7 +162,7 @@ def test_what_is_planned_or_retried_meanwhile_is_done_as_well(played, pool):
     assert run.status.pages.failed == 0
     assert told.counted == told.expected == run.status.figures.expected > 0
     assert final.counted == final.expected == run.status.pages.expected + 1  # one of them twice
-    assert all(len(document.markdown) > 200 for document in run.documents())
+    assert all(len(document.markdown) > 10 for document in run.documents())
 
 
 def test_what_a_slow_worker_wrote_over_newer_documents_is_written_anew(played):

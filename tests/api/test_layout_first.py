@@ -99,26 +99,26 @@ def test_the_embedded_layout_stands_in_where_it_must_and_says_so(server, example
 
 
 @pytest.mark.usefixtures("without_detector")
-def test_without_a_detector_the_model_reads_whole_pages_and_one_line_says_so(server, examples, tmp_path):
+def test_without_a_detector_the_model_reads_whole_pages_and_one_line_says_so(server, small_examples, tmp_path):
     server.reset()
-    run, lines = extract(examples / "invoice.png", server, tmp_path / "w")
+    run, lines = extract(small_examples / "invoice.png", server, tmp_path / "w")
     assert [page.markdown for page in run.pages()] == [WORDS]
     assert len(server.log()["requests"]) == 1
     assert len([line for line in lines if "whole pages are read" in line and '"torch>=' in line]) == 1
 
 
 @pytest.mark.parametrize("chosen", [{"layout_first": "never"}, {"model": "deepseek-ocr", "server_model": GLM}])
-def test_whole_pages_are_the_way_of_most_models(server, examples, tmp_path, chosen):
+def test_whole_pages_are_the_way_of_most_models(server, small_examples, tmp_path, chosen):
     server.reset()
     once = {"fallback": "none", "max_page_attempts": 1}
-    _, lines = extract(examples / "invoice.png", server, tmp_path / "w", **once, **chosen)
+    _, lines = extract(small_examples / "invoice.png", server, tmp_path / "w", **once, **chosen)
     assert len(server.log()["requests"]) == 1
     assert not any("whole pages" in line for line in lines)
 
 
-def test_a_prompt_about_pages_is_about_pages(server, examples, tmp_path):
+def test_a_prompt_about_pages_is_about_pages(server, small_examples, tmp_path):
     server.reset()
-    _, lines = extract(examples / "invoice.png", server, tmp_path / "w", mode="text", detector="embedded")
+    _, lines = extract(small_examples / "invoice.png", server, tmp_path / "w", mode="text", detector="embedded")
     assert len(server.log()["requests"]) == 1
     assert any("whole pages are read, since --mode was given" in line for line in lines)
 
@@ -133,8 +133,8 @@ def test_a_prompt_about_pages_is_about_pages(server, examples, tmp_path):
         ({"detector_device": "tpu"}, "detector_device"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_read(server, examples, tmp_path, settings, said):
+def test_what_cannot_be_is_refused_before_anything_is_read(server, small_examples, tmp_path, settings, said):
     server.reset()
     with pytest.raises(UsageError, match=said):
-        extract(examples / "invoice.png", server, tmp_path / "w", layout_first="always", **settings)
+        extract(small_examples / "invoice.png", server, tmp_path / "w", layout_first="always", **settings)
     assert server.log()["requests"] == []

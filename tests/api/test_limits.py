@@ -9,7 +9,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from PIL import Image, ImageDraw
 from running import cli, environment, program, said, status_of, unfinished
 
 import llm_ocr
@@ -29,13 +28,8 @@ PRICED = (*SMALL, "--max-inflight-requests", "4", "--price-out", "1000")
 
 
 @pytest.fixture(scope="module")
-def documents(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("documents")
-    for number in range(PAGES):
-        image = Image.new("RGB", (300, 400), "white")
-        ImageDraw.Draw(image).text((20, 20), f"page {number}", fill="black")
-        image.save(folder / f"{number:03d}.png")
-    return folder
+def documents(numbered_pages) -> Path:
+    return numbered_pages(PAGES)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any
 import markdown_reading as reading
 import pytest
 from PIL import Image
-from running import REPOSITORY, cli, said, status_of
+from running import COLUMNS, REPOSITORY, cli, said, status_of
 
 import llm_ocr
 from llm_ocr.types import PageRecord, Status
@@ -185,36 +185,6 @@ def test_the_dataset_opens_with_all_columns_and_images_that_decode(examples_read
         assert row["document_markdown"] == record.markdown
         for figure in record.figures:
             assert figure.id in row["document_final_markdown"]
-
-
-COLUMNS = [
-    "sample_id",
-    "dataset_index",
-    "source_image",
-    "document_with_boxes_image",
-    "document_markdown",
-    "extracted_figures",
-    "extracted_figures_metadata",
-    "document_final_markdown",
-    "document_id",
-    "source",
-    "page_number",
-    "status",
-    "reason",
-    "engine",
-    "blocks",
-    "tokens_in",
-    "tokens_out",
-    "attempts",
-    "primary_language",
-    "is_rotation_valid",
-    "rotation_correction",
-    "rotation",
-    "is_table",
-    "is_diagram",
-    "is_fallback",
-    "quality",
-]
 
 
 def test_images_of_the_dataset_are_the_bytes_that_extract_stored(examples_read):

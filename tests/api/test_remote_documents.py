@@ -34,22 +34,24 @@ def web(folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture(params=[s3, gcs], ids=["s3", "gcs"])
-def bucket(request, examples) -> Iterator[Place]:
+def bucket(request, small_examples) -> Iterator[Place]:
     """The URL of a folder with two documents and a note, and the settings that reach it."""
     with request.param() as (url, settings):
         endpoint = settings["workspace_endpoint"]
         root = url.partition("/runs/")[0]
         store = open_store(root, StoreOptions(endpoint=endpoint))
-        store.upload(examples / "paper.pdf", "papers/2024/paper.pdf")
-        store.upload(examples / "invoice.png", "papers/invoice.png")
+        store.upload(small_examples / "paper.pdf", "papers/2024/paper.pdf")
+        store.upload(small_examples / "invoice.png", "papers/invoice.png")
         store.put("papers/notes.docx", b"no document")
         yield f"{root}/papers", {"source_endpoint": endpoint}
 
 
-def test_a_prefix_of_a_bucket_is_read_like_a_folder(bucket, examples, tmp_path):
+def test_a_prefix_of_a_bucket_is_read_like_a_folder(bucket, small_examples, tmp_path):
     url, settings = bucket
     run = llm_ocr.run(url, workspace=tmp_path / "w", **settings, **FRUGALLY)
-    here = llm_ocr.run([examples / "paper.pdf", examples / "invoice.png"], workspace=tmp_path / "here", **FRUGALLY)
+    here = llm_ocr.run(
+        [small_examples / "paper.pdf", small_examples / "invoice.png"], workspace=tmp_path / "here", **FRUGALLY
+    )
     assert run.status.pages.ok == run.status.pages.expected == here.status.pages.expected
     assert run.status.skipped == {".docx": 1}
     assert sorted(document.path for document in run.documents()) == [
@@ -71,17 +73,17 @@ def test_globs_and_manifests_name_documents_there(bucket, tmp_path):
     assert (len(pages), pages["mine"]) == (2, 2)
 
 
-def test_a_document_that_was_replaced_since_it_was_planned_fails(bucket, examples, tmp_path):
+def test_a_document_that_was_replaced_since_it_was_planned_fails(bucket, small_examples, tmp_path):
     url, settings = bucket
     llm_ocr.plan(f"{url}/invoice.png", workspace=tmp_path / "w", engine="embedded", **settings)
     store = open_store(url, StoreOptions(endpoint=settings["source_endpoint"]))
-    store.upload(examples / "fax.tiff", "invoice.png")
+    store.upload(small_examples / "fax.tiff", "invoice.png")
     (page,) = llm_ocr.extract(workspace=tmp_path / "w", **settings, **FRUGALLY).pages()
     assert (page.status, page.reason) == (Status.FAILED, Reason.SOURCE_CHANGED)
 
 
-def test_web_documents_are_read_where_private_addresses_are_allowed(examples, tmp_path):
-    with web(examples) as url:
+def test_web_documents_are_read_where_private_addresses_are_allowed(small_examples, tmp_path):
+    with web(small_examples) as url:
         sources = [f"{url}/invoice.png", f"{url}/nothing.pdf"]
         refused = llm_ocr.extract(sources, workspace=tmp_path / "refused", **FRUGALLY)
         assert refused.status.pages.failed == 2
@@ -92,19 +94,19 @@ def test_web_documents_are_read_where_private_addresses_are_allowed(examples, tm
     assert rows["nothing.pdf"].reason is Reason.NOT_FOUND
 
 
-def test_a_workspace_and_its_documents_may_stand_on_different_stores(examples, tmp_path):
+def test_a_workspace_and_its_documents_may_stand_on_different_stores(small_examples, tmp_path):
     with s3() as (workspace, there), gcs() as (documents, here):
         source = documents.partition("/runs/")[0]
         open_store(source, StoreOptions(endpoint=here["workspace_endpoint"])).upload(
-            examples / "invoice.png", "in/a.png"
+            small_examples / "invoice.png", "in/a.png"
         )
         settings = {**there, "source_endpoint": here["workspace_endpoint"]}
         run = llm_ocr.extract(f"{source}/in", workspace=workspace, **settings, **FRUGALLY)
         assert run.status.pages.ok == 1
 
 
-def test_the_signature_of_a_presigned_url_is_in_no_result(examples, tmp_path, caplog):
-    with web(examples) as url:
+def test_the_signature_of_a_presigned_url_is_in_no_result(small_examples, tmp_path, caplog):
+    with web(small_examples) as url:
         sources = [f"{url}/{name}?X-Amz-Date=1&X-Amz-Signature=SESAME" for name in ("invoice.png", "nothing.pdf")]
         run = llm_ocr.run(sources, workspace=tmp_path / "w", allow_private_addresses=True, **FRUGALLY)
     assert [page.status for page in run.pages()] == [Status.OK, Status.FAILED]

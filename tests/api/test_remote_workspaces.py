@@ -15,6 +15,7 @@ from llm_ocr.cli.report import load_line
 from llm_ocr.errors import LlmOcrError, StorageError
 from llm_ocr.settings.models import AssembleSettings
 from llm_ocr.storage import StoreOptions, open_store
+from llm_ocr.work import leases
 
 
 @pytest.fixture
@@ -78,11 +79,12 @@ def test_a_misspelt_url_is_never_a_folder(examples, tmp_path, monkeypatch, url, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_workers_that_know_nothing_of_each_other_share_the_units(remote, documents):
+def test_workers_that_know_nothing_of_each_other_share_the_units(remote, documents, monkeypatch):
     url, settings = remote
+    monkeypatch.setattr(leases, "_FASTEST_BEAT_ON_GCS", 1.0)
     llm_ocr.plan(documents, workspace=url, pages_per_unit=1, engine="embedded", **settings)
-    # Who finds nothing free looks again after a fifth of the lease: no shorter one is taken by GCS.
-    shared = {"workspace": url, "lease_seconds": 150, **settings, **FRUGALLY}
+    # A worker that finds nothing free looks again after a fifth of the lease.
+    shared = {"workspace": url, "lease_seconds": 20, **settings, **FRUGALLY}
     side_by_side(*[functools.partial(llm_ocr.extract, **shared)] * 3)
     llm_ocr.extract(**shared)
     status = opened(url, settings).status

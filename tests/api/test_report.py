@@ -3,9 +3,7 @@
 import json
 import shutil
 import subprocess
-from pathlib import Path
 
-import export_workspaces
 import pytest
 import running
 from report_reading import report_of, words_of
@@ -35,18 +33,16 @@ def test_an_empty_workspace_gives_an_honest_page(tmp_path):
     assert "Nothing is planned in this workspace yet" in words_of(report_of(tmp_path / "w", tmp_path / "r.html"))
 
 
-def test_a_workspace_of_an_older_version_gives_a_page(tmp_path):
-    url = export_workspaces.make(str(tmp_path / "w"), fails=frozenset({"1.pdf"}))
-    text = report_of(url, tmp_path / "r.html")
-    assert "engine timeout: /in/1.pdf, page 1 (too slow)" in words_of(text)
+def test_a_workspace_of_an_older_version_gives_a_page(standing, tmp_path):
+    text = report_of(standing, tmp_path / "r.html")
+    assert "engine timeout: /in/4.pdf, page 1 (too slow)" in words_of(text)
     assert "No numbers over time are on record" in words_of(text)
 
 
-def test_no_row_is_read(tmp_path):
-    url = export_workspaces.make(str(tmp_path / "w"))
-    for file in Path(url, "extract").rglob("*.parquet"):
+def test_no_row_is_read(workspace, tmp_path):
+    for file in (workspace / "extract").rglob("*.parquet"):
         file.unlink()
-    assert "18  ok" in words_of(report_of(url, tmp_path / "r.html"))
+    assert "15  ok" in words_of(report_of(workspace, tmp_path / "r.html"))
 
 
 @pytest.fixture(scope="module")
@@ -82,13 +78,12 @@ def test_names_with_markup_do_nothing_in_a_browser(hostile, tmp_path, require):
     assert loud.count("<svg") >= 5
 
 
-def test_the_command_writes_the_file_and_says_where(tmp_path):
-    url = export_workspaces.make(str(tmp_path / "w"), documents=1)
-    run = running.cli("report", "-w", url, "--output", tmp_path / "new" / "r.html", cwd=tmp_path)
+def test_the_command_writes_the_file_and_says_where(standing, tmp_path):
+    run = running.cli("report", "-w", standing, "--output", tmp_path / "new" / "r.html", cwd=tmp_path)
     assert run.returncode == 0, running.said(run)
     assert str(tmp_path / "new" / "r.html") in run.stdout
     assert (tmp_path / "new" / "r.html").read_text().startswith("<!DOCTYPE html>")
-    report_of(url, tmp_path / "new" / "r.html")
+    report_of(standing, tmp_path / "new" / "r.html")
     assert [one.name for one in (tmp_path / "new").iterdir()] == ["r.html"]
 
 

@@ -1,7 +1,7 @@
 """Reports of real runs: several workers behind one server, and the embedded engine."""
 
 import shutil
-import subprocess
+from unittest import mock
 
 import pytest
 import running
@@ -25,18 +25,13 @@ def served(examples, tmp_path_factory):
     workspace = folder / "w"
     llm_ocr.plan(folder, workspace=workspace, pages_per_unit=3)
     with simulated(preset="h100", speed=10, mean_tokens=300) as server:
-        flags = ("--server-url", server.url, "--shard-count", "3", "--render-workers", "1", "--batch-id", "march")
-        prices = ("--price-in", "1", "--price-out", "2", "--max-failed-rate", "1")
-        workers = [
-            subprocess.Popen(
-                running.program("extract", "-w", str(workspace), "--shard-index", str(index), *flags, *prices),
-                cwd=folder,
-                env=running.environment(),
-                stdout=subprocess.DEVNULL,
-            )
-            for index in range(3)
-        ]
-        assert [worker.wait(120) for worker in workers] == [0, 0, 0]
+        flags = ("--server-url", server.url, "--shard-count", "3", "--render-workers", "1", "--image-size", "256")
+        prices = ("--price-in", "1", "--price-out", "2", "--max-failed-rate", "1", "--batch-id", "march")
+        for index in range(3):
+            with mock.patch("socket.gethostname", lambda index=index: f"host-{index}"):
+                words = ("extract", "-w", workspace, "--shard-index", str(index), *flags, *prices)
+                ended = running.cli(*words, cwd=folder)
+            assert ended.returncode == 0, running.said(ended)
     return workspace
 
 

@@ -10,7 +10,7 @@ from llm_ocr.storage import opening, register_store
 from llm_ocr.testing.memory_store import MemoryStore
 from llm_ocr.testing.simulator import running
 
-SIZES = (8, 32, 96)
+SIZES = (4, 16, 48)
 
 
 def document(number: int) -> bytes:

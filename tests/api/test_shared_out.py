@@ -189,9 +189,11 @@ def test_a_platform_that_says_something_impossible_is_wrong_usage(tmp_path, monk
         split(job_on(LocalStore(tmp_path / "w")))
 
 
-def test_tasks_of_a_platform_read_each_unit_once(examples, tmp_path, monkeypatch):
+def test_tasks_of_a_platform_read_each_unit_once(small_examples, tmp_path, monkeypatch):
     url = tmp_path / "w"
-    llm_ocr.plan([examples / "paper.pdf", examples / "fax.tiff"], workspace=url, pages_per_unit=1, engine="embedded")
+    llm_ocr.plan(
+        [small_examples / "paper.pdf", small_examples / "fax.tiff"], workspace=url, pages_per_unit=1, engine="embedded"
+    )
     total = llm_ocr.open(url).status.stages["extract"].total
     done = []
     for index in range(3):

@@ -58,16 +58,9 @@ def site(workspace) -> Path:
     return output
 
 
-@pytest.fixture(scope="module")
-def browser(require, tmp_path_factory):
-    require("chromium")
-    with Browser(tmp_path_factory.mktemp("chromium")) as browser:
-        browser.size(1300, 900)
-        yield browser
-
-
 @pytest.fixture
 def home(browser, site) -> Browser:
+    browser.size(1300, 900)
     browser.open((site / "index.html").as_uri())
     return browser
 

@@ -32,16 +32,9 @@ def compared(tmp_path_factory) -> Path:
     return llm_ocr.view(workspace=one, compare=other, output=folder / "site").index
 
 
-@pytest.fixture(scope="module")
-def browser(require, tmp_path_factory):
-    require("chromium")
-    with Browser(tmp_path_factory.mktemp("chromium")) as browser:
-        browser.size(1400, 900)
-        yield browser
-
-
 @pytest.fixture
 def home(browser, compared) -> Browser:
+    browser.size(1400, 900)
     browser.open(compared.as_uri())
     return browser
 

@@ -144,10 +144,10 @@ def test_the_help_names_models_that_exist():
 # --- behind a running server -------------------------------------------------------------------------------------
 
 
-def test_any_model_reads_pages_with_its_prompt_and_parser(examples, tmp_path):
+def test_any_model_reads_pages_with_its_prompt_and_parser(small_examples, tmp_path):
     with running(**QUICK, **NEW) as server:
         run = llm_ocr.extract(
-            examples / "invoice.png",
+            small_examples / "invoice.png",
             workspace=tmp_path / "w",
             server_url=server.url,
             model="maker/new-ocr",
@@ -166,8 +166,8 @@ def test_any_model_reads_pages_with_its_prompt_and_parser(examples, tmp_path):
     assert key.settings["reader"]["parsers"] == {"": "parse_grounding"}
 
 
-def test_a_server_with_another_model_is_refused_with_both_names_and_asked_when_it_is_named(examples, tmp_path):
-    read = {"sources": examples / "invoice.png", "workspace": tmp_path / "w", "render_workers": 1}
+def test_a_server_with_another_model_is_refused_with_both_names_and_asked_when_it_is_named(small_examples, tmp_path):
+    read = {"sources": small_examples / "invoice.png", "workspace": tmp_path / "w", "render_workers": 1}
     with running(**QUICK, served_model_name="my-own-name") as server:
         with pytest.raises(LlmOcrError, match=r"serves my-own-name, and deepseek-ocr .* was asked for") as error:
             llm_ocr.extract(server_url=server.url, **read)
@@ -177,20 +177,23 @@ def test_a_server_with_another_model_is_refused_with_both_names_and_asked_when_i
     assert run.status.pages.ok == 1
 
 
-def test_a_chat_template_is_refused_for_servers_of_others(examples, tmp_path):
+def test_a_chat_template_is_refused_for_servers_of_others(small_examples, tmp_path):
     file = tmp_path / "chat.jinja"
     file.write_text("x")
     with pytest.raises(UsageError, match="--chat-template is for a server that llm-ocr starts"):
         llm_ocr.extract(
-            examples / "invoice.png", workspace=tmp_path / "w", server_url="http://127.0.0.1:9", chat_template=str(file)
+            small_examples / "invoice.png",
+            workspace=tmp_path / "w",
+            server_url="http://127.0.0.1:9",
+            chat_template=str(file),
         )
 
 
-def test_a_notice_is_said_once(examples, tmp_path):
+def test_a_notice_is_said_once(small_examples, tmp_path):
     told = Told()
     with running(**QUICK, served_model_name="chandra") as server:
         llm_ocr.extract(
-            examples / "paper.pdf",
+            small_examples / "paper.pdf",
             workspace=tmp_path / "w",
             server_url=server.url,
             server_model="chandra",
@@ -203,50 +206,50 @@ def test_a_notice_is_said_once(examples, tmp_path):
     assert notice and told.lines.count(notice) == 1
 
 
-def test_a_first_try_with_a_wrong_model_binds_nothing(examples, tmp_path):
+def test_a_first_try_with_a_wrong_model_binds_nothing(small_examples, tmp_path):
     with running(**QUICK) as server:
         with pytest.raises(LlmOcrError, match="serves deepseek-ocr"):
-            llm_ocr.extract(examples / "fax.tiff", workspace=tmp_path, server_url=server.url, model="dots.mocr")
+            llm_ocr.extract(small_examples / "fax.tiff", workspace=tmp_path, server_url=server.url, model="dots.mocr")
         assert not list((tmp_path / "extract").rglob("*.json"))
         run = llm_ocr.extract(workspace=tmp_path, server_url=server.url, model="deepseek-ocr")
     assert run.status.pages.failed == 0
     assert run.status.model == "deepseek-ai/DeepSeek-OCR"
 
 
-def test_a_first_try_without_vllm_does_not_choose_the_engine(examples, tmp_path):
+def test_a_first_try_without_vllm_does_not_choose_the_engine(small_examples, tmp_path):
     missing = {"engine": "vllm", "vllm_command": "no-such-program", "offline": True}
     with pytest.raises(LlmOcrError, match="no-such-program"):
-        llm_ocr.run(examples / "fax.tiff", workspace=tmp_path, **missing)
-    assert llm_ocr.run(examples / "fax.tiff", workspace=tmp_path, **FRUGAL).status.finished
+        llm_ocr.run(small_examples / "fax.tiff", workspace=tmp_path, **missing)
+    assert llm_ocr.run(small_examples / "fax.tiff", workspace=tmp_path, **FRUGAL).status.finished
     assert remembered(ExtractSettings(workspace=str(tmp_path)), StoreOptions())["engine"] == "embedded"
 
 
 def test_a_planned_engine_gives_way_to_a_named_server_and_an_extracted_one_is_refused_with_its_command(
-    examples, tmp_path
+    small_examples, tmp_path
 ):
-    llm_ocr.plan(examples / "fax.tiff", workspace=tmp_path, engine="embedded")
+    llm_ocr.plan(small_examples / "fax.tiff", workspace=tmp_path, engine="embedded")
     with running(**QUICK) as server:
         assert llm_ocr.extract(workspace=tmp_path, server_url=server.url).status.stages["extract"].finished
     with pytest.raises(WorkspaceMismatch, match=r"by llm-ocr extract on .* UTC: reader.engine: 'model' -> 'embedded'"):
         llm_ocr.extract(workspace=tmp_path, engine="embedded", **FRUGAL)
 
 
-def test_a_model_is_refused_where_auto_means_the_cpu_engine(examples, tmp_path, monkeypatch):
+def test_a_model_is_refused_where_auto_means_the_cpu_engine(small_examples, tmp_path, monkeypatch):
     monkeypatch.setattr(engines, "gpus", lambda: ())
     with pytest.raises(
         UsageError, match="model has no effect with the CPU engine, which --engine auto chose because no G"
     ):
-        llm_ocr.run(examples / "fax.tiff", workspace=tmp_path / "w", model="dots.mocr")
+        llm_ocr.run(small_examples / "fax.tiff", workspace=tmp_path / "w", model="dots.mocr")
     with pytest.raises(UsageError, match="anchor_text has no effect"):
-        llm_ocr.plan(examples / "fax.tiff", workspace=tmp_path / "w", engine="embedded", anchor_text=100)
+        llm_ocr.plan(small_examples / "fax.tiff", workspace=tmp_path / "w", engine="embedded", anchor_text=100)
     with pytest.raises(UsageError, match="cannot parse figures"):
-        llm_ocr.run(examples / "fax.tiff", workspace=tmp_path / "w", engine="embedded", describe_mode="parse")
+        llm_ocr.run(small_examples / "fax.tiff", workspace=tmp_path / "w", engine="embedded", describe_mode="parse")
     assert not (tmp_path / "w").exists()
 
 
-def test_a_place_for_text_in_a_prompt_needs_the_text(examples, tmp_path):
+def test_a_place_for_text_in_a_prompt_needs_the_text(small_examples, tmp_path):
     url = "http://127.0.0.1:9"
     with pytest.raises(UsageError, match=r"--prompt holds {text}") as refused:
-        llm_ocr.run(examples / "fax.tiff", workspace=tmp_path / "w", server_url=url, prompt="Read: {text}")
+        llm_ocr.run(small_examples / "fax.tiff", workspace=tmp_path / "w", server_url=url, prompt="Read: {text}")
     assert "--anchor-text" in refused.value.hint
     assert not (tmp_path / "w").exists()

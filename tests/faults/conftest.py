@@ -16,8 +16,13 @@ def _nothing_of_this_machine(monkeypatch, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def documents(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("documents")
+def documents(golden) -> Path:
+    """Documents of small pages, all different."""
+    return golden("faults documents", make_documents)
+
+
+def make_documents(folder: Path) -> None:
+    """Write the documents into a folder."""
     for number in range(DOCUMENTS):
         made = canvas.Canvas(str(folder / f"{number}.pdf"), pagesize=(300, 400), invariant=1)
         for page in range(1, PAGES_EACH + 1):
@@ -28,19 +33,20 @@ def documents(tmp_path_factory) -> Path:
                 made.drawString(30, 20 * line + 10, f"This is page {page} of document {number}, line {line}.")
             made.showPage()
         made.save()
-    return folder
 
 
 @pytest.fixture(scope="session")
-def undisturbed(documents, tmp_path_factory) -> Path:
+def undisturbed(documents, golden) -> Path:
     """The workspace of a run without faults."""
-    workspace = tmp_path_factory.mktemp("undisturbed") / "w"
-    with simulator() as server:
-        run = extract(documents, workspace, server_url=server.url)
-        assert run.code == 0, run.said
-        assert asked(server).total() == len(asked(server)) == PAGES
-    accounted(workspace)
-    return workspace
+
+    def make(folder: Path) -> None:
+        with simulator() as server:
+            run = extract(documents, folder / "w", server_url=server.url)
+            assert run.code == 0, run.said
+            assert asked(server).total() == len(asked(server)) == PAGES
+        accounted(folder / "w")
+
+    return golden("faults undisturbed", make) / "w"
 
 
 @pytest.fixture(scope="session")

@@ -4,12 +4,12 @@ import itertools
 import sys
 
 import pytest
+from jobs_running import ended, submitted
 
 from llm_ocr.errors import LaunchError, MissingExtra, UsageError
 from llm_ocr.launch import Job, JobSpec, State
 from llm_ocr.launch.cloud_run import launcher as cloud_run
 from llm_ocr.launch.cloud_run.launcher import CloudRun
-from llm_ocr.launch.watching import Display, until_over
 from llm_ocr.testing.fake_run import Fault, running
 
 pytest.importorskip("google.cloud.run_v2")
@@ -48,18 +48,6 @@ def spec(platform, monkeypatch):
         return JobSpec("extract", "gs://b/w", LAUNCH, **{"hardware": "cpu", "image": IMAGE, "options": options, **more})
 
     return make
-
-
-def submitted(launcher, spec):
-    plan = launcher.plan(spec)
-    launcher.check(plan)
-    (job,) = launcher.submit(plan)
-    return job
-
-
-def ended(launcher, job):
-    (status,) = until_over(launcher, [job], Display(print), "extract", every=0.05)
-    return status
 
 
 def calls(platform, method, part):

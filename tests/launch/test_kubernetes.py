@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cases_kubernetes import LAUNCH
+from jobs_running import ended, submitted
 from make_plans import cases
 
 from llm_ocr.errors import LaunchError, MissingExtra, UsageError
@@ -14,7 +15,6 @@ from llm_ocr.launch import JobSpec, State
 from llm_ocr.launch.kubernetes import launcher as launcher_module
 from llm_ocr.launch.kubernetes.launcher import Kubernetes
 from llm_ocr.launch.kubernetes.manifest import SPOT
-from llm_ocr.launch.watching import Display, until_over
 from llm_ocr.testing.fake_kubernetes import running
 from llm_ocr.testing.fake_kubernetes_pods import Node
 
@@ -54,18 +54,6 @@ def spec(monkeypatch):
         return JobSpec("extract", "s3://b/w", LAUNCH, **{"hardware": "cpu", "image": "i:1", "options": options, **more})
 
     return make
-
-
-def submitted(launcher, spec):
-    plan = launcher.plan(spec)
-    launcher.check(plan)
-    (job,) = launcher.submit(plan)
-    return job
-
-
-def ended(launcher, job):
-    (status,) = until_over(launcher, [job], Display(lambda _: None), "extract", every=0.05)
-    return status
 
 
 def until_begun(launcher, job, pods=1):

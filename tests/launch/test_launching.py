@@ -60,7 +60,7 @@ def test_a_pipeline_is_one_job_after_the_other_and_leaves_a_whole_result(platfor
 
 
 def test_settings_travel_in_the_workspace_and_jobs_get_little_else(platform, sources, tmp_path):
-    launch(tmp_path / "w", "extract", sources, text_layer="never").wait()
+    launch(tmp_path / "w", "extract", sources, pages="1").wait()
     (spec,) = platform.submitted
     held = (tmp_path / f"w/launches/{spec.launch}/launch.json").read_bytes()
     reference = f"{spec.launch}@{hashlib.sha256(held).hexdigest()}"
@@ -68,7 +68,7 @@ def test_settings_travel_in_the_workspace_and_jobs_get_little_else(platform, sou
     stored = json.loads((tmp_path / f"w/launches/{spec.launch}/launch.json").read_text())
     assert stored["settings"]["extract"] == {
         "sources": [str(sources)],
-        "text_layer": "never",
+        "pages": "1",
         "pages_per_unit": 1,
     }
 

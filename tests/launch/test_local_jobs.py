@@ -7,11 +7,11 @@ import subprocess
 import sys
 
 import pytest
+from jobs_running import over
 
 from llm_ocr.errors import LaunchError
 from llm_ocr.launch import JobSpec, State
 from llm_ocr.launch.local.launcher import Local, _folder
-from llm_ocr.launch.watching import Display, until_over
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def started(code: str, monkeypatch, **more):
 def test_each_shard_is_a_process_with_its_number(monkeypatch):
     code = "import os; print(os.environ['LLM_OCR_SHARD_INDEX'], os.environ['LLM_OCR_SHARD_COUNT'])"
     launcher, jobs = started(code, monkeypatch, shards=2)
-    statuses = until_over(launcher, jobs, Display(print), "extract", every=0.1)
+    statuses = over(launcher, jobs)
     assert [one.state for one in statuses] == [State.SUCCEEDED] * 2
     assert [list(launcher.logs(job)) for job in jobs] == [["0 2"], ["1 2"]]
     assert launcher.find(JobSpec("extract", "w", "20260101-000000-0000", shards=2)) == jobs
@@ -40,14 +40,14 @@ def test_each_shard_is_a_process_with_its_number(monkeypatch):
 
 def test_a_job_that_fails_says_so(monkeypatch):
     launcher, jobs = started("import sys; print('no model'); sys.exit(1)", monkeypatch)
-    (status,) = until_over(launcher, jobs, Display(print), "extract", every=0.1)
+    (status,) = over(launcher, jobs)
     assert (status.state, status.reason) == (State.FAILED, "exit code 1")
     assert list(launcher.logs(jobs[0], tail=1)) == ["no model"]
 
 
 def test_a_job_ends_at_its_time_limit(monkeypatch):
     launcher, jobs = started("import time; time.sleep(600)", monkeypatch, time_limit=1)
-    (status,) = until_over(launcher, jobs, Display(print), "extract", every=0.1)
+    (status,) = over(launcher, jobs)
     assert (status.state, status.reason) == (State.TIMED_OUT, "time limit of 1 s")
 
 
@@ -56,7 +56,7 @@ def test_a_job_is_cancelled_and_its_log_followed_to_the_end(monkeypatch):
     lines = launcher.logs(jobs[0], follow=True)
     assert next(lines) == "begun"
     launcher.cancel(jobs[0])
-    (status,) = until_over(launcher, jobs, Display(print), "extract", every=0.1)
+    (status,) = over(launcher, jobs)
     assert status.state is State.CANCELLED
     assert list(lines) == []
     launcher.cancel(jobs[0])
@@ -67,7 +67,7 @@ def test_a_job_is_cancelled_while_it_starts_and_leaves_no_process(monkeypatch, t
     for number in range(3):
         launcher, jobs = started(f"import time; time.sleep(600); {mark!r}", monkeypatch, submission=number + 1)
         launcher.cancel(jobs[0])
-        (status,) = until_over(launcher, jobs, Display(print), "extract", every=0.05)
+        (status,) = over(launcher, jobs)
         assert (status.state, status.reason) == (State.CANCELLED, "cancelled")
     listed = subprocess.run(["ps", "-ww", "-eo", "args="], capture_output=True, text=True, check=True)
     assert mark not in listed.stdout
@@ -78,7 +78,7 @@ def test_a_job_whose_processes_were_killed_is_failed(monkeypatch):
     child = int(next(launcher.logs(jobs[0], follow=True)))
     os.kill(int((_folder(jobs[0].id) / "supervisor").read_text()), signal.SIGKILL)
     os.kill(child, signal.SIGKILL)
-    (status,) = until_over(launcher, jobs, Display(print), "extract", every=0.1)
+    (status,) = over(launcher, jobs)
     assert (status.state, status.reason) == (State.FAILED, "its process is gone, it was killed")
 
 
@@ -88,7 +88,7 @@ def test_secrets_come_from_this_environment_and_stand_in_no_file(monkeypatch, tm
         started(code, monkeypatch, secrets={"MY_KEY": ""})
     monkeypatch.setenv("MY_KEY", "geheimnis")
     launcher, jobs = started(code, monkeypatch, secrets={"MY_KEY": ""})
-    until_over(launcher, jobs, Display(print), "extract", every=0.1)
+    over(launcher, jobs)
     assert list(launcher.logs(jobs[0])) == ["9"]
     files = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
     assert files
@@ -98,13 +98,13 @@ def test_secrets_come_from_this_environment_and_stand_in_no_file(monkeypatch, tm
 def test_settings_of_the_launching_shell_do_not_reach_the_job(monkeypatch):
     monkeypatch.setenv("LLM_OCR_MODEL", "of this shell")
     launcher, jobs = started("import os; print('LLM_OCR_MODEL' in os.environ)", monkeypatch)
-    until_over(launcher, jobs, Display(print), "extract", every=0.1)
+    over(launcher, jobs)
     assert list(launcher.logs(jobs[0])) == ["False"]
 
 
 def test_the_plan_is_what_is_started(monkeypatch):
     launcher, jobs = started("pass", monkeypatch, environment={"A": "1"})
-    until_over(launcher, jobs, Display(print), "extract", every=0.1)
+    over(launcher, jobs)
     body = json.loads((_folder(jobs[0].id) / "job.json").read_text())
     assert (
         body == launcher.plan(JobSpec("extract", "w", "20260101-000000-0000", environment={"A": "1"})).requests[0].body

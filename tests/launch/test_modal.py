@@ -7,12 +7,12 @@ import sys
 import modal.exception as errors
 import pytest
 from cases_modal import spec
+from jobs_running import all_submitted, over
 from stub_modal import StubModal, dockerfile
 
 from llm_ocr.errors import LaunchError, MissingExtra, UsageError
 from llm_ocr.launch import JobSpec, State
 from llm_ocr.launch.modal.launcher import GPUS, Modal
-from llm_ocr.launch.watching import Display, until_over
 
 pytestmark = pytest.mark.filterwarnings("ignore:The .* function is executing locally")
 
@@ -29,13 +29,7 @@ def started(code: str, monkeypatch, **more):
     """Calls that run this Python."""
     monkeypatch.setattr(JobSpec, "command", property(lambda self: ("python", "-c", code)))
     launcher = Modal()
-    plan = launcher.plan(spec(**more))
-    launcher.check(plan)
-    return launcher, launcher.submit(plan)
-
-
-def over(launcher, jobs):
-    return until_over(launcher, jobs, Display(print), "extract", every=0.05)
+    return launcher, all_submitted(launcher, spec(**more))
 
 
 def test_each_share_is_a_call_on_the_hardware_with_the_secrets(account, monkeypatch, tmp_path):

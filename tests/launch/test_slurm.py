@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from cases_slurm import cases, spec
 from fake_slurm_programs import running_slurm
+from jobs_running import all_submitted, over
 from running import when
 
 import llm_ocr
@@ -14,7 +15,6 @@ from llm_ocr.cli import main
 from llm_ocr.errors import LaunchError, UsageError
 from llm_ocr.launch import Job, JobSpec, State, launching
 from llm_ocr.launch.slurm.launcher import STATES, Row, Slurm, task_status
-from llm_ocr.launch.watching import Display, until_over
 
 FRUGAL = {"engine": "embedded"}
 
@@ -35,13 +35,7 @@ def started(code: str, monkeypatch, **more):
     """Tasks that run this Python."""
     monkeypatch.setattr(JobSpec, "command", property(lambda self: ("python", "-c", code)))
     launcher = Slurm()
-    plan = launcher.plan(spec(**more))
-    launcher.check(plan)
-    return launcher, launcher.submit(plan)
-
-
-def over(launcher, jobs):
-    return until_over(launcher, jobs, Display(print), "extract", every=0.05)
+    return launcher, all_submitted(launcher, spec(**more))
 
 
 @pytest.mark.slow

@@ -7,39 +7,11 @@ from dataclasses import replace
 import pyarrow.parquet as pq
 import pytest
 from made import dataset_to_parquet, described, failed, picture, record
+from running import COLUMNS
 
 from llm_ocr.results.dataset import FEATURES, DatasetRow, DatasetWriter, dataset_file
 from llm_ocr.results.schema import Images
 from llm_ocr.types import Status
-
-COLUMNS = [
-    "sample_id",
-    "dataset_index",
-    "source_image",
-    "document_with_boxes_image",
-    "document_markdown",
-    "extracted_figures",
-    "extracted_figures_metadata",
-    "document_final_markdown",
-    "document_id",
-    "source",
-    "page_number",
-    "status",
-    "reason",
-    "engine",
-    "blocks",
-    "tokens_in",
-    "tokens_out",
-    "attempts",
-    "primary_language",
-    "is_rotation_valid",
-    "rotation_correction",
-    "rotation",
-    "is_table",
-    "is_diagram",
-    "is_fallback",
-    "quality",
-]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ def temporary(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def site(examples):
-    """The address of a web server that has the examples."""
-    with web(examples) as url:
+def site(small_examples):
+    """The address of a web server that has the small examples."""
+    with web(small_examples) as url:
         yield url

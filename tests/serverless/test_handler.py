@@ -67,9 +67,9 @@ def wait_for(server, port):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_each_form_of_input_is_answered_by_the_api_server(form, api, examples, site):
+def test_each_form_of_input_is_answered_by_the_api_server(form, api, small_examples, site):
     more = {"return_crop_images": True, "crop_images_base64": True, "return_layout_visualization": True}
-    answer = api({form: FORMS[form](examples, site), "start_page": 1, "end_page": 1, **more})
+    answer = api({form: FORMS[form](small_examples, site), "start_page": 1, "end_page": 1, **more})
     assert answer["status"] == "COMPLETED", answer
     output = answer["output"]
     assert output["markdown_result"].strip()
@@ -88,8 +88,8 @@ def test_a_wrong_input_fails_the_job_with_one_sentence_and_the_worker_lives(api)
     assert api({"warmup": True})["status"] == "COMPLETED"
 
 
-def test_one_input_on_the_command_line(handler, examples):
-    given = json.dumps({"input": {"images_base64": [b64(examples / "invoice.png")]}})
+def test_one_input_on_the_command_line(handler, small_examples):
+    given = json.dumps({"input": {"images_base64": [b64(small_examples / "invoice.png")]}})
     run = Container(["python", handler, "--test_input", given], ENVIRONMENT)
     try:
         assert run.wait(120) == 0
@@ -112,8 +112,8 @@ def test_wrong_settings_end_the_worker_with_a_sentence(handler, variables, said)
         run.remove()
 
 
-def test_the_pages_text_does_not_stand_in_the_workers_log(api, log, examples):
+def test_the_pages_text_does_not_stand_in_the_workers_log(api, log, small_examples):
     """RunPod's package writes whole replies into the log where nobody says otherwise."""
-    answer = api({"images_base64": [b64(examples / "invoice.png")]})
+    answer = api({"images_base64": [b64(small_examples / "invoice.png")]})
     assert "Quarrel" in answer["output"]["markdown_result"]
     assert log() and not any("Quarrel" in line for line in log())

@@ -20,8 +20,8 @@ FRUGAL = {"LLM_OCR_ENGINE": "embedded", "LLM_OCR_RENDER_WORKERS": "1", "LLM_OCR_
 
 
 @pytest.fixture
-def planned(examples, tmp_path):
-    sources = [examples / "paper.pdf", examples / "invoice.png"]
+def planned(examples, small_examples, tmp_path):
+    sources = [examples / "paper.pdf", small_examples / "invoice.png"]
     llm_ocr.plan(sources, workspace=tmp_path / "w", engine="embedded", pages_per_unit=1)
     return str(tmp_path / "w")
 
@@ -126,6 +126,6 @@ def test_a_stage_waits_for_the_requests_and_closes_their_model(planned, examples
     assert same
 
 
-def test_documents_are_answered_with_the_workers_workspace_left_alone(examples, tmp_path):
-    asked({"images_base64": [b64(examples / "invoice.png")]}, workspace=str(tmp_path / "w"))
+def test_documents_are_answered_with_the_workers_workspace_left_alone(small_examples, tmp_path):
+    asked({"images_base64": [b64(small_examples / "invoice.png")]}, workspace=str(tmp_path / "w"))
     assert not (tmp_path / "w").exists()

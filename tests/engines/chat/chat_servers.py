@@ -175,9 +175,9 @@ ENDLESS: dict[str, Handler] = {
     "roles": endless(b"", lambda _: b'data: {"choices": [{"delta": {"role": "assistant"}}]}\n\n'),
     "no choices": endless(event("Hello"), lambda _: usage()),
     "reasoning": endless(b"", lambda number: reasoning(words(number))),
-    "slow reasoning": endless(b"", lambda _: reasoning("Hm. "), 0.5),
+    "slow reasoning": endless(b"", lambda _: reasoning("Hm. "), 0.1),
     "text": endless(b"", lambda number: event(words(number)), 0.0),
-    "slow text": endless(b"", lambda number: event(words(number)[:8]), 0.5),
+    "slow text": endless(b"", lambda number: event(words(number)[:8]), 0.1),
     "JSON": endless(
         b'{"choices": [{"message": {"content": "', lambda number: words(number).encode(), 0.0, "application/json"
     ),

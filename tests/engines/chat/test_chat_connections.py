@@ -33,6 +33,7 @@ from chat_servers import (
 from test_chat_gauges import ONE
 
 from llm_ocr.engines.asking import Answer, Finish
+from llm_ocr.engines.chat import endpoint as endpoint_module
 from llm_ocr.engines.chat.gauges import Gauges
 from llm_ocr.engines.chat.reply import Bounds
 from llm_ocr.engines.serving import ServerFacts
@@ -134,14 +135,14 @@ def test_a_server_that_does_not_take_the_image_is_given_up():
 
 
 def test_a_slow_answer_is_not_given_up_while_it_goes_on():
-    pieces = [event("x")] * 20  # 2 s in all, and no silence of more than 1.5 s
+    pieces = [event("x")] * 13  # 1.3 s in all, and no silence of more than 1 s
 
     async def run() -> str:
         handler = streaming(*pieces, event("", "stop"), DONE, pause=0.1)
-        async with serving(handler) as url, connected(url, stall=1.5) as endpoint:
+        async with serving(handler) as url, connected(url, stall=1.0) as endpoint:
             return (await endpoint.ask(QUESTION)).text
 
-    assert asyncio.run(run()) == "x" * 20
+    assert asyncio.run(run()) == "x" * 13
 
 
 def test_an_answer_is_whole_when_done_was_said_though_the_body_stays_open():
@@ -152,6 +153,13 @@ def test_an_answer_is_whole_when_done_was_said_though_the_body_stays_open():
     assert asyncio.run(run()) == ("Hello wörld", "Hello wörld")
 
 
+@pytest.fixture
+def brief_usage(monkeypatch):
+    """Counts of tokens are not waited for long."""
+    monkeypatch.setattr(endpoint_module, "_USAGE_SECONDS", 0.3)
+
+
+@pytest.mark.usefixtures("brief_usage")
 @pytest.mark.parametrize("end", [stuck(*WHOLE[:3]), streaming(*WHOLE[:3], end=abort), streaming(*WHOLE[:4], end=abort)])
 def test_an_answer_is_whole_when_the_reason_for_its_end_was_said_whatever_becomes_of_the_connection(end):
     async def run() -> str:
@@ -161,6 +169,7 @@ def test_an_answer_is_whole_when_the_reason_for_its_end_was_said_whatever_become
     assert asyncio.run(run()) == "Hello wörld"
 
 
+@pytest.mark.usefixtures("brief_usage")
 def test_an_answer_that_is_whole_is_not_waited_for_while_comments_come():
     ending = endless(b"".join(WHOLE[:3]), lambda _: b": ping\n\n")
 
@@ -221,7 +230,7 @@ def test_an_answer_that_takes_far_too_long_in_all_is_cut_and_what_came_is_kept(n
 
 def unending_slowly(name: str) -> Answer:
     async def run() -> Answer:
-        async with serving(ENDLESS[name]) as url, connected(url, stall=0.8) as endpoint, asyncio.timeout(30):
+        async with serving(ENDLESS[name]) as url, connected(url, stall=0.4) as endpoint, asyncio.timeout(30):
             return await endpoint.ask(QUESTION)
 
     return asyncio.run(run())

@@ -168,7 +168,7 @@ def test_hangs_are_counted_apart_from_deaths_and_named_so(ours: bool, hangs: int
         assert failure.detail == f"the server hung {times} while it read this page"
         assert asyncio.get_running_loop().time() - began < 20  # no wait is longer than a hang
 
-    with_fleet([server], replace(QUICK, stall=0.5, hangs=hangs), test)
+    with_fleet([server], replace(QUICK, stall=0.3, hangs=hangs), test)
     # the first hang is not with it alone, and at a server of others each counted one must be
     assert hangs <= server.asked["page-1"] <= hangs + 1 + (not ours)
 

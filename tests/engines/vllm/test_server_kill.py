@@ -76,7 +76,7 @@ def test_kill_of_the_client_and_the_launcher_at_once_ends_the_server(client):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists and adopts the processes")
-@pytest.mark.parametrize("stubborn", [False, True])
+@pytest.mark.parametrize("stubborn", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_kill_of_the_client_ends_what_the_server_has_put_into_other_sessions(client, tmp_path, stubborn):
     path = tmp_path / "scattered"
     process, told = client(f"--fake-scatter={path}", *(["--fake-stubborn=1"] if stubborn else []))

@@ -1,0 +1,43 @@
+"""Workspaces that the tests of several files use."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from export_workspaces import make
+from PIL import Image, ImageDraw
+from viewer_browser import Browser
+
+
+@pytest.fixture(scope="session")
+def standing(golden) -> Path:
+    """An assembled workspace of 6 documents of 3 pages, one of them failed; tests that change it copy it."""
+    return golden("export", lambda folder: make(str(folder / "w"), fails=frozenset({"4.pdf"}))) / "w"
+
+
+@pytest.fixture
+def workspace(standing, tmp_path) -> Path:
+    """A copy of that workspace."""
+    return Path(shutil.copytree(standing, tmp_path / "w"))
+
+
+@pytest.fixture(scope="session")
+def numbered_pages(golden) -> Callable[[int], Path]:
+    """Return `numbered_pages(count)`: a folder of so many small pictures, each with its number."""
+
+    def make_them(folder: Path, count: int) -> None:
+        for number in range(count):
+            image = Image.new("RGB", (300, 400), "white")
+            ImageDraw.Draw(image).text((20, 20), f"page {number}", fill="black")
+            image.save(folder / f"{number:03d}.png")
+
+    return lambda count: golden(f"pages-{count}", lambda folder: make_them(folder, count))
+
+
+@pytest.fixture(scope="session")
+def browser(require, tmp_path_factory) -> Iterator[Browser]:
+    """Chromium, which reads pages of this machine."""
+    require("chromium")
+    with Browser(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser
