@@ -36,10 +36,8 @@ def check_prices(platform: str, specs: Mapping[str, JobSpec]) -> None:
     for stage, spec in specs.items():
         if _known_price(platform, spec, live=False) is None and price_of(platform, spec) is None:
             machine = f"spot machines of {platform}" if spec.options.get("spot") else f"{spec.hardware} on {platform}"
-            raise UsageError(
-                f"--max-cost cannot limit {stage}: no price is known of {machine}",
-                hint="Give the price of one machine in dollars: --price-per-hour 1.80",
-            )
+            hint = "Give the price of one machine in dollars: --price-per-hour 1.80"
+            raise UsageError(f"--max-cost cannot limit {stage}: no price is known of {machine}", hint=hint)
 
 
 def billed_seconds(spec: JobSpec, statuses: Sequence[JobStatus], *, until: float | None = None) -> float | None:

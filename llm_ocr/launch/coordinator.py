@@ -49,10 +49,8 @@ def with_coordinator(asked: Wanted, launcher: Launcher) -> Wanted:
         why, hint = _REFUSED[platform]
         raise UsageError(f"--detach does not work on {platform}: {why}", hint=hint)
     if platform == "slurm" and assemble.image:
-        raise UsageError(
-            "--detach on slurm: the coordinator calls sbatch, which the image does not have",
-            hint="Install the library on the nodes (--slurm-setup) instead of --image, or use --wait.",
-        )
+        hint = "Install the library on the nodes (--slurm-setup) instead of --image, or use --wait."
+        raise UsageError("--detach on slurm: the coordinator calls sbatch, which the image does not have", hint=hint)
     if platform == "kubernetes" and not assemble.options.get("service_account"):
         raise UsageError(
             "--detach on kubernetes: the coordinator needs a service account that may create Jobs",

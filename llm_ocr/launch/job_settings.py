@@ -57,10 +57,8 @@ def check_files(stage: str, travelling: Mapping[str, Any]) -> None:
         if isinstance(value, str) and (
             Path(value).is_absolute() or value.startswith((".", "~")) or Path(value).is_file()
         ):
-            raise UsageError(
-                f"{name} {value} is on this machine: a job of {stage} cannot read it",
-                hint="Put it on s3:// or gs:// where that setting takes a URL, or into the image.",
-            )
+            hint = "Put it on s3:// or gs:// where that setting takes a URL, or into the image."
+            raise UsageError(f"{name} {value} is on this machine: a job of {stage} cannot read it", hint=hint)
 
 
 def with_engine(stage: str, travelling: Mapping[str, Any], launcher: Launcher, hardware: str) -> dict[str, Any]:
@@ -74,15 +72,11 @@ def with_engine(stage: str, travelling: Mapping[str, Any], launcher: Launcher, h
         return settings
     engine = settings.get("engine", "server" if settings.get("server_url") else "auto")
     if gpus and engine == "embedded":
-        raise UsageError(
-            f"--engine embedded uses no GPU, and {hardware} has {gpus}",
-            hint="Leave --engine out, or take a machine without GPUs with --hardware.",
-        )
+        hint = "Leave --engine out, or take a machine without GPUs with --hardware."
+        raise UsageError(f"--engine embedded uses no GPU, and {hardware} has {gpus}", hint=hint)
     if not gpus and engine in ("auto", "vllm"):
-        raise UsageError(
-            f"{hardware} has no GPU for {stage}",
-            hint="Take a machine with one (--hardware), a running server (--server-url), or --engine embedded.",
-        )
+        hint = "Take a machine with one (--hardware), a running server (--server-url), or --engine embedded."
+        raise UsageError(f"{hardware} has no GPU for {stage}", hint=hint)
     if engine == "auto":
         settings["engine"] = "vllm"
     return settings
@@ -90,20 +84,16 @@ def with_engine(stage: str, travelling: Mapping[str, Any], launcher: Launcher, h
 
 def _check(setting: Setting, value: Any) -> None:
     if setting.secret:
-        raise UsageError(
-            f"{setting.flag} is a secret: jobs do not get it from the workspace",
-            hint=f"Put it into {setting.variable} and give --secret {setting.variable}",
-        )
+        hint = f"Put it into {setting.variable} and give --secret {setting.variable}"
+        raise UsageError(f"{setting.flag} is a secret: jobs do not get it from the workspace", hint=hint)
     if setting.name not in _WITH_URLS and isinstance(value, str) and without_credentials(value) != value:
         raise UsageError(
             f"{setting.flag} holds a name or password, which jobs do not get from the workspace",
             hint="Leave it out of the URL, and give the jobs their credentials with --secret NAME.",
         )
     if setting.kind is Path and setting.name.endswith("_file"):
-        raise UsageError(
-            f"{setting.flag} {value} is a file of this machine: jobs cannot read it",
-            hint=f"Give its content as a secret: --secret {setting.variable.removesuffix('_FILE')}",
-        )
+        hint = f"Give its content as a secret: --secret {setting.variable.removesuffix('_FILE')}"
+        raise UsageError(f"{setting.flag} {value} is a file of this machine: jobs cannot read it", hint=hint)
 
 
 def _json(value: Any) -> Any:

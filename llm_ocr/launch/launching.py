@@ -248,10 +248,8 @@ class Launch:
         if found is not None and found.jobs:
             return found.jobs
         if stage not in self.asked.specs:
-            raise LaunchError(
-                f"{stage} of {self._workspace.url} is being submitted by another process",
-                hint="The same command goes on ten minutes later, or cancel it: llm-ocr jobs cancel.",
-            )
+            hint = "The same command goes on ten minutes later, or cancel it: llm-ocr jobs cancel."
+            raise LaunchError(f"{stage} of {self._workspace.url} is being submitted by another process", hint=hint)
         # The recorded decision says that there was one; what is submitted is what this command asks for.
         spec = self._next_spec(stage, None if found is None else found.spec.submission)
         plan = complete_plan(self._launcher, spec)
@@ -344,10 +342,8 @@ def _asked(settings: LaunchSettings, launcher: Launcher, launch: str) -> Wanted:
         return asked
     if settings.wait or settings.stage != PIPELINE:
         with_what = "--wait" if settings.wait else settings.stage
-        raise UsageError(
-            f"--detach does not go with {with_what}",
-            hint="Leave out --wait: the platform waits. Without a pipeline a stage is one submission: leave out both.",
-        )
+        hint = "Leave out --wait: the platform waits. Without a pipeline a stage is one submission: leave out both."
+        raise UsageError(f"--detach does not go with {with_what}", hint=hint)
     return with_coordinator(asked, launcher)
 
 

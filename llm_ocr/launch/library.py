@@ -80,10 +80,8 @@ def check_library(spec: JobSpec) -> None:
     """Raise `UsageError` if the wheel cannot be used, or if an image is to hold the library and none is named."""
     given = spec.options.get("wheel")
     if given == "image" and not spec.image:
-        raise UsageError(
-            "--wheel image: the stock images do not hold the library",
-            hint="Name an image that does, for example --image registry.example/llm-ocr:1 (docker/README.md).",
-        )
+        hint = "Name an image that does, for example --image registry.example/llm-ocr:1 (docker/README.md)."
+        raise UsageError("--wheel image: the stock images do not hold the library", hint=hint)
     if given not in (None, "image"):
         check_wheel(given)
 

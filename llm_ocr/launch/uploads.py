@@ -39,10 +39,8 @@ def uploaded(workspace: Workspace, sources: Sequence[str], say: Say) -> tuple[st
 def _upload(workspace: Workspace, source: str, say: Say) -> str:
     root = Path(source.removeprefix("file://")).expanduser().resolve()
     if not root.exists() or (root.is_file() and root.suffix.lower() not in _KINDS):
-        raise UsageError(
-            f"{source}: jobs elsewhere cannot read it",
-            hint="Give files, folders, or s3://, gs://, hf:// and https:// sources (lists of them stand there, too).",
-        )
+        hint = "Give files, folders, or s3://, gs://, hf:// and https:// sources (lists of them stand there, too)."
+        raise UsageError(f"{source}: jobs elsewhere cannot read it", hint=hint)
     files = [root] if root.is_file() else sorted(_documents(root, say))
     place = f"{FOLDER}/{_apart(root.parent)}"
     sent = 0

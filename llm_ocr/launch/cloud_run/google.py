@@ -46,10 +46,8 @@ class Google:
     def project(self) -> str:
         """Of the credentials. Raises `LaunchError` when they name none."""
         if not self._found[1]:
-            raise LaunchError(
-                "Cloud Run: the credentials name no project",
-                hint="Give --project PROJECT, or set GOOGLE_CLOUD_PROJECT.",
-            )
+            hint = "Give --project PROJECT, or set GOOGLE_CLOUD_PROJECT."
+            raise LaunchError("Cloud Run: the credentials name no project", hint=hint)
         return self._found[1]
 
     @cached_property
@@ -121,10 +119,8 @@ def check_endpoint(url: str) -> None:
         return
     if parts.scheme == "http" and parts.hostname in _LOOPBACK:
         return
-    raise UsageError(
-        f"--platform-endpoint {url}: must be an https URL, or http on this machine",
-        hint="Leave it out for Google's own.",
-    )
+    hint = "Leave it out for Google's own."
+    raise UsageError(f"--platform-endpoint {url}: must be an https URL, or http on this machine", hint=hint)
 
 
 def is_stand_in(url: str) -> bool:

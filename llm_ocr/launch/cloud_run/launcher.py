@@ -171,10 +171,8 @@ def _check_secret(google: Google, job: str, reference: dict[str, str]) -> None:
     if status == 404:
         raise refused(action, status, f"Secret not found: {message_in(answer)}")
     if status == 200 and answer.get("state", "ENABLED") != "ENABLED":
-        raise LaunchError(
-            f"Cloud Run: cannot {action}: its version {version} is {answer['state'].lower()}",
-            hint=f'Add one: printf %s "$VALUE" | gcloud secrets versions add {secret} --data-file=-',
-        )
+        hint = f'Add one: printf %s "$VALUE" | gcloud secrets versions add {secret} --data-file=-'
+        raise LaunchError(f"Cloud Run: cannot {action}: its version {version} is {answer['state'].lower()}", hint=hint)
 
 
 def _executions(google: Google, job: str) -> list[Any]:

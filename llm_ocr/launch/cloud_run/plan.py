@@ -135,10 +135,8 @@ def secret_of(name: str, where: str) -> dict[str, str]:
     """
     found = _SECRET.fullmatch(where or name)
     if found is None:
-        raise UsageError(
-            f"--secret {name}: {where!r} cannot be a secret of Secret Manager",
-            hint=f"Give --secret {name}=SECRET, {name}=SECRET:VERSION or {name}=projects/PROJECT/secrets/SECRET.",
-        )
+        hint = f"Give --secret {name}=SECRET, {name}=SECRET:VERSION or {name}=projects/PROJECT/secrets/SECRET."
+        raise UsageError(f"--secret {name}: {where!r} cannot be a secret of Secret Manager", hint=hint)
     return {"secret": found["secret"], "version": found["version"] or "latest"}
 
 
@@ -263,10 +261,8 @@ def _check(hardware: str, found: Machine, cpu: int, gib: float, memory: str) -> 
         )
     if gib > _MOST_MEMORY[cpu]:
         enough = next((cores for cores, most in _MOST_MEMORY.items() if gib <= most), None)
-        raise UsageError(
-            f"{cpu} cores go with at most {_MOST_MEMORY[cpu]}Gi, not {memory}",
-            hint=f"Use --cpu {enough}, or less --memory." if enough else "At most 32Gi, with --cpu 8.",
-        )
+        hint = f"Use --cpu {enough}, or less --memory." if enough else "At most 32Gi, with --cpu 8."
+        raise UsageError(f"{cpu} cores go with at most {_MOST_MEMORY[cpu]}Gi, not {memory}", hint=hint)
 
 
 def _cores_for(gib: float) -> int:

@@ -170,10 +170,8 @@ class HfJobs:
             known = f"Did you mean {near[0]}?" if near else f"The token's: {', '.join(own)}"
             raise LaunchError(f"{own[0]} is not in the organisation {wanted}", hint=known)
         if account.get("auth", {}).get("accessToken", {}).get("role") == "read":
-            raise LaunchError(
-                f"the token of {own[0]} may only read: it cannot start jobs",
-                hint="Make one that may write: https://huggingface.co/settings/tokens",
-            )
+            hint = "Make one that may write: https://huggingface.co/settings/tokens"
+            raise LaunchError(f"the token of {own[0]} may only read: it cannot start jobs", hint=hint)
         return wanted
 
     def _taken_back(self, made: Sequence[Job], error: LaunchError) -> LaunchError:

@@ -93,10 +93,8 @@ def secrets_of(spec: JobSpec) -> dict[str, tuple[str, str]]:
     for variable, where in sorted(spec.secrets.items()):
         match = _SECRET.fullmatch(where or SECRET)
         if match is None:
-            raise UsageError(
-                f"--secret {variable}: {where!r} cannot be a Secret of Kubernetes",
-                hint=f"Give --secret {variable}=SECRET, or --secret {variable}=SECRET/KEY.",
-            )
+            hint = f"Give --secret {variable}=SECRET, or --secret {variable}=SECRET/KEY."
+            raise UsageError(f"--secret {variable}: {where!r} cannot be a Secret of Kubernetes", hint=hint)
         found[variable] = (match["name"], match["key"] or variable)
     return found
 

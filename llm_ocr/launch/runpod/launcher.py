@@ -86,10 +86,8 @@ class RunPod:
         try:
             api.get(f"v2/{endpoint}/health")
         except NotThere as error:
-            raise LaunchError(
-                f"RunPod has no endpoint {endpoint}: {error.args[0]}",
-                hint="The console shows its id under Serverless: --runpod-endpoint ID",
-            ) from error
+            hint = "The console shows its id under Serverless: --runpod-endpoint ID"
+            raise LaunchError(f"RunPod has no endpoint {endpoint}: {error.args[0]}", hint=hint) from error
         _check_endpoint(plan.spec, endpoint, api)
 
     def find(self, spec: JobSpec) -> Sequence[Job]:
@@ -142,10 +140,8 @@ class RunPod:
 def _check_spec(spec: JobSpec) -> None:
     """Raise `UsageError` for a job that no endpoint can run."""
     if spec.image:
-        raise UsageError(
-            "--image: a job on RunPod runs in the image of its endpoint",
-            hint="Set it on the endpoint: runpod-serverless/README.md",
-        )
+        hint = "Set it on the endpoint: runpod-serverless/README.md"
+        raise UsageError("--image: a job on RunPod runs in the image of its endpoint", hint=hint)
     if spec.hardware not in (*GPUS, ENDPOINT, "") and (near := get_close_matches(spec.hardware, GPUS, cutoff=0.5)):
         raise UsageError(f"--hardware {spec.hardware}: RunPod has no such GPU", hint=f"Near: {', '.join(near)}")
     if spec.time_limit is not None and spec.time_limit > _LONGEST - 3600:
@@ -167,10 +163,8 @@ def _check_endpoint(spec: JobSpec, endpoint: str, api: Api) -> None:
     if found is None:
         return
     if found.workers == 0:
-        raise LaunchError(
-            f"endpoint {endpoint} has no workers: its Max workers are 0",
-            hint=f"Raise them, within the account's quota: {_console(endpoint)}",
-        )
+        hint = f"Raise them, within the account's quota: {_console(endpoint)}"
+        raise LaunchError(f"endpoint {endpoint} has no workers: its Max workers are 0", hint=hint)
     wanted = "cpu" if spec.hardware == "cpu" else "gpu"
     if spec.hardware in GPUS and found.machine and found.machine != wanted:
         raise LaunchError(
@@ -179,10 +173,8 @@ def _check_endpoint(spec: JobSpec, endpoint: str, api: Api) -> None:
         )
     types = api.gpu_types(found) if found.pools and spec.hardware in GPUS.keys() - {"cpu", GPU} else []
     if types and spec.hardware not in types:
-        raise LaunchError(
-            f"endpoint {endpoint} has no {spec.hardware}: {', '.join(types)}",
-            hint="Leave --hardware out, or name one of these.",
-        )
+        hint = "Leave --hardware out, or name one of these."
+        raise LaunchError(f"endpoint {endpoint} has no {spec.hardware}: {', '.join(types)}", hint=hint)
     absent = [] if found.variables is None else sorted(set(spec.secrets) - found.variables)
     if absent:
         raise LaunchError(

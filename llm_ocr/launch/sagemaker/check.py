@@ -54,10 +54,8 @@ def _check_role(plan: Plan, clients: Clients, account: str) -> None:
     arn = str(plan.spec.options["role"])
     owner, name = arn.split(":")[4], arn.rpartition("/")[2]
     if owner != account:
-        raise LaunchError(
-            f"the role {arn} is of account {owner}, and these credentials are of {account}",
-            hint="A job's role must be of the account that runs it: correct --role, or use other credentials.",
-        )
+        hint = "A job's role must be of the account that runs it: correct --role, or use other credentials."
+        raise LaunchError(f"the role {arn} is of account {owner}, and these credentials are of {account}", hint=hint)
     found = _asked(lambda: clients.of("iam").get_role(RoleName=name), f"the role {arn}", _MAKE_ROLE)
     if found is None:
         return
@@ -93,10 +91,8 @@ def _check_secrets(plan: Plan, clients: Clients) -> None:
         ask = partial(clients.of("secretsmanager").describe_secret, SecretId=secret)
         found = _asked(ask, f"the secret {secret} (--secret {name})", hint)
         if found and found.get("DeletedDate"):
-            raise LaunchError(
-                f"the secret {secret} (--secret {name}) is being deleted",
-                hint=f"aws secretsmanager restore-secret --secret-id {secret}",
-            )
+            hint = f"aws secretsmanager restore-secret --secret-id {secret}"
+            raise LaunchError(f"the secret {secret} (--secret {name}) is being deleted", hint=hint)
 
 
 def _check_quota(plan: Plan, clients: Clients) -> None:

@@ -144,11 +144,7 @@ def _training(spec: JobSpec) -> dict[str, Any]:
         "TrainingJobName": spec.name,
         "ResourceConfig": _machines(spec),
         "StoppingCondition": {"MaxRuntimeInSeconds": seconds},
-        "AlgorithmSpecification": {
-            "TrainingImage": _image(spec),
-            "TrainingInputMode": "File",
-            **_command(spec),
-        },
+        "AlgorithmSpecification": {"TrainingImage": _image(spec), "TrainingInputMode": "File", **_command(spec)},
         "Environment": _environment(spec),
         "RoleArn": spec.options.get("role") or ROLE,
         "OutputDataConfig": {"S3OutputPath": output, **({"KmsKeyId": key} if key else {})},
@@ -250,10 +246,8 @@ def _check_names(spec: JobSpec) -> None:
     if role and not _ROLE.fullmatch(role):
         raise UsageError(f"--role {role}: must be the ARN of a role", hint="arn:aws:iam::ACCOUNT:role/NAME")
     if spec.image and parsed_image(spec.image) is None:
-        raise UsageError(
-            f"--image {spec.image}: SageMaker takes images from ECR only",
-            hint=f"Mirror it (sagemaker/README.md), then give {_HOW[IMAGE]}",
-        )
+        hint = f"Mirror it (sagemaker/README.md), then give {_HOW[IMAGE]}"
+        raise UsageError(f"--image {spec.image}: SageMaker takes images from ECR only", hint=hint)
     if output and not re.fullmatch(r"s3://[^/]+(/.*)?", output):
         raise UsageError(f"--training-output {output}: must be s3://BUCKET/PREFIX")
 
@@ -270,15 +264,11 @@ def _check_library(spec: JobSpec) -> None:
 
 def _check_sizes(spec: JobSpec, kind: str) -> None:
     if kind == PROCESSING and spec.shards > _MOST_MACHINES:
-        raise UsageError(
-            f"--shards {spec.shards}: a processing job has at most {_MOST_MACHINES} machines",
-            hint="Launch several times on one workspace, or use --spot, whose training jobs may have more.",
-        )
+        hint = "Launch several times on one workspace, or use --spot, whose training jobs may have more."
+        raise UsageError(f"--shards {spec.shards}: a processing job has at most {_MOST_MACHINES} machines", hint=hint)
     if _time_limit(spec) > _LONGEST[kind]:
-        raise UsageError(
-            f"--time-limit {spec.time_limit} s: a {kind} job runs at most {_LONGEST[kind]} s",
-            hint="A job that is ended by its limit is submitted again and goes on.",
-        )
+        hint = "A job that is ended by its limit is submitted again and goes on."
+        raise UsageError(f"--time-limit {spec.time_limit} s: a {kind} job runs at most {_LONGEST[kind]} s", hint=hint)
     if (size := spec.options.get("volume_size") or 0) > _LARGEST_DISK:
         raise UsageError(f"--volume-size {size}: at most {_LARGEST_DISK} GB")
 
