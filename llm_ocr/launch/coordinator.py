@@ -115,11 +115,7 @@ def main() -> int:
 
 
 def _from_here(platform: str, spec: JobSpec) -> JobSpec:
-    """Return a stage's spec as this job can submit it.
-
-    The library is packed from the one that is installed here, not from a file of the machine that launched. Variables
-    of that machine, which hold secrets on Hugging Face Jobs, have the secrets' own names here.
-    """
+    """Return a stage's spec as this job can submit it: with the library, region, and variables of this container."""
     options, variables = dict(spec.options), environment()
     if str(options.get("wheel") or "").endswith(".whl"):
         options["wheel"] = None

@@ -144,7 +144,6 @@ class Launch:
 
     @property
     def id(self) -> str:
-        """Return the launch's id in the workspace."""
         return self.asked.id
 
     def submit(self) -> Sequence[Job]:
@@ -199,11 +198,11 @@ class Launch:
         while True:
             before = self._done_before(stage, before)
             jobs = self._submit(stage)
-            spec = self._newest(stage).spec
+            spec = self._of(stage)[-1].spec
             progress = Progress(self._workspace, self._launcher.platform, spec, self._limits.max_cost)
             every = self._limits.every
             statuses = until_over(self._launcher, jobs, self._display, stage, every=every, progress=progress)
-            record_end(self._workspace, self._newest(stage), statuses)
+            record_end(self._workspace, self._of(stage)[-1], statuses)
             after = stage_progress(self._workspace, stage)
             if after.finished:
                 if why := reasons(statuses):  # for example more failed pages than --max-failed-rate
@@ -289,9 +288,6 @@ class Launch:
     def _open(self, stage: str) -> Submission | None:
         return next((one for one in self._of(stage) if not one.over), None)
 
-    def _newest(self, stage: str) -> Submission:
-        return self._of(stage)[-1]
-
     def _sources(self, stage: str) -> bool:
         settings = self.asked.settings[stage]
         return not self._resumed and bool(settings.get("sources") or settings.get("dataset"))
@@ -357,11 +353,6 @@ def _with_sources(asked: Wanted, settings: LaunchSettings, sources: tuple[str, .
 
 def under_way(workspace: Workspace, asked: Wanted, limits: Mapping[str, Any]) -> Wanted | None:
     """Return the launch of the same stages that is under way, and record the ends of submissions that are over.
-
-    Args:
-        workspace: Its workspace.
-        asked: What the command asks for.
-        limits: When the command stops, as JSON values.
 
     Raises:
         LaunchError: One of the stages is under way with other settings. Two launches would share its units without

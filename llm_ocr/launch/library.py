@@ -52,7 +52,6 @@ class Wheel:
 
     @property
     def sha256(self) -> str:
-        """In hex."""
         return hashlib.sha256(self.data).hexdigest()
 
 
@@ -62,13 +61,7 @@ def installs(spec: JobSpec) -> bool:
 
 
 def job_command(spec: JobSpec, *, gpus: int | None = None, wrapper: tuple[str, ...] = ()) -> list[str]:
-    """Return the command of a job's container.
-
-    Args:
-        spec: The job.
-        gpus: GPUs of its machine; None if unknown.
-        wrapper: The words of a program that runs the stage, before the stage's own command.
-    """
+    """Return the command of a container on a machine with `gpus`; `wrapper` is a program that runs the command."""
     command = [*wrapper, *spec.command]
     if not installs(spec) and GOOGLE_KEY not in spec.secrets:
         return command
@@ -98,12 +91,7 @@ def library_notes(spec: JobSpec) -> list[str]:
 
 
 def with_library(plan: Plan, workspace: Workspace) -> Plan:
-    """Upload the library's wheel, and return the plan without placeholders for it.
-
-    Raises:
-        LaunchError: The wheel cannot be made.
-        StorageError: The wheel cannot be uploaded.
-    """
+    """Upload the library's wheel, and return the plan without placeholders for it."""
     known = {BOOTSTRAP: Path(__file__).with_name("bootstrap.py").read_text(encoding="utf-8")}
     if installs(plan.spec):
         wheel = library_wheel(plan.spec.options.get("wheel"))

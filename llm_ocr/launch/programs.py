@@ -24,8 +24,6 @@ def run_program(
     """Run a program and return its standard output.
 
     Args:
-        words: The command line.
-        stdin: The text for its standard input.
         absent: The hint for a program that is not installed.
         hints: Lower-case text of an error message -> its hint; the first one that occurs counts.
         offers: Returns the hint where the value in `hints` is empty.
@@ -47,14 +45,10 @@ def run_program(
 
 
 def secrets_here(names: Iterable[str], hint: str) -> dict[str, str]:
-    """Return the values of secrets from the environment of this machine.
-
-    Args:
-        names: The environment variables.
-        hint: What to do about a missing one; `{name}` is its name.
+    """Return the values of these environment variables.
 
     Raises:
-        LaunchError: A variable is not set, or empty.
+        LaunchError: A variable is not set, or empty; with `hint`, in which `{name}` is the name.
     """
     now = environment()
     values = {name: now.get(name, "") for name in names}
@@ -72,10 +66,8 @@ def state_folder() -> Path:
 def end_group(process: subprocess.Popen[bytes] | subprocess.Popen[str], grace: float) -> bool:
     """End a process that leads its own process group, and its children.
 
-    A running process receives SIGTERM. SIGKILL ends the rest of the group after at most `grace` seconds.
-
-    Returns:
-        Whether the process ended before SIGKILL.
+    A running process receives SIGTERM. SIGKILL ends the rest of the group after at most `grace` seconds. Return whether
+    the process ended before SIGKILL.
     """
     stopped = True
     if process.poll() is None:
