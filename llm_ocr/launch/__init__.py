@@ -1,8 +1,8 @@
-"""Stages as jobs on rented machines: a job's description, what is sent for it, and what became of it.
+"""Stages as jobs on rented machines: the description of a job, its requests, and its status.
 
-`JobSpec` -> `Launcher.plan` (pure) -> `Launcher.submit` -> `status`, `logs`, `cancel`. Each platform is one launcher;
-what they share (waiting, submitting again, records in the workspace) stands beside them. Nothing here imports the
-pipeline: a laptop submits jobs without datasets, torch or vLLM.
+`JobSpec` -> `Launcher.plan` (pure) -> `Launcher.submit` -> `status`, `logs`, `cancel`. Each platform is a folder with
+one launcher; the modules of this folder are shared (waiting, submitting again, records in the workspace). Nothing here
+imports the pipeline: a laptop submits jobs without datasets, torch or vLLM.
 """
 
 import re

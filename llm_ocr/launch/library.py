@@ -65,7 +65,10 @@ def job_command(spec: JobSpec, *, gpus: int | None = None, wrapper: tuple[str, .
     command = [*wrapper, *spec.command]
     if not installs(spec) and GOOGLE_KEY not in spec.secrets:
         return command
-    wheel = {"wheel": WHEEL, "sha256": SHA256, "extras": _extras(spec, gpus)} if installs(spec) else {"wheel": ""}
+    # For the workspace's store, for the engine on a machine without GPU, and those of `--extra`.
+    engine = ["embedded"] if spec.stage in GPU_STAGES and gpus == 0 else []
+    extras = list(dict.fromkeys([*store_extras([spec.workspace]), *engine, *spec.options.get("extra", ())]))
+    wheel = {"wheel": WHEEL, "sha256": SHA256, "extras": extras} if installs(spec) else {"wheel": ""}
     return ["python3", "-c", BOOTSTRAP, json.dumps({**wheel, "command": command})]
 
 
@@ -151,12 +154,6 @@ def check_wheel(given: str) -> Path:
 def store_extras(urls: Iterable[str]) -> list[str]:
     """Return the extras of the library for the stores of these URLs."""
     return [_EXTRAS[scheme] for url in urls if (scheme := url.partition(":")[0]) in _EXTRAS]
-
-
-def _extras(spec: JobSpec, gpus: int | None) -> list[str]:
-    """Return the extras for the workspace's store, for the engine on a machine without GPU, and those of `--extra`."""
-    engine = ["embedded"] if spec.stage in GPU_STAGES and gpus == 0 else []
-    return list(dict.fromkeys([*store_extras([spec.workspace]), *engine, *spec.options.get("extra", ())]))
 
 
 def _packed(installed: Distribution) -> Wheel:

@@ -1,5 +1,6 @@
 """What launchers use of this machine: its programs, its processes, and the secrets in its environment."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -41,7 +42,10 @@ def run_program(
         return done.stdout
     message = " ".join((done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").split())
     found = next((hint for text, hint in (hints or {}).items() if text in message.casefold()), None)
-    raise LaunchError(f"{words[0]}: {message}", hint=_offered(offers) if found == "" else found or "")
+    if found == "" and offers:
+        with contextlib.suppress(LaunchError):  # the first error is the one that the user needs
+            found = offers()
+    raise LaunchError(f"{words[0]}: {message}", hint=found or "")
 
 
 def secrets_here(names: Iterable[str], hint: str) -> dict[str, str]:
@@ -83,14 +87,5 @@ def end_group(process: subprocess.Popen[bytes] | subprocess.Popen[str], grace: f
 
 def signal_group(group: int, number: int) -> None:
     """Send a signal to a process group that may be gone."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(group, number)
-    except ProcessLookupError:
-        return
-
-
-def _offered(offers: Callable[[], str] | None) -> str:
-    try:
-        return offers() if offers else ""
-    except LaunchError:
-        return ""  # the first error is the one that the user needs

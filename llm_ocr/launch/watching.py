@@ -203,9 +203,8 @@ class PipelineProgress:
         """Return the progress; look for new submissions every `every` seconds."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + every
-            made = [
-                one for one in submissions(self._workspace, self._launch) if one.spec.stage != PIPELINE and one.jobs
-            ]
+            every_one = submissions(self._workspace, self._launch)
+            made = (one for one in every_one if one.spec.stage != PIPELINE and one.jobs)
             newest = max(made, key=lambda one: one.decided, default=None)
             if newest is not None and (self._newest is None or newest.spec != self._newest.spec):
                 self._progress = Progress(self._workspace, newest.platform, newest.spec, self._max_cost)
@@ -272,9 +271,8 @@ def reasons(statuses: Sequence[JobStatus]) -> str:
     for one in statuses:
         if one.state is not State.SUCCEEDED:
             found.setdefault(one.reason or one.state.value, []).append(one.job.name)
-    return "; ".join(
-        f"{reason} ({', '.join(names[:3])}{', ...' if names[3:] else ''})" for reason, names in found.items()
-    )
+    shown = {reason: ", ".join([*names[:3], *(["..."] if names[3:] else [])]) for reason, names in found.items()}
+    return "; ".join(f"{reason} ({names})" for reason, names in shown.items())
 
 
 @dataclass(frozen=True, slots=True)

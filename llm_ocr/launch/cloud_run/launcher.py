@@ -234,7 +234,8 @@ def _outcome(execution: Any, completed: Any, tasks: Sequence[Any]) -> tuple[Stat
     said = completed.message if completed is not None else ""
     if execution.cancelled_count or (completed is not None and completed.execution_reason.name == "CANCELLED"):
         return State.CANCELLED, said or "cancelled"
-    failed = [(task, *_of_task(task)) for task in tasks if _failed(task)]
+    results = [(task, task.last_attempt_result) for task in tasks]
+    failed = [(task, *_of_task(task)) for task, one in results if one.exit_code or one.term_signal or one.status.code]
     if not failed:
         return (State.TIMED_OUT if _TIMEOUT.search(said) else State.FAILED), said or "failed without a reason"
     states = {state for _, state, _ in failed}
@@ -242,11 +243,6 @@ def _outcome(execution: Any, completed: Any, tasks: Sequence[Any]) -> tuple[Stat
     count = f"{len(failed)} of {execution.task_count} tasks failed"
     told = [f"task {task.index}: {why}" for task, one, why in failed if one is state]
     return state, f"{count}: {'; '.join([*told[:_TOLD], *(['...'] if told[_TOLD:] else [])])}"
-
-
-def _failed(task: Any) -> bool:
-    result = task.last_attempt_result
-    return bool(result.exit_code or result.term_signal or result.status.code)
 
 
 def _of_task(task: Any) -> tuple[State, str]:

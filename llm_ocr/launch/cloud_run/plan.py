@@ -38,12 +38,12 @@ _SECRET = re.compile(
 
 
 def default_hardware(stage: str) -> str:
-    """An L4 for stages that need a GPU."""
+    """Return an L4 for stages that need a GPU."""
     return "nvidia-l4" if stage in GPU_STAGES else CPU
 
 
 def job_name(spec: JobSpec) -> str:
-    """The job's full name; placeholders where project or region are not known."""
+    """Return the job's full name, with placeholders for an unknown project or region."""
     project, region = spec.options.get("project") or PROJECT, spec.options.get("region") or _REGION
     hardware = spec.hardware or default_hardware(spec.stage)
     return f"projects/{project}/locations/{region}/jobs/llm-ocr-{spec.stage}-{hardware}"
@@ -55,9 +55,8 @@ def make_plan(platform: str, spec: JobSpec) -> Plan:
     limit = time_limit(spec)
     check_endpoint(str(spec.options.get("platform_endpoint") or ""))
     if spec.shards > _MOST_TASKS:
-        raise UsageError(
-            f"--shards {spec.shards}: a Cloud Run job has at most {_MOST_TASKS} tasks", hint="Use fewer shards."
-        )
+        hint = "Use fewer shards."
+        raise UsageError(f"--shards {spec.shards}: a Cloud Run job has at most {_MOST_TASKS} tasks", hint=hint)
     name = job_name(spec)
     job = {
         "name": name,
@@ -70,17 +69,11 @@ def make_plan(platform: str, spec: JobSpec) -> Plan:
             "template": _task(spec, hardware, limit),
         },
     }
-    overrides = {
-        "taskCount": spec.shards,
-        "timeout": f"{limit}s",
-        "containerOverrides": [
-            {"env": [{"name": key, "value": value} for key, value in sorted(spec.environment.items())]}
-        ],
-    }
-    requests = (
-        Request(PATCH, {"job": job, "allowMissing": True}),
-        Request(RUN, {"name": name, "overrides": overrides}),
-    )
+    variables = [{"name": key, "value": value} for key, value in sorted(spec.environment.items())]
+    containers = [{"env": variables}]
+    overrides = {"taskCount": spec.shards, "timeout": f"{limit}s", "containerOverrides": containers}
+    patch, run = {"job": job, "allowMissing": True}, {"name": name, "overrides": overrides}
+    requests = (Request(PATCH, patch), Request(RUN, run))
     # The credentials know the project.
     missing = {} if spec.options.get("region") else {_REGION: "--region REGION, one that has the hardware"}
     return Plan(platform, spec, requests, missing, tuple(_notes(spec, hardware, limit)))
@@ -234,9 +227,8 @@ def _check(hardware: str, found: Machine, cpu: int, gib: float, memory: str) -> 
     if found.least_cpu > max(_MOST_MEMORY):  # a larger class of machines: the platform says what goes together there
         return
     if cpu not in _MOST_MEMORY:
-        raise UsageError(
-            f"--cpu {cpu}: a task has {', '.join(map(str, _MOST_MEMORY))} cores", hint="Choose one of them."
-        )
+        hint = "Choose one of them."
+        raise UsageError(f"--cpu {cpu}: a task has {', '.join(map(str, _MOST_MEMORY))} cores", hint=hint)
     if gib > _MOST_MEMORY[cpu]:
         enough = _cores_for(gib)
         hint = f"Use --cpu {enough}, or less --memory." if enough else "At most 32Gi, with --cpu 8."

@@ -267,7 +267,12 @@ def status_of(job: Job, info: Any) -> JobStatus:
     seconds = info.durations.running_secs if info.durations else None
     state = _STATES.get(stage) or (State.FAILED if info.finished_at else State.RUNNING)
     if state is State.FAILED:
-        state = _ended_by(message, seconds, (info.labels or {}).get("limit", ""))
+        # The Hub has one stage for all failures; its message and the job's own limit say more.
+        limit = (info.labels or {}).get("limit", "")
+        if _TIME.search(message) or (limit.isdigit() and seconds is not None and seconds >= int(limit)):
+            state = State.TIMED_OUT
+        elif _TAKEN.search(message):
+            state = State.PREEMPTED
     reason = message or stage if state.over and state is not State.SUCCEEDED else ""
     if seconds is None and state.over and info.started_at is None:
         seconds = 0  # it never had a machine
@@ -275,13 +280,6 @@ def status_of(job: Job, info: Any) -> JobStatus:
     billed = None if seconds is None else math.ceil(seconds / 60) * 60.0
     started, ended = (None if at is None else at.timestamp() for at in (info.started_at, info.finished_at))
     return JobStatus(job, state, reason, started, ended, billed)
-
-
-def _ended_by(message: str, seconds: int | None, limit: str) -> State:
-    """The Hub has one stage for all that goes wrong; its words and the job's own limit tell more."""
-    if _TIME.search(message) or (limit.isdigit() and seconds is not None and seconds >= int(limit)):
-        return State.TIMED_OUT
-    return State.PREEMPTED if _TAKEN.search(message) else State.FAILED
 
 
 def _asking(action: str) -> AbstractContextManager[None]:

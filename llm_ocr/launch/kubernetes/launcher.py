@@ -321,9 +321,9 @@ def _explained(error: Exception) -> Refusal | None:
         except (TypeError, ValueError, KeyError):
             words = f"{error.status} {error.reason}"
         return Refusal(words, _HINTS.get(error.status or 0, ""), error.status or 0)
-    return (
-        Refusal(f"the cluster does not answer: {error}", AGAIN, 0) if isinstance(error, HTTPError | OSError) else None
-    )
+    if isinstance(error, HTTPError | OSError):
+        return Refusal(f"the cluster does not answer: {error}", AGAIN, 0)
+    return None
 
 
 def _job_status(job: Job, about: Json, pods: Sequence[Json], warnings: Sequence[str]) -> JobStatus:
@@ -339,13 +339,10 @@ def _job_status(job: Job, about: Json, pods: Sequence[Json], warnings: Sequence[
     times = [stop - start for start, stop in runs if stop is not None]
     # The time of pods that were removed with their node is not known.
     seconds = sum(times) if len(times) == about["spec"]["completions"] else None
-    return JobStatus(job, state, reason, started, moment(end.get("lastTransitionTime")), seconds, _image(pods))
-
-
-def _image(pods: Sequence[Json]) -> str:
-    """Return the image that the node pulled, with its digest."""
-    known = (one.get("imageID", "") for pod in pods for one in pod["status"].get("containerStatuses") or ())
-    return next((name for name in known if "@sha256:" in name), "")
+    # As the node pulled it.
+    images = (one.get("imageID", "") for pod in pods for one in pod["status"].get("containerStatuses") or ())
+    image = next((name for name in images if "@sha256:" in name), "")
+    return JobStatus(job, state, reason, started, moment(end.get("lastTransitionTime")), seconds, image)
 
 
 def _end_of(about: Json) -> Json | None:

@@ -91,6 +91,8 @@ def _pod(spec: JobSpec, gpus: int) -> dict[str, Any]:
     tolerations = [{"key": GPU, "operator": "Exists"}] if gpus else []
     for key, value in _pairs("--toleration", options.get("toleration"), bare=True).items():
         tolerations.append({"key": key, **({"value": value} if value else {"operator": "Exists"})})
+    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]} for key, value in SPOT.items()]
+    spots = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     pull, spot = options.get("image_pull_secret"), bool(options.get("spot"))
     pod = {
         "restartPolicy": "Never",
@@ -100,19 +102,13 @@ def _pod(spec: JobSpec, gpus: int) -> dict[str, Any]:
         "enableServiceLinks": False,
         "imagePullSecrets": [{"name": pull}] if pull else [],
         "nodeSelector": _pairs("--node-selector", options.get("node_selector")) if selects else {},
-        "affinity": _on_spot() if spot and selects else {},
+        "affinity": spots if spot and selects else {},
         "tolerations": tolerations + [{"key": key, "value": value} for key, value in SPOT.items() if spot],
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [_container(spec, gpus)],
         "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": _SHARED_MEMORY}}] if gpus else [],
     }
     return {name: value for name, value in pod.items() if value is False or value}
-
-
-def _on_spot() -> dict[str, Any]:
-    """Return the affinity to nodes with any of the labels of spot machines."""
-    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]} for key, value in SPOT.items()]
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
 def _container(spec: JobSpec, gpus: int) -> dict[str, Any]:

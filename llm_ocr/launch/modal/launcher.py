@@ -190,9 +190,8 @@ def _check_spec(spec: JobSpec, hardware: str) -> None:
 
 def _options(spec: JobSpec, hardware: str) -> dict[str, Any]:
     """Return the options of the pool of containers that the call runs in."""
-    secrets: list[dict[str, Any]] = [
-        {"from_name": where, "required_keys": [name]} for name, where in spec.secrets.items() if where
-    ]
+    held = {name: where for name, where in spec.secrets.items() if where}
+    secrets: list[dict[str, Any]] = [{"from_name": held[name], "required_keys": [name]} for name in held]
     if local := {name: f"<secret {name}>" for name, where in spec.secrets.items() if not where}:
         secrets.append({"from_dict": local})
     options: dict[str, Any] = {"timeout": spec.time_limit or USUAL}

@@ -111,7 +111,6 @@ def make_plan(platform: str, spec: JobSpec) -> Plan:
     kind = kind_of(spec)
     _check_names(spec)
     _check_sizes(spec, kind)
-    _check_secrets(spec)
     _check_environment(spec, kind)
     body = _body(spec, kind)
     here = {ROLE: body["RoleArn"], OUTPUT: _output(spec) if kind == TRAINING else ""}
@@ -126,7 +125,7 @@ def output_of(body: Mapping[str, Any]) -> str:
 
 
 def _body(spec: JobSpec, kind: str) -> dict[str, Any]:
-    seconds, network, key = spec.time_limit or DEFAULT_TIME_LIMIT, _network(spec), spec.options.get("kms_key")
+    seconds, key = spec.time_limit or DEFAULT_TIME_LIMIT, spec.options.get("kms_key")
     image = spec.image or (default_image(spec.options["region"]) if spec.options.get("region") else IMAGE)
     stops: dict[str, int] = {"MaxRuntimeInSeconds": seconds}
     first: dict[str, Any] = {"TrainingJobName": spec.name, "ResourceConfig": _machines(spec)}
@@ -156,7 +155,8 @@ def _body(spec: JobSpec, kind: str) -> dict[str, Any]:
     if spec.options.get("spot"):
         body["EnableManagedSpotTraining"] = True
         stops["MaxWaitTimeInSeconds"] = min(2 * seconds, _LONGEST[TRAINING])
-    if network:
+    if subnets := spec.options.get("subnet"):
+        network = {"SecurityGroupIds": list(spec.options.get("security_group") or ()), "Subnets": list(subnets)}
         body |= {"VpcConfig": network} if kind == TRAINING else {"NetworkConfig": {"VpcConfig": network}}
     return body
 
@@ -191,11 +191,6 @@ def _environment(spec: JobSpec) -> dict[str, str]:
     return {**variables, SECRETS: secrets, **({"AWS_REGION": region} if region else {})}
 
 
-def _network(spec: JobSpec) -> dict[str, Any]:
-    subnets, groups = spec.options.get("subnet") or (), spec.options.get("security_group") or ()
-    return {"SecurityGroupIds": list(groups), "Subnets": list(subnets)} if subnets else {}
-
-
 def _output(spec: JobSpec) -> str:
     """SageMaker writes to Amazon's S3 only, where the workspace may not be."""
     given = spec.options.get("training_output")
@@ -227,6 +222,12 @@ def _check_names(spec: JobSpec) -> None:
         raise UsageError(f"--image {spec.image}: SageMaker takes images from ECR only", hint=hint)
     if output and not re.fullmatch(r"s3://[^/]+(/.*)?", output):
         raise UsageError(f"--training-output {output}: must be s3://BUCKET/PREFIX")
+    for name, where in spec.secrets.items():
+        if not _SECRET.fullmatch(where or name):
+            raise UsageError(
+                f"--secret {name}={where}: must be the name or ARN of a secret in AWS Secrets Manager",
+                hint="A name, never the value: create it with aws secretsmanager create-secret.",
+            )
     # The library comes from the workspace before the job has its secrets, so with the role alone.
     keys = any(name.startswith("AWS_") for name in spec.secrets)
     if installs(spec) and (keys or not spec.workspace.startswith("s3://")):
@@ -250,15 +251,6 @@ def _check_sizes(spec: JobSpec, kind: str) -> None:
         raise UsageError("--subnet and --security-group go together: a job in a VPC needs both")
     if len(subnets) > _MOST_SUBNETS or len(groups) > _MOST_GROUPS:
         raise UsageError(f"at most {_MOST_SUBNETS} --subnet and {_MOST_GROUPS} --security-group")
-
-
-def _check_secrets(spec: JobSpec) -> None:
-    for name, where in spec.secrets.items():
-        if not _SECRET.fullmatch(where or name):
-            raise UsageError(
-                f"--secret {name}={where}: must be the name or ARN of a secret in AWS Secrets Manager",
-                hint="A name, never the value: create it with aws secretsmanager create-secret.",
-            )
 
 
 def _check_environment(spec: JobSpec, kind: str) -> None:
