@@ -1,20 +1,44 @@
-"""Stages as jobs on rented machines: a job's description, what is sent for it, and what became of it.
+"""Stages as jobs on rented machines: the description of a job, its requests, and its status.
 
-`JobSpec` -> `Launcher.plan` (pure) -> `Launcher.submit` -> `status`, `logs`, `cancel`. Each platform is one launcher;
-what they share (waiting, submitting again, records in the workspace) stands beside them. Nothing here imports the
-pipeline: a laptop submits jobs without datasets, torch or vLLM.
+`JobSpec` -> `Launcher.plan` (pure) -> `Launcher.submit` -> `status`, `logs`, `cancel`. Each platform is a folder with
+one launcher; the modules of this folder are shared (waiting, submitting again, records in the workspace). Nothing here
+imports the pipeline: a laptop submits jobs without datasets, torch or vLLM.
 """
 
+import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 #: Stages that need a GPU; Assemble runs on a CPU.
 GPU_STAGES = ("extract", "describe")
 STAGES = ("extract", "describe", "assemble")
 #: All of them; as the stage of a job: the one that submits the others (`coordinator`).
 PIPELINE = "pipeline"
+
+
+_GPUS = re.compile(r"gpu:([1-9]\d*)")
+
+
+def cpu_or_gpus(stage: str) -> str:
+    """Return the hardware of a stage, where hardware is `cpu` or `gpu:N`."""
+    return "gpu:1" if stage in GPU_STAGES else "cpu"
+
+
+def gpus_of(hardware: str) -> int | None:
+    """Return the GPUs of hardware that is `cpu` or `gpu:N`; None for any other name."""
+    found = _GPUS.fullmatch(hardware)
+    return 0 if hardware == "cpu" else int(found[1]) if found else None
+
+
+def moment(text: str | None) -> float | None:
+    """Read a time in ISO 8601, in seconds since 1970; None for a time that is not set (empty, or of the year 1)."""
+    if not text or text.startswith("0001-"):
+        return None
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
 class State(StrEnum):
@@ -66,6 +90,16 @@ class JobSpec:
     def name(self) -> str:
         """Of the job on the platform: unique for launch, stage and submission; a-z, 0-9 and "-", at most 48 long."""
         return f"llm-ocr-{self.launch}-{self.stage}-{self.submission}"
+
+    def shard_name(self, shard: int) -> str:
+        """Return the name of the job of one shard, on platforms without arrays."""
+        return f"{self.name}-{shard}"
+
+    def shard_variables(self, shard: int) -> dict[str, str]:
+        """Return the variables of the job of one shard; none if it does all units."""
+        if self.shards == 1:
+            return {}
+        return {"LLM_OCR_SHARD_INDEX": str(shard), "LLM_OCR_SHARD_COUNT": str(self.shards)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,46 +155,67 @@ class JobStatus:
     image: str = ""  # with its digest; "" where the platform does not say which one a tag was
 
 
-class Launcher(Protocol):
-    """One platform. Methods block; all but `plan` ask the platform and raise `LaunchError` with its words and a hint.
+class Launcher(ABC):
+    """One platform. All methods but `plan` ask the platform, and raise `LaunchError` with its message and a hint.
 
-    Made without asking anybody, and without the platform's package: that is imported by the first call that needs it
-    (`MissingExtra` names the pip command).
+    A launcher is created without a request and without the platform's package. The first call that needs the package
+    imports it (`MissingExtra` names the pip command).
     """
 
-    @property
-    def platform(self) -> str:
-        """As users write it, for example `hf-jobs`."""
+    platform: str  # as users write it, for example `hf-jobs`
+    usual_limit: int | None = None  # seconds of a job without a time limit; None: the platform never ends a job
 
+    def __init__(self) -> None:
+        self._words: dict[str, str] = {}  # the last words of failed jobs, by their id
+
+    @abstractmethod
     def hardware(self, stage: str) -> str:
-        """What a stage runs on where the user does not say."""
+        """Return the hardware of a stage if the user names none."""
 
+    @abstractmethod
     def gpus(self, hardware: str) -> int | None:
-        """GPUs of one machine of that name; None for a name that is not known here."""
+        """Return the GPUs of one machine of that name; None for a name that is not known here."""
 
     def time_limit(self, spec: JobSpec) -> int | None:
-        """Return the seconds that a job without a limit may run; None for a platform that never ends a job."""
+        """Return the seconds that a job without a limit may run."""
+        return self.usual_limit
 
+    @abstractmethod
     def plan(self, spec: JobSpec) -> Plan:
-        """Exactly what `submit` will send. Pure. Raises `UsageError` for what can never work (shards, time, memory)."""
+        """Return exactly what `submit` will send. Pure. Raises `UsageError` for jobs that can never run."""
 
+    @abstractmethod
     def check(self, plan: Plan) -> None:
-        """Find out what can be known before: account, hardware, quota, role, image, secrets. Creates nothing."""
+        """Check account, hardware, quota, role, image, and secrets as far as possible. Create nothing."""
 
+    @abstractmethod
     def find(self, spec: JobSpec) -> Sequence[Job]:
-        """The jobs that stand already for this very spec (by its name), so that nothing is created twice."""
+        """Return the jobs that exist for this spec (by its name), so that nothing is created twice."""
 
+    @abstractmethod
     def submit(self, plan: Plan) -> Sequence[Job]:
         """Create the jobs."""
 
     def status(self, jobs: Sequence[Job]) -> Sequence[JobStatus]:
-        """One for each, in their order; one question for all where the platform allows it."""
+        """Return the status of each job, in their order; with one request for all where the platform allows it."""
+        return [self._status(job) for job in jobs]
 
+    def _status(self, job: Job) -> JobStatus:
+        return self.status([job])[0]
+
+    @abstractmethod
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
-        """Lines without line ends; `follow` until the job is over, `tail` only the last so many."""
+        """Yield lines without line ends: with `follow` until the job is over, with `tail` only the last so many."""
 
     def cancel(self, job: Job) -> None:
-        """End it; nothing happens to one that is over."""
+        """End a job, unless it is over."""
+        if not self._status(job).state.over:
+            self._end(job)
 
+    @abstractmethod
+    def _end(self, job: Job) -> None:
+        """End a job that was not over a moment ago."""
+
+    @abstractmethod
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
-        """Remove what `submit` created besides jobs that are over; lines that say what was removed and what is left."""
+        """Remove what `submit` created for jobs that are over; return lines with what was removed and what is left."""

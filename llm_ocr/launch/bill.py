@@ -36,20 +36,14 @@ def check_prices(platform: str, specs: Mapping[str, JobSpec]) -> None:
     for stage, spec in specs.items():
         if _known_price(platform, spec, live=False) is None and price_of(platform, spec) is None:
             machine = f"spot machines of {platform}" if spec.options.get("spot") else f"{spec.hardware} on {platform}"
-            raise UsageError(
-                f"--max-cost cannot limit {stage}: no price is known of {machine}",
-                hint="Give the price of one machine in dollars: --price-per-hour 1.80",
-            )
+            hint = "Give the price of one machine in dollars: --price-per-hour 1.80"
+            raise UsageError(f"--max-cost cannot limit {stage}: no price is known of {machine}", hint=hint)
 
 
 def billed_seconds(spec: JobSpec, statuses: Sequence[JobStatus], *, until: float | None = None) -> float | None:
     """Return the billed seconds, summed over machines; None if the platform does not say.
 
-    Args:
-        spec: Spec of the submission.
-        statuses: Status of each of its jobs.
-        until: Count a job that runs from its start to this moment (seconds since 1970). Default: only jobs that are
-            over have seconds.
+    A job that runs counts from its start `until` this moment; without it only jobs that are over have seconds.
     """
     machines = spec.shards if len(statuses) == 1 else 1  # one job for all shards
     known = [_seconds(one, machines, until) for one in statuses]
@@ -214,6 +208,5 @@ def _known_price(platform: str, spec: JobSpec, *, live: bool) -> Price | None:
         return live_prices(platform, endpoint=spec.options.get("platform_endpoint"))[0].get(spec.hardware)
     if platform != "cloud-run" or spec.hardware not in MACHINES:
         return price_per_hour(platform, spec.hardware)
-    task = size(spec.stage, spec.hardware, spec.options)
-    gib = int(task.memory[:-2]) / (1 if task.memory.endswith("Gi") else 1024)
-    return price_per_hour(platform, spec.hardware, cores=task.cpu, gib=gib)
+    cores, gib, _ = size(spec.stage, spec.hardware, spec.options)
+    return price_per_hour(platform, spec.hardware, cores=cores, gib=gib)

@@ -49,10 +49,8 @@ def with_coordinator(asked: Wanted, launcher: Launcher) -> Wanted:
         why, hint = _REFUSED[platform]
         raise UsageError(f"--detach does not work on {platform}: {why}", hint=hint)
     if platform == "slurm" and assemble.image:
-        raise UsageError(
-            "--detach on slurm: the coordinator calls sbatch, which the image does not have",
-            hint="Install the library on the nodes (--slurm-setup) instead of --image, or use --wait.",
-        )
+        hint = "Install the library on the nodes (--slurm-setup) instead of --image, or use --wait."
+        raise UsageError("--detach on slurm: the coordinator calls sbatch, which the image does not have", hint=hint)
     if platform == "kubernetes" and not assemble.options.get("service_account"):
         raise UsageError(
             "--detach on kubernetes: the coordinator needs a service account that may create Jobs",
@@ -117,11 +115,7 @@ def main() -> int:
 
 
 def _from_here(platform: str, spec: JobSpec) -> JobSpec:
-    """Return a stage's spec as this job can submit it.
-
-    The library is packed from the one that is installed here, not from a file of the machine that launched. Variables
-    of that machine, which hold secrets on Hugging Face Jobs, have the secrets' own names here.
-    """
+    """Return a stage's spec as this job can submit it: with the library, region, and variables of this container."""
     options, variables = dict(spec.options), environment()
     if str(options.get("wheel") or "").endswith(".whl"):
         options["wheel"] = None

@@ -118,33 +118,23 @@ def complete_plan(launcher: Launcher, spec: JobSpec) -> Plan:
     return plan
 
 
+@dataclass
 class Launch:
     """A launch of one or all stages on one platform."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        launcher: Launcher,
-        asked: Wanted,
-        limits: Limits,
-        display: Display,
-        *,
-        resumed: bool = False,
-    ) -> None:
-        self._workspace = workspace
-        self._launcher = launcher
-        self._limits = limits
-        self._display = display
-        self._resumed = resumed
-        self.asked = asked
+    workspace: Workspace
+    launcher: Launcher
+    asked: Wanted
+    limits: Limits
+    display: Display
+    resumed: bool = False
 
     @property
     def _again(self) -> str:
-        return f"Log: llm-ocr jobs logs -w {self._workspace.url}. The same command goes on."
+        return f"Log: llm-ocr jobs logs -w {self.workspace.url}. The same command goes on."
 
     @property
     def id(self) -> str:
-        """Return the launch's id in the workspace."""
         return self.asked.id
 
     def submit(self) -> Sequence[Job]:
@@ -157,11 +147,11 @@ class Launch:
 
     def jobs(self) -> list[Job]:
         """Return all jobs that were submitted until now."""
-        return [job for one in submissions(self._workspace, self.id) for job in one.jobs or ()]
+        return [job for one in submissions(self.workspace, self.id) for job in one.jobs or ()]
 
     def status(self) -> Sequence[JobStatus]:
         """Return the status of each of them."""
-        return self._launcher.status(self.jobs())
+        return self.launcher.status(self.jobs())
 
     def wait(self) -> None:
         """Wait until all stages are done. Submit them, unless a coordinator on the platform does.
@@ -182,32 +172,34 @@ class Launch:
 
     def _follow(self, coordinator: Submission) -> None:
         """Wait for the coordinator, and show what it does."""
-        jobs, every = self._submit(PIPELINE), self._limits.every
-        progress = PipelineProgress(self._workspace, self._launcher, self.id, self._limits.max_cost)
-        statuses = until_over(self._launcher, jobs, self._display, PIPELINE, every=every, progress=progress)
-        record_end(self._workspace, coordinator, statuses)
-        if (why := reasons(statuses)) and not stage_progress(self._workspace, self.asked.stages[-1]).finished:
+        jobs, every = self._submit(PIPELINE), self.limits.every
+        progress = PipelineProgress(self.workspace, self.launcher, self.id, self.limits.max_cost)
+        statuses = until_over(self.launcher, jobs, self.display, PIPELINE, every=every, progress=progress)
+        record_end(self.workspace, coordinator, statuses)
+        if (why := reasons(statuses)) and not stage_progress(self.workspace, self.asked.stages[-1]).finished:
             raise JobFailed(f"{PIPELINE}: {why}", hint=self._again)
         if why:
-            self._display.say(f"{PIPELINE}: all units are done, though: {why}")
+            self.display.say(f"{PIPELINE}: all units are done, though: {why}")
 
     def _carry_out(self, stage: str) -> None:
-        before = stage_progress(self._workspace, stage)
-        if stage == "extract" and before.finished and not self._sources(stage) and not self._open(stage):
-            self._display.say("extract: all units are done")
+        before, settings = stage_progress(self.workspace, stage), self.asked.settings[stage]
+        new = not self.resumed and (settings.get("sources") or settings.get("dataset"))
+        if stage == "extract" and before.finished and not new and not self._open(stage):
+            self.display.say("extract: all units are done")
             return
         while True:
-            before = self._done_before(stage, before)
+            if (found := self._open(stage)) and found.done is not None:  # another machine may have made it
+                before = replace(before, done=found.done)
             jobs = self._submit(stage)
-            spec = self._newest(stage).spec
-            progress = Progress(self._workspace, self._launcher.platform, spec, self._limits.max_cost)
-            every = self._limits.every
-            statuses = until_over(self._launcher, jobs, self._display, stage, every=every, progress=progress)
-            record_end(self._workspace, self._newest(stage), statuses)
-            after = stage_progress(self._workspace, stage)
+            spec = self._of(stage)[-1].spec
+            progress = Progress(self.workspace, self.launcher.platform, spec, self.limits.max_cost)
+            every = self.limits.every
+            statuses = until_over(self.launcher, jobs, self.display, stage, every=every, progress=progress)
+            record_end(self.workspace, self._of(stage)[-1], statuses)
+            after = stage_progress(self.workspace, stage)
             if after.finished:
                 if why := reasons(statuses):  # for example more failed pages than --max-failed-rate
-                    self._display.say(f"{stage}: all units are done, though: {why}")
+                    self.display.say(f"{stage}: all units are done, though: {why}")
                 return
             self._judge(stage, spec, statuses, before, after)
             before = after
@@ -221,25 +213,20 @@ class Launch:
         again = self._again
         if after.done <= before.done:
             raise JobFailed(f"{missing}, and none was finished since the last submission: {why}", hint=again)
-        if spec.submission >= self._limits.attempts:
+        if spec.submission >= self.limits.attempts:
             raise JobFailed(f"{missing} after {spec.submission} submissions: {why}", hint=again)
         if any(one.state is State.CANCELLED for one in statuses):
             raise JobFailed(f"{missing}: {why}", hint=again)
-        self._display.say(f"{missing} ({why}): submitted again")
+        self.display.say(f"{missing} ({why}): submitted again")
 
     def _affordable(self, spec: JobSpec) -> JobSpec:
         """Return the spec with the time limit that `max_cost` allows. Raises `LimitReached`."""
-        if self._limits.max_cost is None:
+        if self.limits.max_cost is None:
             return spec
-        this = (spec.launch, spec.stage, spec.submission)
-        others = [
-            one
-            for one in submissions(self._workspace)
-            if (one.spec.launch, one.spec.stage, one.spec.submission) != this
-        ]
+        others = [one for one in submissions(self.workspace) if one.spec.name != spec.name]
         share = SHARE if spec.stage == PIPELINE else 1.0
-        found = bounded(self._launcher, spec, budget_of(self._limits.max_cost, others), share=share)
-        self._display.say(f"{spec.stage}: {most_text(self._launcher.platform, found)}")
+        found = bounded(self.launcher, spec, budget_of(self.limits.max_cost, others), share=share)
+        self.display.say(f"{spec.stage}: {most_text(self.launcher.platform, found)}")
         return found
 
     def _submit(self, stage: str) -> Sequence[Job]:
@@ -248,59 +235,45 @@ class Launch:
         if found is not None and found.jobs:
             return found.jobs
         if stage not in self.asked.specs:
-            raise LaunchError(
-                f"{stage} of {self._workspace.url} is being submitted by another process",
-                hint="The same command goes on ten minutes later, or cancel it: llm-ocr jobs cancel.",
-            )
+            hint = "The same command goes on ten minutes later, or cancel it: llm-ocr jobs cancel."
+            raise LaunchError(f"{stage} of {self.workspace.url} is being submitted by another process", hint=hint)
         # The recorded decision says that there was one; what is submitted is what this command asks for.
         spec = self._next_spec(stage, None if found is None else found.spec.submission)
-        plan = complete_plan(self._launcher, spec)
-        jobs = self._launcher.find(spec) if found is not None else ()
+        plan = complete_plan(self.launcher, spec)
+        jobs = self.launcher.find(spec) if found is not None else ()
         if not jobs:
             spec = self._affordable(spec)
-            plan = self._launcher.plan(spec)
+            plan = self.launcher.plan(spec)
             if found is None:
-                done = None if stage == PIPELINE else stage_progress(self._workspace, stage).done
-                write_spec(self._workspace, self.asked.platform, spec, done)
-                self._workspace.flush()
-            jobs = self._launcher.submit(with_library(plan, self._workspace))
-        write_jobs(self._workspace, spec, jobs)
-        self._workspace.flush()
+                done = None if stage == PIPELINE else stage_progress(self.workspace, stage).done
+                write_spec(self.workspace, self.asked.platform, spec, done)
+                self.workspace.flush()
+            jobs = self.launcher.submit(with_library(plan, self.workspace))
+        write_jobs(self.workspace, spec, jobs)
+        self.workspace.flush()
         for note in plan.notes:
-            self._display.say(f"{stage}: {note}")
+            self.display.say(f"{stage}: {note}")
         for job in jobs:
-            self._display.say(f"{stage}: {job.name} {job.url or job.id}")
+            self.display.say(f"{stage}: {job.name} {job.url or job.id}")
         return jobs
 
     def _next_spec(self, stage: str, submission: int | None) -> JobSpec:
         spec = replace(self.asked.specs[stage], submission=submission or len(self._of(stage)) + 1)
         if spec.time_limit is None:
-            progress = stage_progress(self._workspace, stage)
+            progress = stage_progress(self.workspace, stage)
             limit = fitted_limit(self.asked.platform, spec, self.asked.settings[stage], progress.pages)
             spec = replace(spec, time_limit=limit)
         return spec
 
-    def _done_before(self, stage: str, now: StageProgress) -> StageProgress:
-        """Return the progress before the open submission, which another machine may have made."""
-        found = self._open(stage)
-        return now if found is None or found.done is None else replace(now, done=found.done)
-
     def _of(self, stage: str) -> list[Submission]:
-        return [one for one in submissions(self._workspace, self.id) if one.spec.stage == stage]
+        return [one for one in submissions(self.workspace, self.id) if one.spec.stage == stage]
 
     def _open(self, stage: str) -> Submission | None:
         return next((one for one in self._of(stage) if not one.over), None)
 
-    def _newest(self, stage: str) -> Submission:
-        return self._of(stage)[-1]
-
-    def _sources(self, stage: str) -> bool:
-        settings = self.asked.settings[stage]
-        return not self._resumed and bool(settings.get("sources") or settings.get("dataset"))
-
 
 def begin(settings: LaunchSettings, say: Say = print, terminal: TextIO | None = None) -> Launch:
-    """A launch that stands in the workspace, nothing of it submitted; or the one that is under way there.
+    """Return a launch that is recorded in the workspace and not yet submitted, or the one that is under way there.
 
     Raises `UsageError`, `LaunchError`, and what opening the workspace raises.
     """
@@ -330,7 +303,12 @@ def begin(settings: LaunchSettings, say: Say = print, terminal: TextIO | None = 
     for spec in asked.specs.values():
         launcher.check(complete_plan(launcher, spec))
     if settings.sources and "extract" in asked.stages and settings.platform not in SHARED_DISK:
-        asked = _with_sources(asked, settings, uploaded(workspace, settings.sources, say))
+        sources = uploaded(workspace, settings.sources, say)
+        # Uploaded documents are read from the server of the workspace's store.
+        server = {"source_endpoint": settings.workspace_endpoint, "source_region": settings.workspace_region}
+        there = {name: value for name, value in server.items() if value} if sources != settings.sources else {}
+        extract = {**there, **asked.settings["extract"], "sources": list(sources)}
+        asked = replace(asked, settings={**asked.settings, "extract": extract})
     specs = {stage: asdict(asked.specs[stage]) for stage in asked.stages}
     record = Launched(asked.id, asked.platform, asked.stages, asked.settings, time.time(), specs, asdict(limits))
     reference = write_launch(workspace, record)
@@ -344,28 +322,13 @@ def _asked(settings: LaunchSettings, launcher: Launcher, launch: str) -> Wanted:
         return asked
     if settings.wait or settings.stage != PIPELINE:
         with_what = "--wait" if settings.wait else settings.stage
-        raise UsageError(
-            f"--detach does not go with {with_what}",
-            hint="Leave out --wait: the platform waits. Without a pipeline a stage is one submission: leave out both.",
-        )
+        hint = "Leave out --wait: the platform waits. Without a pipeline a stage is one submission: leave out both."
+        raise UsageError(f"--detach does not go with {with_what}", hint=hint)
     return with_coordinator(asked, launcher)
-
-
-def _with_sources(asked: Wanted, settings: LaunchSettings, sources: tuple[str, ...]) -> Wanted:
-    """What was uploaded stands on the workspace's store, and is read from its server."""
-    server = {"source_endpoint": settings.workspace_endpoint, "source_region": settings.workspace_region}
-    there = {name: value for name, value in server.items() if value} if sources != settings.sources else {}
-    extract = {**there, **asked.settings["extract"], "sources": list(sources)}
-    return replace(asked, settings={**asked.settings, "extract": extract})
 
 
 def under_way(workspace: Workspace, asked: Wanted, limits: Mapping[str, Any]) -> Wanted | None:
     """Return the launch of the same stages that is under way, and record the ends of submissions that are over.
-
-    Args:
-        workspace: Its workspace.
-        asked: What the command asks for.
-        limits: When the command stops, as JSON values.
 
     Raises:
         LaunchError: One of the stages is under way with other settings. Two launches would share its units without

@@ -52,7 +52,6 @@ class Wheel:
 
     @property
     def sha256(self) -> str:
-        """In hex."""
         return hashlib.sha256(self.data).hexdigest()
 
 
@@ -62,17 +61,14 @@ def installs(spec: JobSpec) -> bool:
 
 
 def job_command(spec: JobSpec, *, gpus: int | None = None, wrapper: tuple[str, ...] = ()) -> list[str]:
-    """Return the command of a job's container.
-
-    Args:
-        spec: The job.
-        gpus: GPUs of its machine; None if unknown.
-        wrapper: The words of a program that runs the stage, before the stage's own command.
-    """
+    """Return the command of a container on a machine with `gpus`; `wrapper` is a program that runs the command."""
     command = [*wrapper, *spec.command]
     if not installs(spec) and GOOGLE_KEY not in spec.secrets:
         return command
-    wheel = {"wheel": WHEEL, "sha256": SHA256, "extras": _extras(spec, gpus)} if installs(spec) else {"wheel": ""}
+    # For the workspace's store, for the engine on a machine without GPU, and those of `--extra`.
+    engine = ["embedded"] if spec.stage in GPU_STAGES and gpus == 0 else []
+    extras = list(dict.fromkeys([*store_extras([spec.workspace]), *engine, *spec.options.get("extra", ())]))
+    wheel = {"wheel": WHEEL, "sha256": SHA256, "extras": extras} if installs(spec) else {"wheel": ""}
     return ["python3", "-c", BOOTSTRAP, json.dumps({**wheel, "command": command})]
 
 
@@ -80,10 +76,8 @@ def check_library(spec: JobSpec) -> None:
     """Raise `UsageError` if the wheel cannot be used, or if an image is to hold the library and none is named."""
     given = spec.options.get("wheel")
     if given == "image" and not spec.image:
-        raise UsageError(
-            "--wheel image: the stock images do not hold the library",
-            hint="Name an image that does, for example --image registry.example/llm-ocr:1 (docker/README.md).",
-        )
+        hint = "Name an image that does, for example --image registry.example/llm-ocr:1 (docker/README.md)."
+        raise UsageError("--wheel image: the stock images do not hold the library", hint=hint)
     if given not in (None, "image"):
         check_wheel(given)
 
@@ -100,12 +94,7 @@ def library_notes(spec: JobSpec) -> list[str]:
 
 
 def with_library(plan: Plan, workspace: Workspace) -> Plan:
-    """Upload the library's wheel, and return the plan without placeholders for it.
-
-    Raises:
-        LaunchError: The wheel cannot be made.
-        StorageError: The wheel cannot be uploaded.
-    """
+    """Upload the library's wheel, and return the plan without placeholders for it."""
     known = {BOOTSTRAP: Path(__file__).with_name("bootstrap.py").read_text(encoding="utf-8")}
     if installs(plan.spec):
         wheel = library_wheel(plan.spec.options.get("wheel"))
@@ -165,12 +154,6 @@ def check_wheel(given: str) -> Path:
 def store_extras(urls: Iterable[str]) -> list[str]:
     """Return the extras of the library for the stores of these URLs."""
     return [_EXTRAS[scheme] for url in urls if (scheme := url.partition(":")[0]) in _EXTRAS]
-
-
-def _extras(spec: JobSpec, gpus: int | None) -> list[str]:
-    """Return the extras for the workspace's store, for the engine on a machine without GPU, and those of `--extra`."""
-    engine = ["embedded"] if spec.stage in GPU_STAGES and gpus == 0 else []
-    return list(dict.fromkeys([*store_extras([spec.workspace]), *engine, *spec.options.get("extra", ())]))
 
 
 def _packed(installed: Distribution) -> Wheel:

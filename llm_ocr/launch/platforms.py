@@ -1,12 +1,12 @@
 """The launchers by their platforms' names. A launcher's module is imported when it is asked for."""
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from importlib import import_module
 from types import MappingProxyType
 
 from llm_ocr.errors import UsageError
 from llm_ocr.launch import Launcher
+from llm_ocr.launch.refusals import near
 
 #: Platform -> module and class below `llm_ocr.launch`.
 PLATFORMS: Mapping[str, str] = MappingProxyType(
@@ -28,8 +28,7 @@ def check_platform(name: str) -> str:
     """The name itself. Raises `UsageError` with the nearest one."""
     if name in PLATFORMS:
         return name
-    close = get_close_matches(name.replace("_", "-").lower(), PLATFORMS, n=1)
-    hint = f"Did you mean {close[0]}?" if close else f"Platforms: {', '.join(PLATFORMS)}"
+    hint = near(name.replace("_", "-").lower(), PLATFORMS, f"Platforms: {', '.join(PLATFORMS)}", n=1)
     raise UsageError(f"unknown platform {name!r}", hint=hint)
 
 

@@ -1,5 +1,6 @@
 """What launchers use of this machine: its programs, its processes, and the secrets in its environment."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -24,8 +25,6 @@ def run_program(
     """Run a program and return its standard output.
 
     Args:
-        words: The command line.
-        stdin: The text for its standard input.
         absent: The hint for a program that is not installed.
         hints: Lower-case text of an error message -> its hint; the first one that occurs counts.
         offers: Returns the hint where the value in `hints` is empty.
@@ -43,18 +42,17 @@ def run_program(
         return done.stdout
     message = " ".join((done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").split())
     found = next((hint for text, hint in (hints or {}).items() if text in message.casefold()), None)
-    raise LaunchError(f"{words[0]}: {message}", hint=_offered(offers) if found == "" else found or "")
+    if found == "" and offers:
+        with contextlib.suppress(LaunchError):  # the first error is the one that the user needs
+            found = offers()
+    raise LaunchError(f"{words[0]}: {message}", hint=found or "")
 
 
 def secrets_here(names: Iterable[str], hint: str) -> dict[str, str]:
-    """Return the values of secrets from the environment of this machine.
-
-    Args:
-        names: The environment variables.
-        hint: What to do about a missing one; `{name}` is its name.
+    """Return the values of these environment variables.
 
     Raises:
-        LaunchError: A variable is not set, or empty.
+        LaunchError: A variable is not set, or empty; with `hint`, in which `{name}` is the name.
     """
     now = environment()
     values = {name: now.get(name, "") for name in names}
@@ -72,10 +70,8 @@ def state_folder() -> Path:
 def end_group(process: subprocess.Popen[bytes] | subprocess.Popen[str], grace: float) -> bool:
     """End a process that leads its own process group, and its children.
 
-    A running process receives SIGTERM. SIGKILL ends the rest of the group after at most `grace` seconds.
-
-    Returns:
-        Whether the process ended before SIGKILL.
+    A running process receives SIGTERM. SIGKILL ends the rest of the group after at most `grace` seconds. Return whether
+    the process ended before SIGKILL.
     """
     stopped = True
     if process.poll() is None:
@@ -91,14 +87,5 @@ def end_group(process: subprocess.Popen[bytes] | subprocess.Popen[str], grace: f
 
 def signal_group(group: int, number: int) -> None:
     """Send a signal to a process group that may be gone."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(group, number)
-    except ProcessLookupError:
-        return
-
-
-def _offered(offers: Callable[[], str] | None) -> str:
-    try:
-        return offers() if offers else ""
-    except LaunchError:
-        return ""  # the first error is the one that the user needs

@@ -94,15 +94,14 @@ def write_end(workspace: Workspace, spec: JobSpec, statuses: Sequence[JobStatus]
     """Record how the jobs ended; `bill` holds what is known of the cost."""
     starts = [one.started for one in statuses if one.started is not None]
     ends = [one.ended for one in statuses if one.ended is not None]
+    jobs = [dict(id=one.job.id, state=one.state.value, reason=one.reason, image=one.image) for one in statuses]
     value = {
         "stage": spec.stage,
         "hardware": spec.hardware,
         "started": min(starts, default=None),
         "ended": max(ends, default=None),
         **bill,
-        "jobs": [
-            {"id": one.job.id, "state": one.state.value, "reason": one.reason, "image": one.image} for one in statuses
-        ],
+        "jobs": jobs,
     }
     workspace.create_json(_key(spec, "end"), value)
 

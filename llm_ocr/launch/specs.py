@@ -1,20 +1,22 @@
-"""From the settings of a launch to the jobs of its stages. Pure, but for the id."""
+"""The jobs of a launch and the settings that they read from its record, as the user's settings ask for them."""
 
 import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from llm_ocr.costs import price_per_hour
 from llm_ocr.errors import UsageError
-from llm_ocr.launch import STAGES, JobSpec, Launcher
-from llm_ocr.launch.job_settings import check_files, job_settings, with_engine
+from llm_ocr.launch import GPU_STAGES, STAGES, JobSpec, Launcher
 from llm_ocr.launch.library import store_extras
 from llm_ocr.launch.uploads import is_local, on_any_folder
 from llm_ocr.settings import launch_groups
-from llm_ocr.settings.groups import Group
-from llm_ocr.settings.models import LaunchSettings
+from llm_ocr.settings.fields import Setting, settings_of
+from llm_ocr.settings.groups import Group, LogSettings
+from llm_ocr.settings.models import AssembleSettings, DescribeSettings, ExtractSettings, LaunchSettings
+from llm_ocr.settings.values import without_credentials
 
 #: Platforms whose jobs see this machine's files.
 SHARED_DISK = frozenset({"local", "slurm"})
@@ -34,9 +36,28 @@ _OF_PLATFORMS: Mapping[str, type[Group]] = {
 }
 
 
+_MODELS: Mapping[str, type[LogSettings]] = {
+    "extract": ExtractSettings,
+    "describe": DescribeSettings,
+    "assemble": AssembleSettings,
+}
+
+#: Settings of the machine that launches, or that jobs receive by other means.
+_STAY = {
+    *LogSettings.model_fields,
+    *("workspace", "workspace_profile", "workspace_endpoint", "workspace_region", "source_profile"),
+    *("launch", "shard_index", "shard_count"),
+    *("max_cost", "price_per_hour"),  # limits of the bill: `launching` applies them to each submission
+}
+#: Texts that may contain a URL.
+_WITH_URLS = ("prompt", "describe_prompt", "vllm_command")
+#: Names that may be a file or folder of this machine.
+_MAY_BE_FILES = ("model", "weights", "describe_model", "chat_template", "detector", "input")
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A launch as it was asked for: its stages, what each job of them is, and the settings that their jobs read."""
+    """A launch as the user asks for it: its stages, the spec of each, and the settings that their jobs read."""
 
     id: str
     platform: str
@@ -46,12 +67,12 @@ class Wanted:
 
 
 def new_id() -> str:
-    """Time and chance, so that launches of a workspace stand in their order."""
+    """Return an id of time and chance: the ids of a workspace's launches sort by time."""
     return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(2)
 
 
 def wanted(settings: LaunchSettings, launcher: Launcher, launch: str) -> Wanted:
-    """What is to be launched, checked as far as nobody need be asked. Raises `UsageError`."""
+    """Return the launch that the settings ask for, without a request. Raises `UsageError`."""
     stages = STAGES if settings.stage == "pipeline" else (settings.stage,)
     if is_local(settings.workspace) and settings.platform not in SHARED_DISK:
         raise UsageError(
@@ -65,12 +86,12 @@ def wanted(settings: LaunchSettings, launcher: Launcher, launch: str) -> Wanted:
         if sources := values.get("sources"):
             values["sources"] = [on_any_folder(source) for source in sources]
         if settings.platform not in SHARED_DISK:
-            check_files(stage, values)
+            _check_files(stage, values)
         options = specs[stage].options
         if settings.platform in INSTALLING:
             needed = [*store_extras(values.get("sources", ())), *(["datasets"] if values.get("dataset") else ())]
             specs[stage] = replace(specs[stage], options={**options, "extra": [*needed, *options["extra"]]})
-        travelling[stage] = with_engine(stage, values, launcher, specs[stage].hardware)
+        travelling[stage] = _with_engine(stage, values, launcher, specs[stage].hardware)
     return Wanted(launch, settings.platform, stages, specs, travelling)
 
 
@@ -135,3 +156,71 @@ def _options(settings: LaunchSettings) -> dict[str, Any]:
                 raise UsageError(f"{flag} has no effect on {settings.platform}", hint=f"Leave out {flag}.")
     values = dict(settings)
     return {name: list(values[name]) if isinstance(values[name], tuple) else values[name] for name in names}
+
+
+def job_settings(stage: str, settings: LaunchSettings) -> dict[str, Any]:
+    """Return the stage's own settings that the user gave, as JSON values.
+
+    Raises:
+        UsageError: A setting is a secret, or a file of this machine: jobs cannot read it.
+    """
+    found: dict[str, Any] = {}
+    values = dict(settings)
+    for name, setting in settings_of(_MODELS[stage]).items():
+        if name in _STAY or name not in settings.model_fields_set:
+            continue
+        value = values[name]
+        if value is None or value == setting.default:
+            continue
+        _check_value(setting, value)
+        if isinstance(value, tuple):
+            found[name] = [str(one) for one in value]
+        else:
+            found[name] = str(value) if isinstance(value, Path) else value
+    return found
+
+
+def _check_files(stage: str, values: Mapping[str, Any]) -> None:
+    for name in _MAY_BE_FILES:
+        value = values.get(name)
+        if isinstance(value, str) and (
+            Path(value).is_absolute() or value.startswith((".", "~")) or Path(value).is_file()
+        ):
+            hint = "Put it on s3:// or gs:// where that setting takes a URL, or into the image."
+            raise UsageError(f"{name} {value} is on this machine: a job of {stage} cannot read it", hint=hint)
+
+
+def _with_engine(stage: str, values: Mapping[str, Any], launcher: Launcher, hardware: str) -> dict[str, Any]:
+    """Return the settings with vLLM as the engine on a machine with GPUs.
+
+    Raises:
+        UsageError: The engine does not use the machine's GPUs, or needs GPUs that the machine does not have.
+    """
+    settings = dict(values)
+    gpus = launcher.gpus(hardware)
+    if stage not in GPU_STAGES or gpus is None:
+        return settings
+    engine = settings.get("engine", "server" if settings.get("server_url") else "auto")
+    if gpus and engine == "embedded":
+        hint = "Leave --engine out, or take a machine without GPUs with --hardware."
+        raise UsageError(f"--engine embedded uses no GPU, and {hardware} has {gpus}", hint=hint)
+    if not gpus and engine in ("auto", "vllm"):
+        hint = "Take a machine with one (--hardware), a running server (--server-url), or --engine embedded."
+        raise UsageError(f"{hardware} has no GPU for {stage}", hint=hint)
+    if engine == "auto":
+        settings["engine"] = "vllm"
+    return settings
+
+
+def _check_value(setting: Setting, value: Any) -> None:
+    if setting.secret:
+        hint = f"Put it into {setting.variable} and give --secret {setting.variable}"
+        raise UsageError(f"{setting.flag} is a secret: jobs do not get it from the workspace", hint=hint)
+    if setting.name not in _WITH_URLS and isinstance(value, str) and without_credentials(value) != value:
+        raise UsageError(
+            f"{setting.flag} holds a name or password, which jobs do not get from the workspace",
+            hint="Leave it out of the URL, and give the jobs their credentials with --secret NAME.",
+        )
+    if setting.kind is Path and setting.name.endswith("_file"):
+        hint = f"Give its content as a secret: --secret {setting.variable.removesuffix('_FILE')}"
+        raise UsageError(f"{setting.flag} {value} is a file of this machine: jobs cannot read it", hint=hint)

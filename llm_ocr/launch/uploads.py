@@ -1,4 +1,4 @@
-"""Documents of this machine, put where jobs can read them: beside the workspace's own objects."""
+"""Upload documents of this machine into the workspace, where jobs can read them."""
 
 import hashlib
 import os
@@ -8,7 +8,6 @@ from pathlib import Path
 
 from llm_ocr.errors import UsageError
 from llm_ocr.launch.watching import Say
-from llm_ocr.storage import ObjectInfo
 from llm_ocr.storage.names import split_scheme
 from llm_ocr.work.workspace import Workspace
 
@@ -18,20 +17,23 @@ _KINDS = (".pdf", ".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".tif", ".t
 
 
 def is_local(source: str) -> bool:
-    """Whether a source is of this machine."""
+    """Return whether a source is on this machine."""
     return split_scheme(source)[0] in ("", "file")
 
 
 def on_any_folder(url: str) -> str:
-    """A path as it reads from any other folder of this machine; URLs as they are."""
+    """Return a path as an absolute one; URLs as they are."""
     return str(Path(url).expanduser().absolute()) if not split_scheme(url)[0] else url
 
 
 def uploaded(workspace: Workspace, sources: Sequence[str], say: Say) -> tuple[str, ...]:
-    """The sources as jobs can read them; files and folders of this machine are uploaded, those that are there already
-    (same path, same size, not changed here since) are not.
+    """Upload files and folders of this machine, except unchanged ones (same path, same size, not newer here).
 
-    Raises `UsageError` for local lists, patterns and what does not exist.
+    Returns:
+        The sources as jobs can read them.
+
+    Raises:
+        UsageError: A local source is a list or a pattern, or does not exist.
     """
     return tuple(_upload(workspace, source, say) if is_local(source) else source for source in sources)
 
@@ -39,16 +41,17 @@ def uploaded(workspace: Workspace, sources: Sequence[str], say: Say) -> tuple[st
 def _upload(workspace: Workspace, source: str, say: Say) -> str:
     root = Path(source.removeprefix("file://")).expanduser().resolve()
     if not root.exists() or (root.is_file() and root.suffix.lower() not in _KINDS):
-        raise UsageError(
-            f"{source}: jobs elsewhere cannot read it",
-            hint="Give files, folders, or s3://, gs://, hf:// and https:// sources (lists of them stand there, too).",
-        )
+        hint = "Give files, folders, or s3://, gs://, hf:// and https:// sources (lists of them stand there, too)."
+        raise UsageError(f"{source}: jobs elsewhere cannot read it", hint=hint)
     files = [root] if root.is_file() else sorted(_documents(root, say))
-    place = f"{FOLDER}/{_apart(root.parent)}"
+    # Folders of one name in two places must not write over each other: `2023/scans` and `2024/scans`.
+    place = f"{FOLDER}/{hashlib.sha256(os.fsencode(root.parent)).hexdigest()[:8]}"
     sent = 0
     for file in files:
         key = f"{place}/{file.relative_to(root.parent).as_posix()}"
-        if not _is_there(workspace.store.stat(key), file):
+        there, here = workspace.store.stat(key), file.stat()
+        # A store that does not know when an object was written says 0.
+        if there is None or there.size != here.st_size or 0 < there.modified < here.st_mtime:
             workspace.store.upload(file, key)
             sent += 1
     workspace.flush()
@@ -56,19 +59,8 @@ def _upload(workspace: Workspace, source: str, say: Say) -> str:
     return f"{workspace.url}/{place}/{root.name}{'' if root.is_file() else '/'}"
 
 
-def _apart(parent: Path) -> str:
-    """Folders of one name in two places must not write over each other: `2023/scans` and `2024/scans`."""
-    return hashlib.sha256(os.fsencode(parent)).hexdigest()[:8]
-
-
-def _is_there(found: ObjectInfo | None, file: Path) -> bool:
-    """Some stores do not tell when an object was written: it is 0 then."""
-    about = file.stat()
-    return found is not None and found.size == about.st_size and not 0 < found.modified < about.st_mtime
-
-
 def _documents(folder: Path, say: Say) -> Iterator[Path]:
-    """The documents below a folder; what cannot be looked at is said, and costs no other."""
+    """Yield the documents below a folder; name those that cannot be read."""
 
     def passed_over(error: OSError) -> None:
         say(f"{error.filename} is not uploaded: {error.strerror or error}")

@@ -39,17 +39,11 @@ Say = Callable[[str], None]
 class Display:
     """Lines of a launch: messages, and the progress of the current stage.
 
-    A terminal shows progress in one line that is redrawn. Elsewhere (logs, notebooks) progress is a message at every
-    change of state, and once a minute.
+    A terminal, if `say` writes to one, shows progress in one line that is redrawn. Elsewhere (logs, notebooks) progress
+    is a message at every change of state, and once a minute.
     """
 
     def __init__(self, say: Say, terminal: TextIO | None = None) -> None:
-        """Create a display.
-
-        Args:
-            say: Receives each message.
-            terminal: The terminal that `say` writes to, if it writes to one.
-        """
         self._say = say
         self._terminal = terminal
         self._drawn = ""
@@ -134,17 +128,9 @@ class _Units:
 
 
 class Progress:
-    """The progress of a stage in words: `120/412 pages, 1.3 pages/s, 3.7 min left, $0.42 of $5.00`."""
+    """The progress of a stage in words: `120/412 pages, 1.3 pages/s, 3.7 min left, $0.42 of $5.00` (`max_cost`)."""
 
     def __init__(self, workspace: Workspace, platform: str, spec: JobSpec, max_cost: float | None = None) -> None:
-        """Prepare to read; nothing is read yet.
-
-        Args:
-            workspace: Where units are published.
-            platform: Where the jobs run.
-            spec: Their spec.
-            max_cost: The limit of the workspace's cost in dollars, shown with the cost.
-        """
         self._workspace = workspace
         self._spec = spec
         self._max_cost = max_cost
@@ -168,7 +154,9 @@ class Progress:
             self._looks.append((now, self._done))
             while len(self._looks) > 2 and self._looks[0][0] < now - _WINDOW:
                 self._looks.popleft()
-        return ", ".join(part for part in (self._counted(), self._pace(), self._money(statuses)) if part)
+        noun = "figures" if self._spec.stage == DESCRIBE else "pages"
+        counted = f"{self._done}/{self._total} {noun}" if self._total else ""
+        return ", ".join(part for part in (counted, self._pace(noun), self._money(statuses)) if part)
 
     def _read(self) -> None:
         if has_generation(self._workspace, len(self._plan) + 1):
@@ -182,20 +170,13 @@ class Progress:
             self._total = totals_of(self._plan).expected + self._units.correction
             self._done = min(self._units.pages, self._total)
 
-    @property
-    def _noun(self) -> str:
-        return "figures" if self._spec.stage == DESCRIBE else "pages"
-
-    def _counted(self) -> str:
-        return f"{self._done}/{self._total} {self._noun}" if self._total else ""
-
-    def _pace(self) -> str:
+    def _pace(self, noun: str) -> str:
         (begun, before), (now, after) = self._looks[0], self._looks[-1]
         if after <= before:
             return ""
         speed = (after - before) / (now - begun)
         left = time_span(Span.of((self._total - after) / speed))
-        return f"{speed:.{1 if speed >= 1 else 2}f} {self._noun}/s" + (f", {left} left" if after < self._total else "")
+        return f"{speed:.{1 if speed >= 1 else 2}f} {noun}/s" + (f", {left} left" if after < self._total else "")
 
     def _money(self, statuses: Sequence[JobStatus]) -> str:
         """What ended submissions of the workspace cost, and these jobs until now."""
@@ -222,9 +203,8 @@ class PipelineProgress:
         """Return the progress; look for new submissions every `every` seconds."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + every
-            made = [
-                one for one in submissions(self._workspace, self._launch) if one.spec.stage != PIPELINE and one.jobs
-            ]
+            every_one = submissions(self._workspace, self._launch)
+            made = (one for one in every_one if one.spec.stage != PIPELINE and one.jobs)
             newest = max(made, key=lambda one: one.decided, default=None)
             if newest is not None and (self._newest is None or newest.spec != self._newest.spec):
                 self._progress = Progress(self._workspace, newest.platform, newest.spec, self._max_cost)
@@ -244,18 +224,10 @@ def until_over(
     every: float = EVERY,
     progress: Progress | PipelineProgress | None = None,
 ) -> Sequence[JobStatus]:
-    """Wait for jobs and show their states and progress.
+    """Wait for the jobs of a stage, and show their states and progress; return the last status of each job.
 
     Args:
-        launcher: Their platform.
-        jobs: The jobs.
-        display: Where lines are shown.
-        stage: Their stage, for messages.
         every: Seconds between two requests to the platform.
-        progress: The progress of the stage, if it is shown.
-
-    Returns:
-        The last status of each job.
 
     Raises:
         LaunchError: The platform did not answer `_MOST_FAILURES` times in a row.
@@ -272,7 +244,11 @@ def until_over(
             display.say(f"{stage}: {error.args[0]}; asking again")
             time.sleep(every)
             continue
-        states, words = summary(statuses), _words(progress, statuses, every)
+        states = summary(statuses)
+        try:
+            words = "" if progress is None else progress.words(statuses, every=_READ_EVERY * every)
+        except (LaunchError, StorageError, WorkspaceError) as error:  # a store that fails for a moment ends no launch
+            words = f"its progress cannot be read: {error.args[0]}"
         line = f"{stage}: {words}; {states}" if words else f"{stage}: {states}"
         display.progress(line, changed=states != shown)
         shown = states
@@ -280,14 +256,6 @@ def until_over(
             display.end(line)
             return statuses
         time.sleep(every)
-
-
-def _words(progress: Progress | PipelineProgress | None, statuses: Sequence[JobStatus], every: float) -> str:
-    """Progress does not end a launch: a store that fails for a moment is named instead."""
-    try:
-        return "" if progress is None else progress.words(statuses, every=_READ_EVERY * every)
-    except (LaunchError, StorageError, WorkspaceError) as error:
-        return f"its progress cannot be read: {error.args[0]}"
 
 
 def summary(statuses: Sequence[JobStatus]) -> str:
@@ -303,9 +271,8 @@ def reasons(statuses: Sequence[JobStatus]) -> str:
     for one in statuses:
         if one.state is not State.SUCCEEDED:
             found.setdefault(one.reason or one.state.value, []).append(one.job.name)
-    return "; ".join(
-        f"{reason} ({', '.join(names[:3])}{', ...' if names[3:] else ''})" for reason, names in found.items()
-    )
+    shown = {reason: ", ".join([*names[:3], *(["..."] if names[3:] else [])]) for reason, names in found.items()}
+    return "; ".join(f"{reason} ({names})" for reason, names in shown.items())
 
 
 @dataclass(frozen=True, slots=True)

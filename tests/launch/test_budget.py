@@ -155,7 +155,7 @@ def test_assemble_of_a_pipeline_costs_what_its_own_machine_costs():
 
 
 def test_a_cost_limit_is_not_for_jobs_to_read():
-    from llm_ocr.launch.job_settings import job_settings
+    from llm_ocr.launch.specs import job_settings
 
     asked = {"platform": "local", "stage": "extract", "workspace": "w", "price_per_hour": 1.5, "max_cost": 3.0}
     assert job_settings("extract", settings_from(LaunchSettings, "submit", asked)) == {}

@@ -7,21 +7,19 @@ import json
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from llm_ocr.errors import LaunchError, UsageError
-from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Plan, Request, State
+from llm_ocr.launch import Job, JobSpec, JobStatus, Launcher, Plan, Request, State, cpu_or_gpus, gpus_of, moment
 from llm_ocr.launch.library import CPU_IMAGE, GPU_IMAGE, job_command, library_notes
+from llm_ocr.launch.logs import last
 from llm_ocr.launch.programs import run_program
 
-CPU = "cpu"
 #: Seconds of a job without a time limit.
 USUAL = 4 * 3600
 #: GB of a task per GPU, as olmOCR asks for.
 MEMORY = 125
-_HARDWARE = re.compile(r"gpu:([1-9]\d*)")
 _LATE = re.compile(r"time(d )?\s*out|time limit", re.IGNORECASE)
 #: Values of `canceledCode`: preempted by the scheduler, or by a person.
 _PREEMPTED = (1, 2)
@@ -44,30 +42,25 @@ _HINTS = {
 }
 
 
-class Beaker:
+class Beaker(Launcher):
     """The platform `beaker`. Hardware is `cpu` or `gpu:N`."""
 
     platform = "beaker"
+    usual_limit = USUAL
 
     def hardware(self, stage: str) -> str:
-        return "gpu:1" if stage in GPU_STAGES else CPU
+        return cpu_or_gpus(stage)
 
     def gpus(self, hardware: str) -> int | None:
-        found = _HARDWARE.fullmatch(hardware)
-        return 0 if hardware == CPU else int(found[1]) if found else None
-
-    def time_limit(self, spec: JobSpec) -> int:
-        return USUAL
+        return gpus_of(hardware)
 
     def plan(self, spec: JobSpec) -> Plan:
         gpus = self.gpus(spec.hardware or self.hardware(spec.stage))
         if gpus is None:
             hint = "--cluster determines which GPU."
             raise UsageError(f"--hardware {spec.hardware}: must be cpu or gpu:N", hint=hint)
-        missing: dict[str, str] = {}
         workspace = spec.options.get("beaker_workspace")
-        if not workspace:
-            missing["<workspace>"] = "--beaker-workspace WORKSPACE"
+        missing = {} if workspace else {"<workspace>": "--beaker-workspace WORKSPACE"}
         experiment: dict[str, Any] = {"version": "v2", "description": spec.name, "tasks": [_task(spec, gpus)]}
         if budget := spec.options.get("beaker_budget"):
             experiment["budget"] = budget
@@ -104,19 +97,17 @@ class Beaker:
             raise LaunchError(f"beaker did not name the experiment: {' '.join(answer.split())}")
         return [_job(plan.spec, found[1])]
 
-    def status(self, jobs: Sequence[Job]) -> Sequence[JobStatus]:
-        known = [_json("experiment", "get", job.id) for job in jobs]
-        return [experiment_status(job, found[0] if found else {}) for job, found in zip(jobs, known, strict=True)]
+    def _status(self, job: Job) -> JobStatus:
+        found = _json("experiment", "get", job.id)
+        return experiment_status(job, found[0] if found else {})
 
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
         if follow:
             raise LaunchError(f"the log of {job.id} cannot be followed from here", hint=f"Look at {job.url}")
-        lines = _beaker("experiment", "logs", job.id).splitlines()
-        yield from lines if tail is None else lines[-tail:]
+        yield from last(_beaker("experiment", "logs", job.id).splitlines(), tail)
 
-    def cancel(self, job: Job) -> None:
-        if not self.status([job])[0].state.over:
-            _beaker("experiment", "stop", job.id)
+    def _end(self, job: Job) -> None:
+        _beaker("experiment", "stop", job.id)
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
         return [f"left: the experiment {job.id} (beaker experiment delete {job.id})" for job in jobs]
@@ -188,12 +179,8 @@ def _replica(status: Mapping[str, Any]) -> tuple[State, str]:
 
 
 def _moment(status: Mapping[str, Any], *names: str) -> float | None:
-    """Return the first of these times that is set, in seconds since 1970; unset ones are in year 1."""
-    for name in names:
-        text = str(status.get(name) or "")
-        if text and not text.startswith("0001-"):
-            return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
-    return None
+    """Return the first of these times that is set; unset ones are in the year 1."""
+    return next((time for name in names if (time := moment(status.get(name)))), None)
 
 
 def _beaker(*words: str) -> str:

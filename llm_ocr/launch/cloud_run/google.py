@@ -1,14 +1,15 @@
-"""Google's REST APIs: credentials, clients for one endpoint, and their errors as ours."""
+"""Google's REST APIs: credentials, clients for one endpoint, and what their errors say."""
 
-import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
-from llm_ocr.errors import LaunchError, LlmOcrError, MissingExtra, UsageError
+from llm_ocr.errors import LaunchError, MissingExtra, UsageError
+from llm_ocr.launch.refusals import AGAIN, Refusal, first_line, translated
 from llm_ocr.settings.environment import environment
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
@@ -19,60 +20,67 @@ CHANGE_TIMEOUT = 600.0
 
 
 class Google:
-    """Credentials are found at the first use. Raises `MissingExtra` without the client library, `LaunchError` else."""
+    """Clients for one endpoint; credentials are found at the first use.
+
+    Raises:
+        MissingExtra: The client library is not installed.
+        LaunchError: Google refuses a request, or cannot be reached.
+    """
 
     def __init__(self, endpoint: str = "") -> None:
         self.endpoint = endpoint.rstrip("/")
         try:
             from google.cloud import run_v2
         except ImportError as error:
-            what = "cloud-run needs google-cloud-run, which is not installed"
-            raise MissingExtra(what, install="cloud-run") from error
+            raise MissingExtra(
+                "cloud-run needs google-cloud-run, which is not installed", install="cloud-run"
+            ) from error
         self.types: Any = run_v2
 
     @cached_property
     def _found(self) -> tuple[Any, str]:
-        """Credentials and their project."""
+        """Return credentials and their project."""
         import google.auth
         from google.auth.credentials import AnonymousCredentials
 
-        if is_stand_in(self.endpoint):
+        if self.endpoint.startswith("http:"):  # a server on this machine asks for none
             return AnonymousCredentials(), environment().get("GOOGLE_CLOUD_PROJECT", "")
-        with translated("sign in"):
+        with asking("sign in"):
             credentials, project = google.auth.default(scopes=_SCOPES)
         return credentials, project or ""
 
     @property
     def project(self) -> str:
-        """Of the credentials. Raises `LaunchError` when they name none."""
+        """Return the project of the credentials. Raises `LaunchError` if they name none."""
         if not self._found[1]:
-            raise LaunchError(
-                "Cloud Run: the credentials name no project",
-                hint="Give --project PROJECT, or set GOOGLE_CLOUD_PROJECT.",
-            )
+            hint = "Give --project PROJECT, or set GOOGLE_CLOUD_PROJECT."
+            raise LaunchError("Cloud Run: the credentials name no project", hint=hint)
         return self._found[1]
 
     @cached_property
     def jobs(self) -> Any:
-        """The client of jobs."""
         return self.types.JobsClient(**self._how)
 
     @cached_property
     def executions(self) -> Any:
-        """The client of executions."""
         return self.types.ExecutionsClient(**self._how)
 
     @cached_property
     def tasks(self) -> Any:
-        """The client of tasks."""
         return self.types.TasksClient(**self._how)
 
     def message(self, kind: str, body: Mapping[str, Any]) -> Any:
-        """A message of the API from its JSON form; nothing in it is dropped."""
+        """Return a message of the API from its JSON form, with all fields."""
         return getattr(self.types, kind).from_json(json.dumps(body), ignore_unknown_fields=False)
 
+    def update(self, action: str, body: Mapping[str, Any]) -> None:
+        """Create or update a job, and wait until that is done."""
+        with asking(action):
+            request = self.message("UpdateJobRequest", body)
+            self.jobs.update_job(request=request, timeout=TIMEOUT).result(timeout=CHANGE_TIMEOUT)
+
     def rest(self, method: str, service: str, path: str, action: str, body: Mapping[str, Any] | None = None) -> Any:
-        """The JSON answer of another service of Google's. Raises `LaunchError`; see `asked` for its status."""
+        """Return the JSON answer of another service of Google. Raises `LaunchError`; see `asked` for its status."""
         status, answer = self.asked(method, service, path, action, body)
         if status >= 400:
             raise refused(action, status, message_in(answer))
@@ -81,9 +89,9 @@ class Google:
     def asked(
         self, method: str, service: str, path: str, action: str, body: Mapping[str, Any] | None = None
     ) -> tuple[int, Any]:
-        """HTTP status and JSON answer."""
-        with translated(action):
-            url = f"{base_of(service, self.endpoint)}/{path}"
+        """Return HTTP status and JSON answer."""
+        with asking(action):
+            url = f"{self.endpoint or f'https://{service}.googleapis.com'}/{path}"
             response = self._session.request(method, url, json=body, timeout=TIMEOUT)
             try:
                 return response.status_code, response.json()
@@ -103,7 +111,7 @@ class Google:
 
 
 def message_in(answer: Any) -> str:
-    """What an error's body says."""
+    """Return the message of an error's body, with its reasons."""
     error = answer.get("error", answer) if isinstance(answer, dict) else answer
     if not isinstance(error, dict):
         return str(error)
@@ -111,35 +119,16 @@ def message_in(answer: Any) -> str:
     return " ".join([str(error.get("message", error)), *(f"({reason})" for reason in reasons if reason)])
 
 
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-
 def check_endpoint(url: str) -> None:
-    """Raises `UsageError` for an endpoint to which credentials would go unencrypted, or that is no URL."""
+    """Raise `UsageError` for an endpoint to which credentials would go unencrypted, or that is no URL."""
     parts = urlsplit(url)
-    if not url or (parts.scheme == "https" and parts.hostname):
-        return
-    if parts.scheme == "http" and parts.hostname in _LOOPBACK:
-        return
-    raise UsageError(
-        f"--platform-endpoint {url}: must be an https URL, or http on this machine",
-        hint="Leave it out for Google's own.",
-    )
-
-
-def is_stand_in(url: str) -> bool:
-    """Whether it is a server on this machine, which asks for no credentials."""
-    return urlsplit(url).scheme == "http"
-
-
-def base_of(service: str, endpoint: str) -> str:
-    """The URL of a service's REST API without a slash at its end, for example of `logging`."""
-    return endpoint.rstrip("/") or f"https://{service}.googleapis.com"
+    local = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
+    if url and not local and not (parts.scheme == "https" and parts.hostname):
+        hint = "Leave it out for Google's own."
+        raise UsageError(f"--platform-endpoint {url}: must be an https URL, or http on this machine", hint=hint)
 
 
 _SIGN_IN = "Sign in: gcloud auth application-default login."
-_AGAIN = "Try again; nothing is lost."
-_GOES_ON = "The same command goes on: it finds what was created."
 
 #: What Google says -> what to do. The first that is found counts.
 _ADVICE = (
@@ -185,65 +174,41 @@ _BY_STATUS = {
     401: _SIGN_IN,
     403: "Whoever launches needs roles/run.developer in the project, and roles/iam.serviceAccountUser on the jobs' "
     "account.",
-    409: f"Somebody else changes it at this moment. {_AGAIN}",
-    429: f"Too many requests. {_AGAIN}",
+    409: f"Somebody else changes it at this moment. {AGAIN}",
+    429: f"Too many requests. {AGAIN}",
 }
 
 
-@contextlib.contextmanager
-def translated(action: str) -> Iterator[None]:
+def asking(action: str) -> AbstractContextManager[None]:
     """Turn errors of Google's clients into a `LaunchError` "Cloud Run: cannot <action>: <Google's words>"."""
+    return translated(f"Cloud Run: cannot {action}", _explained)
+
+
+def refused(action: str, status: int, words: str) -> LaunchError:
+    """Return the error for an answer of a REST API, whose message is `words`."""
+    return _refusal(words, status).error(f"Cloud Run: cannot {action}")
+
+
+def _explained(error: Any) -> Refusal | None:
     from google.api_core.exceptions import GoogleAPIError
     from google.auth.exceptions import GoogleAuthError
     from requests import RequestException
 
-    try:
-        yield
-    except LlmOcrError:
-        raise
-    except GoogleAuthError as error:
-        raise LaunchError(f"Cloud Run: cannot {action}: {first_line(error)}", hint=_SIGN_IN) from error
-    except GoogleAPIError as error:
-        raise _made(action, status_of(error), words_of(error)) from error
-    except (RequestException, ConnectionError, TimeoutError) as error:
-        raise _made(action, 0, f"Google could not be reached ({first_line(error)})") from error
+    if isinstance(error, GoogleAuthError):
+        return Refusal(first_line(error.args[0] if error.args else error), _SIGN_IN)
+    if isinstance(error, GoogleAPIError):
+        code, reason = getattr(error, "code", 0), getattr(error, "reason", None)
+        message = str(getattr(error, "message", "") or error)
+        status = getattr(code, "value", code)
+        words = f"{message} ({reason})" if reason and reason not in message else message
+        return _refusal(words, status if isinstance(status, int) else 0)
+    if isinstance(error, RequestException | ConnectionError | TimeoutError):
+        return _refusal(f"Google could not be reached ({first_line(error)})", 0)
+    return None
 
 
-def refused(action: str, status: int, words: str) -> LaunchError:
-    """The error for an answer of a REST API: `words` is its body or message."""
-    return _made(action, status, words)
-
-
-def status_of(error: BaseException) -> int:
-    """The HTTP status of the answer that the error was made of; 0 for none."""
-    code: Any = getattr(error, "code", 0)  # an int or an enumeration, by the client library that raised it
-    return (
-        code.value if hasattr(code, "value") and isinstance(code.value, int) else code if isinstance(code, int) else 0
-    )
-
-
-def words_of(error: BaseException) -> str:
-    """What Google said, with the reasons that it gave apart from its message."""
-    message = str(getattr(error, "message", "") or error)
-    reason = getattr(error, "reason", None)
-    return f"{message} ({reason})" if reason and reason not in message else message
-
-
-def advice(status: int, words: str) -> str:
-    """What to do."""
-    for pattern, what in _ADVICE:
-        if re.search(pattern, words, re.IGNORECASE | re.DOTALL):
-            return what
-    return _BY_STATUS.get(status, _GOES_ON if not status or status >= 500 else "")
-
-
-def first_line(error: BaseException) -> str:
-    """Short, for a message."""
-    first = error.args[0] if error.args and isinstance(error.args[0], str) else error
-    return (str(first).strip().splitlines() or [type(error).__name__])[0][:300]
-
-
-def _made(action: str, status: int, words: str) -> LaunchError:
-    made = LaunchError(f"Cloud Run: cannot {action}: {words.strip()[:1000]}", hint=advice(status, words))
-    made.retryable = status in (0, 409, 429) or status >= 500
-    return made
+def _refusal(words: str, status: int) -> Refusal:
+    """Add the hint for Google's words, or for the status."""
+    by_status = _BY_STATUS.get(status, AGAIN if not status or status >= 500 else "")
+    found = (hint for pattern, hint in _ADVICE if re.search(pattern, words, re.IGNORECASE | re.DOTALL))
+    return Refusal(words.strip()[:1000], next(found, by_status), status)

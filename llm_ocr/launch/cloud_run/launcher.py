@@ -3,40 +3,41 @@
 Imports Google's client when something is asked; `plan` asks nobody.
 """
 
-import copy
 import json
 import re
 import time
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from llm_ocr.errors import LaunchError, UsageError
-from llm_ocr.launch import Job, JobSpec, JobStatus, Plan, State
-from llm_ocr.launch.cloud_run.google import CHANGE_TIMEOUT, TIMEOUT, Google, message_in, refused, translated
+from llm_ocr.launch import Job, JobSpec, JobStatus, Launcher, Plan, State
+from llm_ocr.launch.cloud_run.google import CHANGE_TIMEOUT, TIMEOUT, Google, asking, message_in, refused
 from llm_ocr.launch.cloud_run.plan import (
     JOB_LABEL,
     MACHINES,
     PROJECT,
     default_hardware,
-    default_limit,
     job_name,
     make_plan,
+    time_limit,
 )
-from llm_ocr.launch.last_words import explained
+from llm_ocr.launch.library import filled
+from llm_ocr.launch.logs import explained, followed
 
 #: Running executions of at most so many tasks are asked for each task, to know what they cost so far: one page.
 _TASKS_WHILE_RUNNING = 100
 
 
-class CloudRun:
-    """See `Launcher`. `poll_seconds` is the time between two looks at a log that is followed."""
+class CloudRun(Launcher):
+    """The platform `cloud-run`. `poll_seconds` is the time between two looks at a log that is followed."""
 
     platform = "cloud-run"
+    poll_seconds = 5.0
 
     def __init__(self) -> None:
-        self.poll_seconds = 5.0
+        super().__init__()
         self._clients: dict[str, Google] = {}
-        self._words: dict[str, str] = {}
 
     def hardware(self, stage: str) -> str:
         return default_hardware(stage)
@@ -45,21 +46,19 @@ class CloudRun:
         return MACHINES[hardware].gpus if hardware in MACHINES else None
 
     def time_limit(self, spec: JobSpec) -> int:
-        return default_limit(spec)
+        return time_limit(spec)
 
     def plan(self, spec: JobSpec) -> Plan:
         return make_plan(self.platform, spec)
 
     def check(self, plan: Plan) -> None:
-        """Asks for each secret, and Cloud Run whether it would take the job."""
+        """Check each secret, and let Cloud Run validate the job."""
         google = self._google(_endpoint(plan.spec))
         patch, run = _bodies(plan, google)
         for variable in patch["job"]["template"]["template"]["containers"][0].get("env", ()):
             if "valueSource" in variable:
                 _check_secret(google, run["name"], variable["valueSource"]["secretKeyRef"])
-        with translated("take the job"):
-            request = google.message("UpdateJobRequest", {**patch, "validateOnly": True})
-            google.jobs.update_job(request=request, timeout=TIMEOUT).result(timeout=CHANGE_TIMEOUT)
+        google.update("take the job", {**patch, "validateOnly": True})
 
     def find(self, spec: JobSpec) -> Sequence[Job]:
         google = self._google(_endpoint(spec))
@@ -68,13 +67,11 @@ class CloudRun:
         return [_job(one.name, spec) for one in executions if one.labels.get(JOB_LABEL) == spec.name]
 
     def submit(self, plan: Plan) -> Sequence[Job]:
-        """Raises `LaunchError`, `retryable` where another launch changed the job in between and nothing was run."""
+        """Raise a `retryable` error if another launch changed the job in between, and cancel the run."""
         google = self._google(_endpoint(plan.spec))
         patch, run = _bodies(plan, google)
-        with translated("create or update the job"):
-            request = google.message("UpdateJobRequest", patch)
-            google.jobs.update_job(request=request, timeout=TIMEOUT).result(timeout=CHANGE_TIMEOUT)
-        with translated("run the job"):
+        google.update("create or update the job", patch)
+        with asking("run the job"):
             execution = google.jobs.run_job(request=google.message("RunJobRequest", run), timeout=TIMEOUT).metadata
         if execution is None or not execution.name:
             raise LaunchError("Cloud Run: the run was taken, but not named", hint="The same command finds it.")
@@ -89,47 +86,50 @@ class CloudRun:
             raise made
         return [_job(execution.name, plan.spec)]
 
-    def status(self, jobs: Sequence[Job]) -> Sequence[JobStatus]:
-        return [self._status(job) for job in jobs]
-
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
-        google = self._google(str(job.place.get("endpoint", "")))
-        return log_lines(google, job.id, follow=follow, tail=tail, every=self.poll_seconds)
+        google = self._of_job(job)
 
-    def cancel(self, job: Job) -> None:
-        google = self._google(str(job.place.get("endpoint", "")))
-        with translated("cancel the run"):
-            execution = _get_execution(google, job.id)
-            if execution is not None and not is_over(execution):
-                google.executions.cancel_execution(name=job.id, timeout=TIMEOUT)
+        def execution() -> Any:
+            with asking("read the log"):
+                return google.executions.get_execution(name=job.id)
+
+        log = _Log(google, execution())
+        first = log.new() if tail is None else log.newest(tail)
+        yield from followed(first, log.new, lambda: is_over(execution()), follow=follow, every=self.poll_seconds)
+
+    def _end(self, job: Job) -> None:
+        with asking("cancel the run"):
+            self._of_job(job).executions.cancel_execution(name=job.id, timeout=TIMEOUT)
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
-        """Deletes the Cloud Run jobs, with their runs' records, unless something of them still runs."""
+        """Delete the Cloud Run jobs, with the records of their runs, unless one of these still runs."""
         lines = []
-        for name, endpoint in {
-            job.id.partition("/executions/")[0]: str(job.place.get("endpoint", "")) for job in jobs
-        }.items():
-            google = self._google(endpoint)
+        for name, google in {job.id.partition("/executions/")[0]: self._of_job(job) for job in jobs}.items():
             if running := [one.name for one in _executions(google, name) if not is_over(one)]:
                 lines.append(f"left {name}: {len(running)} of its runs are not over")
             else:
                 lines.append(_delete(google, name))
         if lines:
-            lines.append(
-                "left: the images in Artifact Registry, the secrets, the workspace, the logs (30 days by default)"
-            )
+            lines.append("left: images in Artifact Registry, the secrets, the workspace, the logs (30 days by default)")
         return lines
 
     def _status(self, job: Job) -> JobStatus:
-        google = self._google(str(job.place.get("endpoint", "")))
-        with translated("ask for the run"):
-            execution = _get_execution(google, job.id)
-            if execution is None:
-                return gone(job)
+        from google.api_core.exceptions import NotFound
+
+        google = self._of_job(job)
+        with asking("ask for the run"):
+            try:
+                execution = google.executions.get_execution(name=job.id, timeout=TIMEOUT)
+            except NotFound:
+                reason = "Cloud Run does not know this execution any more: deleted, or too old"
+                return JobStatus(job, State.FAILED, reason)
             over = is_over(execution)
             ask = over or (execution.running_count and execution.task_count <= _TASKS_WHILE_RUNNING)
             tasks = list(google.tasks.list_tasks(parent=job.id, timeout=TIMEOUT)) if ask else []
         return explained(job_status(job, execution, tasks), self.logs, self._words)
+
+    def _of_job(self, job: Job) -> Google:
+        return self._google(str(job.place.get("endpoint", "")))
 
     def _google(self, endpoint: str) -> Google:
         if endpoint not in self._clients:
@@ -146,15 +146,17 @@ def _place(spec: JobSpec) -> dict[str, str]:
 
 
 def _job(execution: str, spec: JobSpec) -> Job:
-    return Job(execution, spec.name, url=console_url(execution), place=_place(spec))
+    _, project, _, region, _, _, _, name = execution.split("/")
+    page = f"https://console.cloud.google.com/run/jobs/executions/details/{region}/{name}/tasks?project={project}"
+    return Job(execution, spec.name, url=page, place=_place(spec))
 
 
 def _bodies(plan: Plan, google: Google) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The two requests, with the credentials' project where the plan leaves it open."""
+    """Return the two requests, with the credentials' project where the plan leaves it open."""
     if plan.missing:
         raise UsageError(f"cloud-run needs {', '.join(plan.missing.values())}")
-    patch, run = (copy.deepcopy(dict(one.body)) for one in plan.requests)
-    patch["job"]["name"] = run["name"] = _with_project(run["name"], google)
+    name = _with_project(plan.requests[1].body["name"], google)
+    patch, run = (filled(one.body, {plan.requests[1].body["name"]: name}) for one in plan.requests)
     return patch, run
 
 
@@ -163,7 +165,7 @@ def _with_project(name: str, google: Google) -> str:
 
 
 def _check_secret(google: Google, job: str, reference: dict[str, str]) -> None:
-    """Whether the version stands and is enabled; who may not look is told by Cloud Run itself."""
+    """Raise `LaunchError` for a version that is missing or disabled, as far as this account may look."""
     secret, version = reference["secret"], reference["version"]
     full = secret if "/" in secret else f"projects/{job.split('/')[1]}/secrets/{secret}"
     action = f"use the secret {secret}"
@@ -171,47 +173,30 @@ def _check_secret(google: Google, job: str, reference: dict[str, str]) -> None:
     if status == 404:
         raise refused(action, status, f"Secret not found: {message_in(answer)}")
     if status == 200 and answer.get("state", "ENABLED") != "ENABLED":
-        raise LaunchError(
-            f"Cloud Run: cannot {action}: its version {version} is {answer['state'].lower()}",
-            hint=f'Add one: printf %s "$VALUE" | gcloud secrets versions add {secret} --data-file=-',
-        )
+        hint = f'Add one: printf %s "$VALUE" | gcloud secrets versions add {secret} --data-file=-'
+        raise LaunchError(f"Cloud Run: cannot {action}: its version {version} is {answer['state'].lower()}", hint=hint)
 
 
 def _executions(google: Google, job: str) -> list[Any]:
-    """None for a job that is not there."""
+    """Return the runs of a job; none for a job that does not exist."""
     from google.api_core.exceptions import NotFound
 
-    with translated("list the runs"):
+    with asking("list the runs"):
         try:
             return list(google.executions.list_executions(parent=job, timeout=TIMEOUT))
         except NotFound:
             return []
 
 
-def _get_execution(google: Google, name: str) -> Any:
-    from google.api_core.exceptions import NotFound
-
-    try:
-        return google.executions.get_execution(name=name, timeout=TIMEOUT)
-    except NotFound:
-        return None
-
-
 def _delete(google: Google, name: str) -> str:
     from google.api_core.exceptions import NotFound
 
-    with translated(f"delete {name}"):
+    with asking(f"delete {name}"):
         try:
             google.jobs.delete_job(name=name, timeout=TIMEOUT).result(timeout=CHANGE_TIMEOUT)
         except NotFound:
             return f"{name} was not there any more"
     return f"deleted the job {name} and the records of its runs"
-
-
-def console_url(execution: str) -> str:
-    """The page of an execution, given its full name."""
-    _, project, _, region, _, _, _, name = execution.split("/")
-    return f"https://console.cloud.google.com/run/jobs/executions/details/{region}/{name}/tasks?project={project}"
 
 
 #: The exit code of a stage that SIGTERM ended (see errors.Interrupted).
@@ -224,7 +209,7 @@ _TOLD = 3
 
 
 def job_status(job: Job, execution: Any, tasks: Sequence[Any]) -> JobStatus:
-    """Of an execution; `tasks` as far as they were asked for."""
+    """Return the status of an execution; `tasks` as far as they are known."""
     started, ended = _seconds(execution.start_time), _seconds(execution.completion_time)
     completed = next((one for one in execution.conditions if one.type_ == "Completed"), None)
     done = completed is not None and completed.state.name in ("CONDITION_SUCCEEDED", "CONDITION_FAILED")
@@ -238,13 +223,8 @@ def job_status(job: Job, execution: Any, tasks: Sequence[Any]) -> JobStatus:
     return JobStatus(job, state, reason, started, ended, billed, image)
 
 
-def gone(job: Job) -> JobStatus:
-    """Of an execution that Cloud Run does not know any more."""
-    return JobStatus(job, State.FAILED, "Cloud Run does not know this execution any more: deleted, or too old")
-
-
 def is_over(execution: Any) -> bool:
-    """Whether nothing more will come of it."""
+    """Return whether an execution has ended."""
     return _seconds(execution.completion_time) is not None
 
 
@@ -254,23 +234,19 @@ def _outcome(execution: Any, completed: Any, tasks: Sequence[Any]) -> tuple[Stat
     said = completed.message if completed is not None else ""
     if execution.cancelled_count or (completed is not None and completed.execution_reason.name == "CANCELLED"):
         return State.CANCELLED, said or "cancelled"
-    failed = [(task, *_of_task(task)) for task in tasks if _failed(task)]
+    results = [(task, task.last_attempt_result) for task in tasks]
+    failed = [(task, *_of_task(task)) for task, one in results if one.exit_code or one.term_signal or one.status.code]
     if not failed:
         return (State.TIMED_OUT if _TIMEOUT.search(said) else State.FAILED), said or "failed without a reason"
     states = {state for _, state, _ in failed}
     state = next((one for one in (State.FAILED, State.PREEMPTED, State.TIMED_OUT) if one in states), State.FAILED)
     count = f"{len(failed)} of {execution.task_count} tasks failed"
-    told = "; ".join(f"task {task.index}: {why}" for task, one, why in failed if one is state)
-    return state, f"{count}: {_short(told)}"
-
-
-def _failed(task: Any) -> bool:
-    result = task.last_attempt_result
-    return bool(result.exit_code or result.term_signal or result.status.code)
+    told = [f"task {task.index}: {why}" for task, one, why in failed if one is state]
+    return state, f"{count}: {'; '.join([*told[:_TOLD], *(['...'] if told[_TOLD:] else [])])}"
 
 
 def _of_task(task: Any) -> tuple[State, str]:
-    """A task's end: by its message where that tells, else by whether its time was over when SIGTERM came."""
+    """Return how a task ended: by its message, otherwise by whether its time was over when SIGTERM came."""
     result = task.last_attempt_result
     words = result.status.message or ""
     how = f"exit code {result.exit_code}" if result.exit_code else f"signal {result.term_signal}"
@@ -300,108 +276,61 @@ def _billed(task: Any) -> float:
 
 
 def _seconds(moment: Any) -> float | None:
-    """Since 1970; None for a time that is not set."""
     return float(moment.timestamp()) if moment else None
-
-
-def _short(told: str) -> str:
-    parts = told.split("; ")
-    return "; ".join([*parts[:_TOLD], *(["..."] if len(parts) > _TOLD else [])])
 
 
 _PAGE = 1000
 _INDEX = "run.googleapis.com/task_index"
 
 
-def log_lines(google: Google, name: str, *, follow: bool, tail: int | None, every: float) -> Iterator[str]:
-    """Lines in their order, with the task's number before each where there are many tasks; see `Launcher.logs`."""
-    with translated("read the log"):
-        execution = google.executions.get_execution(name=name)
-    many = execution.task_count > 1
-    reader = _Reader(google, name, str(execution.log_uri))
-    if tail is not None:
-        yield from (_line(entry, many) for entry in reversed(reader.newest(tail)))
-    else:
-        yield from (_line(entry, many) for entry in reader.new())
-    while follow:
-        # Entries arrive some seconds late: once more after the end.
-        follow = not is_over(execution)
-        time.sleep(every)
-        yield from (_line(entry, many) for entry in reader.new())
-        if follow:
-            with translated("read the log"):
-                execution = google.executions.get_execution(name=name)
+class _Log:
+    """The lines of an execution's log, with the number of the task before each if there are several tasks."""
 
-
-class _Reader:
-    """Remembers what it has given."""
-
-    def __init__(self, google: Google, name: str, log_uri: str) -> None:
-        _, self._project, _, region, _, job, _, execution = name.split("/")
+    def __init__(self, google: Google, execution: Any) -> None:
+        _, self._project, _, region, _, job, _, name = execution.name.split("/")
         self._google = google
-        self._log_uri = log_uri
-        self._filter = " AND ".join(
-            [
-                'resource.type="cloud_run_job"',
-                f'resource.labels.job_name="{job}"',
-                f'resource.labels.location="{region}"',
-                f'labels."run.googleapis.com/execution_name"="{execution}"',
-            ]
+        self._many = execution.task_count > 1
+        uri = str(execution.log_uri)
+        self._hint = f"Reading it needs roles/logging.viewer. It is at {uri}" if uri else ""
+        self._filter = (
+            f'resource.type="cloud_run_job" AND resource.labels.job_name="{job}" AND '
+            f'resource.labels.location="{region}" AND labels."run.googleapis.com/execution_name"="{name}"'
         )
         self._since = ""
         self._given: set[str] = set()
 
-    def newest(self, count: int) -> list[dict[str, Any]]:
-        """The last entries, the newest first."""
-        found: list[dict[str, Any]] = []
-        for entry in self._entries("timestamp desc", min(count, _PAGE)):
-            if len(found) == count:
-                break
-            found.append(entry)
-        for entry in reversed(found):
-            self._keep(entry)
-        return found
+    def newest(self, count: int) -> Iterator[str]:
+        """Yield the last lines."""
+        found = list(islice(self._entries("timestamp desc", min(count, _PAGE)), count))
+        return map(self._line, reversed(found))
 
-    def new(self) -> Iterator[dict[str, Any]]:
-        """The entries that were not given yet, in their order."""
-        for entry in self._entries("timestamp asc", _PAGE):
-            if entry.get("insertId", "") not in self._given:
-                self._keep(entry)
-                yield entry
+    def new(self) -> Iterator[str]:
+        """Yield the lines that were not yielded before."""
+        entries = self._entries("timestamp asc", _PAGE)
+        return (self._line(entry) for entry in entries if entry.get("insertId", "") not in self._given)
 
-    def _keep(self, entry: dict[str, Any]) -> None:
+    def _line(self, entry: dict[str, Any]) -> str:
         moment = str(entry.get("timestamp", ""))
         if moment > self._since:
             self._since, self._given = moment, set()
         self._given.add(str(entry.get("insertId", "")))
+        said = entry.get("textPayload")
+        if said is None:
+            value = entry.get("jsonPayload") or entry.get("protoPayload") or {}
+            said = value.get("message") or json.dumps(value, sort_keys=True)
+        index = entry.get("labels", {}).get(_INDEX, "")
+        return f"[{index}] {str(said).rstrip()}" if self._many and index else str(said).rstrip()
 
     def _entries(self, order: str, size: int) -> Iterator[dict[str, Any]]:
         since = f' AND timestamp>="{self._since}"' if self._since else ""
-        body: dict[str, Any] = {
-            "resourceNames": [f"projects/{self._project}"],
-            "filter": self._filter + since,
-            "orderBy": order,
-            "pageSize": size,
-        }
+        body: dict[str, Any] = {"resourceNames": [f"projects/{self._project}"], "filter": self._filter + since}
+        body |= {"orderBy": order, "pageSize": size}
         while True:
-            answer = self._page(body)
+            try:
+                answer = self._google.rest("POST", "logging", "v2/entries:list", "read the log", body)
+            except LaunchError as error:
+                raise LaunchError(error.args[0], hint=self._hint or error.hint) from error
             yield from answer.get("entries", ())
             if not answer.get("nextPageToken"):
                 return
             body["pageToken"] = answer["nextPageToken"]
-
-    def _page(self, body: dict[str, Any]) -> Any:
-        try:
-            return self._google.rest("POST", "logging", "v2/entries:list", "read the log", body)
-        except LaunchError as error:
-            where = f"Reading it needs roles/logging.viewer. It is at {self._log_uri}" if self._log_uri else error.hint
-            raise LaunchError(error.args[0], hint=where) from error
-
-
-def _line(entry: dict[str, Any], many: bool) -> str:
-    said = entry.get("textPayload")
-    if said is None:
-        value = entry.get("jsonPayload") or entry.get("protoPayload") or {}
-        said = value.get("message") or json.dumps(value, sort_keys=True)
-    index = entry.get("labels", {}).get(_INDEX, "")
-    return f"[{index}] {str(said).rstrip()}" if many and index else str(said).rstrip()

@@ -7,7 +7,6 @@ with the run, so that two launches at the same time do not get each other's; the
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
@@ -15,6 +14,7 @@ from llm_ocr.errors import UsageError
 from llm_ocr.launch import GPU_STAGES, JobSpec, Plan, Request
 from llm_ocr.launch.cloud_run.google import check_endpoint
 from llm_ocr.launch.library import CPU_IMAGE, GPU_IMAGE, GPU_IMAGE_CUDA, job_command, library_notes
+from llm_ocr.launch.refusals import near
 
 PATCH = "run.projects.locations.jobs.patch"
 RUN = "run.projects.locations.jobs.run"
@@ -38,31 +38,25 @@ _SECRET = re.compile(
 
 
 def default_hardware(stage: str) -> str:
-    """An L4 for stages that need a GPU."""
+    """Return an L4 for stages that need a GPU."""
     return "nvidia-l4" if stage in GPU_STAGES else CPU
 
 
-def default_limit(spec: JobSpec) -> int:
-    """Return the seconds of a task without a time limit."""
-    return _GPU_DEFAULT if machine(spec.hardware or default_hardware(spec.stage)).gpus else _CPU_DEFAULT
-
-
 def job_name(spec: JobSpec) -> str:
-    """The job's full name; placeholders where project or region are not known."""
+    """Return the job's full name, with placeholders for an unknown project or region."""
     project, region = spec.options.get("project") or PROJECT, spec.options.get("region") or _REGION
     hardware = spec.hardware or default_hardware(spec.stage)
     return f"projects/{project}/locations/{region}/jobs/llm-ocr-{spec.stage}-{hardware}"
 
 
 def make_plan(platform: str, spec: JobSpec) -> Plan:
-    """See `Launcher.plan`."""
+    """Return the plan; see `Launcher.plan`."""
     hardware = spec.hardware or default_hardware(spec.stage)
-    limit = _time_limit(spec, hardware)
+    limit = time_limit(spec)
     check_endpoint(str(spec.options.get("platform_endpoint") or ""))
     if spec.shards > _MOST_TASKS:
-        raise UsageError(
-            f"--shards {spec.shards}: a Cloud Run job has at most {_MOST_TASKS} tasks", hint="Use fewer shards."
-        )
+        hint = "Use fewer shards."
+        raise UsageError(f"--shards {spec.shards}: a Cloud Run job has at most {_MOST_TASKS} tasks", hint=hint)
     name = job_name(spec)
     job = {
         "name": name,
@@ -75,32 +69,28 @@ def make_plan(platform: str, spec: JobSpec) -> Plan:
             "template": _task(spec, hardware, limit),
         },
     }
-    overrides = {
-        "taskCount": spec.shards,
-        "timeout": f"{limit}s",
-        "containerOverrides": [
-            {"env": [{"name": key, "value": value} for key, value in sorted(spec.environment.items())]}
-        ],
-    }
-    requests = (
-        Request(PATCH, {"job": job, "allowMissing": True}),
-        Request(RUN, {"name": name, "overrides": overrides}),
-    )
-    return Plan(platform, spec, requests, _missing(spec), tuple(_notes(spec, hardware, limit)))
+    variables = [{"name": key, "value": value} for key, value in sorted(spec.environment.items())]
+    containers = [{"env": variables}]
+    overrides = {"taskCount": spec.shards, "timeout": f"{limit}s", "containerOverrides": containers}
+    patch, run = {"job": job, "allowMissing": True}, {"name": name, "overrides": overrides}
+    requests = (Request(PATCH, patch), Request(RUN, run))
+    # The credentials know the project.
+    missing = {} if spec.options.get("region") else {_REGION: "--region REGION, one that has the hardware"}
+    return Plan(platform, spec, requests, missing, tuple(_notes(spec, hardware, limit)))
 
 
 def _task(spec: JobSpec, hardware: str, limit: int) -> dict[str, Any]:
-    space = size(spec.stage, hardware, spec.options)
+    cpu, _, memory = size(spec.stage, hardware, spec.options)
     gpus = machine(hardware).gpus
-    limits = {"cpu": str(space.cpu), "memory": space.memory, **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
+    limits = {"cpu": str(cpu), "memory": memory, **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
     secrets = [
-        {"name": name, "valueSource": {"secretKeyRef": secret_of(name, where)}}
+        {"name": name, "valueSource": {"secretKeyRef": _secret(name, where)}}
         for name, where in sorted(spec.secrets.items())
     ]
     command = job_command(spec, gpus=gpus)
     variables = [*secrets, *({"name": name, "value": value} for name, value in _compatibility(spec, hardware).items())]
     container = {
-        "image": image_of(spec, hardware),
+        "image": spec.image or (f"docker.io/{GPU_IMAGE}" if gpus else f"docker.io/library/{CPU_IMAGE}"),
         "command": command[:1],
         "args": command[1:],
         **({"env": variables} if variables else {}),
@@ -117,47 +107,32 @@ def _task(spec: JobSpec, hardware: str, limit: int) -> dict[str, Any]:
     }
 
 
-def image_of(spec: JobSpec, hardware: str) -> str:
-    """Return the image of a task: the one that was asked for, otherwise a stock image from Docker Hub."""
-    return spec.image or (f"docker.io/{GPU_IMAGE}" if machine(hardware).gpus else f"docker.io/library/{CPU_IMAGE}")
-
-
 def _compatibility(spec: JobSpec, hardware: str) -> dict[str, str]:
     """Return what makes the stock image, built for CUDA 13, load its own CUDA libraries over an older driver."""
     older = MACHINES[hardware].gpus and MACHINES[hardware].cuda < GPU_IMAGE_CUDA
     return {"VLLM_ENABLE_CUDA_COMPATIBILITY": "1"} if older and not spec.image else {}
 
 
-def secret_of(name: str, where: str) -> dict[str, str]:
-    """A secret of Secret Manager: `SECRET`, `SECRET:VERSION` or `projects/P/secrets/SECRET`; "": named as the variable.
-
-    Raises `UsageError`.
-    """
+def _secret(name: str, where: str) -> dict[str, str]:
+    """Read `SECRET`, `SECRET:VERSION` or `projects/P/secrets/SECRET`; "" is the name of the variable."""
     found = _SECRET.fullmatch(where or name)
     if found is None:
-        raise UsageError(
-            f"--secret {name}: {where!r} cannot be a secret of Secret Manager",
-            hint=f"Give --secret {name}=SECRET, {name}=SECRET:VERSION or {name}=projects/PROJECT/secrets/SECRET.",
-        )
+        hint = f"Give --secret {name}=SECRET, {name}=SECRET:VERSION or {name}=projects/PROJECT/secrets/SECRET."
+        raise UsageError(f"--secret {name}: {where!r} cannot be a secret of Secret Manager", hint=hint)
     return {"secret": found["secret"], "version": found["version"] or "latest"}
 
 
-def _time_limit(spec: JobSpec, hardware: str) -> int:
-    """Seconds of one task."""
-    gpu = machine(hardware).gpus > 0
+def time_limit(spec: JobSpec) -> int:
+    """Return the seconds of a task. Raises `UsageError` for more than Cloud Run allows."""
+    gpu = machine(spec.hardware or default_hardware(spec.stage)).gpus > 0
     most = _GPU_MOST if gpu else _CPU_MOST
-    limit = spec.time_limit or default_limit(spec)
+    limit = spec.time_limit or (_GPU_DEFAULT if gpu else _CPU_DEFAULT)
     if limit > most:
         raise UsageError(
             f"--time-limit {limit}s: a task {'with' if gpu else 'without'} GPU ends after {most // _HOUR} hours",
             hint="A stage goes on where its last job ended: use a shorter limit and more --attempts or --shards.",
         )
     return limit
-
-
-def _missing(spec: JobSpec) -> Mapping[str, str]:
-    """The project is not among them: the credentials know it."""
-    return {} if spec.options.get("region") else {_REGION: "--region REGION, one that has the hardware"}
 
 
 def _notes(spec: JobSpec, hardware: str, limit: int) -> list[str]:
@@ -212,27 +187,21 @@ _MOST_MEMORY = MappingProxyType({1: 4, 2: 8, 4: 16, 6: 24, 8: 32})
 _MEMORY = re.compile(r"(\d+)(Gi|Mi)")
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """Cores of a task, and its memory as Cloud Run writes it."""
-
-    cpu: int
-    memory: str
-
-
 def machine(hardware: str) -> Machine:
-    """The machine of that name. Raises `UsageError` with the nearest names."""
-    if hardware in MACHINES:
-        return MACHINES[hardware]
-    close = get_close_matches(hardware.lower(), MACHINES, n=2, cutoff=0.4)
-    near = f"Did you mean {' or '.join(close)}? " if close else ""
-    raise UsageError(
-        f"Cloud Run has no hardware {hardware!r}", hint=f"{near}--hardware takes one of {', '.join(MACHINES)}."
-    )
+    """Return the machine of that name. Raises `UsageError` with the nearest names."""
+    if hardware not in MACHINES:
+        close = near(hardware.lower(), MACHINES, n=2, cutoff=0.4)
+        hint = f"{close} --hardware takes one of {', '.join(MACHINES)}.".lstrip()
+        raise UsageError(f"Cloud Run has no hardware {hardware!r}", hint=hint)
+    return MACHINES[hardware]
 
 
-def size(stage: str, hardware: str, options: Mapping[str, Any]) -> Size:
-    """Cores and memory of a task: `--cpu` and `--memory`, checked; else what fits the GPU. Raises `UsageError`."""
+def size(stage: str, hardware: str, options: Mapping[str, Any]) -> tuple[int, float, str]:
+    """Return cores, GiB, and the memory as Cloud Run writes it: as given, otherwise as fits the GPU.
+
+    Raises:
+        UsageError: `--cpu` and `--memory` do not fit the machine, or each other.
+    """
     found = machine(hardware)
     cpu, memory = options.get("cpu"), options.get("memory")
     gib = None if memory is None else _gib(memory)
@@ -240,12 +209,12 @@ def size(stage: str, hardware: str, options: Mapping[str, Any]) -> Size:
     if small and ((cpu or 0) > max(_MOST_MEMORY) or (gib or 0) > max(_MOST_MEMORY.values())):
         cpu, memory, gib = None, None, None  # of a pipeline's GPU stages: no machine without GPU is that large
     if cpu is None:
-        cpu = found.cpu if gib is None else max(found.cpu, _cores_for(gib))
+        cpu = found.cpu if gib is None else max(found.cpu, _cores_for(gib) or 0)
     if gib is None:
         gib = min(found.memory, _MOST_MEMORY.get(cpu, found.memory))
         memory = f"{int(gib)}Gi"
     _check(hardware, found, cpu, gib, str(memory))
-    return Size(cpu, str(memory))
+    return cpu, gib, str(memory)
 
 
 def _check(hardware: str, found: Machine, cpu: int, gib: float, memory: str) -> None:
@@ -258,19 +227,16 @@ def _check(hardware: str, found: Machine, cpu: int, gib: float, memory: str) -> 
     if found.least_cpu > max(_MOST_MEMORY):  # a larger class of machines: the platform says what goes together there
         return
     if cpu not in _MOST_MEMORY:
-        raise UsageError(
-            f"--cpu {cpu}: a task has {', '.join(map(str, _MOST_MEMORY))} cores", hint="Choose one of them."
-        )
+        hint = "Choose one of them."
+        raise UsageError(f"--cpu {cpu}: a task has {', '.join(map(str, _MOST_MEMORY))} cores", hint=hint)
     if gib > _MOST_MEMORY[cpu]:
-        enough = next((cores for cores, most in _MOST_MEMORY.items() if gib <= most), None)
-        raise UsageError(
-            f"{cpu} cores go with at most {_MOST_MEMORY[cpu]}Gi, not {memory}",
-            hint=f"Use --cpu {enough}, or less --memory." if enough else "At most 32Gi, with --cpu 8.",
-        )
+        enough = _cores_for(gib)
+        hint = f"Use --cpu {enough}, or less --memory." if enough else "At most 32Gi, with --cpu 8."
+        raise UsageError(f"{cpu} cores go with at most {_MOST_MEMORY[cpu]}Gi, not {memory}", hint=hint)
 
 
-def _cores_for(gib: float) -> int:
-    return next((cores for cores, most in _MOST_MEMORY.items() if gib <= most), 0)
+def _cores_for(gib: float) -> int | None:
+    return next((cores for cores, most in _MOST_MEMORY.items() if gib <= most), None)
 
 
 def _gib(memory: str) -> float:

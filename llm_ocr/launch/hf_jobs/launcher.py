@@ -1,38 +1,53 @@
-"""Hugging Face Jobs: one job for each shard, found again by its labels."""
+"""Hugging Face Jobs: one job for each shard, found again by its labels.
 
-import contextlib
+Each request of a plan is a method of `huggingface_hub.HfApi` and its arguments. Placeholders are filled when a job is
+submitted: `<namespace>` and `<endpoint>` (the account of the token, and its Hub), `<secret NAME>`, and those of
+`library`.
+"""
+
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
 from llm_ocr.costs.live import hub_prices
-from llm_ocr.errors import LaunchError, LlmOcrError, MissingExtra
-from llm_ocr.launch import Job, JobSpec, JobStatus, Plan, State
-from llm_ocr.launch.hf_jobs.plan import (
-    GPUS,
-    HARDWARE,
-    OWN_LABELS,
-    PLATFORM,
-    TIME_LIMIT,
-    labels_of,
-    namespace_of,
-    plan_of,
-    secrets_of,
-)
-from llm_ocr.launch.last_words import explained
-from llm_ocr.launch.library import GOOGLE_KEY, filled
+from llm_ocr.errors import LaunchError, MissingExtra
+from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Launcher, Plan, Request, State
+from llm_ocr.launch.library import CPU_IMAGE, GOOGLE_KEY, GPU_IMAGE, filled, installs, job_command, library_notes
+from llm_ocr.launch.logs import explained
+from llm_ocr.launch.refusals import Refusal, first_line, near, taken_back, translated
 from llm_ocr.settings.environment import environment
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from huggingface_hub import HfApi
 
+#: `llm-ocr estimate` puts an L40S below an A100 in cost per page.
+HARDWARE: Mapping[str, str] = {
+    "extract": "l40sx1",
+    "describe": "l40sx1",
+    "assemble": "cpu-upgrade",
+    "pipeline": "cpu-basic",
+}
 
+#: Flavor -> GPUs, as huggingface_hub 2.4.0 lists them (`JobHardware`); what the Hub offers now is asked before a job.
+GPUS: Mapping[str, int] = MappingProxyType(
+    {
+        **{"cpu-basic": 0, "cpu-upgrade": 0, "cpu-performance": 0, "cpu-xl": 0},
+        **{"t4-small": 1, "t4-medium": 1, "l4x1": 1, "l4x4": 4, "l40sx1": 1, "l40sx4": 4, "l40sx8": 8},
+        **{"a10g-small": 1, "a10g-large": 1, "a10g-largex2": 2, "a10g-largex4": 4},
+        **{"a100-large": 1, "a100x4": 4, "a100x8": 8, "h200": 1, "h200x2": 2, "h200x4": 4, "h200x8": 8},
+        **{"rtx-pro-6000": 1, "rtx-pro-6000x2": 2, "rtx-pro-6000x4": 4, "rtx-pro-6000x8": 8},
+    }
+)
+#: Labels that all jobs of a submission share.
+OWN_LABELS = ("launch", "stage", "submission")
+#: Seconds; the Hub's own default is half an hour, in which a large model is hardly loaded.
+TIME_LIMIT = 3 * 3600
 #: The first release whose `run_job` has `attempts`. Jobs themselves need only what pyproject.toml asks for.
 HUB_RELEASE = "2.1"
 
@@ -48,6 +63,7 @@ _TIME = re.compile(r"time[ -]?out|timed out|time limit|deadline", re.IGNORECASE)
 _TAKEN = re.compile(r"pre-?empt|evict|node (?:was )?(?:lost|shut ?down|drained)", re.IGNORECASE)
 
 LOG_IN = "Log in (hf auth login), or set HF_TOKEN to a token that may write: https://huggingface.co/settings/tokens"
+_NO_TOKEN = "there is no token of the Hugging Face Hub"
 _PAYING = "https://huggingface.co/settings/billing (for an organisation: its settings)"
 _AGAIN = "Run the same command again later: what stands already is found."
 
@@ -61,14 +77,15 @@ _HINTS = {
 }
 
 
-class HfJobs:
+class HfJobs(Launcher):
     """The platform `hf-jobs`."""
 
-    platform = PLATFORM
+    platform = "hf-jobs"
+    usual_limit = TIME_LIMIT
 
     def __init__(self) -> None:
+        super().__init__()
         self._apis: dict[str | None, HfApi] = {}
-        self._words: dict[str, str] = {}
 
     def hardware(self, stage: str) -> str:
         return HARDWARE[stage]
@@ -76,34 +93,33 @@ class HfJobs:
     def gpus(self, hardware: str) -> int | None:
         return GPUS.get(hardware)
 
-    def time_limit(self, spec: JobSpec) -> int:
-        return TIME_LIMIT
-
     def plan(self, spec: JobSpec) -> Plan:
-        return plan_of(spec)
+        image = spec.image or (GPU_IMAGE if _gpus(spec) else CPU_IMAGE)
+        requests = [Request("run_job", _body(spec, image, shard)) for shard in range(spec.shards)]
+        return Plan(self.platform, spec, tuple(requests), notes=_notes(spec))
 
     def check(self, plan: Plan) -> None:
         spec = plan.spec
         _check_keys(spec)
         _values(spec)
-        api, namespace = self._api(spec.options.get("platform_endpoint")), self._namespace(spec)
-        with asking(f"start jobs in {namespace}"):
-            check_flavor(spec.hardware or HARDWARE[spec.stage], hub_prices(api.endpoint, api.token))
+        api, namespace = self._account(spec)
+        with _asking(f"start jobs in {namespace}"):
+            _check_flavor(spec.hardware or HARDWARE[spec.stage], hub_prices(api.endpoint, api.token))
             next(iter(api.list_jobs(namespace=namespace, status=["RUNNING"])), None)
 
     def find(self, spec: JobSpec) -> Sequence[Job]:
-        api, namespace = self._api(spec.options.get("platform_endpoint")), self._namespace(spec)
-        with asking(f"look for jobs in {namespace}"):
-            found = list(api.list_jobs(namespace=namespace, labels=labels_of(spec)))
+        api, namespace = self._account(spec)
+        with _asking(f"look for jobs in {namespace}"):
+            found = list(api.list_jobs(namespace=namespace, labels=_labels(spec)))
         # One that was cancelled counts only where no other of its shard stands.
         found.sort(key=lambda info: (info.status.stage != "CANCELED", str(info.created_at)))
-        by_shard = {(info.labels or {}).get("shard"): job_of(info) for info in found}
+        by_shard = {(info.labels or {}).get("shard"): _job(info) for info in found}
         return sorted(by_shard.values(), key=lambda job: job.shard or 0)
 
     def submit(self, plan: Plan) -> Sequence[Job]:
         """All jobs or none: when the Hub refuses one, those that were just made are cancelled."""
         spec = plan.spec
-        api, namespace = self._api(spec.options.get("platform_endpoint")), self._namespace(spec)
+        api, namespace = self._account(spec)
         known = {f"<secret {name}>": value for name, value in _values(spec).items()}
         known |= {"<namespace>": namespace, "<endpoint>": api.endpoint.rstrip("/")}
         standing = self._standing(spec)
@@ -113,31 +129,29 @@ class HfJobs:
             try:
                 made.append(standing.get(shard) or self._run(api, spec, filled(request.body, known)))
             except LaunchError as error:
-                raise self._taken_back(made, error) from error
+                raise taken_back(made, self.cancel, error) from error
         return made
 
     def status(self, jobs: Sequence[Job]) -> Sequence[JobStatus]:
         places = {(job.place["endpoint"], job.place["namespace"], *job.place["labels"].items()) for job in jobs}
         infos: dict[str, Any] = {}
         for endpoint, namespace, *labels in places:
-            with asking(f"look after jobs in {namespace}"):
+            with _asking(f"look after jobs in {namespace}"):
                 listed = self._api(endpoint).list_jobs(namespace=namespace, labels=dict(labels))
                 infos |= {info.id: info for info in listed}
-        found = [status_of(job, infos[job.id]) if job.id in infos else self._single(job) for job in jobs]
+        found = [status_of(job, infos[job.id]) if job.id in infos else self._status(job) for job in jobs]
         return [explained(one, self.logs, self._words) for one in found]
 
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
-        with asking(f"read the log of {job.url or job.id}"):
+        with _asking(f"read the log of {job.url or job.id}"):
             api = self._api(job.place["endpoint"])
             lines = api.fetch_job_logs(job_id=job.id, namespace=job.place["namespace"], follow=follow, tail=tail)
             for line in lines:
                 yield line.rstrip("\r\n")
 
-    def cancel(self, job: Job) -> None:
-        with asking(f"cancel {job.url or job.id}"):
-            if not self._single(job).state.over:
-                api = self._api(job.place["endpoint"])
-                api.cancel_job(job_id=job.id, namespace=job.place["namespace"])
+    def _end(self, job: Job) -> None:
+        with _asking(f"cancel {job.url or job.id}"):
+            self._api(job.place["endpoint"]).cancel_job(job_id=job.id, namespace=job.place["namespace"])
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
         places = sorted({(str(job.place["endpoint"]), str(job.place["namespace"])) for job in jobs})
@@ -158,35 +172,20 @@ class HfJobs:
             self._apis[endpoint] = HfApi(endpoint=endpoint, library_name="llm-ocr")
         return self._apis[endpoint]
 
-    def _namespace(self, spec: JobSpec) -> str:
-        """Who pays. Raises `LaunchError` for a token that cannot start jobs there."""
+    def _account(self, spec: JobSpec) -> tuple["HfApi", str]:
+        """Return the client, and the namespace that pays. Raise `LaunchError` if the token cannot start jobs there."""
         api = self._api(spec.options.get("platform_endpoint"))
-        with asking("start jobs"):
+        with _asking("start jobs"):
             account = api.whoami(cache=True)
         own = [account["name"], *(one["name"] for one in account.get("orgs", ()))]
-        wanted = namespace_of(spec) if spec.options.get("namespace") else own[0]
+        wanted = _namespace(spec) if spec.options.get("namespace") else own[0]
         if wanted not in own:
-            near = get_close_matches(wanted, own, n=1)
-            known = f"Did you mean {near[0]}?" if near else f"The token's: {', '.join(own)}"
-            raise LaunchError(f"{own[0]} is not in the organisation {wanted}", hint=known)
+            hint = near(wanted, own, f"The token's: {', '.join(own)}", n=1)
+            raise LaunchError(f"{own[0]} is not in the organisation {wanted}", hint=hint)
         if account.get("auth", {}).get("accessToken", {}).get("role") == "read":
-            raise LaunchError(
-                f"the token of {own[0]} may only read: it cannot start jobs",
-                hint="Make one that may write: https://huggingface.co/settings/tokens",
-            )
-        return wanted
-
-    def _taken_back(self, made: Sequence[Job], error: LaunchError) -> LaunchError:
-        """What is raised when the jobs that were just made are cancelled; those that cannot be are named."""
-        left = []
-        for job in made:
-            try:
-                self.cancel(job)
-            except LaunchError:
-                left.append(job.url or job.id)
-        if not left:
-            return error
-        return LaunchError(f"{error.args[0]}; still there: {', '.join(left)}", hint=error.hint)
+            hint = "Make one that may write: https://huggingface.co/settings/tokens"
+            raise LaunchError(f"the token of {own[0]} may only read: it cannot start jobs", hint=hint)
+        return api, wanted
 
     def _standing(self, spec: JobSpec) -> Mapping[int | None, Job]:
         """Jobs of this very submission that were made before, and not taken back."""
@@ -197,19 +196,19 @@ class HfJobs:
     def _run(self, api: "HfApi", spec: JobSpec, body: Mapping[str, Any]) -> Job:
         shard, namespace = int(body["labels"]["shard"]), str(body["namespace"])
         try:
-            with asking(f"start a job on {body['flavor']} in {namespace}"):
-                return job_of(api.run_job(**body))
+            with _asking(f"start a job on {body['flavor']} in {namespace}"):
+                return _job(api.run_job(**body))
         except LaunchError as error:
             # An answer that was lost says nothing of the job.
             if error.retryable and (job := self._standing(spec).get(shard)):
                 return job
             raise
 
-    def _single(self, job: Job) -> JobStatus:
+    def _status(self, job: Job) -> JobStatus:
         from huggingface_hub.errors import JobNotFoundError
 
         try:
-            with asking(f"look after {job.url or job.id}"):
+            with _asking(f"look after {job.url or job.id}"):
                 api = self._api(job.place["endpoint"])
                 return status_of(job, api.inspect_job(job_id=job.id, namespace=job.place["namespace"]))
         except LaunchError as error:
@@ -234,33 +233,27 @@ def _values(spec: JobSpec) -> dict[str, str]:
     from huggingface_hub import get_token
 
     here, values = environment(), {}
-    for name, where in secrets_of(spec).items():
+    for name, where in _secrets(spec).items():
         value = here.get(where) or (get_token() if where == "HF_TOKEN" else None)
         if not value and where == "HF_TOKEN":
-            raise no_login("start jobs")
+            raise Refusal(_NO_TOKEN, LOG_IN).error("cannot start jobs")
         if not value:
             raise LaunchError(f"secret {name} is not set here", hint=f"Set it first: export {where}=…")
         values[name] = value
     return values
 
 
-def check_flavor(flavor: str, offered: Mapping[str, float | None]) -> None:
+def _check_flavor(flavor: str, offered: Mapping[str, float | None]) -> None:
     """Raise `LaunchError` with the nearest names, and their prices, for one that the Hub does not offer."""
     if flavor in offered:
         return
-    near = get_close_matches(flavor, offered, n=4, cutoff=0.4) or list(offered)
-    shown = ", ".join(_shown(name, offered[name]) for name in near)
-    raise LaunchError(
-        f"Hugging Face Jobs has no hardware {flavor!r}", hint=f"Near: {shown}. All of them: hf jobs hardware"
-    )
+    close = get_close_matches(flavor, offered, n=4, cutoff=0.4) or list(offered)
+    prices = {name: "" if (price := offered[name]) is None else f" (${price:.2f} an hour)" for name in close}
+    hint = f"Near: {', '.join(name + price for name, price in prices.items())}. All of them: hf jobs hardware"
+    raise LaunchError(f"Hugging Face Jobs has no hardware {flavor!r}", hint=hint)
 
 
-def _shown(name: str, price: float | None) -> str:
-    return name if price is None else f"{name} (${price:.2f} an hour)"
-
-
-def job_of(info: Any) -> Job:
-    """Return a job of this library as a launch records it."""
+def _job(info: Any) -> Job:
     labels = info.labels or {}
     shard = labels.get("shard", "")
     own = {name: labels[name] for name in OWN_LABELS if name in labels}
@@ -269,69 +262,88 @@ def job_of(info: Any) -> Job:
 
 
 def status_of(job: Job, info: Any) -> JobStatus:
-    """A status from huggingface_hub's `JobInfo`."""
+    """Return the status that is in huggingface_hub's `JobInfo`."""
     stage, message = str(getattr(info.status.stage, "value", info.status.stage)), (info.status.message or "").strip()
     seconds = info.durations.running_secs if info.durations else None
     state = _STATES.get(stage) or (State.FAILED if info.finished_at else State.RUNNING)
     if state is State.FAILED:
-        state = _ended_by(message, seconds, (info.labels or {}).get("limit", ""))
+        # The Hub has one stage for all failures; its message and the job's own limit say more.
+        limit = (info.labels or {}).get("limit", "")
+        if _TIME.search(message) or (limit.isdigit() and seconds is not None and seconds >= int(limit)):
+            state = State.TIMED_OUT
+        elif _TAKEN.search(message):
+            state = State.PREEMPTED
     reason = message or stage if state.over and state is not State.SUCCEEDED else ""
     if seconds is None and state.over and info.started_at is None:
         seconds = 0  # it never had a machine
     # Billed by the minute.
     billed = None if seconds is None else math.ceil(seconds / 60) * 60.0
-    return JobStatus(job, state, reason, _seconds(info.started_at), _seconds(info.finished_at), billed)
+    started, ended = (None if at is None else at.timestamp() for at in (info.started_at, info.finished_at))
+    return JobStatus(job, state, reason, started, ended, billed)
 
 
-def _ended_by(message: str, seconds: int | None, limit: str) -> State:
-    """The Hub has one stage for all that goes wrong; its words and the job's own limit tell more."""
-    if _TIME.search(message) or (limit.isdigit() and seconds is not None and seconds >= int(limit)):
-        return State.TIMED_OUT
-    return State.PREEMPTED if _TAKEN.search(message) else State.FAILED
+def _asking(action: str) -> AbstractContextManager[None]:
+    return translated(f"cannot {action}", _explained)
 
 
-def _seconds(at: "datetime | None") -> float | None:
-    return at.timestamp() if at is not None else None
-
-
-@contextlib.contextmanager
-def asking(action: str) -> Iterator[None]:
-    """Errors of huggingface_hub inside become `LaunchError`s: "cannot <action>", the Hub's words, what to do."""
+def _explained(error: Exception) -> Refusal | None:
     from huggingface_hub import errors as hub
 
     # The error of the HTTP library, which is another one in other releases.
     no_answer: type[BaseException] = hub.HfHubHTTPError.__bases__[0]
-    try:
-        yield
-    except LlmOcrError:
-        raise
-    except hub.LocalTokenNotFoundError as error:
-        raise no_login(action) from error
-    except hub.HfHubHTTPError as error:
-        raise _refused(error, action) from error
-    except (no_answer, OSError, RuntimeError) as error:
-        raise _made(f"cannot {action}: no answer from the Hub ({_said(error)})", _AGAIN, retryable=True) from error
-    except ValueError as error:
-        raise LaunchError(f"cannot {action}: {_said(error)}") from error
+    if isinstance(error, hub.LocalTokenNotFoundError):
+        return Refusal(_NO_TOKEN, LOG_IN)
+    if isinstance(error, hub.HfHubHTTPError):
+        status = int(error.response.status_code)
+        words = f"{first_line(error.server_message or error)} ({status})"
+        return Refusal(words, _HINTS.get(status, _AGAIN if status >= 500 else ""), status)
+    if isinstance(error, (no_answer, OSError, RuntimeError)):
+        return Refusal(f"no answer from the Hub ({first_line(error)})", _AGAIN, 0)
+    return Refusal(first_line(error)) if isinstance(error, ValueError) else None
 
 
-def no_login(action: str) -> LaunchError:
-    """Nobody is logged in on this machine."""
-    return LaunchError(f"cannot {action}: there is no token of the Hugging Face Hub", hint=LOG_IN)
+def _namespace(spec: JobSpec) -> str:
+    return spec.options.get("namespace") or "<namespace>"
 
 
-def _refused(error: Any, action: str) -> LaunchError:
-    status = int(error.response.status_code)
-    message = (error.server_message or _said(error)).strip().partition("\n")[0]
-    hint = _HINTS.get(status, _AGAIN if status >= 500 else "")
-    return _made(f"cannot {action}: {message} ({status})", hint, retryable=status >= 500 or status in (408, 429))
+def _labels(spec: JobSpec) -> dict[str, str]:
+    return dict(zip(OWN_LABELS, (spec.launch, spec.stage, str(spec.submission)), strict=True))
 
 
-def _made(message: str, hint: str, *, retryable: bool) -> LaunchError:
-    made = LaunchError(message, hint=hint)
-    made.retryable = retryable
-    return made
+def _secrets(spec: JobSpec) -> dict[str, str]:
+    """Return the variable of this machine that holds the value, for each secret of a job."""
+    token = {"HF_TOKEN": "HF_TOKEN"} if spec.workspace.startswith("hf:") else {}
+    return {**token, **{name: where or name for name, where in spec.secrets.items()}}
 
 
-def _said(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+def _gpus(spec: JobSpec) -> int:
+    return GPUS.get(spec.hardware or HARDWARE[spec.stage], int(spec.stage in GPU_STAGES))
+
+
+def _body(spec: JobSpec, image: str, shard: int) -> dict[str, Any]:
+    limit = spec.time_limit or TIME_LIMIT
+    command = job_command(spec, gpus=_gpus(spec))
+    return {
+        "image": image,
+        # Images need not have a `python`.
+        "command": command if installs(spec) else ["python3", *command[1:]],
+        "env": {**spec.environment, "HF_ENDPOINT": "<endpoint>", **spec.shard_variables(shard)},
+        "secrets": {name: f"<secret {name}>" for name in _secrets(spec)},
+        "flavor": spec.hardware or HARDWARE[spec.stage],
+        "timeout": limit,
+        # The launch itself submits again, and only while that brings the run forward.
+        "attempts": 1,
+        "name": spec.shard_name(shard),
+        "labels": {**_labels(spec), "shard": str(shard), "limit": str(limit)},
+        "namespace": _namespace(spec),
+    }
+
+
+def _notes(spec: JobSpec) -> tuple[str, ...]:
+    notes = library_notes(spec)
+    if _namespace(spec) == "<namespace>":
+        notes.append("<namespace> is the account of the token")
+    named = ", ".join(name if name == where else f"{name} (from {where})" for name, where in _secrets(spec).items())
+    if named:
+        notes.append(f"secrets of this machine, which the Hub encrypts: {named}")
+    return tuple(notes)

@@ -9,24 +9,28 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from llm_ocr.errors import LaunchError, LlmOcrError, MissingExtra
-from llm_ocr.launch import Job, JobSpec, JobStatus, Plan, State
-from llm_ocr.launch.kubernetes.manifest import (
-    GPU,
-    LABEL,
-    NAMESPACE,
-    TIME_LIMIT,
-    default_hardware,
-    gpus_of,
-    make_plan,
-    secrets_of,
-)
-from llm_ocr.launch.kubernetes.status import CANCELLED, ENDED, Json, end_of, index_of, job_status, run_of, stuck
+from llm_ocr.launch import Job, JobSpec, JobStatus, Launcher, Plan, State, cpu_or_gpus, gpus_of, moment
+from llm_ocr.launch.kubernetes.manifest import GPU, LABEL, NAMESPACE, TIME_LIMIT, make_plan, secrets_of
+from llm_ocr.launch.library import filled
+from llm_ocr.launch.logs import last_words
+from llm_ocr.launch.refusals import AGAIN, Refusal, translated
 from llm_ocr.settings.environment import environment
 
+Json = dict[str, Any]
+
+#: The annotation of a Job that this program has ended: why.
+ENDED = "llm-ocr/ended"
+CANCELLED = "cancelled"
+#: What keeps a container from ever starting (k8s.io/kubernetes/pkg/kubelet/images and kuberuntime).
+_STUCK = (
+    *("ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"),
+    *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
+)
 #: Seconds to connect, and to wait for an answer.
 _TIMEOUT = (10, 60)
 #: The account of a pod, for launches from inside a cluster.
@@ -38,7 +42,6 @@ _RIGHTS = (
 )
 #: `providerID` of nodes that no cloud provides; elsewhere an autoscaler may add nodes with a GPU.
 _OWN_MACHINES = ("", "kind", "k3s", "k3d", "minikube")
-_AGAIN = "Try again; the same command goes on."
 _HINTS = {
     401: "Sign in to the cluster: kubectl auth whoami says as whom.",
     403: "Ask for the Role in kubernetes-jobs/README.md, or give another --namespace or --kube-context.",
@@ -48,24 +51,22 @@ _HINTS = {
 _LOGIN = "Sign in to the cluster so that kubectl works (KUBECONFIG or ~/.kube/config), or give --kube-context."
 
 
-class Kubernetes:
+class Kubernetes(Launcher):
     """The platform `kubernetes`. Hardware is `cpu` or `gpu:N`; `poll_seconds` is the time between looks at pods."""
 
     platform = "kubernetes"
+    usual_limit = TIME_LIMIT
+    poll_seconds = 2.0
 
     def __init__(self) -> None:
-        self.poll_seconds = 2.0
+        super().__init__()
         self._clusters: dict[str, _Cluster] = {}
 
     def hardware(self, stage: str) -> str:
-        return default_hardware(stage)
+        return cpu_or_gpus(stage)
 
     def gpus(self, hardware: str) -> int | None:
         return gpus_of(hardware)
-
-    def time_limit(self, spec: JobSpec) -> int:
-        """Return the seconds that a pod may run without `--time-limit`."""
-        return TIME_LIMIT
 
     def plan(self, spec: JobSpec) -> Plan:
         return make_plan(self.platform, spec)
@@ -75,7 +76,7 @@ class Kubernetes:
         cluster = self._cluster(plan.spec.options)
         body = _body(plan, cluster)
         cluster.check_rights(body["namespace"])
-        cluster.check_gpus(gpus_of(plan.spec.hardware or default_hardware(plan.spec.stage)) or 0)
+        cluster.check_gpus(gpus_of(plan.spec.hardware or cpu_or_gpus(plan.spec.stage)) or 0)
         for secret, key in secrets_of(plan.spec).values():
             cluster.check_secret(body["namespace"], secret, key)
         cluster.create(body, dry_run="All")
@@ -91,9 +92,6 @@ class Kubernetes:
         cluster.create(body)
         return [_job(plan.spec, body["namespace"], cluster)]
 
-    def status(self, jobs: Sequence[Job]) -> Sequence[JobStatus]:
-        return [self._status(job, self._cluster(job.place)) for job in jobs]
-
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
         """Yield the lines of all pods, with `[index]` where there are several; `tail` counts for each pod."""
         cluster = self._cluster(job.place)
@@ -102,35 +100,34 @@ class Kubernetes:
             raise LaunchError(f"Kubernetes: {job.id} does not exist anymore, and neither does its log")
 
         def lines(pod: Json) -> Iterator[str]:
-            start = f"[{index_of(pod)}] " if about["spec"]["completions"] > 1 else ""
+            start = f"[{_index_of(pod)}] " if about["spec"]["completions"] > 1 else ""
             return (start + text for text in cluster.log(pod, follow=follow, tail=tail))
 
         if follow:
             yield from self._followed(cluster, job, lines)
         else:
-            for pod in sorted(filter(run_of, cluster.pods(job)), key=index_of):
+            for pod in sorted(filter(_run_of, cluster.pods(job)), key=_index_of):
                 yield from lines(pod)
 
-    def cancel(self, job: Job) -> None:
-        cluster = self._cluster(job.place)
-        about = cluster.read(job)
-        if about is not None and end_of(about) is None:
-            cluster.end(job, CANCELLED)
+    def _end(self, job: Job) -> None:
+        self._cluster(job.place).end(job, CANCELLED)
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
         """Delete the Jobs with their pods and logs, unless they still run."""
         said = []
         for job in jobs:
             cluster = self._cluster(job.place)
-            about = cluster.read(job)
-            if about is not None and end_of(about) is None:
+            if (about := cluster.read(job)) is None:
+                continue
+            if _end_of(about) is None:
                 said.append(f"left {job.id}: it is not over")
-            elif about is not None:
+            else:
                 cluster.delete(job)
                 said.append(f"deleted the Job {job.id} with its pods")
         return [*said, "left: the Secrets and the workspace"]
 
-    def _status(self, job: Job, cluster: "_Cluster") -> JobStatus:
+    def _status(self, job: Job) -> JobStatus:
+        cluster = self._cluster(job.place)
         about = cluster.read(job)
         if about is None and job.place.get("cluster", cluster.host) != cluster.host:
             raise LaunchError(
@@ -139,11 +136,11 @@ class Kubernetes:
             )
         if about is None:
             return JobStatus(job, State.FAILED, "the cluster does not know this Job anymore: deleted, or too old")
-        pods, over = cluster.pods(job), end_of(about) is not None
-        if not over and (why := stuck(pods)):
+        pods, over = cluster.pods(job), _end_of(about) is not None
+        if not over and (why := _stuck(pods)):
             cluster.end(job, why)  # otherwise its pods would hold their GPUs
             return JobStatus(job, State.FAILED, why)
-        return job_status(job, about, pods, [] if pods or over else cluster.warnings(job))
+        return _job_status(job, about, pods, [] if pods or over else cluster.warnings(job))
 
     def _followed(self, cluster: "_Cluster", job: Job, read: Callable[[Json], Iterator[str]]) -> Iterator[str]:
         """Yield lines as pods write them. A thread reads each pod, from when it has started."""
@@ -160,8 +157,8 @@ class Kubernetes:
         over = False
         while not over or not lines.empty() or any(one.is_alive() for one in readers.values()):
             about = cluster.read(job)
-            over = about is None or end_of(about) is not None
-            for pod in filter(run_of, cluster.pods(job)):
+            over = about is None or _end_of(about) is not None
+            for pod in filter(_run_of, cluster.pods(job)):
                 if (name := pod["metadata"]["name"]) not in readers:
                     readers[name] = threading.Thread(target=copy, args=(pod,), daemon=True)
                     readers[name].start()
@@ -190,7 +187,7 @@ class _Cluster:
             raise MissingExtra("launching on Kubernetes needs its client", install="kubernetes") from error
         given = environment().get("KUBECONFIG")
         file, settings = given or str(Path("~/.kube/config").expanduser()), client.Configuration()
-        with _translated("sign in"):
+        with _asking("sign in"):
             if not given and not Path(file).is_file() and _ACCOUNT.is_file():  # contexts are of other machines
                 config.load_incluster_config(client_configuration=settings)
                 self.namespace = _ACCOUNT.read_text().strip()
@@ -215,7 +212,6 @@ class _Cluster:
         return found if LABEL in found.get("metadata", {}).get("labels", {}) else None
 
     def pods(self, job: Job) -> list[Json]:
-        """Return the pods of a Job."""
         chosen = f"batch.kubernetes.io/job-name={job.name}"
         call = self._core.list_namespaced_pod
         return list(self._ask("list the pods", call, _at(job)[1], label_selector=chosen)["items"])
@@ -232,7 +228,7 @@ class _Cluster:
         more: Json = {} if tail is None else {"tail_lines": tail}
         more |= {} if follow else {"_request_timeout": _TIMEOUT}
         place = (pod["metadata"]["name"], pod["metadata"]["namespace"])
-        with _translated("read the log"):
+        with _asking("read the log"):
             for line in self._core.read_namespaced_pod_log(*place, follow=follow, _preload_content=False, **more):
                 yield line.decode(errors="replace").rstrip("\r\n")
 
@@ -242,7 +238,6 @@ class _Cluster:
         self._ask("end the Job", self._batch.patch_namespaced_job, *_at(job), change, allow=(404,))
 
     def delete(self, job: Job) -> None:
-        """Delete a Job and its pods."""
         call = self._batch.delete_namespaced_job
         self._ask("delete the Job", call, *_at(job), propagation_policy="Background", allow=(404,))
 
@@ -283,7 +278,7 @@ class _Cluster:
         """Return the answer as JSON; for an error whose code is in `allow`, only this `code`."""
         from kubernetes.client.exceptions import ApiException
 
-        with _translated(action):
+        with _asking(action):
             try:
                 answer = call(*arguments, **named, _preload_content=False, _request_timeout=_TIMEOUT)
             except ApiException as error:
@@ -295,7 +290,6 @@ class _Cluster:
 
 
 def _at(job: Job) -> tuple[str, str]:
-    """Return the name and namespace of a Job, as calls of the client take them."""
     namespace, _, name = job.id.partition("/")
     return name, namespace
 
@@ -306,37 +300,128 @@ def _job(spec: JobSpec, namespace: str, cluster: _Cluster) -> Job:
 
 
 def _body(plan: Plan, cluster: _Cluster) -> Json:
-    body = dict(plan.requests[0].body)
-    return {**body, "namespace": body["namespace"].replace(NAMESPACE, cluster.namespace)}
+    body: Json = filled(plan.requests[0].body, {NAMESPACE: cluster.namespace})
+    return body
 
 
-@contextlib.contextmanager
-def _translated(action: str) -> Iterator[None]:
-    """Turn errors of the client into a `LaunchError` with the cluster's words and a hint."""
+def _asking(action: str) -> AbstractContextManager[None]:
+    return translated(f"Kubernetes: cannot {action}", _explained)
+
+
+def _explained(error: Exception) -> Refusal | None:
     from kubernetes.client.exceptions import ApiException
     from kubernetes.config import ConfigException
     from urllib3.exceptions import HTTPError
 
-    try:
-        yield
-    except LlmOcrError:
-        raise
-    except ConfigException as error:
-        raise LaunchError(f"Kubernetes: cannot {action}: {error}", hint=_LOGIN) from error
-    except ApiException as error:
-        status = error.status or 0
-        made = LaunchError(f"Kubernetes: cannot {action}: {_words(error)}", hint=_HINTS.get(status, ""))
-        made.retryable = status in (0, 429) or status >= 500
-        raise made from error
-    except (HTTPError, OSError) as error:
-        made = LaunchError(f"Kubernetes: cannot {action}: the cluster does not answer: {error}", hint=_AGAIN)
-        made.retryable = True
-        raise made from error
+    if isinstance(error, ConfigException):
+        return Refusal(str(error), _LOGIN)
+    if isinstance(error, ApiException):
+        try:
+            words = str(json.loads(error.body)["message"])
+        except (TypeError, ValueError, KeyError):
+            words = f"{error.status} {error.reason}"
+        return Refusal(words, _HINTS.get(error.status or 0, ""), error.status or 0)
+    if isinstance(error, HTTPError | OSError):
+        return Refusal(f"the cluster does not answer: {error}", AGAIN, 0)
+    return None
 
 
-def _words(error: Any) -> str:
-    """Return the message of the cluster's answer."""
-    try:
-        return str(json.loads(error.body)["message"])
-    except (TypeError, ValueError, KeyError):
-        return f"{error.status} {error.reason}"
+def _job_status(job: Job, about: Json, pods: Sequence[Json], warnings: Sequence[str]) -> JobStatus:
+    """Return the status of all pods as one."""
+    runs = [run for pod in pods if (run := _run_of(pod)) is not None]
+    started = min((start for start, _ in runs), default=None)
+    end = _end_of(about)
+    if end is None and {pod["status"].get("phase") for pod in pods} & {"Running", "Succeeded", "Failed"}:
+        return JobStatus(job, State.RUNNING, started=started)
+    if end is None:
+        return JobStatus(job, State.QUEUED, _waits(pods, warnings))
+    state, reason = (State.SUCCEEDED, "") if end["type"] == "Complete" else _failure(about, end, pods)
+    times = [stop - start for start, stop in runs if stop is not None]
+    # The time of pods that were removed with their node is not known.
+    seconds = sum(times) if len(times) == about["spec"]["completions"] else None
+    # As the node pulled it.
+    images = (one.get("imageID", "") for pod in pods for one in pod["status"].get("containerStatuses") or ())
+    image = next((name for name in images if "@sha256:" in name), "")
+    return JobStatus(job, state, reason, started, moment(end.get("lastTransitionTime")), seconds, image)
+
+
+def _end_of(about: Json) -> Json | None:
+    """Return the condition that says how a Job ended; None while it is not over."""
+    conditions = about.get("status", {}).get("conditions") or ()
+    return next((one for one in conditions if one["type"] in ("Complete", "Failed") and one["status"] == "True"), None)
+
+
+def _failure(about: Json, end: Json, pods: Sequence[Json]) -> tuple[State, str]:
+    if why := (about["metadata"].get("annotations") or {}).get(ENDED):
+        return (State.CANCELLED if why == CANCELLED else State.FAILED), why
+    ends = {_index_of(pod): _pod_end(pod) for pod in pods if pod["status"].get("phase") == "Failed"}
+    for index in _indexes(about["status"].get("failedIndexes") or ""):
+        ends.setdefault(index, (State.PREEMPTED, "its pod was removed: the node was drained or taken away"))
+    order = (State.FAILED, State.TIMED_OUT, State.PREEMPTED)
+    state = next((one for one in order if any(one is state for state, _ in ends.values())), State.FAILED)
+    told = [f"shard {index}: {why}" for index, (one, why) in sorted(ends.items()) if one is state]
+    if not told:
+        return state, str(end.get("message") or end.get("reason") or "failed without a reason")
+    shards = about["spec"]["completions"]
+    if shards == 1:
+        return state, told[0].removeprefix("shard 0: ")
+    return state, f"{len(ends)} of {shards} shards failed: {'; '.join([*told[:3], *(['...'] if told[3:] else [])])}"
+
+
+def _pod_end(pod: Json) -> tuple[State, str]:
+    """Return how a failed pod ended: by its time limit, with its node, or by its own fault."""
+    status = pod["status"]
+    reason, message = status.get("reason", ""), status.get("message", "")
+    conditions = {one["type"]: one for one in status.get("conditions") or () if one["status"] == "True"}
+    if reason == "DeadlineExceeded":
+        return State.TIMED_OUT, f"{reason}: {message}"
+    if reason == "Evicted":  # for its memory or disk: the next pod would fare the same
+        return State.FAILED, f"{reason}: {message}"
+    if taken := conditions.get("DisruptionTarget"):
+        return State.PREEMPTED, f"{taken.get('reason')}: {taken.get('message')}"
+    ended = _container(pod).get("terminated") or {}
+    why = f"exit code {ended.get('exitCode')}" if ended else f"{reason}: {message}"
+    if ended.get("reason") not in (None, "Error", "Completed"):
+        why = f"{ended['reason']}, {why}"
+    return State.FAILED, f"{why}: {last_words((ended.get('message') or '').splitlines())}".removesuffix(": ")
+
+
+def _stuck(pods: Sequence[Json]) -> str:
+    """Return why no pod can ever start; "" while one has."""
+    if any(pod["status"].get("phase") in ("Running", "Succeeded") for pod in pods):
+        return ""
+    waiting = [_container(pod).get("waiting") or {} for pod in pods]
+    return next((f"{one['reason']}: {one.get('message')}" for one in waiting if one.get("reason") in _STUCK), "")
+
+
+def _waits(pods: Sequence[Json], warnings: Sequence[str]) -> str:
+    """Return why pods wait, in the scheduler's words."""
+    for pod in pods:
+        for one in pod["status"].get("conditions") or ():
+            if one["type"] == "PodScheduled" and one["status"] == "False":
+                return f"{one.get('reason')}: {one.get('message')}"
+    return warnings[-1] if warnings else ""
+
+
+def _container(pod: Json) -> Json:
+    """Return the state of a pod's container: waiting, running, or terminated."""
+    found: Json = next((one["state"] for one in pod["status"].get("containerStatuses") or ()), {})
+    return found
+
+
+def _run_of(pod: Json) -> tuple[float, float | None] | None:
+    """Return when a pod's container started and ended; None if it has not started."""
+    state = _container(pod).get("running") or _container(pod).get("terminated") or {}
+    start = moment(state.get("startedAt"))
+    return None if start is None else (start, moment(state.get("finishedAt")))
+
+
+def _index_of(pod: Json) -> int:
+    return int(pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"])
+
+
+def _indexes(text: str) -> Iterator[int]:
+    """Yield the numbers of `1,3-5`."""
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)

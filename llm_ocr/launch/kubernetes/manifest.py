@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llm_ocr.errors import UsageError
-from llm_ocr.launch import GPU_STAGES, STAGES, JobSpec, Plan, Request
+from llm_ocr.launch import GPU_STAGES, STAGES, JobSpec, Plan, Request, cpu_or_gpus, gpus_of
 from llm_ocr.launch.library import CPU_IMAGE, GPU_IMAGE, job_command, library_notes
 
 CREATE = "BatchV1Api.create_namespaced_job"
@@ -18,7 +18,6 @@ SECRET = "llm-ocr"
 #: Seconds of one pod if nothing is known of its work, and seconds for which the cluster keeps a Job that is over.
 TIME_LIMIT, KEPT = 12 * 3600, 7 * 24 * 3600
 
-CPU = "cpu"
 GPU = "nvidia.com/gpu"
 #: Cores and GiB that a pod requests: per GPU, and without one. They fit the smallest machines with a GPU of the clouds
 #: (g2-standard-4, g4dn.xlarge: 4 cores, 16 GiB), of which Kubernetes reserves a part.
@@ -39,25 +38,13 @@ SPOT: Mapping[str, str] = {
     "karpenter.sh/capacity-type": "spot",
 }
 
-_HARDWARE = re.compile(r"gpu:([1-9]\d*)")
 _SECRET = re.compile(r"(?P<name>[a-z0-9]([a-z0-9.-]*[a-z0-9])?)(/(?P<key>[A-Za-z0-9._-]+))?")
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?"
 
 
-def default_hardware(stage: str) -> str:
-    """Return the hardware of a stage if the user names none."""
-    return "gpu:1" if stage in GPU_STAGES else CPU
-
-
-def gpus_of(hardware: str) -> int | None:
-    """Return the number of GPUs of a pod; None for a name that is not known."""
-    found = _HARDWARE.fullmatch(hardware)
-    return 0 if hardware == CPU else int(found[1]) if found else None
-
-
 def make_plan(platform: str, spec: JobSpec) -> Plan:
-    """See `Launcher.plan`."""
-    hardware = spec.hardware or default_hardware(spec.stage)
+    """Return the plan; see `Launcher.plan`."""
+    hardware = spec.hardware or cpu_or_gpus(spec.stage)
     gpus = gpus_of(hardware)
     if gpus is None:
         hint = "Choose the kind of GPU by --node-selector, for example cloud.google.com/gke-accelerator=nvidia-l4."
@@ -81,9 +68,8 @@ def make_plan(platform: str, spec: JobSpec) -> Plan:
         },
     }
     # In other clouds than the Hub's, a service account may have an identity.
-    needs = (
-        {} if "HF_TOKEN" in spec.secrets or not spec.workspace.startswith("hf:") else {"<token>": "--secret HF_TOKEN"}
-    )
+    lacks = spec.workspace.startswith("hf:") and "HF_TOKEN" not in spec.secrets
+    needs = {"<token>": "--secret HF_TOKEN"} if lacks else {}
     return Plan(platform, spec, (Request(CREATE, {"namespace": namespace, "body": job}),), needs, _notes(spec))
 
 
@@ -93,10 +79,8 @@ def secrets_of(spec: JobSpec) -> dict[str, tuple[str, str]]:
     for variable, where in sorted(spec.secrets.items()):
         match = _SECRET.fullmatch(where or SECRET)
         if match is None:
-            raise UsageError(
-                f"--secret {variable}: {where!r} cannot be a Secret of Kubernetes",
-                hint=f"Give --secret {variable}=SECRET, or --secret {variable}=SECRET/KEY.",
-            )
+            hint = f"Give --secret {variable}=SECRET, or --secret {variable}=SECRET/KEY."
+            raise UsageError(f"--secret {variable}: {where!r} cannot be a Secret of Kubernetes", hint=hint)
         found[variable] = (match["name"], match["key"] or variable)
     return found
 
@@ -107,6 +91,8 @@ def _pod(spec: JobSpec, gpus: int) -> dict[str, Any]:
     tolerations = [{"key": GPU, "operator": "Exists"}] if gpus else []
     for key, value in _pairs("--toleration", options.get("toleration"), bare=True).items():
         tolerations.append({"key": key, **({"value": value} if value else {"operator": "Exists"})})
+    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]} for key, value in SPOT.items()]
+    spots = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     pull, spot = options.get("image_pull_secret"), bool(options.get("spot"))
     pod = {
         "restartPolicy": "Never",
@@ -116,19 +102,13 @@ def _pod(spec: JobSpec, gpus: int) -> dict[str, Any]:
         "enableServiceLinks": False,
         "imagePullSecrets": [{"name": pull}] if pull else [],
         "nodeSelector": _pairs("--node-selector", options.get("node_selector")) if selects else {},
-        "affinity": _on_spot() if spot and selects else {},
+        "affinity": spots if spot and selects else {},
         "tolerations": tolerations + [{"key": key, "value": value} for key, value in SPOT.items() if spot],
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [_container(spec, gpus)],
         "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": _SHARED_MEMORY}}] if gpus else [],
     }
     return {name: value for name, value in pod.items() if value is False or value}
-
-
-def _on_spot() -> dict[str, Any]:
-    """Return the affinity to nodes with any of the labels of spot machines."""
-    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]} for key, value in SPOT.items()]
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
 def _container(spec: JobSpec, gpus: int) -> dict[str, Any]:

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.errors import LaunchError
-from llm_ocr.launch import Job, JobSpec, JobStatus, Plan, Request, State
-from llm_ocr.launch.last_words import file_lines
+from llm_ocr.launch import Job, JobSpec, JobStatus, Launcher, Plan, Request, State
+from llm_ocr.launch.logs import file_lines
 from llm_ocr.launch.programs import secrets_here, state_folder
 from llm_ocr.settings.environment import environment
 from llm_ocr.settings.fields import PREFIX
 
 
-class Local:
+class Local(Launcher):
     """The platform `local`: one process per shard, all at the same time."""
 
     platform = "local"
@@ -36,17 +36,13 @@ class Local:
     def gpus(self, hardware: str) -> int | None:
         return None
 
-    def time_limit(self, spec: JobSpec) -> None:
-        return None
-
     def plan(self, spec: JobSpec) -> Plan:
         requests = []
         for shard in range(spec.shards):
-            numbered = {"LLM_OCR_SHARD_INDEX": str(shard), "LLM_OCR_SHARD_COUNT": str(spec.shards)}
             body = {
-                "name": f"{spec.name}-{shard}",
+                "name": spec.shard_name(shard),
                 "command": list(spec.command),
-                "environment": {**spec.environment, **(numbered if spec.shards > 1 else {})},
+                "environment": {**spec.environment, **spec.shard_variables(shard)},
                 "secrets": sorted(spec.secrets),
                 "time_limit": spec.time_limit,
             }
@@ -57,14 +53,14 @@ class Local:
         secrets_here(plan.spec.secrets, "Set it first: export {name}=...")
 
     def find(self, spec: JobSpec) -> Sequence[Job]:
-        folders = [_folder(f"{spec.name}-{shard}") for shard in range(spec.shards)]
+        folders = [_folder(spec.shard_name(shard)) for shard in range(spec.shards)]
         return [_job(folder, shard) for shard, folder in enumerate(folders) if (folder / "job.json").is_file()]
 
     def submit(self, plan: Plan) -> Sequence[Job]:
         return [_start(request.body, shard) for shard, request in enumerate(plan.requests)]
 
-    def status(self, jobs: Sequence[Job]) -> Sequence[JobStatus]:
-        return [_status(job) for job in jobs]
+    def _status(self, job: Job) -> JobStatus:
+        return _status(job)
 
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
         log = _folder(job.id) / "log"
@@ -72,11 +68,9 @@ class Local:
             raise LaunchError(f"there is no log of {job.id} on this machine")
         yield from file_lines(log, lambda: _status(job).state.over, follow=follow, tail=tail, every=0.5)
 
-    def cancel(self, job: Job) -> None:
-        folder = _folder(job.id)
+    def _end(self, job: Job) -> None:
         with contextlib.suppress(FileNotFoundError, ValueError, ProcessLookupError):
-            if _alive(folder):
-                os.kill(int((folder / "supervisor").read_text()), signal.SIGTERM)
+            os.kill(int((_folder(job.id) / "supervisor").read_text()), signal.SIGTERM)
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
         removed = []

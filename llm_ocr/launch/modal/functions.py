@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from llm_ocr.launch.last_words import ENOUGH, last_words
+from llm_ocr.launch.logs import ENOUGH, last_words
 from llm_ocr.launch.programs import end_group, signal_group
 from llm_ocr.settings.environment import environment as environment_now
 
@@ -95,13 +95,9 @@ def run_stage(
     note: Note | None = None,
     commits: Iterable[Callable[[], None]] = (),
 ) -> dict[str, Any]:
-    """Run the command of a job as one share of a stage.
+    """Run the command of a job as share `index` of `count`.
 
     Args:
-        index: The share, from 0.
-        count: The number of shares.
-        argv: The command.
-        environment: Variables of the job.
         limit: The platform's time limit in seconds; 0 for none.
         note: Stores when the call began and ended.
         commits: Called after the command, whatever its result.

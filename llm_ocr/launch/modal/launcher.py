@@ -9,14 +9,14 @@ import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from types import ModuleType
 from typing import Any
 
-from llm_ocr.errors import LaunchError, MissingExtra, UsageError
-from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Plan, Request, State
+from llm_ocr.errors import MissingExtra, UsageError
+from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Launcher, Plan, Request, State
 from llm_ocr.launch.modal.functions import DEFAULT_APP, VARIABLES, board_name
 from llm_ocr.launch.programs import secrets_here
+from llm_ocr.launch.refusals import Refusal, near, translated
 
 #: GPU -> the most in one container (modal.com/docs/guide/gpu, November 2026; RTX-PRO-6000 is not listed there).
 GPUS: Mapping[str, int] = {
@@ -31,13 +31,15 @@ LONGEST, USUAL = 24 * 3600, 4 * 3600
 FUNCTION, CPU_FUNCTION = "stage", "stage_cpu"
 _DEPLOY = "Deploy it from a checkout: modal deploy modal-app/app.py (modal-app/README.md)"
 _SECRET = "Set the variable, or give --secret {name}=SECRET with the name of a secret on Modal."
+_UNREACHABLE = "Modal cannot be reached: check the network, then try again."
 _CANCELLED = re.compile(r"cancel|terminated by user", re.IGNORECASE)
 
 
-class Modal:
+class Modal(Launcher):
     """The platform `modal`. Hardware is a GPU as Modal writes it (`L40S`, `H100:2`), or `cpu`."""
 
     platform = "modal"
+    usual_limit = USUAL
 
     def hardware(self, stage: str) -> str:
         return "L40S" if stage in GPU_STAGES else CPU
@@ -47,9 +49,6 @@ class Modal:
             return 0
         name, _, count = hardware.partition(":")
         return int(count or 1) if name.upper() in GPUS and (count or "1").isdigit() else None
-
-    def time_limit(self, spec: JobSpec) -> int:
-        return USUAL
 
     def plan(self, spec: JobSpec) -> Plan:
         app, hardware = _app(spec), spec.hardware or self.hardware(spec.stage)
@@ -66,10 +65,10 @@ class Modal:
                     "argv": list(spec.command),
                     "environment": dict(spec.environment),
                     "limit": spec.time_limit or USUAL,
-                    "name": _name(spec, index),
+                    "name": spec.shard_name(index),
                 },
             }
-            noted = {"dict": board_name(app), "key": f"{_name(spec, index)}/call", "value": "<id of the call>"}
+            noted = {"dict": board_name(app), "key": f"{spec.shard_name(index)}/call", "value": "<id of the call>"}
             requests += [Request("Function.spawn", body), Request("Dict.put", noted)]
         notes = ["the image is the one that the app was deployed with"]
         if spec.options.get("platform_endpoint"):
@@ -94,7 +93,7 @@ class Modal:
     def find(self, spec: JobSpec) -> Sequence[Job]:
         with _asking("jobs on Modal") as modal:
             board = _board(modal, _app(spec))
-            calls = [board.get(f"{_name(spec, index)}/call") for index in range(spec.shards)]
+            calls = [board.get(f"{spec.shard_name(index)}/call") for index in range(spec.shards)]
         return [_job(spec, index, call) for index, call in enumerate(calls) if call]
 
     def submit(self, plan: Plan) -> Sequence[Job]:
@@ -112,8 +111,8 @@ class Modal:
                 jobs.append(_job(spec, body["arguments"]["index"], call.object_id))
         return jobs
 
-    def status(self, jobs: Sequence[Job]) -> Sequence[JobStatus]:
-        return [_status(job) for job in jobs]
+    def _status(self, job: Job) -> JobStatus:
+        return _status(job)
 
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
         with _asking(f"the log of {job.id} on Modal") as modal:
@@ -128,9 +127,7 @@ class Modal:
                 entries = manager.fetch(since=since - timedelta(minutes=15))
             yield from _lines(entry.message for entry in entries)
 
-    def cancel(self, job: Job) -> None:
-        if _status(job).state.over:
-            return
+    def _end(self, job: Job) -> None:
         with _asking(f"cancelling {job.id} on Modal") as modal:
             modal.FunctionCall.from_id(job.id).cancel()
 
@@ -156,21 +153,21 @@ def _asking(subject: str, *, not_found: str = "", invalid: str = "") -> Iterator
         import modal.exception as errors
     except ImportError as error:
         raise MissingExtra("launching on Modal needs modal", install="modal") from error
-    unreachable = "Modal cannot be reached: check the network, then try again."
     hints: Mapping[type[Exception], str] = {
         errors.AuthError: "Log in: modal token new (or set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET).",
         errors.NotFoundError: not_found,
         errors.PermissionDeniedError: "Ask an owner of the Modal workspace, or use another token.",
         errors.ResourceExhaustedError: "A limit of the account is reached: give fewer --shards, or have it raised.",
-        errors.ConnectionError: unreachable,
-        errors.ServiceError: unreachable,
+        **dict.fromkeys((errors.ConnectionError, errors.ServiceError), _UNREACHABLE),
         errors.InvalidError: invalid,
     }
-    try:
-        yield modal
-    except errors.Error as error:
+
+    def explain(error: Exception) -> Refusal | None:
         hint = next((hint for kind, hint in hints.items() if isinstance(error, kind)), "")
-        raise LaunchError(f"{subject}: {error}", hint=hint) from error
+        return Refusal(str(error), hint) if isinstance(error, errors.Error) else None
+
+    with translated(subject, explain):
+        yield modal
 
 
 def _check_spec(spec: JobSpec, hardware: str) -> None:
@@ -193,9 +190,8 @@ def _check_spec(spec: JobSpec, hardware: str) -> None:
 
 def _options(spec: JobSpec, hardware: str) -> dict[str, Any]:
     """Return the options of the pool of containers that the call runs in."""
-    secrets: list[dict[str, Any]] = [
-        {"from_name": where, "required_keys": [name]} for name, where in spec.secrets.items() if where
-    ]
+    held = {name: where for name, where in spec.secrets.items() if where}
+    secrets: list[dict[str, Any]] = [{"from_name": held[name], "required_keys": [name]} for name in held]
     if local := {name: f"<secret {name}>" for name, where in spec.secrets.items() if not where}:
         secrets.append({"from_dict": local})
     options: dict[str, Any] = {"timeout": spec.time_limit or USUAL}
@@ -273,16 +269,11 @@ def _local_secrets(spec: JobSpec) -> dict[str, str]:
 
 
 def _near(hardware: str) -> str:
-    close = get_close_matches(hardware.partition(":")[0].upper(), GPUS, n=3)
-    return f"Did you mean {' or '.join(close)}?" if close else f"GPUs that are known here: {', '.join(GPUS)}"
+    return near(hardware.partition(":")[0].upper(), GPUS, f"GPUs that are known here: {', '.join(GPUS)}")
 
 
 def _app(spec: JobSpec) -> str:
     return str(spec.options.get("modal_app") or DEFAULT_APP)
-
-
-def _name(spec: JobSpec, index: int) -> str:
-    return f"{spec.name}-{index}"
 
 
 def _board(modal: ModuleType, app: str) -> Any:
@@ -290,7 +281,7 @@ def _board(modal: ModuleType, app: str) -> Any:
 
 
 def _job(spec: JobSpec, index: int, call: str) -> Job:
-    return Job(call, _name(spec, index), index, f"https://modal.com/id/{call}", {"app": _app(spec)})
+    return Job(call, spec.shard_name(index), index, f"https://modal.com/id/{call}", {"app": _app(spec)})
 
 
 def _lines(messages: Iterator[str]) -> Iterator[str]:

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.errors import LaunchError, UsageError
-from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Plan, Request, State
+from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Launcher, Plan, Request, State
+from llm_ocr.launch.logs import last
 from llm_ocr.launch.programs import state_folder
+from llm_ocr.launch.refusals import taken_back
 from llm_ocr.launch.runpod.api import Api, NotThere
 
 #: Hardware without a type: any GPU of the endpoint, and any machine of the endpoint.
@@ -52,19 +54,17 @@ _FIELDS: Mapping[str, str] = {
 }
 
 
-class RunPod:
+class RunPod(Launcher):
     """The platform `runpod`. Hardware is a GPU type, `gpu`, `cpu`, or `endpoint`."""
 
     platform = "runpod"
+    usual_limit = TIME_LIMIT
 
     def hardware(self, stage: str) -> str:
         return GPU if stage in GPU_STAGES else ENDPOINT
 
     def gpus(self, hardware: str) -> int | None:
         return GPUS.get(hardware)
-
-    def time_limit(self, spec: JobSpec) -> int:
-        return TIME_LIMIT
 
     def plan(self, spec: JobSpec) -> Plan:
         _check_spec(spec)
@@ -74,22 +74,25 @@ class RunPod:
         given = {field: spec.environment[name] for name, field in _FIELDS.items() if name in spec.environment}
         requests = []
         for index in range(spec.shards):
-            job = {"stage": spec.stage, **given, "shard": {"index": index, "count": spec.shards}}
-            body = {"endpoint": endpoint or _MISSING, "input": {**job, "name": _name(spec, index)}, "policy": policy}
+            shard = {"shard": {"index": index, "count": spec.shards}, "name": spec.shard_name(index)}
+            job = {"stage": spec.stage, **given, **shard}
+            body = {
+                "endpoint": endpoint or _MISSING,
+                "input": {**job, "name": spec.shard_name(index)},
+                "policy": policy,
+            }
             requests.append(Request("run", body))
         flag = "--runpod-cpu-endpoint ID or --runpod-endpoint" if spec.stage == "assemble" else "--runpod-endpoint"
         missing = {} if endpoint else {_MISSING: f"{flag} ID"}
         return Plan(self.platform, spec, tuple(requests), missing, tuple(_notes(spec)))
 
     def check(self, plan: Plan) -> None:
-        api, endpoint = _api(plan.spec), _endpoint(plan.spec)
+        api, endpoint = Api(_server(plan.spec)), _endpoint(plan.spec)
         try:
             api.get(f"v2/{endpoint}/health")
         except NotThere as error:
-            raise LaunchError(
-                f"RunPod has no endpoint {endpoint}: {error.args[0]}",
-                hint="The console shows its id under Serverless: --runpod-endpoint ID",
-            ) from error
+            hint = "The console shows its id under Serverless: --runpod-endpoint ID"
+            raise LaunchError(f"RunPod has no endpoint {endpoint}: {error.args[0]}", hint=hint) from error
         _check_endpoint(plan.spec, endpoint, api)
 
     def find(self, spec: JobSpec) -> Sequence[Job]:
@@ -102,7 +105,7 @@ class RunPod:
     def submit(self, plan: Plan) -> Sequence[Job]:
         spec, ledger = plan.spec, _ledger(plan.spec.name)
         ledger.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        api = _api(spec)
+        api = Api(_server(spec))
         jobs: list[Job] = []
         for shard, request in enumerate(plan.requests):
             body = {name: value for name, value in request.body.items() if name != "endpoint"}
@@ -112,25 +115,25 @@ class RunPod:
                     raise LaunchError(f"RunPod took the job without an id: {json.dumps(dict(answer))[:200]}")
             except LaunchError as error:
                 ledger.unlink(missing_ok=True)
-                left = ", ".join(job.id for job in jobs if not _undo(job))
-                more = f"; these jobs could not be cancelled: {left}" if left else ""
-                raise LaunchError(f"{error.args[0]}{more}", hint=error.hint) from error
+                raise taken_back(jobs, _cancel, error) from error
             jobs.append(_job(spec, shard, answer["id"]))
             part = ledger.with_suffix(".part")
             part.write_text(json.dumps({str(job.shard): job.id for job in jobs}))
             part.replace(ledger)
         return jobs
 
-    def status(self, jobs: Sequence[Job]) -> Sequence[JobStatus]:
-        return [_status(job) for job in jobs]
+    def _status(self, job: Job) -> JobStatus:
+        try:
+            return _status_of(job, _ask(job))
+        except NotThere:
+            reason = "RunPod deletes jobs half an hour after their end; the workspace holds their results"
+            return JobStatus(job, State.FAILED, reason)
 
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
-        lines = _log_lines(job, follow=follow)
-        return lines if tail is None else iter(list(lines)[-tail:])
+        return iter(last(_log_lines(job, follow=follow), tail))
 
-    def cancel(self, job: Job) -> None:
-        if not _status(job).state.over:
-            _cancel(job)
+    def _end(self, job: Job) -> None:
+        _cancel(job)
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
         for name in {job.name.rpartition("-")[0] for job in jobs}:
@@ -142,10 +145,8 @@ class RunPod:
 def _check_spec(spec: JobSpec) -> None:
     """Raise `UsageError` for a job that no endpoint can run."""
     if spec.image:
-        raise UsageError(
-            "--image: a job on RunPod runs in the image of its endpoint",
-            hint="Set it on the endpoint: runpod-serverless/README.md",
-        )
+        hint = "Set it on the endpoint: runpod-serverless/README.md"
+        raise UsageError("--image: a job on RunPod runs in the image of its endpoint", hint=hint)
     if spec.hardware not in (*GPUS, ENDPOINT, "") and (near := get_close_matches(spec.hardware, GPUS, cutoff=0.5)):
         raise UsageError(f"--hardware {spec.hardware}: RunPod has no such GPU", hint=f"Near: {', '.join(near)}")
     if spec.time_limit is not None and spec.time_limit > _LONGEST - 3600:
@@ -167,10 +168,8 @@ def _check_endpoint(spec: JobSpec, endpoint: str, api: Api) -> None:
     if found is None:
         return
     if found.workers == 0:
-        raise LaunchError(
-            f"endpoint {endpoint} has no workers: its Max workers are 0",
-            hint=f"Raise them, within the account's quota: {_console(endpoint)}",
-        )
+        hint = f"Raise them, within the account's quota: {_console(endpoint)}"
+        raise LaunchError(f"endpoint {endpoint} has no workers: its Max workers are 0", hint=hint)
     wanted = "cpu" if spec.hardware == "cpu" else "gpu"
     if spec.hardware in GPUS and found.machine and found.machine != wanted:
         raise LaunchError(
@@ -179,10 +178,8 @@ def _check_endpoint(spec: JobSpec, endpoint: str, api: Api) -> None:
         )
     types = api.gpu_types(found) if found.pools and spec.hardware in GPUS.keys() - {"cpu", GPU} else []
     if types and spec.hardware not in types:
-        raise LaunchError(
-            f"endpoint {endpoint} has no {spec.hardware}: {', '.join(types)}",
-            hint="Leave --hardware out, or name one of these.",
-        )
+        hint = "Leave --hardware out, or name one of these."
+        raise LaunchError(f"endpoint {endpoint} has no {spec.hardware}: {', '.join(types)}", hint=hint)
     absent = [] if found.variables is None else sorted(set(spec.secrets) - found.variables)
     if absent:
         raise LaunchError(
@@ -190,14 +187,6 @@ def _check_endpoint(spec: JobSpec, endpoint: str, api: Api) -> None:
             hint=f"Set it there, as {{{{ RUNPOD_SECRET_{spec.secrets[absent[0]] or absent[0]} }}}} "
             f"of a secret: {_console(endpoint)}",
         )
-
-
-def _status(job: Job) -> JobStatus:
-    try:
-        return _status_of(job, _ask(job))
-    except NotThere:
-        reason = "RunPod deletes jobs half an hour after their end; the workspace holds their results"
-        return JobStatus(job, State.FAILED, reason)
 
 
 def _status_of(job: Job, answer: Mapping[str, Any]) -> JobStatus:
@@ -251,22 +240,18 @@ def _endpoint(spec: JobSpec) -> str:
     return str(cpu or spec.options.get("runpod_endpoint") or "")
 
 
-def _name(spec: JobSpec, index: int) -> str:
-    return f"{spec.name}-{index}"
+def _server(spec: JobSpec) -> str:
+    return str(spec.options.get("platform_endpoint") or "")
 
 
 def _job(spec: JobSpec, shard: int, id_: str) -> Job:
     endpoint = _endpoint(spec)
-    place = {"endpoint": endpoint, "api": str(spec.options.get("platform_endpoint") or "")}
-    return Job(id_, _name(spec, shard), shard, _console(endpoint), place)
+    place = {"endpoint": endpoint, "api": _server(spec)}
+    return Job(id_, spec.shard_name(shard), shard, _console(endpoint), place)
 
 
 def _console(endpoint: str) -> str:
     return f"https://console.runpod.io/serverless/user/endpoint/{endpoint}"
-
-
-def _api(spec: JobSpec) -> Api:
-    return Api(str(spec.options.get("platform_endpoint") or ""))
 
 
 def _ask(job: Job) -> Mapping[str, Any]:
@@ -275,15 +260,6 @@ def _ask(job: Job) -> Mapping[str, Any]:
 
 def _cancel(job: Job) -> None:
     Api(str(job.place.get("api") or "")).post(f"v2/{job.place['endpoint']}/cancel/{job.id}", {})
-
-
-def _undo(job: Job) -> bool:
-    """Whether a job could be cancelled."""
-    try:
-        _cancel(job)
-    except LaunchError:
-        return False
-    return True
 
 
 def _ledger(name: str) -> Path:

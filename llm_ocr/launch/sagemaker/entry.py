@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from llm_ocr.errors import LaunchError, LlmOcrError
-from llm_ocr.launch.sagemaker.client import Clients, translated
+from llm_ocr.launch.sagemaker.client import Clients, asking
 from llm_ocr.launch.sagemaker.requests import SECRETS
 from llm_ocr.settings.environment import environment, leave_error
 
@@ -31,40 +31,34 @@ def main(command: Sequence[str]) -> int:
 
 
 def fetched(wanted: str, variables: Mapping[str, str]) -> dict[str, str]:
-    """The values of secrets, `wanted` as NAME=ID,…; of one that is a JSON object the value under its NAME, if any.
+    """Return the values of secrets, `wanted` as NAME=ID,…; of a JSON object the value under its NAME, if any.
 
-    Raises `LaunchError` for one that is not there or may not be read, with the permission that is missing.
+    Raises:
+        LaunchError: A secret does not exist, or may not be read; with the permission that is missing.
     """
     pairs = [one.partition("=") for one in wanted.split(",") if one]
     return {name: _fetched(name, where, variables) for name, _, where in pairs}
 
 
 def _fetched(name: str, where: str, variables: Mapping[str, str]) -> str:
-    hint = f"Allow secretsmanager:GetSecretValue on it to the job's role: sagemaker/job-policy.json ({where})."
-    absent = f"Create it: aws secretsmanager create-secret --name {where} --secret-string file://FILE"
-    client = Clients(_region(where, variables)).of("secretsmanager")
-    hints = {"AccessDeniedException": hint, "ResourceNotFoundException": absent}
-    with translated(f"read the secret {where} for {name}", hints):
-        text = client.get_secret_value(SecretId=where).get("SecretString")
+    hints = {
+        "AccessDeniedException": "Allow secretsmanager:GetSecretValue on it to the job's role: "
+        f"sagemaker/job-policy.json ({where}).",
+        "ResourceNotFoundException": f"Create it: aws secretsmanager create-secret --name {where} "
+        "--secret-string file://FILE",
+    }
+    # The region is in the secret's ARN, or in a variable of SageMaker; otherwise the SDK knows it.
+    arns = (arn for arn in (where, variables.get("TRAINING_JOB_ARN", "")) if arn.startswith("arn:"))
+    region = variables.get("AWS_REGION") or variables.get("AWS_DEFAULT_REGION")
+    client = Clients(next((arn.split(":")[3] for arn in arns), region)).of("secretsmanager")
+    with asking(f"read the secret {where} for {name}", hints):
+        text = str(client.get_secret_value(SecretId=where).get("SecretString") or "")
     if not text:
         raise LaunchError(f"the secret {where} for {name} holds no text", hint="Store it with --secret-string.")
-    return _value(name, str(text))
-
-
-def _region(where: str, variables: Mapping[str, str]) -> str | None:
-    """Where the secret is: its ARN says it, or what SageMaker tells its containers, or the SDK."""
-    for arn in (where, variables.get("TRAINING_JOB_ARN", "")):
-        if arn.startswith("arn:"):
-            return arn.split(":")[3]
-    return variables.get("AWS_REGION") or variables.get("AWS_DEFAULT_REGION")
-
-
-def _value(name: str, text: str) -> str:
-    """The console of AWS stores pairs, as JSON."""
     try:
-        pairs = json.loads(text)
+        pairs = json.loads(text)  # AWS's console stores pairs
     except ValueError:
-        return text.rstrip("\n")
+        pairs = None
     return str(pairs[name]) if isinstance(pairs, dict) and name in pairs else text.rstrip("\n")
 
 

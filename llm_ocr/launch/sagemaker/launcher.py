@@ -3,31 +3,28 @@
 Only boto3 is needed. A job's secrets are fetched by the job itself (`entry`).
 """
 
+import json
+import logging
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from datetime import datetime
+from functools import partial
 from typing import Any
 
-from llm_ocr.errors import LaunchError
-from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Plan, State
-from llm_ocr.launch.last_words import explained
-from llm_ocr.launch.sagemaker.check import check
-from llm_ocr.launch.sagemaker.client import Clients, code_of, is_absent, translated
-from llm_ocr.launch.sagemaker.requests import (
-    DEFAULT_TIME_LIMIT,
-    IMAGE,
-    PLATFORM,
-    PROCESSING,
-    TRAINING,
-    compressed,
-    default_image,
-    gpus_of,
-    kind_of,
-    output_of,
-    plan_for,
-)
+from llm_ocr.errors import LaunchError, UsageError
+from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Launcher, Plan, State
+from llm_ocr.launch.logs import explained, followed, last
+from llm_ocr.launch.refusals import near
+from llm_ocr.launch.sagemaker import requests
+from llm_ocr.launch.sagemaker.client import ABSENT, DENIED, Clients, asking, code_of, is_absent
+from llm_ocr.launch.sagemaker.requests import PROCESSING, TRAINING, kind_of
+
+_LOGGER = logging.getLogger("llm_ocr")
+
+_SERVICE = "sagemaker.amazonaws.com"
+_TYPES = {TRAINING: "TrainingInstanceType", "processing": "ProcessingInstanceType"}
+_MIRROR = "Mirror it there (sagemaker/README.md), or correct --image."
+_MAKE_ROLE = "Make it (sagemaker/README.md), or correct --role."
 
 #: One L40S of 48 GB; four cores.
 _GPU_MACHINE, _CPU_MACHINE, _SMALL_MACHINE = "ml.g6e.2xlarge", "ml.c5.xlarge", "ml.t3.medium"
@@ -37,32 +34,39 @@ _STOP = {PROCESSING: "stop_processing_job", TRAINING: "stop_training_job"}
 _NAME = {PROCESSING: "ProcessingJobName", TRAINING: "TrainingJobName"}
 _ARN = {PROCESSING: "ProcessingJobArn", TRAINING: "TrainingJobArn"}
 _PAGES = {PROCESSING: "processing-jobs", TRAINING: "jobs"}
+_GROUPS = {PROCESSING: "/aws/sagemaker/ProcessingJobs", TRAINING: "/aws/sagemaker/TrainingJobs"}
 
 
-class SageMaker:
+class SageMaker(Launcher):
     """The platform `sagemaker`. `pause`: seconds between two looks into a log that is followed."""
 
-    platform = PLATFORM
+    platform = "sagemaker"
+    usual_limit = requests.DEFAULT_TIME_LIMIT
 
     def __init__(self, *, pause: float = 5.0) -> None:
+        super().__init__()
         self._pause = pause
         self._clients: dict[tuple[str | None, str | None], Clients] = {}
-        self._words: dict[str, str] = {}
 
     def hardware(self, stage: str) -> str:
         return _GPU_MACHINE if stage in GPU_STAGES else _CPU_MACHINE if stage == "assemble" else _SMALL_MACHINE
 
     def gpus(self, hardware: str) -> int | None:
-        return gpus_of(hardware)
-
-    def time_limit(self, spec: JobSpec) -> int:
-        return DEFAULT_TIME_LIMIT
+        return requests.gpus_of(hardware)
 
     def plan(self, spec: JobSpec) -> Plan:
-        return plan_for(spec)
+        return requests.make_plan(self.platform, spec)
 
     def check(self, plan: Plan) -> None:
-        check(plan, self._of_spec(plan.spec))
+        """Log what this account may not ask for: SageMaker itself then refuses the job."""
+        clients = self._of_spec(plan.spec)
+        with asking("sign in to AWS"):
+            account = str(clients.of("sts").get_caller_identity()["Account"])
+        _check_hardware(plan, clients)
+        _check_role(plan, clients, account)
+        _check_image(plan, clients)
+        _check_secrets(plan, clients)
+        _check_quota(plan, clients)
 
     def find(self, spec: JobSpec) -> Sequence[Job]:
         clients, kind = self._of_spec(spec), kind_of(spec)
@@ -79,24 +83,16 @@ class SageMaker:
             jobs.append(_job(clients, kind, found or body))
         return jobs
 
-    def status(self, jobs: Sequence[Job]) -> Sequence[JobStatus]:
-        return [self._status(job) for job in jobs]
-
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
-        client = self._of_job(job).of("logs")
+        log = _Log(self._of_job(job).of("logs"), job)
+        first = last(log.new(), tail)
+        return followed(first, log.new, lambda: self._status(job).state.over, follow=follow, every=self._pause)
 
-        def over() -> bool:
-            return self._status(job).state.over
-
-        yield from lines(client, job, over, follow=follow, tail=tail, pause=self._pause)
-
-    def cancel(self, job: Job) -> None:
-        if self._status(job).state.over:
-            return
-        kind = str(job.place["kind"])
+    def _end(self, job: Job) -> None:
         from botocore.exceptions import ClientError
 
-        with translated(f"stop {job.name}"):
+        kind = str(job.place["kind"])
+        with asking(f"stop {job.name}"):
             try:
                 getattr(self._of_job(job).of("sagemaker"), _STOP[kind])(**{_NAME[kind]: job.name})
             except ClientError:
@@ -111,7 +107,7 @@ class SageMaker:
             if output.rpartition("/")[2] == job.name and job.name.startswith("llm-ocr-"):
                 removed = _remove(self._of_job(job).of("s3"), output)
                 said.append(f"{output}/: {removed} objects removed")
-        groups = sorted({GROUPS[str(job.place["kind"])] for job in jobs})
+        groups = sorted({_GROUPS[str(job.place["kind"])] for job in jobs})
         if groups:
             said.append(f"left: lines of the jobs in CloudWatch, {', '.join(groups)}, until their retention ends")
             said.append("left: the entries of the jobs (free), the role, the secrets (sagemaker/README.md)")
@@ -121,7 +117,7 @@ class SageMaker:
         from botocore.exceptions import ClientError
 
         name = body[_NAME[kind]]
-        with translated(f"submit {name}"):
+        with asking(f"submit {name}"):
             try:
                 getattr(clients.of("sagemaker"), call)(**body)
             except ClientError as error:
@@ -132,7 +128,7 @@ class SageMaker:
     def _described(self, clients: Clients, kind: str, name: str) -> Mapping[str, Any] | None:
         from botocore.exceptions import ClientError
 
-        with translated(f"ask for {name}"):
+        with asking(f"ask for {name}"):
             try:
                 found: Mapping[str, Any] = getattr(clients.of("sagemaker"), _DESCRIBE[kind])(**{_NAME[kind]: name})
             except ClientError as error:
@@ -167,12 +163,11 @@ def _sent(body: Mapping[str, Any], clients: Clients) -> dict[str, Any]:
     sent = deepcopy(dict(body))
     at = sent.get("AppSpecification") or sent["AlgorithmSpecification"]
     name = "ImageUri" if "ImageUri" in at else "TrainingImage"
-    if at[name] == IMAGE:
-        at[name] = default_image(clients.region)
+    if at[name] == requests.IMAGE:
+        at[name] = requests.default_image(clients.region)
     if "ContainerArguments" in at:
-        at["ContainerEntrypoint"], at["ContainerArguments"] = compressed(
-            [*at["ContainerEntrypoint"], *at["ContainerArguments"]]
-        )
+        command = [*at["ContainerEntrypoint"], *at["ContainerArguments"]]
+        at["ContainerEntrypoint"], at["ContainerArguments"] = requests.compressed(command)
     return sent
 
 
@@ -180,7 +175,7 @@ def _job(clients: Clients, kind: str, found: Mapping[str, Any]) -> Job:
     name, place = str(found[_NAME[kind]]), clients.place
     machines = found["ResourceConfig"] if kind == TRAINING else found["ProcessingResources"]["ClusterConfig"]
     place |= {"kind": kind, "machines": machines["InstanceCount"], "hardware": machines["InstanceType"]}
-    if output := output_of(found):
+    if output := requests.output_of(found):
         place["output"] = output
     arn = str(found.get(_ARN[kind]) or name)
     host = f"https://{place['region']}.console.aws.amazon.com/sagemaker/home?region={place['region']}"
@@ -189,12 +184,12 @@ def _job(clients: Clients, kind: str, found: Mapping[str, Any]) -> Job:
 
 
 def _remove(client: Any, folder: str) -> int:
-    """Remove what SageMaker wrote below a folder in S3; how many objects there were."""
+    """Remove what SageMaker wrote below a folder in S3; return the number of objects."""
     from botocore.exceptions import ClientError
 
     bucket, _, prefix = folder.removeprefix("s3://").partition("/")
     removed = 0
-    with translated(f"remove {folder}/"):
+    with asking(f"remove {folder}/"):
         try:
             for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=f"{prefix}/"):
                 for found in page.get("Contents", ()):
@@ -215,64 +210,52 @@ _CLOSE = 0.98
 
 
 def status_of(job: Job, found: Mapping[str, Any]) -> JobStatus:
-    """`found` is the answer of DescribeProcessingJob or DescribeTrainingJob."""
-    training = job.place.get("kind") == TRAINING
-    started, ended = _times(found, "Training" if training else "Processing")
-    state = _training_state(found, started) if training else _processing_state(found, started, ended)
-    reason = _reason(found, state, training) if state.over and state is not State.SUCCEEDED else ""
+    """Return the status that is in the answer of DescribeProcessingJob or DescribeTrainingJob."""
+    kind = "Training" if job.place.get("kind") == TRAINING else "Processing"
+    times = (found.get(f"{kind}StartTime"), found.get(f"{kind}EndTime"))
+    started, ended = (None if at is None else at.timestamp() for at in times)
+    word, second = str(found.get(f"{kind}JobStatus")), str(found.get("SecondaryStatus") or "")
+    if kind == "Training":
+        state = _training_state(found, word, second, started)
+    else:
+        state = _processing_state(found, word, started, ended)
+    reason = ""
+    if state.over and state is not State.SUCCEEDED:
+        # SageMaker's words, then the containers' own; a line of several of them once.
+        said = [str(found.get(name) or "").strip() for name in ("FailureReason", "ExitMessage")]
+        text = "; ".join(dict.fromkeys(row for one in said for row in one.splitlines()))
+        limit = found.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
+        late = f": MaxRuntimeInSeconds is {limit}" if state is State.TIMED_OUT else ""
+        reason = text or f"{second or word}{late}"
     billed = 0.0 if started is None and state.over else _billed(job, found, started, ended)  # it never had a machine
     return JobStatus(job, state, reason, started, ended, billed)
 
 
-def _processing_state(found: Mapping[str, Any], started: float | None, ended: float | None) -> State:
-    status = str(found.get("ProcessingJobStatus"))
-    if status in _GOING_ON:
+def _processing_state(found: Mapping[str, Any], word: str, started: float | None, ended: float | None) -> State:
+    if word in _GOING_ON:
         return State.QUEUED if started is None else State.RUNNING
-    state = _OVER.get(status, State.FAILED)
+    state = _OVER.get(word, State.FAILED)
     limit = found.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
     ran_out = bool(limit and started and ended and ended - started >= _CLOSE * limit)
     said = "MaxRuntimeExceeded" in str(found.get("FailureReason", ""))
     return State.TIMED_OUT if state is not State.SUCCEEDED and (ran_out or said) else state
 
 
-def _training_state(found: Mapping[str, Any], started: float | None) -> State:
-    status, second = str(found.get("TrainingJobStatus")), str(found.get("SecondaryStatus", ""))
-    if status in _GOING_ON:
+def _training_state(found: Mapping[str, Any], word: str, second: str, started: float | None) -> State:
+    if word in _GOING_ON:
         return State.QUEUED if started is None or second in _NO_MACHINE else State.RUNNING
-    if second == "MaxRuntimeExceeded":
-        return State.TIMED_OUT
-    taken = any(one.get("Status") == "Interrupted" for one in found.get("SecondaryStatusTransitions", ()))
-    if second == "MaxWaitTimeExceeded":
-        return State.PREEMPTED if taken else State.TIMED_OUT
-    last = [one.get("Status") for one in found.get("SecondaryStatusTransitions", ())][-2:]
-    if status == "Failed" and "Interrupted" in last:
+    steps = [one.get("Status") for one in found.get("SecondaryStatusTransitions", ())]
+    if second == "MaxWaitTimeExceeded" and "Interrupted" in steps:
         return State.PREEMPTED
-    return _OVER.get(status, State.FAILED)
-
-
-def _reason(found: Mapping[str, Any], state: State, training: bool) -> str:
-    """SageMaker's words, then the containers' own; what several of them say is said once."""
-    said = [str(found.get(name) or "").strip() for name in ("FailureReason", "ExitMessage")]
-    text = "; ".join(dict.fromkeys(row for one in said for row in one.splitlines()))
-    status = str(found.get("TrainingJobStatus" if training else "ProcessingJobStatus"))
-    second = str(found.get("SecondaryStatus") or "")
-    word = second if second not in ("", status) else status
-    limit = found.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
-    if state is State.TIMED_OUT and not text:
-        return f"{word}: MaxRuntimeInSeconds is {limit}"
-    return text or word
-
-
-def _times(found: Mapping[str, Any], kind: str) -> tuple[float | None, float | None]:
-    return _seconds(found.get(f"{kind}StartTime")), _seconds(found.get(f"{kind}EndTime"))
-
-
-def _seconds(value: Any) -> float | None:
-    return value.timestamp() if isinstance(value, datetime) else None
+    if second in ("MaxRuntimeExceeded", "MaxWaitTimeExceeded"):
+        return State.TIMED_OUT
+    if word == "Failed" and "Interrupted" in steps[-2:]:
+        return State.PREEMPTED
+    return _OVER.get(word, State.FAILED)
 
 
 def _billed(job: Job, found: Mapping[str, Any], started: float | None, ended: float | None) -> float | None:
-    """Of all machines. Billable time is what SageMaker says of training jobs that are over, spot ones above all."""
+    """Return the seconds of all machines. SageMaker itself says the billable time of ended training jobs."""
     machines = int(job.place.get("machines") or 1)
     billable = found.get("BillableTimeInSeconds")
     if billable is not None:
@@ -282,75 +265,132 @@ def _billed(job: Job, found: Mapping[str, Any], started: float | None, ended: fl
     return max(0.0, (ended if ended is not None else time.time()) - started) * machines
 
 
-GROUPS = {TRAINING: "/aws/sagemaker/TrainingJobs", "processing": "/aws/sagemaker/ProcessingJobs"}
-
 #: Milliseconds. Events of several machines arrive out of order; who asks again asks from so long before the newest.
 _OVERLAP = 60_000
 _HINTS = {"AccessDeniedException": "Allow logs:FilterLogEvents to whoever looks: sagemaker/launcher-policy.json."}
 
 
-class Log:
-    """A job's lines, each once however often it is asked for. With several machines each line names its own."""
+class _Log:
+    """A job's lines, each once however often `new` is called. With several machines each line names its own."""
 
     def __init__(self, client: Any, job: Job) -> None:
-        self._client, self._job = client, job
-        self._group = GROUPS[str(job.place["kind"])]
-        self._named = int(job.place.get("machines") or 1) > 1
+        self._pages = client.get_paginator("filter_log_events")
+        self._job = job
         self._newest = 0
         self._seen: dict[str, int] = {}  # event -> its time
 
     def new(self) -> Iterator[str]:
-        """What has come since it was last asked for."""
-        token: str | None = None
-        while True:
-            page = self._page(token)
-            for event in page.get("events", ()):
-                if event["eventId"] in self._seen:
-                    continue
-                self._seen[event["eventId"]] = event["timestamp"]
-                self._newest = max(self._newest, event["timestamp"])
-                yield self._line(event)
-            token = page.get("nextToken")  # an empty page may have one
-            if token is None:
-                break
+        from botocore.exceptions import ClientError
+
+        group, since = _GROUPS[str(self._job.place["kind"])], max(0, self._newest - _OVERLAP)
+        arguments: dict[str, Any] = {"logGroupName": group, "logStreamNamePrefix": f"{self._job.name}/"}
+        arguments |= {"startTime": since} if since else {}
+        with asking(f"read the log of {self._job.name}", _HINTS):
+            try:
+                for page in self._pages.paginate(**arguments):
+                    for event in page.get("events", ()):
+                        if event["eventId"] not in self._seen:
+                            self._seen[event["eventId"]] = event["timestamp"]
+                            self._newest = max(self._newest, event["timestamp"])
+                            yield self._line(event)
+            except ClientError as error:
+                if not is_absent(error):  # the first line makes the group
+                    raise
         limit = self._newest - _OVERLAP
         self._seen = {event: when for event, when in self._seen.items() if when >= limit}
 
-    def _page(self, token: str | None) -> Any:
-        from botocore.exceptions import ClientError
-
-        arguments: dict[str, Any] = {"logGroupName": self._group, "logStreamNamePrefix": f"{self._job.name}/"}
-        if self._newest > _OVERLAP:
-            arguments["startTime"] = self._newest - _OVERLAP
-        if token:
-            arguments["nextToken"] = token
-        with translated(f"read the log of {self._job.name}", _HINTS):
-            try:
-                return self._client.filter_log_events(**arguments)
-            except ClientError as error:
-                if is_absent(error):  # the first line makes the group
-                    return {}
-                raise
-
-    def _line(self, event: Any) -> str:
+    def _line(self, event: Mapping[str, Any]) -> str:
         message = str(event["message"]).rstrip("\r\n")
-        return f"{_machine(event['logStreamName'])}: {message}" if self._named else message
+        if int(self._job.place.get("machines") or 1) == 1:
+            return message
+        machine = event["logStreamName"].rpartition("/")[2].split("-")[:2]  # `algo-1` of `<job>/algo-1-1234567890`
+        return f"{'-'.join(machine)}: {message}"
 
 
-def lines(
-    client: Any, job: Job, over: Callable[[], bool], *, follow: bool, tail: int | None, pause: float
-) -> Iterator[str]:
-    """The job's lines; `follow` asks every `pause` seconds until it is `over`, and once more after that."""
-    log = Log(client, job)
-    yield from deque(log.new(), maxlen=tail) if tail is not None else log.new()
-    while follow:
-        ended = over()
-        time.sleep(pause)
-        yield from log.new()
-        if ended:
-            return
+def _check_hardware(plan: Plan, clients: Clients) -> None:
+    hardware, kind = plan.spec.hardware, kind_of(plan.spec)
+    known = clients.of("sagemaker").meta.service_model.shape_for(_TYPES[kind]).enum
+    if hardware not in known:
+        hint = near(hardware, known, "Give one as ml.g6e.2xlarge, or update boto3.")
+        raise LaunchError(f"SageMaker has no machine {hardware} for {kind} jobs, as far as this boto3 knows", hint=hint)
 
 
-def _machine(stream: str) -> str:
-    """`algo-1` of `<job>/algo-1-1234567890`."""
-    return "-".join(stream.rpartition("/")[2].split("-")[:2])
+def _check_role(plan: Plan, clients: Clients, account: str) -> None:
+    arn = str(plan.spec.options["role"])
+    owner, name = arn.split(":")[4], arn.rpartition("/")[2]
+    if owner != account:
+        hint = "A job's role must be of the account that runs it: correct --role, or use other credentials."
+        raise LaunchError(f"the role {arn} is of account {owner}, and these credentials are of {account}", hint=hint)
+    found = _asked(lambda: clients.of("iam").get_role(RoleName=name), f"the role {arn}", _MAKE_ROLE)
+    if found is None:
+        return
+    # botocore gives the document as an object, or as text where it could not read it.
+    if _SERVICE not in json.dumps(found["Role"].get("AssumeRolePolicyDocument", _SERVICE)):
+        raise LaunchError(
+            f"SageMaker may not take the role {arn}: its trust policy does not name {_SERVICE}",
+            hint=f"aws iam update-assume-role-policy --role-name {name} "
+            "--policy-document file://sagemaker/trust-policy.json",
+        )
+
+
+def _check_image(plan: Plan, clients: Clients) -> None:
+    image = requests.parsed_image(plan.spec.image)
+    if image is None:
+        requests.default_image(clients.region)  # a UsageError where AWS has none; only AWS may describe its images
+        return
+    if image["region"] != clients.region:
+        raise UsageError(
+            f"--image {plan.spec.image} is in {image['region']}, and the job would run in {clients.region}",
+            hint=f"Give --region {image['region']}, or an image in {clients.region}.",
+        )
+    which = {"imageDigest": image["digest"]} if image["digest"] else {"imageTag": image["tag"] or "latest"}
+    ecr = clients.of("ecr", region=image["region"])
+    arguments = {"registryId": image["account"], "repositoryName": image["repository"], "imageIds": [which]}
+    _asked(partial(ecr.describe_images, **arguments), f"the image {plan.spec.image}", _MIRROR)
+
+
+def _check_secrets(plan: Plan, clients: Clients) -> None:
+    for name, where in plan.spec.secrets.items():
+        secret = where or name
+        hint = f"aws secretsmanager create-secret --name {secret} --secret-string file://FILE"
+        ask = partial(clients.of("secretsmanager").describe_secret, SecretId=secret)
+        found = _asked(ask, f"the secret {secret} (--secret {name})", hint)
+        if found and found.get("DeletedDate"):
+            hint = f"aws secretsmanager restore-secret --secret-id {secret}"
+            raise LaunchError(f"the secret {secret} (--secret {name}) is being deleted", hint=hint)
+
+
+def _check_quota(plan: Plan, clients: Clients) -> None:
+    spec = plan.spec
+    what = "spot training" if spec.options.get("spot") else kind_of(spec)
+    wanted = f"{spec.hardware} for {what} job usage"
+    pages = clients.of("service-quotas").get_paginator("list_service_quotas").paginate(ServiceCode="sagemaker")
+
+    def ask() -> Any:
+        quotas = (quota for page in pages for quota in page["Quotas"])
+        return next((quota for quota in quotas if quota["QuotaName"].lower() == wanted.lower()), None)
+
+    quota = _asked(ask, f"the quota {wanted!r}", "", absent_is_known=False)
+    if quota is not None and quota["Value"] < spec.shards:
+        raise LaunchError(
+            f"the quota {wanted!r} is {quota['Value']:g}, and {spec.shards} are needed",
+            hint=f"Ask for more: aws service-quotas request-service-quota-increase --service-code sagemaker "
+            f"--quota-code {quota['QuotaCode']} --desired-value {spec.shards}; or take other hardware, fewer --shards.",
+        )
+
+
+def _asked(ask: Callable[[], Any], what: str, hint: str, *, absent_is_known: bool = True) -> Any:
+    """The answer; None, and a line in the log, where these credentials may not ask."""
+    from botocore.exceptions import ClientError
+
+    with asking(f"ask for {what}"):
+        try:
+            return ask()
+        except ClientError as error:
+            code = code_of(error)
+            if code in DENIED or (code in ABSENT and not absent_is_known):
+                _LOGGER.warning("not checked: %s (%s)", what, code)
+                return None
+            if code in ABSENT:
+                raise LaunchError(f"there is no such thing as {what} ({code})", hint=hint) from error
+            raise

@@ -15,7 +15,6 @@ from llm_ocr.launch import JobSpec, Plan, Request
 from llm_ocr.launch.library import installs, job_command, library_notes
 from llm_ocr.settings.environment import ERROR_FILE
 
-PLATFORM = "sagemaker"
 PROCESSING, TRAINING = "processing", "training"
 CALLS: Mapping[str, str] = {PROCESSING: "create_processing_job", TRAINING: "create_training_job"}
 
@@ -102,19 +101,21 @@ def expanded(entrypoint: Sequence[str], arguments: Sequence[str]) -> list[str]:
 
 
 def parsed_image(image: str) -> Mapping[str, str | None] | None:
-    """Account, region, repository, tag and digest of an image in ECR; None for any other image."""
+    """Return account, region, repository, tag and digest of an image in ECR; None for any other image."""
     match = _IMAGE.fullmatch(image)
     return match.groupdict() if match and len(image) <= 255 else None
 
 
-def plan_for(spec: JobSpec) -> Plan:
-    """The whole plan. Raises `UsageError` for what SageMaker can never take."""
+def make_plan(platform: str, spec: JobSpec) -> Plan:
+    """Return the plan. Raises `UsageError` for what SageMaker can never take."""
     kind = kind_of(spec)
-    _check(spec, kind)
-    body = _training(spec) if kind == TRAINING else _processing(spec)
+    _check_names(spec)
+    _check_sizes(spec, kind)
+    _check_environment(spec, kind)
+    body = _body(spec, kind)
     here = {ROLE: body["RoleArn"], OUTPUT: _output(spec) if kind == TRAINING else ""}
     missing = {placeholder: _HOW[placeholder] for placeholder, value in here.items() if value == placeholder}
-    return Plan(PLATFORM, spec, (Request(CALLS[kind], body),), missing, tuple(_notes(spec, kind)))
+    return Plan(platform, spec, (Request(CALLS[kind], body),), missing, tuple(_notes(spec, kind)))
 
 
 def output_of(body: Mapping[str, Any]) -> str:
@@ -123,46 +124,41 @@ def output_of(body: Mapping[str, Any]) -> str:
     return f"{config['S3OutputPath']}/{body['TrainingJobName']}" if config else ""
 
 
-def _processing(spec: JobSpec) -> dict[str, Any]:
+def _body(spec: JobSpec, kind: str) -> dict[str, Any]:
+    seconds, key = spec.time_limit or DEFAULT_TIME_LIMIT, spec.options.get("kms_key")
+    image = spec.image or (default_image(spec.options["region"]) if spec.options.get("region") else IMAGE)
+    stops: dict[str, int] = {"MaxRuntimeInSeconds": seconds}
+    first: dict[str, Any] = {"TrainingJobName": spec.name, "ResourceConfig": _machines(spec)}
+    program: dict[str, Any] = {"TrainingImage": image, "TrainingInputMode": "File", **_command(spec)}
+    output: dict[str, Any] = {}
+    if kind == TRAINING:
+        folder = _output(spec)
+        output = {
+            "OutputDataConfig": {"S3OutputPath": folder, **({"KmsKeyId": key} if key else {})},
+            # It stays empty, for the workspace holds the progress. Without it SageMaker waits less for spot machines.
+            "CheckpointConfig": {"S3Uri": f"{folder}/{spec.name}/checkpoints", "LocalPath": "/opt/ml/checkpoints"},
+            "RetryStrategy": {"MaximumRetryAttempts": _RETRIES},
+        }
+    else:
+        first = {"ProcessingJobName": spec.name, "ProcessingResources": {"ClusterConfig": _machines(spec)}}
+        program = {"ImageUri": image, **_command(spec)}
     body = {
-        "ProcessingJobName": spec.name,
-        "ProcessingResources": {"ClusterConfig": _machines(spec)},
-        "StoppingCondition": {"MaxRuntimeInSeconds": _time_limit(spec)},
-        "AppSpecification": {"ImageUri": _image(spec), **_command(spec)},
+        **first,
+        "StoppingCondition": stops,
+        "AlgorithmSpecification" if kind == TRAINING else "AppSpecification": program,
         "Environment": _environment(spec),
         "RoleArn": spec.options.get("role") or ROLE,
-        "Tags": _tags(spec),
-    }
-    network = _network(spec)
-    return {**body, "NetworkConfig": {"VpcConfig": network}} if network else body
-
-
-def _training(spec: JobSpec) -> dict[str, Any]:
-    output, seconds = _output(spec), _time_limit(spec)
-    key = spec.options.get("kms_key")
-    body: dict[str, Any] = {
-        "TrainingJobName": spec.name,
-        "ResourceConfig": _machines(spec),
-        "StoppingCondition": {"MaxRuntimeInSeconds": seconds},
-        "AlgorithmSpecification": {
-            "TrainingImage": _image(spec),
-            "TrainingInputMode": "File",
-            **_command(spec),
-        },
-        "Environment": _environment(spec),
-        "RoleArn": spec.options.get("role") or ROLE,
-        "OutputDataConfig": {"S3OutputPath": output, **({"KmsKeyId": key} if key else {})},
-        # Nothing of ours is in it, for the workspace says what is done; SageMaker waits long for spot machines
-        # only where there is one.
-        "CheckpointConfig": {"S3Uri": f"{output}/{spec.name}/checkpoints", "LocalPath": "/opt/ml/checkpoints"},
-        "RetryStrategy": {"MaximumRetryAttempts": _RETRIES},
-        "Tags": _tags(spec),
+        **output,
+        # The bill can be split by them.
+        "Tags": [{"Key": "llm-ocr-launch", "Value": spec.launch}, {"Key": "llm-ocr-stage", "Value": spec.stage}],
     }
     if spec.options.get("spot"):
         body["EnableManagedSpotTraining"] = True
-        body["StoppingCondition"]["MaxWaitTimeInSeconds"] = min(2 * seconds, _LONGEST[TRAINING])
-    network = _network(spec)
-    return {**body, "VpcConfig": network} if network else body
+        stops["MaxWaitTimeInSeconds"] = min(2 * seconds, _LONGEST[TRAINING])
+    if subnets := spec.options.get("subnet"):
+        network = {"SecurityGroupIds": list(spec.options.get("security_group") or ()), "Subnets": list(subnets)}
+        body |= {"VpcConfig": network} if kind == TRAINING else {"NetworkConfig": {"VpcConfig": network}}
+    return body
 
 
 def _machines(spec: JobSpec) -> dict[str, Any]:
@@ -195,25 +191,6 @@ def _environment(spec: JobSpec) -> dict[str, str]:
     return {**variables, SECRETS: secrets, **({"AWS_REGION": region} if region else {})}
 
 
-def _network(spec: JobSpec) -> dict[str, Any]:
-    subnets, groups = spec.options.get("subnet") or (), spec.options.get("security_group") or ()
-    return {"SecurityGroupIds": list(groups), "Subnets": list(subnets)} if subnets else {}
-
-
-def _tags(spec: JobSpec) -> list[dict[str, str]]:
-    """So that the bill can be split by them."""
-    return [{"Key": "llm-ocr-launch", "Value": spec.launch}, {"Key": "llm-ocr-stage", "Value": spec.stage}]
-
-
-def _image(spec: JobSpec) -> str:
-    region = spec.options.get("region")
-    return spec.image or (default_image(region) if region else IMAGE)
-
-
-def _time_limit(spec: JobSpec) -> int:
-    return spec.time_limit or DEFAULT_TIME_LIMIT
-
-
 def _output(spec: JobSpec) -> str:
     """SageMaker writes to Amazon's S3 only, where the workspace may not be."""
     given = spec.options.get("training_output")
@@ -236,30 +213,22 @@ def _notes(spec: JobSpec, kind: str) -> list[str]:
     return notes
 
 
-def _check(spec: JobSpec, kind: str) -> None:
-    _check_names(spec)
-    _check_library(spec)
-    _check_sizes(spec, kind)
-    _check_network(spec)
-    _check_secrets(spec)
-    _check_environment(spec, kind)
-
-
 def _check_names(spec: JobSpec) -> None:
     role, output = spec.options.get("role"), spec.options.get("training_output")
     if role and not _ROLE.fullmatch(role):
         raise UsageError(f"--role {role}: must be the ARN of a role", hint="arn:aws:iam::ACCOUNT:role/NAME")
     if spec.image and parsed_image(spec.image) is None:
-        raise UsageError(
-            f"--image {spec.image}: SageMaker takes images from ECR only",
-            hint=f"Mirror it (sagemaker/README.md), then give {_HOW[IMAGE]}",
-        )
+        hint = f"Mirror it (sagemaker/README.md), then give {_HOW[IMAGE]}"
+        raise UsageError(f"--image {spec.image}: SageMaker takes images from ECR only", hint=hint)
     if output and not re.fullmatch(r"s3://[^/]+(/.*)?", output):
         raise UsageError(f"--training-output {output}: must be s3://BUCKET/PREFIX")
-
-
-def _check_library(spec: JobSpec) -> None:
-    """The library comes from the workspace before the job has its secrets, so with the role alone."""
+    for name, where in spec.secrets.items():
+        if not _SECRET.fullmatch(where or name):
+            raise UsageError(
+                f"--secret {name}={where}: must be the name or ARN of a secret in AWS Secrets Manager",
+                hint="A name, never the value: create it with aws secretsmanager create-secret.",
+            )
+    # The library comes from the workspace before the job has its secrets, so with the role alone.
     keys = any(name.startswith("AWS_") for name in spec.secrets)
     if installs(spec) and (keys or not spec.workspace.startswith("s3://")):
         raise UsageError(
@@ -270,34 +239,18 @@ def _check_library(spec: JobSpec) -> None:
 
 def _check_sizes(spec: JobSpec, kind: str) -> None:
     if kind == PROCESSING and spec.shards > _MOST_MACHINES:
-        raise UsageError(
-            f"--shards {spec.shards}: a processing job has at most {_MOST_MACHINES} machines",
-            hint="Launch several times on one workspace, or use --spot, whose training jobs may have more.",
-        )
-    if _time_limit(spec) > _LONGEST[kind]:
-        raise UsageError(
-            f"--time-limit {spec.time_limit} s: a {kind} job runs at most {_LONGEST[kind]} s",
-            hint="A job that is ended by its limit is submitted again and goes on.",
-        )
+        hint = "Launch several times on one workspace, or use --spot, whose training jobs may have more."
+        raise UsageError(f"--shards {spec.shards}: a processing job has at most {_MOST_MACHINES} machines", hint=hint)
+    if (spec.time_limit or 0) > _LONGEST[kind]:
+        hint = "A job that is ended by its limit is submitted again and goes on."
+        raise UsageError(f"--time-limit {spec.time_limit} s: a {kind} job runs at most {_LONGEST[kind]} s", hint=hint)
     if (size := spec.options.get("volume_size") or 0) > _LARGEST_DISK:
         raise UsageError(f"--volume-size {size}: at most {_LARGEST_DISK} GB")
-
-
-def _check_network(spec: JobSpec) -> None:
     subnets, groups = spec.options.get("subnet") or (), spec.options.get("security_group") or ()
     if bool(subnets) != bool(groups):
         raise UsageError("--subnet and --security-group go together: a job in a VPC needs both")
     if len(subnets) > _MOST_SUBNETS or len(groups) > _MOST_GROUPS:
         raise UsageError(f"at most {_MOST_SUBNETS} --subnet and {_MOST_GROUPS} --security-group")
-
-
-def _check_secrets(spec: JobSpec) -> None:
-    for name, where in spec.secrets.items():
-        if not _SECRET.fullmatch(where or name):
-            raise UsageError(
-                f"--secret {name}={where}: must be the name or ARN of a secret in AWS Secrets Manager",
-                hint="A name, never the value: create it with aws secretsmanager create-secret.",
-            )
 
 
 def _check_environment(spec: JobSpec, kind: str) -> None:
@@ -308,16 +261,11 @@ def _check_environment(spec: JobSpec, kind: str) -> None:
         if not _VARIABLE.fullmatch(name):
             raise UsageError(f"{name!r} cannot be the name of a variable on SageMaker")
         if len(value) > _LONGEST_VALUE[kind]:
+            hint = "Make it shorter." if kind == TRAINING else "Make it shorter; --spot (a training job) takes 512."
             raise UsageError(
                 f"{name} is {len(value)} characters long: a {kind} job of SageMaker takes {_LONGEST_VALUE[kind]}",
-                hint=_shorter(name, kind),
+                hint="Give the secrets shorter names there, or fewer of them." if name == SECRETS else hint,
             )
-
-
-def _shorter(name: str, kind: str) -> str:
-    if name == SECRETS:
-        return "Give the secrets shorter names there, or fewer of them."
-    return "Make it shorter." if kind == TRAINING else "Make it shorter; --spot (a training job) takes 512."
 
 
 #: Size -> GPUs, in the families where it goes by the size (EC2's DescribeInstanceTypes, as moto 5.2.5 ships it).

@@ -12,8 +12,8 @@ from datetime import datetime
 from pathlib import Path
 
 from llm_ocr.errors import LaunchError, UsageError
-from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Plan, Request, State
-from llm_ocr.launch.last_words import file_lines, last_words
+from llm_ocr.launch import Job, JobSpec, JobStatus, Launcher, Plan, Request, State, cpu_or_gpus
+from llm_ocr.launch.logs import file_lines, last_words
 from llm_ocr.launch.programs import run_program, secrets_here
 
 CPU = "cpu"
@@ -58,22 +58,20 @@ _HINTS: Mapping[str, str] = {
 }
 
 
-class Slurm:
+class Slurm(Launcher):
     """The platform `slurm`. Hardware is `cpu`, or GPUs as Slurm writes them: `gpu:1`, `gpu:a100:2`."""
 
     platform = "slurm"
+    usual_limit = USUAL
 
     def hardware(self, stage: str) -> str:
-        return "gpu:1" if stage in GPU_STAGES else CPU
+        return cpu_or_gpus(stage)
 
     def gpus(self, hardware: str) -> int | None:
         if hardware == CPU:
             return 0
         found = _HARDWARE.fullmatch(hardware)
         return int(found["count"] or 1) if found else None
-
-    def time_limit(self, spec: JobSpec) -> int:
-        return USUAL
 
     def plan(self, spec: JobSpec) -> Plan:
         hardware = spec.hardware or self.hardware(spec.stage)
@@ -106,21 +104,17 @@ class Slurm:
         return [task_status(job, rows.get(job.id), _last_words(job)) for job in jobs]
 
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
-        def over() -> bool:
-            return self.status([job])[0].state.over
-
         log = Path(job.place["log"])
         while not log.is_file():
-            ended = over()
+            ended = self._status(job).state.over
             if ended or not follow:
                 why = "it never ran, or its log is on another machine" if ended else "it has not begun"
                 raise LaunchError(f"no log {log}: {why}")
             time.sleep(2)
-        yield from file_lines(log, over, follow=follow, tail=tail, every=2)
+        yield from file_lines(log, lambda: self._status(job).state.over, follow=follow, tail=tail, every=2)
 
-    def cancel(self, job: Job) -> None:
-        if not self.status([job])[0].state.over:
-            run_program(["scancel", *_on(job.place.get("cluster", "")), job.id], absent=_LOGIN_NODE)
+    def _end(self, job: Job) -> None:
+        run_program(["scancel", *_on(job.place.get("cluster", "")), job.id], absent=_LOGIN_NODE)
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
         return [f"left: {job.place['log']}" for job in jobs if Path(job.place["log"]).is_file()]
@@ -166,9 +160,9 @@ def _script(spec: JobSpec, hardware: str, gpus: int) -> str:
 def _jobs(spec: JobSpec, array: str, cluster: str) -> list[Job]:
     jobs = []
     for index in range(spec.shards):
-        log = str(Path.cwd() / f"{spec.name}-{index}.log")
+        log = str(Path.cwd() / f"{spec.shard_name(index)}.log")
         place = {"name": spec.name, "log": log, "cluster": cluster}
-        jobs.append(Job(f"{array}_{index}", f"{spec.name}-{index}", index, log, place))
+        jobs.append(Job(f"{array}_{index}", spec.shard_name(index), index, log, place))
     return jobs
 
 

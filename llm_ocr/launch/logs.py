@@ -26,10 +26,7 @@ def last_words(lines: Iterable[str]) -> str:
 def explained(status: JobStatus, logs: Callable[..., Iterable[str]], known: dict[str, str]) -> JobStatus:
     """Return the status of a failed job with the last words of its log after the platform's reason.
 
-    Args:
-        status: What the platform says.
-        logs: The launcher's `logs`.
-        known: The last words that were read before, by the id of a job.
+    `known` holds the last words that `logs` had before, by the id of a job.
     """
     if status.state is not State.FAILED or status.started is None:
         return status
@@ -42,22 +39,35 @@ def explained(status: JobStatus, logs: Callable[..., Iterable[str]], known: dict
     return replace(status, reason=f"{status.reason}: {known[job.id]}".removesuffix(": "))
 
 
-def file_lines(log: Path, over: Callable[[], bool], *, follow: bool, tail: int | None, every: float) -> Iterator[str]:
-    """Yield the lines of a log file.
+def followed(
+    first: Iterable[str], new: Callable[[], Iterable[str]], over: Callable[[], bool], *, follow: bool, every: float
+) -> Iterator[str]:
+    """Yield the lines of a log.
 
     Args:
-        log: The file.
+        first: The lines until now.
+        new: Returns the lines since it was last asked.
         over: Returns whether the job has ended.
-        follow: Wait for more lines until the job has ended.
-        tail: Yield only so many of the present lines; None for all.
-        every: Seconds between two looks at the file.
+        follow: Wait for more lines until the job has ended. Lines may arrive late: `new` is asked once more after that.
+        every: Seconds between two looks at the log.
     """
-    with log.open(errors="replace") as lines:
-        if tail is not None:
-            yield from (line.rstrip("\n") for line in deque(lines, maxlen=tail))
-        while True:
-            last = not follow or over()  # first: the job may write a line between the two looks
-            yield from (line.rstrip("\n") for line in lines)
-            if last:
-                return
-            time.sleep(every)
+    yield from first
+    while follow:
+        follow = not over()
+        time.sleep(every)
+        yield from new()
+
+
+def last(lines: Iterable[str], tail: int | None) -> Iterable[str]:
+    """Return the last `tail` lines; all for None."""
+    return lines if tail is None else deque(lines, maxlen=tail)
+
+
+def file_lines(log: Path, over: Callable[[], bool], *, follow: bool, tail: int | None, every: float) -> Iterator[str]:
+    """Yield the lines of a log file; see `followed`."""
+    with log.open(errors="replace") as file:
+
+        def new() -> Iterator[str]:
+            return (line.rstrip("\n") for line in file)
+
+        yield from followed(last(new(), tail), new, over, follow=follow, every=every)

@@ -1,0 +1,66 @@
+"""Errors of the platforms' clients as `LaunchError`, and hints with near names. Each platform explains its errors."""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from llm_ocr.errors import LaunchError, LlmOcrError
+from llm_ocr.launch import Job
+
+AGAIN = "Try again; the same command goes on: it finds what was created."
+
+
+class Refusal(NamedTuple):
+    """What a client's error says: the platform's message, a hint, and the HTTP status (0: no answer, 400: unknown)."""
+
+    words: str
+    hint: str = ""
+    status: int = 400
+
+    def error(self, subject: str) -> LaunchError:
+        """Return the error to raise."""
+        made = LaunchError(f"{subject}: {self.words}", hint=self.hint)
+        made.retryable = self.status in (0, 408, 409, 429) or self.status >= 500
+        return made
+
+
+@contextlib.contextmanager
+def translated(subject: str, explain: Callable[[Exception], Refusal | None]) -> Iterator[None]:
+    """Turn the errors of a client that `explain` knows into `LaunchError`.
+
+    Args:
+        subject: The beginning of the message, for example `cannot start a job`; the platform's words follow.
+        explain: Returns what an error says; None for an error that is not the client's.
+    """
+    try:
+        yield
+    except LlmOcrError:
+        raise
+    except Exception as error:
+        if (refusal := explain(error)) is None:
+            raise
+        raise refusal.error(subject) from error
+
+
+def first_line(error: object) -> str:
+    """Return the first line of an error's text, of at most 300 characters, or its class."""
+    return str(error).strip().partition("\n")[0][:300] or type(error).__name__
+
+
+def near(name: str, known: Iterable[str], otherwise: str = "", *, n: int = 3, cutoff: float = 0.6) -> str:
+    """Return a hint with the names that are most similar to an unknown one; `otherwise` if none is."""
+    close = get_close_matches(name, list(known), n=n, cutoff=cutoff)
+    return f"Did you mean {' or '.join(close)}?" if close else otherwise
+
+
+def taken_back(made: Iterable[Job], cancel: Callable[[Job], None], error: LaunchError) -> LaunchError:
+    """Cancel the jobs that a refused submission has created; return the error, with the jobs that are left."""
+    left = []
+    for job in made:
+        try:
+            cancel(job)
+        except LaunchError:
+            left.append(job.url or job.id)
+    more = f"; still there: {', '.join(left)}" if left else ""
+    return LaunchError(f"{error.args[0]}{more}", hint=error.hint)
