@@ -7,14 +7,12 @@ from typing import Any
 
 from agreement_grids import parted
 
-from llm_ocr.engines.layout.detector import Region
-from llm_ocr.engines.layout.merging import Read, merged
-from llm_ocr.engines.layout.sorting import Assigned
-from llm_ocr.engines.layout.tasks import DEFAULT_TASKS, FORMULA, SKIP
-from llm_ocr.models.coordinates import WHOLE_PAGE
-from llm_ocr.models.markers import mineru_regions, region_turn
-from llm_ocr.models.otsl import otsl_to_html
+from llm_ocr.engines.regions.answers import Read, merged
+from llm_ocr.engines.regions.detection import DEFAULT_TASKS, FORMULA, SKIP, Assigned, Region
 from llm_ocr.models.parsers import parser_named
+from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
+from llm_ocr.models.parsers.markers import mineru_regions, region_turn
+from llm_ocr.models.parsers.otsl import otsl_to_html
 from llm_ocr.models.profile import Frame
 from llm_ocr.types import Block, BlockKind, Box
 

@@ -15,9 +15,9 @@ import subprocess
 import sys
 import time
 
-from llm_ocr.engines.asking import Answer, Finish, Question
-from llm_ocr.engines.chat.address import address_of
-from llm_ocr.engines.chat.endpoint import Endpoint
+from llm_ocr.engines import Completion, CompletionRequest, Finish
+from llm_ocr.engines.client.connections import address_of
+from llm_ocr.engines.client.endpoint import Endpoint
 from llm_ocr.types import EncodedImage
 
 TOKENS = 1000
@@ -96,11 +96,13 @@ async def serve(tokens: int, step: float) -> None:
                 streams.discard(stream)
 
 
-def question(number: int) -> Question:
-    return Question(f"page-{number}", IMAGE, "<|grounding|>Convert the document to markdown.", {"max_tokens": TOKENS})
+def question(number: int) -> CompletionRequest:
+    return CompletionRequest(
+        f"page-{number}", IMAGE, "<|grounding|>Convert the document to markdown.", {"max_tokens": TOKENS}
+    )
 
 
-async def ask(endpoint: Endpoint, in_flight: int) -> list[Answer]:
+async def ask(endpoint: Endpoint, in_flight: int) -> list[Completion]:
     return await asyncio.gather(*(endpoint.ask(question(number)) for number in range(in_flight)))
 
 

@@ -27,10 +27,10 @@ from growth_runs import PAGES_EACH, SMALL, make_documents
 from report_scale import timed
 from reporting import keep
 
-from llm_ocr.testing.simulator import running
+from llm_ocr.simulator import running
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr.testing.simulator"])
+SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr.simulator"])
 SERVER: dict[str, Any] = {"speed": 50, "mean_tokens": 300, "seed": 0}
 _LONGEST = 300.0
 
@@ -164,7 +164,7 @@ def commands(scratch: Path, repeats: int) -> dict[str, dict[str, float]]:
         "run, nothing left": run,
     }
     found = {name: _median([timed(*words) for _ in range(repeats)]) for name, words in asked.items()}
-    for module in ("llm_ocr", "llm_ocr.api", "llm_ocr.api.executing"):
+    for module in ("llm_ocr", "llm_ocr.runs", "llm_ocr.stages.execute"):
         found[f"import {module}"] = _median([_imported(module) for _ in range(repeats)])
     shutil.rmtree(workspace)
     return found

@@ -19,18 +19,18 @@ from typing import Any
 
 #: By module: its functions, and the names of their first beginning and their first end ("" for none).
 EVENTS = {
-    "llm_ocr.settings.loading": {"load": ("", "settings read")},
-    "llm_ocr.api.executing": {
+    "llm_ocr.config.loading": {"load": ("", "settings read")},
+    "llm_ocr.stages.execute": {
         "execute": ("imports done", ""),
         "find": ("", "first document found"),
         "plan": ("plan begun", "plan done"),
     },
-    "llm_ocr.engines.fleet.fleet": {"Fleet.begin": ("server wanted", "")},
-    "llm_ocr.engines.vllm.replica": {"VllmServer._launch": ("server's process begun", "")},
-    "llm_ocr.engines.fleet.member": {"Member._serve": ("server ready", "")},
+    "llm_ocr.engines.pool.pool": {"Fleet.begin": ("server wanted", "")},
+    "llm_ocr.engines.vllm.server": {"VllmServer._launch": ("server's process begun", "")},
+    "llm_ocr.engines.pool.supervisor": {"Member._serve": ("server ready", "")},
     "llm_ocr.documents.rendering": {"Renderer.page": ("first page wanted", "first page rendered")},
-    "llm_ocr.engines.chat.endpoint": {"Endpoint.ask": ("first request", "first answer")},
-    "llm_ocr.work.publish": {"publish": ("", "first unit published")},
+    "llm_ocr.engines.client.endpoint": {"Endpoint.ask": ("first request", "first answer")},
+    "llm_ocr.workspace.publish": {"publish": ("", "first unit published")},
 }
 
 

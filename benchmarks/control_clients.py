@@ -13,42 +13,42 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from llm_ocr.engines.asking import Answer, Question
-from llm_ocr.engines.chat.address import address_of
-from llm_ocr.engines.chat.endpoint import Endpoint
+from llm_ocr.engines import Completion, CompletionRequest
+from llm_ocr.engines.client.connections import address_of
+from llm_ocr.engines.client.endpoint import Endpoint
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import find_profile
 from llm_ocr.types import EncodedImage
 
 
-def question(file: Path, profile: Profile) -> Question:
+def question(file: Path, profile: Profile) -> CompletionRequest:
     """What llm-ocr asks of this page at its first try."""
     media_type = {".png": "image/png", ".jpeg": "image/jpeg"}[file.suffix]
     image = EncodedImage(file.read_bytes(), media_type, 0, 0)  # nobody asks how large it is
     settings = {**profile.settings, "temperature": profile.temperature, "max_tokens": 6000}
-    return Question(file.stem, image, profile.prompts[profile.mode], settings)
+    return CompletionRequest(file.stem, image, profile.prompts[profile.mode], settings)
 
 
-async def ideal(endpoint: Endpoint, questions: Sequence[Question], slots: int) -> list[Answer]:
+async def ideal(endpoint: Endpoint, questions: Sequence[CompletionRequest], slots: int) -> list[Completion]:
     """Twice as many requests as slots are under way, until there are no more."""
     window = asyncio.Semaphore(2 * slots)
 
-    async def one(asked: Question) -> Answer:
+    async def one(asked: CompletionRequest) -> Completion:
         async with window:
             return await endpoint.ask(asked)
 
     return list(await asyncio.gather(*map(one, questions)))
 
 
-async def lockstep(endpoint: Endpoint, questions: Sequence[Question], slots: int) -> list[Answer]:
+async def lockstep(endpoint: Endpoint, questions: Sequence[CompletionRequest], slots: int) -> list[Completion]:
     """Batches as large as the server has slots, one after the other."""
-    answers: list[Answer] = []
+    answers: list[Completion] = []
     for start in range(0, len(questions), slots):
         answers += await asyncio.gather(*map(endpoint.ask, questions[start : start + slots]))
     return answers
 
 
-async def run(name: str, questions: Sequence[Question], model: str, url: str, slots: int) -> int:
+async def run(name: str, questions: Sequence[CompletionRequest], model: str, url: str, slots: int) -> int:
     endpoint = Endpoint(address_of(url, model, ""), vllm=True)
     try:
         answers = await (ideal if name == "ideal" else lockstep)(endpoint, questions, slots)

@@ -23,7 +23,7 @@ from proctree import Usage, measure
 from reporting import keep
 from served import corpus
 
-from llm_ocr.testing.simulator import running
+from llm_ocr.simulator import running
 
 PROGRAM = Path(sys.executable).with_name("llm-ocr")
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"

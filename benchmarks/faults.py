@@ -26,15 +26,15 @@ from reporting import keep
 from served import corpus, extract_command
 
 import llm_ocr
-from llm_ocr.testing.simulator import running
-from llm_ocr.testing.simulator.answers import data_url, image_hash
-from llm_ocr.testing.simulator.faults import RATES
-from llm_ocr.testing.simulator.process import Running
-from llm_ocr.work.keys import EXTRACT, newest_key
-from llm_ocr.work.publish import markers
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.simulator import running
+from llm_ocr.simulator.answers import data_url, image_hash
+from llm_ocr.simulator.faults import RATES
+from llm_ocr.simulator.process import Running
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.keys import EXTRACT, newest_key
+from llm_ocr.workspace.publish import markers
 
-SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr.testing.simulator"])
+SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr.simulator"])
 CLIENT_KILL = "client kill -9, then again"
 #: Columns of the table, with their formats.
 SHOWN = {"exit": "", "job_s": ".1f", "over_oracle": ".1%", "requests_per_page": ".3f", "server_starts": ""}

@@ -16,7 +16,7 @@ from unittest import mock
 import plans
 from growth_requests import BUCKET, CREDENTIALS, listing
 
-from llm_ocr.documents.remote.options import RemoteOptions
+from llm_ocr.documents.remote.urls import RemoteOptions
 from llm_ocr.documents.sources import find_documents
 from llm_ocr.storage import StoreOptions
 

@@ -21,7 +21,7 @@ from growth_runs import DESCRIBER, SMALL, Place, checked, conserved, files, make
 from growth_runs import stopped_in_the_middle as extract_in_halves
 from reporting import keep, tell
 
-from llm_ocr.testing.simulator import running
+from llm_ocr.simulator import running
 
 #: A server that is never what is waited for; answers of some hundred characters, some with a figure.
 SERVER = {

@@ -15,7 +15,7 @@ from typing import Any
 from proctree import Usage, measure
 
 import llm_ocr
-from llm_ocr.testing.simulator.process import Running
+from llm_ocr.simulator.process import Running
 
 PAGES_EACH = 16  # of a document: four are a unit
 #: Model that describes, as its server names it.

@@ -14,7 +14,7 @@ from llm_ocr.documents import rendering
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.errors import PageFailure
 
-MODULES = {"locked in": rendering.MODULE, "open": "llm_ocr.testing.open_renderer"}
+MODULES = {"locked in": rendering.MODULE, "open": "tests.fakes.open_renderer"}
 STARTS = 5
 
 

@@ -22,9 +22,9 @@ from typing import Any
 from reporting import keep
 
 import llm_ocr
-from llm_ocr.work.keys import STAGES, newest_key
-from llm_ocr.work.publish import markers
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.keys import STAGES, newest_key
+from llm_ocr.workspace.publish import markers
 
 
 def main() -> int:

@@ -20,19 +20,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from llm_ocr.api.counting import PageCounter
-from llm_ocr.api.estimating import CountOptions, counted
-from llm_ocr.api.planning import known_totals
 from llm_ocr.documents.remote.cache import LocalCopy
 from llm_ocr.documents.sources import SourceDocument
-from llm_ocr.results.paths import DocumentNames
-from llm_ocr.work.expected import expected_pages
-from llm_ocr.work.generations import generations, read_units
-from llm_ocr.work.items import items
-from llm_ocr.work.lease_groups import PlannedUnits
-from llm_ocr.work.plan import plan_stream
-from llm_ocr.work.status import run_status
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.results.documents import DocumentNames
+from llm_ocr.scheduling.scanner import PlannedUnits
+from llm_ocr.stages.counting import CountOptions, PageCounter, counted
+from llm_ocr.stages.extract import expected_pages
+from llm_ocr.stages.plan import known_totals
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.generations import generations, read_units
+from llm_ocr.workspace.items import items
+from llm_ocr.workspace.plan import plan_stream
+from llm_ocr.workspace.status import run_status
 
 PAGES_PER_UNIT = 64
 BYTES_A_PAGE = 100_000

@@ -22,13 +22,12 @@ from typing import Any
 from reporting import keep
 
 from llm_ocr.types import Counts, Unit, page_id
-from llm_ocr.work.generations import read_units
-from llm_ocr.work.keys import DESCRIBE, EXTRACT, claim_key
-from llm_ocr.work.metrics import Spending, write_spending
-from llm_ocr.work.plan import PlannedDocument, plan_documents
-from llm_ocr.work.publish import Example, Summary, publish
-from llm_ocr.work.series import MOST, Sample, Series, write_series
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.generations import read_units
+from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, claim_key
+from llm_ocr.workspace.metrics import MOST, Sample, Series, Spending, write_series, write_spending
+from llm_ocr.workspace.plan import PlannedDocument, plan_documents
+from llm_ocr.workspace.publish import Example, Summary, publish
 
 PAGES_PER_UNIT = 64
 BEGAN = 1_750_000_000.0

@@ -21,12 +21,11 @@ from typing import Any
 
 from reporting import keep
 
-from llm_ocr.testing.memory_store import MemoryStore
-from llm_ocr.work.lease_groups import Groups
-from llm_ocr.work.leased import Found, Over, Pause, Search
-from llm_ocr.work.leases import LeaseOptions, Leases
-from llm_ocr.work.marker import settle
-from llm_ocr.work.publish import marker_key
+from llm_ocr.scheduling.leases import LeaseOptions, Leases
+from llm_ocr.scheduling.scanner import Claimed, Exhausted, Groups, UnitScanner, Wait
+from llm_ocr.workspace.marker import settle
+from llm_ocr.workspace.publish import marker_key
+from tests.fakes.memory_store import MemoryStore
 
 STAGE, KEY = "extract", "0123456789ab"
 UNITS_A_PART = 1000  # as the plan is stored
@@ -200,7 +199,7 @@ class Worker:
         options = LeaseOptions(simulation.given.lease, f"worker {number}")
         self.leases = Leases(simulation.store, STAGE, KEY, options, clock=lambda: self.clock.now)
         self.chance = random.Random(f"{simulation.given.seed} {simulation.workers} {number}")
-        self.search: Search | None = None
+        self.search: UnitScanner | None = None
         self.free_at = 0.0
         self.dead = self.gone = False
         self.running: list[tuple[float, float]] = []  # begin and end of what is claimed
@@ -208,7 +207,7 @@ class Worker:
 
     def begin(self) -> None:
         simulation = self.simulation
-        self.search = Search(self.leases, simulation.names, groups=simulation.groups, randomness=self.chance)
+        self.search = UnitScanner(self.leases, simulation.names, groups=simulation.groups, randomness=self.chance)
         self.free_at = self.clock.now
         self.ask()
         self.beat()
@@ -225,9 +224,9 @@ class Worker:
         before = store.calls.total()
         step = self.search.step()
         ready = self.clock.now + given.latency * (store.calls.total() - before)
-        if isinstance(step, Found):
+        if isinstance(step, Claimed):
             self._start(step.place, ready + given.latency * self._read_plan(step.place))
-        elif isinstance(step, Pause):
+        elif isinstance(step, Wait):
             self.clock.at(ready + max(step.seconds, 0.001), self.ask)
         else:
             self._leave(step)
@@ -270,7 +269,7 @@ class Worker:
         if self.gone and not self.running:
             self._end()
 
-    def _leave(self, over: Over) -> None:
+    def _leave(self, over: Exhausted) -> None:
         tally = self.simulation.tally
         tally.left_exact += over.exact
         tally.left_by_sample += not over.exact

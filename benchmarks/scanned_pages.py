@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import llm_ocr
-from llm_ocr.engines.embedded.reading import laid_out
+from llm_ocr.engines.embedded.page import laid_out
 from llm_ocr.engines.embedded.rotation import turn
 from llm_ocr.engines.embedded.scan_objects import scan_objects
 from llm_ocr.types import BlockKind, PageContent, PageRecord

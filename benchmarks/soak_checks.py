@@ -15,12 +15,12 @@ if __name__ != "__main__":
 from fault_checking import Attempts, copied, problems
 from soak_documents import Corpus, Template
 
-from llm_ocr.api.run import Run
+from llm_ocr.runs import Run
+from llm_ocr.scheduling.leases import is_lease
+from llm_ocr.simulator.answers import data_url, image_hash
 from llm_ocr.storage import ObjectStore
-from llm_ocr.testing.simulator.answers import data_url, image_hash
 from llm_ocr.types import PageRecord, Status
-from llm_ocr.work.leases import is_lease
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
 
 #: What the faults of the mix may do to a page that the calm run read: all its tries were spoilt by the servers.
 EXPLAINED = ("server error", "truncated", "malformed answer", "empty answer", "quarantined", "engine timeout")
@@ -206,7 +206,7 @@ class Direct:
     def __enter__(self) -> ObjectStore:
         from llm_ocr.storage import StoreOptions
         from llm_ocr.storage.s3 import S3Store
-        from llm_ocr.storage.s3_address import parse_url
+        from llm_ocr.storage.s3.client import parse_url
 
         return S3Store(parse_url(self.url), StoreOptions(endpoint=self.endpoint))
 

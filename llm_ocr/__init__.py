@@ -5,30 +5,17 @@
     run.status.pages; run.to_dataset()
 
 The keywords are settings. They have the names of the command line's flags (`llm-ocr run --help`), and
-`llm_ocr.settings.keywords` has their types. Everything is imported at its first use.
+`llm_ocr.config.keywords` has their types. Everything is imported at its first use.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from llm_ocr.api import Run, open
-    from llm_ocr.api.calls import (
-        assemble,
-        describe,
-        export,
-        extract,
-        plan,
-        read_page,
-        retry_failed,
-        run,
-        transform,
-        view,
-    )
-    from llm_ocr.api.cost_estimate import estimate
+    from llm_ocr.api import assemble, describe, export, extract, plan, read_page, retry_failed, run, transform, view
+    from llm_ocr.estimating import estimate
     from llm_ocr.launch.calls import submit
-
-__version__ = "0.1.0"
+    from llm_ocr.runs import Run, open
 
 __all__ = [
     "Run",
@@ -47,10 +34,14 @@ __all__ = [
     "view",
 ]
 
+
+__version__ = "0.1.0"
+
+
 _ELSEWHERE = {
-    "Run": "llm_ocr.api",
-    "estimate": "llm_ocr.api.cost_estimate",
-    "open": "llm_ocr.api",
+    "Run": "llm_ocr.runs",
+    "estimate": "llm_ocr.estimating",
+    "open": "llm_ocr.runs",
     "submit": "llm_ocr.launch.calls",
 }
 
@@ -62,4 +53,4 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'llm_ocr' has no attribute {name!r}")
-    return getattr(import_module(_ELSEWHERE.get(name, "llm_ocr.api.calls")), name)
+    return getattr(import_module(_ELSEWHERE.get(name, "llm_ocr.api")), name)

@@ -1,6 +1,6 @@
 """The predecessor's module for Cloud Storage: its notebook on Cloud Run reads results with it."""
 
-from llm_ocr.api.stage_dataset import load_stage_dataset as load_dataset_from_gcs
+from llm_ocr.compat.stage_dataset import load_stage_dataset as load_dataset_from_gcs
 
 __all__ = ["load_dataset_from_gcs"]
 

@@ -11,11 +11,9 @@ from itertools import islice
 from typing import Any
 
 from llm_ocr.errors import UsageError
-from llm_ocr.results.boxes import boxes_image
-from llm_ocr.results.figure_links import IMAGE, escape, target_id
-from llm_ocr.results.lines import map_prose
-from llm_ocr.results.pictures import data_url, encoded_image
-from llm_ocr.results.safe import safe_markdown
+from llm_ocr.results.images import boxes_image, data_url, encoded_image
+from llm_ocr.results.markdown import IMAGE, escape, map_prose, target_id
+from llm_ocr.results.sanitizing import safe_markdown
 from llm_ocr.types import Block, BlockKind, Box, PageRecord
 
 _FIGURE_SIDE = 1000  # pixels

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import modal
 
+from llm_ocr.config.environment import environment as environment_now
 from llm_ocr.launch.modal.functions import CACHE, DATA, MODELS, board_name, names_from, run_stage
 from llm_ocr.launch.modal.launcher import LONGEST, Modal
-from llm_ocr.settings.environment import environment as environment_now
 
 #: The newest vLLM that can be installed: 0.33.0 needs certifi>=2026.10.19, which PyPI does not have (2026-11-23).
 VLLM = "vllm==0.32.0"
@@ -88,7 +88,7 @@ def share(
 @app.function(image=gpu_image, gpu=GPU, **MACHINE)
 def batch(flags: dict[str, Any]) -> dict[str, int]:
     """Read all documents of a manifest on one machine."""
-    from llm_ocr.api.modal_batch import run_batch
+    from llm_ocr.compat.modal_batch import run_batch
 
     return run_batch(flags, limit=LONGEST, commits=COMMITS)
 

@@ -17,9 +17,8 @@ import control_clients
 from fixed_length import fixed
 
 import llm_ocr
-from llm_ocr.engines.asking import Question
-from llm_ocr.engines.chat.endpoint import Endpoint
-from llm_ocr.engines.serving import Address
+from llm_ocr.engines import Address, CompletionRequest
+from llm_ocr.engines.client.endpoint import Endpoint
 from llm_ocr.models.profile import Profile
 
 OURS, BENCH, IDEAL = "llm-ocr", "vllm-bench", "ideal"
@@ -43,7 +42,7 @@ def extract(work: Work, workspace: Path, times: Path, options: Sequence[str]) ->
     return [*program, *job, "--image-format", work.format, "--fallback", "none", *options]
 
 
-def questions(work: Work, workspace: Path) -> Iterator[Question]:
+def questions(work: Work, workspace: Path) -> Iterator[CompletionRequest]:
     """What llm-ocr asked for each page of a finished Extract. Raises SystemExit for a page without an image."""
     profile = work.profile
     settings = {**profile.settings, "temperature": profile.temperature}
@@ -51,7 +50,7 @@ def questions(work: Work, workspace: Path) -> Iterator[Question]:
     for page in llm_ocr.open(str(workspace)).pages():
         if page.image is None:
             raise SystemExit(f"{page.page_id} has no image: {page.detail}")
-        question = Question(page.page_id, page.image, profile.prompts[profile.mode], settings, vllm_settings)
+        question = CompletionRequest(page.page_id, page.image, profile.prompts[profile.mode], settings, vllm_settings)
         yield fixed(question, work.tokens)
 
 
@@ -121,7 +120,7 @@ def bench_figures(result: Path) -> Mapping[str, Any]:
     return {name: said[name] for name in names if name in said}
 
 
-async def ideal(address: Address, asked: Sequence[Question], concurrency: int) -> float:
+async def ideal(address: Address, asked: Sequence[CompletionRequest], concurrency: int) -> float:
     """All questions, `concurrency` under way at a time; the seconds that it took.
 
     Raises SystemExit for an answer of another length.

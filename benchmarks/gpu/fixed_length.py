@@ -18,14 +18,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llm_ocr.cli import main
-from llm_ocr.engines import unheard
-from llm_ocr.engines.asking import Answer, Finish, Question, TextWatch
-from llm_ocr.engines.fleet.fleet import Fleet
-from llm_ocr.testing.simulator.answers import CHARACTERS
-from llm_ocr.testing.simulator.pages import Form, page
+from llm_ocr.engines import Completion, CompletionRequest, Finish, TextWatch, noop
+from llm_ocr.engines.pool.pool import ServerPool
+from llm_ocr.simulator.answers import CHARACTERS, Form, page
 
 
-def fixed(question: Question, tokens: int) -> Question:
+def fixed(question: CompletionRequest, tokens: int) -> CompletionRequest:
     """The same request for an answer of that many tokens."""
     return replace(
         question,
@@ -52,9 +50,9 @@ class Span:
 def fix_answers(tokens: int, span: Span) -> None:
     """From now on the answers of every fleet have that many tokens; `ask` raises `ValueError` for one that has not."""
     text = page(random.Random(0), "page", tokens * CHARACTERS, Form.GROUNDED)
-    real = Fleet.ask
+    real = ServerPool.ask
 
-    async def ask(self: Fleet, question: Question, admitted: Callable[[], None] = unheard) -> Answer:
+    async def ask(self: ServerPool, question: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
         def sent() -> None:
             span.sent()
             admitted()
@@ -65,7 +63,7 @@ def fix_answers(tokens: int, span: Span) -> None:
             raise ValueError(f"{question.id}: {answer.tokens_out} tokens instead of {tokens}")
         return replace(answer, text=text, finish=Finish.STOP)
 
-    Fleet.ask = ask  # type: ignore[method-assign]  # wherever a command takes its engine from
+    ServerPool.ask = ask  # type: ignore[method-assign]  # wherever a command takes its engine from
 
 
 class _Unheeded:

@@ -6,8 +6,8 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
-from llm_ocr.engines.chat.endpoint import Endpoint
-from llm_ocr.engines.chat.gauges import Gauges
+from llm_ocr.engines.client.endpoint import Endpoint
+from llm_ocr.engines.client.probing import Gauges
 
 #: Seconds between looks.
 EVERY = 0.2

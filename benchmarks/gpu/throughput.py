@@ -46,13 +46,12 @@ from gpu_report import dollars, median, ratios, table
 from served import check_rows, corpus
 
 import llm_ocr
-from llm_ocr.engines.chat.endpoint import Endpoint
-from llm_ocr.engines.chat.gauges import Gauges
-from llm_ocr.engines.serving import Address
-from llm_ocr.engines.vllm.command import ServeOptions
+from llm_ocr.engines import Address
+from llm_ocr.engines.client.endpoint import Endpoint
+from llm_ocr.engines.client.probing import Gauges
+from llm_ocr.engines.vllm.command import ServeOptions, free_port
 from llm_ocr.engines.vllm.hardware import gpus
-from llm_ocr.engines.vllm.ports import free_port
-from llm_ocr.engines.vllm.replicas import servers
+from llm_ocr.engines.vllm.server import servers
 from llm_ocr.models.registry import find_profile
 
 _LIMIT = 3600.0  # seconds for one run

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 
 from llm_ocr.cli.commands import find_command, general_help
 from llm_ocr.cli.output import complain, one_line, write
+from llm_ocr.config.environment import environment
 from llm_ocr.errors import LlmOcrError, PageFailure, StorageError, UsageError, WorkspaceError
-from llm_ocr.settings.environment import environment
 
 __all__ = ["main"]
+
 
 #: The predecessor's jobs name their stage by this variable and call `main()` without arguments.
 _VARIABLE = "PIPELINE_STAGE"

@@ -89,7 +89,7 @@ COMMANDS: tuple[Command, ...] = (
         "status",
         "what is done, what failed and why",
         "StatusSettings",
-        "status:run_status",
+        "results:run_status",
         "status -w FOLDER [--json] [--watch] [--worst N]",
         (
             ("llm-ocr status -w out", "pages, figures, units, reasons of failures"),
@@ -101,7 +101,7 @@ COMMANDS: tuple[Command, ...] = (
         "estimate",
         "what a run will take and cost: pages, times rates, times prices",
         "EstimateSettings",
-        "estimate:run_estimate",
+        "results:run_estimate",
         "estimate [SOURCE...] [-w URL] [--hardware PLATFORM:NAME] [options]",
         (
             ("llm-ocr estimate scans/", "count the pages; own machines and providers, the cheapest first"),
@@ -132,7 +132,7 @@ COMMANDS: tuple[Command, ...] = (
         "export",
         "results in the form of what comes next",
         "ExportSettings",
-        "export:run_export",
+        "results:run_export",
         "export -w FOLDER --output URL [options]",
         (
             ("llm-ocr export -w out --output hf://datasets/me/scans", "a private dataset on the Hub, with its card"),
@@ -145,7 +145,7 @@ COMMANDS: tuple[Command, ...] = (
         "view",
         "a static site of the results that opens from disk",
         "ViewSettings",
-        "view:run_view",
+        "results:run_view",
         "view -w FOLDER --output FOLDER [options]",
         (
             ("llm-ocr view -w out --output site", "open site/index.html"),
@@ -156,7 +156,7 @@ COMMANDS: tuple[Command, ...] = (
         "report",
         "one HTML page about a run: throughput, tokens, failures, quality, cost",
         "ReportSettings",
-        "report_page:run_report",
+        "results:run_report",
         "report -w FOLDER [--output FILE]",
         (
             ("llm-ocr report -w out", "writes llm-ocr-report.html"),
@@ -183,7 +183,7 @@ COMMANDS: tuple[Command, ...] = (
         "jobs",
         "the jobs that were launched on a workspace",
         "JobsSettings",
-        "jobs:run_jobs",
+        "launch:run_jobs",
         "jobs [list|logs|cancel|clean] [JOB] -w URL",
         (
             ("llm-ocr jobs -w s3://bucket/run", "where they are"),

@@ -6,22 +6,23 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from llm_ocr.cli.outcome import quoted
 from llm_ocr.cli.output import write_line
 from llm_ocr.cli.pipeline import finish
 from llm_ocr.cli.progress import progress_for
-from llm_ocr.cli.report import quoted
+from llm_ocr.config.models import DemoSettings, RunSettings
 from llm_ocr.errors import LlmOcrError
-from llm_ocr.settings.models import DemoSettings, RunSettings
 
 if TYPE_CHECKING:
-    from llm_ocr.api.run import Document
+    from llm_ocr.runs import Document
+
 
 _TYPES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff"})
 
 
 def run_demo(command: str, settings: DemoSettings) -> int:
     """Run the stages on the examples and say where to look; returns the exit code."""
-    from llm_ocr.api import execute
+    from llm_ocr.stages.execute import execute
 
     documents = example_documents()
     sources = tuple(str(path) for path in documents)

@@ -1,12 +1,428 @@
-"""llm-ocr doctor: what works on this machine, what is missing and the command that brings it."""
+"""llm-ocr doctor: check this machine, name missing parts, and print the command that installs them."""
 
-from collections.abc import Mapping
-from dataclasses import asdict
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
 
-from llm_ocr.cli.checks import Check, State, all_checks
 from llm_ocr.cli.output import write_json, write_line
-from llm_ocr.cli.platform_checks import platform_checks
-from llm_ocr.settings.models import DoctorSettings
+from llm_ocr.config import environment
+from llm_ocr.config.models import DoctorSettings
+from llm_ocr.errors import install_command
+
+# The checks of `llm-ocr doctor`. Each looks at the real thing: imports, renders, links a file.
+
+
+_POPPLER = "apt-get install poppler-utils (Debian, Ubuntu) or brew install poppler (macOS)"
+#: Free space and memory below which the user is told, in bytes.
+LITTLE_DISK, LITTLE_MEMORY = 1 << 30, 2 << 30
+
+
+class State(StrEnum):
+    """How a check ended."""
+
+    WORKS = "works"
+    LIMITED = "limited"  # works, with something to know
+    MISSING = "missing"
+    BROKEN = "broken"  # installed, fails
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the report. `needed`: the embedded engine does not work without it."""
+
+    name: str
+    state: State
+    detail: str
+    fix: str = ""
+    needed: bool = False
+
+
+def all_checks(*, confined: bool = True) -> list[Check]:
+    """All checks, in the order of the report; not `confined`: workers are told to keep what the kernel could take."""
+    checks: tuple[Callable[[], Check], ...] = (
+        python,
+        cores,
+        memory,
+        disk,
+        hard_links,
+        pdfium,
+        pillow,
+        partial(isolation, confined=confined),
+        ocr,
+        dataset,
+        poppler,
+        notebook,
+        vllm,
+        detector,
+        gpu,
+    )
+    return [check() for check in checks]
+
+
+def python() -> Check:
+    """3.11 to 3.13, on Linux or macOS."""
+    here = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    if sys.platform == "win32":
+        return Check("Python", State.BROKEN, here, "Use WSL2: Windows itself is not supported.", needed=True)
+    if not (3, 11) <= sys.version_info[:2] <= (3, 13):
+        return Check("Python", State.LIMITED, here, "Tested with Python 3.11 to 3.13.", needed=True)
+    return Check("Python", State.WORKS, here, needed=True)
+
+
+def cores() -> Check:
+    """Cores that this process may use, a container's share included."""
+    count = environment.cores()
+    share = _cpu_share()
+    if share is not None and share < count:
+        return Check("cores", State.LIMITED, f"{count}, limited to {share:g} by the container")
+    return Check("cores", State.WORKS, str(count))
+
+
+def memory() -> Check:
+    """Memory of the machine, or the container's limit where that is lower."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = _memory_limit()
+    usable = min(total, limit or total)
+    text = _gib(usable) + (f" (container limit; the machine has {_gib(total)})" if usable < total else "")
+    if usable < LITTLE_MEMORY:
+        return Check("memory", State.LIMITED, text, "Little: use --ocr-workers 1 --render-workers 1")
+    return Check("memory", State.WORKS, text)
+
+
+def disk() -> Check:
+    """Free space where the command was started: the default workspace goes there."""
+    free = shutil.disk_usage(".").free
+    text = f"{_gib(free)} free in {Path.cwd()}"
+    if free < LITTLE_DISK:
+        return Check("disk", State.LIMITED, text, "Little: give a workspace elsewhere with -w")
+    return Check("disk", State.WORKS, text)
+
+
+def hard_links() -> Check:
+    """A workspace needs them: that is how a result is published once."""
+    try:
+        with tempfile.TemporaryDirectory(prefix=".llm-ocr-doctor-", dir=".") as folder:
+            first = Path(folder) / "a"
+            first.touch()
+            os.link(first, Path(folder) / "b")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        return Check("hard links", State.LIMITED, f"not here: {reason}", "Give a workspace on another disk with -w")
+    return Check("hard links", State.WORKS, "work in this folder")
+
+
+def pdfium() -> Check:
+    """Renders a page of a new document."""
+
+    def render() -> str:
+        import pypdfium2
+
+        document = pypdfium2.PdfDocument.new()
+        document.new_page(100, 100).render(scale=1)
+        document.close()
+        return ""
+
+    return _tried("pypdfium2", ("pypdfium2",), "renders PDF pages", render, install_command("pypdfium2"))
+
+
+def pillow() -> Check:
+    """Reads and writes images."""
+
+    def load() -> str:
+        from PIL import features
+
+        lacking = [name for name in ("jpg", "zlib", "libtiff", "webp") if not features.check(name)]
+        return f"without {', '.join(lacking)}" if lacking else ""
+
+    return _tried("Pillow", ("pillow",), "reads and writes images", load, "pip install --upgrade pillow")
+
+
+def isolation(*, confined: bool = True) -> Check:
+    """What the kernel enforces on the processes that open documents: tried in one."""
+    if not confined:
+        text = "processes that open documents: limits only; the rest is switched off (confinement is off)"
+        return Check("isolation", State.LIMITED, text, "Unset LLM_OCR_CONFINEMENT, or open trusted documents only")
+    words = [sys.executable, "-P", "-m", "llm_ocr.sandbox.confinement", "pdftoppm", "pdfinfo"]
+    environ = environment.worker_environment()
+    try:
+        answer = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60, check=True).stdout
+        found: dict[str, bool] = json.loads(answer)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return Check("isolation", State.BROKEN, f"cannot be tried: {type(error).__name__}")
+    active = ", ".join(name for name, there in found.items() if there)
+    lacking = ", ".join(name for name, there in found.items() if not there)
+    if not lacking:
+        return Check("isolation", State.WORKS, f"processes that open documents: {active}")
+    text = f"processes that open documents: {active or 'limits only'}; not offered by this system: {lacking}"
+    return Check("isolation", State.LIMITED, text, "Open documents of strangers in a container, or as another user")
+
+
+def ocr() -> Check:
+    """RapidOCR and onnxruntime: scans need them, PDFs with a true text layer do not."""
+
+    def load() -> str:
+        import onnxruntime  # noqa: F401
+        import rapidocr  # noqa: F401
+
+        return ""
+
+    return _tried("OCR", ("rapidocr", "onnxruntime"), "reads scans", load, install_command("embedded"))
+
+
+def dataset() -> Check:
+    """Check pyarrow, which stores results."""
+
+    def load() -> str:
+        import pyarrow.parquet  # noqa: F401
+
+        return ""
+
+    return _tried("dataset", ("pyarrow",), "stores results", load, install_command("pyarrow"))
+
+
+def poppler() -> Check:
+    """Optional: a second renderer."""
+    found = shutil.which("pdftoppm")
+    if found is None:
+        return Check("poppler", State.MISSING, "optional: a second chance for PDFs that pdfium cannot open", _POPPLER)
+    return Check("poppler", State.WORKS, found)
+
+
+def notebook() -> Check:
+    """Optional: display helpers."""
+    return _optional("IPython", "ipython", "shows results in notebooks", "pip install ipykernel")
+
+
+def vllm() -> Check:
+    """For a server of our own. Other installations are reached with --vllm-command, servers with --server-url."""
+    version = package_version("vllm")
+    if version is None:
+        fix = f"{install_command('vllm')}, on a machine with a GPU"
+        return Check("vLLM", State.MISSING, "needed for --engine vllm", fix)
+    return Check("vLLM", State.WORKS, version)
+
+
+def detector() -> Check:
+    """For models that are asked by regions (glm-ocr, paddleocr-vl), and --layout-first."""
+    lacking = [name for name in ("torch", "transformers") if package_version(name) is None]
+    if lacking:
+        text = f"optional: finds regions of pages (--layout-first); {', '.join(lacking)} not installed"
+        return Check("layout detector", State.MISSING, text, install_command("detector"))
+    text = f"torch {package_version('torch')}, transformers {package_version('transformers')}: finds regions of pages"
+    return Check("layout detector", State.WORKS, text)
+
+
+def gpu() -> Check:
+    """What nvidia-smi says."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return Check("GPU", State.MISSING, "no nvidia-smi; the embedded engine needs none")
+    query = [program, "--query-gpu=name,memory.total", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        return Check("GPU", State.BROKEN, f"nvidia-smi fails: {type(error).__name__}")
+    return Check("GPU", State.WORKS, "; ".join(answer.strip().splitlines()))
+
+
+def _tried(name: str, packages: tuple[str, ...], use: str, attempt: Callable[[], str], fix: str) -> Check:
+    """A needed part: its packages are installed and the attempt succeeds; the attempt may return a remark."""
+    versions = {package: package_version(package) for package in packages}
+    lacking = [package for package, version in versions.items() if version is None]
+    if lacking:
+        return Check(name, State.MISSING, f"{', '.join(lacking)} not installed: {use}", fix, needed=True)
+    try:
+        remark = attempt()
+    except (ImportError, OSError, RuntimeError, AttributeError, ValueError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        return Check(name, State.BROKEN, f"installed, does not work: {reason}", fix, needed=True)
+    text = ", ".join(f"{package} {version}" for package, version in versions.items())
+    if remark:
+        return Check(name, State.LIMITED, f"{text}, {remark}", fix, needed=True)
+    return Check(name, State.WORKS, f"{text}: {use}", needed=True)
+
+
+def _optional(name: str, package: str, use: str, fix: str) -> Check:
+    version = package_version(package)
+    if version is None:
+        return Check(name, State.MISSING, f"optional: {use}", fix)
+    return Check(name, State.WORKS, f"{version}: {use}")
+
+
+def package_version(package: str) -> str | None:
+    """The version of an installed package, None when it is not there."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _memory_limit() -> int | None:
+    """The container's memory limit in bytes (cgroup v2, then v1)."""
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        text = _cgroup(name)
+        if text.isdigit():
+            return int(text)
+    return None
+
+
+def _cpu_share() -> float | None:
+    """Cores that the container may use at once (cgroup v2)."""
+    quota, _, period = _cgroup("cpu.max").partition(" ")
+    return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else None
+
+
+def _cgroup(name: str) -> str:
+    try:
+        return (Path("/sys/fs/cgroup") / name).read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _gib(size: int) -> str:
+    return f"{size / (1 << 30):.1f} GiB"
+
+
+# What `llm-ocr doctor` says of platforms: their client packages, and whether a login was found. Never its value. Nobody
+# is asked: a machine of a cloud may have an account of its own that is not seen here.
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Where a platform's client looks for its login: any of these sets of variables, or any of these files."""
+
+    name: str
+    package: str
+    extra: str  # "" where the library brings the package itself
+    use: str
+    variables: tuple[tuple[str, ...], ...]
+    files: tuple[str, ...]  # `~` is the home folder, `$NAME` a variable
+    login: str  # what brings one
+
+
+_GOOGLE = (
+    "$GOOGLE_APPLICATION_CREDENTIALS",
+    "$CLOUDSDK_CONFIG/application_default_credentials.json",
+    "~/.config/gcloud/application_default_credentials.json",
+)
+_GOOGLE_LOGIN = "gcloud auth application-default login"
+ACCOUNTS = (
+    Account(
+        "Hugging Face",
+        "huggingface_hub",
+        "",
+        "datasets, HF Jobs",
+        (("HF_TOKEN",), ("HUGGING_FACE_HUB_TOKEN",)),
+        ("$HF_TOKEN_PATH", "$HF_HOME/token", "$XDG_CACHE_HOME/huggingface/token", "~/.cache/huggingface/token"),
+        "hf auth login",
+    ),
+    Account(
+        "AWS",
+        "boto3",
+        "s3",
+        "S3, SageMaker",
+        (("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), ("AWS_PROFILE",), ("AWS_WEB_IDENTITY_TOKEN_FILE",)),
+        ("$AWS_SHARED_CREDENTIALS_FILE", "$AWS_CONFIG_FILE", "~/.aws/credentials", "~/.aws/config"),
+        "aws configure",
+    ),
+    Account(
+        "Google Cloud storage",
+        "google-cloud-storage",
+        "gcs",
+        "gs://",
+        (),
+        _GOOGLE,
+        _GOOGLE_LOGIN,
+    ),
+    Account("Google Cloud Run", "google-cloud-run", "cloud-run", "Cloud Run", (), _GOOGLE, _GOOGLE_LOGIN),
+    Account(
+        "Kubernetes",
+        "kubernetes",
+        "kubernetes",
+        "Kubernetes",
+        (("KUBECONFIG",), ("KUBERNETES_SERVICE_HOST",)),
+        ("~/.kube/config",),
+        "kubectl config use-context NAME",
+    ),
+    Account(
+        "Modal",
+        "modal",
+        "modal",
+        "Modal",
+        (("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"),),
+        ("$MODAL_CONFIG_PATH", "~/.modal.toml"),
+        "modal setup",
+    ),
+    Account(
+        "RunPod",
+        "runpod",
+        "runpod",
+        "RunPod",
+        (("RUNPOD_API_KEY",),),
+        ("~/.runpod/config.toml",),
+        "export RUNPOD_API_KEY=...",
+    ),
+)
+
+
+def platform_checks() -> list[Check]:
+    """One check for each client. None is needed by the embedded engine."""
+    here = environment.environment()
+    return [account_check(account, here) for account in ACCOUNTS]
+
+
+def account_check(account: Account, here: Mapping[str, str]) -> Check:
+    """A client's package and login, as the environment `here` has them."""
+    version = package_version(account.package)
+    found = login_found(account, here)
+    login = f"login: {found}" if found else "no login found"
+    if version is None:
+        fix = install_command(account.extra or account.package)
+        return Check(account.name, State.MISSING, f"optional: {account.use}; {login}", fix)
+    if not found:
+        return Check(account.name, State.LIMITED, f"{account.package} {version}: {account.use}; {login}", account.login)
+    return Check(account.name, State.WORKS, f"{account.package} {version}: {account.use}; {login}")
+
+
+def login_found(account: Account, here: Mapping[str, str]) -> str:
+    """The variables or the file that hold a login, by name; "" for none."""
+    for names in account.variables:
+        if all(here.get(name) for name in names):
+            return ", ".join(names)
+    for file in account.files:
+        place = _place(file, here)
+        if place is not None and _readable(place):
+            return file.partition("/")[0] if file.startswith("$") else file
+    return ""
+
+
+def _place(file: str, here: Mapping[str, str]) -> Path | None:
+    """The path that a description of a file means; None where a variable of it is not set."""
+    first, _, rest = file.partition("/")
+    start = here.get("HOME", "") if first == "~" else here.get(first.removeprefix("$"), "")
+    return Path(start, rest) if start else None
+
+
+def _readable(place: Path) -> bool:
+    try:
+        return place.is_file() and place.stat().st_size > 0
+    except OSError:
+        return False
+
+
+# llm-ocr doctor: what works on this machine, what is missing and the command that brings it.
+
 
 _MARKS = {State.WORKS: "ok", State.LIMITED: "note", State.MISSING: "missing", State.BROKEN: "broken"}
 
@@ -53,10 +469,8 @@ def table(checks: list[Check]) -> str:
 
 
 def _run_image(settings: DoctorSettings, name: str) -> int:
-    from llm_ocr.api.models import named_model
-    from llm_ocr.cli.image_checks import image_checks
-    from llm_ocr.cli.image_edges import allowed_edges
-    from llm_ocr.cli.image_site import Site
+    from llm_ocr.cli.image_checks import Site, allowed_edges, image_checks
+    from llm_ocr.stages.runtime import named_model
 
     profile = named_model(name, own_prompt=False).profile
     checks = image_checks(profile, allowed_edges(settings.allowed_edges), Site())

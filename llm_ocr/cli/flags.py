@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 from pydantic import BaseModel
 
 from llm_ocr.cli.commands import Command
+from llm_ocr.config.fields import Setting, models_with, settings_of
+from llm_ocr.config.groups import LogSettings
+from llm_ocr.config.loading import did_you_mean
 from llm_ocr.errors import UsageError
-from llm_ocr.settings.fields import Setting, models_with, settings_of
-from llm_ocr.settings.groups import LogSettings
-from llm_ocr.settings.sources import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

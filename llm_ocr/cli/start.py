@@ -15,10 +15,10 @@ from llm_ocr.cli.commands import Command
 from llm_ocr.cli.flags import groups_of, parse_flags
 from llm_ocr.cli.logs import logging_to
 from llm_ocr.cli.output import one_line, write, write_line
-from llm_ocr.settings import models
-from llm_ocr.settings.environment import environment
-from llm_ocr.settings.groups import FollowSettings, LogSettings, WorkspaceSettings
-from llm_ocr.settings.loading import Loaded, load, shown_values
+from llm_ocr.config import models
+from llm_ocr.config.environment import environment
+from llm_ocr.config.groups import FollowSettings, LogSettings, WorkspaceSettings
+from llm_ocr.config.loading import Loaded, load, shown_values
 
 Handler = Callable[[str, Any], int]
 
@@ -55,7 +55,7 @@ def start(command: Command, arguments: Sequence[str]) -> int:
 def _await_workspace(settings: WorkspaceSettings) -> None:
     if not (isinstance(settings, FollowSettings) and settings.follow):
         return
-    from llm_ocr.api.following import await_workspace
+    from llm_ocr.stages.sharing import await_workspace
 
     await_workspace(settings, lambda message: None if settings.quiet else write_line(message, sys.stderr))
 
@@ -66,7 +66,7 @@ def _stored(command: Command, settings: LogSettings) -> Mapping[str, Any]:
         return {}
     if not settings.workspace:  # an estimate needs none
         return {}
-    from llm_ocr.work.stored import stored_settings
+    from llm_ocr.workspace.stored import stored_settings
 
     return stored_settings(command.name, settings)
 

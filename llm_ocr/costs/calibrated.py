@@ -3,14 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llm_ocr.costs.comparing import Tokens, provider_cost
-from llm_ocr.costs.comparison import Comparison, Option
-from llm_ocr.costs.estimates import Estimate
+from llm_ocr.costs.comparison import Comparison, Option, Tokens, money_text, provider_cost
+from llm_ocr.costs.estimates import Estimate, Stored, measured_stored
 from llm_ocr.costs.prices import Machine
-from llm_ocr.costs.samples import SLICES, mean_span, speed_of
-from llm_ocr.costs.spans import Span
-from llm_ocr.costs.stored import Stored, measured_stored
-from llm_ocr.costs.tables import money_text
+from llm_ocr.costs.throughput import SLICES, Span, mean_span, measured_speed
 
 _HOUR, _MINUTE = 3600, 60
 #: How far off, relatively, a mean may be however alike its sample was. Time: a machine is not as fast every minute.
@@ -69,7 +65,7 @@ def calibrated(sample: Sampled, model: str, pages: int, prices: Prices, *, plann
     """For `pages` pages on `machines` machines like the one of the sample; `planned` seconds were spent on the plan."""
     read = len(sample.tokens_in)
     share = min(1.0, read / pages) if pages else 1.0
-    speed = speed_of(sample.ends, sample.parallel, share, least=LEAST_TIME)
+    speed = measured_speed(sample.ends, sample.parallel, share, least=LEAST_TIME)
     startup = _STARTUP * (planned + sample.startup)
     found = Estimate(
         "extract",

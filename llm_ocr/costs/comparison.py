@@ -1,14 +1,88 @@
-"""Ways to have pages read, side by side: for terminals, notebooks and programs."""
+"""Compare machines and providers for the same pages."""
 
 import html
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from llm_ocr.costs.estimates import Estimate
-from llm_ocr.costs.spans import Span
-from llm_ocr.costs.stored import Stored
-from llm_ocr.costs.tables import Row, html_table, markdown_table, money_span, share_text, text_table, time_span
+from llm_ocr.costs.estimates import Estimate, Stored, estimate
+from llm_ocr.costs.prices import Machine, Price, Provider, machines, providers, token_cost
+from llm_ocr.costs.throughput import (
+    EMBEDDED_MODEL,
+    MEASURED_CORES,
+    Span,
+    known_model,
+    machine_named,
+    of_cores,
+    speed_of,
+    startup_here,
+    startup_of,
+)
+from llm_ocr.errors import UsageError
+from llm_ocr.models.registry import DEFAULT, find_profile
+
+# Tables as text, Markdown and HTML.
+
+
+Row = Sequence[str]
+_HOUR = 3600
+DOLLARS = "USD"
+
+
+def text_table(head: Row, rows: Sequence[Row]) -> str:
+    """Columns below each other."""
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    return "\n".join(
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
+    )
+
+
+def markdown_table(head: Row, rows: Sequence[Row]) -> str:
+    """A Markdown table; bars and line ends in cells are escaped."""
+    return "\n".join([_line(head), "|" + "---|" * len(head), *(_line(row) for row in rows)])
+
+
+def html_table(head: Row, rows: Sequence[Row]) -> str:
+    """An HTML table; cells are escaped."""
+    titles = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
+    lines = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table>"
+
+
+def money_text(value: float, currency: str = DOLLARS) -> str:
+    """`$0.0165`, `$4.12`, `4.12 EUR`: two digits behind the point, four for small change."""
+    digits = 2 if value >= 1 or value == 0 else 4
+    return f"${value:,.{digits}f}" if currency == DOLLARS else f"{value:,.{digits}f} {currency}"
+
+
+def money_span(span: Span, currency: str = DOLLARS) -> str:
+    """`$4.74 ($3.08 to $10.31)`; one number where there is no doubt."""
+    if span.low == span.high:
+        return money_text(span.likely, currency)
+    return (
+        f"{money_text(span.likely, currency)} ({money_text(span.low, currency)} to {money_text(span.high, currency)})"
+    )
+
+
+def time_span(span: Span) -> str:
+    """Seconds as hours, or as minutes when they are few: `1.9 h (1.2 to 4.1)`."""
+    unit, name = (_HOUR, "h") if span.likely >= _HOUR else (60, "min")
+    low, likely, high = (f"{seconds / unit:,.1f}" for seconds in (span.low, span.likely, span.high))
+    return f"{likely} {name}" if low == high else f"{likely} {name} ({low} to {high})"
+
+
+def share_text(share: float | None) -> str:
+    """`13 %`, or `-`."""
+    return "-" if share is None else f"{100 * share:.0f} %"
+
+
+def _line(row: Row) -> str:
+    cells = (cell.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ") for cell in row)
+    return "| " + " | ".join(cells) + " |"
+
+
+# Ways to have pages read, side by side: for terminals, notebooks and programs.
+
 
 _HEAD = ("where", "cost", "time", "pages/min", "start-up", "rate", "price")
 _RATES = (
@@ -112,3 +186,232 @@ def _speed(one: Option) -> Row:
     rate = f"{found.rate.likely:.3g}" if found.rate.likely < 1000 else f"{found.rate.likely:,.0f}"
     known = "measured" if found.measured else "reported" if found.known else "guessed"
     return time_span(found.wall), rate, share_text(found.startup_share), known
+
+
+# The same pages on every machine that has a price, and at every provider: one table, the cheapest first.
+
+
+#: Tokens of a page: of the answer where nothing was measured, and the most of either kind.
+_ANSWER, _MOST = 1000, 5000
+_MINUTE = 60
+
+#: This machine, in a table with others.
+HERE = "here"
+EMBEDDED_HERE = (
+    "here: text layer and OCR on the CPU, without a model. Scans decide the rate; --engine embedded --calibrate "
+    "measures it on your own pages"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Tokens of prompts and answers, for all pages; `words` say where the numbers are from."""
+
+    prompts: Span
+    answers: Span
+    words: str
+
+
+def on_machines(
+    stage: str,
+    model: str,
+    pages: int,
+    chosen: Sequence[Machine],
+    *,
+    count: int = 1,
+    prices: Mapping[tuple[str, str], Price] | None = None,
+) -> tuple[list[Option], list[str]]:
+    """An option for each machine of which a rate is known, and the labels of the others.
+
+    `prices` by platform and name go before those of the file.
+    """
+    options, left_out = [], []
+    for machine in chosen:
+        found = estimate(stage, model, machine, pages, machines=count)
+        price = (prices or {}).get((machine.platform, machine.name)) or machine.price
+        if found is None:
+            left_out.append(machine.label)
+        else:
+            name = machine.label + (f" x {count}" if count > 1 else "")
+            options.append(_option(name, model, found, price))
+    return options, left_out
+
+
+def on_own_cores(stage: str, pages: int, cores: int) -> Option | None:
+    """Return the CPU engine on this machine, which costs no rent; None for a stage of which no rate is known.
+
+    Args:
+        stage: Stage of the pipeline.
+        pages: Pages to be read.
+        cores: Cores that this process may use.
+    """
+    found = estimate(stage, EMBEDDED_MODEL, Machine(HERE, f"this machine ({cores} cores)"), pages)
+    if found is None:
+        return None
+    rate, words = of_cores(found.rate, cores)
+    startup, start = startup_here()
+    said = f"{HERE}: start-up of {startup.likely:g} s ({startup.low:g} to {startup.high:g}): {start}"
+    found = replace(
+        found,
+        rate=rate,
+        work=rate.needed(pages) * _MINUTE,
+        startup=startup,
+        assumptions=(found.assumptions[0], f"{HERE}: {words}", said),
+        known=cores == MEASURED_CORES,
+    )
+    name = f"{HERE}, {EMBEDDED_MODEL} ({cores} cores)"
+    return Option(name, EMBEDDED_MODEL, Span.of(0), "no rent", f"{HERE}: no rent; power is not counted", found)
+
+
+def at_providers(tokens: Tokens, chosen: Sequence[Provider] | None = None) -> list[Option]:
+    """An option for each provider, or for the `chosen` ones."""
+    return [
+        Option(
+            f"{one.name} ({one.model})" if one.model else one.name,
+            one.model,
+            provider_cost(tokens, one.price_in, one.price_out),
+            f"${one.price_in:g} in, ${one.price_out:g} out",
+            f"providers' prices, per million tokens: {_where(one)}",
+        )
+        for one in (providers() if chosen is None else chosen)
+    ]
+
+
+def provider_cost(tokens: Tokens, price_in: float, price_out: float) -> Span:
+    """Dollars for the tokens at prices per million."""
+    pairs = zip(_three(tokens.prompts), _three(tokens.answers), strict=True)
+    low, likely, high = (token_cost(ins, outs, price_in, price_out) for ins, outs in pairs)
+    return Span(low, likely, high)
+
+
+def tokens_of(pages: int, *, model: str = "") -> Tokens:
+    """What pages take, by the profile of the model ("": the one that the providers serve).
+
+    Likely is a full page with an answer of 1,000 tokens; low, half of that, is a guess.
+    """
+    name = known_model(model or providers()[0].model)
+    try:
+        page = max(find_profile(name).page_tokens, 2 * _ANSWER)
+    except UsageError:
+        name, page = "a model that is not known, as many as", 5 * _ANSWER
+    prompt = page - _ANSWER
+    return Tokens(
+        Span(prompt / 2, prompt, max(_MOST, prompt)) * pages,
+        Span(_ANSWER / 2, _ANSWER, _MOST) * pages,
+        f"tokens of a page: {prompt:,} in and {_ANSWER:,} out (a full page, by the profile of {name}); at most "
+        f"{_MOST:,} each, as a user of olmOCR counted them in October 2025; half of it at least is a guess",
+    )
+
+
+def cheapest_first(options: Sequence[Option]) -> tuple[Option, ...]:
+    """By what is likely; those without a price last, the quickest of them first."""
+    return tuple(sorted(options, key=_rank))
+
+
+def _rank(one: Option) -> tuple[bool, float, str]:
+    if one.cost is not None:
+        return False, one.cost.likely, one.name
+    return True, one.estimate.seconds if one.estimate else 0.0, one.name
+
+
+def _option(name: str, model: str, found: Estimate, price: Price | None) -> Option:
+    if price is None:
+        return Option(name, model, None, "not known", "price not known: give it with --price-per-hour", found)
+    source = f"prices of {found.machine.platform}: {price.words}"
+    shown = f"{money_text(price.per_hour, price.currency)} an hour"
+    return Option(name, model, found.cost(price), shown, source, found, price.currency)
+
+
+def _where(one: Provider) -> str:
+    return f"{one.source}, {one.date}" if one.date else one.source
+
+
+def _three(span: Span) -> tuple[float, float, float]:
+    return span.low, span.likely, span.high
+
+
+# What the same pages would take and cost on other hardware.
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """One machine that reads the pages. `scaled`: from this run's own rate, else by what others reported.
+
+    `hours` are billed ones, start-up included.
+    """
+
+    hardware: str
+    pages: int
+    pages_per_minute: float
+    hours: float
+    cost: Span
+    scaled: bool
+    words: str
+
+    def row(self) -> Row:
+        """As a table shows it."""
+        return (
+            self.hardware,
+            f"{self.pages_per_minute:,.1f}",
+            f"{self.hours:.3g}",
+            money_span(self.cost),
+            money_span(self.cost * (1000 / self.pages)),
+            "this run, scaled" if self.scaled else "others' runs",
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "hardware": self.hardware,
+            "pages_per_minute": round(self.pages_per_minute, 2),
+            "hours": round(self.hours, 4),
+            "cost": self.cost.to_json(),
+            "per_1000_pages": (self.cost * (1000 / self.pages)).to_json(),
+            "scaled": self.scaled,
+        }
+
+
+def other_machines(
+    hardware: str, model: str, pages: int, working: float | None, billed: float | None
+) -> tuple[WhatIf, ...]:
+    """Every machine with a GPU and a price, the cheapest first.
+
+    `hardware` is what Extract ran on ("hf-jobs:a100-large", "" for none), `working` and `billed` its seconds. They are
+    scaled where both GPUs' speeds are known; else the rates are those that others reported.
+    """
+    platform, _, name = hardware.partition(":")
+    here = machine_named(platform, name) if name else None
+    seconds = working or billed
+    there = [one for one in machines() if one.gpus and one.label != hardware]
+    if here is not None and seconds and speed_of(here):
+        startup = max(0.0, billed - working) if billed and working else None
+        found = [_scaled(here, one, pages, seconds, startup) for one in there if speed_of(one)]
+    else:
+        found = [made for one in there if (made := _expected(one, model or DEFAULT, pages)) is not None]
+    return tuple(sorted(found, key=lambda one: one.cost.likely))
+
+
+def _scaled(here: Machine, there: Machine, pages: int, seconds: float, startup: float | None) -> WhatIf:
+    work = seconds * speed_of(here) / speed_of(there)
+    before = startup_of(there)[0].likely if startup is None else startup
+    words = (
+        f"this run's rate on {here.label}, scaled by the GPUs' speeds (measured with one model, or computed), with the "
+        "same start-up; each may be half or twice as fast"
+    )
+    doubt = Span(before + work / 2, before + work, before + work * 2)
+    return WhatIf(
+        there.label, pages, 60 * pages / work, (before + work) / _HOUR, doubt * (_per_hour(there) / _HOUR), True, words
+    )
+
+
+def _expected(there: Machine, model: str, pages: int) -> WhatIf | None:
+    found = estimate("extract", model, there, pages)
+    if found is None or there.price is None:
+        return None
+    words = f"this run's rate says nothing of GPUs: taken from what others reported of {model}"
+    hours = found.billed.likely / _HOUR
+    return WhatIf(there.label, pages, found.rate.likely, hours, found.cost(there.price), False, words)
+
+
+def _per_hour(machine: Machine) -> float:
+    return machine.price.per_hour if machine.price else 0.0

@@ -1,21 +1,128 @@
-"""How fast pages are read, from `throughput.toml`: measured, else scaled from another GPU, else another model's."""
+"""Measured speeds, from `throughput.toml`, and the statistics of samples."""
 
+import math
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
+from statistics import fmean, stdev
 from typing import Any
 
 from llm_ocr.costs.prices import Machine, is_whole, machines, price_per_hour
-from llm_ocr.costs.spans import Span
 from llm_ocr.errors import UsageError
+from llm_ocr.models.choosing import needed_memory, share_of, weights_of
 from llm_ocr.models.registry import DEFAULT, find_profile
-from llm_ocr.models.sizes import needed_memory, share_of, weights_of
+
+# Numbers of which only the neighbourhood is known.
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What is likely, and between what it may be; `low` <= `likely` <= `high`."""
+
+    low: float
+    likely: float
+    high: float
+
+    @classmethod
+    def of(cls, value: float) -> "Span":
+        """A number that is known."""
+        return cls(value, value, value)
+
+    def __add__(self, other: "Span") -> "Span":
+        return Span(self.low + other.low, self.likely + other.likely, self.high + other.high)
+
+    def __mul__(self, factor: float) -> "Span":
+        """By a number from 0 up."""
+        return Span(self.low * factor, self.likely * factor, self.high * factor)
+
+    def wider(self, factor: float) -> "Span":
+        """Low divided and high multiplied by `factor`, 1 or more."""
+        return Span(self.low / factor, self.likely, self.high * factor)
+
+    def needed(self, amount: float) -> "Span":
+        """Of a rate above 0: the time for so much at this rate; the fastest takes the shortest."""
+        return Span(amount / self.high, amount / self.likely, amount / self.low)
+
+    def to_json(self, digits: int = 4) -> dict[str, float]:
+        """JSON values, rounded."""
+        return {name: round(value, digits) for name, value in asdict(self).items()}
+
+
+# What a sample of pages says about all of them: means with the range in which they are likely to be. Ranges are 95 %
+# t-intervals of the mean: the mean of n values, plus and minus t times their standard deviation over the square root of
+# n. A sample of a good part of all pages says more: the half-width is narrowed by the square root of the share that was
+# not in it (Cochran, Sampling Techniques, finite population correction).
+
+
+#: Student's t for 95 % two-sided, by degrees of freedom; between two of them the one with fewer counts.
+_T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228}
+_T |= {12: 2.179, 15: 2.131, 20: 2.086, 30: 2.042, 60: 2.0, 120: 1.98}
+#: Slices of a sample by which its speed is judged; pages of a slice at least.
+SLICES, _OF_A_SLICE = 8, 2
+#: A sample of so many pages for each that is under way at a time has a middle in which the speed is steady.
+_STEADY = 5
+#: Between these shares of the pages that is: the first ones come at once, the last ones wait for nothing behind them.
+_FIRST, _LAST = 0.1, 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Seconds that each page takes where pages follow each other, and seconds once for the begin and the end."""
+
+    each: Span
+    once: float
+
+
+def mean_span(values: Sequence[float], share: float, *, least: float) -> Span:
+    """The mean of all, of which `values` are a sample of this share (0..1); at least `least` (relative) either way.
+
+    Without values nothing is known: 0; a single one may be half or twice as much.
+    """
+    if not values:
+        return Span.of(0.0)
+    mean = fmean(values)
+    if len(values) == 1:
+        return Span.of(mean).wider(2.0 if share < 1 else 1 + least)
+    half = _t(len(values) - 1) * stdev(values) / math.sqrt(len(values)) * math.sqrt(max(0.0, 1 - share))
+    half = max(half, least * mean)
+    return Span(max(mean - half, mean / 10), mean, mean + half)  # what is above 0 is never nothing
+
+
+def measured_speed(ends: Sequence[float], parallel: int, share: float, *, least: float) -> Speed:
+    """From the moments at which pages ended, in seconds from the sample's begin, `parallel` under way at a time.
+
+    The range is that of the mean over `SLICES` slices of equally many pages.
+    """
+    ordered = sorted(ends)
+    count = len(ordered)
+    steady = count >= max(_STEADY * parallel, SLICES * _OF_A_SLICE * 2)
+    marks = [0.0, *ordered]
+    first, last = (round(_FIRST * count), round(_LAST * count)) if steady else (0, count)
+    slices = min(SLICES, (last - first) // _OF_A_SLICE)
+    each = (marks[last] - marks[first]) / (last - first)
+    if slices < 2:
+        found = Span.of(each).wider(2.0)
+    else:
+        cuts = [first + round(number * (last - first) / slices) for number in range(slices + 1)]
+        rates = [(marks[end] - marks[begin]) / (end - begin) for begin, end in pairwise(cuts)]
+        around = mean_span(rates, share, least=least)
+        found = around * (each / around.likely) if around.likely else Span.of(each)
+    return Speed(found, max(0.0, marks[-1] - each * count))
+
+
+def _t(freedom: int) -> float:
+    return _T[max(known for known in _T if known <= freedom)]
+
+
+# How fast pages are read, from `throughput.toml`: measured, else scaled from another GPU, else another model's.
+
 
 #: The engine without a model, and machines without a GPU.
-EMBEDDED, CPU = "embedded", "CPU"
+EMBEDDED_MODEL, CPU = "embedded", "CPU"
 #: Cores of the machine on which the rates of CPUs were measured.
 MEASURED_CORES = 2
 #: How much wider a span becomes by a step away from what was measured: to another GPU whose speed was measured, to one
@@ -39,7 +146,7 @@ def rate_of(stage: str, model: str, machine: Machine) -> Rate | None:
     if stage == "assemble":
         return _on_cpu(stage, model)  # its GPU stands idle
     name = known_model(model)
-    if model == EMBEDDED or not _gpu_speed(machine.gpu) or not fits(name, machine.gpu):
+    if model == EMBEDDED_MODEL or not _gpu_speed(machine.gpu) or not fits(name, machine.gpu):
         return None
     found = _on_gpu(stage, name, machine.gpu)
     if found is None and name != DEFAULT:
@@ -124,7 +231,7 @@ def gpu_named(name: str) -> str | None:
 
 
 def _on_cpu(stage: str, model: str) -> Rate | None:
-    name = EMBEDDED if model in ("", EMBEDDED) else model
+    name = EMBEDDED_MODEL if model in ("", EMBEDDED_MODEL) else model
     for one in _rates():
         if one["gpu"] == CPU and one["stage"] == stage and (not one["models"] or name in one["models"]):
             return Rate(_span(one), (_said(one),), True)

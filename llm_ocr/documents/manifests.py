@@ -1,14 +1,128 @@
-"""Lists of paths (`.txt`) and manifests (`.jsonl`)."""
+"""Read paths, lists of paths (`.txt`), manifests (`.jsonl`), and page selections (`1-5,9,12-`)."""
 
 import json
+import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
-from llm_ocr.documents.local_paths import exists
-from llm_ocr.documents.page_ranges import parse_pages
+from llm_ocr.config.groups import without_credentials
+from llm_ocr.documents.remote.urls import unknown_scheme
 from llm_ocr.errors import UsageError
+
+# Paths as users write them. What no system can have, or may not be looked at, is not there.
+
+
+def local_path(source: str, base: Path | None = None) -> Path:
+    """A path or `file://` URL as an absolute path, not resolved. Raises UsageError for other URLs."""
+    if source.startswith("file://"):
+        try:
+            parts = urlsplit(source.replace("#", "%23").replace("?", "%3F"))
+        except ValueError as error:
+            raise UsageError(f"{source}: {error}", hint="Write file:///path, or the path alone.") from error
+        if parts.netloc not in ("", "localhost"):
+            raise UsageError(f"{source}: a file on another host", hint="Write file:///path, or the path alone.")
+        source = unquote(parts.path)
+    elif "://" in source and not exists(Path(source)):
+        named = without_credentials(source)
+        raise unknown_scheme(source) or UsageError(f"{named}: no file, folder or URL that can be read")
+    elif source.startswith("~") and not os.path.lexists(source):
+        source = str(_user_folder(source))
+    if not source:
+        raise UsageError("a source is empty", hint="Name files, folders, globs, .txt lists or .jsonl manifests.")
+    return Path(os.path.abspath(base / source if base else source))  # noqa: PTH100 - keeps links
+
+
+def exists(path: Path) -> bool:
+    """Whether something stands there that may be looked at. `Path.exists` raises for names that are too long."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def is_file(path: Path) -> bool:
+    """Whether it is a regular file, or a link to one."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Whether it is a folder, or a link to one."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def is_unspeakable(path: Path) -> bool:
+    """Whether the name cannot be written down: bytes that are no text come as lone surrogates."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _user_folder(source: str) -> Path:
+    """`~` and `~name` as their folders; where there is no such user it is a name like any other."""
+    try:
+        return Path(source).expanduser()
+    except (RuntimeError, ValueError):
+        return Path(source)
+
+
+# Page selections as users write them: `1-5,9,12-`.
+
+
+_PART = re.compile(r"(\d{1,9})?\s*(-)?\s*(\d{1,9})?")
+
+
+@dataclass(frozen=True, slots=True)
+class PageRanges:
+    """Ranges of page numbers from 1, ends included; None: to the last page."""
+
+    ranges: tuple[tuple[int, int | None], ...]
+
+    def select(self, total: int) -> tuple[int, ...]:
+        """The numbers of a document of `total` pages, ascending, each once; those beyond its end are left out."""
+        chosen: set[int] = set()
+        for first, last in self.ranges:
+            chosen.update(range(first, min(total, last if last is not None else total) + 1))
+        return tuple(sorted(chosen))
+
+
+def parse_pages(text: str) -> PageRanges:
+    """Read `1-5,9,12-` (`-5` is `1-5`). Raises UsageError that names the part that is wrong."""
+    parts = [part.strip() for part in text.split(",")]
+    if not any(parts):
+        raise UsageError(f"pages {text!r}: no page is named", hint=_RANGES_HINT)
+    return PageRanges(tuple(_range(part, text) for part in parts))
+
+
+_RANGES_HINT = "Write numbers from 1 and ranges, for example 1-5,9,12-"
+
+
+def _range(part: str, text: str) -> tuple[int, int | None]:
+    match = _PART.fullmatch(part)
+    if match is None or not (match[1] or match[3]):
+        raise UsageError(f"pages {text!r}: {part!r} is not a page or a range", hint=_RANGES_HINT)
+    first = int(match[1] or 1)
+    last = int(match[3]) if match[3] else (None if match[2] else first)
+    if first < 1 or last == 0:
+        raise UsageError(f"pages {text!r}: {part!r} begins before page 1", hint=_RANGES_HINT)
+    if last is not None and last < first:
+        raise UsageError(f"pages {text!r}: {part!r} ends before it begins", hint=_RANGES_HINT)
+    return first, last
+
+
+# Lists of paths (`.txt`) and manifests (`.jsonl`).
+
 
 #: The highest page number that a manifest may name: each page named becomes a row, there or not.
 _LAST_PAGE = 1_000_000
@@ -67,18 +181,18 @@ def entry_of(line: str, place: str, ids: UniqueIds) -> ManifestEntry:
     try:
         entry = json.loads(line)
     except json.JSONDecodeError as error:
-        raise UsageError(f"{place}: not JSON ({error.msg})", hint=_HINT) from error
+        raise UsageError(f"{place}: not JSON ({error.msg})", hint=_MANIFEST_HINT) from error
     except (ValueError, RecursionError) as error:  # numbers of thousands of digits, thousands of levels
-        raise UsageError(f"{place}: not JSON that can be read", hint=_HINT) from error
+        raise UsageError(f"{place}: not JSON that can be read", hint=_MANIFEST_HINT) from error
     if not isinstance(entry, dict):
-        raise UsageError(f"{place}: not an object", hint=_HINT)
+        raise UsageError(f"{place}: not an object", hint=_MANIFEST_HINT)
     path = entry.get("pdf_path")
     if not isinstance(path, str) or not path:
-        raise UsageError(f"{place}: no pdf_path", hint=_HINT)
+        raise UsageError(f"{place}: no pdf_path", hint=_MANIFEST_HINT)
     return ManifestEntry(path, _id(entry, place, ids), _pages(entry.get("pages"), place))
 
 
-_HINT = 'Write one object a line: {"document_id": "a1", "pdf_path": "a.pdf", "pages": [1, 2]}'
+_MANIFEST_HINT = 'Write one object a line: {"document_id": "a1", "pdf_path": "a.pdf", "pages": [1, 2]}'
 
 
 def _id(entry: dict[str, Any], place: str, ids: UniqueIds) -> str | None:
@@ -86,10 +200,10 @@ def _id(entry: dict[str, Any], place: str, ids: UniqueIds) -> str | None:
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, (str, int)):
-        raise UsageError(f"{place}: the id is neither text nor a number", hint=_HINT)
+        raise UsageError(f"{place}: the id is neither text nor a number", hint=_MANIFEST_HINT)
     document_id = str(given)  # any text: files are named by made-safe forms of ids, never by the ids themselves
     if not document_id.strip():
-        raise UsageError(f"{place}: the id is empty", hint=_HINT)
+        raise UsageError(f"{place}: the id is empty", hint=_MANIFEST_HINT)
     ids.take(document_id, place)
     return document_id
 
@@ -102,7 +216,7 @@ def _pages(given: Any, place: str) -> tuple[int, ...] | None:
     if isinstance(given, list) and given and all(_is_page(page) for page in given):
         return tuple(sorted(set(given)))
     problem = "pages is neither a list of numbers from 1 to a million nor a text such as 1-5,9"
-    raise UsageError(f"{place}: {problem}", hint=_HINT)
+    raise UsageError(f"{place}: {problem}", hint=_MANIFEST_HINT)
 
 
 def _is_page(value: Any) -> bool:

@@ -1,5 +1,6 @@
-"""A PDF opened in the worker process: pages counted, rendered and read."""
+"""Open a PDF in the worker process: count, render, and read its pages."""
 
+import ctypes
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,15 +10,69 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from llm_ocr.documents import poppler
-from llm_ocr.documents.given_file import GivenFile
-from llm_ocr.documents.pdf_evidence import Layer, layer_of
-from llm_ocr.documents.pdf_frame import page_frame
-from llm_ocr.documents.pdf_objects import Objects, page_images, page_objects
+from llm_ocr.documents.fd_file import FdFile
+from llm_ocr.documents.pdf_objects import Frame, Objects, page_frame, page_images, page_objects
 from llm_ocr.errors import PageFailure
-from llm_ocr.types import PageContent, Reason
+from llm_ocr.types import Box, PageContent, Reason
 
 if TYPE_CHECKING:
     from PIL import Image
+
+
+# What a PDF page's text layer says, quickly: lines as pdfium has them, for judging answers, not for reading.
+
+
+#: Characters of a page above which its text is not looked at: maps have 40,000, and take 0.1 s.
+_MOST_CHARACTERS = 25_000
+#: pdfium's sign for a hyphen at which a word was broken (U+FFFE, or U+0002 in older releases): no text of the page.
+_BROKEN = str.maketrans("", "", "\ufffe\u0002")
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """As in `Evidence`."""
+
+    lines: tuple[tuple[str, Box], ...] = ()
+    pictured: float = 0.0
+
+
+def layer_of(page: pypdfium2.PdfPage, frame: Frame, objects: Objects, *, whole: bool) -> Layer:
+    """Lines and images of a page; takes 2 ms for most. Not `whole`: fields hold text that is not in the layer."""
+    area = max(frame.width * frame.height, 1e-6)
+    pictured = min(1.0, sum(raster.box.area for raster in objects.rasters) / area)
+    return Layer(_layer_lines(page, frame) if whole else (), pictured)
+
+
+def _layer_lines(page: pypdfium2.PdfPage, frame: Frame) -> tuple[tuple[str, Box], ...]:
+    text_page = page.get_textpage()
+    try:
+        if not 0 < text_page.count_chars() <= _MOST_CHARACTERS:
+            return ()
+        lines = []
+        start = 0
+        for line in text_page.get_text_range().split("\r\n"):
+            box = _box(text_page, frame, start, len(line)) if line.strip() else None
+            if box is not None:
+                lines.append((line.translate(_BROKEN), box))
+            start += len(line) + 2
+        return tuple(lines)
+    finally:
+        text_page.close()
+
+
+def _box(text_page: pypdfium2.PdfTextPage, frame: Frame, start: int, count: int) -> Box | None:
+    """Around the characters, relative; None where they have no place."""
+    left, top, right, bottom = (ctypes.c_double() for _ in range(4))
+    around: Box | None = None
+    for index in range(max(0, pdfium.FPDFText_CountRects(text_page, start, count))):
+        if pdfium.FPDFText_GetRect(text_page, index, left, top, right, bottom):
+            box = frame.box(left.value, bottom.value, right.value, top.value)
+            around = around.union(box) if around else box
+    return around.scaled(1 / frame.width, 1 / frame.height).clipped() if around else None
+
+
+# A PDF opened in the worker process: pages counted, rendered and read.
+
 
 #: Pixels per point at most: 288 dpi. A small page is not blown up to the full size.
 MAX_SCALE = 4.0
@@ -48,7 +103,7 @@ class Look:
 class PdfFile:
     """An opened PDF. Raises PageFailure `unreadable` or `encrypted`."""
 
-    def __init__(self, file: GivenFile, passwords: Sequence[str], look: Look) -> None:
+    def __init__(self, file: FdFile, passwords: Sequence[str], look: Look) -> None:
         self._file = file
         self._look = look
         self._password = ""

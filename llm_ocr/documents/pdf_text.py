@@ -1,18 +1,423 @@
-"""The text layer of a PDF page as lines and words."""
+"""The text layer of a PDF page as words and lines."""
 
+import re
+from bisect import bisect_left
 from collections import Counter
+from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 import pypdfium2
 
-from llm_ocr.documents.pdf_chars import Ints, read_chars
-from llm_ocr.documents.pdf_frame import page_frame
-from llm_ocr.documents.pdf_gaps import joined_over_gaps, with_drop_capitals
-from llm_ocr.documents.pdf_glyphs import Glyphs, glyphs_of
-from llm_ocr.documents.pdf_objects import Objects, page_objects
-from llm_ocr.documents.pdf_runs import Words, runs_of, words_of
-from llm_ocr.documents.pdf_segments import Segment, segments_of
+from llm_ocr.documents.pdf_glyphs import ASCENT, DESCENT, Bools, Floats, Glyphs, Ints, glyphs_of, read_chars
+from llm_ocr.documents.pdf_objects import Objects, page_frame, page_objects
 from llm_ocr.types import Box, Line, PageContent, Word
+
+# Glyphs to words, and words to runs: stretches that follow each other without a wide gap.
+
+
+#: A gap between two words of a line, in parts of the font size, that needs no further evidence. Word spaces are 0.25 to
+#: 0.35, justified ones up to about 0.7; the narrowest gutters in print are 1.2.
+NEAR = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Words in the PDF's order; `first` and `end` are glyph indices, `boxes` (n, 4) as shown."""
+
+    texts: list[str]
+    boxes: Floats
+    turn: Ints
+    u0: Floats
+    u1: Floats
+    base: Floats
+    size: Floats
+    first: Ints
+    end: Ints
+    spaced: Bools
+    rtl: Bools
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Runs of words, `first` to `end`, with the extent of each in its frame."""
+
+    first: Ints
+    end: Ints
+    turn: Ints
+    u0: Floats
+    u1: Floats
+    base: Floats
+    size: Floats
+
+
+def _distance(u0: Floats, u1: Floats) -> Floats:
+    """The gap between neighbours in a list, whichever of them is left; negative when they overlap."""
+    return np.maximum(u0[1:] - u1[:-1], u0[:-1] - u1[1:])
+
+
+def _missed_spaces(glyphs: Glyphs) -> Bools:
+    """Some writers place each glyph alone and leave spaces out; pdfium then misses narrow ones."""
+    found = np.zeros(len(glyphs.texts), dtype=bool)
+    alone = np.diff(glyphs.objects) != 0
+    if len(alone) < 50 or alone.mean() < 0.7:
+        return found
+    gap = (glyphs.u0[1:] - glyphs.u1[:-1]) / glyphs.size[1:]
+    beside = ~glyphs.spaced[1:] & (np.abs(np.diff(glyphs.base)) < 0.05 * glyphs.size[1:]) & (np.abs(gap) < 0.25)
+    usual = float(np.median(gap[beside])) if beside.any() else 0.0
+    found[1:] = beside & (gap > max(0.11, usual + 0.08))
+    return found
+
+
+def words_of(glyphs: Glyphs) -> Words:
+    """Cut at whitespace, at gaps, and wherever the line of writing is left."""
+    size, base, u0, u1, rtl = glyphs.size, glyphs.base, glyphs.u0, glyphs.u1, glyphs.rtl
+    spaced = glyphs.spaced | _missed_spaces(glyphs)
+    smaller = np.minimum(size[1:], size[:-1])
+    cut = spaced[1:] | (glyphs.turn[1:] != glyphs.turn[:-1]) | (rtl[1:] != rtl[:-1])
+    cut |= np.abs(np.diff(base)) > 0.15 * smaller
+    cut |= np.maximum(size[1:], size[:-1]) > 1.3 * smaller
+    cut |= _distance(u0, u1) > 0.25 * smaller
+    backwards = np.where(rtl[1:], u1[1:] - u1[:-1], u0[:-1] - u0[1:])
+    cut |= backwards > 0.3 * smaller
+    first = np.concatenate(([0], np.nonzero(cut)[0] + 1)).astype(np.int64)
+    end = np.append(first[1:], len(size))
+    low, high = np.minimum.reduceat(glyphs.u0, first), np.maximum.reduceat(glyphs.u1, first)
+    level, em = np.add.reduceat(base, first) / (end - first), np.maximum.reduceat(size, first)
+    turn = glyphs.turn[first]
+    texts = ["".join(glyphs.texts[a:b]) for a, b in zip(first.tolist(), end.tolist(), strict=True)]
+    boxes = _as_shown(glyphs, first, turn, low, high, level, em)
+    return Words(texts, boxes, turn, low, high, level, em, first, end, spaced[first], rtl[first])
+
+
+def _as_shown(glyphs: Glyphs, first: Ints, turn: Ints, low: Floats, high: Floats, base: Floats, size: Floats) -> Floats:
+    """Nominal boxes for text along the axes; the glyphs' own ones otherwise."""
+    top, bottom = base - ASCENT * size, base + DESCENT * size
+    shown = np.column_stack(
+        (
+            np.minimum.reduceat(glyphs.boxes[:, 0], first),
+            np.minimum.reduceat(glyphs.boxes[:, 1], first),
+            np.maximum.reduceat(glyphs.boxes[:, 2], first),
+            np.maximum.reduceat(glyphs.boxes[:, 3], first),
+        )
+    )
+    nominal = {  # where x and y of the page lie in the frame
+        0: (low, top, high, bottom),
+        90: (-bottom, low, -top, high),
+        180: (-high, -bottom, -low, -top),
+        270: (top, -high, bottom, -low),
+    }
+    for angle, sides in nominal.items():
+        here = turn == angle
+        if here.any():
+            shown[here] = np.column_stack(sides)[here]
+    return shown
+
+
+def runs_of(words: Words) -> Runs:
+    """Cut where the next word is not beside the last one on its baseline."""
+    smaller = np.minimum(words.size[1:], words.size[:-1])
+    distance = _distance(words.u0, words.u1)
+    cut = (words.turn[1:] != words.turn[:-1]) | (np.abs(np.diff(words.base)) > 0.15 * smaller)
+    cut |= np.maximum(words.size[1:], words.size[:-1]) > 1.25 * smaller
+    cut |= (distance > NEAR * smaller) | (distance < -0.3 * smaller)
+    first = np.concatenate(([0], np.nonzero(cut)[0] + 1)).astype(np.int64)
+    end = np.append(first[1:], len(words.size))
+    return Runs(
+        first,
+        end,
+        words.turn[first],
+        np.minimum.reduceat(words.u0, first),
+        np.maximum.reduceat(words.u1, first),
+        np.add.reduceat(words.base, first) / (end - first),
+        np.maximum.reduceat(words.size, first),
+    )
+
+
+# Runs to segments: what stands on one baseline without a wide gap, scripts and stray order included.
+
+
+#: Pairs of runs compared at most, in steps through the runs sorted by height: bounds the work on absurd pages.
+_MAX_STEPS = 1000
+
+
+@dataclass(slots=True)
+class Segment:
+    """Word indices of one line in the order in which they stand, left to right in the frame."""
+
+    words: list[int]
+    turn: int
+    u0: float
+    u1: float
+    base: float
+    size: float
+
+    @property
+    def top(self) -> float:
+        return self.base - ASCENT * self.size
+
+
+class Groups:
+    """Disjoint sets of 0..n-1."""
+
+    def __init__(self, count: int) -> None:
+        self._parent = list(range(count))
+
+    def find(self, member: int) -> int:
+        parent = self._parent
+        while parent[member] != member:
+            parent[member] = parent[parent[member]]
+            member = parent[member]
+        return member
+
+    def join(self, one: int, other: int) -> None:
+        self._parent[self.find(one)] = self.find(other)
+
+    def lists(self) -> list[list[int]]:
+        found: dict[int, list[int]] = {}
+        for member in range(len(self._parent)):
+            found.setdefault(self.find(member), []).append(member)
+        return list(found.values())
+
+
+def segments_of(words: Words, runs: Runs) -> list[Segment]:
+    """Runs joined to lines by where they stand, whatever order the PDF has them in."""
+    groups = Groups(len(runs.first))
+    beside, scripts = _neighbours(runs)
+    for one, other in beside.tolist():
+        groups.join(one, other)
+    for script, host in _hosts(runs, scripts):
+        groups.join(script, host)
+    return [_segment(words, runs, members) for members in groups.lists()]
+
+
+def _neighbours(runs: Runs) -> tuple[Ints, Ints]:
+    """Pairs of runs on one baseline side by side, and pairs (script, run that it may belong to)."""
+    order = np.lexsort((runs.base, runs.turn))
+    turn, base, size = runs.turn[order], runs.base[order], runs.size[order]
+    beside, scripts = [], []
+    reach = 1.1 * float(size.max()) if len(size) else 0.0
+    for step in range(1, min(len(order), _MAX_STEPS)):
+        here = np.nonzero((turn[step:] == turn[:-step]) & (base[step:] - base[:-step] < reach))[0]
+        if not len(here):
+            break
+        one, other = order[here], order[here + step]
+        level, script = _compared(runs, one, other)
+        beside.append(np.column_stack((one, other))[level])
+        narrow = np.where(runs.u1[one] - runs.u0[one] < runs.u1[other] - runs.u0[other], one, other)
+        scripts.append(np.column_stack((narrow, one + other - narrow))[script])
+    none = np.zeros((0, 2), dtype=np.int64)
+    return np.concatenate([*beside, none]), np.concatenate([*scripts, none])
+
+
+def _compared(runs: Runs, one: Ints, other: Ints) -> tuple[Bools, Bools]:
+    """For each pair: whether they stand side by side on one baseline, and whether one may be a script of the other."""
+    small, large = np.minimum(runs.size[one], runs.size[other]), np.maximum(runs.size[one], runs.size[other])
+    lift = np.abs(runs.base[one] - runs.base[other])
+    gap = np.maximum(runs.u0[one], runs.u0[other]) - np.minimum(runs.u1[one], runs.u1[other])
+    top = np.maximum(runs.base[one] - ASCENT * runs.size[one], runs.base[other] - ASCENT * runs.size[other])
+    bottom = np.minimum(runs.base[one] + DESCENT * runs.size[one], runs.base[other] + DESCENT * runs.size[other])
+    level = (lift <= 0.2 * small) & (large <= 1.6 * small) & (gap <= NEAR * small) & (gap >= -0.5 * small)
+    width, across = runs.u1[one] - runs.u0[one], runs.u1[other] - runs.u0[other]
+    alike = small > 0.9 * large  # a raised or lowered glyph of the same size: a few letters, hardly moved
+    larger_is_narrow = (runs.size[one] > runs.size[other]) == (width < across)  # a large operator, not an initial
+    script = ~level & (bottom - top >= np.where(alike, 0.6, 0.4) * small)
+    script &= (np.minimum(width, across) <= 2 * small) | ~alike
+    script &= large <= np.where(larger_is_narrow, 1.9, 2.5) * small
+    script &= (gap <= 0.3 * large) & (gap >= -0.4 * large)
+    return level, script
+
+
+def _hosts(runs: Runs, pairs: Ints) -> list[tuple[int, int]]:
+    """Each script with its best host, and with others only when they stand on the same baseline as that one."""
+    options: dict[int, list[tuple[float, int]]] = {}
+    for script, host in pairs.tolist():
+        lift = abs(float(runs.base[script] - runs.base[host]))
+        gap = max(0.0, float(max(runs.u0[script], runs.u0[host]) - min(runs.u1[script], runs.u1[host])))
+        options.setdefault(script, []).append((lift + gap, host))
+    joined = []
+    for script, hosts in options.items():
+        best = min(hosts)[1]
+        level, reach = float(runs.base[best]), 0.2 * float(runs.size[best])
+        joined += [(script, host) for _, host in hosts if abs(float(runs.base[host]) - level) <= reach]
+    return joined
+
+
+def _segment(words: Words, runs: Runs, members: list[int]) -> Segment:
+    indices = [word for run in members for word in range(int(runs.first[run]), int(runs.end[run]))]
+    if len(members) == 1:
+        run = members[0]
+        ordered = _sorted(words, indices)
+        return Segment(
+            ordered,
+            int(runs.turn[run]),
+            float(runs.u0[run]),
+            float(runs.u1[run]),
+            float(runs.base[run]),
+            _main(words, ordered),
+        )
+    main = _main(words, indices)
+    body = max(members, key=lambda run: (abs(runs.size[run] - main) < 0.1 * main, runs.u1[run] - runs.u0[run]))
+    low, high = min(float(runs.u0[run]) for run in members), max(float(runs.u1[run]) for run in members)
+    return Segment(_sorted(words, indices), int(runs.turn[members[0]]), low, high, float(runs.base[body]), main)
+
+
+def _sorted(words: Words, indices: list[int]) -> list[int]:
+    starts = words.u0[indices].tolist()
+    return [indices[place] for place in sorted(range(len(indices)), key=starts.__getitem__)]
+
+
+def _main(words: Words, indices: list[int]) -> float:
+    """The font size of most glyphs."""
+    weights: dict[float, int] = {}
+    for index in indices:
+        size = round(float(words.size[index]), 1)
+        weights[size] = weights.get(size, 0) + int(words.end[index] - words.first[index])
+    return max(weights.items(), key=lambda item: (item[1], item[0]))[0]
+
+
+def gaps_within(words: Words, segment: Segment) -> list[float]:
+    """The gaps between a segment's words in parts of its font size, left to right; touching words count as none."""
+    low, high = words.u0[segment.words], words.u1[segment.words]
+    gaps: Floats = (low[1:] - np.maximum.accumulate(high)[:-1]) / max(segment.size, 1e-6)
+    return [gap for gap in gaps.tolist() if gap > 0.1]
+
+
+# Wide gaps on one baseline: a gutter or the edge of a table cell, or only a wide space of a justified line?
+
+
+#: Gaps in parts of the font size: never joined beyond `_WIDEST`; without other evidence joined up to `_WIDE`.
+_WIDE, _WIDEST = 1.4, 2.5
+#: Drop capitals looked for on one page.
+_MOST_CAPITALS = 20
+_MARKER = re.compile(r"[•▪▫●○■□◦‣⁃–—*·➢✓❑-]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)]|\(?[ivxIVX]{1,5}[.)]|\[\d{1,3}\]")
+_SECTION = re.compile(r"\d{1,2}(\.\d{1,2}){1,3}\.?")
+
+
+class _Row:
+    """A gap between two segments that stand side by side."""
+
+    __slots__ = ("base", "left", "right", "size", "u0", "u1")
+
+    def __init__(self, left: int, right: int, segments: list[Segment]) -> None:
+        self.left, self.right = left, right
+        self.u0, self.u1 = segments[left].u1, segments[right].u0
+        self.base, self.size = segments[left].base, min(segments[left].size, segments[right].size)
+
+
+def joined_over_gaps(words: Words, segments: list[Segment]) -> list[Segment]:
+    """Segments side by side become one where the gap between them is only a wide space. All of one frame."""
+    segments = sorted(segments, key=lambda segment: segment.base)
+    gaps = _gaps(segments)
+    edges = _Edges(segments)
+    groups = Groups(len(segments))
+    inner = {gap.right for gap in gaps}
+    for gap in gaps:
+        wide = (gap.u1 - gap.u0) / max(gap.size, 1e-6)
+        marker = wide <= 2.0 and gap.left not in inner and _marks(words, segments[gap.left], segments[gap.right])
+        if marker or (wide <= _WIDEST and _is_space(words, segments, gap, wide, gaps, edges)):
+            groups.join(gap.right, gap.left)
+    return [_merged([segments[i] for i in members]) for members in groups.lists()]
+
+
+def _gaps(segments: list[Segment]) -> list[_Row]:
+    """Each segment with its next neighbour to the right on the same baseline."""
+    bases = [segment.base for segment in segments]
+    found = []
+    for index, segment in enumerate(segments):
+        reach = 0.2 * segment.size
+        best = -1
+        for other in range(bisect_left(bases, segment.base - reach), len(segments)):
+            if bases[other] > segment.base + reach:
+                break
+            near = segments[other].u0 > segment.u1 and (best < 0 or segments[other].u0 < segments[best].u0)
+            if near and 0.75 <= segments[other].size / max(segment.size, 1e-6) <= 1.34:
+                best = other
+        if best >= 0:
+            found.append(_Row(index, best, segments))
+    return sorted(found, key=lambda gap: gap.base)
+
+
+class _Edges:
+    """Left edges of segments, to see whether many begin at the same place."""
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self._lefts = sorted((segment.u0, segment.base) for segment in segments)
+
+    def begins_here(self, u: float, base: float, size: float) -> int:
+        """How many other lines within four lines above and below begin at `u`."""
+        count = 0
+        for index in range(bisect_left(self._lefts, (u - 0.25 * size, -1e9)), len(self._lefts)):
+            left, level = self._lefts[index]
+            if left > u + 0.25 * size:
+                break
+            count += 0.5 * size < abs(level - base) < 6 * size
+        return count
+
+
+def _marks(words: Words, left: Segment, right: Segment) -> bool:
+    """Whether the left one is a list item's mark or a section's number."""
+    if len(left.words) != 1:
+        return False
+    text = words.texts[left.words[0]]
+    return bool(_MARKER.fullmatch(text) or (_SECTION.fullmatch(text) and words.texts[right.words[0]][:1].isalpha()))
+
+
+def _is_space(words: Words, segments: list[Segment], gap: _Row, wide: float, gaps: list[_Row], edges: _Edges) -> bool:
+    left, right = segments[gap.left], segments[gap.right]
+    others = gaps_within(words, left) + gaps_within(words, right)
+    if len(others) >= 2 and median(others) >= 0.4 and wide <= 1.6 * median(others):
+        return True  # all of the line is stretched
+    if wide > _WIDE or edges.begins_here(right.u0, right.base, right.size) >= 2:
+        return False
+    return not _continues(gap, gaps)
+
+
+def _continues(gap: _Row, gaps: list[_Row]) -> bool:
+    """Whether a line next to it has a gap at the same place: then it is a gutter or a table's."""
+    bases = [other.base for other in gaps]
+    reach = 2.2 * gap.size
+    for index in range(bisect_left(bases, gap.base - reach), len(gaps)):
+        other = gaps[index]
+        if other.base > gap.base + reach:
+            return False
+        shared = min(gap.u1, other.u1) - max(gap.u0, other.u0)
+        if abs(other.base - gap.base) > 0.5 * gap.size and shared > 0.4 * gap.size:
+            return True
+    return False
+
+
+def _merged(members: list[Segment]) -> Segment:
+    if len(members) == 1:
+        return members[0]
+    members.sort(key=lambda segment: segment.u0)
+    main = max(members, key=lambda segment: len(segment.words))
+    words = [word for segment in members for word in segment.words]
+    return Segment(words, main.turn, members[0].u0, max(m.u1 for m in members), main.base, main.size)
+
+
+def with_drop_capitals(words: Words, segments: list[Segment]) -> list[Segment]:
+    """A large first letter joined to the line whose top it shares."""
+    usual = median([segment.size for segment in segments])
+    letters = [s for s in segments if s.size >= 1.8 * usual and len(s.words) == 1 and len(words.texts[s.words[0]]) == 1]
+    taken: set[int] = set()
+    for capital in letters[:_MOST_CAPITALS]:
+        if not words.texts[capital.words[0]].isalpha():
+            continue
+        top = capital.base - 0.7 * capital.size
+        for line in segments:
+            beside = -0.3 <= (line.u0 - capital.u1) / line.size <= 1
+            larger = line is not capital and capital.size >= 1.8 * line.size
+            if larger and beside and abs(line.base - 0.7 * line.size - top) <= 0.6 * line.size:
+                line.words.insert(0, capital.words[0])
+                line.u0 = capital.u0
+                taken.add(id(capital))
+                break
+    return [segment for segment in segments if id(segment) not in taken]
+
+
+# The text layer of a PDF page as lines and words.
+
 
 #: A gap between glyphs that do not follow each other in the PDF is a space from here, in parts of the font size.
 _SPACE = 0.17

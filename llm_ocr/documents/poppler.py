@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from llm_ocr.documents.given_file import GivenFile
+from llm_ocr.documents.fd_file import FdFile
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Reason
 
 if TYPE_CHECKING:
     from PIL import Image
+
 
 PROGRAMS = ("pdftoppm", "pdfinfo")
 _STDIN = 0
@@ -27,7 +28,7 @@ def installed() -> bool:
     return all(map(shutil.which, PROGRAMS))
 
 
-def page_count(file: GivenFile, password: str, timeout: float) -> int:
+def page_count(file: FdFile, password: str, timeout: float) -> int:
     """Pages of a PDF as poppler sees it. Raises PageFailure when it cannot open it."""
     from pdf2image import pdfinfo_from_path
 
@@ -35,7 +36,7 @@ def page_count(file: GivenFile, password: str, timeout: float) -> int:
     return int(info.get("Pages", 0))
 
 
-def render(file: GivenFile, number: int, longest: int, *, password: str, timeout: float) -> "Image.Image":
+def render(file: FdFile, number: int, longest: int, *, password: str, timeout: float) -> "Image.Image":
     """Page `number` as RGB, its longest side `longest` pixels."""
     from pdf2image import convert_from_path
 
@@ -54,7 +55,7 @@ def render(file: GivenFile, number: int, longest: int, *, password: str, timeout
     return images[0] if images[0].mode == "RGB" else images[0].convert("RGB")
 
 
-def page_size(file: GivenFile, number: int, *, password: str, timeout: float) -> tuple[float, float]:
+def page_size(file: FdFile, number: int, *, password: str, timeout: float) -> tuple[float, float]:
     """Width and height in points, as shown."""
     from pdf2image import pdfinfo_from_path
 
@@ -70,7 +71,7 @@ def page_size(file: GivenFile, number: int, *, password: str, timeout: float) ->
     return (height, width) if turned in ("90", "270") else (width, height)
 
 
-def _asked(function: Any, file: GivenFile, *, timeout: float, **options: Any) -> Any:
+def _asked(function: Any, file: FdFile, *, timeout: float, **options: Any) -> Any:
     """Call pdf2image; its errors as PageFailure."""
     from pdf2image import exceptions
 
@@ -92,7 +93,7 @@ def _asked(function: Any, file: GivenFile, *, timeout: float, **options: Any) ->
 
 
 @contextmanager
-def _at_stdin(file: GivenFile) -> Iterator[str]:
+def _at_stdin(file: FdFile) -> Iterator[str]:
     """A path under which programs that are started here open the document, as often as they like."""
     document, before = _openable(file), os.dup(_STDIN)
     try:
@@ -104,7 +105,7 @@ def _at_stdin(file: GivenFile) -> Iterator[str]:
         os.close(document)
 
 
-def _openable(file: GivenFile) -> int:
+def _openable(file: FdFile) -> int:
     """A descriptor whose file a confined process may open: on Linux a copy in memory, which Landlock leaves alone."""
     if not hasattr(os, "memfd_create"):
         return os.dup(file.fileno())  # on macOS to open it is to duplicate it

@@ -4,19 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from llm_ocr.documents import poppler
-from llm_ocr.documents.encoding import blank, cropped, encoded, resized, turned
+from llm_ocr.documents.fd_file import FdFile, state
 from llm_ocr.documents.file_types import IMAGE, PDF
 from llm_ocr.documents.furniture import edge_lines
-from llm_ocr.documents.given_file import GivenFile, state
-from llm_ocr.documents.image_file import ImageFile
-from llm_ocr.documents.ink import ink_of
+from llm_ocr.documents.images import ImageFile, blank, cropped, encoded, ink_of, resized, turned
 from llm_ocr.documents.page_wire import content_to_wire, evidence_to_wire, image_from_wire, image_to_wire
-from llm_ocr.documents.pdf_evidence import Layer
-from llm_ocr.documents.pdf_file import Look, PdfFile
+from llm_ocr.documents.pdf_file import Layer, Look, PdfFile
 from llm_ocr.errors import PageFailure
-from llm_ocr.processes.confinement import Confinement
-from llm_ocr.processes.memory import give_back_memory
-from llm_ocr.processes.worker import serve
+from llm_ocr.sandbox.confinement import Confinement
+from llm_ocr.sandbox.memory import give_back_memory
+from llm_ocr.sandbox.worker import serve
 from llm_ocr.types import Box, Evidence, PageContent, Reason
 
 #: Resident bytes above which memory is given back between documents: ordinary ones leave 40 to 50 MB behind.
@@ -35,7 +32,7 @@ class _Shelf:
         key = (*state(descriptor), source, payload["kind"], *payload["passwords"])
         if self._document is None or key != self._key:
             self._put_back()
-            self._document = _opened(GivenFile(descriptor, source), payload)
+            self._document = _opened(FdFile(descriptor, source), payload)
             self._key = key
         return self._document
 
@@ -49,7 +46,7 @@ class _Shelf:
 _shelf = _Shelf()
 
 
-def _opened(file: GivenFile, payload: Mapping[str, Any]) -> PdfFile | ImageFile:
+def _opened(file: FdFile, payload: Mapping[str, Any]) -> PdfFile | ImageFile:
     try:
         kind = file.kind() or payload["kind"]
         if kind == IMAGE:
@@ -90,7 +87,7 @@ def _opened_or_why(payload: Mapping[str, Any]) -> int | dict[str, str]:
 
 def _judge(payload: Mapping[str, Any]) -> dict[str, Any]:
     """The number of pages, and what the filters say of the document."""
-    from llm_ocr.documents.filters.judging import judged
+    from llm_ocr.documents.filters import judged
     from llm_ocr.documents.filters.views import view_of
 
     about = _open(payload)

@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
-from llm_ocr.documents.edges import EdgeCache
+from llm_ocr.config.environment import cores
 from llm_ocr.documents.filters import FilterOptions, LeftOut
-from llm_ocr.documents.furniture import EdgeLine, marked
-from llm_ocr.documents.giving import Proofs
+from llm_ocr.documents.furniture import EdgeCache, EdgeLine, marked
+from llm_ocr.documents.open_fd import Proofs
 from llm_ocr.documents.page_wire import content_from_wire, evidence_from_wire, image_from_wire, image_to_wire
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
-from llm_ocr.processes import Limits, WorkerPool
-from llm_ocr.settings.environment import cores
+from llm_ocr.sandbox import Limits, WorkerPool
 from llm_ocr.types import Box, EncodedImage, Page, PageContent, Reason
 
 MODULE = "llm_ocr.documents.renderer"

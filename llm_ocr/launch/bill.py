@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llm_ocr.costs import Price, price_per_hour, time_limit
-from llm_ocr.costs.live import live_prices
-from llm_ocr.costs.tables import money_text
+from llm_ocr.costs.comparison import money_text
+from llm_ocr.costs.prices import live_prices
 from llm_ocr.errors import LimitReached, UsageError
 from llm_ocr.launch import JobSpec, JobStatus, Launcher
 from llm_ocr.launch.cloud_run.plan import MACHINES, size
 from llm_ocr.launch.platforms import launcher_for
 from llm_ocr.launch.records import Submission, write_end, write_jobs
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
 
 #: Platforms whose job limit follows from the pages; on others the platform's default is used.
 _FITTED = frozenset({"hf-jobs", "sagemaker"})

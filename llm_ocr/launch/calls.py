@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from llm_ocr.config.loading import settings_from
+from llm_ocr.config.models import LaunchSettings
 from llm_ocr.launch.launching import Launch, StagePlan, begin, plans
-from llm_ocr.settings.calls import settings_from
-from llm_ocr.settings.models import LaunchSettings
 
 if TYPE_CHECKING:
-    from llm_ocr.settings.keywords import SubmitKeywords
+    from llm_ocr.config.keywords import SubmitKeywords
+
 
 Sources = str | Path | Iterable[str | Path]
 
@@ -35,7 +36,7 @@ def submit(
         sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         say: Receives messages.
-        **settings: The settings of `llm_ocr.settings.keywords.SubmitKeywords`, by group. `llm-ocr launch --help`
+        **settings: The settings of `llm_ocr.config.keywords.SubmitKeywords`, by group. `llm-ocr launch --help`
             explains them with their defaults.
 
     Returns:

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from llm_ocr.config.environment import environment, leave_error
 from llm_ocr.errors import LlmOcrError, UsageError
 from llm_ocr.launch import PIPELINE, JobSpec, Launcher
 from llm_ocr.launch.specs import Wanted
-from llm_ocr.settings.environment import environment, leave_error
 from llm_ocr.storage import StoreOptions
 
 #: Seconds. The most that Modal allows; the same command goes on where a longer pipeline was ended.
@@ -85,9 +85,9 @@ def main() -> int:
     from llm_ocr.launch.launching import Launch, Limits, known_as
     from llm_ocr.launch.platforms import launcher_for
     from llm_ocr.launch.watching import Display
-    from llm_ocr.work.status import run_status
-    from llm_ocr.work.stored import verified_launch
-    from llm_ocr.work.workspace import Workspace
+    from llm_ocr.workspace import Workspace
+    from llm_ocr.workspace.status import run_status
+    from llm_ocr.workspace.stored import verified_launch
 
     def say(line: str) -> None:
         sys.stdout.write(f"{line}\n")

@@ -11,6 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TextIO
 
+from llm_ocr.config.effect import check_effect
+from llm_ocr.config.loading import masked
+from llm_ocr.config.models import LaunchSettings
 from llm_ocr.errors import JobFailed, LaunchError, UsageError
 from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, Plan, State
 from llm_ocr.launch.bill import Budget, bounded, budget_of, check_prices, fitted_limit, has_ended, most_text, record_end
@@ -40,11 +43,8 @@ from llm_ocr.launch.watching import (
     stage_progress,
     until_over,
 )
-from llm_ocr.settings.effect import check_effect
-from llm_ocr.settings.models import LaunchSettings
-from llm_ocr.settings.sources import masked
-from llm_ocr.work.stored import remembered, workspace_options
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.stored import remembered, workspace_options
 
 #: Examples in documentation, which users replace by their own values, and the settings that may still hold one.
 _EXAMPLE = re.compile(

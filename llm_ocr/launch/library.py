@@ -20,8 +20,8 @@ from typing import Any
 
 from llm_ocr.errors import LaunchError, UsageError
 from llm_ocr.launch import GPU_STAGES, JobSpec, Plan, Request
-from llm_ocr.work.stored import LAUNCHES
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.stored import LAUNCHES
 
 #: The newest release next to which the library was resolved (hf-jobs/beside_vllm.py).
 GPU_IMAGE = "vllm/vllm-openai:v0.33.0"

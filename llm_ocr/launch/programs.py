@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from llm_ocr.config.environment import environment
 from llm_ocr.errors import LaunchError
-from llm_ocr.settings.environment import environment
 
 #: Seconds after which a program without an answer is stopped.
 TIMEOUT = 120.0

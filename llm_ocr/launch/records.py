@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from llm_ocr.config.environment import environment
+from llm_ocr.config.groups import without_credentials
 from llm_ocr.errors import WorkspaceError
 from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus
-from llm_ocr.settings.environment import environment
-from llm_ocr.settings.values import without_credentials
-from llm_ocr.work import codec
-from llm_ocr.work.stored import LAUNCHES, launch_key, launch_reference
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace, codec
+from llm_ocr.workspace.stored import LAUNCHES, launch_key, launch_reference
 
 #: Of launches and jobs, and the ids of jobs on platforms: never a path out of a folder, never a flag of a program.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")

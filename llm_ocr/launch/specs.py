@@ -7,16 +7,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from llm_ocr.config import launch_groups
+from llm_ocr.config.fields import Setting, settings_of
+from llm_ocr.config.groups import Group, LogSettings, without_credentials
+from llm_ocr.config.models import AssembleSettings, DescribeSettings, ExtractSettings, LaunchSettings
 from llm_ocr.costs import price_per_hour
 from llm_ocr.errors import UsageError
 from llm_ocr.launch import GPU_STAGES, STAGES, JobSpec, Launcher
 from llm_ocr.launch.library import store_extras
 from llm_ocr.launch.uploads import is_local, on_any_folder
-from llm_ocr.settings import launch_groups
-from llm_ocr.settings.fields import Setting, settings_of
-from llm_ocr.settings.groups import Group, LogSettings
-from llm_ocr.settings.models import AssembleSettings, DescribeSettings, ExtractSettings, LaunchSettings
-from llm_ocr.settings.values import without_credentials
 
 #: Platforms whose jobs see this machine's files.
 SHARED_DISK = frozenset({"local", "slurm"})

@@ -9,7 +9,7 @@ from pathlib import Path
 from llm_ocr.errors import UsageError
 from llm_ocr.launch.watching import Say
 from llm_ocr.storage.names import split_scheme
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
 
 #: Below the workspace.
 FOLDER = "uploads/documents"

@@ -7,19 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from llm_ocr.costs.spans import Span
-from llm_ocr.costs.tables import money_text, time_span
+from llm_ocr.costs.comparison import money_text, time_span
+from llm_ocr.costs.throughput import Span
 from llm_ocr.errors import LaunchError, StorageError, WorkspaceError
 from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, State
 from llm_ocr.launch.bill import billed_seconds, has_ended, price_of
 from llm_ocr.launch.platforms import launcher_for
 from llm_ocr.launch.records import Submission, submissions
-from llm_ocr.work.generations import Generation, generations, has_generation, totals_of
-from llm_ocr.work.keys import DESCRIBE, EXTRACT, newest_key
-from llm_ocr.work.publish import iter_markers
-from llm_ocr.work.status import run_status
-from llm_ocr.work.summary import correction
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.generations import Generation, generations, has_generation, totals_of
+from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, newest_key
+from llm_ocr.workspace.publish import correction, iter_markers
+from llm_ocr.workspace.status import run_status
 
 #: Seconds between two requests to the platform.
 EVERY = 15.0

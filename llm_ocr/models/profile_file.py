@@ -10,11 +10,10 @@ from typing import Any, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from llm_ocr.errors import UsageError
-from llm_ocr.models.chat import generic
 from llm_ocr.models.parsers import parser_named
-from llm_ocr.models.profile import ImageRule, Parser, Profile, Rung, Score
+from llm_ocr.models.profile import ImageRule, Parser, Profile, Rung, Score, complaints
+from llm_ocr.models.profiles.chat import generic
 from llm_ocr.models.registry import find_profile
-from llm_ocr.models.soundness import complaints
 
 _BASE, _PARSER = "base", "parser"
 #: Laid over those of the base name by name; all other fields replace the base's.

@@ -1,18 +1,139 @@
-"""The pages of one document -> one Markdown text, with its figures in files beside it.
-
-documents/reports/a.pdf.md
-documents/reports/a.pdf.figures/<figure id>.png
-"""
+"""Pages of one document to one Markdown file with figures, and safe file names."""
 
 import re
-from collections.abc import Iterable, Iterator
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import PurePosixPath
 
-from llm_ocr.results.figure_links import IMAGE, encode_target, target_id
-from llm_ocr.results.lines import map_prose
-from llm_ocr.results.paths import safe_segment
+from llm_ocr.results.markdown import IMAGE, clean, encode_target, map_prose, target_id
 from llm_ocr.results.schema import image_extension
 from llm_ocr.types import Figure, PageRecord, Status
+
+# Names in the Markdown tree: any path below a source root -> a path that every store and file system takes. Two
+# documents may want one name: paths that differ only in characters that had to be replaced, in case (which macOS and
+# Windows do not tell apart), or in their source root. The first one in the order of the plan keeps the plain name, each
+# later one gets its document id. The order of the plan never changes and new generations come last, so every worker
+# that reads the plan decides alike, and no later generation renames what an older one wrote.
+
+
+# Reserved on Windows or in URLs of stores, control characters, and those that change the direction of text
+_RESERVED = re.compile(r'[<>:"|?*\\/\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufffe\uffff]')
+_DEVICES = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
+
+# File names end at 255 bytes on the usual file systems, keys at 1,024 on S3 and GCS; both leave room for what is added.
+_LONGEST_SEGMENT = 180
+_LONGEST_PATH = 600
+_LONGEST_ID = 64
+_LONGEST_EXTENSION = 16
+
+
+def safe_path(relative: str) -> str:
+    """The path with each segment made safe (see `safe_segment`); never absolute, never leading upwards, never empty."""
+    parts = [safe_segment(part) for part in relative.split("/") if part not in ("", ".")]
+    path = "/".join(parts) or "_"
+    if len(path.encode()) <= _LONGEST_PATH:
+        return path
+    return f"_{_digest(path)}/{parts[-1]}"
+
+
+def safe_segment(name: str, longest: int = _LONGEST_SEGMENT) -> str:
+    """One name of a path: reserved and control characters become `_`, dots and spaces at the end go.
+
+    A name of more than `longest` bytes of UTF-8 is cut and gets a hash of itself; its extension stays.
+    """
+    name = _RESERVED.sub("_", unicodedata.normalize("NFC", clean(name)))
+    name = name.strip(" ").rstrip(". ")
+    if not name or _DEVICES.match(name):
+        name = f"_{name}"
+    return name if len(name.encode()) <= longest else _cut(name, longest)
+
+
+def _cut(name: str, longest: int) -> str:
+    extension = PurePosixPath(name).suffix
+    if len(extension.encode()) > _LONGEST_EXTENSION:
+        extension = ""
+    tail = f"-{_digest(name)}{extension}"
+    head = name.encode()[: longest - len(tail.encode())].decode(errors="ignore")
+    return head.rstrip(". ") + tail
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentNames:
+    """Where each document's files stand below `documents/`; made once a run from all documents of the plan."""
+
+    renamed: Mapping[tuple[str, str], str]  # those that could not have the plain name
+
+    @classmethod
+    def of_plan(cls, claims: Iterable[tuple[str, str]]) -> "DocumentNames":
+        """From `(document_id, relative path)` in the order of the plan; the same pair may come again.
+
+        Needs about 200 bytes of memory a document.
+        """
+        book = _Book()
+        renamed: dict[tuple[str, str], str] = {}
+        for document_id, relative in claims:
+            plain = safe_path(relative)
+            if not book.take(plain, _owner(document_id, relative)):
+                renamed[document_id, relative] = book.take_other(plain, document_id, _owner(document_id, relative))
+        return cls(renamed)
+
+    def of(self, document_id: str, relative: str) -> str:
+        """The document's name, for `markdown_file` and `figure_file`; the plain one if the plan does not know it."""
+        return self.renamed.get((document_id, relative)) or safe_path(relative)
+
+
+def _owner(document_id: str, relative: str) -> int:
+    return _number(f"{clean(document_id)}\0{clean(relative)}")
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(sha256(text.encode()).digest()[:8])
+
+
+class _Book:
+    """The names taken so far, as numbers: a run may have millions."""
+
+    def __init__(self) -> None:
+        self._files: dict[int, int] = {}
+        self._folders: set[int] = set()
+
+    def take(self, name: str, owner: int) -> bool:
+        """Take the name for the owner, unless another has it or a file would stand where a folder must."""
+        path = _folded(f"{name}.md")
+        file, folders = _number(path), [_number(str(folder)) for folder in PurePosixPath(path).parents]
+        if self._files.get(file, owner) != owner or file in self._folders or any(f in self._files for f in folders):
+            return False
+        self._files[file] = owner
+        self._folders.update(folders)
+        return True
+
+    def take_other(self, name: str, document_id: str, owner: int) -> str:
+        return next(other for other in _others(name, document_id) if self.take(other, owner))
+
+
+def _others(name: str, document_id: str) -> Iterator[str]:
+    path, mark = PurePosixPath(name), safe_segment(document_id, _LONGEST_ID)
+    yield str(path.with_name(f"{path.stem}-{mark}{path.suffix}"))
+    yield f"_{mark}/{path.name}"
+    number = 1
+    while True:
+        number += 1
+        yield f"_{mark}-{number}/{path.name}"
+
+
+def _folded(path: str) -> str:
+    return unicodedata.normalize("NFC", path.casefold())
+
+
+# The pages of one document -> one Markdown text, with its figures in files beside it. documents/reports/a.pdf.md
+# documents/reports/a.pdf.figures/<figure id>.png
+
 
 #: The folder of a workspace that holds the tree.
 FOLDER = "documents"

@@ -1,17 +1,162 @@
-"""Blocks in reading order -> the Markdown of a page.
-
-`Block.text` is Markdown already; this file puts it in its place: headings by level, lists without gaps, everything else
-between blank lines, furniture left out, and a link `![id](figure:id)` where a figure stands.
-"""
+"""Blocks in reading order to the Markdown of a page."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import groupby
+from urllib.parse import unquote
 
-from llm_ocr.results.figure_links import figure_link
-from llm_ocr.results.lines import collapse_blank_lines, map_prose, open_fence
-from llm_ocr.results.text import clean
 from llm_ocr.types import FURNITURE, Block, BlockKind
+
+# Any text, made fit to be stored: UTF-8 has no place for lone surrogates, which broken PDFs and file names bring.
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    """The text with surrogate pairs joined and lone surrogates replaced by U+FFFD; all else unchanged."""
+    if text.isascii() or not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+# Lines of Markdown, as far as text may be changed: what stands inside a code fence must not be.
+
+
+# CommonMark 0.31, 4.5: three or more backticks or tildes; no backtick in a backtick fence's info string. Any
+# indentation and list markers may stand before it, for code in list items.
+_OPENING = re.compile(r"(?P<before> *(?:(?:[-*+]|\d{1,9}[.)]) +)*)(?P<marks>`{3,}(?=[^`]*$)|~{3,})")
+
+
+@dataclass(frozen=True, slots=True)
+class MarkdownLine:
+    """One line without its newline. `fence` is the fence that it opens, stands in or closes: "" outside of code."""
+
+    text: str
+    fence: str
+
+    @property
+    def blank(self) -> bool:
+        """Outside of code, nothing but white space."""
+        return not self.fence and not self.text.strip()
+
+
+def markdown_lines(text: str) -> Iterator[MarkdownLine]:
+    """Every line of the text, told whether it belongs to fenced code."""
+    fence, column = "", 0
+    for line in text.split("\n"):
+        if fence:
+            yield MarkdownLine(line, fence)
+            if _closes(line, fence, column):
+                fence = ""
+        else:
+            opening = _OPENING.match(line)
+            if opening:
+                fence, column = opening["marks"], len(opening["before"])
+            yield MarkdownLine(line, fence)
+
+
+def _closes(line: str, fence: str, column: int) -> bool:
+    marks = line.strip(" \t")
+    indent = len(line) - len(line.lstrip(" "))
+    return indent <= column + 3 and len(marks) >= len(fence) and set(marks) == {fence[0]}
+
+
+def open_fence(text: str) -> str:
+    """The line that would close code which the text leaves open; "" where none is open."""
+    fence, column = "", 0
+    for line in text.split("\n"):
+        if fence:
+            fence = "" if _closes(line, fence, column) else fence
+        elif opening := _OPENING.match(line):
+            fence, column = opening["marks"], len(opening["before"])
+    return " " * column + fence if fence else ""
+
+
+def map_prose(text: str, change: Callable[[str], str], code: Callable[[str], str] = str) -> str:
+    """Apply `change` to each run of lines outside of fenced code, and `code` to each fenced block."""
+    runs = groupby(markdown_lines(text), key=lambda line: bool(line.fence))
+    parts = [(fenced, "\n".join(line.text for line in lines)) for fenced, lines in runs]
+    return "\n".join(code(part) if fenced else change(part) for fenced, part in parts)
+
+
+def collapse_blank_lines(text: str) -> str:
+    """At most one blank line in a row outside of code, none at the ends."""
+    return "\n".join(_collapsed(markdown_lines(text))).strip("\n")
+
+
+def _collapsed(lines: Iterable[MarkdownLine]) -> Iterator[str]:
+    blank = False
+    for line in lines:
+        if not (line.blank and blank):
+            yield "" if line.blank else line.text
+        blank = line.blank
+
+
+# Links to figures in Markdown: `![alt](figure:ID)`, the form of the predecessor's datasets. Ids may hold any text (a
+# manifest's document ids do), so the target is percent-encoded where CommonMark would end it.
+
+
+SCHEME = "figure:"
+
+#: An image: its alt text, which may hold escapes and one pair of brackets, and its target, of which a title is a part.
+IMAGE = re.compile(r"!\[(?P<alt>(?:[^\\\[\]]|\\.|\[(?:[^\\\[\]]|\\.)*\])*)\]\((?P<target>[^()\n]+)\)", re.DOTALL)
+
+_UNSAFE_IN_TARGET = re.compile(r"[\x00-\x20\x7f\s\"#%&'()/:<>?@\[\\\]`|]")
+# an underscore between letters or digits is no emphasis (CommonMark 6.2) and stays readable
+_UNSAFE_IN_TEXT = re.compile(r"[$*\[\\\]`|~]|(?<![^\W_])_+|_+(?![^\W_])")
+_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def escape(text: str) -> str:
+    """The text, made `one_line`, as Markdown that shows it as it is.
+
+    `<`, `>` and `&` become entities, which hold in Markdown and in HTML alike; everything else is escaped with `\\`.
+    """
+    line = re.sub("[&<>]", lambda match: _ENTITIES[match[0]], one_line(text))
+    return _UNSAFE_IN_TEXT.sub(lambda match: "".join(f"\\{mark}" for mark in match[0]), line)
+
+
+def one_line(text: str) -> str:
+    """The text with white space collapsed, control characters dropped and lone surrogates replaced."""
+    return " ".join(_CONTROL.sub("", " ".join(clean(text).split())).split())
+
+
+def unescape(text: str) -> str:
+    """What `escape` was given, white space and control characters aside."""
+    plain = _ESCAPE.sub(r"\1", text)
+    for character, entity in reversed(_ENTITIES.items()):
+        plain = plain.replace(entity, character)
+    return plain
+
+
+def figure_target(figure_id: str) -> str:
+    """`figure:ID`, percent-encoded where it must be."""
+    return SCHEME + encode_target(figure_id)
+
+
+def encode_target(text: str) -> str:
+    """A part of a link target that CommonMark and URL parsers take whole; letters of any script stay as they are."""
+    return _UNSAFE_IN_TARGET.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), clean(text))
+
+
+def figure_link(figure_id: str) -> str:
+    """`![ID](figure:ID)`."""
+    return f"![{escape(figure_id)}]({figure_target(figure_id)})"
+
+
+def target_id(target: str) -> str | None:
+    """The figure that a link target names, None for other targets."""
+    return unquote(target.removeprefix(SCHEME)) if target.startswith(SCHEME) else None
+
+
+# Blocks in reading order -> the Markdown of a page. `Block.text` is Markdown already; this file puts it in its place:
+# headings by level, lists without gaps, everything else between blank lines, furniture left out, and a link
+# `![id](figure:id)` where a figure stands.
+
 
 _HEADING_MARKS = re.compile(r"^#{1,6}(?=\s)\s*")
 _CLOSING_MARKS = re.compile(r"(?<=\s)(#+)$")

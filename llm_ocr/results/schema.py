@@ -1,24 +1,185 @@
-"""Stage results as Parquet: one row a page for Extract, one a figure for Describe.
+"""Stage results as Parquet: one row per page or figure."""
 
-Only this file and `page_status` name their columns.
-
-Blocks and figures are lists of structs, attempts and notes JSON texts (their keys are the engines' own). The images of
-a page and its figures stand last, as `{bytes, path}`, the form in which `datasets` keeps them. `continued`,
-`described`, `notes`, `quality` and `quality_parts` came later: files without them are read as if they were empty.
-"""
-
+import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from llm_ocr.results.parquet import Source, iter_rows, table_bytes, with_format
-from llm_ocr.results.text import clean
+from llm_ocr.errors import ObjectNotFound, StorageError, WorkspaceMismatch
+from llm_ocr.results.markdown import clean
+from llm_ocr.sandbox.memory import give_back_memory
 from llm_ocr.types import Block, BlockKind, Box, EncodedImage, Figure, FigureRecord, PageRecord, Reason, Status
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
+    from _typeshed import WriteableBuffer
+
+    from llm_ocr.storage import ObjectStore
+
+
+# A stored object as a seekable file, so that readers of Parquet fetch only the ranges that they need.
+
+
+class ObjectFile(io.RawIOBase):
+    """Reads an object of a store by ranges: each `read` is one request. Not for several threads at once."""
+
+    def __init__(self, store: "ObjectStore", key: str) -> None:
+        """Raises `ObjectNotFound` when there is no such object."""
+        info = store.stat(key)
+        if info is None:
+            raise ObjectNotFound(f"no object {key} in {store.url}")
+        self._store, self._key, self._size = store, key, info.size
+        self._position = 0
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def seekable(self) -> bool:
+        """Always."""
+        return True
+
+    def tell(self) -> int:
+        """Bytes from the start."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move, without a request; the new position."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        """Fill the buffer from the current position; the number of bytes, 0 at the end."""
+        view = memoryview(buffer).cast("B")
+        length = min(len(view), self._size - self._position)
+        if length <= 0:
+            return 0
+        data = self._store.read_range(self._key, self._position, length)
+        view[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+
+# Parquet mechanics: how tables are written and read so that images cost nothing to those who do not want them. Image
+# bytes are stored uncompressed (they are PNG, JPEG or WebP already) and without statistics, in columns of their own at
+# the end of each row group. So a reader that asks for other columns never touches them, and one that asks for figures
+# reads one contiguous range.
+
+
+#: The whole file, or a seekable file of which only the wanted ranges are read.
+Source = bytes | BinaryIO
+
+#: Format number of the stage results of this version; readers refuse newer ones.
+FORMAT = 1
+_FORMAT_KEY = b"llm_ocr.format"
+_KIND_KEY = b"llm_ocr.kind"
+
+# pyarrow looks at the size of a data page only after this many values: with its own default of 1,024 all images of a
+# file end up in one page, whose size Parquet limits to 2 GiB.
+_VALUES_PER_CHECK = 8
+_ROWS_PER_BATCH = 16
+
+
+def with_format(schema: "pa.Schema", kind: str) -> "pa.Schema":
+    """The schema with the format number and the kind of row in its metadata."""
+    return schema.with_metadata({_FORMAT_KEY: str(FORMAT).encode(), _KIND_KEY: kind.encode()})
+
+
+def leaf_columns(schema: "pa.Schema") -> list[str]:
+    """The paths under which Parquet knows the values of the schema, `figure_images.list.element.bytes` for example."""
+    return [path for field in schema for path in _leaves(field.name, field.type)]
+
+
+def _leaves(path: str, kind: "pa.DataType") -> Iterator[str]:
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        for child in kind:
+            yield from _leaves(f"{path}.{child.name}", child.type)
+    elif pa.types.is_list(kind):
+        yield from _leaves(f"{path}.list.element", kind.value_type)
+    else:
+        yield path
+
+
+def open_writer(where: Path | BinaryIO, schema: "pa.Schema") -> "pq.ParquetWriter":
+    """A writer that compresses all columns but image bytes; `where` is a path or a binary file."""
+    import pyarrow.parquet as pq
+
+    leaves = leaf_columns(schema)
+    light = [leaf for leaf in leaves if not leaf.endswith(".bytes")]
+    return pq.ParquetWriter(
+        where,
+        schema,
+        compression={leaf: "ZSTD" if leaf in light else "NONE" for leaf in leaves},
+        use_dictionary=light,
+        write_statistics=light,
+        write_batch_size=_VALUES_PER_CHECK,
+    )
+
+
+def table_bytes(schema: "pa.Schema", rows: Sequence[Mapping[str, object]]) -> bytes:
+    """A Parquet file in memory, in row groups of a few pages: Arrow's copy of the images is then never that of all."""
+    import pyarrow as pa
+
+    buffer = io.BytesIO()
+    with open_writer(buffer, schema) as writer:
+        for start in range(0, len(rows), _ROWS_PER_BATCH):
+            writer.write_table(pa.Table.from_pylist(rows[start : start + _ROWS_PER_BATCH], schema=schema))
+    return buffer.getvalue()
+
+
+def release_memory() -> None:
+    """Hand back what Arrow keeps for its next table, and what is free beside it."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+    give_back_memory()
+
+
+def iter_rows(source: Source, kind: str, columns: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """The rows as dictionaries, reading those columns only.
+
+    Raises `WorkspaceMismatch` for a newer format and `StorageError` for anything that is no such file.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(io.BytesIO(source) if isinstance(source, bytes) else source)
+        _check(file.schema_arrow.metadata or {}, kind)
+        # Without threads of Arrow: one that still runs when the process ends may abort it.
+        for batch in file.iter_batches(batch_size=_ROWS_PER_BATCH, columns=list(columns), use_threads=False):
+            yield from batch.to_pylist()
+    except (pa.ArrowException, EOFError) as error:
+        raise StorageError(
+            f"cannot read a result file of the workspace: {error}",
+            hint="The object is damaged. Delete it together with its .done marker and run the stage again.",
+        ) from error
+
+
+def _check(metadata: Mapping[bytes, bytes], kind: str) -> None:
+    number = metadata.get(_FORMAT_KEY, b"").decode("ascii", "replace")
+    if not number.isdecimal() or metadata.get(_KIND_KEY) != kind.encode():
+        raise StorageError(f"expected a Parquet file with {kind} written by llm_ocr, found another Parquet file")
+    if int(number) > FORMAT:
+        raise WorkspaceMismatch(
+            f"the result has format {number}, this version reads up to format {FORMAT}",
+            hint="Install the version of llm-ocr that wrote the workspace, or a newer one.",
+        )
+
+
+# Stage results as Parquet: one row a page for Extract, one a figure for Describe. Only this file and `page_status` name
+# their columns. Blocks and figures are lists of structs, attempts and notes JSON texts (their keys are the engines'
+# own). The images of a page and its figures stand last, as `{bytes, path}`, the form in which `datasets` keeps them.
+# `continued`, `described`, `notes`, `quality` and `quality_parts` came later: files without them are read as if they
+# were empty.
+
 
 _PAGES, _FIGURES = "pages", "figures"
 _IMAGE_COLUMN, _FIGURE_IMAGES_COLUMN = "image", "figure_images"
@@ -285,3 +446,78 @@ def _figure(value: Mapping[str, Any], picture: Mapping[str, Any] | None) -> Figu
 
 def _texts_of(value: Mapping[str, Any], names: Sequence[str]) -> dict[str, str]:
     return {name: value.get(name) or "" for name in names}
+
+
+# Assemble's own rows: the final Markdown of each page, beside what Extract and Describe stored.
+
+
+_KIND = "finals"
+_FINAL_COLUMNS = ("page_id", "document_final_markdown")
+
+
+@cache
+def _schema() -> "pa.Schema":
+    import pyarrow as pa
+
+    return with_format(pa.schema([(name, pa.string()) for name in _FINAL_COLUMNS]), _KIND)
+
+
+def finals_to_parquet(rows: Iterable[tuple[str, str]]) -> bytes:
+    """From page ids and their final Markdown."""
+    return table_bytes(_schema(), [{"page_id": page, "document_final_markdown": clean(text)} for page, text in rows])
+
+
+# How the pages of a unit ended, from the columns that say it: no texts and images are read.
+
+
+_STATUS_COLUMNS = ("page_id", "document_id", "page_number", "status", "reason")
+#: The least of a figure that says that it is there.
+_FIGURE_IDS = "figures.list.element.id"
+
+
+class FailedPage(NamedTuple):
+    """A page (number None: a document that could not be opened) that ended `failed`."""
+
+    page_id: str
+    document_id: str
+    page_number: int | None
+    status: Status
+    reason: Reason | None
+
+
+class ScoredPage(NamedTuple):
+    """A page that was read; `quality` None: before there was a score."""
+
+    page_id: str
+    document_id: str
+    page_number: int | None
+    status: Status
+    reason: Reason | None
+    quality: float | None
+    figures: int = 0
+
+
+def failed_pages(source: Source) -> list[FailedPage]:
+    """The failed rows of one unit of Extract."""
+    return [
+        FailedPage(row["page_id"], row["document_id"], row["page_number"], Status.FAILED, _reason(row["reason"]))
+        for row in iter_rows(source, "pages", _STATUS_COLUMNS)
+        if row["status"] == Status.FAILED
+    ]
+
+
+def scored_pages(source: Source) -> list[ScoredPage]:
+    """All other rows of one unit of Extract."""
+    return [
+        ScoredPage(
+            row["page_id"],
+            row["document_id"],
+            row["page_number"],
+            Status(row["status"]),
+            _reason(row["reason"]),
+            row.get("quality"),
+            len(row["figures"]),
+        )
+        for row in iter_rows(source, "pages", (*_STATUS_COLUMNS, "quality", _FIGURE_IDS))
+        if row["status"] != Status.FAILED
+    ]

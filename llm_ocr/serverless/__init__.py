@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from llm_ocr.config.environment import environment
+from llm_ocr.config.loading import load
+from llm_ocr.config.models import WorkerSettings
 from llm_ocr.errors import LlmOcrError, MissingExtra
 from llm_ocr.serverless.variables import translated, usual_model
-from llm_ocr.settings.environment import environment
-from llm_ocr.settings.loading import load
-from llm_ocr.settings.serverless import WorkerSettings
 
 __all__ = ["main", "worker_settings"]
+
 
 _log = logging.getLogger("llm_ocr")
 

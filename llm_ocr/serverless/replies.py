@@ -1,21 +1,192 @@
-"""From an answer to a reply that RunPod takes: what is too large for one goes to the workspace, as URLs."""
+"""Build replies that RunPod accepts; large parts become URLs in the workspace."""
 
+import asyncio
 import base64
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from llm_ocr.errors import LlmOcrError
-from llm_ocr.results.paths import safe_segment
-from llm_ocr.serverless.answers import Answer, Picture, size_of
-from llm_ocr.serverless.inputs import DocumentRequest
-from llm_ocr.settings.serverless import NONE, WorkerSettings
+from llm_ocr.config.models import NONE, WorkerSettings
+from llm_ocr.errors import LlmOcrError, PageFailure
+from llm_ocr.results.documents import document_markdown, safe_segment
+from llm_ocr.results.images import boxes_image
+from llm_ocr.results.markdown import IMAGE, encode_target, map_prose, target_id
+from llm_ocr.results.schema import image_extension
+from llm_ocr.serverless.inputs import DocumentRequest, advised
 from llm_ocr.storage import ObjectStore, open_store
-from llm_ocr.work.stored import workspace_options
+from llm_ocr.types import Box, EncodedImage, Figure, PageRecord
+from llm_ocr.workspace.stored import workspace_options
+
+# From pages that were read to what a reply holds of them; the keys are those of GLM-OCR's worker.
+
+
+#: Where the Markdown's links to figures lead.
+FOLDER = "imgs"
+#: Boxes are in thousandths of the page, as in GLM-OCR's results.
+_SCALE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """An image of the reply: what is said of it, and the file that holds it for as long as the request lasts."""
+
+    about: Mapping[str, Any]
+    file: Path
+
+    @property
+    def name(self) -> str:
+        """As the Markdown links it."""
+        return str(self.about["name"])
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.file.stat().st_size
+
+
+@dataclass(frozen=True, slots=True)
+class PageAnswer:
+    """One page, without its image."""
+
+    number: int
+    record: PageRecord
+    regions: Sequence[Mapping[str, Any]]
+    markdown: str
+    crops: Sequence[Picture] = ()
+    layout: Picture | None = None
+    notes: Sequence[str] = ()
+
+    def about(self) -> dict[str, Any]:
+        """How it ended."""
+        found: dict[str, Any] = {"page": self.number, "status": self.record.status.value}
+        if self.record.reason is not None:
+            found["reason"] = self.record.reason.value
+        if self.record.detail:
+            found["detail"] = advised(self.record.detail)
+        return found
+
+
+@dataclass(slots=True)
+class Answer:
+    """All pages of a request, in order."""
+
+    pages: Sequence[PageAnswer]
+    crops: Sequence[Picture] = ()
+    layouts: Sequence[Picture] = ()
+    notes: list[str] = field(default_factory=list)
+
+    def texts(self) -> dict[str, Any]:
+        """`json_result`, a list of regions for each page, and `markdown_result`."""
+        pages = ((page.record, page.markdown) for page in self.pages)
+        return {
+            "json_result": [list(page.regions) for page in self.pages],
+            "markdown_result": document_markdown(pages, "", page_markers=False),
+        }
+
+
+async def page_answer(number: int, record: PageRecord, request: DocumentRequest, folder: Path) -> PageAnswer:
+    """What is kept of a page. Pictures are written to `folder`, so that a long document takes no memory."""
+    return await asyncio.to_thread(_page_answer, number, record, request, folder)
+
+
+def _page_answer(number: int, record: PageRecord, request: DocumentRequest, folder: Path) -> PageAnswer:
+    names = {figure.id: f"{FOLDER}/{_file(figure)}" for figure in record.figures}
+    figures = record.figures[: request.crops.most] if request.crops.wanted else ()
+    crops = [_crop(number, figure, names[figure.id], folder) for figure in figures]
+    layout, notes = None, []
+    if request.layouts.wanted and record.image is not None:
+        try:
+            image = boxes_image(record.image, record.blocks)
+            layout = _picture({"name": f"layout/{record.page_id}.jpg", "page": number}, image, folder)
+        except PageFailure as failure:
+            notes.append(f"layout_visualizations: page {number}: {failure.args[0]}")
+    return PageAnswer(
+        number,
+        _without_images(record, number),
+        _regions(record, names),
+        _linked(record.markdown, names),
+        crops,
+        layout,
+        notes,
+    )
+
+
+def answer_of(pages: Iterable[PageAnswer], request: DocumentRequest) -> Answer:
+    """The pages in order, and of the pictures as many as are wanted."""
+    ordered = sorted(pages, key=lambda page: page.number)
+    crops = [crop for page in ordered for crop in page.crops]
+    answer = Answer(ordered, crops[: request.crops.most], [page.layout for page in ordered if page.layout is not None])
+    answer.notes += [note for page in ordered for note in page.notes]
+    figures = sum(len(page.record.figures) for page in ordered)
+    if request.crops.wanted and figures > len(answer.crops):
+        answer.notes.append(f"crop_images: {len(answer.crops)} of {figures} (max_crop_images)")
+    return answer
+
+
+def _without_images(record: PageRecord, number: int) -> PageRecord:
+    empty = EncodedImage(b"", "image/jpeg", 0, 0)
+    figures = tuple(replace(figure, image=empty) for figure in record.figures)
+    return replace(record, page_number=number, image=None, figures=figures, blocks=(), markdown="")
+
+
+def _regions(record: PageRecord, names: Mapping[str, str]) -> list[dict[str, Any]]:
+    found = []
+    for index, block in enumerate(record.blocks):
+        region: dict[str, Any] = {
+            "index": index,
+            "label": block.label or block.kind.value,
+            "content": block.text or block.described or block.inside or None,
+            "bbox_2d": _thousandths(block.box),
+        }
+        if block.figure_id in names:
+            region["image_path"] = names[block.figure_id]
+        found.append(region)
+    return found
+
+
+def _thousandths(box: Box) -> list[int]:
+    return [round(side * _SCALE) for side in (box.x0, box.y0, box.x1, box.y1)]
+
+
+def _linked(markdown: str, names: Mapping[str, str]) -> str:
+    def to_file(image: Any) -> str:
+        name = names.get(target_id(image["target"]) or "")
+        return (
+            f"![{image['alt']}]({FOLDER}/{encode_target(name.removeprefix(FOLDER + '/'))})" if name else str(image[0])
+        )
+
+    return map_prose(markdown, lambda text: IMAGE.sub(to_file, text)) if names else markdown
+
+
+def _file(figure: Figure) -> str:
+    return f"{safe_segment(figure.id)}.{image_extension(figure.image.media_type)}"
+
+
+def _crop(number: int, figure: Figure, name: str, folder: Path) -> Picture:
+    about = {"name": name, "page": number, "label": figure.label, "bbox_2d": _thousandths(figure.box)}
+    return _picture(about, figure.image, folder)
+
+
+def _picture(about: Mapping[str, Any], image: EncodedImage, folder: Path) -> Picture:
+    file = folder / str(about["name"])
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(image.data)
+    return Picture({**about, "media_type": image.media_type, "width": image.width, "height": image.height}, file)
+
+
+def size_of(reply: Mapping[str, Any]) -> int:
+    """Bytes of a reply as JSON."""
+    return len(json.dumps(reply, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+
+
+# From an answer to a reply that RunPod takes: what is too large for one goes to the workspace, as URLs.
+
 
 #: Below the workspace.
-FOLDER = "replies"
+REPLIES = "replies"
 
 
 class Replies:
@@ -65,7 +236,7 @@ class _Place:
         self.there = settings.workspace != NONE
         self._settings = settings
         self._store: ObjectStore | None = None
-        self._prefix = f"{FOLDER}/{safe_segment(job)}-{secrets.token_hex(8)}"
+        self._prefix = f"{REPLIES}/{safe_segment(job)}-{secrets.token_hex(8)}"
 
     def url_of(self, picture: Picture) -> dict[str, str]:
         """Nothing where there is no workspace."""

@@ -12,16 +12,16 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from llm_ocr.api import open as open_run
+from llm_ocr.config.fields import PREFIX
+from llm_ocr.config.groups import without_credentials
+from llm_ocr.config.models import NONE, WorkerSettings
 from llm_ocr.errors import LlmOcrError, UsageError
+from llm_ocr.runs import open as open_run
 from llm_ocr.serverless.inputs import InputError, StageRequest
 from llm_ocr.serverless.variables import OF_MACHINE
-from llm_ocr.settings.fields import PREFIX
-from llm_ocr.settings.serverless import NONE, WorkerSettings
-from llm_ocr.settings.values import without_credentials
 from llm_ocr.storage import StoreOptions, open_store
 from llm_ocr.storage.names import split_scheme
-from llm_ocr.work.stored import launched
+from llm_ocr.workspace.stored import launched
 
 #: Seconds between SIGTERM and SIGKILL: more than a stage takes to publish what is whole.
 GRACE = 40.0

@@ -7,11 +7,11 @@ Names of ours (`LLM_OCR_*`) win. MAX_MODEL_LEN, GPU_MEMORY_UTILIZATION, TENSOR_P
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from llm_ocr.config.fields import PREFIX, settings_of
+from llm_ocr.config.legacy import BY_NAME, bare_for
+from llm_ocr.config.models import WorkerSettings
 from llm_ocr.errors import UsageError
-from llm_ocr.models.glm_ocr import GLM_OCR
-from llm_ocr.settings.fields import PREFIX, settings_of
-from llm_ocr.settings.predecessor import BY_NAME, bare_for
-from llm_ocr.settings.serverless import WorkerSettings
+from llm_ocr.models.profiles.glm_ocr import GLM_OCR
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The worker: takes jobs, keeps one model for all of them, and leaves nothing of a request behind."""
+"""Process jobs with one shared model; nothing of a request remains afterward."""
 
 import asyncio
 import contextlib
@@ -10,19 +10,107 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr import __version__
-from llm_ocr.api.session import Session, Way
+from llm_ocr.config.models import WorkerSettings
 from llm_ocr.errors import LlmOcrError, ServerError, UsageError
-from llm_ocr.serverless.answers import PageAnswer, answer_of, page_answer
-from llm_ocr.serverless.files import Numbered, parts_of
-from llm_ocr.serverless.inputs import DocumentRequest, InputError, StageRequest, WarmUp, read_input
-from llm_ocr.serverless.replies import Replies
+from llm_ocr.serverless.inputs import (
+    DocumentRequest,
+    InputError,
+    Numbered,
+    StageRequest,
+    WarmUp,
+    advised,
+    parts_of,
+    read_input,
+)
+from llm_ocr.serverless.replies import PageAnswer, Replies, answer_of, page_answer
 from llm_ocr.serverless.stage_job import permitted, run_stage
-from llm_ocr.serverless.turns import Turns
 from llm_ocr.serverless.variables import for_stage
-from llm_ocr.serverless.warming import warm_up
-from llm_ocr.settings.serverless import WorkerSettings
+from llm_ocr.session import Session, Way
 from llm_ocr.stages import Silent
-from llm_ocr.types import PageRecord, Status
+from llm_ocr.types import DocumentPart, PageRecord, Status
+
+# Many requests share the worker's model; a stage has the machine for itself, since it starts a model of its own.
+
+
+class Turns:
+    """Who may use the machine. One who waits to be alone is not overtaken."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Condition()
+        self._together = 0
+        self._alone = False
+        self._waiting = 0
+
+    @contextlib.asynccontextmanager
+    async def together(self) -> AsyncIterator[None]:
+        """Beside others of this kind."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._alone and not self._waiting)
+            self._together += 1
+        try:
+            yield
+        finally:
+            await self._leave(alone=False)
+
+    @contextlib.asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """With nobody beside."""
+        async with self._changed:
+            self._waiting += 1
+            try:
+                await self._changed.wait_for(lambda: not self._alone and not self._together)
+                self._alone = True
+            finally:
+                self._waiting -= 1
+                self._changed.notify_all()
+        try:
+            yield
+        finally:
+            await self._leave(alone=True)
+
+    async def _leave(self, *, alone: bool) -> None:
+        async with self._changed:
+            if alone:
+                self._alone = False
+            else:
+                self._together -= 1
+            self._changed.notify_all()
+
+
+# A page of our own, read once: then the model is there when the first document comes.
+
+
+_WORDS = "Ready to read."
+_SIZE, _MARGIN, _FONT = (420, 120), 40, 32  # pixels
+
+
+async def warm_up(session: Session) -> dict[str, Any]:
+    """Start the model and ask it one question. Raises `ServerError` when it cannot be started."""
+    began = time.monotonic()
+    rows: list[PageRecord] = []
+
+    async def finished(position: int, record: PageRecord) -> None:
+        rows.append(record)
+
+    with tempfile.TemporaryDirectory(prefix="llm-ocr-request-") as folder:
+        part = DocumentPart("warm-up", str(_page(Path(folder))), "warm-up", "", (1,), 1, 0)
+        await session.read(part, finished)
+    detail = {"detail": advised(rows[0].detail)} if rows[0].detail else {}
+    return {"status": rows[0].status.value, **detail, "seconds": round(time.monotonic() - began, 3)}
+
+
+def _page(folder: Path) -> Path:
+    from PIL import Image, ImageDraw, ImageFont
+
+    page = Image.new("RGB", _SIZE, "white")
+    ImageDraw.Draw(page).text((_MARGIN, _MARGIN), _WORDS, fill="black", font=ImageFont.load_default(_FONT))
+    file = folder / "page.png"
+    page.save(file)
+    return file
+
+
+# The worker: takes jobs, keeps one model for all of them, and leaves nothing of a request behind.
+
 
 _log = logging.getLogger("llm_ocr.serverless")
 

@@ -1,9 +1,9 @@
-"""The three stages: each takes what the one before published, and publishes its own result unit by unit."""
+"""The three stages. Each reads the results of the stage before and publishes its own unit by unit."""
 
 from collections.abc import Callable
 from typing import Protocol
 
-from llm_ocr.engines.asking import Load
+from llm_ocr.engines import Load
 from llm_ocr.types import Counts, Status
 
 

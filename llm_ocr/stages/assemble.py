@@ -1,111 +1,369 @@
-"""Assemble: descriptions into the Markdown, pages into documents, rows into the dataset. Nothing is inferred.
+"""Assemble: descriptions into the Markdown, pages into documents, rows into the dataset."""
 
-An item is one unit of whole documents, or all ranges of one long document, with the rows of newer generations laid over
-the older ones. Its pages are read twice, first without images to know which rows count, then unit by unit: memory holds
-one unit's images whatever the length of the document.
-"""
-
-import heapq
-import logging
+import asyncio
+import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
 
-from llm_ocr.errors import PageFailure
-from llm_ocr.results.boxes import boxes_image
-from llm_ocr.results.dataset import DatasetRow
-from llm_ocr.results.enrich import enrich
-from llm_ocr.results.figure_words import figure_words
-from llm_ocr.results.inert import inert_page
-from llm_ocr.results.schema import Images
-from llm_ocr.types import EncodedImage, Figure, FigureRecord, PageRecord, Status
-from llm_ocr.work.effective import effective_rows
+from llm_ocr.compat.stage_dataset import is_repository, name_dataset
+from llm_ocr.config.models import AssemblyCommand
+from llm_ocr.errors import DatasetDamaged, StageMissing
+from llm_ocr.results.dataset import FOLDER, DatasetWriter, dataset_file
+from llm_ocr.results.documents import DocumentNames, document_markdown, figure_file, markdown_file
+from llm_ocr.results.schema import Images, finals_to_parquet
+from llm_ocr.scheduling.follow import Published, ReadyItems
+from llm_ocr.scheduling.scanner import PlannedItems
+from llm_ocr.stages import Progress
+from llm_ocr.stages.loop import stepwise
+from llm_ocr.stages.runtime import Job
+from llm_ocr.stages.sharing import SMALL, Sharing, Split, follows, key_before, pages_stage, sharing, shows_all, split_of
+from llm_ocr.types import Counts, DocumentPart, FigureRecord, PageRecord, Status
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.generations import totals_of
+from llm_ocr.workspace.items import Item, items, parse_item_name
+from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, claim_key, key_settings, stage_keys
+from llm_ocr.workspace.publish import Marker, Summary, correction, done_units, iter_markers, publish, standing_marker
+from llm_ocr.workspace.published import (
+    Finished,
+    choose,
+    chosen_rows,
+    dataset_row,
+    finished_pages,
+    published_figures,
+    published_pages,
+    without_images,
+)
+from llm_ocr.workspace.views import (
+    NOTES,
+    ViewsNote,
+    begin_views,
+    end_views,
+    is_damaged,
+    note_key,
+    note_of_views,
+    sha256_of,
+)
 
-_log = logging.getLogger(__name__)
+# One item of Assemble: its dataset file and documents, then the marker. The files are views: written whole, and only by
+# the newest generation that touches the item. They stand before the marker does, so a marker means that they are there.
 
-#: Gives the pages of one unit, with the images that are asked for.
-Pages = Callable[[str, Images], Iterable[PageRecord]]
+
+#: Markers of units that are kept, a few items' worth.
+_KEPT = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """A page as it leaves the pipeline."""
+class AssembleJob:
+    """What all items of a plan need. `extracted` and `described` give a unit's marker."""
 
-    record: PageRecord
-    markdown: str
-    boxes: EncodedImage | None = field(default=None, repr=False)
+    workspace: Workspace
+    key: str
+    planned: PlannedItems
+    names: DocumentNames
+    extracted: Callable[[str], Marker]
+    described: Callable[[str], Marker]
+    page_markers: bool
+    images: Images
+
+    def pages(self, unit: str, images: Images) -> Iterator[PageRecord]:
+        """The rows of one unit of Extract."""
+        return published_pages(self.workspace, self.extracted(unit), images)
+
+    def descriptions(self, units: Iterable[str]) -> dict[str, FigureRecord]:
+        """Describe's rows of these units by figure id."""
+        return published_figures(self.workspace, map(self.described, units))
+
+    def expected(self, item: Item) -> int:
+        """The item's pages, each counted once."""
+        rows = sum(self.extracted(unit).counts.expected for unit in item.unit_ids)
+        return rows - sum(unit.replaces for unit in item.newer)
+
+    def files(self, item: Item) -> Iterator[str]:
+        """The item's views, figures aside."""
+        yield dataset_file(item.id)
+        for part in item.parts:
+            yield from (markdown_file(self.names.of(part.document_id, path)) for path in paths_of(part))
 
 
-def choose(units: Iterable[str], documents: frozenset[str], pages: Pages) -> dict[str, str]:
-    """Which unit's row counts for each page id, among `units`, oldest generation first, and the item's documents."""
-    rows = (
-        _Row(record.page_id, record.document_id, record.page_number, record.status, unit)
-        for unit in units
-        for record in pages(unit, Images.NONE)
-        if record.document_id in documents
+def assemble_job(workspace: Workspace, key: str, made: Mapping[str, Any]) -> AssembleJob:
+    """Return what all items need under a key of Assemble that is made of `made`. Reads the whole plan once."""
+    planned = PlannedItems(workspace)
+    claims = ((part.document_id, path) for item in planned.read() for part in item.parts for path in paths_of(part))
+    return AssembleJob(
+        workspace,
+        key,
+        planned,
+        DocumentNames.of_plan(claims),
+        markers_of(workspace, made.get("pages_from", EXTRACT), made["extract"]),
+        markers_of(workspace, DESCRIBE, made["describe"]),
+        made["page_markers"],
+        Images(made["dataset_images"]),
     )
-    return {row.page_id: row.unit for row in effective_rows(rows)}
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """What the choice needs of a row, so that the texts of a long document are not all held."""
-
-    page_id: str
-    document_id: str
-    page_number: int | None
-    status: Status
-    unit: str
+def markers_of(workspace: Workspace, stage: str, key: str) -> Callable[[str], Marker]:
+    """The marker of a unit that the stage has done, by the unit's id. Raises `StageMissing`."""
+    return lru_cache(_KEPT)(partial(standing_marker, workspace, stage, key))
 
 
-def chosen_rows(
-    layers: Iterable[Sequence[str]], chosen: Mapping[str, str], pages: Pages, *, images: Images
-) -> Iterator[PageRecord]:
-    """The rows that count, in the order of the dataset, a few in memory at a time.
-
-    `layers` are the item's units by generation, oldest first (`Item.layers`); within one, pages ascend.
-    """
-
-    def rows(units: Sequence[str]) -> Iterator[PageRecord]:
-        wanted = set(chosen.values())
-        for unit in units:
-            if unit in wanted:
-                yield from (record for record in pages(unit, images) if chosen.get(record.page_id) == unit)
-
-    yield from heapq.merge(*(rows(units) for units in layers), key=lambda record: record.dataset_index)
+def paths_of(part: DocumentPart) -> tuple[str, ...]:
+    """Where the part's document is found below its source roots."""
+    return (part.relative, *part.aliases)
 
 
-def finished_pages(
-    rows: Iterable[PageRecord], descriptions: Mapping[str, FigureRecord], *, images: Images
-) -> Iterator[Finished]:
-    """Yield the pages with their descriptions and without active content; with all images, their boxes as well."""
-    texts = {figure: words for figure, record in descriptions.items() if (words := figure_words(record))}
-    for record in map(inert_page, rows):
-        yield Finished(record, enrich(record.markdown, texts), _boxes(record) if images is Images.ALL else None)
-
-
-def _boxes(record: PageRecord) -> EncodedImage | None:
-    """None for a failed page, and for an image that the renderer took and Pillow cannot decode."""
-    if record.image is None or not record.image.data:
-        return None
+def assemble_item(job: AssembleJob, item: Item) -> list[Status]:
+    """Write one item's views and publish its Markdown; the statuses of its pages."""
+    chosen = choose(item.unit_ids, item.documents, job.pages)
+    descriptions = job.descriptions(dict.fromkeys(chosen.values()))
+    writer = _Views(job, item, descriptions)
+    wanted = job.images if job.images is Images.ALL else Images.FIGURES  # documents need the figures whatever
+    rows = chosen_rows(item.layers, chosen, job.pages, images=wanted)
+    path = job.workspace.spool / f"{item.name}.parquet"
+    begin_views(job.workspace, item.id)
     try:
-        return boxes_image(record.image, record.blocks)
-    except PageFailure as failure:
-        _log.warning("%s page %s: no picture with boxes: %s", record.source, record.page_number, failure)
-        return None
+        with DatasetWriter(path, job.images) as dataset:
+            for page in finished_pages(rows, descriptions, images=wanted):
+                dataset.add(dataset_row(page, descriptions))
+                writer.add(page)
+        writer.publish(path)
+    finally:
+        path.unlink(missing_ok=True)
+    return [page.record.status for page in writer.pages]
 
 
-def dataset_row(page: Finished, descriptions: Mapping[str, FigureRecord]) -> DatasetRow:
-    """The page's row, with the descriptions of its own figures."""
-    own = {figure.id: descriptions[figure.id] for figure in page.record.figures if figure.id in descriptions}
-    return DatasetRow(page.record, page.markdown, own, page.boxes)
+def _counts(statuses: Sequence[Status]) -> Counts:
+    return Counts(len(statuses), *(statuses.count(status) for status in (Status.OK, Status.DEGRADED, Status.FAILED)))
 
 
-def without_images(page: Finished) -> Finished:
-    """The page's texts alone: what a document's Markdown is made of."""
-    figures = tuple(_bare(figure) for figure in page.record.figures)
-    image = replace(page.record.image, data=b"") if page.record.image else None
-    return Finished(replace(page.record, image=image, figures=figures), page.markdown)
+class _Views:
+    """The files of one item, gathered page by page; figures are written as they come, texts at the end."""
+
+    def __init__(self, job: AssembleJob, item: Item, descriptions: Mapping[str, FigureRecord]) -> None:
+        self._job = job
+        self._item = item
+        self._descriptions = descriptions
+        self._names: dict[str, list[str]] = {}
+        for part in item.parts:
+            names = self._names.setdefault(part.document_id, [])
+            names += [n for path in paths_of(part) if (n := job.names.of(part.document_id, path)) not in names]
+        self.pages: list[Finished] = []
+
+    def add(self, page: Finished) -> None:
+        """Write the page's figures beside each path of its document, and keep its texts."""
+        for name in self._names[page.record.document_id]:
+            for figure in page.record.figures:
+                self._job.workspace.store.put(figure_file(name, figure), figure.image.data)
+        self.pages.append(without_images(page))
+
+    def publish(self, dataset: Path) -> None:
+        """The documents and the dataset file, then the marker."""
+        store, job = self._job.workspace.store, self._job
+        for document, names in self._names.items():
+            pages = [(page.record, page.markdown) for page in self.pages if page.record.document_id == document]
+            for name in names:
+                text = document_markdown(pages, name, page_markers=job.page_markers)
+                store.put(markdown_file(name), text.encode())
+        views = ViewsNote(job.key, sha256_of(dataset), dataset.stat().st_size)  # the upload may move the file
+        store.upload(dataset, dataset_file(self._item.id))
+        end_views(job.workspace, self._item, views)
+        rows = [(page.record.page_id, page.markdown) for page in self.pages]
+        summary = Summary(counts=_counts([page.record.status for page in self.pages]))
+        publish(job.workspace, ASSEMBLE, job.key, self._item.name, finals_to_parquet(rows), summary)
 
 
-def _bare(figure: Figure) -> Figure:
-    return replace(figure, image=replace(figure.image, data=b""))
+# The Assemble stage over a workspace: which items are this worker's, and which of them are done.
+
+
+#: Raised when the same rows give other Markdown or another dataset.
+RESULT_VERSION = 5
+#: Items under way at a time: one reads and writes while the other draws.
+_SIDE_BY_SIDE = 2
+#: Notes on views that are read at a time, and how many of them before the next are begun.
+_AT_ONCE, _AHEAD = 16, 128
+
+
+async def assemble(command: Job[AssemblyCommand]) -> None:
+    """Write documents and dataset of this worker's items that are not assembled yet.
+
+    With `follow` each item when its units are described. Raises `StageMissing`, unless it follows, when Extract or
+    Describe has not finished all units.
+    """
+    workspace, settings, progress = command.workspace, command.settings, command.progress
+    pages_from = pages_stage(settings)
+    source = await key_before(command, pages_from)
+    describe = await _described(command, pages_from, source)
+    made = _identity(pages_from, source, describe, settings)
+    key = await asyncio.to_thread(claim_key, workspace, ASSEMBLE, made)
+    split = await split_of(command, ASSEMBLE)
+    async with sharing(command, split, ASSEMBLE, key) as hands:
+        job = await asyncio.to_thread(assemble_job, workspace, key, made)
+        whole = not follows(settings) and await asyncio.to_thread(shows_all, command, split, ASSEMBLE)
+        broken = await asyncio.to_thread(_begin, job, split, (pages_from, source), progress, whole=whole)
+        todo = chain(_again(job, broken, split), _todo(job, command, hands, describe))
+        await _assemble(job, todo, hands, progress, whole)
+        while hands.grown:  # all items of the older plan are through: a newer generation may hold pages of the same
+            job = await asyncio.to_thread(assemble_job, workspace, key, made)
+            await _assemble(job, _todo(job, command, hands, describe), hands, progress, whole)
+    await asyncio.to_thread(_show, command, job)
+    progress.end()
+
+
+def _show(command: Job[AssemblyCommand], job: AssembleJob) -> None:
+    """In a repository of the Hub, `load_dataset` opens the dataset once all workers have done their items."""
+    if is_repository(command.workspace):
+        done = done_units(job.workspace, ASSEMBLE, job.key)
+        if all(job.planned.name(place) in done for place in range(len(job.planned))):
+            name_dataset(command)
+
+
+async def _described(command: Job[AssemblyCommand], pages_from: str, source: str) -> str:
+    """The key of the descriptions; for pages that a user's stage has changed, one made of those.
+
+    Descriptions of Extract's pages may say what that stage took out.
+    """
+    wanted = command.settings.describe_key or ""
+    newest = await key_before(command, DESCRIBE, wanted)
+    if wanted or pages_from == EXTRACT:
+        return newest
+    fitting = [one.key for one in stage_keys(command.workspace, DESCRIBE) if one.settings.get("extract") == source]
+    if not fitting:
+        raise StageMissing(
+            f"the figures of {pages_from} are not described",
+            hint=f"Run first: llm-ocr describe --pages-from {pages_from} -w {command.workspace.url}",
+        )
+    return await key_before(command, DESCRIBE, fitting[-1])
+
+
+def _identity(pages_from: str, source: str, describe: str, settings: AssemblyCommand) -> dict[str, object]:
+    return {
+        **({} if pages_from == EXTRACT else {"pages_from": pages_from}),
+        "describe": describe,
+        "extract": source,
+        "page_markers": settings.page_markers,
+        "dataset_images": settings.dataset_images,
+        "result_version": RESULT_VERSION,
+    }
+
+
+async def _assemble(job: AssembleJob, todo: Iterator[Item], hands: Sharing, progress: Progress, whole: bool) -> None:
+    slots = asyncio.Semaphore(_SIDE_BY_SIDE)
+
+    async def one(item: Item) -> None:
+        try:
+            if not whole:
+                progress.correct(await asyncio.to_thread(job.expected, item), exact=True)
+            statuses = await asyncio.to_thread(assemble_item, job, item)
+            await asyncio.to_thread(hands.done, item.name)
+            for status in statuses:
+                progress.count(status)
+        finally:
+            slots.release()
+
+    async with asyncio.TaskGroup() as tasks:
+        async for item in stepwise(todo):
+            await slots.acquire()
+            tasks.create_task(one(item))
+
+
+def _todo(job: AssembleJob, command: Job[AssemblyCommand], hands: Sharing, describe: str) -> Iterator[Item]:
+    """This worker's items that have no marker."""
+    if not follows(command.settings):
+        yield from hands.take(job.planned)
+        return
+    # Describe does a unit after Extract, so its marker is enough.
+    published = Published(job.workspace.store, job.planned.units, DESCRIBE, describe)
+    generations = len(job.planned.units.generations)
+    yield from hands.follow(job.planned, ReadyItems(job.planned, published), generations)
+
+
+def _begin(job: AssembleJob, split: Split, source: tuple[str, str], progress: Progress, *, whole: bool) -> list[int]:
+    """This worker's items with a marker whose views are missing, or of another key."""
+    done = done_units(job.workspace, ASSEMBLE, job.key)
+    finished = [place for place in split.shard.of(range(len(job.planned))) if job.planned.name(place) in done]
+    # Many workers do not all read all notes of a large plan, unless there is another key that may have written views.
+    looks = split.alone or len(job.planned) <= SMALL or len(stage_keys(job.workspace, ASSEMBLE)) > 1
+    broken = _broken(job, finished, looks=looks)
+    if not whole:
+        progress.begin(ASSEMBLE, 0, Counts())
+        return broken
+    names = {job.planned.name(place) for place in set(finished).difference(broken)}
+    counts = (marker.counts for marker in iter_markers(job.workspace, ASSEMBLE, job.key, names))
+    progress.begin(ASSEMBLE, _expected(job, split, source), sum(counts, Counts()))
+    return broken
+
+
+def _expected(job: AssembleJob, split: Split, source: tuple[str, str]) -> int:
+    """Pages of this worker's items; those of documents that the plan did not count are known since Extract."""
+    planned = job.planned
+    totals = totals_of(planned.units.generations)
+    markers = iter_markers(job.workspace, *source) if totals.estimated else ()
+    corrections = {marker.unit: correction(marker.summary) for marker in markers}
+    if split.alone:
+        return totals.expected + sum(corrections.values())
+    mine = [planned[place] for place in split.shard.of(range(len(planned)))]
+    units = [unit for item in mine for unit in (*item.units, *item.newer)]
+    rows = sum(unit.planned + corrections.get(unit.id, 0) for unit in units)
+    return rows - sum(unit.replaces for item in mine for unit in item.newer)
+
+
+def _broken(job: AssembleJob, finished: list[int], *, looks: bool) -> list[int]:
+    """The items without their note or dataset file; with `looks` also those whose views are not as the note says."""
+    if not finished:
+        return []
+    store = job.workspace.store
+    views = {info.key: info for info in store.list(f"{FOLDER}/")}
+    notes = {info.key for info in store.list(NOTES)}
+
+    def is_listed(place: int) -> bool:
+        item, _ = parse_item_name(job.planned.name(place))
+        return note_key(item) in notes and dataset_file(item) in views
+
+    if not looks:
+        return [place for place in finished if not is_listed(place)]
+    views |= {info.key: info for info in store.list("documents/") if info.key.endswith(".md")}
+
+    def is_whole(item: Item) -> bool:
+        note = note_of_views(job.workspace, item) if views.keys() >= set(job.files(item)) else None
+        if note is None or note.key != job.key:
+            return False
+        return not is_damaged(job.workspace, note, views[dataset_file(item.id)])
+
+    broken = []
+    rest = iter(finished)
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr views") as readers:
+        while some := [(place, job.planned[place]) for place in islice(rest, _AHEAD)]:
+            whole = readers.map(is_whole, (item for _, item in some))
+            broken += [place for (place, _), one in zip(some, whole, strict=True) if not one]
+    return broken
+
+
+def rebuild_views(workspace: Workspace, damage: DatasetDamaged, say: Callable[[str], None]) -> None:
+    """Make the views of items with a damaged dataset file again, from the results of the stages.
+
+    Raises `damage` itself for what another version of the library has assembled.
+    """
+    jobs: dict[str, AssembleJob] = {}
+    for item in items(workspace):
+        if dataset_file(item.id) not in damage.keys:
+            continue
+        note = note_of_views(workspace, item)
+        made = key_settings(workspace, ASSEMBLE, note.key) if note else {}
+        if note is None or made.get("result_version") != RESULT_VERSION:
+            raise damage
+        if note.key not in jobs:
+            jobs[note.key] = assemble_job(workspace, note.key, made)
+        assemble_item(jobs[note.key], item)
+        say(f"{dataset_file(item.id)} was damaged: made again from the results of the stages")
+    workspace.flush()
+
+
+def _again(job: AssembleJob, broken: list[int], split: Split) -> Iterator[Item]:
+    """The items; of workers that share by leases, which done items have none of, each begins at a place of its own."""
+    begin = random.randrange(len(broken)) if broken and split.leases else 0
+    for place in (*broken[begin:], *broken[:begin]):
+        yield job.planned[place]

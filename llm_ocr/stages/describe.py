@@ -1,18 +1,42 @@
-"""Describe: figure -> caption, data or class, stored beside the figure; Extract is not touched."""
+"""Describe: figure to caption, data, or class."""
 
 import asyncio
 import hashlib
+import io
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
+from llm_ocr.compat.importing import keeping
+from llm_ocr.config.models import FigureCommand
 from llm_ocr.engines import FigureReader
 from llm_ocr.errors import PageFailure
+from llm_ocr.results.schema import Images, figures_to_parquet, pages_from_parquet
+from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.stages import Progress
-from llm_ocr.stages.admission import Admission, Ticket
-from llm_ocr.stages.flow import Flow
-from llm_ocr.stages.spool import Spool
-from llm_ocr.stages.turns import NO_CAPS, Caps
-from llm_ocr.types import Figure, FigureRecord, PageRecord, Status
+from llm_ocr.stages.extract import caps_of
+from llm_ocr.stages.flow import NO_CAPS, Admission, Caps, Flow, Spool, Ticket
+from llm_ocr.stages.loop import stepwise
+from llm_ocr.stages.runtime import Job, Share, describing, keeps_known
+from llm_ocr.stages.sharing import (
+    Split,
+    follows,
+    key_before,
+    pages_stage,
+    publish_held,
+    shared,
+    shows_all,
+    split_of,
+    take_without_units,
+    units_behind,
+)
+from llm_ocr.types import Counts, Figure, FigureRecord, PageRecord, Status
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.keys import DESCRIBE, Claim
+from llm_ocr.workspace.publish import Marker, figures_summary, iter_markers, read_data, standing_marker
+
+# Describe: figure -> caption, data or class, stored beside the figure; Extract is not touched.
+
 
 #: Descriptions kept for figures that come again (logos, repeated charts); each is a few hundred bytes.
 REMEMBERED = 10_000
@@ -127,3 +151,86 @@ def _fingerprint(figure: Figure) -> bytes:
     digest = hashlib.sha256(figure.image.data)
     digest.update(f"\0{figure.caption}\0{figure.inside}".encode())
     return digest.digest()
+
+
+# The Describe stage over a workspace.
+
+
+async def describe(job: Job[FigureCommand]) -> None:
+    """Describe the figures of this worker's units that have no marker yet; with `follow` each when it is extracted.
+
+    Raises `StageMissing` when Extract has not finished all units, unless it follows.
+    """
+    workspace, settings, progress = job.workspace, job.settings, job.progress
+    pages_from = pages_stage(settings)
+    source = await key_before(job, pages_from)
+    ready = await keeping(job, await describing(job))
+    try:
+        keeps = keeps_known(settings)
+        identity = {"extract": source, "reader": dict(ready.reader.identity()), **({"known": "keep"} if keeps else {})}
+        claim = Claim(workspace, DESCRIBE, identity)
+        key = claim.check()
+        split = await split_of(job, DESCRIBE)
+        whole = await asyncio.to_thread(_begin, job, split, key, pages_from, source)
+        behind = partial(units_behind, workspace=workspace, stage=pages_from, key=source) if follows(settings) else None
+        async with shared(job, split, DESCRIBE, key, behind) as share:
+            expected: dict[str, int] = {}  # figures of the units under way
+
+            async def with_pages() -> AsyncIterator[tuple[str, Sequence[PageRecord]]]:
+                async for unit in stepwise(share.units, job.stop):
+                    marker, pages = await asyncio.to_thread(_pages, workspace, pages_from, source, unit.id)
+                    expected[unit.id] = marker.figures.expected
+                    if not whole:
+                        progress.correct(marker.figures.expected, exact=True)
+                    yield unit.id, pages
+
+            publisher = _publisher(workspace, claim, expected, share)
+            stage = Describe(
+                ready.reader,
+                settings.describe_mode,
+                publisher,
+                progress,
+                ready.admission,
+                caps_of(settings),
+                keep_known=keeps,
+            )
+            await stage.run(with_pages())
+        await asyncio.to_thread(take_without_units, workspace, claim)
+    finally:
+        await ready.close()
+    progress.end()
+
+
+def _pages(workspace: Workspace, stage: str, key: str, unit: str) -> tuple[Marker, list[PageRecord]]:
+    """The unit's marker of the stage before, and its pages unless there is no figure on them."""
+    marker = standing_marker(workspace, stage, key, unit)
+    if not marker.figures.expected:
+        return marker, []
+    return marker, pages_from_parquet(io.BytesIO(read_data(workspace, marker)), images=Images.FIGURES)
+
+
+def _begin(job: Job[FigureCommand], split: Split, key: str, pages_from: str, source: str) -> bool:
+    """Whether the progress begins with all figures of this worker's units; else they are counted as they come."""
+    workspace = job.workspace
+    if follows(job.settings) or not shows_all(job, split, DESCRIBE):
+        job.progress.begin(DESCRIBE, 0, Counts())
+        return False
+    units = PlannedUnits(workspace)
+    mine = {units.name(place) for place in split.shard.of(range(len(units)))}
+    expected = sum(marker.figures.expected for marker in iter_markers(workspace, pages_from, source, mine))
+    done = sum((marker.figures for marker in iter_markers(workspace, DESCRIBE, key, mine)), Counts())
+    job.progress.begin(DESCRIBE, expected, done)
+    return True
+
+
+def _publisher(
+    workspace: Workspace, claim: Claim, expected: dict[str, int], share: Share
+) -> Callable[[str, Sequence[FigureRecord]], Awaitable[None]]:
+    def write(unit: str, figures: Sequence[FigureRecord]) -> None:
+        summary = figures_summary(expected.pop(unit), figures)
+        publish_held(share, workspace, claim, unit, figures_to_parquet(figures), summary)
+
+    async def publish_unit(unit: str, figures: Sequence[FigureRecord]) -> None:
+        await asyncio.to_thread(write, unit, figures)
+
+    return publish_unit

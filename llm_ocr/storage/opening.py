@@ -1,4 +1,4 @@
-"""From a workspace URL to its store. The client libraries are imported by the stores alone, when they are used."""
+"""Open the store of a workspace URL. Stores import their client libraries on first use."""
 
 import difflib
 import re
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 
+from llm_ocr.config.groups import without_credentials
 from llm_ocr.errors import MissingExtra, UsageError
-from llm_ocr.settings.values import without_credentials
 from llm_ocr.storage import BaseStore, ObjectStore, StoreOptions
 from llm_ocr.storage.local import open_local
 from llm_ocr.storage.names import OTHER_SCHEMES, check_url, split_scheme
@@ -161,7 +161,7 @@ def _open_gcs(url: str, options: StoreOptions) -> ObjectStore:
 
 
 def _open_hub(url: str, options: StoreOptions) -> ObjectStore:
-    from llm_ocr.storage.hub import open_hub
+    from llm_ocr.storage.hf import open_hub
 
     return open_hub(url, options)
 

@@ -10,12 +10,10 @@ import pytest
 from PIL import Image
 
 import llm_ocr
-from llm_ocr.api import export_output
-from llm_ocr.results.page_status import failed_pages
-from llm_ocr.results.schema import figures_to_parquet, pages_to_parquet
+from llm_ocr.exports import output as export_output
+from llm_ocr.results.schema import failed_pages, figures_to_parquet, pages_to_parquet
 from llm_ocr.storage import StoreOptions, open_store
 from llm_ocr.storage.local import LocalStore
-from llm_ocr.testing.crash import Crash, CrashingStore, CrashPoint
 from llm_ocr.types import (
     Block,
     BlockKind,
@@ -31,13 +29,13 @@ from llm_ocr.types import (
     figure_id,
     page_id,
 )
-from llm_ocr.work.generations import read_units
-from llm_ocr.work.keys import DESCRIBE, EXTRACT, claim_key
-from llm_ocr.work.plan import PlannedDocument, plan_documents
-from llm_ocr.work.publish import done_units, publish
-from llm_ocr.work.retry import plan_retry
-from llm_ocr.work.summary import figures_summary, pages_summary
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.generations import read_units
+from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, claim_key
+from llm_ocr.workspace.plan import PlannedDocument, plan_documents
+from llm_ocr.workspace.publish import done_units, figures_summary, pages_summary, publish
+from llm_ocr.workspace.retry import plan_retry
+from tests.fakes.crash import Crash, CrashingStore, CrashPoint
 
 #: Pages of a document and of a unit. A unit's dataset file has some more than 1 MB.
 PAGES = 3

@@ -21,7 +21,7 @@ except ImportError:  # datasets before 4
     from datasets import Sequence as List
 
 import llm_ocr
-from llm_ocr.testing.fake_gcs import running
+from tests.fakes.gcs import running
 
 #: As in its documentation: one row is one page.
 FEATURES = Features(

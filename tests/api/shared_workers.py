@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from llm_ocr.config.environment import worker_environment
 from llm_ocr.errors import WorkerDied
-from llm_ocr.processes import WorkerPool
-from llm_ocr.processes.pool import _Worker
-from llm_ocr.settings.environment import worker_environment
+from llm_ocr.sandbox import WorkerPool
+from llm_ocr.sandbox.pool import _Worker
 
 #: Kinds of workers whose processes are kept; the one that was asked least recently ends.
 _KINDS = 4

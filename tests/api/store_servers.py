@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from llm_ocr.testing.fake_gcs import running
+from tests.fakes.gcs import running
 
 #: A place: its URL, and the settings that reach it as a workspace.
 Place = tuple[str, dict[str, str]]

@@ -8,9 +8,9 @@ import pytest
 from running import FRUGAL, cli, said
 
 import llm_ocr
-from llm_ocr.api.calibrating import sample_of
 from llm_ocr.errors import UsageError
-from llm_ocr.testing.simulator import running
+from llm_ocr.estimating import sample_of
+from llm_ocr.simulator import running
 from llm_ocr.types import DocumentPart, Unit
 
 PAGES = 30

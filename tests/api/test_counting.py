@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from llm_ocr.api.counting import PageCounter
-from llm_ocr.api.estimating import CountOptions, Sizes, counted
-from llm_ocr.documents.page_ranges import parse_pages
+from llm_ocr.documents.manifests import parse_pages
 from llm_ocr.documents.sources import SourceDocument
-from llm_ocr.work.plan import plan_stream
-from llm_ocr.work.planned import PlannedDocument
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.stages.counting import CountOptions, PageCounter, Sizes, counted
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.plan import plan_stream
+from llm_ocr.workspace.planned import PlannedDocument
 
 
 class Opened:

@@ -11,8 +11,8 @@ from running import FRUGAL, FRUGALLY, cli, said
 import llm_ocr
 from llm_ocr.errors import StorageError, UsageError
 from llm_ocr.types import Reason
-from llm_ocr.work.generations import read_units
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.generations import read_units
 from tests.documents.rows import dataset_hub as parts
 
 NAME = "tester/pages"

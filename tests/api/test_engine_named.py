@@ -2,10 +2,10 @@
 
 import pytest
 
-from llm_ocr.api.executing import execute
+from llm_ocr.config.models import RunSettings
 from llm_ocr.engines.embedded.ocr import models
-from llm_ocr.settings.models import RunSettings
 from llm_ocr.stages import Silent
+from llm_ocr.stages.execute import execute
 
 
 class Said(Exception):

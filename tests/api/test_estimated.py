@@ -15,13 +15,13 @@ from running import FRUGALLY, status_of
 from store_servers import s3
 
 import llm_ocr
-from llm_ocr.api import planning
-from llm_ocr.api.estimating import CountOptions
-from llm_ocr.processes import WorkerPool
+from llm_ocr.sandbox import WorkerPool
+from llm_ocr.stages import plan
+from llm_ocr.stages.counting import CountOptions
 from llm_ocr.storage import StoreOptions, open_store
 from llm_ocr.types import RESERVED, Counts, Reason
-from llm_ocr.work.generations import read_units
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.generations import read_units
 
 #: One unit holds so many pages.
 UNIT = 4
@@ -72,7 +72,7 @@ def made(golden) -> Path:
 def few(monkeypatch):
     """Very many documents are more than ten, and a sample is three of a kind."""
     options = functools.partial(CountOptions, exact_up_to=10, sample=3)
-    monkeypatch.setattr(planning, "CountOptions", options)
+    monkeypatch.setattr(plan, "CountOptions", options)
 
 
 def rows_of(run: llm_ocr.Run) -> list[tuple]:
@@ -128,7 +128,7 @@ def test_selected_pages_are_the_same_whenever_documents_are_counted(made, few, t
 def test_a_document_that_could_not_be_opened_is_retried_with_its_selection(made, few, tmp_path):
     documents = [made / "documents" / name for name in ("locked.pdf", "plain/04.pdf", "plain/05.pdf")]
     workspace = tmp_path / "w"
-    with mock.patch.object(planning, "CountOptions", functools.partial(CountOptions, exact_up_to=1, sample=0)):
+    with mock.patch.object(plan, "CountOptions", functools.partial(CountOptions, exact_up_to=1, sample=0)):
         run = llm_ocr.run(documents, workspace=workspace, pages="2-", **FRUGALLY)
     assert run.status.pages == Counts(4, 3, 0, 1)
     llm_ocr.retry_failed(workspace=workspace, password=["open sesame"])
@@ -222,7 +222,7 @@ def test_planning_on_a_bucket_downloads_the_sample_and_long_documents_alone(buck
 
 def test_without_a_sample_nothing_is_downloaded(bucket, monkeypatch):
     corpus, workspace, settings, read = bucket
-    monkeypatch.setattr(planning, "CountOptions", functools.partial(CountOptions, exact_up_to=10, sample=0))
+    monkeypatch.setattr(plan, "CountOptions", functools.partial(CountOptions, exact_up_to=10, sample=0))
     status = llm_ocr.plan(corpus, workspace=workspace, engine="embedded", **settings).status
     assert not read
     assert status.estimated and status.documents == PLAIN + 7
@@ -230,7 +230,7 @@ def test_without_a_sample_nothing_is_downloaded(bucket, monkeypatch):
 
 def test_a_list_of_objects_is_planned_without_downloading_them(bucket, monkeypatch, tmp_path):
     corpus, workspace, settings, read = bucket
-    monkeypatch.setattr(planning, "CountOptions", functools.partial(CountOptions, exact_up_to=10, sample=0))
+    monkeypatch.setattr(plan, "CountOptions", functools.partial(CountOptions, exact_up_to=10, sample=0))
     names = [f"plain/{number:02d}.pdf" for number in range(PLAIN)]
     (tmp_path / "list.txt").write_text("\n".join(f"{corpus}/{name}" for name in [*names, "gone.pdf"]))
     run = llm_ocr.plan(tmp_path / "list.txt", workspace=workspace, engine="embedded", **settings)

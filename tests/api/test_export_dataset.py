@@ -243,7 +243,7 @@ def test_export_makes_a_damaged_file_of_a_bucket_again(kind, tmp_path):
 
 @pytest.mark.parametrize("small", [1000, 1], ids=["alone", "one of many workers of a large plan"])
 def test_a_damaged_file_of_a_bucket_is_refused_until_assemble_has_made_it_again(small, tmp_path, monkeypatch):
-    monkeypatch.setattr("llm_ocr.api.assembling.SMALL", small)
+    monkeypatch.setattr("llm_ocr.stages.assemble.SMALL", small)
     with s3() as (url, settings):
         make_in_bucket(tmp_path / "w", url, 3, settings)
         run = llm_ocr.open(url, endpoint=settings["workspace_endpoint"])

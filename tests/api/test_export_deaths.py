@@ -7,7 +7,7 @@ import pytest
 from export_workspaces import exported_with, files_of, loaded, raw, retry, shards
 
 import llm_ocr
-from llm_ocr.testing.crash import CrashPoint, When
+from tests.fakes.crash import CrashPoint, When
 
 #: Two files of 3 documents each.
 SHARD = {"shard_size": 3}

@@ -13,13 +13,13 @@ from export_workspaces import make, retry
 from running import FRUGALLY, REPOSITORY, Told, environment, program, when
 
 import llm_ocr
-from llm_ocr.api.export_job import Exported
-from llm_ocr.cli.report import load_line
+from llm_ocr.cli.outcome import load_line
+from llm_ocr.config.models import AssembleSettings
 from llm_ocr.errors import StageMissing, StorageError, UsageError
-from llm_ocr.settings.models import AssembleSettings
-from llm_ocr.storage import hub_commits
-from llm_ocr.storage.hub_dataset import DatasetStore
-from llm_ocr.testing.fake_hub import Account, Fault, How
+from llm_ocr.exports.job import Exported
+from llm_ocr.storage.hf import commits as hub_commits
+from llm_ocr.storage.hf.dataset import DatasetStore
+from tests.fakes.hub import Account, Fault, How
 from tests.storage.hub import making as stores_on_the_hub
 
 #: Two files of 3 documents each.
@@ -35,7 +35,7 @@ def making(tmp_path, monkeypatch):
     with stores_on_the_hub.hub_environment(tmp_path):
         monkeypatch.setenv("HF_TOKEN", stores_on_the_hub.TOKEN)
         hub.state.repositories.large.clear()  # what other tests have sent would not be sent again
-        monkeypatch.setattr("llm_ocr.storage.hub_client.random.uniform", lambda *_: 0.001)
+        monkeypatch.setattr("llm_ocr.storage.hf.client.random.uniform", lambda *_: 0.001)
         yield stores_on_the_hub
         hub.faults.clear()
         for queue in hub_commits._OPEN:
@@ -135,7 +135,7 @@ def shown(making, name: str, home: Path) -> list:
 
 @pytest.mark.slow
 def test_the_cell_of_the_predecessor_shows_the_pages_after_each_stage(making, tmp_path, monkeypatch):
-    monkeypatch.setattr("llm_ocr.api.stage_dataset._FILE_BYTES", 1)  # a file for each page
+    monkeypatch.setattr("llm_ocr.compat.stage_dataset._FILE_BYTES", 1)  # a file for each page
     name = new_name()
     making.api().create_repo(name, repo_type="dataset", private=True)
     readme = b"---\nlicense: mit\n---\n# My scans\n"

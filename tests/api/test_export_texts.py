@@ -12,9 +12,9 @@ from bad_documents import garbage, good_pages, text_pdf
 from export_workspaces import files_of, make
 
 import llm_ocr
-from llm_ocr.api import export_files
+from llm_ocr.exports import files
 
-SCHEMA = json.loads(resources.files("llm_ocr.results.export").joinpath("document.schema.json").read_text("utf-8"))
+SCHEMA = json.loads(resources.files("llm_ocr.exports").joinpath("document.schema.json").read_text("utf-8"))
 #: A name that is no UTF-8, as file systems of Linux have them: such a document is not read.
 ODD = "caf\udce9.pdf"
 LINUX = int(sys.platform == "linux")
@@ -178,7 +178,7 @@ def test_documents_with_too_many_bad_pages_are_left_out_and_listed(tmp_path):
 
 def test_pages_of_many_batches_are_those_of_one(made, tmp_path, monkeypatch):
     llm_ocr.export(workspace=made, output=tmp_path / "one", format="jsonl")
-    monkeypatch.setattr(export_files, "PAGES", 6)
+    monkeypatch.setattr(files, "PAGES", 6)
     done = llm_ocr.export(workspace=made, output=tmp_path / "many", format="jsonl")
     assert done.files == 2
     assert lines(tmp_path / "many/successes") == lines(tmp_path / "one/successes")

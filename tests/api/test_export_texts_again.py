@@ -7,12 +7,12 @@ from export_workspaces import PAGES, files_of, make, make_in_bucket, noted_batch
 from store_servers import gcs, s3
 
 import llm_ocr
-from llm_ocr.api import export_files
-from llm_ocr.api.export_job import Exported
 from llm_ocr.errors import StageMissing, StorageError, UsageError, WorkspaceError, WorkspaceMismatch
+from llm_ocr.exports import files
+from llm_ocr.exports.job import Exported
 from llm_ocr.storage import StoreOptions, open_store
-from llm_ocr.work.plan import PlannedDocument, plan_documents
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.plan import PlannedDocument, plan_documents
 
 FORMATS = ("jsonl", "json", "markdown", "dolma", "chunks", "olmocr-bench")
 
@@ -20,8 +20,8 @@ FORMATS = ("jsonl", "json", "markdown", "dolma", "chunks", "olmocr-bench")
 @pytest.fixture(autouse=True)
 def small(monkeypatch) -> None:
     """Batches of two documents, groups of two files."""
-    monkeypatch.setattr(export_files, "PAGES", 2 * PAGES)
-    monkeypatch.setattr(export_files, "_FILES", 2)
+    monkeypatch.setattr(files, "PAGES", 2 * PAGES)
+    monkeypatch.setattr(files, "_FILES", 2)
 
 
 def export(workspace: Path, output: Path | str, form: str, **settings) -> Exported:

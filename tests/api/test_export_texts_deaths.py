@@ -12,9 +12,9 @@ from export_workspaces import PAGES, exported_with, files_of, make, noted_batche
 from running import environment
 
 import llm_ocr
-from llm_ocr.api import export_files
-from llm_ocr.api.export_job import Exported
-from llm_ocr.testing.crash import CrashPoint, When
+from llm_ocr.exports import files
+from llm_ocr.exports.job import Exported
+from tests.fakes.crash import CrashPoint, When
 
 FAILS = frozenset({"2.pdf"})
 
@@ -36,8 +36,8 @@ def retried(standing, tmp_path_factory) -> Path:
 @pytest.fixture(autouse=True)
 def small(monkeypatch) -> None:
     """Batches of one document, groups of two files."""
-    monkeypatch.setattr(export_files, "PAGES", PAGES)
-    monkeypatch.setattr(export_files, "_FILES", 2)
+    monkeypatch.setattr(files, "PAGES", PAGES)
+    monkeypatch.setattr(files, "_FILES", 2)
 
 
 @pytest.mark.slow
@@ -85,15 +85,15 @@ def export(workspace: Path, output: Path, form: str) -> Exported:
 
 _KILLED = """
 import os, signal, sys
-from llm_ocr.api import export_files, export_notes
-export_files.PAGES = 3
-end, ended = export_notes.Notes.end, []
+from llm_ocr.exports import files
+files.PAGES = 3
+end, ended = files.Notes.end, []
 def counted(self, *arguments):
     end(self, *arguments)
     ended.append(arguments)
     if len(ended) == 2:
         os.kill(os.getpid(), signal.{name})
-export_notes.Notes.end = counted
+files.Notes.end = counted
 from llm_ocr.cli import main
 sys.exit(main(["export", "-w", sys.argv[1], "--output", "o", "--format", "json"]))
 """

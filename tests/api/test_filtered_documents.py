@@ -17,8 +17,8 @@ from llm_ocr.cli import main
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.storage import StoreOptions, open_store
 from llm_ocr.types import Reason
-from llm_ocr.work.generations import read_units
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.generations import read_units
 
 GERMAN = (
     "In der Nacht war der Fluss gestiegen, und gegen Mittag",

@@ -19,8 +19,8 @@ from store_servers import s3
 
 import llm_ocr
 from llm_ocr.errors import StageMissing
+from llm_ocr.scheduling.follow import Patience
 from llm_ocr.storage.names import TEMPORARY
-from llm_ocr.work.followed import Patience
 
 PATIENCE = 240.0
 EMBEDDED = {"engine": "embedded", "ocr_workers": 1}
@@ -201,7 +201,7 @@ def test_shards_that_follow_cover_everything_once(played, pool, stage):
 HOLDS = """
 import sys, time
 import llm_ocr
-import llm_ocr.api.{module} as stage
+import llm_ocr.runs.{module} as stage
 
 def hold(*arguments):
     sys.stdout.write("holds\\n")  # in one piece: another thread may write the same

@@ -13,9 +13,9 @@ from running import assert_markers_name_whole_data, cli, environment, program, s
 
 import llm_ocr
 from llm_ocr.types import Status
-from llm_ocr.work.keys import EXTRACT, required_key
-from llm_ocr.work.publish import markers
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.keys import EXTRACT, required_key
+from llm_ocr.workspace.publish import markers
 
 COPIES = 4
 PAGES = 3 * COPIES

@@ -6,9 +6,9 @@ import pytest
 from running import Told
 
 import llm_ocr
-from llm_ocr.engines.layout.doclayout import installed
+from llm_ocr.engines.regions.doclayout import installed
 from llm_ocr.errors import UsageError, WorkspaceMismatch
-from llm_ocr.testing.simulator import running
+from llm_ocr.simulator import running
 from llm_ocr.types import BlockKind, Status
 
 WORDS, TABLE, WHOLE = "Words of a region.", "<table><tr><td>Cell of a region</td></tr></table>", "A page read whole."

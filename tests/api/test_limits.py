@@ -12,11 +12,11 @@ import pytest
 from running import cli, environment, program, said, status_of, unfinished
 
 import llm_ocr
-from llm_ocr.api.session import Session
+from llm_ocr.config.loading import settings_from
+from llm_ocr.config.models import ExtractSettings
 from llm_ocr.errors import LimitReached, UsageError
-from llm_ocr.settings.calls import settings_from
-from llm_ocr.settings.models import ExtractSettings
-from llm_ocr.testing.simulator import running
+from llm_ocr.session import Session
+from llm_ocr.simulator import running
 from llm_ocr.types import DocumentPart
 
 PAGES = 24

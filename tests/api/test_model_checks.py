@@ -12,15 +12,15 @@ import pytest
 from huggingface_hub import HfApi
 
 import llm_ocr
-from llm_ocr.api import model_checks
-from llm_ocr.api.model_checks import Checks, Start, memory_trouble, trust_note
 from llm_ocr.engines.vllm.command import ServeOptions
 from llm_ocr.engines.vllm.hardware import gpu_memory, memory_in
-from llm_ocr.engines.vllm.release import Release, check_release
+from llm_ocr.engines.vllm.server import Release, check_release
 from llm_ocr.errors import LlmOcrError, ServerError, UsageError
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import find_profile
-from llm_ocr.testing.fake_hub import TOKEN, running
+from llm_ocr.stages import servers
+from llm_ocr.stages.servers import Checks, Start, memory_trouble, trust_note
+from tests.fakes.hub import TOKEN, running
 
 MIB = 1 << 20
 T4 = {"0": 15_360 * MIB}
@@ -176,7 +176,7 @@ def test_a_folder_that_holds_no_model_is_named(start, tmp_path):
 
 ASK = """
 import sys
-from llm_ocr.api.model_checks import check_access
+from llm_ocr.stages.servers import check_access
 from llm_ocr.errors import LlmOcrError
 try:
     check_access(sys.argv[1], None, None)
@@ -242,7 +242,7 @@ def test_what_would_keep_the_server_from_starting_is_said_before_anything_is_pla
 @pytest.mark.parametrize(("vllm", "often"), [("0.32.0", 1), ("0.10.0", 2)])
 def test_checks_are_done_once_and_again_after_a_failure(start, monkeypatch, vllm, often):
     asked = []
-    monkeypatch.setattr(model_checks, "check_release", lambda *about: (asked.append(about), check_release(*about)))
+    monkeypatch.setattr(servers, "check_release", lambda *about: (asked.append(about), check_release(*about)))
     checks = Checks(start("lightonocr-3", vllm=vllm), lambda _: None)
 
     async def twice() -> list[BaseException | None]:

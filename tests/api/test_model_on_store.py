@@ -9,14 +9,14 @@ import pytest
 from store_servers import by_environment, gcs, s3
 
 import llm_ocr
-from llm_ocr.api.model_files import content_of, fetch
 from llm_ocr.errors import LlmOcrError, ServerError, StorageError, UsageError
+from llm_ocr.stages.servers import content_of, fetch
 from llm_ocr.storage import ObjectStore, open_store
-from llm_ocr.work.keys import EXTRACT, stage_keys
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.keys import EXTRACT, stage_keys
 
 FILES = {"config.json": b"{}", "model.safetensors": b"w" * 5000, "tokenizer/vocab.txt": b"a\nb"}
-SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr.testing.simulator"])
+SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr.simulator"])
 
 
 @pytest.fixture(params=[s3, gcs], ids=["s3", "gcs"])

@@ -11,7 +11,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ASK = """
 import sys
 from pathlib import Path
-from llm_ocr.api.models import newest_commit
+from llm_ocr.stages.runtime import newest_commit
 print(newest_commit("owner/model", offline=False, cache=Path(sys.argv[1])))
 """
 

@@ -8,7 +8,7 @@ import pytest
 from running import FRUGAL, cli, said, status_of
 
 import llm_ocr
-from llm_ocr.testing.simulator import running
+from llm_ocr.simulator import running
 from llm_ocr.types import Status
 
 

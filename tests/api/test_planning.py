@@ -6,10 +6,10 @@ import time
 import pytest
 
 import llm_ocr
-from llm_ocr.api.counting import PageCounter
-from llm_ocr.documents.page_ranges import parse_pages
+from llm_ocr.documents.manifests import parse_pages
 from llm_ocr.documents.sources import SourceDocument, version_of
 from llm_ocr.errors import PageFailure, UsageError
+from llm_ocr.stages.counting import PageCounter
 from llm_ocr.types import Reason
 
 

@@ -8,10 +8,10 @@ import pytest
 from running import side_by_side
 
 import llm_ocr
-from llm_ocr.api import importing
+from llm_ocr import workspace as workspaces
+from llm_ocr.compat import importing
 from llm_ocr.storage import ObjectStore, StoreOptions, open_store
-from llm_ocr.testing.crash import Crash, CrashPoint, crashing
-from llm_ocr.work import workspace as workspaces
+from tests.fakes.crash import Crash, CrashPoint, crashing
 
 PAGES = 4
 

@@ -19,14 +19,14 @@ from reportlab.pdfgen import canvas
 from running import cli, environment, program, said, when
 
 import llm_ocr
-from llm_ocr.api import ray_crew
-from llm_ocr.api.ray_worker import Worker
+from llm_ocr.config.environment import quiet_ray
 from llm_ocr.errors import LlmOcrError, MissingExtra, UsageError
-from llm_ocr.settings.environment import quiet_ray
-from llm_ocr.testing.simulator import running
-from llm_ocr.work.keys import EXTRACT, newest_key
-from llm_ocr.work.publish import markers
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.simulator import running
+from llm_ocr.stages import ray
+from llm_ocr.stages.ray import Worker
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.keys import EXTRACT, newest_key
+from llm_ocr.workspace.publish import markers
 
 pytestmark = pytest.mark.slow
 
@@ -229,15 +229,15 @@ class OnlyHere(Worker):
 
 
 def test_nodes_without_the_library_are_said(cluster, nodes, documents, server, tmp_path, monkeypatch):
-    monkeypatch.setattr(ray_crew, "Worker", OnlyHere)
+    monkeypatch.setattr(ray, "Worker", OnlyHere)
     with pytest.raises(LlmOcrError, match=r"cannot be loaded on the cluster's nodes: .*test_ray") as caught:
         llm_ocr.extract(documents, workspace=tmp_path / "w", server_url=server.url, ray=cluster.address, **SMALL)
     assert "the same version of llm-ocr" in caught.value.hint
 
 
 def test_a_unit_that_kills_its_workers_is_given_up_and_named(cluster, nodes, documents, server, tmp_path, monkeypatch):
-    monkeypatch.setattr(ray_crew, "Worker", deadly())
-    monkeypatch.setattr(ray_crew, "_PAUSE", 0.0)
+    monkeypatch.setattr(ray, "Worker", deadly())
+    monkeypatch.setattr(ray, "_PAUSE", 0.0)
     with pytest.raises(LlmOcrError, match=r"1 unit.* 0001-000000 \(0\.pdf\)") as caught:
         llm_ocr.extract(
             documents, workspace=tmp_path / "w", server_url=server.url, ray=cluster.address, ray_gpus=1, **SMALL
@@ -259,7 +259,7 @@ def test_two_commands_on_one_workspace_do_no_harm(cluster, nodes, documents, ser
     assert data_files(workspace) == UNITS
 
 
-SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr.testing.simulator"])
+SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr.simulator"])
 
 
 def with_own_servers(cluster, documents: Path, workspace: Path, mark: str) -> "subprocess.Popen[str]":

@@ -7,14 +7,24 @@ from pathlib import Path
 import pytest
 
 import llm_ocr
-from llm_ocr.api.ray import size_of
-from llm_ocr.api.ray_crew import Size, reason_of
-from llm_ocr.api.ray_units import AHEAD, MOST_LOST, SUSPECT, Done, Exchange, Failure, Hands
-from llm_ocr.api.ray_worker import Work, Worker
+from llm_ocr.config.models import DescribeSettings, ExtractSettings
 from llm_ocr.errors import LlmOcrError
-from llm_ocr.settings.models import DescribeSettings, ExtractSettings
+from llm_ocr.stages.ray import (
+    AHEAD,
+    MOST_LOST,
+    SUSPECT,
+    Done,
+    Exchange,
+    Failure,
+    Hands,
+    Size,
+    Work,
+    Worker,
+    reason_of,
+    size_of,
+)
 from llm_ocr.types import Status
-from llm_ocr.work.workspace import library_version
+from llm_ocr.workspace import library_version
 
 
 def hands(places) -> Hands:
@@ -177,11 +187,11 @@ def test_new_workers_are_wanted_only_while_there_is_something_to_take():
 
 
 def test_cores_are_shared_by_the_workers_of_a_machine(work, monkeypatch):
-    from llm_ocr.api import ray_worker
+    from llm_ocr.stages import ray
 
-    monkeypatch.setattr(ray_worker, "cores", lambda: 8)
+    monkeypatch.setattr(ray, "cores", lambda: 8)
     settings = ExtractSettings(workspace="w", ocr_workers=3)
-    shared = ray_worker._shared_cores(replace(work, settings=settings, beside=4))
+    shared = ray._shared_cores(replace(work, settings=settings, beside=4))
     assert (shared.render_workers, shared.ocr_workers) == (2, 3)
-    figures = ray_worker._shared_cores(replace(work, settings=DescribeSettings(workspace="w"), beside=4))
+    figures = ray._shared_cores(replace(work, settings=DescribeSettings(workspace="w"), beside=4))
     assert figures.ocr_workers == 2 and "render_workers" not in dict(figures)

@@ -13,10 +13,10 @@ from running import FRUGALLY
 from store_servers import Place, gcs, s3
 
 import llm_ocr
-from llm_ocr.documents.remote.fetched import store_version
+from llm_ocr.documents.remote.cache import store_version
 from llm_ocr.storage import StoreOptions, open_store
 from llm_ocr.types import Reason, Status
-from llm_ocr.work.ids import document_id
+from llm_ocr.workspace.codec import document_id
 
 
 @contextlib.contextmanager

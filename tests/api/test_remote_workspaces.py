@@ -11,11 +11,11 @@ from running import FRUGALLY, environment, program, side_by_side, when
 from store_servers import Place, gcs, s3
 
 import llm_ocr
-from llm_ocr.cli.report import load_line
+from llm_ocr.cli.outcome import load_line
+from llm_ocr.config.models import AssembleSettings
 from llm_ocr.errors import LlmOcrError, StorageError
-from llm_ocr.settings.models import AssembleSettings
+from llm_ocr.scheduling import leases
 from llm_ocr.storage import StoreOptions, open_store
-from llm_ocr.work import leases
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import running
 from report_reading import report_of, words_of
 
 import llm_ocr
-from llm_ocr.testing.simulator import running as simulated
-from llm_ocr.work.series import all_series
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.simulator import running as simulated
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.metrics import all_series
 
 
 @pytest.fixture(scope="module")

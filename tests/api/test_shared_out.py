@@ -7,26 +7,25 @@ import pytest
 from running import FRUGALLY, Told
 
 import llm_ocr
-from llm_ocr.api import sharing
-from llm_ocr.api.engines import Engines
-from llm_ocr.api.extracting import extract
-from llm_ocr.api.job import Job, Share
-from llm_ocr.api.remote import Remote
-from llm_ocr.api.sharing import Split, split_of
+from llm_ocr.config.models import DescribeSettings, ExtractSettings, RunSettings
 from llm_ocr.errors import UsageError, WorkspaceError
-from llm_ocr.settings.models import DescribeSettings, ExtractSettings, RunSettings
+from llm_ocr.scheduling import shards
+from llm_ocr.scheduling.shards import Shard
+from llm_ocr.stages import sharing
+from llm_ocr.stages.extract import extract
+from llm_ocr.stages.runtime import Job, Remote, Share
+from llm_ocr.stages.servers import Engines
+from llm_ocr.stages.sharing import Split, split_of
 from llm_ocr.storage import Capabilities
-from llm_ocr.storage.hub_dataset import MOST_FILES, DatasetStore
+from llm_ocr.storage.hf.dataset import MOST_FILES, DatasetStore
 from llm_ocr.storage.local import LocalStore
-from llm_ocr.testing.memory_store import MemoryStore
 from llm_ocr.types import Counts
-from llm_ocr.work import shards
-from llm_ocr.work.claim import Shard
-from llm_ocr.work.generations import generations, read_units
-from llm_ocr.work.keys import EXTRACT
-from llm_ocr.work.plan import PlannedDocument, plan_documents
-from llm_ocr.work.publish import Summary, publish
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.generations import generations, read_units
+from llm_ocr.workspace.keys import EXTRACT
+from llm_ocr.workspace.plan import PlannedDocument, plan_documents
+from llm_ocr.workspace.publish import Summary, publish
+from tests.fakes.memory_store import MemoryStore
 
 CLOUD_RUN = {"CLOUD_RUN_TASK_INDEX": "1", "CLOUD_RUN_TASK_COUNT": "3"}
 SAGEMAKER = {"SM_HOSTS": '["algo-2", "algo-1", "algo-3"]', "SM_CURRENT_HOST": "algo-2"}

@@ -9,12 +9,12 @@ from pathlib import Path
 import bad_documents as bad
 import pytest
 
-from llm_ocr.api import small_files
-from llm_ocr.api.counting import PageCounter, in_order
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.documents.sources import find_documents, version_of
 from llm_ocr.errors import WorkerDied
-from llm_ocr.processes import WorkerPool
+from llm_ocr.sandbox import WorkerPool
+from llm_ocr.stages import counting
+from llm_ocr.stages.counting import PageCounter, in_order
 from llm_ocr.types import Reason
 
 #: Open files and worker processes are counted here.
@@ -95,7 +95,7 @@ def test_content_that_is_known_is_not_opened(folder, asked):
 
 
 def test_large_files_are_opened_one_by_one(folder, asked, monkeypatch):
-    monkeypatch.setattr(small_files, "_SMALL", 100)
+    monkeypatch.setattr(counting, "_SMALL", 100)
     found = planned(folder)
     assert asked["open"] >= 12
     assert sum(not one.reason for one in found.values()) == 13

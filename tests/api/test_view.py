@@ -127,7 +127,7 @@ def test_a_search_for_what_is_nowhere_says_so(home):
 
 
 def test_both_sides_of_the_search_cut_texts_alike(home):
-    from llm_ocr.results.viewer.text import terms
+    from llm_ocr.viewer.index import terms
 
     samples = [
         "Don't naïve Straße ÅNGSTRÖM ﬁne x_1 3.14 ½ İstanbul",
@@ -310,7 +310,7 @@ def test_a_second_writing_replaces_the_first_and_other_folders_are_refused(works
 
 
 def test_a_writing_that_breaks_off_leaves_the_site_before(workspace, tmp_path, monkeypatch):
-    from llm_ocr.results.viewer.site import SiteWriter
+    from llm_ocr.viewer.site import SiteWriter
 
     output = tmp_path / "site"
     llm_ocr.view(workspace=workspace, output=output)

@@ -6,20 +6,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from llm_ocr.api import extracting
-from llm_ocr.api.job import Job
-from llm_ocr.settings.calls import settings_from
-from llm_ocr.settings.models import ExtractSettings
-from llm_ocr.stages import Silent
+from llm_ocr.config.loading import settings_from
+from llm_ocr.config.models import ExtractSettings
+from llm_ocr.scheduling.leases import lease_key
+from llm_ocr.scheduling.scanner import PlannedUnits
+from llm_ocr.scheduling.shards import Shard, has_unclaimed
+from llm_ocr.stages import Silent, extract
+from llm_ocr.stages.runtime import Job
 from llm_ocr.types import Counts
-from llm_ocr.work.claim import Shard
-from llm_ocr.work.free import free_units
-from llm_ocr.work.keys import EXTRACT, claim_key
-from llm_ocr.work.lease_groups import PlannedUnits
-from llm_ocr.work.leases import lease_key
-from llm_ocr.work.plan import PlannedDocument, plan_documents
-from llm_ocr.work.publish import Summary, publish
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.keys import EXTRACT, claim_key
+from llm_ocr.workspace.plan import PlannedDocument, plan_documents
+from llm_ocr.workspace.publish import Summary, publish
 
 UNITS = 3
 
@@ -45,19 +43,19 @@ def do(workspace, key, *places):
 
 
 def test_a_unit_is_free_that_has_neither_marker_nor_lease(workspace, key):
-    assert free_units(workspace, EXTRACT, None)
-    assert free_units(workspace, EXTRACT, key)
+    assert has_unclaimed(workspace, EXTRACT, None)
+    assert has_unclaimed(workspace, EXTRACT, key)
     do(workspace, key, 0, 1)
-    assert free_units(workspace, EXTRACT, key)
+    assert has_unclaimed(workspace, EXTRACT, key)
     workspace.store.create(lease_key(EXTRACT, key, PlannedUnits(workspace).name(2)), b"{}")
-    assert not free_units(workspace, EXTRACT, key)
+    assert not has_unclaimed(workspace, EXTRACT, key)
 
 
 def test_only_units_of_the_worker_s_share_count(workspace, key):
     do(workspace, key, 0, 2)
-    assert free_units(workspace, EXTRACT, key, Shard(1, 2))
-    assert not free_units(workspace, EXTRACT, key, Shard(0, 2))
-    assert not free_units(workspace, EXTRACT, None, Shard(4, 5))
+    assert has_unclaimed(workspace, EXTRACT, key, Shard(1, 2))
+    assert not has_unclaimed(workspace, EXTRACT, key, Shard(0, 2))
+    assert not has_unclaimed(workspace, EXTRACT, None, Shard(4, 5))
 
 
 class Engines:
@@ -86,14 +84,14 @@ def warmed(workspace, monkeypatch):
     async def model(*_):
         return SimpleNamespace(profile=None, name="m", revision=None)
 
-    monkeypatch.setattr(extracting, "page_model", model)
+    monkeypatch.setattr(extract, "page_model", model)
     settings = settings_from(ExtractSettings, "extract", {"workspace": workspace.url, "engine": "vllm"})
 
     def run(block):
         async def whole():
             engines = Engines()
             try:
-                async with extracting.warming_up(Job(workspace, settings, Silent(), engines, None), "extract"):
+                async with extract.warming_up(Job(workspace, settings, Silent(), engines, None), "extract"):
                     await block(engines)
             finally:
                 assert asyncio.all_tasks() == {asyncio.current_task()}, "something is left that starts servers"
@@ -120,9 +118,9 @@ def test_no_server_starts_where_nothing_is_left(warmed, workspace, key, monkeypa
 
     def look(*arguments):
         looked.set()
-        return free_units(*arguments)
+        return has_unclaimed(*arguments)
 
-    monkeypatch.setattr(extracting, "free_units", look)
+    monkeypatch.setattr(extract, "has_unclaimed", look)
 
     async def until_looked(engines):
         assert await asyncio.to_thread(looked.wait, 30)
@@ -143,7 +141,7 @@ def test_a_plan_that_fails_ends_what_starts_the_servers(warmed, key):
 
 
 def test_before_the_first_plan_servers_start_at_once(warmed, monkeypatch):
-    monkeypatch.setattr(extracting, "generations", lambda workspace: [])
+    monkeypatch.setattr(extract, "generations", lambda workspace: [])
 
     async def nothing(engines):
         assert engines.begun.is_set()

@@ -4,19 +4,19 @@ import pytest
 from running import Told
 
 import llm_ocr
-from llm_ocr.api import engines
-from llm_ocr.api.models import asked_model, mode_of, named_model
+from llm_ocr.config.fields import settings_of
+from llm_ocr.config.models import ExtractSettings
 from llm_ocr.errors import LlmOcrError, UsageError, WorkspaceMismatch
-from llm_ocr.models.grounding import parse_grounding
-from llm_ocr.models.plain import parse_plain
+from llm_ocr.models.parsers.grounding import parse_grounding
+from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.registry import PROFILES, find_profile
-from llm_ocr.settings.fields import settings_of
-from llm_ocr.settings.models import ExtractSettings
+from llm_ocr.simulator import running
+from llm_ocr.stages import servers
+from llm_ocr.stages.runtime import asked_model, mode_of, named_model
 from llm_ocr.storage import StoreOptions
-from llm_ocr.testing.simulator import running
-from llm_ocr.work.keys import EXTRACT, stage_keys
-from llm_ocr.work.stored import remembered
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.keys import EXTRACT, stage_keys
+from llm_ocr.workspace.stored import remembered
 
 QUICK = {"preset": "h100", "speed": 50, "mean_tokens": 300}
 FRUGAL = {"render_workers": 1, "ocr_workers": 1}
@@ -235,7 +235,7 @@ def test_a_planned_engine_gives_way_to_a_named_server_and_an_extracted_one_is_re
 
 
 def test_a_model_is_refused_where_auto_means_the_cpu_engine(small_examples, tmp_path, monkeypatch):
-    monkeypatch.setattr(engines, "gpus", lambda: ())
+    monkeypatch.setattr(servers, "gpus", lambda: ())
     with pytest.raises(
         UsageError, match="model has no effect with the CPU engine, which --engine auto chose because no G"
     ):

@@ -23,12 +23,11 @@ from llm_ocr.types import (
     figure_id,
     page_id,
 )
-from llm_ocr.work.generations import read_units
-from llm_ocr.work.keys import DESCRIBE, EXTRACT, claim_key
-from llm_ocr.work.plan import PlannedDocument, plan_documents
-from llm_ocr.work.publish import publish
-from llm_ocr.work.summary import figures_summary, pages_summary
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.generations import read_units
+from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, claim_key
+from llm_ocr.workspace.plan import PlannedDocument, plan_documents
+from llm_ocr.workspace.publish import figures_summary, pages_summary, publish
 
 TABLE = "| gauge | level |\n|---|--:|\n| Mill Weir | 187 |\n| Upper Tarn | 112 |"
 FORMULA = "E = \\sum_{i=1}^{6} w_i x_i"

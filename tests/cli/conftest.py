@@ -17,7 +17,7 @@ _STUBBED = """
 import sys
 sys.path.insert(0, {here!r})
 import stub_api
-sys.modules["llm_ocr.api"] = stub_api
+sys.modules["llm_ocr.runs"] = sys.modules["llm_ocr.stages.execute"] = stub_api
 from llm_ocr.cli import main
 main()
 """
@@ -55,7 +55,8 @@ def llm_ocr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Fi
             )
         with monkeypatch.context() as patch:
             if stub is not None:
-                patch.setitem(sys.modules, "llm_ocr.api", stub_api)
+                patch.setitem(sys.modules, "llm_ocr.runs", stub_api)
+                patch.setitem(sys.modules, "llm_ocr.stages.execute", stub_api)
             return in_process(list(arguments), cwd=tmp_path, env=variables)
 
     return call

@@ -1,4 +1,4 @@
-"""Stands in for `llm_ocr.api` in tests of the command line: does nothing, and ends as the environment says.
+"""Stands in for `llm_ocr.runs` in tests of the command line: does nothing, and ends as the environment says.
 
 `STUB_API` holds JSON: `pages` and `figures` (expected, ok, degraded, failed), `raises` (what `execute` does instead),
 `say` (lines), `documents` (pairs of path and Markdown). What it was called with is written to the file `STUB_CALLS`.
@@ -16,8 +16,8 @@ from typing import Any
 
 from llm_ocr.errors import LlmOcrError, UsageError
 from llm_ocr.types import Counts, Status
-from llm_ocr.work.publish import Example
-from llm_ocr.work.status import RunStatus, StageStatus
+from llm_ocr.workspace.publish import Example
+from llm_ocr.workspace.status import RunStatus, StageStatus
 
 
 def planned(name: str, otherwise: Any) -> Any:

@@ -4,13 +4,12 @@ import json
 import logging
 from types import SimpleNamespace
 
-from llm_ocr.cli import checks
-from llm_ocr.cli.checks import Check, State
+from llm_ocr.cli import doctor
 from llm_ocr.cli.demo import example_documents, where_to_look
-from llm_ocr.cli.doctor import engine_works, run_doctor, table, verdict
+from llm_ocr.cli.doctor import Check, State, engine_works, run_doctor, table, verdict
 from llm_ocr.cli.logs import logging_to
+from llm_ocr.config.models import DoctorSettings, RetrySettings
 from llm_ocr.errors import install_command
-from llm_ocr.settings.models import DoctorSettings, RetrySettings
 
 
 def test_doctor_agrees_with_itself(capsys):
@@ -26,15 +25,15 @@ def test_doctor_agrees_with_itself(capsys):
 
 
 def test_doctor_says_that_confinement_is_off():
-    check = checks.isolation(confined=False)
+    check = doctor.isolation(confined=False)
     assert check.state is State.LIMITED
     assert "switched off" in check.detail
     assert "LLM_OCR_CONFINEMENT" in check.fix
 
 
 def test_a_missing_part_is_named_with_the_command_that_brings_it(monkeypatch):
-    monkeypatch.setattr(checks, "package_version", lambda package: None if package == "rapidocr" else "1.0")
-    check = checks.ocr()
+    monkeypatch.setattr(doctor, "package_version", lambda package: None if package == "rapidocr" else "1.0")
+    check = doctor.ocr()
     assert (check.state, check.needed) == (State.MISSING, True)
     assert install_command("embedded") in verdict([check])
     assert not engine_works([check])
@@ -45,7 +44,7 @@ def test_a_part_that_is_installed_and_fails_is_broken():
     def fail() -> str:
         raise ImportError("libGL.so.1: cannot open shared object file")
 
-    check = checks._tried("OCR", ("pypdfium2",), "reads scans", fail, "fix")
+    check = doctor._tried("OCR", ("pypdfium2",), "reads scans", fail, "fix")
     assert (check.state, check.detail) == (
         State.BROKEN,
         "installed, does not work: libGL.so.1: cannot open shared object file",
@@ -61,22 +60,22 @@ def test_the_gpu_is_what_nvidia_smi_says(tmp_path, monkeypatch):
     program.write_text("#!/bin/sh\necho 'NVIDIA L4, 23034 MiB'\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
-    assert checks.gpu().detail.startswith("NVIDIA L4, 23034 MiB")
+    assert doctor.gpu().detail.startswith("NVIDIA L4, 23034 MiB")
     program.write_text("#!/bin/sh\nexit 9\n")
-    assert checks.gpu().state is State.BROKEN
+    assert doctor.gpu().state is State.BROKEN
     program.unlink()
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert checks.gpu().state is State.MISSING
+    assert doctor.gpu().state is State.MISSING
 
 
 def test_limits_of_a_container_are_seen(monkeypatch):
     limits = {"memory.max": str(1 << 30), "cpu.max": "50000 100000"}
-    monkeypatch.setattr(checks, "_cgroup", lambda name: limits.get(name, ""))
-    assert checks.memory().detail.startswith("1.0 GiB (container limit")
-    assert "limited to 0.5 by the container" in checks.cores().detail
-    monkeypatch.setattr(checks, "_cgroup", lambda name: "max")
-    assert checks.memory().state is State.WORKS
-    assert "container" not in checks.cores().detail
+    monkeypatch.setattr(doctor, "_cgroup", lambda name: limits.get(name, ""))
+    assert doctor.memory().detail.startswith("1.0 GiB (container limit")
+    assert "limited to 0.5 by the container" in doctor.cores().detail
+    monkeypatch.setattr(doctor, "_cgroup", lambda name: "max")
+    assert doctor.memory().state is State.WORKS
+    assert "container" not in doctor.cores().detail
 
 
 def test_the_examples_are_found():

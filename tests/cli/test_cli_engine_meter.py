@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from llm_ocr.cli.engine_meter import EngineMeter
-from llm_ocr.engines.asking import Load
+from llm_ocr.cli.progress import EngineMeter
+from llm_ocr.engines import Load
 
 BUSY = Load(servers=1, window=128, in_flight=120, waiting=7, answers=40, tokens_out=2000, busy=2, lost=1, restarts=1)
 

@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
-from llm_ocr.costs.comparing import on_own_cores
-from llm_ocr.settings.environment import cores
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.config.environment import cores
+from llm_ocr.costs.comparison import on_own_cores
+from llm_ocr.workspace import Workspace
 
 TOKENS = ("--tokens-in", "75000", "--tokens-out", "75000")
 
@@ -47,7 +47,7 @@ def test_tokens_without_prices_are_those_of_the_providers(llm_ocr):
 def test_documents_are_counted_as_plan_counts_them_and_nothing_is_left_behind(llm_ocr, examples, planned, tmp_path):
     found = as_json(llm_ocr("estimate", str(examples), "--json", "--quiet", env={"TMPDIR": str(tmp_path)}))
     with Workspace.open(planned) as workspace:
-        from llm_ocr.work.status import run_status
+        from llm_ocr.workspace.status import run_status
 
         assert found["pages"] == run_status(workspace).pages.expected
     assert "counted as plan counts them" in found["assumptions"][0]

@@ -63,13 +63,12 @@ def test_no_workspace_is_exit_1(llm_ocr, tmp_path):
 
 _STOPPED = """
 import os, signal, sys
-from llm_ocr.results.export import regroup
-write = regroup.write_shard
+from llm_ocr.exports import dataset, shards
+write = shards.write_shard
 def stopped(*arguments):
     os.kill(os.getpid(), signal.{name})
     return write(*arguments)
-from llm_ocr.api import export_dataset
-export_dataset.write_shard = stopped
+dataset.write_shard = stopped
 from llm_ocr.cli import main
 sys.exit(main(["export", "-w", "out", "--output", "scans"]))
 """

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from llm_ocr.cli.commands import BY_NAME, COMMANDS, find_command
 from llm_ocr.cli.flags import Flags, build_parser, parse_flags
+from llm_ocr.config import models
+from llm_ocr.config.fields import settings_of
+from llm_ocr.config.loading import load
 from llm_ocr.errors import UsageError
-from llm_ocr.settings import models
-from llm_ocr.settings.fields import settings_of
-from llm_ocr.settings.loading import load
 
 
 def parsed(name: str, *arguments: str) -> Flags:

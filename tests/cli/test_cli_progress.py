@@ -5,7 +5,7 @@ import io
 import pytest
 
 from llm_ocr.cli.progress import LiveProgress, Meter, PlainProgress, QuietProgress, progress_for, span_text
-from llm_ocr.settings.groups import LogSettings
+from llm_ocr.config.groups import LogSettings
 from llm_ocr.types import Counts, Status
 
 

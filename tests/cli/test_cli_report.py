@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from llm_ocr.cli import report
-from llm_ocr.cli.status import status_as_text, watch
-from llm_ocr.settings.models import StatusSettings
+from llm_ocr.cli import outcome
+from llm_ocr.cli.results import status_as_text, watch
+from llm_ocr.config.models import StatusSettings
 from llm_ocr.types import Counts
-from llm_ocr.work.publish import Example
-from llm_ocr.work.status import RunStatus, StageStatus
+from llm_ocr.workspace.publish import Example
+from llm_ocr.workspace.status import RunStatus, StageStatus
 
 STATUS = RunStatus(
     url="/w",
@@ -34,7 +34,7 @@ def test_many_failures_are_summed_up_by_reason():
         reasons={"render limit": 90, "encrypted": 1, "unreadable": 2},
         examples=(*limits, Example("q", "s3://b/k.pdf", None, "encrypted")),
     )
-    assert report.failures_text(status) == (
+    assert outcome.failures_text(status) == (
         "render limit 90: 1.pdf page 1, 2.pdf page 2, 3.pdf page 3, ...; unreadable 2; encrypted: k.pdf"
     )
 
@@ -46,29 +46,29 @@ def test_reasons_of_degraded_pages_are_not_said_of_failed_ones():
         reasons={"script not supported": 8, "encrypted": 2},
         examples=(Example("p", "a.pdf", None, "encrypted"),),
     )
-    assert report.last_line(status, "w") == (
+    assert outcome.last_line(status, "w") == (
         "90 ok, 8 degraded, 2 failed (encrypted: a.pdf). Retry: llm-ocr retry-failed -w w"
     )
 
 
 def test_degraded_pages_alone_are_no_reason_to_retry():
     status = replace(STATUS, pages=Counts(100, 92, 8), reasons={"script not supported": 8})
-    assert report.last_line(status, "w") == "92 ok, 8 degraded"
+    assert outcome.last_line(status, "w") == "92 ok, 8 degraded"
 
 
 def test_what_other_workers_still_have_to_do_is_said():
-    assert report.last_line(replace(STATUS, pages=Counts(100, 40)), "w") == "40 ok, 60 not done yet"
+    assert outcome.last_line(replace(STATUS, pages=Counts(100, 40)), "w") == "40 ok, 60 not done yet"
 
 
 def test_failed_figures_are_said_with_their_reasons():
     status = replace(STATUS, figures=Counts(3, 2, 0, 1), figure_reasons={"engine error": 1})
-    assert report.figures_line(status) == "3 figures: 2 ok, 1 failed (engine error)"
+    assert outcome.figures_line(status) == "3 figures: 2 ok, 1 failed (engine error)"
 
 
 def test_the_allowed_rate_itself_is_allowed():
-    assert report.exit_code(Counts(100, 99, 0, 1), 0.01) == 0
-    assert report.exit_code(Counts(100, 98, 0, 2), 0.01) == 3
-    assert report.exit_code(Counts(), 0.0) == 0
+    assert outcome.exit_code(Counts(100, 99, 0, 1), 0.01) == 0
+    assert outcome.exit_code(Counts(100, 98, 0, 2), 0.01) == 3
+    assert outcome.exit_code(Counts(), 0.0) == 0
 
 
 NOT_DONE = replace(STATUS, pages=Counts(100, 40))
@@ -97,7 +97,7 @@ LOOPING = replace(
 
 
 def test_a_run_that_loops_on_many_pages_is_told_what_to_try():
-    line = next(line for line in report.status_text(LOOPING).splitlines() if line.startswith("advice"))
+    line = next(line for line in outcome.status_text(LOOPING).splitlines() if line.startswith("advice"))
     assert "repetition loops on 3.1 % of the pages: try --model " in line
     shown = StatusSettings(workspace="/w", json_output=True)
     assert json.loads(status_as_text(LOOPING, shown))["advice"] in line
@@ -108,5 +108,5 @@ def test_a_run_that_loops_on_many_pages_is_told_what_to_try():
 )
 def test_a_run_that_loops_little_or_on_no_model_is_told_nothing(changes):
     status = replace(LOOPING, **changes)
-    assert "advice" not in report.status_text(status)
+    assert "advice" not in outcome.status_text(status)
     assert json.loads(status_as_text(status, StatusSettings(workspace="/w", json_output=True)))["advice"] is None

@@ -4,8 +4,7 @@ import io
 
 import pytest
 
-from llm_ocr.cli.progress import PlainProgress
-from llm_ocr.cli.spend_meter import SpendMeter
+from llm_ocr.cli.progress import PlainProgress, SpendMeter
 from llm_ocr.types import Counts, Status
 
 

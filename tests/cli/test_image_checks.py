@@ -8,13 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from llm_ocr.cli.checks import Check, State
-from llm_ocr.cli.doctor import engine_works, verdict
-from llm_ocr.cli.image_checks import image_checks
-from llm_ocr.cli.image_edges import EDGES, allowed_edges
-from llm_ocr.cli.image_site import Site
+from llm_ocr.cli.doctor import Check, State, engine_works, verdict
+from llm_ocr.cli.image_checks import EDGES, Site, allowed_edges, image_checks
 from llm_ocr.errors import UsageError
-from llm_ocr.models.architectures import ARCHITECTURES
+from llm_ocr.models.choosing import ARCHITECTURES
 from llm_ocr.models.registry import PROFILES, find_profile
 
 VERSIONS = {

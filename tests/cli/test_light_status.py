@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
 
 HEAVY = (
     "aiohttp",
@@ -13,8 +13,8 @@ HEAVY = (
     "pypdfium2",
     "pyarrow",
     "datasets",
-    "llm_ocr.engines.fleet",
-    "llm_ocr.api.executing",
+    "llm_ocr.engines.pool",
+    "llm_ocr.stages.execute",
 )
 
 

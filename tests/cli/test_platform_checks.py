@@ -5,9 +5,8 @@ import tomllib
 
 import pytest
 
-from llm_ocr.cli import checks, platform_checks
-from llm_ocr.cli.checks import State
-from llm_ocr.cli.platform_checks import ACCOUNTS, account_check, login_found
+from llm_ocr.cli import doctor
+from llm_ocr.cli.doctor import ACCOUNTS, State, account_check, login_found
 from llm_ocr.errors import install_command
 
 BY_NAME = {account.name: account for account in ACCOUNTS}
@@ -53,10 +52,10 @@ def test_a_login_in_a_file_is_found(name, path, variable, tmp_path):
 
 
 def test_what_is_missing_comes_with_the_command_that_brings_it(monkeypatch):
-    monkeypatch.setattr(platform_checks, "package_version", lambda package: None)
+    monkeypatch.setattr(doctor, "package_version", lambda package: None)
     check = account_check(BY_NAME["Google Cloud Run"], {})
     assert (check.state, check.fix) == (State.MISSING, install_command("cloud-run"))
-    monkeypatch.setattr(platform_checks, "package_version", lambda package: "1.0")
+    monkeypatch.setattr(doctor, "package_version", lambda package: "1.0")
     check = account_check(BY_NAME["Google Cloud Run"], {})
     assert (check.state, check.fix) == (State.LIMITED, "gcloud auth application-default login")
     assert not check.needed
@@ -76,9 +75,9 @@ def test_doctor_lists_them_without_their_values(llm_ocr):
 
 
 def test_the_layout_detector_is_there_when_both_of_its_packages_are(monkeypatch):
-    monkeypatch.setattr(checks, "package_version", {"torch": "2.13", "transformers": "5.19"}.get)
-    assert checks.detector().state is State.WORKS
-    monkeypatch.setattr(checks, "package_version", {"torch": "2.13"}.get)
-    check = checks.detector()
+    monkeypatch.setattr(doctor, "package_version", {"torch": "2.13", "transformers": "5.19"}.get)
+    assert doctor.detector().state is State.WORKS
+    monkeypatch.setattr(doctor, "package_version", {"torch": "2.13"}.get)
+    check = doctor.detector()
     assert (check.state, check.fix) == (State.MISSING, install_command("detector"))
     assert "transformers not installed" in check.detail

@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from llm_ocr.costs.report import cost_report
-from llm_ocr.costs.spent import Spent
+from llm_ocr.costs.report import Spent, cost_report
 from llm_ocr.types import Counts
-from llm_ocr.work.metrics import Spending
-from llm_ocr.work.status import RunStatus, StageStatus
+from llm_ocr.workspace.metrics import Spending
+from llm_ocr.workspace.status import RunStatus, StageStatus
 
 STATUS = RunStatus(
     url="/w",
@@ -89,7 +88,7 @@ def test_notebooks_show_it_and_names_are_no_markup():
 
 
 def test_status_says_pages_per_second_as_the_guide_to_tuning_promises():
-    from llm_ocr.cli.report import status_text
+    from llm_ocr.cli.outcome import status_text
 
     assert STATUS.pages_per_second == pytest.approx(1000 / 600)
     assert "speed      1.7 pages/s, the mean of 2 workers" in status_text(STATUS)

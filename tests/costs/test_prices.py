@@ -4,11 +4,10 @@ import re
 
 import pytest
 
-from llm_ocr.costs.live import live_prices
-from llm_ocr.costs.prices import machines, price_per_hour, providers, token_cost
+from llm_ocr.costs.prices import live_prices, machines, price_per_hour, providers, token_cost
 from llm_ocr.costs.throughput import gpu_named, machine_named
 from llm_ocr.launch.platforms import launcher_for
-from llm_ocr.testing.fake_hub import running
+from tests.fakes.hub import running
 
 
 def test_seventy_five_thousand_tokens_in_and_out_cost_less_than_two_cents():

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from llm_ocr.costs.spent import Spent, spent, spent_text, spent_to_json, totals, unknown
+from llm_ocr.costs.report import Spent, spent, spent_text, spent_to_json, totals, unknown
 from llm_ocr.launch import Job, JobSpec, JobStatus, State
 from llm_ocr.launch.records import write_end
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
 
 
 @pytest.fixture

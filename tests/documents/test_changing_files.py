@@ -8,10 +8,9 @@ import time
 import pytest
 from making import pages, text
 
-from llm_ocr.api.remote import Remote
-from llm_ocr.api.wiring import PartRenderer
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.errors import PageFailure
+from llm_ocr.stages.runtime import PartRenderer, Remote
 from llm_ocr.types import DocumentPart, Reason
 
 

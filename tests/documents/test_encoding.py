@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from llm_ocr.documents.encoding import blank, cropped, encoded, resized, turned
+from llm_ocr.documents.images import blank, cropped, encoded, resized, turned
 from llm_ocr.types import Box, EncodedImage
 
 

@@ -10,10 +10,8 @@ import pytest
 from making import pages, pdf, text, written
 from PIL import Image, ImageDraw
 
-from llm_ocr.documents.filters import FilterOptions
-from llm_ocr.documents.filters.languages import Languages
-from llm_ocr.documents.filters.looking import Filters
-from llm_ocr.documents.filters.spam import spam
+from llm_ocr.documents.filters import FilterOptions, spam
+from llm_ocr.documents.filters.languages import Filters, Languages
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.errors import MissingExtra, PageFailure, UsageError, WorkerDied
 from llm_ocr.types import Reason

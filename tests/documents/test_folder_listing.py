@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from llm_ocr.documents import folders
-from llm_ocr.documents.folders import files_below
-from llm_ocr.documents.sources import find_documents
+from llm_ocr.documents import sources
+from llm_ocr.documents.sources import files_below, find_documents
 
 NAMES = ("b", "a.pdf", "a b", "a\n\"b'", "Z", "é.pdf", "10.pdf", "9.pdf")
 
@@ -28,7 +27,7 @@ def tree(tmp_path):
 
 @pytest.mark.parametrize("run", [1, 3, 100_000])
 def test_files_come_in_the_order_of_their_paths_however_few_names_are_sorted_in_memory(tree, monkeypatch, run):
-    monkeypatch.setattr(folders, "RUN", run)
+    monkeypatch.setattr(sources, "RUN", run)
     shown = [path for path in tree.rglob("*") if path.is_file() and "/." not in str(path.relative_to(tree.parent))]
     assert len(shown) == 3 * len(NAMES) * 3
     assert list(files_below(tree)) == sorted(shown)

@@ -6,7 +6,7 @@ from making import pages, text, written
 from PIL import Image, ImageDraw
 from test_rendering import outcome, with_renderer
 
-from llm_ocr.documents.ink import ink_of
+from llm_ocr.documents.images import ink_of
 from llm_ocr.documents.page_wire import evidence_from_wire, evidence_to_wire
 from llm_ocr.types import Ink
 

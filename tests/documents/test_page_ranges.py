@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_ocr.documents.page_ranges import parse_pages
+from llm_ocr.documents.manifests import parse_pages
 from llm_ocr.errors import UsageError
 
 

@@ -6,7 +6,7 @@ import pypdfium2
 import pytest
 from making import pages, stream, text
 
-from llm_ocr.documents import pdf_chars
+from llm_ocr.documents import pdf_glyphs
 from llm_ocr.documents.page_wire import content_from_wire, content_to_wire
 from llm_ocr.documents.pdf_text import page_content
 
@@ -28,7 +28,7 @@ def texts(*drawn, **options):
 def test_characters_beyond_the_limit_are_counted(monkeypatch):
     data = pages(text("Hello brave world"))
     assert content(data).unread == 0
-    monkeypatch.setattr(pdf_chars, "MAX_CHARS", 5)
+    monkeypatch.setattr(pdf_glyphs, "MAX_CHARS", 5)
     cut = content(data)
     assert ([line.text for line in cut.lines], cut.unread) == (["Hello"], len(" brave world"))
     assert content_from_wire(content_to_wire(cut)).unread == cut.unread

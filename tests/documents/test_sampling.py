@@ -3,8 +3,7 @@
 import random
 from collections import Counter
 
-from llm_ocr.documents.sampling import sampled
-from llm_ocr.documents.sources import SourceDocument
+from llm_ocr.documents.sources import SourceDocument, sampled
 
 
 def documents(count: int, root: str = "/data") -> list[SourceDocument]:

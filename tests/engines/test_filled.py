@@ -7,7 +7,7 @@ pytestmark = needs_ocr
 
 
 def parts_of(image):
-    from llm_ocr.engines.embedded.ocr.filled import filled_parts
+    from llm_ocr.engines.embedded.ocr.detect import filled_parts
 
     return filled_parts(image)
 

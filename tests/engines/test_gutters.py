@@ -1,6 +1,6 @@
 """A line that was detected across the gutter of two columns is parted; spaces and table cells are left alone."""
 
-from llm_ocr.engines.embedded.ocr.gutters import parted_at_gutters
+from llm_ocr.engines.embedded.ocr.detect import parted_at_gutters
 from llm_ocr.types import Box, Line, Word
 
 SIZE = 19.0

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from llm_ocr.engines.embedded.ocr import OcrPage, available
-from llm_ocr.engines.embedded.reading import read_page, read_text_layer
+from llm_ocr.engines.embedded.page import read_page, read_text_layer
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Box, EncodedImage, Line, Page, PageContent, Raster, Reason, Status, Word
 

@@ -7,9 +7,9 @@ import numpy
 import pytest
 from PIL import Image
 
+from llm_ocr.engines.embedded.inspection import orientation, see, text_of
 from llm_ocr.engines.embedded.ocr import OcrPage, available
 from llm_ocr.engines.embedded.reader import EmbeddedOptions, EmbeddedReader
-from llm_ocr.engines.embedded.seeing import orientation, see, text_of
 from llm_ocr.types import BlockKind, Box, EncodedImage, Line, Page, PageContent, Path, Raster, Word
 
 WORDS = "The quick brown fox jumps over the lazy dog near the river bank"

@@ -8,8 +8,8 @@ from PIL import Image
 from reportlab.lib.utils import ImageReader
 from reportlab.pdfgen import canvas
 
-from llm_ocr.engines.model.ladder import SHRINK_IMAGE
-from llm_ocr.testing.simulator.answers import data_url
+from llm_ocr.engines.vlm.retry import SHRINK_IMAGE
+from llm_ocr.simulator.answers import data_url
 
 #: Rungs of the ladder up to the one at which the simulator's model does not loop, or answers something.
 RUNGS = 2

@@ -5,7 +5,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from llm_ocr.settings.fields import Setting
+from llm_ocr.config.fields import Setting
 
 TEXTS = (
     "", " ", "0", "-1", "1", "1.5", "1e3", "1e400", "nan", "inf", "-inf", "true", "True", "yes", "maybe",

@@ -12,9 +12,7 @@ from mutated_pdfs import plain_pdf
 from running import FRUGAL, cli, said
 
 import llm_ocr
-from llm_ocr.documents.local_paths import is_folder
-from llm_ocr.documents.manifests import UniqueIds, entry_of
-from llm_ocr.documents.page_ranges import parse_pages
+from llm_ocr.documents.manifests import UniqueIds, entry_of, is_folder, parse_pages
 from llm_ocr.documents.sources import find_documents
 from llm_ocr.errors import UsageError
 from llm_ocr.types import Reason

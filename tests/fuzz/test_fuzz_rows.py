@@ -12,15 +12,14 @@ from fuzz_counts import COUNTS
 from fuzz_runs import fault_of_reason
 from mutated_rows import rows_case
 
-from llm_ocr.documents.remote.documents import RemoteDocuments
-from llm_ocr.documents.remote.options import RemoteOptions
-from llm_ocr.documents.rows.address import row_address
+from llm_ocr.documents.remote.listing import RemoteDocuments
+from llm_ocr.documents.remote.urls import RemoteOptions
+from llm_ocr.documents.rows.address import DatasetOptions, row_address
 from llm_ocr.documents.rows.images import RowImages
 from llm_ocr.documents.rows.listing import dataset_rows
-from llm_ocr.documents.rows.options import DatasetOptions
 from llm_ocr.errors import PageFailure, StorageError, UsageError
 from llm_ocr.storage import StoreOptions
-from llm_ocr.testing.fake_hub import TOKEN
+from tests.fakes.hub import TOKEN
 
 
 def fault_of(said: str) -> str:

@@ -9,7 +9,7 @@ from fuzz_runs import put_good, run_over
 from hostile_names import any_id, file_name, twins
 from mutated_pdfs import plain_pdf
 
-from llm_ocr.results.paths import safe_segment
+from llm_ocr.results.documents import safe_segment
 
 LIMITS = ("--image-size", "300", "--render-memory", "512", "--render-timeout", "20", "--pages", "1-2")
 

@@ -8,9 +8,9 @@ import mad_settings
 from fuzz_counts import COUNTS
 
 from llm_ocr.cli import main
+from llm_ocr.config.fields import command_models, settings_of
+from llm_ocr.config.loading import load, shown_values
 from llm_ocr.errors import UsageError
-from llm_ocr.settings.fields import command_models, settings_of
-from llm_ocr.settings.loading import load, shown_values
 
 
 def loaded_or_refused(number: int, folder: Path) -> str:

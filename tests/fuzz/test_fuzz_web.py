@@ -10,7 +10,7 @@ from fuzz_runs import fault_of_reason
 from mad_web import handler, inward
 from web_servers import PDF, moved, remote, sending, serving, speaking
 
-from llm_ocr.documents.remote.addresses import check_literal
+from llm_ocr.documents.remote.http import check_literal
 from llm_ocr.errors import PageFailure
 
 LIMITS = {"seconds": 3.0, "stall_seconds": 0.5, "tries": 2, "most_bytes": 1 << 20}

@@ -6,7 +6,7 @@ import pytest
 from hf_jobs_running import Platform
 
 from llm_ocr.launch.library import library_wheel
-from llm_ocr.testing.fake_hub import TOKEN, running
+from tests.fakes.hub import TOKEN, running
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from llm_ocr.testing.container import Container
+from tests.fakes.container import Container
 
 _PROGRAM = """#!{python} -S
 import json, os, socket, sys

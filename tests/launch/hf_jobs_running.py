@@ -10,8 +10,8 @@ from llm_ocr.launch import Job, JobSpec, JobStatus, Plan
 from llm_ocr.launch.hf_jobs.launcher import HfJobs
 from llm_ocr.launch.library import with_library
 from llm_ocr.storage import StoreOptions
-from llm_ocr.testing.fake_hub import TOKEN, FakeHub
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from tests.fakes.hub import TOKEN, FakeHub
 
 WORKSPACE = "hf://buckets/tester/ws/run"
 

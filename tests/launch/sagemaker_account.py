@@ -16,8 +16,8 @@ import pytest
 from llm_ocr.launch import Job, JobSpec, JobStatus
 from llm_ocr.launch.library import with_library
 from llm_ocr.launch.sagemaker.launcher import SageMaker
-from llm_ocr.testing.fake_sagemaker import ACCOUNT, REGION, FakeSageMaker, running
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from tests.fakes.sagemaker import ACCOUNT, REGION, FakeSageMaker, running
 
 NUMBERS = itertools.count()  # moto keeps one state for the whole process
 REPOSITORY = Path(__file__).resolve().parents[2]

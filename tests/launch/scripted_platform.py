@@ -7,7 +7,7 @@ import llm_ocr
 from llm_ocr.errors import LaunchError
 from llm_ocr.launch import Job, JobSpec, JobStatus, Plan, Request, State
 from llm_ocr.storage import StoreOptions
-from llm_ocr.work.stored import launched
+from llm_ocr.workspace.stored import launched
 
 FRUGAL = {"render_workers": 1, "ocr_workers": 1}
 

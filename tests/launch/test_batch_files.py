@@ -13,7 +13,7 @@ import yaml
 
 import llm_ocr
 from llm_ocr.launch.library import GPU_IMAGE
-from llm_ocr.testing.container import Container
+from tests.fakes.container import Container
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "batch"
 SKYPILOT = yaml.safe_load((FOLDER / "skypilot.yaml").read_text())

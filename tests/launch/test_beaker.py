@@ -10,7 +10,7 @@ from cases_beaker import spec
 from llm_ocr.errors import LaunchError, UsageError
 from llm_ocr.launch import Job, State
 from llm_ocr.launch.beaker.launcher import Beaker, experiment_status
-from llm_ocr.testing.container import Container
+from tests.fakes.container import Container
 
 JOB = Job("01ABC", "job", None)
 CREATED = "2026-01-01T10:00:00.123456789Z"

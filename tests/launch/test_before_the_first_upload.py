@@ -5,8 +5,8 @@ import pytest
 from sagemaker_account import REPOSITORY, opened
 
 from llm_ocr.cli import main
-from llm_ocr.testing.fake_gcs import running as gcs_running
-from llm_ocr.testing.fake_run import running as run_running
+from tests.fakes.cloud_run import running as run_running
+from tests.fakes.gcs import running as gcs_running
 
 ELSEWHERE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/llm-ocr:1"
 

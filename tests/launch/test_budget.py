@@ -7,16 +7,16 @@ from sagemaker_account import opened
 
 import llm_ocr
 from llm_ocr.cli import main
+from llm_ocr.config.loading import settings_from
+from llm_ocr.config.models import LaunchSettings
 from llm_ocr.costs import price_per_hour
 from llm_ocr.errors import LimitReached, UsageError
 from llm_ocr.launch import Job, JobSpec, JobStatus, State
 from llm_ocr.launch.bill import Budget, bill, bounded, budget_of
 from llm_ocr.launch.platforms import launcher_for
 from llm_ocr.launch.records import Submission
-from llm_ocr.settings.calls import settings_from
-from llm_ocr.settings.models import LaunchSettings
-from llm_ocr.testing.fake_gcs import running as gcs_running
-from llm_ocr.testing.fake_run import running as cloud_run_running
+from tests.fakes.cloud_run import running as cloud_run_running
+from tests.fakes.gcs import running as gcs_running
 
 EMBEDDED = ("--engine", "embedded", "--render-workers", "1", "--ocr-workers", "1")
 #: A machine is billed while it stops, which counts.

@@ -10,7 +10,7 @@ from llm_ocr.errors import LaunchError, MissingExtra, UsageError
 from llm_ocr.launch import Job, JobSpec, State
 from llm_ocr.launch.cloud_run import launcher as cloud_run
 from llm_ocr.launch.cloud_run.launcher import CloudRun
-from llm_ocr.testing.fake_run import Fault, running
+from tests.fakes.cloud_run import Fault, running
 
 pytest.importorskip("google.cloud.run_v2")
 

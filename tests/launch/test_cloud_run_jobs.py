@@ -10,8 +10,8 @@ import pytest
 from llm_ocr.cli import main
 from llm_ocr.launch import launching
 from llm_ocr.storage import StoreOptions, open_store
-from llm_ocr.testing.fake_gcs import running as gcs_running
-from llm_ocr.testing.fake_run import running
+from tests.fakes.cloud_run import running
+from tests.fakes.gcs import running as gcs_running
 
 pytest.importorskip("google.cloud.run_v2")
 pytest.importorskip("google.cloud.storage")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from readme_commands import blocks, followed, put_programs
 
-from llm_ocr.testing.fake_gcs import running as gcs_running
-from llm_ocr.testing.fake_run import running
+from tests.fakes.cloud_run import running
+from tests.fakes.gcs import running as gcs_running
 
 pytest.importorskip("google.cloud.run_v2")
 pytest.importorskip("google.cloud.storage")
@@ -40,7 +40,7 @@ def test_every_command_works_in_its_order(desk):
     with gcs_running() as gcs, running() as run:
         run.environment = {
             "STORAGE_EMULATOR_HOST": gcs.url,
-            "LLM_OCR_VLLM_COMMAND": f"{sys.executable} -m llm_ocr.testing.simulator",
+            "LLM_OCR_VLLM_COMMAND": f"{sys.executable} -m llm_ocr.simulator",
         }
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith(("LLM_OCR_", "GOOGLE_"))

@@ -12,18 +12,18 @@ from sagemaker_account import opened
 
 import llm_ocr
 from llm_ocr.cli import main
+from llm_ocr.config.loading import settings_from
+from llm_ocr.config.models import LaunchSettings
 from llm_ocr.errors import LaunchError, UsageError
 from llm_ocr.launch import PIPELINE, launching
 from llm_ocr.launch.launching import begin
 from llm_ocr.launch.records import read_launches
-from llm_ocr.settings.calls import settings_from
-from llm_ocr.settings.models import LaunchSettings
 from llm_ocr.storage import StoreOptions
-from llm_ocr.testing.fake_gcs import running as gcs_running
-from llm_ocr.testing.fake_hub import TOKEN
-from llm_ocr.testing.fake_run import running as cloud_run_running
-from llm_ocr.work.stored import verified_launch
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.stored import verified_launch
+from tests.fakes.cloud_run import running as cloud_run_running
+from tests.fakes.gcs import running as gcs_running
+from tests.fakes.hub import TOKEN
 
 WORKSPACE = "hf://buckets/tester/ws/run"
 SMALL = ("--engine", "embedded", "--render-workers", "1", "--ocr-workers", "1", "--pages-per-unit", "1")

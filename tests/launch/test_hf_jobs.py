@@ -13,8 +13,8 @@ from llm_ocr.launch import State
 from llm_ocr.launch.hf_jobs.launcher import HfJobs
 from llm_ocr.launch.library import library_wheel
 from llm_ocr.storage import StoreOptions
-from llm_ocr.testing.fake_hub import Fault, How, Mishap
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from tests.fakes.hub import Fault, How, Mishap
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from llm_ocr.cli import main
 from llm_ocr.launch import launching
 from llm_ocr.launch.hf_jobs.launcher import HARDWARE, TIME_LIMIT
 from llm_ocr.launch.library import GPU_IMAGE
-from llm_ocr.testing.fake_hub.jobs import Mishap
+from tests.fakes.hub.jobs import Mishap
 
-SIMULATOR = f"{shlex.quote(sys.executable)} -m llm_ocr.testing.simulator"
+SIMULATOR = f"{shlex.quote(sys.executable)} -m llm_ocr.simulator"
 
 
 @pytest.fixture

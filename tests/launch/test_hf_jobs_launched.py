@@ -5,12 +5,12 @@ from hf_jobs_running import WORKSPACE, Platform
 from store_servers import s3
 
 import llm_ocr
+from llm_ocr.config.loading import settings_from
+from llm_ocr.config.models import LaunchSettings
 from llm_ocr.errors import JobFailed
 from llm_ocr.launch import State, launching
 from llm_ocr.launch.launching import begin
-from llm_ocr.settings.calls import settings_from
-from llm_ocr.settings.models import LaunchSettings
-from llm_ocr.testing.fake_hub import Mishap
+from tests.fakes.hub import Mishap
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from llm_ocr.errors import LaunchError, MissingExtra, UsageError
 from llm_ocr.launch import Job, State
 from llm_ocr.launch.hf_jobs.launcher import HfJobs, status_of
 from llm_ocr.launch.launching import complete_plan
-from llm_ocr.testing.fake_hub import Account, Fault, Mishap
+from tests.fakes.hub import Account, Fault, Mishap
 
 
 def refused(platform: Platform, **more) -> LaunchError:

@@ -15,8 +15,8 @@ from llm_ocr.launch import JobSpec, State
 from llm_ocr.launch.kubernetes import launcher as launcher_module
 from llm_ocr.launch.kubernetes.launcher import Kubernetes
 from llm_ocr.launch.kubernetes.manifest import SPOT
-from llm_ocr.testing.fake_kubernetes import running
-from llm_ocr.testing.fake_kubernetes_pods import Node
+from tests.fakes.kubernetes import running
+from tests.fakes.kubernetes_pods import Node
 
 client = pytest.importorskip("kubernetes.client")
 

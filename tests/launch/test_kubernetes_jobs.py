@@ -11,8 +11,8 @@ from llm_ocr.cli import main
 from llm_ocr.launch import launching
 from llm_ocr.launch.records import submissions
 from llm_ocr.storage import StoreOptions, open_store
-from llm_ocr.testing.fake_kubernetes import running
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from tests.fakes.kubernetes import running
 
 pytest.importorskip("kubernetes.client")
 

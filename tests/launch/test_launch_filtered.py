@@ -5,8 +5,8 @@ import pytest
 from running import FRUGAL, cli, said, status_of
 
 import llm_ocr
-from llm_ocr.work.generations import read_units
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.generations import read_units
 
 
 def planned(workspace) -> set[str]:

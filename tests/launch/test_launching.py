@@ -11,14 +11,14 @@ from scripted_platform import Ending, Scripted
 
 import llm_ocr
 from llm_ocr.cli import main
+from llm_ocr.config.loading import settings_from
+from llm_ocr.config.models import LaunchSettings
 from llm_ocr.errors import JobFailed, LaunchError, LimitReached, UsageError, WorkspaceError
 from llm_ocr.launch import Job, State, bill, launching, watching
 from llm_ocr.launch.local.launcher import Local
 from llm_ocr.launch.records import submissions
 from llm_ocr.launch.watching import launched_jobs
-from llm_ocr.settings.calls import settings_from
-from llm_ocr.settings.models import LaunchSettings
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
 
 
 @pytest.fixture

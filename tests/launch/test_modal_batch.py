@@ -11,10 +11,10 @@ import modal
 import pytest
 from stub_modal import APP, StubModal
 
-from llm_ocr.api.modal_batch import batch_from
+from llm_ocr.compat.modal_batch import batch_from
 from llm_ocr.errors import UsageError
 from llm_ocr.launch.modal.functions import names_from
-from llm_ocr.testing.simulator import running
+from llm_ocr.simulator import running
 
 pytestmark = pytest.mark.filterwarnings("ignore:The .* function is executing locally")
 

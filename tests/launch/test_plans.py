@@ -7,11 +7,11 @@ import sys
 import pytest
 from make_plans import FOLDER, as_text, cases, snapshot
 
+from llm_ocr.config.loading import settings_from
+from llm_ocr.config.models import LaunchSettings
 from llm_ocr.launch import STAGES, JobSpec
 from llm_ocr.launch.platforms import PLATFORMS, launcher_for
 from llm_ocr.launch.specs import wanted
-from llm_ocr.settings.calls import settings_from
-from llm_ocr.settings.models import LaunchSettings
 
 CASES = {f"{platform}-{name}": (platform, spec) for platform, name, spec in cases()}
 

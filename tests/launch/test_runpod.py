@@ -15,7 +15,7 @@ from llm_ocr.errors import LaunchError, UsageError
 from llm_ocr.launch import Job, State
 from llm_ocr.launch.runpod import api
 from llm_ocr.launch.runpod.launcher import GPUS, RunPod
-from llm_ocr.testing.fake_runpod import ENDPOINT, KEY, FakeRunPod
+from tests.fakes.runpod import ENDPOINT, KEY, FakeRunPod
 
 pytest.importorskip("runpod")
 FRUGAL = {"LLM_OCR_RENDER_WORKERS": "1", "LLM_OCR_OCR_WORKERS": "1", "LLM_OCR_ENGINE": "embedded"}

@@ -11,9 +11,9 @@ import pytest
 from readme_commands import blocks, followed, put_programs
 
 import llm_ocr
-from llm_ocr.testing.fake_runpod import ENDPOINT, KEY, FakeRunPod
+from tests.fakes.runpod import ENDPOINT, KEY, FakeRunPod
 
-SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr.testing.simulator"])
+SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr.simulator"])
 #: The address of RunPod's server is another one; all else is the command.
 CURL = """#!{python}
 import os, sys

@@ -12,14 +12,14 @@ from sagemaker_account import REPOSITORY, signed_in
 
 from llm_ocr.launch import STAGES
 from llm_ocr.launch.sagemaker.requests import expanded
-from llm_ocr.testing.fake_sagemaker import running
+from tests.fakes.sagemaker import running
 
 FOLDER = REPOSITORY / "sagemaker"
 
 AWS = """#!/bin/sh
 exec {python} {aws} "$@"
 """
-SIMULATOR = f"{sys.executable} -m llm_ocr.testing.simulator"
+SIMULATOR = f"{sys.executable} -m llm_ocr.simulator"
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ def test_each_task_is_a_share_and_sees_no_more_of_the_shell_than_it_needs(slurm,
     monkeypatch.setenv("LLM_OCR_ENGINE", "server")
     monkeypatch.setenv("UNRELATED", "1")
     code = (
-        "from os import environ as e; from llm_ocr.work.shards import detected_shard; s = detected_shard(e); "
+        "from os import environ as e; from llm_ocr.scheduling.shards import detected_shard; s = detected_shard(e); "
         "print(s.index, s.count, e['HF_TOKEN'], e['LLM_OCR_WORKSPACE'], 'UNRELATED' in e, 'LLM_OCR_ENGINE' in e)"
     )
     launcher, jobs = started(code, monkeypatch, shards=2, secrets={"HF_TOKEN": ""}, workspace="/it's mine")

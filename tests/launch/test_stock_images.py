@@ -22,8 +22,8 @@ from sagemaker_account import REPOSITORY, signed_in
 import llm_ocr
 from llm_ocr.cli import main
 from llm_ocr.launch import launching
-from llm_ocr.testing import fake_run, fake_sagemaker
-from llm_ocr.testing.fake_gcs import running as gcs_running
+from tests.fakes import cloud_run, sagemaker
+from tests.fakes.gcs import running as gcs_running
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 PACKAGES = REPOSITORY.parent / "shared" / "reference" / "vllm_packages"
 #: In place of the server that the image brings; it needs none of the job's packages.
 SERVED = {
-    "LLM_OCR_VLLM_COMMAND": f"{sys.executable} -m llm_ocr.testing.simulator",
+    "LLM_OCR_VLLM_COMMAND": f"{sys.executable} -m llm_ocr.simulator",
     "LLM_OCR_VLLM_ARG": "--speed=50",
     "LLM_OCR_IMAGE_SIZE": "256",
     "LLM_OCR_OFFLINE": "1",  # weights are not looked for
@@ -153,7 +153,7 @@ def test_a_conflict_in_the_job_ends_the_launch_with_the_words_of_pip(hub, images
 def test_sagemaker(images, quick, capsys):
     of_image = {**SERVED, "IMAGE_PYTHON": images["0.30.0"]}
     before = versions(images["0.30.0"])
-    with fake_sagemaker.running("bucket", image_environment=of_image) as fake, signed_in(fake.url):
+    with sagemaker.running("bucket", image_environment=of_image) as fake, signed_in(fake.url):
         trust = (REPOSITORY / "sagemaker" / "trust-policy.json").read_text()
         role = boto3.client("iam").create_role(RoleName="llm-ocr-job", AssumeRolePolicyDocument=trust)["Role"]["Arn"]
         code = main(["launch", "sagemaker", "pipeline", "examples/", "-w", "s3://bucket/run", "--role", role, "--wait"])
@@ -163,7 +163,7 @@ def test_sagemaker(images, quick, capsys):
 
 
 def test_cloud_run(images, quick, capsys, monkeypatch):
-    with gcs_running("bucket") as gcs, fake_run.running() as run:
+    with gcs_running("bucket") as gcs, cloud_run.running() as run:
         run.environment = {**SERVED, "STORAGE_EMULATOR_HOST": gcs.url, "IMAGE_PYTHON": images["0.33.0"]}
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs.url)
         monkeypatch.setenv("LLM_OCR_PLATFORM_ENDPOINT", run.url)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from llm_ocr.launch.uploads import uploaded
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
 
 
 def in_store(workspace: Workspace, source: str) -> dict[str, bytes]:

@@ -10,7 +10,7 @@ import llm_ocr
 from llm_ocr.errors import LaunchError
 from llm_ocr.launch import Job, JobSpec, JobStatus, State
 from llm_ocr.launch.watching import Display, Progress, until_over
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
 
 SPEC = JobSpec("extract", "w", "l", shards=2, hardware="x", options={"price_per_hour": 3600.0})
 

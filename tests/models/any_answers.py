@@ -2,7 +2,7 @@
 
 import re
 
-from llm_ocr.models.coordinates import WHOLE_PAGE
+from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import BlockKind

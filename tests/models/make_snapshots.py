@@ -11,19 +11,17 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from llm_ocr.engines import unheard
-from llm_ocr.engines.asking import Answer, Finish, Load, Question
-from llm_ocr.engines.chat.body import body_parts
-from llm_ocr.engines.chat.connections import Body
+from llm_ocr.engines import Completion, CompletionRequest, Finish, Load, noop
+from llm_ocr.engines.client.connections import Body, body_parts
 from llm_ocr.engines.embedded.describe import MODES
-from llm_ocr.engines.model.figures import ModelFigureReader
-from llm_ocr.engines.model.options import DescribeOptions, ReadOptions
-from llm_ocr.engines.model.reader import ModelReader
 from llm_ocr.engines.vllm.command import ServeOptions, serve_command
+from llm_ocr.engines.vlm.figures import ModelFigureReader
+from llm_ocr.engines.vlm.reader import ModelReader
+from llm_ocr.engines.vlm.requests import DescribeOptions, ReadOptions
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import PROFILES
-from llm_ocr.testing.simulator.answers import data_url
+from llm_ocr.simulator.answers import data_url
 from llm_ocr.types import Box, EncodedImage, Figure, Page
 
 FOLDER = Path(__file__).parent / "snapshots"
@@ -40,11 +38,11 @@ class Kept:
     name = "kept"
 
     def __init__(self) -> None:
-        self.questions: list[Question] = []
+        self.questions: list[CompletionRequest] = []
 
-    async def ask(self, question: Question, admitted: Callable[[], None] = unheard) -> Answer:
+    async def ask(self, question: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
         self.questions.append(question)
-        return Answer("word", Finish.STOP)
+        return Completion("word", Finish.STOP)
 
     def load(self) -> Load:
         return Load()
@@ -84,7 +82,7 @@ def path_of(profile: Profile) -> Path:
     return FOLDER / f"{profile.name}.json"
 
 
-def _question(profile: Profile, mode: str) -> Question:
+def _question(profile: Profile, mode: str) -> CompletionRequest:
     engine = Kept()
     asking: Awaitable[object]
     if mode in MODES:
@@ -101,7 +99,7 @@ async def _asked(asking: Awaitable[object]) -> None:
         await asking
 
 
-def _body(question: Question, profile: Profile, *, vllm: bool) -> dict[str, Any]:
+def _body(question: CompletionRequest, profile: Profile, *, vllm: bool) -> dict[str, Any]:
     body = Body(body_parts(question, profile.model, vllm)).decode()
     return dict(json.loads(body.replace(data_url(IMAGE).decode(), "IMAGE")))
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from llm_ocr.models.answers import read_class, read_parse
-from llm_ocr.models.describing import (
+from llm_ocr.models.parsers.figure_answers import read_class, read_parse
+from llm_ocr.models.profiles.shared import (
     CHAT_PROMPTS,
     CLASSES,
     DEEPSEEK_PROMPTS,

@@ -4,23 +4,26 @@ from dataclasses import replace
 
 import pytest
 
-from llm_ocr.models.chat import generic
 from llm_ocr.models.choosing import (
     OPEN_LICENCES,
+    Gpus,
     Wants,
     alternatives,
     describes,
     family,
     gives_boxes,
     loop_advice,
+    needed_memory,
     rank,
     reads_language,
     score_of,
+    share_of,
+    smallest_gpu,
 )
-from llm_ocr.models.grounding import parse_grounding
+from llm_ocr.models.parsers.grounding import parse_grounding
 from llm_ocr.models.profile import Profile, Score
+from llm_ocr.models.profiles.chat import generic
 from llm_ocr.models.registry import DEFAULT, PROFILES, find_profile
-from llm_ocr.models.sizes import Gpus, needed_memory, share_of, smallest_gpu
 
 BENCH = "olmOCR-bench"
 L4 = 23_034 << 20  # bytes, as nvidia-smi tells of it

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.models.coordinates import (
+from llm_ocr.models.parsers.coordinates import (
     Scale,
     dots_size,
     from_500,

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from llm_ocr.models.grounding import parse_grounding, parse_spotting
+from llm_ocr.models.parsers.grounding import parse_grounding, parse_spotting
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import Block, BlockKind, Box
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.models.html_blocks import parse_chandra, parse_chandra1, parse_html, parse_qwen_html, parse_surya
 from llm_ocr.models.parsers import parser_named
+from llm_ocr.models.parsers.html_blocks import parse_chandra, parse_chandra1, parse_html, parse_qwen_html, parse_surya
 from llm_ocr.models.profile import NO_FRAME, Parsed, Parser
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import Block, BlockKind, Box

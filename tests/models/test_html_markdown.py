@@ -2,8 +2,8 @@
 
 import pytest
 
-from llm_ocr.models.answers import read_parse
-from llm_ocr.models.html_markdown import html_to_markdown
+from llm_ocr.models.parsers.figure_answers import read_parse
+from llm_ocr.models.parsers.html import html_to_markdown
 
 
 @pytest.mark.parametrize(

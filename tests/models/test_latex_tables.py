@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.models.latex_tables import with_html_tables
+from llm_ocr.models.parsers.latex import with_html_tables
 
 
 def rows(*cells: str) -> str:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.models.coordinates import from_1000
-from llm_ocr.models.layout_json import (
+from llm_ocr.models.parsers.coordinates import from_1000
+from llm_ocr.models.parsers.layout_json import (
     LayoutKeys,
     parse_dots,
     parse_dots_layout_only,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.models.image_markdown import parse_lighton2, parse_qwen_markdown
-from llm_ocr.models.markers import (
+from llm_ocr.models.parsers.markdown import parse_lighton2, parse_qwen_markdown
+from llm_ocr.models.parsers.markers import (
     mineru_regions,
     parse_lighton3,
     parse_mineru_layout,

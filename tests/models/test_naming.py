@@ -3,9 +3,8 @@
 import pytest
 
 from llm_ocr.errors import ServerError
-from llm_ocr.models.chat import generic
-from llm_ocr.models.naming import choose_served
-from llm_ocr.models.registry import PROFILES, find_profile
+from llm_ocr.models.profiles.chat import generic
+from llm_ocr.models.registry import PROFILES, choose_served, find_profile
 
 URL = "http://host:8000/v1"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.models.otsl import (
+from llm_ocr.models.parsers.otsl import (
     otsl_to_html,
     parse_formula,
     parse_paddle_chart,

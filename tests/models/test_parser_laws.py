@@ -11,15 +11,15 @@ from family_answers import SENTENCE, TITLE, answer_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.models.answers import read_class, read_parse
-from llm_ocr.models.grounding import parse_grounding
-from llm_ocr.models.html_markdown import html_to_markdown
-from llm_ocr.models.otsl import otsl_to_html
 from llm_ocr.models.parsers import PARSERS as NAMED
-from llm_ocr.models.plain import parse_plain
+from llm_ocr.models.parsers.figure_answers import read_class, read_parse
+from llm_ocr.models.parsers.grounding import parse_grounding
+from llm_ocr.models.parsers.html import html_to_markdown
+from llm_ocr.models.parsers.otsl import otsl_to_html
+from llm_ocr.models.parsers.plain import parse_plain
+from llm_ocr.models.parsers.repetition import RepetitionWatch, sound_length
 from llm_ocr.models.profile import Frame, Profile
 from llm_ocr.models.registry import PROFILES
-from llm_ocr.models.repetition import RepetitionWatch, sound_length
 from llm_ocr.results.markdown import blocks_to_markdown
 
 PARSERS = {name: one.parse for name, one in NAMED.items()}

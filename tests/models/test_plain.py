@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_ocr.models.plain import parse_plain
+from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.results.markdown import blocks_to_markdown
 
 PAGE = """# Title

@@ -2,8 +2,8 @@
 
 import pytest
 
-from llm_ocr.models.plain import parse_plain
-from llm_ocr.models.plain_variants import parse_glm, parse_hunyuan, parse_nanonets
+from llm_ocr.models.parsers.markdown import parse_glm, parse_hunyuan, parse_nanonets
+from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import Parsed
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import BlockKind, Box

@@ -4,14 +4,13 @@ from typing import get_args
 
 import pytest
 
-from llm_ocr.api.engines import Engines, serve_options
-from llm_ocr.api.models_known import one_model
-from llm_ocr.engines.vllm.arguments import number_of, value_of
-from llm_ocr.engines.vllm.command import serve_command
-from llm_ocr.models.presets import PRESETS
+from llm_ocr.cli.models import one_model
+from llm_ocr.config.groups import VllmSettings
+from llm_ocr.config.models import ExtractSettings, ModelsSettings
+from llm_ocr.engines.vllm.command import number_of, serve_command, value_of
+from llm_ocr.models.choosing import PRESETS
 from llm_ocr.models.registry import find_profile
-from llm_ocr.settings.model_groups import VllmSettings
-from llm_ocr.settings.models import ExtractSettings, ModelsSettings
+from llm_ocr.stages.servers import Engines, serve_options
 
 
 def words(model, **settings):

@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from llm_ocr.errors import UsageError
-from llm_ocr.models.chat import generic
-from llm_ocr.models.grounding import parse_grounding
-from llm_ocr.models.layout_json import parse_dots, parse_json
-from llm_ocr.models.plain import parse_plain
+from llm_ocr.models.parsers.grounding import parse_grounding
+from llm_ocr.models.parsers.layout_json import parse_dots, parse_json
+from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import ImageRule, Rung, Score
 from llm_ocr.models.profile_file import profile_from
+from llm_ocr.models.profiles.chat import generic
 from llm_ocr.models.registry import find_profile
 
 FILE = "my.toml"

@@ -7,18 +7,17 @@ import pytest
 from family_answers import answer_of
 from make_snapshots import FOLDER, path_of, snapshot
 
-from llm_ocr.engines.model.options import MAX_ATTEMPTS
+from llm_ocr.engines.vlm.requests import MAX_ATTEMPTS
 from llm_ocr.errors import UsageError
-from llm_ocr.models.chat import generic
-from llm_ocr.models.front_matter import parse_front_matter
-from llm_ocr.models.labels import kind_of, known_kind
-from llm_ocr.models.layout_json import parse_json
 from llm_ocr.models.parsers import PARSERS, gives_places, parser_named
-from llm_ocr.models.plain import parse_plain
-from llm_ocr.models.profile import NO_FRAME, Profile
+from llm_ocr.models.parsers.front_matter import parse_front_matter
+from llm_ocr.models.parsers.labels import kind_of, known_kind
+from llm_ocr.models.parsers.layout_json import parse_json
+from llm_ocr.models.parsers.plain import parse_plain
+from llm_ocr.models.profile import NO_FRAME, Profile, complaints
+from llm_ocr.models.profiles.chat import generic
+from llm_ocr.models.profiles.shared import ANSWER
 from llm_ocr.models.registry import DEFAULT, PROFILES, find_profile, profile_names
-from llm_ocr.models.soundness import complaints
-from llm_ocr.models.usual import ANSWER
 from llm_ocr.types import BlockKind
 
 ALL = [*PROFILES, generic("some/model")]

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from llm_ocr.models.repetition import RepetitionWatch, sound_length
+from llm_ocr.models.parsers.repetition import RepetitionWatch, sound_length
 
 TEXT = "the harbour was quiet when rain fell on hills and rivers so nobody saw how high water rose that night"
 WORDS = TEXT.split()

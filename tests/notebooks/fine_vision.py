@@ -9,8 +9,8 @@ import pypdfium2
 from huggingface_hub import CommitOperationAdd, HfApi
 from notebook_runs import REPOSITORY
 
-from llm_ocr.testing.fake_hub import FakeHub
-from llm_ocr.testing.fake_hub.accounts import Account
+from tests.fakes.hub import FakeHub
+from tests.fakes.hub.answers import Account
 
 _NAME, _CONFIG = "HuggingFaceM4/FineVision", "olmOCR-mix-0225-documents"
 _CARD = f"""---

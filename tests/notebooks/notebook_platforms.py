@@ -66,7 +66,7 @@ def sagemaker(work: Path) -> Iterator[Setup]:
     """Amazon SageMaker and all that is around it."""
     import boto3
 
-    from llm_ocr.testing.fake_sagemaker import REGION, running
+    from tests.fakes.sagemaker import REGION, running
 
     with running("notebook-sagemaker") as fake:
         signed_in = {**_KEYS, **_NO_FILES, "AWS_DEFAULT_REGION": REGION, "AWS_ENDPOINT_URL": fake.url}
@@ -82,7 +82,7 @@ def hf_jobs(work: Path) -> Iterator[Setup]:
     """The Hub, with a bucket of the user's and the dataset that the notebook reads where no documents are named."""
     from huggingface_hub import HfApi
 
-    from llm_ocr.testing.fake_hub import TOKEN, running
+    from tests.fakes.hub import TOKEN, running
 
     work.mkdir(parents=True)
     with running() as (hub, environment):
@@ -96,8 +96,8 @@ def hf_jobs(work: Path) -> Iterator[Setup]:
 @contextlib.contextmanager
 def cloud_run(work: Path) -> Iterator[Setup]:
     """Google Cloud Run, and Cloud Storage, which its jobs reach by their account."""
-    from llm_ocr.testing.fake_gcs import running as storage
-    from llm_ocr.testing.fake_run import running
+    from tests.fakes.cloud_run import running
+    from tests.fakes.gcs import running as storage
 
     with storage("my-bucket") as gcs, running(environment={"STORAGE_EMULATOR_HOST": gcs.url}) as run:
         environment = {"STORAGE_EMULATOR_HOST": gcs.url, "LLM_OCR_PLATFORM_ENDPOINT": run.url}
@@ -134,7 +134,7 @@ def modal(work: Path) -> Iterator[Setup]:
 @contextlib.contextmanager
 def runpod(work: Path) -> Iterator[Setup]:
     """An endpoint of RunPod whose worker is ours."""
-    from llm_ocr.testing.fake_runpod import ENDPOINT, KEY, FakeRunPod
+    from tests.fakes.runpod import ENDPOINT, KEY, FakeRunPod
 
     allowed = {"LLM_OCR_ALLOWED_WORKSPACES": "s3://notebook-runpod"}
     with s3("notebook-runpod") as environment, FakeRunPod({**IMAGE, **environment, **allowed}, compute="CPU") as fake:

@@ -13,9 +13,9 @@ from notebook_platforms import s3
 from notebook_runs import REPOSITORY
 
 from llm_ocr.document import display_markdown, display_samples
-from llm_ocr.testing.fake_gcs import running as storage
-from llm_ocr.testing.fake_hub import running as hub_running
-from llm_ocr.testing.simulator import running
+from llm_ocr.simulator import running
+from tests.fakes.gcs import running as storage
+from tests.fakes.hub import running as hub_running
 
 #: What its notebook on SageMaker gives every job; Cloud Run gets a part of it.
 BASE = {

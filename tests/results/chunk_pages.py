@@ -2,7 +2,7 @@
 
 from made import record
 
-from llm_ocr.results.chunks import Limits, document_chunks
+from llm_ocr.exports.chunks import Limits, document_chunks
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import Block, BlockKind, Box

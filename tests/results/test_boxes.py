@@ -7,7 +7,7 @@ from made import picture
 from PIL import Image
 
 from llm_ocr.errors import PageFailure
-from llm_ocr.results.boxes import LONGEST_SIDE, boxes_image
+from llm_ocr.results.images import LONGEST_SIDE, boxes_image
 from llm_ocr.types import Block, BlockKind, Box, EncodedImage, Reason
 
 

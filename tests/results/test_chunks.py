@@ -8,7 +8,7 @@ import pytest
 from chunk_pages import block, chunks, page, texts
 from made import picture, record
 
-from llm_ocr.results.chunk_tables import split_table
+from llm_ocr.exports.chunk_text import split_table
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.types import Box, Figure, FigureRecord, Status
 

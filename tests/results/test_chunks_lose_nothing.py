@@ -6,7 +6,7 @@ from chunk_pages import block, chunks, page
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.results.chunk_parts import document_parts
+from llm_ocr.exports.chunks import document_parts
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import FURNITURE, BlockKind
 

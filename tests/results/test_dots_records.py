@@ -2,7 +2,7 @@
 
 import json
 
-from llm_ocr.results.dots_records import as_line, dots_record
+from llm_ocr.compat.modal_batch import as_line, dots_record
 from llm_ocr.types import Block, BlockKind, Box, EncodedImage, PageRecord, Reason, Status
 
 READ = PageRecord(

@@ -7,8 +7,8 @@ from made import ANY_TEXT
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from llm_ocr.results.enrich import ALT_LENGTH, enrich, short
-from llm_ocr.results.figure_links import one_line
+from llm_ocr.results.figure_text import ALT_LENGTH, enrich, short
+from llm_ocr.results.markdown import one_line
 
 ID = "0123456789abcdef-p00001-f01"
 LINK = f"![{ID}](figure:{ID})"

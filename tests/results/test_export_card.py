@@ -6,7 +6,7 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from llm_ocr.results.export.card import CardFacts, card, named_files, read_card, with_configs
+from llm_ocr.exports.card import CardFacts, card, named_files, read_card, with_configs
 
 
 def facts(**changes) -> CardFacts:

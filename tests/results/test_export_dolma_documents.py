@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made import ANY_TEXT, record
 
+from llm_ocr.exports.dolma import Origin, dolma_document, page_text
 from llm_ocr.results.dataset import DatasetRow
-from llm_ocr.results.export.dolma import Origin, dolma_document, page_text
-from llm_ocr.results.text import clean
+from llm_ocr.results.markdown import clean
 from llm_ocr.types import Status
 
 ORIGIN = Origin("2026-03-01", "olmocr-2", "0.1.0")

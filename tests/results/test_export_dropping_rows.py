@@ -6,9 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 from made import dataset_to_parquet, record
 
+from llm_ocr.exports.shards import Part, Source, bad_documents_of, write_shard
 from llm_ocr.results.dataset import DatasetRow
-from llm_ocr.results.export.regroup import bad_documents_of, write_shard
-from llm_ocr.results.export.shards import Part, Source
 from llm_ocr.types import Reason, Status
 
 

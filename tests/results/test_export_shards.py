@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from made import picture, record
 
 from llm_ocr.errors import StorageError
+from llm_ocr.exports.shards import GLOB, Part, Shard, Source, cut, group_sizes, is_shard, write_shard
 from llm_ocr.results.dataset import DatasetRow, DatasetWriter
-from llm_ocr.results.export.regroup import group_sizes, write_shard
-from llm_ocr.results.export.shards import GLOB, Part, Shard, Source, cut, is_shard
 
 
 def source(name: str, size: int, content: str = "") -> Source:

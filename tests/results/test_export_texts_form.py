@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llm_ocr.exports.documents import document_json, page_line
+from llm_ocr.exports.files import json_document, json_line, json_value
 from llm_ocr.results.dataset import DatasetRow
-from llm_ocr.results.export.document_json import document_json
-from llm_ocr.results.export.lines import json_document, json_line, json_value
-from llm_ocr.results.export.page_lines import page_line
 from llm_ocr.types import Block, BlockKind, Box, EncodedImage, Figure, FigureRecord, PageRecord, Reason, Status
 
-SCHEMA = json.loads(resources.files("llm_ocr.results.export").joinpath("document.schema.json").read_text("utf-8"))
+SCHEMA = json.loads(resources.files("llm_ocr.exports").joinpath("document.schema.json").read_text("utf-8"))
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
 PAGE = PageRecord("d-p00001", "d", "/in/a.pdf", 1, 0, Status.OK, engine="m", seconds=1.25, tokens_in=7, tokens_out=3)
 PROVENANCE = {

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from llm_ocr.results.figure_words import LONGEST_DATA, figure_words
+from llm_ocr.results.figure_text import LONGEST_DATA, figure_words
 from llm_ocr.types import FigureRecord, Status
 
 DATA = {

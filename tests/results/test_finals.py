@@ -4,7 +4,7 @@ import io
 
 import pyarrow.parquet as pq
 
-from llm_ocr.results.finals import finals_to_parquet
+from llm_ocr.results.schema import finals_to_parquet
 
 
 def read(data: bytes) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from test_safe_markdown import Findings
 
-from llm_ocr.results.inert import inert_markdown, inert_page
+from llm_ocr.results.sanitizing import inert_markdown, inert_page
 from llm_ocr.types import Block, BlockKind, Box, PageRecord, Status
 
 TRUSTING = MarkdownIt("commonmark", {"html": True}).enable("table")

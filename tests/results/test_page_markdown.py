@@ -151,7 +151,7 @@ def test_a_figure_without_a_crop_leaves_the_text_inside_it():
 def test_any_figure_id_makes_one_image(figure):
     from urllib.parse import unquote
 
-    from llm_ocr.results.figure_links import IMAGE, target_id
+    from llm_ocr.results.markdown import IMAGE, target_id
 
     text = blocks_to_markdown([block(KINDS.FIGURE, figure_id=figure)])
     [image] = IMAGE.finditer(text)

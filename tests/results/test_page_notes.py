@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from made import failed, record
 
-from llm_ocr.results.page_notes import page_notes
+from llm_ocr.results.dataset import page_notes
 from llm_ocr.types import Block, BlockKind, Box
 
 TALL = Box(0.1, 0.1, 0.9, 0.8)

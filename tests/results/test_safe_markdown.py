@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from llm_ocr.results.safe import safe_markdown
+from llm_ocr.results.sanitizing import safe_markdown
 
 TRUSTING = MarkdownIt("commonmark", {"html": True}).enable("table")
 TRUSTING.validateLink = lambda url: True

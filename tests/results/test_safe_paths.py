@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made import ANY_TEXT
 
-from llm_ocr.results.paths import DocumentNames, safe_path
+from llm_ocr.results.documents import DocumentNames, safe_path
 
 PARTS = st.one_of(
     st.sampled_from(["..", ".", "", "a", "A", "con", "NUL.pdf", "a.pdf", "a.pdf.md", "b. ", "x:y", "é", "e\u0301"]),

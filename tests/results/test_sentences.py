@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made import ANY_TEXT
 
-from llm_ocr.results.sentences import sentences, words
+from llm_ocr.exports.chunk_text import sentences, words
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from made import ANY_TEXT, TEXT, described, failed, page_records, picture, record
 
 from llm_ocr.errors import ObjectNotFound, StorageError, WorkspaceMismatch
-from llm_ocr.results import parquet
-from llm_ocr.results.page_status import failed_pages
-from llm_ocr.results.ranges import ObjectFile
+from llm_ocr.results import schema
 from llm_ocr.results.schema import (
     Images,
+    ObjectFile,
+    failed_pages,
     figures_from_parquet,
     figures_to_parquet,
     iter_pages,
@@ -187,10 +187,9 @@ def test_rows_of_another_kind_are_refused():
 
 
 def test_a_newer_format_is_refused(monkeypatch):
-    from llm_ocr.results import schema
 
     schema._page_schema.cache_clear()
-    monkeypatch.setattr(parquet, "FORMAT", 2)
+    monkeypatch.setattr(schema, "FORMAT", 2)
     newer = pages_to_parquet([record()])
     schema._page_schema.cache_clear()
     monkeypatch.undo()

@@ -18,7 +18,7 @@ OWN_WORKERS = True
 PROGRAM = """
 import sys
 from llm_ocr.documents import rendering
-rendering.MODULE = "llm_ocr.testing.taken_over_renderer"
+rendering.MODULE = "tests.fakes.taken_over_renderer"
 from llm_ocr.cli import main
 sys.exit(main(sys.argv[1:]))
 """
@@ -26,7 +26,7 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.slow
 def test_a_document_that_takes_over_its_renderer_gets_nothing_and_the_run_goes_on(examples, tmp_path):
-    words = [sys.executable, "-m", "llm_ocr.processes.confinement"]
+    words = [sys.executable, "-m", "llm_ocr.sandbox.confinement"]
     if not all(json.loads(subprocess.run(words, capture_output=True, check=True).stdout).values()):
         pytest.skip("this kernel offers no Landlock, or no seccomp")
     documents = tmp_path / "documents"

@@ -6,17 +6,16 @@ import json
 import pytest
 
 import llm_ocr
+from llm_ocr.config.fields import settings_of
+from llm_ocr.config.loading import settings_from
+from llm_ocr.config.models import AssembleSettings, DescribeSettings, ExtractSettings, WorkerSettings
 from llm_ocr.errors import LlmOcrError, UsageError, WorkspaceError
 from llm_ocr.launch import STAGES
 from llm_ocr.serverless.inputs import InputError, StageRequest, read_input
 from llm_ocr.serverless.stage_job import permitted
 from llm_ocr.serverless.variables import OF_MACHINE
-from llm_ocr.settings.calls import settings_from
-from llm_ocr.settings.fields import settings_of
-from llm_ocr.settings.models import AssembleSettings, DescribeSettings, ExtractSettings
-from llm_ocr.settings.serverless import WorkerSettings
 from llm_ocr.storage import StoreOptions
-from llm_ocr.work.stored import launch_reference, launched, remembered
+from llm_ocr.workspace.stored import launch_reference, launched, remembered
 
 #: All that a workspace may choose. Whoever adds to it has to show that no value can name programs, code, weights,
 #: servers, credentials, or paths outside of the workspace.

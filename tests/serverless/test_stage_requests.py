@@ -9,12 +9,12 @@ import pytest
 from serverless_running import asked, b64, with_worker
 
 import llm_ocr
+from llm_ocr.config.environment import environment
+from llm_ocr.config.models import WorkerSettings
 from llm_ocr.errors import LlmOcrError
 from llm_ocr.serverless.inputs import InputError
 from llm_ocr.serverless.stage_job import StageFailed
 from llm_ocr.serverless.worker import Worker
-from llm_ocr.settings.environment import environment
-from llm_ocr.settings.serverless import WorkerSettings
 
 FRUGAL = {"LLM_OCR_ENGINE": "embedded", "LLM_OCR_RENDER_WORKERS": "1", "LLM_OCR_OCR_WORKERS": "1"}
 

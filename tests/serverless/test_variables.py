@@ -3,7 +3,7 @@
 import pytest
 
 from llm_ocr.errors import UsageError
-from llm_ocr.models.glm_ocr import GLM_OCR
+from llm_ocr.models.profiles.glm_ocr import GLM_OCR
 from llm_ocr.serverless import worker_settings
 from llm_ocr.serverless.variables import TABLE, for_stage, markdown_table, translated
 

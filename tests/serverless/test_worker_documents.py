@@ -10,9 +10,9 @@ from PIL import Image
 from serverless_running import FORMS, REFS, asked, b64, with_worker
 
 import llm_ocr
-from llm_ocr.api.session import Session
 from llm_ocr.errors import LlmOcrError
 from llm_ocr.serverless.inputs import InputError
+from llm_ocr.session import Session
 
 KEYS = {
     *("json_result", "markdown_result", "crop_images", "layout_visualizations", "pages"),

@@ -4,8 +4,8 @@ import asyncio
 
 from llm_ocr.errors import PageFailure
 from llm_ocr.stages import Silent
-from llm_ocr.stages.admission import Admission
 from llm_ocr.stages.describe import Describe
+from llm_ocr.stages.flow import Admission
 from llm_ocr.types import Box, EncodedImage, Figure, FigureRecord, PageRecord, Reason, Status
 
 CROP = EncodedImage(b"crop", "image/png", 80, 60)

@@ -3,7 +3,7 @@
 import asyncio
 
 from llm_ocr.results.schema import pages_from_parquet, pages_to_parquet
-from llm_ocr.stages.pages import finished_page
+from llm_ocr.stages.extract import finished_page
 from llm_ocr.types import Attempt, Block, BlockKind, Box, DocumentPart, EncodedImage, Page, PageRecord, Status
 
 IMAGE = EncodedImage(b"pixels", "image/png", 100, 200)

@@ -5,10 +5,7 @@ from collections import Counter
 
 import pytest
 
-from llm_ocr.stages.admission import FIRST_GUESS, Admission
-from llm_ocr.stages.flow import Flow
-from llm_ocr.stages.spool import RowFiles, Spool
-from llm_ocr.stages.turns import Caps
+from llm_ocr.stages.flow import FIRST_GUESS, Admission, Caps, Flow, RowFiles, Spool
 
 
 def run(units, work, *, admission=None, caps=None, spool=None):

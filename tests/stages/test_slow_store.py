@@ -3,8 +3,8 @@
 import asyncio
 
 from llm_ocr.stages import Silent
-from llm_ocr.stages.admission import Admission
 from llm_ocr.stages.extract import UNITS_AT_ONCE, Extract
+from llm_ocr.stages.flow import Admission
 from llm_ocr.types import Attempt, DocumentPart, EncodedImage, Page, Status, Unit, page_id
 
 UNITS = 5 * UNITS_AT_ONCE

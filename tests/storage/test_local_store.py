@@ -12,7 +12,7 @@ import pytest
 from llm_ocr.errors import ObjectExists, StorageError
 from llm_ocr.storage import open_store
 from llm_ocr.storage.local import LocalStore
-from llm_ocr.testing.crash import Crash, CrashingLocalStore, CrashPoint, When
+from tests.fakes.crash import Crash, CrashingLocalStore, CrashPoint, When
 
 
 class Failing(LocalStore):
@@ -178,7 +178,7 @@ def test_a_killed_process_leaves_no_half_object(tmp_path):
     code = """
 import sys
 from pathlib import Path
-from llm_ocr.testing.crash import CrashingLocalStore, CrashPoint, When, die_by_exit
+from tests.fakes.crash import CrashingLocalStore, CrashPoint, When, die_by_exit
 point = CrashPoint(int(sys.argv[2]), When.BEFORE, die_by_exit)
 CrashingLocalStore(Path(sys.argv[1]), point).create("k", b"data")
 """

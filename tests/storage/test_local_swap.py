@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from llm_ocr.errors import ObjectExists, StorageError
-from llm_ocr.storage import local, local_locks
-from llm_ocr.storage.local import LocalStore
-from llm_ocr.storage.local_locks import exclusive, kept_on_this_machine
-from llm_ocr.testing.crash import Crash, CrashingLocalStore, CrashPoint, When
+from llm_ocr.storage import local
+from llm_ocr.storage.local import LocalStore, locks
+from llm_ocr.storage.local.locks import exclusive, kept_on_this_machine
+from tests.fakes.crash import Crash, CrashingLocalStore, CrashPoint, When
 
 BEFORE = "36 35 98:0 /mnt1 "
 
@@ -47,7 +47,7 @@ def no_locks(monkeypatch):
     def flock(handle, how):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(local_locks.fcntl, "flock", flock)
+    monkeypatch.setattr(locks.fcntl, "flock", flock)
 
 
 def test_processes_that_swap_one_object_lose_no_change(tmp_path):
@@ -168,12 +168,12 @@ def test_what_is_deleted_while_it_is_swapped_does_not_come_back(tmp_path):
 def test_locks_are_no_content_and_no_leftovers(tmp_path):
     store = LocalStore(tmp_path)
     store.swap("k", b"1", store.create("k", b"0"))
-    assert (tmp_path / local_locks.LOCKS).is_dir()
+    assert (tmp_path / locks.LOCKS).is_dir()
     assert [info.key for info in store.list()] == ["k"]
     assert list(store.unfinished()) == []
     for call in (store.get, store.delete):
         with pytest.raises(StorageError, match="cannot be the name"):
-            call(f"{local_locks.LOCKS}/00")
+            call(f"{locks.LOCKS}/00")
 
 
 def test_without_hard_links_locks_decide_and_one_of_24_wins(tmp_path, race):
@@ -236,7 +236,7 @@ def test_without_locks_everything_works_but_claims(tmp_path):
 
 
 def test_locks_that_exclude_nobody_are_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr(local_locks.fcntl, "flock", lambda handle, how: None)
+    monkeypatch.setattr(locks.fcntl, "flock", lambda handle, how: None)
     assert not LocalStore(tmp_path).capabilities().swap
 
 
@@ -304,11 +304,11 @@ def test_locks_of_one_machine_only_are_said_and_not_used_to_publish(tmp_path, mo
     monkeypatch.setattr(local, "unreliable", lambda root: "file locks may hold on this machine only")
     assert "this machine only" in LocalStore(tmp_path).capabilities().note
     NoLinks(tmp_path).create("k", b"")
-    assert not (tmp_path / local_locks.LOCKS).exists()
+    assert not (tmp_path / locks.LOCKS).exists()
 
 
 def test_a_lock_is_an_flock_that_other_programs_can_see(tmp_path):
     with exclusive(tmp_path, "k"):
-        (held,) = (tmp_path / local_locks.LOCKS).iterdir()
+        (held,) = (tmp_path / locks.LOCKS).iterdir()
         with held.open("r+b") as file, pytest.raises(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from llm_ocr.errors import ObjectChanged, ObjectExists, ObjectNotFound, StorageError
+from llm_ocr.stages.clean import store_time
 from llm_ocr.storage import Capabilities
-from llm_ocr.work.clean import store_time
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
 
 # No key is the folder of another: not every store can have both.
 KEYS = ["a.done", "a/b/c d", "ab", "extract/1/u.done", "extract/1/u/x.parquet", "é/日本.md", "[x],-y"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tiny_server import ENVIRONMENT, PROFILE, TinyServer, serve_options
 
-from llm_ocr.engines.vllm.replica import VllmServer
+from llm_ocr.engines.vllm.server import VllmServer
 
 _HERE = Path(__file__).resolve().parent
 

@@ -5,11 +5,10 @@ from dataclasses import replace
 
 from tiny_questions import literal, picture
 
-from llm_ocr.engines import unheard
-from llm_ocr.engines.asking import Answer, Load, Question
-from llm_ocr.engines.chat.endpoint import Endpoint
-from llm_ocr.engines.model.options import ReadOptions
-from llm_ocr.engines.model.reader import ModelReader
+from llm_ocr.engines import Completion, CompletionRequest, Load, noop
+from llm_ocr.engines.client.endpoint import Endpoint
+from llm_ocr.engines.vlm.reader import ModelReader
+from llm_ocr.engines.vlm.requests import ReadOptions
 from llm_ocr.models.profile import Profile
 from llm_ocr.types import Attempt, EncodedImage, Page
 
@@ -24,9 +23,9 @@ class Forced:
     def __init__(self, endpoint: Endpoint, text: str) -> None:
         self._endpoint = endpoint
         self._text = text
-        self.answers: list[Answer] = []
+        self.answers: list[Completion] = []
 
-    async def ask(self, question: Question, admitted: Callable[[], None] = unheard) -> Answer:
+    async def ask(self, question: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
         forced = replace(question, vllm_settings={**question.vllm_settings, **literal(self._text)})
         self.answers.append(await self._endpoint.ask(forced))
         return self.answers[-1]
@@ -54,7 +53,7 @@ class _Tools:
         return page
 
 
-async def read(endpoint: Endpoint, profile: Profile, mode: str, text: str) -> tuple[Attempt, Answer]:
+async def read(endpoint: Endpoint, profile: Profile, mode: str, text: str) -> tuple[Attempt, Completion]:
     """One page in one try, as `ModelReader` asks for it, and the answer that the server was made to give."""
     engine = Forced(endpoint, text)
     reader = ModelReader(engine, profile, _Tools(), ReadOptions(mode=mode, max_attempts=1, backoff=0.0))

@@ -6,9 +6,9 @@ import re
 import pytest
 from tiny_questions import endless, grounded, literal, picture, question
 
-from llm_ocr.engines.asking import Finish
+from llm_ocr.engines import Finish
 from llm_ocr.errors import RequestLost, RequestRefused, ServerError
-from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
+from llm_ocr.models.profiles.deepseek_ocr import DEEPSEEK_OCR
 from llm_ocr.types import EncodedImage
 
 

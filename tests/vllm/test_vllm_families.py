@@ -12,7 +12,7 @@ from forced import read
 from tiny_server import TinyServer
 
 from llm_ocr.engines.vllm.command import ServeOptions
-from llm_ocr.engines.vllm.replica import VllmServer
+from llm_ocr.engines.vllm.server import VllmServer
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import find_profile
 from llm_ocr.types import BlockKind, Status

@@ -5,10 +5,8 @@ import subprocess
 
 import pytest
 
-from llm_ocr.cli.checks import State
-from llm_ocr.cli.image_checks import image_checks
-from llm_ocr.cli.image_edges import allowed_edges
-from llm_ocr.cli.image_site import Site
+from llm_ocr.cli.doctor import State
+from llm_ocr.cli.image_checks import Site, allowed_edges, image_checks
 from llm_ocr.models.registry import PROFILES, find_profile
 
 

@@ -12,10 +12,10 @@ from processes import descendants, still_alive
 from tiny_questions import endless, grounded, literal, question
 from tiny_server import PROFILE, TinyServer, serve_options
 
-from llm_ocr.engines.chat.endpoint import Endpoint
-from llm_ocr.engines.vllm.replica import VllmServer
+from llm_ocr.engines.client.endpoint import Endpoint
+from llm_ocr.engines.vllm.server import VllmServer
 from llm_ocr.errors import RequestLost, ServerError
-from llm_ocr.models.describing import CLASSES
+from llm_ocr.models.profiles.shared import CLASSES
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -68,9 +68,9 @@ from pathlib import Path
 sys.path.insert(0, sys.argv.pop(1))
 from tiny_questions import question
 from tiny_server import serve_options
-from llm_ocr.engines.chat.endpoint import Endpoint
-from llm_ocr.engines.vllm.replica import VllmServer
-from llm_ocr.models.describing import CLASSES, classify_prompt, structured_outputs
+from llm_ocr.engines.client.endpoint import Endpoint
+from llm_ocr.engines.vllm.server import VllmServer
+from llm_ocr.models.profiles.shared import CLASSES, classify_prompt, structured_outputs
 from llm_ocr.models.registry import find_profile
 
 async def main():

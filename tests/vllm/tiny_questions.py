@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from llm_ocr.engines.asking import Question, TextWatch
+from llm_ocr.engines import CompletionRequest, TextWatch
 from llm_ocr.types import EncodedImage
 
 PROMPT = "<|grounding|>Convert the document to markdown."
@@ -48,13 +48,13 @@ def question(
     prompt: str = PROMPT,
     max_tokens: int = 600,
     watch: Callable[[], TextWatch] | None = None,
-) -> Question:
+) -> CompletionRequest:
     """A question as the readers ask it: DeepSeek-OCR's marks are special tokens, and part of its answers."""
     vllm_settings = {"skip_special_tokens": False, **vllm_settings}
     settings = {"temperature": 0.0, "max_tokens": max_tokens}
-    return Question(name, picture() if image is None else image, prompt, settings, vllm_settings, watch=watch)
+    return CompletionRequest(name, picture() if image is None else image, prompt, settings, vllm_settings, watch=watch)
 
 
-def endless(name: str, watch: Callable[[], TextWatch] | None = None, max_tokens: int = 3000) -> Question:
+def endless(name: str, watch: Callable[[], TextWatch] | None = None, max_tokens: int = 3000) -> CompletionRequest:
     """A question whose answer takes longer than any test: tens of seconds."""
     return question(name, {"ignore_eos": True}, max_tokens=max_tokens, watch=watch)

@@ -8,13 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llm_ocr.engines.asking import Question
-from llm_ocr.engines.chat.endpoint import Endpoint
-from llm_ocr.engines.chat.gauges import Gauges
-from llm_ocr.engines.serving import Address, Server, ServerFacts
+from llm_ocr.engines import Address, CompletionRequest, Server, ServerFacts
+from llm_ocr.engines.client.endpoint import Endpoint
+from llm_ocr.engines.client.probing import Gauges
 from llm_ocr.engines.vllm.command import ServeOptions
 from llm_ocr.errors import LlmOcrError
-from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
+from llm_ocr.models.profiles.deepseek_ocr import DEEPSEEK_OCR
 
 MAX_MODEL_LEN, MAX_NUM_SEQS = 4096, 8
 
@@ -99,7 +98,7 @@ class TinyServer:
                 await asyncio.sleep(0.1)
         return now
 
-    def refusal(self, run: Callable[[Any], Any], question: Question, **address: str) -> LlmOcrError:
+    def refusal(self, run: Callable[[Any], Any], question: CompletionRequest, **address: str) -> LlmOcrError:
         """The error that a question ends with."""
 
         async def ask() -> LlmOcrError:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from llm_ocr.documents.encoding import BLANK, blank
 from llm_ocr.documents.filters import TEXT_CHARACTERS, TEXT_PAGES
-from llm_ocr.documents.image_file import ImageFile
+from llm_ocr.documents.images import BLANK, ImageFile, blank
 from llm_ocr.documents.pdf_file import PdfFile
 from llm_ocr.errors import PageFailure
 
 if TYPE_CHECKING:
     from PIL import Image
+
 
 #: Longest side in pixels of the images in which ink is searched for: a dot of a point still darkens a pixel by a fifth,
 #: the noise of a scanned empty sheet is averaged away.

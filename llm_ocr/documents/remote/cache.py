@@ -1,21 +1,185 @@
-"""Local files of remote documents, fetched once for all pages in flight and kept while there is room."""
+"""Local copies of remote documents, fetched once for all pages in flight."""
 
 import asyncio
 import contextlib
 import hashlib
 import secrets
 import time
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from llm_ocr.documents.file_types import SUFFIXES
-from llm_ocr.documents.remote.fetched import DiskError, Fetched, Room
-from llm_ocr.documents.remote.options import RemoteOptions
-from llm_ocr.documents.remote.room import Budget
-from llm_ocr.documents.remote.urls import suffix_of
-from llm_ocr.errors import PageFailure
+from llm_ocr.documents.open_fd import CHANGED_HINT
+from llm_ocr.documents.remote.urls import RemoteOptions, fingerprint, scheme_of, suffix_of
+from llm_ocr.errors import PageFailure, StorageError
+from llm_ocr.storage import ObjectInfo
+from llm_ocr.storage.own_folder import OwnFolder
+from llm_ocr.types import Reason
+
+# The folder of local copies: removed when its process ends, and by the next process when that was killed.
+
+
+_PREFIX = "llm-ocr-documents-"
+
+
+class CopyFolder(OwnFolder):
+    """A folder of this process's own below `parent`, locked for as long as the process lives."""
+
+    def __init__(self, parent: Path | None = None) -> None:
+        super().__init__(_PREFIX, parent)
+
+
+# How many bytes of documents stand on the local disk, and who waits for room.
+
+
+class Budget:
+    """Bytes under a limit. Who takes waits, in order, until idle bytes were given up or others let go.
+
+    The limit is passed in two cases only: by one document that is larger than all of it, and by documents whose size
+    was not known when they were taken. `give_up` frees idle bytes, least recently used first, by calling `free`, and
+    says whether there were any.
+    """
+
+    def __init__(self, limit: int, give_up: Callable[[], bool]) -> None:
+        self._limit = limit
+        self._give_up = give_up
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.used = 0
+
+    async def take(self, size: int) -> None:
+        """Wait for room, then count the bytes as used."""
+        if not self._waiting and self._fits(size):
+            self.used += size
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append((size, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.used -= size  # it was given in the same moment
+            self._waiting = deque(one for one in self._waiting if one[1] is not turn)
+            self.settle()
+            raise
+
+    def resize(self, before: int, after: int) -> None:
+        """What was taken is of another size."""
+        self.used += after - before
+        self.settle()
+
+    def settle(self) -> None:
+        """Give up what is idle above the limit, and let those in that fit: called whenever bytes were let go."""
+        while self.used > self._limit and self._give_up():
+            pass
+        while self._waiting and self._fits(self._waiting[0][0]):
+            size, turn = self._waiting.popleft()
+            if not turn.done():
+                self.used += size
+                turn.set_result(None)
+
+    def free(self, size: int) -> None:
+        """Bytes that are no longer there."""
+        self.used -= size
+
+    def _fits(self, size: int) -> bool:
+        while self.used and self.used + size > self._limit:
+            if not self._give_up():
+                return False
+        return True
+
+
+# What fetching a document gives, and what it needs of the cache.
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A document that stands in a local file, whole."""
+
+    version: str
+    size: int  # bytes
+
+
+class Room(Protocol):
+    """The place that one document takes in the cache."""
+
+    async def take(self, size: int) -> None:
+        """Wait until there is room for so many bytes. Once, before anything is written."""
+
+    def resize(self, size: int) -> None:
+        """The document is found to have so many bytes; never waits."""
+
+
+class DiskError(StorageError):
+    """The local disk does not take a document: no fault of the document, and of the store neither."""
+
+
+class Sink:
+    """A local file that is written while its bytes come. Blocking; one thread at a time.
+
+    Raises `DiskError`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with self._local():
+            self._file = path.open("wb", buffering=0)
+        self._digest = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: bytes) -> None:
+        with self._local():
+            view = memoryview(data)
+            while view:
+                view = view[self._file.write(view) :]
+        self._digest.update(data)
+        self.size += len(data)
+
+    def sha256(self) -> str:
+        """In hex, of what has been written."""
+        return self._digest.hexdigest()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def clear(self) -> None:
+        """Begin again."""
+        with self._local():
+            self._file.seek(0)
+            self._file.truncate()
+        self._digest = hashlib.sha256()
+        self.size = 0
+
+    @contextlib.contextmanager
+    def _local(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DiskError(
+                f"cannot keep a document in {self._path.parent}: {error.strerror or error}",
+                hint="Make room there, or name another folder for the local copies of documents.",
+            ) from error
+
+
+def store_version(url: str, info: ObjectInfo) -> str:
+    """A version of the object that was found without reading it.
+
+    Documents of one version count as copies of each other. ETags of S3 are made of the content; tokens of other stores
+    may be equal for two objects, so that theirs hold the URL, too.
+    """
+    version = f"{info.version.strip(chr(34))}-{info.size}"
+    return version if scheme_of(url) == "s3" else f"{version}@{fingerprint(url)}"
+
+
+def changed(what: str) -> PageFailure:
+    """The failure for a document that is not the one of the plan."""
+    return PageFailure(Reason.SOURCE_CHANGED, what, hint=CHANGED_HINT)
+
+
+# Local files of remote documents, fetched once for all pages in flight and kept while there is room.
+
 
 Fetch = Callable[[str, str, Path, Room], Awaitable[Fetched]]
 _Key = tuple[str, str]  # source and version

@@ -1,29 +1,246 @@
-"""Documents over HTTP: limited in size, time and redirects, and only from addresses that were checked.
-
-No cookies, no proxies, no netrc. Credentials that stand in a URL go to that host alone.
-"""
+"""Fetch documents over HTTP with limits for size, time, redirects, and addresses."""
 
 import asyncio
 import base64
 import contextlib
+import email.utils
+import hashlib
+import ipaddress
+import re
+import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 import aiohttp
-from aiohttp.abc import AbstractResolver
+from aiohttp import ThreadedResolver
+from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
 from llm_ocr.documents.file_types import kind_by_content
-from llm_ocr.documents.remote.addresses import CheckedResolver, check_literal
-from llm_ocr.documents.remote.fetched import DiskError, Fetched, Room, Sink, changed
-from llm_ocr.documents.remote.options import RemoteOptions
-from llm_ocr.documents.remote.responses import outage, refused, short, too_large, version_in
-from llm_ocr.documents.remote.trying import persistently
-from llm_ocr.documents.remote.urls import fingerprint, shown
+from llm_ocr.documents.remote.cache import DiskError, Fetched, Room, Sink, changed
+from llm_ocr.documents.remote.stores import NotNow, persistently
+from llm_ocr.documents.remote.urls import RemoteOptions, fingerprint, shown
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Reason
+
+# Which addresses may be connected to. A host is resolved, checked and connected to in one step: no second look-up.
+
+
+_HINT = "Give --allow-private-addresses if documents are to be read from inside this network."
+#: Ranges that hold no public hosts. Source: the IANA IPv4 and IPv6 Special-Purpose Address Registries (RFC 6890),
+#: IPv4 as updated on 2020-09-04, with the later RFC 9602 (5f00::/16), 9637 (3fff::/20), and 9780 (100:0:0:1::/64);
+#: also multicast and Azure's wire server. The table replaces `ipaddress`, whose notion of private and global differs
+#: between Python releases. Globally reachable entries (AS112, AMT, anycast of PCP and TURN) publish no documents.
+_SPECIAL = tuple(
+    (ipaddress.ip_network(block), kind)
+    for block, kind in (
+        ("0.0.0.0/32", "unspecified"),
+        ("0.0.0.0/8", "reserved"),  # "this network"
+        ("10.0.0.0/8", "private"),
+        ("100.64.0.0/10", "private"),  # shared address space of carriers
+        ("127.0.0.0/8", "loopback"),
+        ("168.63.129.16/32", "private"),  # public in form; inside a virtual machine of Azure it tells of the machine
+        ("169.254.0.0/16", "link-local"),
+        ("172.16.0.0/12", "private"),
+        ("192.0.0.0/24", "reserved"),  # IETF protocol assignments, such as 192.0.0.192 of Oracle's metadata
+        ("192.0.2.0/24", "reserved"),  # documentation
+        ("192.31.196.0/24", "reserved"),  # AS112
+        ("192.52.193.0/24", "reserved"),  # AMT
+        ("192.88.99.0/24", "reserved"),  # relays of 6to4, deprecated
+        ("192.168.0.0/16", "private"),
+        ("192.175.48.0/24", "reserved"),  # AS112
+        ("198.18.0.0/15", "private"),  # benchmarking
+        ("198.51.100.0/24", "reserved"),  # documentation
+        ("203.0.113.0/24", "reserved"),  # documentation
+        ("224.0.0.0/4", "multicast"),
+        ("240.0.0.0/4", "reserved"),  # limited broadcast included
+        ("::1/128", "loopback"),
+        ("::/128", "unspecified"),
+        ("64:ff9b:1::/48", "private"),  # local translators: where the IPv4 address is in it is not known
+        ("100::/64", "reserved"),  # discard-only
+        ("100:0:0:1::/64", "reserved"),  # dummy prefix
+        ("2001::/23", "reserved"),  # IETF protocol assignments, Teredo included
+        ("2001:db8::/32", "reserved"),  # documentation
+        ("2620:4f:8000::/48", "reserved"),  # AS112
+        ("3fff::/20", "reserved"),  # documentation
+        ("5f00::/16", "reserved"),  # segment routing
+        ("fc00::/7", "private"),
+        ("fe80::/10", "link-local"),
+        ("fec0::/10", "private"),  # site-local, deprecated
+        ("ff00::/8", "multicast"),
+    )
+)
+#: The only IPv6 addresses that are given to hosts of the internet; the rest is not assigned.
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+#: Prefixes before an IPv4 address, and the bits behind it: IPv4-mapped, NAT64 (RFC 6052), 6to4.
+_EMBEDDING = (
+    (ipaddress.IPv6Network("::ffff:0:0/96"), 0),
+    (ipaddress.IPv6Network("64:ff9b::/96"), 0),
+    (ipaddress.IPv6Network("2002::/16"), 80),
+)
+#: A last label that is a number makes a host an IPv4 address in one of its old spellings (URL Standard, "ends in a
+#: number"): 127.1, 0x7f.1 and 2130706433 all are 127.0.0.1.
+_NUMBER = re.compile(r"(?:\d+|0[xX][0-9a-fA-F]*)")
+
+
+def problem(address: IPv4Address | IPv6Address) -> str:
+    """Why the address is not one of the public internet; empty when it is."""
+    if isinstance(address, IPv6Address) and (inner := _embedded(address)) is not None:
+        return problem(inner)
+    kind = next((kind for block, kind in _SPECIAL if block.version == address.version and address in block), "")
+    unassigned = isinstance(address, IPv6Address) and address not in _GLOBAL_UNICAST
+    return kind or ("reserved" if unassigned else "")
+
+
+def check_literal(host: str) -> None:
+    """Check a host that is an address itself: such hosts are connected to without asking a resolver.
+
+    Raises `PageFailure` for addresses that are not public and for old spellings of addresses.
+    """
+    plain = host.rstrip(".")
+    if ":" not in plain and not _NUMBER.fullmatch(plain.rpartition(".")[2]):
+        return
+    try:
+        address = ipaddress.ip_address(plain)
+    except ValueError as error:
+        raise PageFailure(Reason.UNREADABLE, f"{host} is no address in its usual form") from error
+    _refuse(host, address)
+
+
+class CheckedResolver(AbstractResolver):
+    """Gives the addresses of a host only when all of them are public."""
+
+    def __init__(self, resolver: AbstractResolver | None = None) -> None:
+        self._resolver = resolver or ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        found = await self._resolver.resolve(host, port, family)
+        for one in found:
+            _refuse(host, ipaddress.ip_address(one["host"].partition("%")[0]))
+        return found
+
+    async def close(self) -> None:
+        await self._resolver.close()
+
+
+def _refuse(host: str, address: IPv4Address | IPv6Address) -> None:
+    if kind := problem(address):
+        named = host if host == str(address) else f"{host} is {address}, which"
+        raise PageFailure(Reason.UNREADABLE, f"{named} is not a public address ({kind})", hint=_HINT)
+
+
+def _embedded(address: IPv6Address) -> IPv4Address | None:
+    """Return the IPv4 address at which packets for an IPv6 address end."""
+    behind = next((bits for block, bits in _EMBEDDING if address in block), None)
+    return None if behind is None else IPv4Address(int(address) >> behind & 0xFFFFFFFF)
+
+
+# What answers of web servers mean: failures that pass, failures that stay, and versions.
+
+
+_GONE = frozenset({404, 410})
+_LOCKED = frozenset({401, 402, 403, 407})
+#: Too Early, Too Many Requests, Request Timeout and all that servers say of their own troubles.
+_PASSING = frozenset({408, 425, 429})
+_LONGEST = 200  # characters of a server's own words in a reason
+
+
+def refused(response: aiohttp.ClientResponse, url: str) -> PageFailure | None:
+    """The failure that a response is, None for one with the document."""
+    status = response.status
+    said = f"{url}: {status} {short(response.reason or '')}".rstrip()
+    if status in _GONE:
+        return PageFailure(Reason.NOT_FOUND, said)
+    if status in _LOCKED:
+        return PageFailure(Reason.UNREADABLE, said, hint="The server wants credentials, or has let them run out.")
+    if status in _PASSING or status >= 500:
+        return NotNow(PageFailure(Reason.UNREADABLE, said), _patience(response.headers))
+    if status != 200:
+        return PageFailure(Reason.UNREADABLE, said)
+    coding = response.headers.get("Content-Encoding", "identity")
+    if coding.strip().lower() not in ("", "identity"):
+        return PageFailure(Reason.UNREADABLE, f"{url}: sent compressed ({short(coding)}), which was not asked for")
+    return None
+
+
+def version_in(headers: Mapping[str, str], fingerprint: str) -> str:
+    """The version that a response names, empty where it names none.
+
+    ETag, else Last-Modified with the size. Both say something of this URL alone, hence its fingerprint.
+    """
+    tag = headers.get("ETag", "").removeprefix("W/")
+    if tag.strip('"'):
+        return "etag:" + _digest(f"{tag}\0{fingerprint}")
+    modified, length = headers.get("Last-Modified", ""), headers.get("Content-Length", "")
+    return "modified:" + _digest(f"{modified}\0{length}\0{fingerprint}") if modified and length else ""
+
+
+def too_large(url: str, most: int) -> PageFailure:
+    """The failure for a document above the limit."""
+    return PageFailure(
+        Reason.UNREADABLE, f"{url}: larger than {most >> 20} MiB", hint="Raise the limit if the document is wanted."
+    )
+
+
+def outage(error: Exception, url: str) -> PageFailure:
+    """The failure for what the client raised."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return PageFailure(
+            Reason.UNREADABLE,
+            f"{url}: its certificate is not trusted: {error.certificate_error}",
+            hint="Add its authority to the system's certificates, or name a file with it in SSL_CERT_FILE.",
+        )
+    if isinstance(error, (aiohttp.InvalidURL, aiohttp.ClientSSLError)):
+        return PageFailure(Reason.UNREADABLE, f"{url}: {error}")
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return _unknown_host(error, url)
+    if isinstance(error, aiohttp.ServerTimeoutError | asyncio.TimeoutError):
+        return NotNow(PageFailure(Reason.UNREADABLE, f"{url}: the server went silent"))
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return NotNow(PageFailure(Reason.UNREADABLE, f"{url}: ended before it was whole"))
+    what = short(str(error)) or type(error).__name__
+    if isinstance(error, (HttpProcessingError, aiohttp.ClientResponseError)):
+        what = "the server's answer is no HTTP that can be read"  # the error quotes it, and the URL with its signature
+    return NotNow(PageFailure(Reason.UNREADABLE, f"{url}: {what}"))
+
+
+def short(text: str) -> str:
+    """What a server said, on one line and cut: it may be anything."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
+
+
+def _unknown_host(error: aiohttp.ClientConnectorDNSError, url: str) -> PageFailure:
+    cause = error.os_error
+    failure = PageFailure(Reason.NOT_FOUND, f"{url}: no such host ({cause.strerror or cause})")
+    lasting = isinstance(cause, socket.gaierror) and cause.errno in (socket.EAI_NONAME, socket.EAI_FAIL)
+    return failure if lasting else NotNow(failure)
+
+
+def _patience(headers: Mapping[str, str]) -> float | None:
+    """Seconds that Retry-After asks for, in either of its forms."""
+    wanted = headers.get("Retry-After", "").strip()
+    if wanted.isdigit():
+        return float(wanted[:9])
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(wanted).timestamp() - time.time())
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+# Documents over HTTP: limited in size, time and redirects, and only from addresses that were checked. No cookies, no
+# proxies, no netrc. Credentials that stand in a URL go to that host alone.
+
 
 _CONNECT_SECONDS = 30.0
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})

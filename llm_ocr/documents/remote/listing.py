@@ -1,31 +1,33 @@
-"""Remote documents that the user means: one by one, below a prefix or pattern, and by lists and manifests.
+"""List the remote documents that a user names: single URLs, prefixes, patterns, and manifests."""
 
-What is below a prefix comes with its version from the listing. What is named one by one in a list or manifest is not
-looked at here: whether it is there, and its version, turn out when it is opened.
-"""
-
+import asyncio
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from itertools import chain, islice
+from pathlib import Path
+from typing import Self
 
 from llm_ocr.documents.file_types import ACCEPTED, HEAD_BYTES, kind_by_content, kind_of_head
-from llm_ocr.documents.manifests import ManifestEntry, UniqueIds
-from llm_ocr.documents.remote.fetched import store_version
-from llm_ocr.documents.remote.lists import ListFile
-from llm_ocr.documents.remote.matching import hidden, matcher
-from llm_ocr.documents.remote.options import RemoteOptions
-from llm_ocr.documents.remote.stores import Stores
+from llm_ocr.documents.manifests import ManifestEntry, UniqueIds, entry_of
+from llm_ocr.documents.remote.cache import CopyFolder, Fetched, FileCache, LocalCopy, Room, store_version
+from llm_ocr.documents.remote.http import WebClient
+from llm_ocr.documents.remote.stores import StoreClient, Stores
 from llm_ocr.documents.remote.urls import (
+    RemoteOptions,
     StoreUrl,
     below,
     fixed_part,
     has_magic,
+    hidden,
     is_remote,
     is_web,
     joined,
     kind_by_url,
+    matcher,
     name_of,
     path_of,
     shown,
@@ -34,9 +36,80 @@ from llm_ocr.documents.remote.urls import (
     unknown_scheme,
 )
 from llm_ocr.documents.sources import SourceDocument
-from llm_ocr.errors import ObjectNotFound, UsageError
+from llm_ocr.errors import ObjectNotFound, PageFailure, UsageError
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.types import Reason
+
+# Lists and manifests that stand on a store or on the web, read line by line from a local copy.
+
+
+class ListFile:
+    """A local copy of a list, for as long as the block lasts. Blocking. Raises `UsageError` when there is no list."""
+
+    def __init__(self, url: str, options: RemoteOptions, stores: Stores) -> None:
+        self._url = url
+        self._folder = tempfile.TemporaryDirectory(prefix="llm-ocr-list-")
+        self.path = Path(self._folder.name, "list")
+        try:
+            if is_web(url):
+                with ThreadPoolExecutor(1) as thread:  # the caller's may have a running loop
+                    thread.submit(asyncio.run, _fetch(url, self.path, options)).result()
+            else:
+                place = split(url)
+                stores.at(place.root).download(place.key, self.path)
+        except (PageFailure, ObjectNotFound) as error:
+            self._folder.cleanup()
+            raise UsageError(str(error.args[0]), hint=error.hint) from error
+        except BaseException:
+            self._folder.cleanup()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+    def lines(self) -> Iterator[str]:
+        """Paths and URLs: one a line, `#` begins a comment line, empty lines are skipped."""
+        for _, line in self._numbered():
+            if line.strip() and not line.lstrip().startswith("#"):
+                yield line.strip()
+
+    def entries(self, ids: UniqueIds) -> Iterator[ManifestEntry]:
+        """The documents of a manifest. Raises `UsageError` that names the line and what is wrong."""
+        for number, line in self._numbered():
+            if line.strip():
+                yield entry_of(line, f"{shown(self._url)} line {number}", ids)
+
+    def _numbered(self) -> Iterator[tuple[int, str]]:
+        with self.path.open(encoding="utf-8-sig", errors="replace", newline="\n") as lines:
+            for number, line in enumerate(lines, start=1):
+                yield number, line.rstrip("\r\n")
+
+
+class _AnyRoom:
+    """A list is no document: it takes no place among them."""
+
+    async def take(self, size: int) -> None:
+        """At once."""
+
+    def resize(self, size: int) -> None:
+        """Without limit; the download has one."""
+
+
+async def _fetch(url: str, path: Path, options: RemoteOptions) -> None:
+    web = WebClient(options)
+    try:
+        await web.fetch(url, "", path, _AnyRoom())
+    finally:
+        await web.close()
+
+
+# Remote documents that the user means: one by one, below a prefix or pattern, and by lists and manifests. What is below
+# a prefix comes with its version from the listing. What is named one by one in a list or manifest is not looked at
+# here: whether it is there, and its version, turn out when it is opened.
+
 
 _LISTS = (".txt", ".jsonl")
 #: Objects whose first bytes are asked for at a time, where the name says nothing.
@@ -184,3 +257,73 @@ class RemoteListing:
 
 def _failed(url: str, relative: str, reason: Reason, detail: str) -> SourceDocument:
     return SourceDocument(shown(url), relative, reason=reason, detail=detail)
+
+
+# Remote documents as local files: the one way in for everything that reads pages.
+
+
+class RemoteDocuments:
+    """Local files of documents on stores and on the web. Made and used in one event loop; `close` removes the files.
+
+        async with RemoteDocuments() as remote, remote.open(url, version) as copy:
+            pages = await renderer.open(str(copy.path))
+
+    `stores` and `web` replace what the options would open.
+    """
+
+    def __init__(
+        self, options: RemoteOptions | None = None, *, stores: Stores | None = None, web: WebClient | None = None
+    ) -> None:
+        self._options = options or RemoteOptions()
+        self._stores = stores
+        self._web = web or WebClient(self._options)
+        self._store: StoreClient | None = None
+        self._folder: CopyFolder | None = None
+        self._cache: FileCache | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    @property
+    def used(self) -> int:
+        """Bytes of documents on the local disk, those on their way included."""
+        return self._cache.used if self._cache else 0
+
+    def open(self, source: str, version: str = "") -> AbstractAsyncContextManager[LocalCopy]:
+        """The document as a local file, for as long as the block lasts.
+
+        `version` is the plan's, and what is there must be of it; empty: whatever is there, `LocalCopy.version` says of
+        which version it is. Entering raises `PageFailure` (not found, unreadable, source changed, unknown type), also
+        for what is no URL; `DiskError` when the local disk is full, and `MissingExtra`.
+        """
+        if self._cache is None:
+            self._folder = CopyFolder(self._options.cache_folder)
+            self._cache = FileCache(self._folder.path, self._fetch, self._options)
+        return self._cache.open(source, version)
+
+    async def look(self, source: str) -> Fetched:
+        """Version and size of a document on a store, without reading it. Raises `PageFailure`, and `MissingExtra`."""
+        return await self._client().look(source)
+
+    def _client(self) -> StoreClient:
+        if self._store is None:
+            self._store = StoreClient(self._options, self._stores or Stores(self._options.store))
+        return self._store
+
+    async def close(self) -> None:
+        """End what is on its way, and remove all files."""
+        if self._cache is not None:
+            await self._cache.close()
+        await self._web.close()
+        if self._store is not None:
+            self._store.close()
+        if self._folder is not None:
+            await asyncio.to_thread(self._folder.remove)
+
+    async def _fetch(self, source: str, version: str, target: Path, room: Room) -> Fetched:
+        if is_web(source):
+            return await self._web.fetch(source, version, target, room)
+        return await self._client().fetch(source, version, target, room)

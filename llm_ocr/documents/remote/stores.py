@@ -1,20 +1,54 @@
-"""Documents on stores: found by their keys, and read in ranges, so that a download can be ended at any time."""
+"""Documents on object stores, listed by key and read in ranges."""
 
 import asyncio
 import functools
+import random
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
-from llm_ocr.documents.remote.fetched import DiskError, Fetched, Room, Sink, changed, store_version
-from llm_ocr.documents.remote.options import RemoteOptions
-from llm_ocr.documents.remote.trying import NotNow, persistently
-from llm_ocr.documents.remote.urls import shown, split
+from llm_ocr.documents.remote.cache import DiskError, Fetched, Room, Sink, changed, store_version
+from llm_ocr.documents.remote.urls import RemoteOptions, shown, split
 from llm_ocr.errors import ObjectNotFound, PageFailure, StorageError, UsageError
 from llm_ocr.storage import ObjectInfo, ObjectStore, StoreOptions, open_store
 from llm_ocr.types import Reason
+
+# Trying again what may be better the next time.
+
+
+T = TypeVar("T")
+
+#: Seconds; a server that asks for more patience gets this much.
+_LONGEST_PAUSE = 60.0
+
+
+class NotNow(PageFailure):
+    """A failure that may pass. `after`: seconds that the server asked to wait."""
+
+    def __init__(self, failure: PageFailure, after: float | None = None) -> None:
+        super().__init__(failure.reason, failure.detail, hint=failure.hint, retryable=True)
+        self.after = after
+
+
+async def persistently(attempt: Callable[[], Awaitable[T]], *, tries: int, pause: float) -> T:
+    """The first result of up to `tries` attempts; only `NotNow` is tried again, the last one is raised.
+
+    Pauses double and are spread by chance, so that many workers do not come back at the same moment.
+    """
+    for number in range(1, tries):
+        try:
+            return await attempt()
+        except NotNow as failure:
+            spread = pause * 2 ** (number - 1) * random.uniform(0.5, 1.5)
+            await asyncio.sleep(min(max(spread, failure.after or 0.0), _LONGEST_PAUSE))
+    return await attempt()
+
+
+# Documents on stores: found by their keys, and read in ranges, so that a download can be ended at any time.
+
 
 OpenStore = Callable[[str, StoreOptions], ObjectStore]
 

@@ -1,16 +1,45 @@
-"""What is a remote source, and the parts of its URL. Nothing here reads anything."""
+"""Parts of remote URLs and key patterns. No I/O."""
 
 import difflib
+import fnmatch
 import hashlib
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import PurePosixPath
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from llm_ocr.documents.file_types import SUFFIXES
 from llm_ocr.errors import UsageError
+from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.names import OTHER_SCHEMES
+
+# How remote documents are read.
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteOptions:
+    """Limits and credentials. Sizes in bytes, times in seconds.
+
+    `store` is that of the sources, which may be another account than that of the workspace.
+    """
+
+    store: StoreOptions = field(default_factory=StoreOptions)
+    cache_bytes: int = 4 << 30  # local files of documents, all together
+    cache_folder: Path | None = None  # where they stand; None: the system's folder for temporary files
+    most_bytes: int = 512 << 20  # of one document over HTTP
+    seconds: float = 600.0  # for one document over HTTP, redirects and tries included
+    stall_seconds: float = 60.0  # without a byte
+    redirects: int = 5
+    allow_private_addresses: bool = False
+    tries: int = 4  # of what may be better the next time
+    pause: float = 1.0  # before the second try; doubles from then on
+    fetches: int = 8  # at a time
+    remember_seconds: float = 60.0  # a failure is not tried again for so long
+
+
+# What is a remote source, and the parts of its URL. Nothing here reads anything.
+
 
 #: Read through `llm_ocr.storage`, and over HTTP.
 STORES = ("s3", "gs", "hf")
@@ -195,3 +224,58 @@ def _with_query(url: str, change: Callable[[str, str], str]) -> str:
     pairs = (change(unquote(pair.partition("=")[0]), pair) for pair in query.split("&"))
     kept = "&".join(pair for pair in pairs if pair)
     return f"{rest}{mark}{kept}" if kept else rest
+
+
+# Patterns of keys, with the meaning that they have for files.
+
+
+#: Any number of folders.
+_ANY = "**"
+
+
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """Whether a key matches. `*`, `?` and `[…]` stay within a path segment, `**` stands for any number of folders.
+
+    Folders that match give what is below them, unless the pattern has `**`. Hidden names (with a leading dot) match
+    only where the pattern writes the dot, as in a shell.
+    """
+    segments = pattern.split("/")
+    tests = [_test(segment) for segment in segments]
+    folders = _ANY not in segments
+    end = len(tests)
+
+    def skip(places: Iterable[int]) -> set[int]:
+        """The places, and those behind a `**` that stands for nothing."""
+        found = set(places)
+        for place in range(end):
+            if place in found and segments[place] == _ANY:
+                found.add(place + 1)
+        return found
+
+    def matches(key: str) -> bool:
+        places = skip({0})
+        for segment in key.split("/"):
+            if folders and end in places:
+                return not hidden(key.split("/", end)[-1])
+            stay = {place for place in places if place < end and segments[place] == _ANY and _visible(segment)}
+            step = {place + 1 for place in places if place < end and segments[place] != _ANY and tests[place](segment)}
+            places = skip(stay | step)
+        return end in places
+
+    return matches
+
+
+def hidden(relative: str) -> bool:
+    """Whether a name of the path begins with a dot."""
+    return not all(map(_visible, relative.split("/")))
+
+
+def _visible(segment: str) -> bool:
+    """Keys are names, not paths: `.` and `..` lead nowhere, and hide nothing."""
+    return not segment.startswith(".") or segment in (".", "..")
+
+
+def _test(segment: str) -> Callable[[str], bool]:
+    fits = re.compile(fnmatch.translate(segment)).match
+    shows = segment.startswith(".")
+    return lambda name: fits(name) is not None and (shows or _visible(name))

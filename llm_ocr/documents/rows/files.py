@@ -1,19 +1,134 @@
-"""Data files on the Hub, opened so that only what is asked for is fetched."""
+"""Data files of datasets: image columns and footers."""
 
 import io
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from llm_ocr.documents.rows.address import DataFile
-from llm_ocr.errors import ObjectNotFound
+from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError, UsageError
 from llm_ocr.storage import StoreOptions
-from llm_ocr.storage.hub_address import Place
-from llm_ocr.storage.hub_client import PATIENCE, HubClient, Patience
+from llm_ocr.storage.hf import Place
+from llm_ocr.storage.hf.client import PATIENCE, HubClient, Patience
 
 if TYPE_CHECKING:
     from huggingface_hub import HfFileSystem
+
+
+# Which column has the images, and how they stand in it.
+
+
+@dataclass(frozen=True, slots=True)
+class ImageColumn:
+    """`many`: each row has a list of images."""
+
+    name: str
+    many: bool
+
+
+def image_column(schema: Any, features: Mapping[str, Any] | None, wanted: str | None, where: str) -> ImageColumn:
+    """The column that is wanted, or the only one with images.
+
+    `schema` is the Arrow schema of a data file; `features` are those that the dataset's card declares, if it does.
+    Raises UsageError that names what there is.
+    """
+    several = {name for name, count in Counter(schema.names).items() if count > 1}  # Arrow gives neither by its name
+    shapes = {field.name: shape for field in schema if field.name not in several and (shape := _shape(field.type))}
+    likely = _with_images(schema, features, shapes)
+    if wanted is not None:
+        if wanted not in schema.names:
+            raise UsageError(f"--image-column {wanted}: {where} has no such column", hint=_there_is(schema, likely))
+        if wanted in several:
+            hint = _there_is(schema, likely)
+            raise UsageError(f"--image-column {wanted}: {where} has several columns of that name", hint=hint)
+        if wanted not in shapes:
+            kind = schema.field(wanted).type
+            raise UsageError(f"--image-column {wanted}: it holds {kind}, no images", hint=_there_is(schema, likely))
+        return ImageColumn(wanted, shapes[wanted] == "many")
+    if len(likely) == 1:
+        return ImageColumn(likely[0], shapes[likely[0]] == "many")
+    if likely:
+        raise UsageError(f"{where} has several columns with images: {', '.join(likely)}", hint="Say --image-column.")
+    raise UsageError(f"{where} has no column with images", hint=_there_is(schema, likely))
+
+
+def _there_is(schema: Any, likely: list[str]) -> str:
+    if likely:
+        return f"Columns with images: {', '.join(likely)}."
+    return f"Columns: {', '.join(schema.names)}. Bytes of images can be named with --image-column."
+
+
+def _with_images(schema: Any, features: Mapping[str, Any] | None, shapes: Mapping[str, str]) -> list[str]:
+    """By what the dataset declares; where it declares nothing of a column, by what its values look like."""
+    declared = {**_stored_features(schema), **(features or {})}
+    found = []
+    for name in shapes:
+        if name in declared:
+            if _is_image(declared[name]):
+                found.append(name)
+        elif _looks_like_images(schema.field(name).type):
+            found.append(name)
+    return found
+
+
+def _stored_features(schema: Any) -> Mapping[str, Any]:
+    """What `datasets` wrote into the file about its columns."""
+    if b"huggingface" not in (schema.metadata or {}):
+        return {}
+    from datasets import Features
+
+    try:
+        return dict(Features.from_arrow_schema(schema))
+    except (TypeError, ValueError, KeyError, AttributeError):
+        return {}  # of another release: the values tell
+
+
+def _is_image(feature: Any) -> bool:
+    from datasets import Image
+
+    if isinstance(feature, list):
+        return len(feature) == 1 and _is_image(feature[0])
+    if isinstance(feature, Image):
+        return True
+    inner = getattr(feature, "feature", None)  # List, LargeList and Sequence
+    return inner is not None and not isinstance(inner, Mapping) and _is_image(inner)
+
+
+def _looks_like_images(kind: Any) -> bool:
+    import pyarrow as pa
+
+    inner = kind.value_type if _is_list(kind) else kind
+    return bool(pa.types.is_struct(inner))
+
+
+def _shape(kind: Any) -> str:
+    """`one`, `many`, or empty for what cannot be images: a struct with bytes, or bytes alone, is an image."""
+    import pyarrow as pa
+
+    if _is_list(kind):
+        return "many" if _shape(kind.value_type) == "one" else ""
+    if pa.types.is_struct(kind):
+        place = kind.get_field_index("bytes")
+        return "one" if place >= 0 and _is_bytes(kind.field(place).type) else ""
+    return "one" if _is_bytes(kind) else ""
+
+
+def _is_list(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _is_bytes(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
+
+
+# Data files on the Hub, opened so that only what is asked for is fetched.
 
 
 class HubFiles:
@@ -88,3 +203,117 @@ class _Patient(io.RawIOBase):
     def close(self) -> None:
         self._file.close()
         super().close()
+
+
+# What planning reads of a data file: its footer, the lengths of lists of images, the ids. Never an image.
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """Rows of a file, the first of them its row `first`.
+
+    `images`: how many each row has, None for one each. `ids`: None where the dataset gives none.
+    """
+
+    first: int
+    count: int
+    images: Sequence[int] | None = None
+    ids: Sequence[str] | None = None
+
+
+class Footer:
+    """A data file, its footer read. Blocking; for one thread at a time; `close` at the end."""
+
+    def __init__(self, files: HubFiles, file: DataFile) -> None:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+
+        self._file = file
+        self._opened = files.open(file)
+        try:
+            self._parquet = ParquetFile(self._opened)
+        except (LlmOcrError, ArrowException, OSError, ValueError) as error:
+            self._opened.close()
+            raise _damaged(file, error) from error
+
+    def close(self) -> None:
+        self._parquet.close()
+        self._opened.close()
+
+    @property
+    def schema(self) -> Any:
+        """Arrow's."""
+        return self._parquet.schema_arrow
+
+    def groups(self, column: ImageColumn, id_column: str | None) -> Iterator[RowGroup]:
+        """All row groups in order. Raises `UsageError` for a file without these columns, and for rows without id."""
+        self._check(column, id_column)
+        first = 0
+        metadata = self._parquet.metadata
+        for number in range(metadata.num_row_groups):
+            count = metadata.row_group(number).num_rows
+            if count:
+                images = self._images(number, column.name) if column.many else None
+                ids = self._ids(number, id_column, first) if id_column is not None else None
+                yield RowGroup(first, count, images, ids)
+            first += count
+
+    def _check(self, column: ImageColumn, id_column: str | None) -> None:
+        import pyarrow as pa
+
+        names = self.schema.names
+        for setting, name in (("--image-column", column.name), ("--id-column", id_column)):
+            if name is not None and name not in names:
+                hint = f"Columns: {', '.join(names)}."
+                raise UsageError(f"{setting} {name}: there is no such column in {self._file.url}", hint=hint)
+            if name is not None and names.count(name) > 1:
+                raise UsageError(f"{setting} {name}: {self._file.url} has several columns of that name")
+        if id_column is None:
+            return
+        kind = self.schema.field(id_column).type
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+        if not (is_text or pa.types.is_integer(kind)):
+            raise UsageError(f"--id-column {id_column}: it holds {kind}, neither text nor whole numbers")
+
+    def _images(self, number: int, column: str) -> list[int] | None:
+        """How many images each row has; None when it is one each.
+
+        A row without images stands there as one value, too: it turns out when it is read.
+        """
+        import pyarrow.compute as pc
+
+        group = self._parquet.metadata.row_group(number)
+        every = (group.column(place) for place in range(group.num_columns))
+        leaves = [leaf for leaf in every if leaf.path_in_schema.startswith(f"{column}.")]
+        smallest = min(leaves, key=lambda leaf: leaf.total_compressed_size)
+        if smallest.num_values == group.num_rows:
+            return None
+        lists = self._read(number, smallest.path_in_schema)
+        return [length or 0 for length in pc.list_value_length(lists).to_pylist()]
+
+    def _ids(self, number: int, column: str, first: int) -> list[str]:
+        ids = ["" if value is None else str(value) for value in self._read(number, column).to_pylist()]
+        empty = next((place for place, value in enumerate(ids) if not value.strip()), None)
+        if empty is not None:
+            raise UsageError(
+                f"--id-column {column}: row {first + empty} of {self._file.url} has no id",
+                hint="Name a column with an id in each row, or none: ids are made of commit, file and row then.",
+            )
+        return ids
+
+    def _read(self, number: int, path: str) -> Any:
+        """The one column of the row group to which the leaf at `path` belongs."""
+        from pyarrow import ArrowException
+
+        try:
+            return self._parquet.read_row_group(number, columns=[path], use_threads=False).column(0)
+        except (ArrowException, OSError, ValueError) as error:
+            raise _damaged(self._file, error) from error
+
+
+def _damaged(file: DataFile, error: Exception) -> Exception:
+    """An error of ours stays what it is."""
+    if isinstance(error, LlmOcrError):
+        return error
+    said = str(error).strip().partition("\n")[0]
+    return StorageError(f"{file.url} cannot be read as Parquet: {said}", hint="Name a revision in which it is whole.")

@@ -1,24 +1,193 @@
-"""Images of rows as local files: the way in for everything that reads pages of datasets."""
+"""Images of rows as local files, copied by row group."""
 
 import asyncio
+import bisect
 import contextlib
 import secrets
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from llm_ocr.documents.remote.cache import FileCache, LocalCopy
-from llm_ocr.documents.remote.fetched import Fetched, Room
-from llm_ocr.documents.remote.folder import CopyFolder
-from llm_ocr.documents.remote.options import RemoteOptions
-from llm_ocr.documents.rows.address import DataFile, RowAddress, row_address
+from llm_ocr.documents.remote.cache import CopyFolder, DiskError, Fetched, FileCache, LocalCopy, Room
+from llm_ocr.documents.remote.urls import RemoteOptions
+from llm_ocr.documents.rows.address import DataFile, RowAddress, in_repository, row_address
 from llm_ocr.documents.rows.files import HubFiles
-from llm_ocr.documents.rows.groups import Groups, take_image
-from llm_ocr.documents.rows.paths import in_repository
-from llm_ocr.errors import PageFailure
+from llm_ocr.documents.rows.listing import no_image
+from llm_ocr.errors import LlmOcrError, ObjectNotFound, PageFailure
 from llm_ocr.types import Reason
+
+# Row groups of data files, copied to local files from which single images are taken.
+
+
+#: Files whose footers are kept.
+_FOOTERS = 64
+#: Bytes of one request, and about what the rows take in memory that are decoded at a time.
+_PIECE = 8 << 20
+_MOST_ROWS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A row group of a file; `first` is its first row, `size` what its images take, in bytes."""
+
+    file: DataFile
+    number: int
+    first: int
+    rows: int
+    size: int
+
+
+class Groups:
+    """Finds and copies row groups. Blocking, for any number of threads.
+
+    Raises `PageFailure` for what is wrong with a file, `StorageError` when nothing of the dataset can be read.
+    """
+
+    def __init__(self, files: HubFiles) -> None:
+        self._files = files
+        self._footers: OrderedDict[DataFile, tuple[Any, list[int]]] = OrderedDict()  # metadata, first rows of groups
+        self._lock = threading.Lock()
+
+    def of(self, address: RowAddress) -> Group:
+        """The row group in which a row stands."""
+        metadata, firsts = self._footer(address.file)
+        if not 0 <= address.row < metadata.num_rows:
+            raise PageFailure(Reason.NOT_FOUND, f"{address.file.url} has no row {address.row}")
+        number = bisect.bisect_right(firsts, address.row) - 1
+        group = metadata.row_group(number)
+        leaves = (group.column(place) for place in range(group.num_columns))
+        size = sum(leaf.total_uncompressed_size for leaf in leaves if _is_of(leaf.path_in_schema, address.column))
+        return Group(address.file, number, firsts[number], group.num_rows, size)
+
+    def copy(self, group: Group, column: str, target: Path, stop: threading.Event) -> int:
+        """Write the column as an Arrow file in which each row is a batch of its own; its size in bytes.
+
+        Ends early when `stop` is set.
+        """
+        import pyarrow as pa
+
+        metadata, _ = self._footer(group.file)
+        rows = max(1, min(_MOST_ROWS, _PIECE * group.rows // max(1, group.size)))
+        try:
+            with self._opened(group.file, metadata) as parquet, _disk(target), pa.OSFile(str(target), "wb") as sink:
+                schema = pa.schema([parquet.schema_arrow.field(column).remove_metadata()])
+                with pa.ipc.new_file(sink, schema) as writer:
+                    for batch in _batches(group, parquet, column, rows):
+                        if stop.is_set():
+                            raise PageFailure(Reason.UNREADABLE, f"{group.file.url}: reading was ended")
+                        writer.write_table(pa.Table.from_arrays([batch.column(0)], schema=schema), 1)
+            return target.stat().st_size
+        finally:
+            if stop.is_set():
+                target.unlink(missing_ok=True)  # it may have been made after it was cleared away
+
+    def _footer(self, file: DataFile) -> tuple[Any, list[int]]:
+        """Fetched once for all that ask at the same time."""
+        with self._lock:
+            if file not in self._footers:
+                with self._opened(file, None) as parquet:
+                    metadata = parquet.metadata
+                firsts, next_first = [], 0
+                for number in range(metadata.num_row_groups):
+                    firsts.append(next_first)
+                    next_first += metadata.row_group(number).num_rows
+                self._footers[file] = metadata, firsts
+                if len(self._footers) > _FOOTERS:
+                    self._footers.popitem(last=False)
+            self._footers.move_to_end(file)
+            return self._footers[file]
+
+    @contextlib.contextmanager
+    def _opened(self, file: DataFile, metadata: Any) -> Iterator[Any]:
+        from pyarrow.parquet import ParquetFile
+
+        try:
+            opened = self._files.open(file)
+        except ObjectNotFound as error:
+            raise PageFailure(Reason.NOT_FOUND, f"no file {file.url}") from error
+        with opened:
+            with _decoding(file):
+                # Not `pre_buffer`, which has the columns of a whole row group in memory.
+                parquet = ParquetFile(opened, metadata=metadata, buffer_size=_PIECE, pre_buffer=False)
+            with parquet:
+                yield parquet
+
+
+def _batches(group: Group, parquet: Any, column: str, rows: int) -> Iterator[Any]:
+    batches = parquet.iter_batches(rows, row_groups=[group.number], columns=[column], use_threads=False)
+    while True:
+        with _decoding(group.file):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
+
+
+def _is_of(path: str, column: str) -> bool:
+    return path == column or path.startswith(f"{column}.")
+
+
+@contextlib.contextmanager
+def _decoding(file: DataFile) -> Iterator[None]:
+    """What is no error of the Hub is one of the file."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except LlmOcrError:
+        raise
+    except (ArrowException, OSError, ValueError) as error:
+        said = str(error).strip().partition("\n")[0]
+        raise PageFailure(Reason.UNREADABLE, f"{file.url} cannot be read as Parquet: {said}") from error
+
+
+@contextlib.contextmanager
+def _disk(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except LlmOcrError:
+        raise
+    except OSError as error:
+        raise DiskError(
+            f"cannot keep images of a dataset in {path.parent}: {error.strerror or error}",
+            hint="Make room there, or name another folder for temporary files (TMPDIR).",
+        ) from error
+
+
+def take_image(copied: Path, place: int, number: int, row: int, target: Path) -> str:
+    """Write image `number`, from 1, of the row at `place` in a copied group to `target`.
+
+    Returns the path that stands there instead of bytes, empty when they were written. Raises `PageFailure` where there
+    is neither.
+    """
+    import pyarrow as pa
+
+    with pa.memory_map(str(copied)) as mapped:
+        cell = pa.ipc.open_file(mapped).get_batch(place).column(0)[0]
+        if isinstance(cell, pa.ListScalar):
+            if not cell.is_valid or not len(cell.values):
+                raise PageFailure(Reason.NOT_FOUND, no_image(row))
+            if not 1 <= number <= len(cell.values):
+                raise PageFailure(Reason.NO_SUCH_PAGE, f"image {number} of {len(cell.values)} in row {row}")
+            cell = cell.values[number - 1]
+        has = dict(cell) if isinstance(cell, pa.StructScalar) and cell.is_valid else {"bytes": cell}
+        if has["bytes"].is_valid and not isinstance(has["bytes"], pa.StructScalar):
+            with _disk(target):
+                target.write_bytes(has["bytes"].as_buffer())
+            return ""
+        path = has["path"].as_py() if "path" in has else None
+        if not isinstance(path, str) or not path:
+            raise PageFailure(Reason.NOT_FOUND, no_image(row))
+        return path
+
+
+# Images of rows as local files: the way in for everything that reads pages of datasets.
+
 
 #: Gives a document on a store as a local file: `RemoteDocuments.open`.
 OpenOther = Callable[[str, str], AbstractAsyncContextManager[LocalCopy]]

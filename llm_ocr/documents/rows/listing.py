@@ -1,19 +1,219 @@
-"""The rows that the user means, as documents."""
+"""Resolve a dataset to its commit and data files, and list its rows as documents."""
 
+import contextlib
+import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import repeat
+from typing import Any
 
 from llm_ocr.documents.file_types import IMAGE
-from llm_ocr.documents.rows.address import DataFile, RowAddress
-from llm_ocr.documents.rows.columns import ImageColumn, image_column
-from llm_ocr.documents.rows.files import HubFiles
-from llm_ocr.documents.rows.footers import Footer, RowGroup
-from llm_ocr.documents.rows.options import DatasetOptions
-from llm_ocr.documents.rows.resolving import Dataset, resolve
+from llm_ocr.documents.rows.address import DataFile, DatasetOptions, RowAddress
+from llm_ocr.documents.rows.files import Footer, HubFiles, ImageColumn, RowGroup, image_column
 from llm_ocr.documents.sources import SourceDocument
+from llm_ocr.errors import MissingExtra, StorageError, UsageError
+from llm_ocr.storage import StoreOptions
+from llm_ocr.storage.hf import Place, parse
+from llm_ocr.storage.hf.client import HubClient, Patience
 from llm_ocr.types import Reason
+
+# From what the user said about a dataset to a commit and its data files, found as `datasets` finds them.
+
+
+#: Where the Hub keeps the Parquet that it makes of datasets in other formats.
+CONVERTED = "refs/convert/parquet"
+#: Somebody waits for the answer.
+PATIENCE = Patience(tries=4, longest=10.0)
+_SUFFIXES = (".parquet", ".geoparquet", ".gpq")
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """The data files of a split, in the order of its rows; `features` where the dataset's card declares them."""
+
+    files: tuple[DataFile, ...]
+    features: Mapping[str, Any] | None
+    where: str  # for messages
+
+
+def resolve(options: DatasetOptions) -> Dataset:
+    """What is to be read, at the commit of this moment. Blocking.
+
+    Raises `UsageError` for a revision, configuration or split that is not there, and for files that are no Parquet;
+    `StorageError` for a dataset that is not there or that this account may not read, and when the Hub does not answer;
+    `MissingExtra` without the package `datasets`.
+    """
+    try:
+        import datasets  # noqa: F401
+    except ImportError as error:
+        what = f"--dataset {options.name} needs datasets, which is not installed"
+        raise MissingExtra(what, install="datasets") from error
+    place = _place(options.name)
+    client = HubClient(place, StoreOptions())
+    commit = PATIENCE.keep_trying(lambda: _commit(client, options.revision))
+    split, files, features = PATIENCE.keep_trying(lambda: _data_files(client, commit, options))
+    base = f"hf://datasets/{place.id}@{commit}/"
+    elsewhere = next((url for url in files if not url.startswith(base)), None)
+    if elsewhere is not None:
+        raise UsageError(f"the dataset {place.id} has its data elsewhere: {elsewhere}", hint=_OTHERS)
+    paths = [url.removeprefix(base) for url in files]
+    other = next((path for path in paths if not path.lower().endswith(_SUFFIXES)), None)
+    if other is not None:
+        raise UsageError(
+            f"the dataset {place.id} is not in Parquet: {other}",
+            hint=f"Read the Parquet that the Hub makes of it (--dataset-revision {CONVERTED}), or name its images and "
+            f"PDFs as a source: hf://datasets/{place.id}/…",
+        )
+    where = f"the dataset {place.id}, split {split}"
+    return Dataset(tuple(DataFile(place.id, commit, path) for path in paths), features, where)
+
+
+_OTHERS = "Name the dataset that holds the files."
+
+
+def _place(name: str) -> Place:
+    try:
+        place = parse(f"hf://datasets/{name.removeprefix('hf://datasets/')}")
+    except UsageError as error:
+        raise UsageError(f"--dataset {name}: no name of a dataset", hint="Give NAMESPACE/NAME.") from error
+    if place.prefix or place.revision:
+        raise UsageError(
+            f"--dataset {name}: more than a name",
+            hint=f"Give {place.id}, and --dataset-config, --dataset-split or --dataset-revision.",
+        )
+    return place
+
+
+def _commit(client: HubClient, revision: str | None) -> str:
+    from huggingface_hub.errors import OfflineModeIsEnabled, RevisionNotFoundError
+
+    name = client.place.id
+    with client.doing("read"):
+        try:
+            found = client.api.dataset_info(name, revision=revision)
+        except OfflineModeIsEnabled as error:
+            raise StorageError(f"cannot read the dataset {name}: HF_HUB_OFFLINE is set", hint="Unset it.") from error
+        except RevisionNotFoundError as error:
+            refs = client.api.list_repo_refs(name, repo_type="dataset")
+            names = ", ".join(ref.name for ref in (*refs.branches, *refs.tags))
+            raise UsageError(
+                f"--dataset-revision {revision}: the dataset {name} has no such branch, tag or commit",
+                hint=f"There are: {names}.",
+            ) from error
+        if found.gated:  # then it can be looked at without a right to read it
+            client.api.auth_check(name, repo_type="dataset")
+    return str(found.sha)
+
+
+def _data_files(
+    client: HubClient, commit: str, options: DatasetOptions
+) -> tuple[str, list[str], Mapping[str, Any] | None]:
+    """The split, the URLs of its files, and what the card declares of its columns."""
+    given: dict[str, Any] = {"name": options.config}
+    if options.revision == CONVERTED:
+        config = _converted_configuration(client, commit, options.config)
+        # On this branch folders name configurations and splits: no card does.
+        given = {"data_files": {split: f"{config}/{split}/*.parquet" for split in _folders(client, commit, config)}}
+    with client.doing("read"):
+        builder = _builder(client.place.id, commit, given)
+    splits = builder.config.data_files or {}
+    if options.split not in splits:
+        raise UsageError(
+            f"--dataset-split {options.split}: {_what(client, options)} has no such split",
+            hint=f"There is: {', '.join(map(str, splits))}.",
+        )
+    return options.split, [str(url) for url in splits[options.split]], builder.info.features
+
+
+def _builder(name: str, commit: str, given: Mapping[str, Any]) -> Any:
+    """What `datasets` makes of the repository; nothing of it stays on the disk but the Hub's own cache of the card."""
+    import datasets
+    from datasets.exceptions import DatasetNotFoundError
+
+    try:
+        with _quiet(), tempfile.TemporaryDirectory(prefix="llm-ocr-dataset-") as folder:
+            # With its scheme: a folder of this name on the local disk is not meant.
+            return datasets.load_dataset_builder(f"hf://datasets/{name}", revision=commit, cache_dir=folder, **given)
+    except DatasetNotFoundError as error:
+        if error.__cause__ is not None:
+            raise error.__cause__ from error  # what the Hub said
+        raise UsageError(f"--dataset {name}: {error}") from error
+    except FileNotFoundError as error:
+        raise UsageError(f"the dataset {name} has no data files: {error}") from error
+    except RuntimeError as error:  # a script, which `datasets` does not run any more
+        raise UsageError(f"the dataset {name} cannot be read: {error}", hint=_SCRIPT) from error
+    except ValueError as error:
+        raise _no_configuration(name, commit, given, error) from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the progress bars of `datasets`."""
+    import datasets
+
+    before = datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not before:
+            datasets.enable_progress_bars()
+
+
+_SCRIPT = f"Read the Parquet that the Hub makes of it: --dataset-revision {CONVERTED}."
+
+
+def _no_configuration(name: str, commit: str, given: Mapping[str, Any], error: ValueError) -> UsageError:
+    import datasets
+
+    names = datasets.get_dataset_config_names(f"hf://datasets/{name}", revision=commit)
+    wanted = given.get("name")
+    if wanted is None and len(names) > 1:
+        return UsageError(f"the dataset {name} has several configurations: {', '.join(names)}", hint=_SAY_ONE)
+    if wanted is not None and wanted not in names:
+        return UsageError(
+            f"--dataset-config {wanted}: the dataset {name} has no such configuration",
+            hint=f"There is: {', '.join(names)}.",
+        )
+    return UsageError(f"the dataset {name} cannot be read: {error}")
+
+
+_SAY_ONE = "Say --dataset-config."
+
+
+def _what(client: HubClient, options: DatasetOptions) -> str:
+    return f"the dataset {client.place.id}" + (f", configuration {options.config}," if options.config else "")
+
+
+def _converted_configuration(client: HubClient, commit: str, wanted: str | None) -> str:
+    names = _folders(client, commit, "")
+    if wanted is None and (len(names) == 1 or "default" in names):
+        return names[0] if len(names) == 1 else "default"
+    if wanted is None:
+        listed = ", ".join(names)
+        raise UsageError(f"the dataset {client.place.id} has several configurations: {listed}", hint=_SAY_ONE)
+    if wanted not in names:
+        raise UsageError(
+            f"--dataset-config {wanted}: the dataset {client.place.id} has no such configuration",
+            hint=f"There is: {', '.join(names)}.",
+        )
+    return wanted
+
+
+def _folders(client: HubClient, commit: str, below: str) -> list[str]:
+    from huggingface_hub.hf_api import RepoFolder
+
+    with client.doing("read", below or "."):
+        entries = client.api.list_repo_tree(
+            client.place.id, below or None, repo_type="dataset", revision=commit, recursive=False
+        )
+        return [entry.path.rpartition("/")[2] for entry in entries if isinstance(entry, RepoFolder)]
+
+
+# The rows that the user means, as documents.
+
 
 #: Files whose footers are read ahead of the rows that are asked for.
 _AHEAD = 8

@@ -1,14 +1,10 @@
-"""The embedded figure reader: says what the document itself says about a figure, and no more.
-
-It sees no picture. Its description is what the model that read the page said of the figure, else its caption and the
-text that was read inside it, each marked as such; where nothing is known it is empty and the row says so.
-"""
+"""Figure reader of the embedded engine: reports text that the document has about a figure."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
 from typing import Any
 
-from llm_ocr.engines import unheard
+from llm_ocr.engines import noop
 from llm_ocr.errors import UsageError
 from llm_ocr.types import EncodedImage, Figure, FigureRecord, Status
 
@@ -57,7 +53,7 @@ class EmbeddedFigureReader:
         }
 
     async def describe(
-        self, figure: Figure, page_id: str, document_id: str, admitted: Callable[[], None] = unheard
+        self, figure: Figure, page_id: str, document_id: str, admitted: Callable[[], None] = noop
     ) -> FigureRecord:
         """Always `ok`: an empty description has the detail that nothing is known."""
         started = perf_counter()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from llm_ocr.engines.embedded.ocr.detect import Pixels
     from llm_ocr.engines.embedded.ocr.recognise import Reader
 
+
 #: The scripts of the PP-OCRv6 recogniser's alphabet (rapidocr 3.10): first words of their characters' Unicode names.
 _SCRIPTS = frozenset(
     (

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llm_ocr.documents.page_wire import image_to_wire, page_to_wire
-from llm_ocr.engines import unheard
+from llm_ocr.engines import noop
 from llm_ocr.engines.embedded.attempt_wire import attempt_from_wire, block_from_wire
-from llm_ocr.engines.embedded.regions import Seen, nothing_drawn
-from llm_ocr.engines.model.crops import with_crops
+from llm_ocr.engines.embedded.regions import Inspection, nothing_drawn
+from llm_ocr.engines.vlm.placing import with_crops
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
-from llm_ocr.processes import Limits, WorkerPool
+from llm_ocr.sandbox import Limits, WorkerPool
 from llm_ocr.types import Attempt, EncodedImage, Page, Reason
 
 #: Raised when a change alters what the engine makes of the same page: it goes into the key.
@@ -62,7 +62,7 @@ class EmbeddedReader:
             about["figure_labels"] = sorted(self._options.figure_labels)
         return about if self._options.ocr else {**about, "ocr": False}
 
-    async def read(self, page: Page, admitted: Callable[[], None] = unheard) -> Attempt:
+    async def read(self, page: Page, admitted: Callable[[], None] = noop) -> Attempt:
         began = time.monotonic()
         payload = {"page": page_to_wire(page), "text_layer": self._options.text_layer, "ocr": self._options.ocr}
         answer = await self._ask("read", payload)
@@ -77,15 +77,15 @@ class EmbeddedReader:
         answer = await self._ask("read_figure", {"image": image_to_wire(image)})
         return str(answer["inside"])
 
-    async def see(self, page: Page, *, hinted: bool) -> Seen:
+    async def see(self, page: Page, *, hinted: bool) -> Inspection:
         """Where figures are on a page that a model reads; `hinted`: its text speaks of some. Raises PageFailure."""
         if page.content is not None and nothing_drawn(page.content):
-            return Seen(digital=True)  # most pages of plain text: not worth a process
+            return Inspection(digital=True)  # most pages of plain text: not worth a process
         pixels = page.content is None or not page.content.lines
         payload = {"page": page_to_wire(page), "hinted": hinted}
         answer = await self._ask("see", payload, affinity=_PIXELS if pixels else "")
         blocks = tuple(map(block_from_wire, answer["blocks"]))
-        return Seen(blocks, answer["digital"], answer["detail"], answer["unread"])
+        return Inspection(blocks, answer["digital"], answer["detail"], answer["unread"])
 
     async def text(self, page: Page) -> str:
         """The page's text layer in reading order; "" without one that can be believed. Raises PageFailure."""

@@ -1,8 +1,26 @@
-"""What the table and figure finders hand to the layout: rectangles of a page that are read as one thing."""
+"""Regions that table and figure finders pass to the layout."""
 
+import re
 from dataclasses import dataclass
 
 from llm_ocr.types import Block, Box, Line, PageContent, Path, Raster
+
+# How captions begin, in the languages that the engine knows.
+
+
+_NUMBER = r"(?:[A-Z]{0,2}[\s.\-]?\d+(?:[.\-–]\d+)*[a-z]?|[IVXL]+\b|[A-Z]\b)"
+TABLE_CAPTION = re.compile(
+    rf"^\W{{0,2}}(?:table|tab\.|tabelle|tableau|tabla|tabela|tabella|表|표)\s*{_NUMBER}", re.IGNORECASE
+)
+
+FIGURE_CAPTION = re.compile(
+    rf"^\W{{0,2}}(?:(?:figure|fig\.?|figura|abbildung|abb\.?|chart|exhibit|plate|scheme|diagram|photo|graph|illustration|map|bild)"
+    rf"\s*{_NUMBER}|[图圖図그림]{{1,2}}\s*[\d一二三四五六七八九十]+)\s*(?:[.:|,)–—-]|\s|$)",
+    re.IGNORECASE,
+)
+
+
+# What the table and figure finders hand to the layout: rectangles of a page that are read as one thing.
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +44,7 @@ class ScanObjects:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Inspection:
     """What was found on a page that something else reads: blocks in reading order, figures among them.
 
     `blocks` are empty where there is no figure. `digital`: they come from the page's own objects, which are all there

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from llm_ocr.documents.page_wire import image_from_wire, page_from_wire
 from llm_ocr.engines.embedded.attempt_wire import attempt_to_wire, block_to_wire
-from llm_ocr.engines.embedded.reading import read_figure, read_page, read_text_layer
-from llm_ocr.engines.embedded.seeing import orientation, see, text_of
+from llm_ocr.engines.embedded.inspection import orientation, see, text_of
+from llm_ocr.engines.embedded.page import read_figure, read_page, read_text_layer
 from llm_ocr.errors import MissingExtra, PageFailure
-from llm_ocr.processes.memory import give_back_memory
-from llm_ocr.processes.worker import serve
+from llm_ocr.sandbox.memory import give_back_memory
+from llm_ocr.sandbox.worker import serve
 from llm_ocr.types import Reason
 
 if TYPE_CHECKING:

@@ -1,13 +1,111 @@
-"""The command line of `vllm serve`, as data."""
+"""Build the command line and environment of `vllm serve`."""
 
 import shlex
-from collections.abc import Sequence
+import socket
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from llm_ocr.engines.vllm.arguments import argument_name, groups, overridden
+from llm_ocr.config.environment import server_environment
 from llm_ocr.errors import UsageError
 from llm_ocr.models.profile import Profile
+
+# Words of a `vllm serve` command line: which argument they are, and which of them win.
+
+
+#: Short forms that stand for the same argument (vLLM's engine arguments).
+_SHORT = {
+    "-tp": "tensor-parallel-size",
+    "-pp": "pipeline-parallel-size",
+    "-dp": "data-parallel-size",
+    "-dpl": "data-parallel-size-local",
+    "-q": "quantization",
+}
+
+
+def argument_name(word: str) -> str | None:
+    """The argument that a word names, "max-num-seqs" for `--no-max_num_seqs=8`; None when it is a value.
+
+    vLLM takes `_` for `-`, `--name=value`, `--no-name` for switches and `--name.key value` for JSON arguments:
+    all of them are the argument `name`.
+    """
+    if word.startswith("--") and len(word) > 2:
+        name = word[2:].partition("=")[0].partition(".")[0].replace("_", "-").lower()
+        return name.removeprefix("no-")
+    return _SHORT.get(word.partition("=")[0])
+
+
+def groups(words: Iterable[str]) -> list[list[str]]:
+    """Each argument with its values. Values before the first argument stand in a group of their own."""
+    found: list[list[str]] = []
+    for word in words:
+        if argument_name(word) is not None or not found:
+            found.append([word])
+        else:
+            found[-1].append(word)
+    return found
+
+
+def overridden(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
+    """Our words without the arguments that `theirs` names too, then `theirs`, untouched."""
+    named = {argument_name(word) for word in theirs} - {None}
+    kept = [word for group in groups(ours) if argument_name(group[0]) not in named for word in group]
+    return [*kept, *theirs]
+
+
+def value_of(words: Sequence[str], name: str) -> str | None:
+    """The last value given to an argument, "" for a switch without one, None when it is not there."""
+    value = None
+    for group in groups(words):
+        if argument_name(group[0]) == name:
+            _, has_value, inline = group[0].partition("=")
+            value = inline if has_value else " ".join(group[1:])
+    return value
+
+
+def number_of(words: Sequence[str], name: str) -> int | None:
+    """The last whole number given to an argument; None when there is none, or it is no whole number.
+
+    vLLM reads `8k` as 8,000 and `8K` as 8,192 for counts of tokens.
+    """
+    value = value_of(words, name) or ""
+    scale = {"k": 1000, "K": 1024, "m": 1000**2, "M": 1024**2}.get(value[-1:], 0)
+    digits = value[:-1] if scale else value
+    try:
+        return int(float(digits) * scale) if scale else int(digits)
+    except ValueError:
+        return None
+
+
+# Ports of our servers.
+
+
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+
+
+def reached_at(host: str, port: int) -> str:
+    """The URL at which we reach a server that listens on `host`."""
+    host = _EVERYWHERE.get(host, host)
+    return f"http://[{host}]:{port}/v1" if ":" in host else f"http://{host}:{port}/v1"
+
+
+def free_port(host: str, wanted: int = 0) -> int | None:
+    """`wanted` if nobody listens there, or any free port for 0; None when it is taken.
+
+    Nothing holds it until the server binds it: whoever starts one must be ready to try another.
+    """
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As vLLM does: connections of the server before, which linger for a minute, do not keep the port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, wanted))
+        except OSError:
+            return None
+        return int(probe.getsockname()[1])
+
+
+# The command line of `vllm serve`, as data.
+
 
 #: Arguments that we must know to reach the server, and secrets, which anybody on the machine could read in `ps`.
 _OURS = {
@@ -135,3 +233,36 @@ def _chosen(profile: Profile, options: ServeOptions) -> list[str]:
 def _lowered(limits: Limits) -> list[str]:
     values = {"--max-num-seqs": limits.max_num_seqs, "--max-num-batched-tokens": limits.max_num_batched_tokens}
     return [word for name, value in values.items() if value is not None for word in (name, str(value))]
+
+
+# The environment of a server's process.
+
+
+_SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD")
+
+
+def surroundings(options: ServeOptions, *, key: str = "", devices: str = "") -> dict[str, str]:
+    """What the server sees of our environment, and what is for it alone.
+
+    `devices` for CUDA_VISIBLE_DEVICES, "" leaves it as it is. Usage reports of vLLM are off.
+    """
+    # One thread per process for image preprocessing: more of them only get into each other's way.
+    made = {"OMP_NUM_THREADS": "1"} | server_environment()
+    made |= {"PYTHONUNBUFFERED": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+    if key:
+        made["VLLM_API_KEY"] = key
+    if devices:
+        made["CUDA_VISIBLE_DEVICES"] = devices
+    if options.model_cache:
+        # Weights, tokenizers and configurations; --download-dir would move the weights only.
+        made["HF_HUB_CACHE"] = str(options.model_cache.absolute())
+    if options.compile_cache:
+        made["VLLM_CACHE_ROOT"] = str(options.compile_cache.absolute())
+    if options.offline:
+        made |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+    return made
+
+
+def secrets_of(environment: dict[str, str]) -> list[str]:
+    """Values that must not reach a log."""
+    return [value for name, value in environment.items() if name.upper().endswith(_SECRET)]

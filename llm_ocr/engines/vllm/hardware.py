@@ -6,9 +6,9 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
-from llm_ocr.engines.vllm.release import found
+from llm_ocr.config.environment import environment
+from llm_ocr.engines.vllm.server import found
 from llm_ocr.errors import ServerError
-from llm_ocr.settings.environment import environment
 
 #: `nvidia-smi -L`: "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-…)", and below it "  MIG 1g.5gb Device 0: (UUID: MIG-…)".
 _GPU = re.compile(r"^GPU (\d+):.*\(UUID: ([^)]+)\)", re.MULTILINE)

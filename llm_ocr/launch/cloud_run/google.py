@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
+from llm_ocr.config.environment import environment
 from llm_ocr.errors import LaunchError, MissingExtra, UsageError
 from llm_ocr.launch.refusals import AGAIN, Refusal, first_line, translated
-from llm_ocr.settings.environment import environment
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 

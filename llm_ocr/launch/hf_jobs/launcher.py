@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
-from llm_ocr.costs.live import hub_prices
+from llm_ocr.config.environment import environment
+from llm_ocr.costs.prices import hub_prices
 from llm_ocr.errors import LaunchError, MissingExtra
 from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Launcher, Plan, Request, State
 from llm_ocr.launch.library import CPU_IMAGE, GOOGLE_KEY, GPU_IMAGE, filled, installs, job_command, library_notes
 from llm_ocr.launch.logs import explained
 from llm_ocr.launch.refusals import Refusal, first_line, near, taken_back, translated
-from llm_ocr.settings.environment import environment
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
+
 
 #: `llm-ocr estimate` puts an L40S below an A100 in cost per page.
 HARDWARE: Mapping[str, str] = {

@@ -13,13 +13,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from llm_ocr.config.environment import environment
 from llm_ocr.errors import LaunchError, LlmOcrError, MissingExtra
 from llm_ocr.launch import Job, JobSpec, JobStatus, Launcher, Plan, State, cpu_or_gpus, gpus_of, moment
 from llm_ocr.launch.kubernetes.manifest import GPU, LABEL, NAMESPACE, TIME_LIMIT, make_plan, secrets_of
 from llm_ocr.launch.library import filled
 from llm_ocr.launch.logs import last_words
 from llm_ocr.launch.refusals import AGAIN, Refusal, translated
-from llm_ocr.settings.environment import environment
 
 Json = dict[str, Any]
 

@@ -17,12 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from llm_ocr.config.environment import environment
+from llm_ocr.config.fields import PREFIX
 from llm_ocr.errors import LaunchError
 from llm_ocr.launch import Job, JobSpec, JobStatus, Launcher, Plan, Request, State
 from llm_ocr.launch.logs import file_lines
 from llm_ocr.launch.programs import secrets_here, state_folder
-from llm_ocr.settings.environment import environment
-from llm_ocr.settings.fields import PREFIX
 
 
 class Local(Launcher):

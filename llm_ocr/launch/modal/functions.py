@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from llm_ocr.config.environment import environment as environment_now
 from llm_ocr.launch.logs import ENOUGH, last_words
 from llm_ocr.launch.programs import end_group, signal_group
-from llm_ocr.settings.environment import environment as environment_now
 
 #: Folders of the containers.
 DATA, MODELS, CACHE = "/data", "/models", "/vllm-cache"

@@ -11,8 +11,8 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, TypeVar
 
+from llm_ocr.config.environment import environment
 from llm_ocr.errors import LaunchError
-from llm_ocr.settings.environment import environment
 
 #: The job API, and the management API, REST v2 (docs.runpod.io/api-reference-v2, read in November 2026; v1 retires
 #: in winter 2026).

@@ -8,10 +8,10 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
+from llm_ocr.config.environment import environment, leave_error
 from llm_ocr.errors import LaunchError, LlmOcrError
 from llm_ocr.launch.sagemaker.client import Clients, asking
 from llm_ocr.launch.sagemaker.requests import SECRETS
-from llm_ocr.settings.environment import environment, leave_error
 
 
 def main(command: Sequence[str]) -> int:

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from llm_ocr.config.environment import ERROR_FILE
 from llm_ocr.errors import UsageError
 from llm_ocr.launch import JobSpec, Plan, Request
 from llm_ocr.launch.library import installs, job_command, library_notes
-from llm_ocr.settings.environment import ERROR_FILE
 
 PROCESSING, TRAINING = "processing", "training"
 CALLS: Mapping[str, str] = {PROCESSING: "create_processing_job", TRAINING: "create_training_job"}

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+
 #: Pixels to either side by which ink is widened, so that the letters of a word touch and its columns do not.
 _WIDER = 3
 #: Heights in pixels of what may be a line of text; flatter are rules, higher are pictures.

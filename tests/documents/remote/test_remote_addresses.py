@@ -10,8 +10,8 @@ import subprocess
 import pytest
 from web_servers import PDF, Names, moved, remote, sending, serving
 
-from llm_ocr.documents.remote import addresses
-from llm_ocr.documents.remote.addresses import problem
+from llm_ocr.documents.remote import http
+from llm_ocr.documents.remote.http import problem
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Reason
 
@@ -146,7 +146,7 @@ def test_one_inner_address_among_public_ones_refuses_the_host(tmp_path):
 @pytest.fixture
 def loopback_is_public(monkeypatch):
     """The tests' servers stand on 127.0.0.1, which passes for an address of the internet here; others do not."""
-    monkeypatch.setattr(addresses, "problem", lambda one: "" if str(one) == "127.0.0.1" else problem(one))
+    monkeypatch.setattr(http, "problem", lambda one: "" if str(one) == "127.0.0.1" else problem(one))
 
 
 @pytest.mark.parametrize(

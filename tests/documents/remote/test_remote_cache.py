@@ -13,7 +13,7 @@ import pytest
 from store_doubles import Buckets, Passing, copies, opened, version_of
 from web_servers import PDF, remote, sending, serving
 
-from llm_ocr.documents.remote.room import Budget
+from llm_ocr.documents.remote.cache import Budget
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.errors import PageFailure
 
@@ -197,7 +197,7 @@ def test_nothing_is_left_at_the_end(buckets, tmp_path):
 def test_what_a_killed_process_left_is_removed_by_the_next_and_a_living_ones_stays(tmp_path):
     program = (
         "import sys, pathlib\n"
-        "from llm_ocr.documents.remote.folder import CopyFolder\n"
+        "from llm_ocr.documents.remote.cache import CopyFolder\n"
         "folder = CopyFolder(pathlib.Path(sys.argv[1]))\n"
         "(folder.path / 'a.pdf').write_bytes(b'x')\n"
         "print(folder.path.name, flush=True)\n"

@@ -6,7 +6,7 @@ import os
 import pytest
 from store_doubles import Buckets, Passing, copies, opened, version_of
 
-from llm_ocr.documents.remote.fetched import DiskError, store_version
+from llm_ocr.documents.remote.cache import DiskError, store_version
 from llm_ocr.errors import PageFailure, StorageError
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.types import Reason

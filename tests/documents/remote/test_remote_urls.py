@@ -2,13 +2,13 @@
 
 import pytest
 
-from llm_ocr.documents.remote.matching import matcher
 from llm_ocr.documents.remote.urls import (
     StoreUrl,
     fingerprint,
     is_remote,
     joined,
     kind_by_url,
+    matcher,
     name_of,
     shown,
     split,

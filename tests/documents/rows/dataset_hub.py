@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from huggingface_hub import HfApi
 from PIL import Image, ImageDraw
 
-from llm_ocr.testing.fake_hub import TOKEN, FakeHub
-from llm_ocr.testing.fake_hub import files as served
+from tests.fakes.hub import TOKEN, FakeHub
+from tests.fakes.hub import repos as served
 from tests.storage.hub.making import hub_constants
 
 

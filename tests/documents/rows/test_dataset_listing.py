@@ -8,15 +8,14 @@ import pyarrow as pa
 import pytest
 from dataset_hub import IMAGE, TOKEN, cell, parquet, picture
 
-from llm_ocr.documents.rows.address import row_address
+from llm_ocr.documents.rows.address import DatasetOptions, row_address
 from llm_ocr.documents.rows.listing import dataset_rows
-from llm_ocr.documents.rows.options import DatasetOptions
 from llm_ocr.errors import LlmOcrError, MissingExtra, StorageError, UsageError
-from llm_ocr.storage.hub_client import Patience
-from llm_ocr.testing.fake_hub.accounts import Account
-from llm_ocr.testing.fake_hub.faults import Fault
-from llm_ocr.testing.fake_hub.trees import Entry
+from llm_ocr.storage.hf.client import Patience
 from llm_ocr.types import Reason
+from tests.fakes.hub.answers import Account
+from tests.fakes.hub.server import Fault
+from tests.fakes.hub.state import Entry
 
 LISTS = pa.list_(IMAGE)
 NAME = "tester/docs"
@@ -289,7 +288,7 @@ def test_an_empty_repository_says_so(hub):
 
 
 def test_a_hub_that_fails_for_a_moment_costs_nothing(hub, monkeypatch):
-    monkeypatch.setattr("llm_ocr.documents.rows.resolving.PATIENCE", Patience(tries=3, first=0.01, longest=0.02))
+    monkeypatch.setattr("llm_ocr.documents.rows.listing.PATIENCE", Patience(tries=3, first=0.01, longest=0.02))
     hub.new(NAME)
     hub.add(NAME, {"train.parquet": images(2)})
     hub.server.faults.add(Fault("info", status=503), Fault("info", status=429, headers={"Retry-After": "0"}))

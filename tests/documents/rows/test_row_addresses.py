@@ -4,7 +4,7 @@ import pytest
 
 from llm_ocr.documents.remote.urls import is_remote
 from llm_ocr.documents.rows.address import DataFile, RowAddress, row_address
-from llm_ocr.work.ids import document_id
+from llm_ocr.workspace.codec import document_id
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

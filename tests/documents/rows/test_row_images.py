@@ -10,20 +10,18 @@ import pyarrow as pa
 import pytest
 from dataset_hub import IMAGE, TOKEN, cell, parquet, picture
 
-from llm_ocr.documents.remote.documents import RemoteDocuments
-from llm_ocr.documents.remote.fetched import DiskError
-from llm_ocr.documents.remote.options import RemoteOptions
+from llm_ocr.documents.remote.cache import DiskError
+from llm_ocr.documents.remote.listing import RemoteDocuments
+from llm_ocr.documents.remote.urls import RemoteOptions
 from llm_ocr.documents.rows import files as files_of_rows
-from llm_ocr.documents.rows.address import DataFile, RowAddress, row_address
-from llm_ocr.documents.rows.groups import Groups
-from llm_ocr.documents.rows.images import RowImages
+from llm_ocr.documents.rows.address import DataFile, DatasetOptions, RowAddress, row_address
+from llm_ocr.documents.rows.images import Groups, RowImages
 from llm_ocr.documents.rows.listing import dataset_rows
-from llm_ocr.documents.rows.options import DatasetOptions
 from llm_ocr.errors import PageFailure, StorageError
 from llm_ocr.storage import StoreOptions
-from llm_ocr.storage.hub_client import Patience
-from llm_ocr.testing.fake_hub.faults import Fault, How
+from llm_ocr.storage.hf.client import Patience
 from llm_ocr.types import Reason
+from tests.fakes.hub.server import Fault, How
 
 NAME = "tester/docs"
 LISTS = pa.list_(IMAGE)

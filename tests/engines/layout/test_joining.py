@@ -1,6 +1,6 @@
 import pytest
 
-from llm_ocr.engines.embedded.layout.joining import join, vocabulary
+from llm_ocr.engines.embedded.layout.rows import join, vocabulary
 
 
 @pytest.mark.parametrize(

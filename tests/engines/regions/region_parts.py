@@ -5,12 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from llm_ocr.engines import unheard
-from llm_ocr.engines.asking import Answer, Finish, Load, Question
-from llm_ocr.engines.layout.detector import Layout, Region
-from llm_ocr.engines.layout.reader import LayoutReader
-from llm_ocr.engines.layout.tasks import tasks_with
-from llm_ocr.engines.model.options import ReadOptions
+from llm_ocr.engines import Completion, CompletionRequest, Finish, Load, noop
+from llm_ocr.engines.regions.detection import Layout, Region, tasks_with
+from llm_ocr.engines.regions.reader import LayoutReader
+from llm_ocr.engines.vlm.requests import ReadOptions
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.registry import find_profile
 from llm_ocr.types import Attempt, Block, BlockKind, Box, EncodedImage, Page, PageContent, Reason, Status
@@ -21,7 +19,7 @@ PAGE = Page("d-p00001", "d", 1, EncodedImage(b"page" * 900, "image/png", 1000, 1
 LOOP = "Total of the year 2019 is not known. " * 400
 
 #: An event: the answer comes when it is set.
-Reply = str | Answer | Exception | asyncio.Event
+Reply = str | Completion | Exception | asyncio.Event
 
 
 def region(label: str, *sides: float, score: float = 0.9, order: int | None = None) -> Region:
@@ -95,10 +93,10 @@ class SeeingModel:
     def __init__(self, answers: Mapping[str, Reply | Sequence[Reply]], *, hold: asyncio.Barrier | None = None) -> None:
         self._answers = {key: list(one) if isinstance(one, list) else [one] for key, one in answers.items()}
         self._hold = hold
-        self.questions: list[Question] = []
+        self.questions: list[CompletionRequest] = []
         self.answered = 0
 
-    async def ask(self, question: Question, admitted: Callable[[], None] = unheard) -> Answer:
+    async def ask(self, question: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
         self.questions.append(question)
         admitted()
         if self._hold is not None:
@@ -112,7 +110,7 @@ class SeeingModel:
         if isinstance(reply, Exception):
             raise reply
         self.answered += 1
-        return reply if isinstance(reply, Answer) else said(reply)
+        return reply if isinstance(reply, Completion) else said(reply)
 
     def load(self) -> Load:
         return Load()
@@ -134,7 +132,7 @@ class WholeReader:
     def identity(self) -> Mapping[str, Any]:
         return {"engine": "model", "model": "nobody/seeing", "revision": "abc"}
 
-    async def read(self, page: Page, admitted: Callable[[], None] = unheard) -> Attempt:
+    async def read(self, page: Page, admitted: Callable[[], None] = noop) -> Attempt:
         self.pages.append(page)
         if isinstance(self._reply, PageFailure):
             raise self._reply
@@ -144,8 +142,8 @@ class WholeReader:
         self.closed += 1
 
 
-def said(text: str, finish: Finish = Finish.STOP) -> Answer:
-    return Answer(text, finish, 100, 50, seconds=2.0, waited=0.5, server="one")
+def said(text: str, finish: Finish = Finish.STOP) -> Completion:
+    return Completion(text, finish, 100, 50, seconds=2.0, waited=0.5, server="one")
 
 
 def whole_page(text: str = "the whole page", status: Status = Status.OK) -> Attempt:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from llm_ocr.engines.layout.batching import Batches
+from llm_ocr.engines.regions.reader import Batches
 
 
 def test_what_waits_while_a_batch_runs_goes_together_into_the_next():

@@ -19,12 +19,10 @@ from region_parts import PAGE
 from tiny_detector import THRESHOLD
 
 import llm_ocr
-from llm_ocr.engines.layout.detector import Layout
-from llm_ocr.engines.layout.doclayout import DetectorOptions, DocLayout, installed
-from llm_ocr.engines.layout.tasks import LABELS
-from llm_ocr.engines.layout.weights import weights_folder
+from llm_ocr.engines.regions.detection import LABELS, Layout
+from llm_ocr.engines.regions.doclayout import DetectorOptions, DocLayout, installed, weights_folder
 from llm_ocr.errors import LlmOcrError, PageFailure, WorkerDied, WorkerError
-from llm_ocr.testing.simulator import running
+from llm_ocr.simulator import running
 from llm_ocr.types import EncodedImage, Page, Reason, Status
 
 _HERE = Path(__file__).resolve().parent

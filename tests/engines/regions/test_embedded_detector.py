@@ -8,11 +8,10 @@ import pytest
 from region_parts import PAGE, RegionWorkbench
 
 from llm_ocr.documents.rendering import Renderer, RenderOptions
-from llm_ocr.engines import unheard
+from llm_ocr.engines import noop
 from llm_ocr.engines.embedded.reader import EmbeddedOptions, EmbeddedReader
-from llm_ocr.engines.layout.detector import Layout
-from llm_ocr.engines.layout.embedded_detector import EmbeddedDetector, regions_of
-from llm_ocr.engines.layout.tasks import DEFAULT_TASKS
+from llm_ocr.engines.regions.detection import DEFAULT_TASKS, Layout
+from llm_ocr.engines.regions.embedded_detector import EmbeddedDetector, regions_of
 from llm_ocr.types import Attempt, Block, BlockKind, Box, EncodedImage, Page, Status
 
 
@@ -94,7 +93,7 @@ class TurningReader:
     def identity(self) -> Mapping[str, Any]:
         return {"engine": "embedded"}
 
-    async def read(self, page: Page, admitted: Callable[[], None] = unheard) -> Attempt:
+    async def read(self, page: Page, admitted: Callable[[], None] = noop) -> Attempt:
         assert page.content is not None
         upright = EncodedImage(b"upright", "image/png", 2, 1)
         return Attempt("embedded", "ocr", Status.OK, rotation=90, image=upright)

@@ -24,9 +24,9 @@ from region_parts import (
     whole_page,
 )
 
-from llm_ocr.engines.asking import Finish
-from llm_ocr.engines.layout.cutting import MOST_REGIONS
-from llm_ocr.engines.layout.detector import Layout
+from llm_ocr.engines import Finish
+from llm_ocr.engines.regions.detection import Layout
+from llm_ocr.engines.regions.reader import MOST_REGIONS
 from llm_ocr.errors import PageFailure, RequestLost, RequestRefused, ServerError
 from llm_ocr.types import BlockKind, Box, EncodedImage, Reason, Status
 
@@ -236,7 +236,7 @@ def test_regions_that_cover_the_page_again_and_again_are_read_as_a_whole_page():
 
 
 def test_crops_that_take_too_many_bytes_are_read_as_a_whole_page(monkeypatch):
-    monkeypatch.setattr("llm_ocr.engines.layout.cutting.MOST_BYTES", 1000)
+    monkeypatch.setattr("llm_ocr.engines.regions.reader.MOST_BYTES", 1000)
     attempt = read_regions(rows("text", "text"), SeeingModel({}))
     assert (attempt.reason, shown(attempt)) == (Reason.ENGINE_LIMIT, [("text", "the whole page")])
 

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from region_parts import GLM, PADDLE, region
 
-from llm_ocr.engines.layout.merging import Read, merged
-from llm_ocr.engines.layout.sorting import Assigned
-from llm_ocr.engines.layout.tasks import LABELS, task_of, tasks_with
+from llm_ocr.engines.regions.answers import Read, merged
+from llm_ocr.engines.regions.detection import LABELS, Assigned, task_of, tasks_with
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import Block, BlockKind, Box
 

@@ -15,10 +15,9 @@ from region_parts import (
     whole_page,
 )
 
-from llm_ocr.engines.layout.reader import LayoutReader
-from llm_ocr.engines.layout.tasks import tasks_with
-from llm_ocr.engines.model.options import ReadOptions
-from llm_ocr.engines.model.tools import QualityRule
+from llm_ocr.engines.regions.detection import tasks_with
+from llm_ocr.engines.regions.reader import LayoutReader
+from llm_ocr.engines.vlm.requests import QualityRule, ReadOptions
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Attempt, Page, Quality, Reason, Status
 

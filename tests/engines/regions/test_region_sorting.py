@@ -4,9 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from region_parts import GLM, region
 
-from llm_ocr.engines.layout.detector import Region
-from llm_ocr.engines.layout.sorting import assigned, by_columns
-from llm_ocr.engines.layout.tasks import LABELS, task_of, tasks_with
+from llm_ocr.engines.regions.detection import LABELS, Region, assigned, by_columns, task_of, tasks_with
 from llm_ocr.types import Box
 
 TASKS = tasks_with(())

@@ -3,7 +3,7 @@
 import pytest
 from region_parts import GLM, PADDLE
 
-from llm_ocr.engines.layout.tasks import DEFAULT_TASKS, LABELS, TASKS, task_of, tasks_with
+from llm_ocr.engines.regions.detection import DEFAULT_TASKS, LABELS, TASKS, task_of, tasks_with
 from llm_ocr.errors import UsageError
 
 

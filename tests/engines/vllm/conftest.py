@@ -9,7 +9,7 @@ import pytest
 from supervised import COMMAND, PACE, alive, made_profile
 
 from llm_ocr.engines.vllm.command import ServeOptions
-from llm_ocr.engines.vllm.replica import Pace, VllmServer
+from llm_ocr.engines.vllm.server import Pace, VllmServer
 from llm_ocr.models.profile import Profile
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from llm_ocr.engines.vllm.replica import Pace
+from llm_ocr.engines.vllm.server import Pace
 from llm_ocr.models.profile import ImageRule, Profile
 
 FAKE = Path(__file__).with_name("fake_vllm.py")

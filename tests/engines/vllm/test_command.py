@@ -5,8 +5,7 @@ import shlex
 import pytest
 from supervised import made_profile
 
-from llm_ocr.engines.vllm.arguments import number_of, value_of
-from llm_ocr.engines.vllm.command import Limits, ServeOptions, serve_command, shown
+from llm_ocr.engines.vllm.command import Limits, ServeOptions, number_of, serve_command, shown, value_of
 from llm_ocr.errors import UsageError
 
 NEW = (0, 32, 0)

@@ -9,7 +9,7 @@ from threading import Event, Thread
 
 import pytest
 
-from llm_ocr.engines.serving import Address
+from llm_ocr.engines import Address
 from llm_ocr.engines.vllm.external import ExternalServer
 from llm_ocr.errors import ServerError
 

@@ -5,9 +5,9 @@ from supervised import COMMAND, made_profile
 
 from llm_ocr.engines.vllm.command import ServeOptions
 from llm_ocr.engines.vllm.hardware import gpus, parsed, visible, vllm_installed
-from llm_ocr.engines.vllm.replicas import servers, shares
+from llm_ocr.engines.vllm.server import servers, shares
 from llm_ocr.errors import UsageError
-from llm_ocr.models.versions import numbers
+from llm_ocr.models.choosing import numbers
 
 FOUR = ("0", "1", "2", "3")
 LISTED = """GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-aaaa)

@@ -3,7 +3,7 @@
 import pytest
 
 from llm_ocr.engines.vllm.log import ServerLog
-from llm_ocr.engines.vllm.troubles import Trouble, hint_for, trouble_in
+from llm_ocr.engines.vllm.log_diagnosis import Trouble, hint_for, trouble_in
 
 PREFIX = "(EngineCore_DP0 pid=12) ERROR 11-21 01:01:18 [core.py:866] "
 

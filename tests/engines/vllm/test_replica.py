@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 from supervised import PACE, alive, end, fetch, made_profile, scattered, wait_for
 
-from llm_ocr.engines.vllm import lowering, replica
-from llm_ocr.engines.vllm.replica import Pace
+from llm_ocr.engines.vllm import server
+from llm_ocr.engines.vllm.server import Pace
 from llm_ocr.errors import ServerError
 
 
@@ -174,7 +174,7 @@ def loads(one) -> bool:
 def test_a_server_that_never_answers_is_given_up_with_its_last_words(fake, monkeypatch):
     one = fake("--fake-slow=600", startup_timeout=600.0)
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + (600 if loads(one) else 0))
-    monkeypatch.setattr(replica, "time", clock)
+    monkeypatch.setattr(server, "time", clock)
     with pytest.raises(ServerError, match="did not answer within 600 s") as caught:
         run(one.server.start())
     assert "non-default args" in str(caught.value)
@@ -212,7 +212,7 @@ def test_out_of_memory_at_the_start_lowers_sequences_then_tokens(fake):
 
 
 def test_out_of_memory_for_ever_ends_with_what_to_do(fake, monkeypatch):
-    monkeypatch.setattr(lowering, "STEPS", 2)
+    monkeypatch.setattr(server, "STEPS", 2)
     one = fake("--fake-fits=1")
     with pytest.raises(ServerError, match="CUDA out of memory") as caught:
         run(one.server.start())

@@ -16,7 +16,7 @@ sys.path.insert(0, sys.argv[3])
 from pathlib import Path
 from supervised import PACE, made_profile
 from llm_ocr.engines.vllm.command import ServeOptions
-from llm_ocr.engines.vllm.replica import VllmServer
+from llm_ocr.engines.vllm.server import VllmServer
 
 async def main():
     args = (*sys.argv[4:], "--fake-record=" + sys.argv[2])

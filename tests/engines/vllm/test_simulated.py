@@ -6,14 +6,14 @@ import sys
 import pytest
 from supervised import PACE, made_profile
 
-from llm_ocr.engines.asking import Question
-from llm_ocr.engines.chat.endpoint import Endpoint
+from llm_ocr.engines import CompletionRequest
+from llm_ocr.engines.client.endpoint import Endpoint
 from llm_ocr.engines.vllm.command import ServeOptions
-from llm_ocr.engines.vllm.replica import VllmServer
+from llm_ocr.engines.vllm.server import VllmServer
 from llm_ocr.errors import RequestLost
 from llm_ocr.types import EncodedImage
 
-SIMULATOR = (sys.executable, "-m", "llm_ocr.testing.simulator")
+SIMULATOR = (sys.executable, "-m", "llm_ocr.simulator")
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_it_dies_under_a_question_and_answers_it_after_the_restart(simulated, tm
         "--max-num-seqs=64",
         "--speed=50",
     )
-    question = Question("page-1", EncodedImage(b"page", "image/png", 1, 1), "Read.", {"max_tokens": 50})
+    question = CompletionRequest("page-1", EncodedImage(b"page", "image/png", 1, 1), "Read.", {"max_tokens": 50})
 
     async def ask(address):
         endpoint = Endpoint(address, vllm=True)

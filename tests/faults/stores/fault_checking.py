@@ -8,17 +8,17 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow.parquet
 
-from llm_ocr.api.run import Run
 from llm_ocr.errors import LlmOcrError
+from llm_ocr.runs import Run
+from llm_ocr.stages.clean import OLD, clean
 from llm_ocr.storage import ObjectStore
-from llm_ocr.testing.memory_store import MemoryStore
 from llm_ocr.types import page_id
-from llm_ocr.work.clean import OLD, clean
-from llm_ocr.work.generations import Kind, generations, read_units
-from llm_ocr.work.items import items
-from llm_ocr.work.keys import ASSEMBLE, DESCRIBE, EXTRACT, STAGES, stage_keys
-from llm_ocr.work.publish import markers, read_data
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.generations import Kind, generations, read_units
+from llm_ocr.workspace.items import items
+from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, STAGES, stage_keys
+from llm_ocr.workspace.publish import markers, read_data
+from tests.fakes.memory_store import MemoryStore
 
 _MARK = re.compile(r"^<!-- page (\d+) -->$", re.MULTILINE)
 

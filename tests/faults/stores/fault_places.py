@@ -13,7 +13,7 @@ from typing import Any
 from unittest import mock
 
 from llm_ocr.storage import ObjectStore, StoreOptions
-from llm_ocr.testing.crash import CrashingLocalStore, CrashPoint
+from tests.fakes.crash import CrashingLocalStore, CrashPoint
 
 _NUMBERS = itertools.count(1)
 
@@ -68,27 +68,26 @@ def _open_local(place: Place) -> ObjectStore:
 
 def _open_s3(place: Place) -> ObjectStore:
     from llm_ocr.storage.s3 import S3Store
-    from llm_ocr.storage.s3_address import parse_url
-    from llm_ocr.storage.s3_client import Limits
+    from llm_ocr.storage.s3.client import Limits, parse_url
 
     limits = Limits(retries=3, connect_timeout=5, read_timeout=5)
     return S3Store(parse_url(place.url), StoreOptions(endpoint=place.endpoint), limits)
 
 
 def _open_gcs(place: Place) -> ObjectStore:
-    from llm_ocr.storage.gcs_address import parse_url
-    from llm_ocr.storage.gcs_client import Limits
-    from llm_ocr.storage.gcs_store import GcsStore
+    from llm_ocr.storage.gcs import parse_url
+    from llm_ocr.storage.gcs.client import Limits
+    from llm_ocr.storage.gcs.store import GcsStore
 
     return GcsStore(parse_url(place.url), StoreOptions(endpoint=place.endpoint), Limits(patience=20.0, pause=0.02))
 
 
 def _open_hub(place: Place) -> ObjectStore:
-    from llm_ocr.storage.hub_address import parse
-    from llm_ocr.storage.hub_bucket import BucketStore
-    from llm_ocr.storage.hub_client import Patience
-    from llm_ocr.storage.hub_dataset import DatasetStore
-    from llm_ocr.storage.hub_pace import Rate
+    from llm_ocr.storage.hf import parse
+    from llm_ocr.storage.hf.bucket import BucketStore
+    from llm_ocr.storage.hf.client import Patience
+    from llm_ocr.storage.hf.commits import Rate
+    from llm_ocr.storage.hf.dataset import DatasetStore
 
     found, patience = parse(place.url), Patience(tries=4, first=0.02, longest=0.1, limit=10.0)
     options = StoreOptions(token=place.environment["HF_TOKEN"])
@@ -161,7 +160,7 @@ def moto() -> str:
 @cache
 def gcs() -> Any:
     """A server that stands for Google Cloud Storage, with a bucket."""
-    from llm_ocr.testing.fake_gcs import running
+    from tests.fakes.gcs import running
 
     stack = contextlib.ExitStack()
     atexit.register(stack.close)
@@ -171,7 +170,7 @@ def gcs() -> Any:
 @cache
 def hub() -> Any:
     """A server that stands for the Hugging Face Hub."""
-    from llm_ocr.testing.fake_hub import FakeHub
+    from tests.fakes.hub import FakeHub
 
     made = FakeHub()
     made.start()

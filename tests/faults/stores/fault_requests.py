@@ -13,8 +13,8 @@ from unittest import mock
 from fault_places import Place, gcs, hub
 from fault_running import ended, pipeline, started
 
-from llm_ocr.testing.crash import When
-from llm_ocr.testing.fake_hub.routes import find
+from tests.fakes.crash import When
+from tests.fakes.hub.server import find
 
 #: Kinds of stores whose requests are seen.
 REMOTE = ("s3", "gcs", "hub-bucket", "hub-dataset")

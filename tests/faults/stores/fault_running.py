@@ -14,21 +14,21 @@ from fault_engine import quick_engine
 from fault_places import Place
 
 import llm_ocr
+from llm_ocr.scheduling.leases import Leases
 from llm_ocr.storage import ObjectStore
-from llm_ocr.testing.crash import KILLED, CrashPoint, When, crashing, die_by_exit
-from llm_ocr.work.leases import Leases
+from tests.fakes.crash import KILLED, CrashPoint, When, crashing, die_by_exit
 
 #: So much faster the clock of the leases runs: their 300 seconds are 0.15.
 _BRISK = 2000
 
 #: What a process of a run imports, once for all of them.
 _PRELOAD = [
-    "llm_ocr.api.calls",
-    "llm_ocr.api.assembling",
-    "llm_ocr.testing.crash",
-    "llm_ocr.storage.s3_multipart",
-    "llm_ocr.storage.gcs_store",
-    "llm_ocr.storage.hub_dataset",
+    "llm_ocr.api",
+    "llm_ocr.stages.assemble",
+    "tests.fakes.crash",
+    "llm_ocr.storage.s3.transfers",
+    "llm_ocr.storage.gcs.store",
+    "llm_ocr.storage.hf.dataset",
     "boto3",
     "botocore.handlers",
     "huggingface_hub.hf_api",
@@ -64,7 +64,7 @@ def plan_and_extract(place: Place, documents: Path, wrap: Wrap = same) -> Iterat
         place.entered(),
         quick_engine(),
         brisk_leases(),
-        mock.patch("llm_ocr.work.workspace.open_store", _opener(place, wrap)),
+        mock.patch("llm_ocr.workspace.open_store", _opener(place, wrap)),
     ):
         llm_ocr.plan(documents, pages_per_unit=1, engine="embedded", **place.keywords)
         yield lambda: llm_ocr.extract(engine="embedded", **place.keywords, **place.sharing)

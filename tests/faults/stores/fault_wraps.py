@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 
 from llm_ocr.storage import Capabilities, ObjectStore
 from llm_ocr.storage.local import LocalStore
-from llm_ocr.testing.crash import CrashingFolder, CrashingLocalStore, CrashingStore, CrashPoint
+from tests.fakes.crash import CrashingFolder, CrashingLocalStore, CrashingStore, CrashPoint
 
 
 def is_marker(key: str) -> bool:

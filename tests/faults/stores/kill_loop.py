@@ -32,14 +32,14 @@ from fault_requests import REMOTE, killed_at_request, requests_of
 from fault_running import boundaries, dies_at, pipeline
 from kill_crew import WORKERS, Crew, command, environment, lease, make_pdfs
 
-from llm_ocr.api.run import Run
 from llm_ocr.errors import ObjectNotFound
+from llm_ocr.runs import Run
+from llm_ocr.scheduling.leases import is_lease
 from llm_ocr.storage import ObjectStore
-from llm_ocr.testing.crash import When
-from llm_ocr.work.keys import STAGES
-from llm_ocr.work.leases import is_lease
-from llm_ocr.work.status import run_status
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.keys import STAGES
+from llm_ocr.workspace.status import run_status
+from tests.fakes.crash import When
 
 #: A kill comes when up to so many units more are done, and up to so many seconds later; or when nothing is done for
 #: some seconds, while the workers start or wait for leases.

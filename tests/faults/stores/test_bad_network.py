@@ -13,13 +13,13 @@ from fault_engine import make_documents
 from fault_places import gcs, hub, needed, new_place
 from fault_running import ended, pipeline, started
 
+from llm_ocr.stages.clean import OLD, clean
 from llm_ocr.storage import StoreOptions
-from llm_ocr.testing import fake_gcs_faults
-from llm_ocr.testing.crash import CrashingLocalStore, CrashPoint, When, die_by_exit
-from llm_ocr.testing.fake_hub import Fault as HubFault
-from llm_ocr.testing.fake_hub.faults import How as HubHow
-from llm_ocr.work.clean import OLD, clean
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from tests.fakes import gcs as fake_gcs
+from tests.fakes.crash import CrashingLocalStore, CrashPoint, When, die_by_exit
+from tests.fakes.hub import Fault as HubFault
+from tests.fakes.hub.server import How as HubHow
 from tests.storage.s3 import making
 
 MEBI = 1 << 20
@@ -78,12 +78,12 @@ def s3_storm(place):
 
 def gcs_storm(place):
     faults = [
-        fake_gcs_faults.Fault(status=429, reason="rateLimitExceeded", rate=0.05),
-        fake_gcs_faults.Fault(status=503, rate=0.05),
-        fake_gcs_faults.Fault(status=503, when=fake_gcs_faults.When.AFTER, rate=0.05),
-        fake_gcs_faults.Fault(how=fake_gcs_faults.How.DROP, rate=0.03),
-        fake_gcs_faults.Fault(how=fake_gcs_faults.How.DROP, when=fake_gcs_faults.When.AFTER, rate=0.05),
-        fake_gcs_faults.Fault(how=fake_gcs_faults.How.CUT, operation="read", match=".parquet", rate=0.3),
+        fake_gcs.Fault(status=429, reason="rateLimitExceeded", rate=0.05),
+        fake_gcs.Fault(status=503, rate=0.05),
+        fake_gcs.Fault(status=503, when=fake_gcs.When.AFTER, rate=0.05),
+        fake_gcs.Fault(how=fake_gcs.How.DROP, rate=0.03),
+        fake_gcs.Fault(how=fake_gcs.How.DROP, when=fake_gcs.When.AFTER, rate=0.05),
+        fake_gcs.Fault(how=fake_gcs.How.CUT, operation="read", match=".parquet", rate=0.3),
     ]
     for fault in faults:
         gcs().faults.add(fault)
@@ -191,14 +191,13 @@ def upload(place, file):
     with place.entered():
         if place.kind == "s3":
             from llm_ocr.storage.s3 import S3Store
-            from llm_ocr.storage.s3_address import parse_url
-            from llm_ocr.storage.s3_client import Limits
+            from llm_ocr.storage.s3.client import Limits, parse_url
 
             store = S3Store(parse_url(place.url), StoreOptions(endpoint=place.endpoint), Limits(multipart=5 * MEBI))
         else:
-            from llm_ocr.storage.gcs_address import parse_url
-            from llm_ocr.storage.gcs_client import Limits
-            from llm_ocr.storage.gcs_store import GcsStore
+            from llm_ocr.storage.gcs import parse_url
+            from llm_ocr.storage.gcs.client import Limits
+            from llm_ocr.storage.gcs.store import GcsStore
 
             store = GcsStore(parse_url(place.url), StoreOptions(endpoint=place.endpoint), Limits(chunk=5 * MEBI))
         store.upload(file, "dataset/large.parquet")

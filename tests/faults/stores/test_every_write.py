@@ -12,7 +12,7 @@ from fault_engine import make_documents
 from fault_places import KINDS, needed, new_place
 from fault_running import boundaries, dies_at, pipeline
 
-from llm_ocr.testing.crash import When
+from tests.fakes.crash import When
 
 #: One document of two pages, each a unit.
 PAGES = 2

@@ -12,8 +12,8 @@ from fault_wraps import is_marker, passing
 from test_two_workers import publish_at_once, wrong
 
 from llm_ocr.errors import LlmOcrError
-from llm_ocr.testing.crash import When
-from llm_ocr.work import publish
+from llm_ocr.workspace import publish
+from tests.fakes.crash import When
 
 
 def markers_replace(store):

@@ -19,10 +19,10 @@ from fault_wraps import FullDisk, around_markers
 from llm_ocr.cli import main
 from llm_ocr.engines.embedded.reader import EmbeddedReader
 from llm_ocr.errors import StorageError
-from llm_ocr.work.clean import clean
-from llm_ocr.work.keys import DESCRIBE, claim_key, newest_key
-from llm_ocr.work.leases import is_lease
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.scheduling.leases import is_lease
+from llm_ocr.stages.clean import clean
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.keys import DESCRIBE, claim_key, newest_key
 
 #: More than anything here takes.
 SECONDS = 120.0
@@ -120,7 +120,7 @@ def extract_with_clock(place, documents, ahead):
 def test_the_newest_key_is_the_one_made_last_whatever_the_clocks_say(tmp_path):
     """Else Assemble would take older descriptions, and say nothing."""
     with Workspace.open(str(tmp_path / "w"), create=True) as workspace:
-        with mock.patch("llm_ocr.work.keys.datetime", Ahead):
+        with mock.patch("llm_ocr.workspace.keys.datetime", Ahead):
             claim_key(workspace, DESCRIBE, {"model": "first"})
         last = claim_key(workspace, DESCRIBE, {"model": "second"})
         assert newest_key(workspace, DESCRIBE) == last

@@ -17,8 +17,8 @@ from fault_wraps import around_markers, without_claims
 
 from llm_ocr.engines.embedded.reader import EmbeddedReader
 from llm_ocr.errors import LlmOcrError
-from llm_ocr.work.clean import OLD, clean
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.stages.clean import OLD, clean
+from llm_ocr.workspace import Workspace
 
 LEASING = ["local-leases", "s3", "gcs"]
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_ocr.documents.rendering import Renderer, RenderOptions
-from llm_ocr.engines.embedded.reading import laid_out
+from llm_ocr.engines.embedded.page import laid_out
+from llm_ocr.results.quality import what_is_wrong
 from llm_ocr.results.quality.scoring import score
-from llm_ocr.results.quality.words import what_is_wrong
 from llm_ocr.types import Attempt, Block, BlockKind, Box, Evidence, Page, Reason, Status
 
 WHOLE_PAGE = Box(0, 0, 1, 1)

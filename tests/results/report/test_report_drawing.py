@@ -6,10 +6,22 @@ from xml.etree import ElementTree
 
 import pytest
 
-from llm_ocr.results.report.charts import Bar, BarChart, Histogram, Layer, Report, Section, Tile, TimeChart
-from llm_ocr.results.report.drawing import svg
-from llm_ocr.results.report.page import page
-from llm_ocr.results.report.texts import plain, short, span, ticks
+from llm_ocr.report.charts import (
+    Bar,
+    BarChart,
+    Histogram,
+    Layer,
+    Report,
+    Section,
+    Tile,
+    TimeChart,
+    plain,
+    short,
+    span,
+    svg,
+    ticks,
+)
+from llm_ocr.report.page import page
 
 EVIL = '</title></style><script>window.hit=1</script><img src=x onerror="window.hit=1">\'" \u202egpj.\x00\ud800'
 CHARTS = [

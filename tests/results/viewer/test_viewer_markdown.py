@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.results.viewer.data_files import script
-from llm_ocr.results.viewer.linking import lines_of_blocks
-from llm_ocr.results.viewer.rendering import LONGEST, Places, render
-from llm_ocr.results.viewer.text import visible_text
 from llm_ocr.types import Block, BlockKind, Box
+from llm_ocr.viewer.index import script, visible_text
+from llm_ocr.viewer.pages import lines_of_blocks
+from llm_ocr.viewer.rendering import LONGEST, Places, render
 
 NOTHING = Places({}, {})
 TAG = re.compile(r"<(/?)([a-z0-9]+)((?: [a-z-]+=\"[^\"<>]*\")*)>")

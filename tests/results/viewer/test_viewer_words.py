@@ -8,10 +8,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.results.viewer.comparing import compare, equal_words
-from llm_ocr.results.viewer.data_files import DataFiles
-from llm_ocr.results.viewer.search_index import SearchIndex
-from llm_ocr.results.viewer.text import terms, visible_text
+from llm_ocr.viewer.comparing import compare, equal_words
+from llm_ocr.viewer.index import DataFiles, SearchIndex, terms, visible_text
 
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "d", "e"]), max_size=30)
 
@@ -64,8 +62,8 @@ def test_terms_are_words_without_accents_and_pairs_where_no_spaces_are():
 
 
 def test_the_index_finds_every_page_of_every_term_in_files_of_bounded_size(tmp_path, monkeypatch):
-    monkeypatch.setattr("llm_ocr.results.viewer.search_index._HELD", 50)
-    monkeypatch.setattr("llm_ocr.results.viewer.search_index._FILE", 200)
+    monkeypatch.setattr("llm_ocr.viewer.index._HELD", 50)
+    monkeypatch.setattr("llm_ocr.viewer.index._FILE", 200)
     index = SearchIndex(sqlite3.connect(":memory:"))
     texts = [f"common word{page % 7} only{page}" for page in range(100)]
     for page, text in enumerate(texts):

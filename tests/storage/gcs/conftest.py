@@ -5,10 +5,10 @@ import pytest
 pytest.importorskip("google.cloud.storage", reason="google-cloud-storage is not installed")
 
 from llm_ocr.storage import StoreOptions
-from llm_ocr.storage.gcs_address import parse_url
-from llm_ocr.storage.gcs_client import Limits
-from llm_ocr.storage.gcs_store import GcsStore
-from llm_ocr.testing.fake_gcs import running
+from llm_ocr.storage.gcs import parse_url
+from llm_ocr.storage.gcs.client import Limits
+from llm_ocr.storage.gcs.store import GcsStore
+from tests.fakes.gcs import running
 
 _MINE = (
     "STORAGE_EMULATOR_HOST",

@@ -17,10 +17,10 @@ MANY = 210
 def make_store(tmp_path: Path) -> Iterator[ObjectStore]:
     """A store with the real client, on a server of its own; lists come in pages of 100."""
     pytest.importorskip("google.cloud.storage", reason="google-cloud-storage is not installed")
-    from llm_ocr.storage.gcs_address import parse_url
-    from llm_ocr.storage.gcs_client import Limits
-    from llm_ocr.storage.gcs_store import GcsStore
-    from llm_ocr.testing.fake_gcs import running
+    from llm_ocr.storage.gcs import parse_url
+    from llm_ocr.storage.gcs.client import Limits
+    from llm_ocr.storage.gcs.store import GcsStore
+    from tests.fakes.gcs import running
 
-    with running("a-bucket") as gcs, mock.patch("llm_ocr.storage.gcs_store._PAGE", 100):
+    with running("a-bucket") as gcs, mock.patch("llm_ocr.storage.gcs.store._PAGE", 100):
         yield GcsStore(parse_url("gs://a-bucket/a folder/run"), StoreOptions(endpoint=gcs.url), Limits(pause=0.02))

@@ -14,8 +14,7 @@ from google.api_core.exceptions import Conflict, NotFound, PreconditionFailed
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
-from llm_ocr.testing.fake_gcs import running
-from llm_ocr.testing.fake_gcs_faults import Fault
+from tests.fakes.gcs import Fault, running
 
 
 @pytest.fixture
@@ -192,7 +191,7 @@ def test_faults_are_set_over_http_and_hit_their_share(gcs, bucket):
 
 def test_one_write_a_second_is_a_429(monkeypatch):
     standing = SimpleNamespace(time=time.time, monotonic=lambda: 0.0)
-    monkeypatch.setattr("llm_ocr.testing.fake_gcs_objects.time", standing)
+    monkeypatch.setattr("tests.fakes.gcs_objects.time", standing)
     with running("a-bucket", one_write_a_second=True) as gcs:
         url = f"{gcs.url}/upload/storage/v1/b/a-bucket/o?uploadType=media&name="
         for name in ("k", "other"):
@@ -210,7 +209,7 @@ def test_a_server_that_was_stopped_answers_nobody(bucket, gcs):
 
 
 def test_it_runs_as_a_process_and_prints_its_url():
-    command = [sys.executable, "-m", "llm_ocr.testing.fake_gcs", "--bucket", "a-bucket", "--fault"]
+    command = [sys.executable, "-m", "tests.fakes.gcs", "--bucket", "a-bucket", "--fault"]
     fault = json.dumps({"operation": "list", "count": 1})
     with subprocess.Popen([*command, fault], stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -8,11 +8,10 @@ import pytest
 from llm_ocr.errors import MissingExtra, StorageError, UsageError
 from llm_ocr.storage import Capabilities, StoreOptions
 from llm_ocr.storage.gcs import open_gcs as open_by_url
-from llm_ocr.storage.gcs_address import parse_url
-from llm_ocr.storage.gcs_store import GcsStore
-from llm_ocr.testing.fake_gcs import running
-from llm_ocr.testing.fake_gcs_faults import Fault, How, When
-from llm_ocr.testing.fake_gcs_objects import NONE
+from llm_ocr.storage.gcs import parse_url
+from llm_ocr.storage.gcs.store import GcsStore
+from tests.fakes.gcs import Fault, How, When, running
+from tests.fakes.gcs_objects import NONE
 
 DENIED = (
     "worker@project.iam.gserviceaccount.com does not have storage.objects.{} access to the Google Cloud Storage object."

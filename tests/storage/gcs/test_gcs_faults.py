@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from llm_ocr.errors import ObjectChanged, ObjectExists, ObjectNotFound, StorageError
-from llm_ocr.storage.gcs_writing import Content
-from llm_ocr.testing.fake_gcs_faults import Fault, How, When
+from llm_ocr.storage.gcs.store import Content
+from tests.fakes.gcs import Fault, How, When
 
 LOST = [
     Fault(How.DROP, When.AFTER, "write", count=1),
@@ -135,7 +135,7 @@ def test_many_threads_work_through_failures_of_every_kind(gcs, gcs_store, tmp_pa
 def test_one_write_a_second_is_waited_for(gcs, gcs_store, monkeypatch):
     looks = itertools.count()
     clock = SimpleNamespace(time=time.time, monotonic=lambda: 0.4 * next(looks))
-    monkeypatch.setattr("llm_ocr.testing.fake_gcs_objects.time", clock)
+    monkeypatch.setattr("tests.fakes.gcs_objects.time", clock)
     gcs.objects.one_write_a_second = True
     version = gcs_store.create("k", b"1")
     version = gcs_store.swap("k", b"2", version)

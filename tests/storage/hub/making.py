@@ -13,12 +13,12 @@ from unittest import mock
 from huggingface_hub import HfApi, constants
 
 from llm_ocr.storage import StoreOptions
-from llm_ocr.storage.hub_address import Place
-from llm_ocr.storage.hub_bucket import BucketStore
-from llm_ocr.storage.hub_client import Patience
-from llm_ocr.storage.hub_dataset import DatasetStore
-from llm_ocr.storage.hub_pace import Rate
-from llm_ocr.testing.fake_hub import TOKEN, FakeHub
+from llm_ocr.storage.hf import Place
+from llm_ocr.storage.hf.bucket import BucketStore
+from llm_ocr.storage.hf.client import Patience
+from llm_ocr.storage.hf.commits import Rate
+from llm_ocr.storage.hf.dataset import DatasetStore
+from tests.fakes.hub import TOKEN, FakeHub
 
 #: More than one page of the server's lists.
 MANY = 130

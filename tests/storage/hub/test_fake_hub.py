@@ -13,7 +13,7 @@ import pytest
 from huggingface_hub import CommitOperationAdd, HfFileSystem, hf_hub_download
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 
-from llm_ocr.testing.fake_hub import Account, Fault, running
+from tests.fakes.hub import Account, Fault, running
 
 READ = """
 import sys
@@ -71,7 +71,7 @@ def test_many_programs_write_to_one_bucket_at_the_same_time(making):
 
 def test_the_server_can_be_started_as_a_program_with_faults():
     fault = json.dumps({"operation": "whoami", "status": 418, "times": 1})
-    command = [sys.executable, "-m", "llm_ocr.testing.fake_hub", "--port", "0", "--fault", fault]
+    command = [sys.executable, "-m", "tests.fakes.hub", "--port", "0", "--fault", fault]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             lines = [server.stdout.readline().strip() for _ in range(5)]

@@ -4,7 +4,7 @@ import pytest
 
 from llm_ocr.errors import UsageError
 from llm_ocr.storage import StoreOptions, open_store
-from llm_ocr.storage.hub_address import Place, parse
+from llm_ocr.storage.hf import Place, parse
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from llm_ocr.errors import ObjectExists, StorageError
-from llm_ocr.testing.fake_hub import Fault, How
+from tests.fakes.hub import Fault, How
 
 
 @pytest.fixture

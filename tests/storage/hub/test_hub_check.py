@@ -3,8 +3,8 @@
 import pytest
 
 from llm_ocr.errors import StorageError, UsageError
-from llm_ocr.storage.hub_address import Place
-from llm_ocr.testing.fake_hub import Account, Fault
+from llm_ocr.storage.hf import Place
+from tests.fakes.hub import Account, Fault
 
 
 @pytest.fixture

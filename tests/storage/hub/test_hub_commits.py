@@ -10,11 +10,11 @@ import pytest
 from huggingface_hub import constants
 
 from llm_ocr.errors import ObjectExists, ObjectNotFound, StorageError
-from llm_ocr.storage.hub_pace import Rate
-from llm_ocr.testing.fake_hub import Fault, How
+from llm_ocr.storage.hf.commits import Rate
 from llm_ocr.types import Counts
-from llm_ocr.work.publish import Summary, find_marker, publish, read_data
-from llm_ocr.work.workspace import Workspace
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.publish import Summary, find_marker, publish, read_data
+from tests.fakes.hub import Fault, How
 
 #: Nothing is committed before somebody waits for it.
 PATIENT = Rate(per_hour=360_000, at_once=1000, gather=0.05, linger=600.0)
@@ -223,7 +223,7 @@ def test_any_one_failure_on_the_way_is_not_noticed(making, place, store, other, 
 
 def test_a_quota_of_commits_is_waited_for_as_long_as_the_hub_says(making, place, other, monkeypatch):
     waits: list[float] = []
-    monkeypatch.setattr("llm_ocr.storage.hub_client.random.uniform", lambda low, high: low)
+    monkeypatch.setattr("llm_ocr.storage.hf.client.random.uniform", lambda low, high: low)
     patience = making.Patience(tries=2, first=0.0, longest=0.0, limit=4000.0)
     client = making.store_at(place)._client
     making.hub().state.quota.per_hour = making.hub().state.quota.made()

@@ -2,18 +2,18 @@
 
 import pytest
 
-from llm_ocr.storage.hub_pace import RATE, Pace, Rate
+from llm_ocr.storage.hf.commits import RATE, Rate, RateLimiter
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """A clock that stands until it is set."""
     now = [1000.0]
-    monkeypatch.setattr("llm_ocr.storage.hub_pace.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("llm_ocr.storage.hf.commits.time.monotonic", lambda: now[0])
     return now
 
 
-def commits_in_an_hour(pace: Pace, clock: list[float]) -> int:
+def commits_in_an_hour(pace: RateLimiter, clock: list[float]) -> int:
     """As many as the pace allows, one when it is due."""
     made, end = 0, clock[0] + 3600
     while True:
@@ -26,7 +26,7 @@ def commits_in_an_hour(pace: Pace, clock: list[float]) -> int:
 
 @pytest.mark.parametrize("workers", [1, 2, 5, 18])
 def test_all_workers_together_make_less_than_a_hundred_commits_in_any_hour(clock, workers):
-    pace = Pace(RATE)
+    pace = RateLimiter(RATE)
     pace.share(workers)
     assert 70 <= workers * commits_in_an_hour(pace, clock) < 100
     assert 70 <= workers * commits_in_an_hour(pace, clock) < 100
@@ -35,14 +35,14 @@ def test_all_workers_together_make_less_than_a_hundred_commits_in_any_hour(clock
 
 
 def test_a_small_run_does_not_wait(clock):
-    pace = Pace(RATE)
+    pace = RateLimiter(RATE)
     for _ in range(15):
         assert pace.due_in() == 0
         pace.spend()
 
 
 def test_a_commit_out_of_turn_is_made_up_for(clock):
-    pace = Pace(Rate(per_hour=60, at_once=1))
+    pace = RateLimiter(Rate(per_hour=60, at_once=1))
     for _ in range(3):
         pace.spend()
     assert pace.due_in() == pytest.approx(180)

@@ -20,8 +20,7 @@ from store_servers import load_models_once
 
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.s3 import S3Store
-from llm_ocr.storage.s3_address import Place
-from llm_ocr.storage.s3_client import Limits
+from llm_ocr.storage.s3.client import Limits, Place
 
 #: More than two pages of its lists.
 MANY = 210

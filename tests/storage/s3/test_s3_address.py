@@ -5,7 +5,7 @@ import pytest
 from llm_ocr.errors import StorageError, UsageError
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.s3 import open_s3
-from llm_ocr.storage.s3_address import Service, parse_url, service_of
+from llm_ocr.storage.s3.client import Service, parse_url, service_of
 
 
 @pytest.mark.parametrize(

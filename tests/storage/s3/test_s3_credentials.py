@@ -7,8 +7,7 @@ import pytest
 from llm_ocr.errors import MissingExtra, StorageError
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.s3 import S3Store, open_s3
-from llm_ocr.storage.s3_address import Place, Service
-from llm_ocr.storage.s3_client import Limits, connect
+from llm_ocr.storage.s3.client import Limits, Place, Service, connect
 from tests.storage.s3 import making
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from llm_ocr.errors import ObjectNotFound, StorageError
-from llm_ocr.storage.s3_address import Place
+from llm_ocr.storage.s3.client import Place
 from tests.storage.s3 import making
 
 

@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 
 from llm_ocr.errors import ObjectNotFound, StorageError
-from llm_ocr.storage import s3_reading
-from llm_ocr.storage.s3_address import Service
-from llm_ocr.storage.s3_client import Limits
+from llm_ocr.storage.s3 import transfers
+from llm_ocr.storage.s3.client import Limits, Service
 from tests.storage.s3 import making
 
 STRANGE = ["a b", "a+b", "a%2Bb", "a?b&c=d", "a#b", "é/日本", "[x],-y", "a\\b", "~'\"<>", "a:b@c", "😀"]
@@ -174,7 +173,7 @@ def test_a_list_that_breaks_off_in_the_middle_is_an_error_and_no_short_list(behi
 
 
 def test_a_download_appears_whole_or_not_at_all(behind, proxy, tmp_path, monkeypatch):
-    monkeypatch.setattr(s3_reading, "_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(transfers, "_WRITE_PAUSES", (0.0, 0.0))
     data = bytes(range(256)) * 400
     behind.put("k", data)
     target = tmp_path / "file"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_ocr.storage.s3_client import _time
+from llm_ocr.storage.s3.client import _time
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ the page at its gutters (`order`, `gutters`), rows (`rows`), groups of rows (`gr
 (`flow`, `kinds`, `headings`, `markers`), Markdown (`writing`, `joining`, `escape`).
 """
 
-from llm_ocr.engines.embedded.layout.blocks import page_blocks
-from llm_ocr.engines.embedded.layout.escape import escape, unescape
+from llm_ocr.engines.embedded.layout.blocks import escape, page_blocks, unescape
 
 __all__ = ["escape", "page_blocks", "unescape"]

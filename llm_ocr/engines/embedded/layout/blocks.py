@@ -1,20 +1,163 @@
-"""From a page's content to its blocks."""
+"""Build the blocks of a page and their Markdown."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
+from itertools import pairwise
 
-from llm_ocr.engines.embedded.layout.escape import escape
-from llm_ocr.engines.embedded.layout.flow import arrange, column_entries
+from llm_ocr.engines.embedded.layout.columns import arrange, column_entries, make_sheet, reading_order, ruling_lines
 from llm_ocr.engines.embedded.layout.furniture import find_furniture
 from llm_ocr.engines.embedded.layout.groups import Group
 from llm_ocr.engines.embedded.layout.kinds import Entry
-from llm_ocr.engines.embedded.layout.measures import Measures, is_vertical, measure, steadied
-from llm_ocr.engines.embedded.layout.order import make_sheet, reading_order, ruling_lines
-from llm_ocr.engines.embedded.layout.rows import Row, make_row, make_rows, with_level_box
-from llm_ocr.engines.embedded.layout.turning import sideways, turned_back, upright
-from llm_ocr.engines.embedded.layout.writing import code_text, heading_text, markdown
+from llm_ocr.engines.embedded.layout.rows import (
+    Measures,
+    Row,
+    clean,
+    is_vertical,
+    join,
+    make_row,
+    make_rows,
+    measure,
+    sideways,
+    steadied,
+    turned_back,
+    upright,
+    with_level_box,
+)
 from llm_ocr.engines.embedded.regions import Region, inside_text
 from llm_ocr.types import Block, BlockKind, Box, Line, PageContent
+
+# Plain text into Markdown that shows the same characters. Only what would change the meaning is escaped (CommonMark
+# 0.31 and GitHub's strikethrough): the text is read by people and by language models, and a backslash before every
+# punctuation mark serves neither.
+
+
+_LEADING = re.compile(
+    r"^([ \t]*)(?:"
+    r"(?P<mark>\#{1,6}(?=\s|$)|>|[-+*](?=\s|$)|={2,}[ \t]*$|-{2,}[ \t]*$|~{3,}|`{3,}|\[(?=[^\]\n]+\]:)"
+    r"|(?:[*_-][ \t]*){3,}$)"
+    r"|(?P<number>\d{1,9})(?P<stop>[.)])(?=\s|$))",
+    re.MULTILINE,
+)
+_BACKSLASH = re.compile(r"\\(?=[!-/:-@\[-`{-~])")
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+_ENTITY = re.compile(r"&(?=#?\w{1,31};)")
+_IMAGE = re.compile(r"!\[")
+_LINK = re.compile(r"\[(?=[^\]\n]*\]\()")
+_STAR = re.compile(r"\*(?=\S)|(?<=\S)\*")
+_UNDERSCORES = re.compile(r"(?<!\w)_+(?=[^\s_][^_\n]*_)")
+_PLAIN = re.compile(r"[\\<&!\[*`_~]")
+
+
+def escape_inline(text: str) -> str:
+    """As `escape`, for text that does not begin a line, such as that of a heading."""
+    if not _PLAIN.search(text):
+        return text
+    text = _BACKSLASH.sub(r"\\\\", text)
+    text = _TAG.sub(r"\\<", text)
+    text = _ENTITY.sub(r"\\&", text)
+    text = _IMAGE.sub(r"!\\[", text)
+    text = _LINK.sub(lambda match: "[" if text[: match.start()].endswith("\\") else "\\[", text)
+    if text.count("*") > 1:
+        text = _STAR.sub(r"\\*", text)
+    if text.count("`") > 1:
+        text = text.replace("`", "\\`")
+    if text.count("~~") > 1:
+        text = text.replace("~~", "\\~~")
+    return _UNDERSCORES.sub(lambda match: "\\_" * len(match[0]), text)
+
+
+def _lead(match: re.Match[str]) -> str:
+    if match["mark"]:
+        return f"{match[1]}\\{match['mark']}"
+    return f"{match[1]}{match['number']}\\{match['stop']}"
+
+
+def escape(text: str) -> str:
+    """Markdown that reads as `text`, which may hold several lines.
+
+    Escaped are: marks at the start of a line that would open a heading, quote, list, rule, fence or link definition;
+    pairs of `*`, `` ` `` and `~~`; underscores around words (never inside them); `<` before a tag name; entities; links
+    and images; a backslash before punctuation. Not for code.
+    """
+    inline = escape_inline(text)
+    # A star at the start of a line is already escaped as one of a pair: a second backslash would undo the first.
+    return _LEADING.sub(_lead, inline)
+
+
+def unescape(text: str) -> str:
+    """The characters that Markdown written by `escape` shows."""
+    return re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", text)
+
+
+# Groups of rows into the Markdown text of blocks.
+
+
+#: A line break within a paragraph.
+_BREAK = "  \n"
+
+
+def _texts(group: Group) -> list[str]:
+    texts = [row.text for row in group.rows]
+    if group.marker is not None:
+        texts[0] = group.marker.rest
+    return texts
+
+
+def plain_text(group: Group, words: frozenset[str]) -> list[str]:
+    """The lines of a group as they are read, unescaped; most groups have one. Hyphens at line ends are resolved."""
+    lines: list[str] = []
+    for text, own in zip(_texts(group), group.breaks or [False] * len(group.rows), strict=True):
+        if lines and not own:
+            lines[-1] = join(lines[-1], text, words)
+        else:
+            lines.append(text)
+    return [clean(line) for line in lines]
+
+
+def heading_text(group: Group, words: frozenset[str]) -> str:
+    """All rows on one line, a section number with it; Markdown."""
+    return escape_inline(clean(reduce(lambda one, other: join(one, other, words), (row.text for row in group.rows))))
+
+
+def code_text(group: Group) -> str:
+    """Rows of code with their indentation; empty lines where the rows stand apart. Not escaped."""
+    rows = group.rows
+    width = _character_width(rows)
+    left = min(row.x0 for row in rows)
+    steps = sorted(lower.middle - upper.middle for upper, lower in pairwise(rows))
+    usual = max(steps[len(steps) // 3], 0.5 * rows[0].size) if steps else 1.0
+    lines = [_code_row(rows[0], left, width)]
+    for upper, lower in pairwise(rows):
+        blank = min(max(round((lower.middle - upper.middle) / usual) - 1, 0), 2)
+        lines += [""] * blank + [_code_row(lower, left, width)]
+    return "\n".join(lines)
+
+
+def _character_width(rows: Sequence[Row]) -> float:
+    lines = [line for row in rows for line in row.lines]
+    total = sum(len(line.text) for line in lines)
+    return max(sum(line.box.width for line in lines) / max(total, 1), 0.1)
+
+
+def _code_row(row: Row, left: float, width: float) -> str:
+    text = ""
+    for line in row.lines:
+        column = min(round((line.box.x0 - left) / width), 200)
+        text = text.ljust(column) if not text or len(text) < column else text + " "
+        text += clean(line.text)
+    return text
+
+
+def markdown(group: Group, words: frozenset[str]) -> str:
+    """The text of a paragraph, caption, footnote or list item; Markdown."""
+    lines = plain_text(group, words)
+    if group.marker is None:
+        return _BREAK.join(escape(line) for line in lines)
+    return f"{group.marker.mark} " + _BREAK.join(escape(line) for line in lines)
+
+
+# From a page's content to its blocks.
 
 
 def page_blocks(content: PageContent, regions: Sequence[Region]) -> tuple[Block, ...]:

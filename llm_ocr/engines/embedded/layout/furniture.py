@@ -3,8 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from llm_ocr.engines.embedded.layout.measures import Measures, is_vertical
-from llm_ocr.engines.embedded.layout.rows import Row, make_row
+from llm_ocr.engines.embedded.layout.rows import Measures, Row, is_vertical, make_row
 from llm_ocr.types import BlockKind, Line
 
 #: Parts of the page's height: where furniture is looked for, where recurring lines are taken, where patterns suffice.

@@ -1,27 +1,297 @@
-"""Rows of one column into groups: paragraphs, list items, headings, runs of code. What each is comes later.
-
-Two passes. Rows are first parted where they look different (distance, size, face); within such a stretch, margins and
-short rows tell where paragraphs begin.
-"""
+"""Group rows into paragraphs, list items, headings, and code."""
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from math import inf
 from statistics import median
 
-from llm_ocr.engines.embedded.layout.margins import Margins, column_edge, find_margins
-from llm_ocr.engines.embedded.layout.markers import (
-    Marker,
-    is_caption,
-    is_footnote,
-    is_keyword,
-    is_reference,
-    numbering,
-    parse_marker,
+from llm_ocr.engines.embedded.layout.rows import Measures, Row
+
+# What stands at the start of a row: list markers, section numbers, caption words, footnote marks.
+
+
+_BULLETS = "•‣◦▪▫●○■□◆◇❖➢➤►▶▸✓✔✦★☐☑⁃∙·⦁\u2022\ufffd"
+_BULLET = re.compile(rf"(?P<mark>[{_BULLETS}\ue000-\uf8ff])\s*(?=\S)|(?P<dash>[-–—*+o])\s+(?=\S)")
+_ORDERED = re.compile(
+    r"(?P<open>[(\[]?)(?P<value>\d{1,3}|[A-Za-z]|[ivxIVX]{2,5})(?P<close>[.)\]])(?!\d)\s+(?=[^\s])|(?P<circled>[①-⑳])\s*(?=\S)"
 )
-from llm_ocr.engines.embedded.layout.measures import Measures
-from llm_ocr.engines.embedded.layout.rows import Row
+_DECIMAL = re.compile(r"(\d{1,2}(?:\.\d{1,2}){0,4})(\.?)\s+(?=[^\W\d_a-z]|[\"“‘(])")
+_MONTH = re.compile(r"\d{1,2}\.?\s+(jan|feb|mar|mär|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])", re.IGNORECASE)
+_LETTERED = re.compile(r"([A-Z](?:\.\d{1,2}){1,3})\.?\s+(?=[^\W\d_a-z])")
+_ROMAN = re.compile(r"(?:[IVX]{1,5}|[A-Z])\.\s+(?=[^\W\d_a-z])")
+_NAMED = re.compile(
+    r"(chapter|part|section|appendix|annex|schedule|article|lesson|unit|kapitel|chapitre|capítulo|anhang|teil)"
+    r"\s+([\divxlc]+|[a-z])\b",
+    re.IGNORECASE,
+)
+_KEYWORD = re.compile(
+    r"(?:abstract|acknowledgements|acknowledgement|acknowledgments|acknowledgment|appendix|appendices|background|"
+    r"bibliography|conclusion|conclusions|contents|discussion|foreword|glossary|index|introduction|literature|"
+    r"method|methods|methodology|preface|references|results|summary|zusammenfassung|einleitung|literatur|"
+    r"inhalt|résumé|bibliographie|referencias|resumen|摘要|参考文献|目录|引言|结论|materials and methods|related work|"
+    r"table of contents|executive summary|works cited|list of figures|list of tables|results and discussion|"
+    r"future work|experimental results)",
+    re.IGNORECASE,
+)
+_CAPTION = re.compile(
+    r"(?:figure|fig|table|tab|scheme|listing|algorithm|plate|chart|exhibit|abbildung|abb|tabelle|figura|tabla|tableau|図|图|表)"
+    r"\.?\s*(?:[A-Z]?\d+(?:[.\-]\d+)*[a-z]?|[IVXL]+|[A-Z](?=[.:]))\s*(?:[.:|–—]|\s[-–]\s|$)",
+    re.IGNORECASE,
+)
+_FOOTNOTE = re.compile(
+    r"(?:\d{1,2}|[*†‡¶]{1,3}|[¹²³⁴-⁹⁰]{1,3}|\(\d{1,2}\)|\[\d{1,2}\]|\d{1,2}\))\s*(?=[^\W\d_]|[\"“‘(])"
+    r"|(?:[a-z])\s+(?=[A-Z])"
+)
+_REFERENCE = re.compile(r"\[[\w+.\-]{1,12}\]\s+\S")
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A list marker: `mark` in Markdown, `value` its place in the order (None for bullets), `rest` the text."""
+
+    mark: str
+    value: int | None
+    rest: str
+    certain: bool  # a bullet sign; dashes, letters and numbers also begin ordinary lines
+    style: str = ""  # the same for all items of one list
+
+
+_ROMANS = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
+
+
+def roman(text: str) -> int | None:
+    """The value of a roman numeral up to 399, else None."""
+    digits = [_ROMANS.get(letter, 0) for letter in text.lower()]
+    if not digits or 0 in digits:
+        return None
+    return sum(-a if a < b else a for a, b in zip(digits, [*digits[1:], 0], strict=True))
+
+
+def _value(text: str) -> int | None:
+    if text.isdigit():
+        return int(text)
+    if len(text) > 1:
+        return roman(text)
+    return ord(text.lower()) - ord("a") + 1
+
+
+def parse_marker(text: str) -> Marker | None:
+    """The list marker at the start of `text`, or None; a marker with nothing to read behind it is none."""
+    bullet = _BULLET.match(text)
+    found = bullet or _ORDERED.match(text)
+    if found is None or not any(character.isalnum() for character in text[found.end() :]):
+        return None
+    return _bullet(bullet, text) if bullet else _ordered(found, text[found.end() :])
+
+
+def _bullet(found: re.Match[str], text: str) -> Marker | None:
+    if found["dash"] == "o" and not text[found.end()].isupper():
+        return None
+    return Marker("-", None, text[found.end() :], found["mark"] is not None, found[0].strip())
+
+
+def _ordered(found: re.Match[str], rest: str) -> Marker | None:
+    if found["circled"]:
+        return Marker(f"- {found['circled']}", ord(found["circled"]) - ord("①") + 1, rest, True, "①")
+    if found["open"] == "[" or found["close"] == "]":  # entries of a bibliography are paragraphs, not list items
+        return None
+    value, token = _value(found["value"]), found["value"]
+    kind = "1" if token.isdigit() else ("a" if token.islower() else "A")
+    plain = token.isdigit() and not found["open"]
+    shown = f"{token}{found['close']}" if plain else f"- {found['open']}{token}{found['close']}"
+    return Marker(shown, value, rest, False, f"{found['open']}{kind}{found['close']}")
+
+
+def numbering(text: str) -> int:
+    """The depth of the section number at the start of `text`: 1 for `2 Methods`, 2 for `2.1 Data`; 0 without one."""
+    match = _DECIMAL.match(text) or _LETTERED.match(text)
+    if match and not _MONTH.match(text):
+        return match[1].count(".") + 1
+    if _NAMED.match(text):
+        return 1
+    roman_match = _ROMAN.match(text)
+    if roman_match:
+        mark = roman_match[0].strip()[:-1]
+        return 1 if len(mark) > 1 or mark in "IVX" else 2
+    return 0
+
+
+def is_keyword(text: str) -> bool:
+    """Whether the text, a section number aside, is a usual name of a section."""
+    match = _DECIMAL.match(text) or _ROMAN.match(text)
+    bare = text[match.end() :] if match else text
+    return _KEYWORD.fullmatch(bare.strip(" .:—-")) is not None
+
+
+def is_caption(text: str) -> bool:
+    """Whether the text begins as captions do: `Figure 3:`, `Table 2.`"""
+    return _CAPTION.match(text) is not None
+
+
+def is_footnote(text: str) -> bool:
+    """Whether the text begins with a footnote mark."""
+    return _FOOTNOTE.match(text) is not None
+
+
+def is_reference(text: str) -> bool:
+    """Whether the text begins as an entry of a bibliography: `[12] Name`."""
+    return _REFERENCE.match(text) is not None
+
+
+# The margins of a stretch of rows, and what it means that a row does not reach them.
+
+
+#: Margins differ from this many font heights on.
+_INDENT = 0.6
+_INDENT_NOISY = 0.9
+_DEEPEST_INDENT = 6.0
+#: Rows of a column that show its width, and rows of an address at most.
+_TELLING, _LONGEST_ADDRESS = 5, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Margins:
+    """Of rows that look alike. `left` is the margin at which most rows start; all mirrored for right-to-left pages."""
+
+    left: float
+    right: float
+    centred: bool
+    hanging: bool  # first lines stand out to the left, the others are indented
+    indent: float  # least difference, page units
+    rtl: bool
+    heading: bool = False  # large or bold: the rows of one title, rather than sentences
+
+    def start(self, row: Row) -> float:
+        """Where the row begins, growing in the direction of reading."""
+        return -row.x1 if self.rtl else row.x0
+
+    def end(self, row: Row) -> float:
+        """Where the row ends, growing in the direction of reading."""
+        return -row.x0 if self.rtl else row.x1
+
+    def is_short(self, before: Row, row: Row) -> bool:
+        """Whether the first word of `row` had room at the end of `before`: its writer broke the line there."""
+        words = row.lines[0].words
+        if words:
+            width = words[0].box.width
+        else:
+            text = row.lines[0].text
+            width = len(text.split(maxsplit=1)[0] if text.strip() else "") / max(len(text), 1) * row.lines[0].box.width
+        room = (self.right - self.left) - (before.x1 - before.x0) if self.centred else self.right - self.end(before)
+        return room > width + 0.3 * row.size + self.indent * 0.7
+
+    def begins_paragraph(self, before: Row, row: Row, first: Row) -> bool:
+        """Whether the indentation parts `row` from `before`; `first` is the row that began the group."""
+        if self.centred or self.heading:
+            return False
+        shift = self.start(row) - self.start(before)
+        if self.hanging:
+            return shift < -self.indent
+        if shift > self.indent:
+            return self.start(row) - self.left < _DEEPEST_INDENT * row.size or before is first
+        return shift < -self.indent and before is not first
+
+    def stands_over(self, before: Row, row: Row, short: bool) -> bool:
+        """Whether `before` is a short line of its own above a paragraph that fills the column."""
+        width = self.right - self.left
+        full = self.right - self.end(row) < 0.12 * width
+        flush = self.start(before) - self.left < 3 * self.indent
+        alone = before.cells == 1 and self.end(before) - self.left < 0.6 * width
+        return short and full and flush and alone and not self.centred
+
+    def leaves_item(self, first: Row, before: Row, row: Row, several: bool, short: bool) -> bool:
+        """Whether `row` stands outside of the list item that `first` began."""
+        inset = self.start(row) - self.start(first)
+        if inset < -self.indent:
+            return True
+        if inset > self.indent:  # hangs under the item's text
+            return several and self.start(row) - self.start(before) > 1.5 * self.indent and short
+        return (several and self.start(before) - self.start(first) > self.indent) or short
+
+
+def _clusters(starts: Sequence[float], width: float) -> list[tuple[float, int]]:
+    """Margins that rows share, with the number of rows at each, leftmost first."""
+    found: list[tuple[float, int]] = []
+    for start in sorted(starts):
+        if found and start - found[-1][0] < width:
+            found[-1] = (found[-1][0], found[-1][1] + 1)
+        else:
+            found.append((start, 1))
+    return found
+
+
+def _is_centred(rows: Sequence[Row], indent: float) -> bool:
+    if len(rows) < 2:
+        return False
+    middles = [(row.x0 + row.x1) / 2 for row in rows]
+    starts = [row.x0 for row in rows]
+    ends = [row.x1 for row in rows]
+    if max(middles) - min(middles) > 1.2 * indent:
+        return False
+    apart = sum(abs(a - b) > indent for a, b in pairwise(starts))
+    return apart >= max(1, (len(rows) - 1) // 2) and max(ends) - min(ends) > indent
+
+
+def column_edge(rows: Sequence[Row], measures: Measures) -> float:
+    """Where full rows of the column end, in the direction of reading; minus infinity for a column too short to tell."""
+    ends = sorted(-row.x0 if measures.rtl else row.x1 for row in rows)
+    return ends[len(ends) * 4 // 5] if len(ends) >= _TELLING else -inf
+
+
+def _right(rows: Sequence[Row], starts: Sequence[float], ends: Sequence[float], edge: float) -> float:
+    """The right margin: that of the rows, or of the column where they look like an address rather than like a text."""
+    right, left = max(ends), min(starts)
+    if right > left + 0.65 * (edge - left) or len(rows) > _LONGEST_ADDRESS:
+        return right
+    running = sum(row.text[:1].islower() for row in rows[1:])
+    return right if 2 * running >= len(rows) - 1 else edge
+
+
+def find_margins(rows: Sequence[Row], measures: Measures, edge: float = -inf) -> Margins:
+    """The margins of rows that follow each other at the usual distance; `edge` is that of their column."""
+    size = rows[0].size
+    indent = (_INDENT_NOISY if measures.noisy else _INDENT) * size
+    rtl = measures.rtl
+    starts = [-row.x1 if rtl else row.x0 for row in rows]
+    ends = [-row.x0 if rtl else row.x1 for row in rows]
+    large = size > 1.14 * measures.body or (not measures.bold and all(row.bold for row in rows))
+    heading = len(rows) < 6 and large
+    if _is_centred(rows, indent):
+        return Margins(min(starts), max(ends), True, False, indent, rtl, heading)
+    left = max(_clusters(starts, indent), key=lambda cluster: cluster[1])[0]
+    right = _right(rows, starts, ends, edge)
+    margins = Margins(left, right, False, False, indent, rtl, heading)
+    return replace(margins, hanging=_is_hanging(rows, starts, margins))
+
+
+def _is_hanging(rows: Sequence[Row], starts: Sequence[float], margins: Margins) -> bool:
+    """Whether first lines stand out: rows before outdented ones end something, those before indented ones do not."""
+    inwards = [0, 0]
+    outwards = [0, 0]
+    for index in range(1, len(rows)):
+        shift = starts[index] - starts[index - 1]
+        if abs(shift) < margins.indent or abs(shift) > _DEEPEST_INDENT * rows[0].size:
+            continue
+        before = rows[index - 1]
+        ended = margins.is_short(before, rows[index]) or before.text.endswith((".", "!", "?", "。", ":"))
+        counted = inwards if shift > 0 else outwards
+        counted[0] += ended
+        counted[1] += 1
+    share_in = inwards[0] / inwards[1] if inwards[1] else None
+    share_out = outwards[0] / outwards[1] if outwards[1] else None
+    if share_in is None:
+        return (share_out or 0.0) > 0.5 and starts[0] < margins.left + margins.indent and outwards[1] > 1
+    if share_out is None:
+        return share_in < 0.5 and starts[0] <= min(starts) + margins.indent
+    return share_in < share_out
+
+
+# Rows of one column into groups: paragraphs, list items, headings, runs of code. What each is comes later. Two passes.
+# Rows are first parted where they look different (distance, size, face); within such a stretch, margins and short rows
+# tell where paragraphs begin.
+
 
 _SENTENCE_END = tuple('.!?。！？…:;"”’»)]؟۔')
 _OPEN_ADDRESS = re.compile(r"(?:https?://|www\.)\S*$")

@@ -1,12 +1,225 @@
-"""Lines of one column into rows: what stands on one height is read across."""
+"""Lines of one column as rows, page measures, and rotation of sideways pages."""
 
-from collections.abc import Sequence
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from statistics import median
 
-from llm_ocr.engines.embedded.layout.joining import clean, is_cjk
-from llm_ocr.engines.embedded.layout.measures import Measures
-from llm_ocr.types import Box, Line
+from llm_ocr.engines.embedded.regions import Region
+from llm_ocr.types import Block, Box, Line, PageContent
+
+# Two lines of one paragraph into one: spaces, hyphens at line ends, scripts without spaces.
+
+
+SOFT_HYPHEN = "\u00ad"
+_HYPHENS = "-\u2010\u2011"
+
+# Han, kana, bopomofo, CJK punctuation and full-width forms. Hangul is not among them: Korean is written with spaces.
+_CJK = re.compile(
+    r"[\u2e80-\u312f\u31a0-\u31ff\u3200-\ua4cf\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff9f\U00020000-\U0003ffff]"
+)
+_TOKEN = re.compile(r"[^\s\u2014\u2013/(\[]+$")
+_WORD = re.compile(r"[\w'’-]+")
+_ADDRESS = re.compile(r"(?:https?:|www\.|doi\.org|10\.\d{4})\S*$", re.IGNORECASE)
+
+# First parts of compounds that English writes with a hyphen more often than without.
+_COMPOUND = frozenset(
+    [
+        *(
+            "all",
+            "cross",
+            "eight",
+            "fine",
+            "first",
+            "five",
+            "four",
+            "full",
+            "half",
+            "hard",
+            "high",
+            "ill",
+            "large",
+            "late",
+        ),
+        *("left", "light", "long", "low", "lower", "mid", "near", "nine", "non", "off", "one", "open", "part", "quasi"),
+        *("real", "right", "second", "self", "semi", "seven", "short", "single", "six", "small", "so", "state", "ten"),
+        *("third", "three", "top", "two", "upper", "well", "wide", "zero"),
+    ]
+)
+
+
+def vocabulary(texts: Iterable[str]) -> frozenset[str]:
+    """The words of a page in lower case; they decide whether a hyphen at a line end belongs to the word."""
+    return frozenset(word for text in texts for word in _WORD.findall(text.lower()))
+
+
+def is_cjk(character: str) -> bool:
+    """Whether the character belongs to a script that puts no spaces between words."""
+    return _CJK.match(character) is not None
+
+
+def clean(text: str) -> str:
+    """Without soft hyphens inside, and without spaces at the ends."""
+    return text.replace(SOFT_HYPHEN, "").strip() if SOFT_HYPHEN in text else text.strip()
+
+
+def _hyphen_stays(first: str, second: str, words: frozenset[str]) -> bool:
+    """Whether the hyphen that ends `first` belongs to the word; `second` goes on in lower case."""
+    token = _TOKEN.search(first)
+    stem = (token[0] if token else first)[:-1].lower().lstrip("\"'“‘([")
+    follow = _WORD.match(second.lower())
+    rest = follow[0] if follow else ""
+    if f"{stem}-{rest}" in words:
+        return True
+    if stem + rest in words:
+        return False
+    if "-" in stem or not stem.isalpha():
+        return True
+    return stem in _COMPOUND
+
+
+def join(first: str, second: str, words: frozenset[str] = frozenset()) -> str:
+    """`first` and `second` as they read in one paragraph. `words`: the page's vocabulary."""
+    if not first or not second:
+        return first or second
+    last, begin = first[-1], second[0]
+    if last == SOFT_HYPHEN:
+        return first.rstrip(SOFT_HYPHEN) + second
+    if last in _HYPHENS and len(first) > 1 and first[-2].isalnum():
+        if begin.islower() and not _ADDRESS.search(first) and not _hyphen_stays(first, second, words):
+            return first[:-1] + second
+        return first + second
+    if last in "—–" and len(first) > 1 and not first[-2].isspace() and begin.isalnum():
+        return first + second
+    if is_cjk(last) and is_cjk(begin):
+        return first + second
+    if last in "/_=&?" and _ADDRESS.search(first) and begin.isascii() and (begin.islower() or begin.isdigit()):
+        return first + second
+    return f"{first} {second}"
+
+
+# What is usual on a page: the size of body text, the distance of its lines, the direction of its script.
+
+
+_RTL = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]")
+_LETTER = re.compile(r"[^\W\d_]")
+#: Sizes within this ratio of each other are the same size.
+SAME_SIZE = 1.06
+#: With less than this share of the characters near the body size, sizes come from OCR boxes and waver.
+_STEADY = 0.5
+#: Line distance in font heights where a page has too few lines to tell.
+_USUAL_LEADING = 1.2
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """A page's own standards. Lengths in page units."""
+
+    width: float
+    height: float
+    body: float  # size of most of the text
+    leading: float  # distance of baselines in parts of the size
+    noisy: bool  # sizes waver, as those of OCR do
+    rtl: bool  # most letters are Arabic or Hebrew
+    typewriter: bool  # most of the text is set in a monospaced face, which then says nothing about code
+    bold: bool  # most of the text is bold, which then says nothing about headings
+    words: frozenset[str]  # the page's vocabulary
+
+    @property
+    def slack(self) -> float:
+        """The ratio from which two sizes differ."""
+        return 1.28 if self.noisy else 1.09
+
+    def settled(self, size: float) -> float:
+        """The size as rows are compared by it: where sizes waver, those near that of the body are that of the body."""
+        return self.body if self.noisy and self.body / self.slack < size < self.body * self.slack else size
+
+
+def is_vertical(line: Line) -> bool:
+    """Whether the line runs up or down the page: much higher than wide, with several characters."""
+    height, width = line.box.height, line.box.width
+    return len(line.text.strip()) > 2 and height > 2.2 * width and (height > 2 * line.size or height > 5 * width)
+
+
+def _body_size(lines: Sequence[Line]) -> tuple[float, float]:
+    """The size with most characters within `SAME_SIZE` (the median, where no size prevails), and their share 0..1."""
+    weights: defaultdict[float, int] = defaultdict(int)
+    for line in lines:
+        weights[round(line.size, 1)] += len(line.text)
+    sizes = sorted(weights)
+    best, best_weight, low, held = sizes[0], 0, 0, 0
+    for high, size in enumerate(sizes):
+        held += weights[size]
+        while sizes[low] * SAME_SIZE < size:
+            held -= weights[sizes[low]]
+            low += 1
+        if held > best_weight:
+            best, best_weight = max(sizes[low : high + 1], key=weights.__getitem__), held
+    total = sum(weights.values())
+    if best_weight < _STEADY * total:
+        best, passed = sizes[0], 0
+        for size in sizes:
+            passed += weights[size]
+            if 2 * passed >= total:
+                best = size
+                break
+    return max(best, 0.1), best_weight / max(1, total)
+
+
+def steadied(lines: Sequence[Line]) -> list[Line]:
+    """The lines with sizes that can be compared.
+
+    Those are the heights of the lines where the font sizes of a page are in disorder and the heights are not: fonts
+    with broken metrics.
+    """
+    upright = [line for line in lines if line.box.height < 2.2 * line.box.width]
+    if len(upright) < 5 or _body_size(upright)[1] >= _STEADY:
+        return list(lines)
+    by_height = [replace(line, size=max(line.box.height, 0.1)) for line in upright]
+    if _body_size(by_height)[1] < _STEADY:
+        return list(lines)
+    return [line if is_vertical(line) else replace(line, size=max(line.box.height, 0.1)) for line in lines]
+
+
+def _leading(lines: Sequence[Line], body: float) -> float:
+    """The usual distance from one line of body text to the next below it, in parts of the size."""
+    near = [line for line in lines if body / 1.3 < line.size < body * 1.3 and len(line.text) > 12]
+    near.sort(key=lambda line: (round(line.box.x0 / (3 * body)), line.box.y1))
+    steps = []
+    for upper, lower in pairwise(near):
+        step = (lower.box.y1 - upper.box.y1) / body
+        if 0.5 < step < 2.6 and min(upper.box.x1, lower.box.x1) > max(upper.box.x0, lower.box.x0):
+            steps.append(step)
+    if len(steps) < 4:
+        return _USUAL_LEADING
+    steps.sort()
+    return max(0.7, steps[len(steps) * 2 // 5])
+
+
+def measure(content: PageContent, lines: Sequence[Line]) -> Measures:
+    """The standards of the page, taken from `lines` (those of no table or figure where there are enough)."""
+    body, share = _body_size(lines)
+    texts = [line.text for line in lines]
+    total = sum(len(text) for text in texts) or 1
+    sample = "".join(texts)[:20_000]
+    letters = len(_LETTER.findall(sample)) or 1
+    return Measures(
+        content.width,
+        content.height,
+        body,
+        _leading(lines, body),
+        share < _STEADY or median(line.confidence for line in lines) < 1.0,
+        len(_RTL.findall(sample)) > 0.5 * letters,
+        sum(len(line.text) for line in lines if line.mono) > 0.6 * total,
+        sum(len(line.text) for line in lines if line.bold) > 0.5 * total,
+        vocabulary(texts),
+    )
+
+
+# Lines of one column into rows: what stands on one height is read across.
+
 
 #: A gap within a row from this many font heights on keeps its cells apart.
 _CELL_GAP = 1.3
@@ -153,3 +366,53 @@ def _row(group: list[Line], starts: dict[int, Line], rtl: bool) -> Row:
         row.mono,
         row.cells,
     )
+
+
+# Pages whose text runs up or down: laid out as if turned upright, the boxes turned back.
+
+
+def _runs_up(lines: Sequence[Line]) -> bool:
+    """Whether most lines are read from the bottom to the top (the page lies on its left side)."""
+    votes = 0
+    for line in lines:
+        if len(line.words) > 1:
+            votes += 1 if line.words[0].box.centre[1] > line.words[-1].box.centre[1] else -1
+    return votes >= 0
+
+
+def sideways(content: PageContent) -> bool | None:
+    """None for an upright page; else whether its lines are read from the bottom to the top."""
+    vertical = [line for line in content.lines if is_vertical(line)]
+    total = sum(len(line.text) for line in content.lines)
+    if 2 * sum(len(line.text) for line in vertical) <= total:
+        return None
+    return _runs_up(vertical)
+
+
+def upright(content: PageContent, regions: Sequence[Region], up: bool) -> tuple[PageContent, list[Region]]:
+    """The page turned so that its text is read from left to right."""
+    width, height = content.width, content.height
+
+    def turn(box: Box) -> Box:
+        if up:
+            return Box(height - box.y1, box.x0, height - box.y0, box.x1)
+        return Box(box.y0, width - box.x1, box.y1, width - box.x0)
+
+    lines = tuple(
+        replace(line, box=turn(line.box), words=tuple(replace(word, box=turn(word.box)) for word in line.words))
+        for line in content.lines
+    )
+    paths = tuple(replace(path, box=turn(path.box)) for path in content.paths)
+    turned = PageContent(height, width, lines, (), paths, content.unmapped)
+    return turned, [replace(region, box=turn(region.box)) for region in regions]
+
+
+def turned_back(blocks: Sequence[Block], up: bool) -> tuple[Block, ...]:
+    """Blocks of the upright page with their relative boxes on the page as shown."""
+
+    def back(box: Box) -> Box:
+        if up:
+            return Box(box.y0, 1 - box.x1, box.y1, 1 - box.x0)
+        return Box(1 - box.y1, box.x0, 1 - box.y0, box.x1)
+
+    return tuple(replace(block, box=back(block.box)) for block in blocks)

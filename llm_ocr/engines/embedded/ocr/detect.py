@@ -1,16 +1,156 @@
-"""Where text is: the detector's probability map, and rectangles around its connected parts."""
+"""Detect text lines on a page image."""
 
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from llm_ocr.engines.embedded.ocr.filled import filled_parts
 from llm_ocr.engines.embedded.ocr.models import give_back_arena, open_session, require_models
+from llm_ocr.types import Box, Line, Word
+
+# Which parts of a page image hold anything: the detector has nothing to look for in the others.
+
 
 Pixels = NDArray[np.uint8]
+#: Rows and columns from, to.
+Part = tuple[int, int, int, int]
+
+#: Side of the squares that are looked at, in pixels.
+_SQUARE = 16
+#: Lightest and darkest value of a colour in an empty square differ by at most this (of 255): half of what a page with
+#: text needs, and more than JPEG's noise on paper.
+_PLAIN = 12
+#: Empty squares kept around what is filled: the network sees text with its surroundings, and its strides are 32.
+_MARGIN = 2
+#: So many empty rows of squares beyond the margins part a page into two parts.
+_GAP = 4
+
+
+def filled_parts(image: Pixels) -> list[Part]:
+    """Rectangles (top, bottom, left, right) of the image, from the top down, apart from each other.
+
+    What lies outside is plain. Empty for a plain image.
+    """
+    busy = _busy(image)
+    height, width = image.shape[:2]
+    parts = []
+    for first, last in _runs(busy):
+        columns = np.flatnonzero(busy[first:last].any(axis=0))
+        left, right = max(0, int(columns[0]) - _MARGIN), int(columns[-1]) + 1 + _MARGIN
+        top, bottom = max(0, first - _MARGIN), last + _MARGIN
+        parts.append((top * _SQUARE, min(height, bottom * _SQUARE), left * _SQUARE, min(width, right * _SQUARE)))
+    return parts
+
+
+def _busy(image: Pixels) -> NDArray[np.bool_]:
+    """Which squares are not plain in each colour."""
+    height, width, _ = image.shape
+    below, beside = -height % _SQUARE, -width % _SQUARE
+    if below or beside:
+        image = np.pad(image, ((0, below), (0, beside), (0, 0)), mode="edge")
+    rows = image.reshape(image.shape[0] // _SQUARE, _SQUARE, -1)  # over whole rows first: numpy is quick there
+    highest, lowest = (_by_columns(edge) for edge in (rows.max(axis=1), rows.min(axis=1)))
+    found: NDArray[np.bool_] = (highest.max(axis=2) - lowest.min(axis=2) > _PLAIN).any(axis=2)
+    return found
+
+
+def _by_columns(rows: Pixels) -> Pixels:
+    return rows.reshape(rows.shape[0], -1, _SQUARE, 3)
+
+
+def _runs(busy: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Ranges of rows with busy squares; those with less than the gap and both margins between them are one."""
+    rows = np.flatnonzero(busy.any(axis=1))
+    if not len(rows):
+        return []
+    cuts = np.flatnonzero(np.diff(rows) > _GAP + 2 * _MARGIN)
+    starts = [int(rows[0]), *(int(rows[cut + 1]) for cut in cuts)]
+    ends = [*(int(rows[cut]) + 1 for cut in cuts), int(rows[-1]) + 1]
+    return list(zip(starts, ends, strict=True))
+
+
+# Lines that the detector drew across the gutter between two columns, parted again. A gutter narrower than the gap that
+# parts a line by itself is known by the company it keeps: other lines end on its left edge and others begin on its
+# right edge, and hardly any runs through it.
+
+
+#: Narrowest gutter, in parts of the line's size; a space between words is a quarter to a half.
+_NARROWEST = 0.8
+#: How far an edge may be from another line's, in parts of the size.
+_ALIGNED = 0.6
+#: Other lines that must end before the gap, and begin behind it.
+_ENDING, _BEGINNING = 3, 4
+#: A line with fewer words is a label or a cell: it says nothing about columns.
+_WORDS = 3
+
+
+def parted_at_gutters(lines: Sequence[Line]) -> list[Line]:
+    """The lines, those across a gutter as two or more."""
+    page = _Edges(lines)
+    return [part for line in lines for part in _parts(line, page)]
+
+
+class _Edges:
+    """Where the lines of a page begin and end."""
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        telling = [line for line in lines if len(line.words) >= _WORDS]
+        self._starts = sorted(line.box.x0 for line in telling)
+        self._ends = sorted(line.box.x1 for line in telling)
+        self._lines = telling
+
+    def is_gutter(self, left: float, right: float, size: float) -> bool:
+        """Whether lines end at `left` and begin at `right`, and few run through."""
+        reach = _ALIGNED * size
+        beginning = _between(self._starts, right - reach, right + reach)
+        if beginning < _BEGINNING or _between(self._ends, left - reach, left + reach) < _ENDING:
+            return False
+        return 2 * sum(_runs_through(line, left, right) for line in self._lines) <= beginning
+
+
+def _between(values: Sequence[float], low: float, high: float) -> int:
+    return bisect_right(values, high) - bisect_left(values, low)
+
+
+def _runs_through(line: Line, left: float, right: float) -> bool:
+    """Whether a word of the line stands in the gap, not only beside it."""
+    if line.box.x1 <= right or line.box.x0 >= left:
+        return False
+    middle = (left + right) / 2
+    return any(word.box.x0 < middle < word.box.x1 for word in line.words)
+
+
+def _parts(line: Line, page: _Edges) -> list[Line]:
+    words = line.words
+    if len(words) < 2 or line.text != " ".join(word.text for word in words):
+        return [line]
+    cuts = [
+        index
+        for index in range(1, len(words))
+        if words[index].box.x0 - words[index - 1].box.x1 >= _NARROWEST * line.size
+        and page.is_gutter(words[index - 1].box.x1, words[index].box.x0, line.size)
+    ]
+    if not cuts:
+        return [line]
+    edges = [0, *cuts, len(words)]
+    return [_of_words(line, words[begin:end]) for begin, end in pairwise(edges)]
+
+
+def _of_words(line: Line, words: Sequence[Word]) -> Line:
+    across = reduce(Box.union, (word.box for word in words))
+    box = Box(across.x0, line.box.y0, across.x1, line.box.y1)
+    return replace(line, text=" ".join(word.text for word in words), box=box, words=tuple(words))
+
+
+# Where text is: the detector's probability map, and rectangles around its connected parts.
+
+
 Floats = NDArray[np.float32]
 
 #: The network halves its input five times.

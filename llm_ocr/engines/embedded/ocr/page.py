@@ -9,11 +9,18 @@ import cv2
 import numpy as np
 
 from llm_ocr.engines.embedded.ocr import OcrPage
-from llm_ocr.engines.embedded.ocr.detect import Detector, Pixels, Quad
-from llm_ocr.engines.embedded.ocr.gutters import parted_at_gutters
-from llm_ocr.engines.embedded.ocr.ink import measure
-from llm_ocr.engines.embedded.ocr.lines import Piece, compared, is_text, pieces, standing_line
-from llm_ocr.engines.embedded.ocr.recognise import Reader, Reading, cut_out
+from llm_ocr.engines.embedded.ocr.detect import Detector, Pixels, Quad, parted_at_gutters
+from llm_ocr.engines.embedded.ocr.recognise import (
+    Piece,
+    Reader,
+    Reading,
+    compared,
+    cut_out,
+    is_text,
+    measure,
+    pieces,
+    standing_line,
+)
 from llm_ocr.engines.embedded.rotation import needed_turn, turn
 from llm_ocr.types import Line
 

@@ -1,14 +1,441 @@
-"""Tables whose cells are parted by rules."""
+"""Tables with ruling lines."""
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
-from llm_ocr.engines.embedded.tables.cells import Cell, Table, compacted, heading_rows, with_text
-from llm_ocr.engines.embedded.tables.lattice import Lattice
-from llm_ocr.engines.embedded.tables.pieces import Piece, is_number
-from llm_ocr.engines.embedded.tables.refine import placed, with_text_columns, with_text_rows
+from llm_ocr.engines.embedded.tables.cells import (
+    Cell,
+    Piece,
+    Row,
+    Table,
+    compacted,
+    free_intervals,
+    heading_rows,
+    is_number,
+    most_parted,
+    rows_of,
+    with_text,
+)
+from llm_ocr.types import Box, PageContent
+
+# Ruling lines of a page: from thin shapes and frames to merged horizontal and vertical rules. Everything is arrays of
+# shape (n, 3): position, start, end. For a horizontal rule the position is y and the extent is in x; for a vertical one
+# the other way round. Page units throughout.
+
+
+Floats = npt.NDArray[np.float64]
+
+#: Rules kept in each direction, the longest first: a table has some hundreds at most, a map has ten thousands.
+MAX_RULES = 700
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """`horizontal` and `vertical`: (n, 3) arrays, sorted by position. `unit`: a point of ordinary print."""
+
+    horizontal: Floats
+    vertical: Floats
+    unit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """The boxes (n, 4) of a page's vector objects, and what is painted: `filled` with a colour other than white."""
+
+    boxes: Floats
+    stroked: npt.NDArray[np.bool_]
+    filled: npt.NDArray[np.bool_]
+    simple: npt.NDArray[np.bool_]  # few segments: a rule or a rectangle, not a curve
+    slanted: npt.NDArray[np.bool_]  # a line that is not along an axis
+
+
+def page_unit(content: PageContent) -> float:
+    """The length that a point has on a page of ordinary print: 1 for PDFs in most cases, some pixels for scans."""
+    by_page = max(math.sqrt(max(content.width * content.height, 0.0)) / 700, 1e-3)
+    sizes = [line.size for line in content.lines if line.size > 0]
+    if len(sizes) < 5:
+        return by_page
+    by_text = float(np.median(np.array(sizes))) / 10
+    return min(max(by_text, 0.6 * by_page), 1.6 * by_page)
+
+
+def page_shapes(content: PageContent) -> Shapes:
+    """All paths, and images thinner than a line of text: some producers draw rules as images."""
+    unit = page_unit(content)
+    paths = content.paths
+    thin = [r.box for r in content.rasters if min(r.box.width, r.box.height) <= 3 * unit]
+    boxes = np.array(
+        [(b.x0, b.y0, b.x1, b.y1) for b in (*(path.box for path in paths), *thin)], dtype=np.float64
+    ).reshape(-1, 4)
+    extra = len(thin)
+    stroked = np.array([path.stroke is not None for path in paths] + [False] * extra, dtype=np.bool_)
+    painted = [path.fill is not None and min(path.fill) < 250 for path in paths]
+    filled = np.array(painted + [True] * extra, dtype=np.bool_)
+    simple = np.array([path.segments <= 6 for path in paths] + [True] * extra, dtype=np.bool_)
+    short = np.array([path.segments <= 3 and path.fill is None for path in paths] + [False] * extra, dtype=np.bool_)
+    slanted = short & (np.minimum(boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]) > 3 * unit)
+    return Shapes(boxes, stroked, filled, simple, slanted)
+
+
+def find_rules(content: PageContent, shapes: Shapes, *, fills: bool = False) -> Rules:
+    """Rules of thin shapes and of stroked rectangles; with `fills` the edges of filled rectangles as well."""
+    unit = page_unit(content)
+    boxes = shapes.boxes
+    if not len(boxes):
+        return Rules(np.zeros((0, 3)), np.zeros((0, 3)), unit)
+    width, height = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
+    thick = 3.0 * unit
+    frame = shapes.simple & (width > thick) & (height > thick)
+    edges = frame & (shapes.stroked | shapes.filled) if fills else frame & shapes.stroked
+    horizontal = _thin(boxes[height <= thick], 1, width[height <= thick])
+    vertical = _thin(boxes[width <= thick], 0, height[width <= thick])
+    framed = boxes[edges]
+    horizontal = np.concatenate((horizontal, framed[:, (1, 0, 2)], framed[:, (3, 0, 2)]))
+    vertical = np.concatenate((vertical, framed[:, (0, 1, 3)], framed[:, (2, 1, 3)]))
+    return Rules(_merged(horizontal, unit), _merged(vertical, unit), unit)
+
+
+def _thin(boxes: Floats, axis: int, length: Floats) -> Floats:
+    """Shapes thin across `axis` and not shorter than thick, as rules; dots of dotted rules are among them."""
+    across = boxes[:, axis + 2] - boxes[:, axis]
+    keep = boxes[length >= 0.9 * across]
+    return np.stack(((keep[:, axis] + keep[:, axis + 2]) / 2, keep[:, 1 - axis], keep[:, 3 - axis]), axis=1)
+
+
+def _merged(rules: Floats, unit: float) -> Floats:
+    """Pieces on one line joined where they touch or nearly do, double lines made one, short ones dropped."""
+    if not len(rules):
+        return np.zeros((0, 3))
+    rules = rules[np.lexsort((rules[:, 1], rules[:, 0]))]
+    row = np.cumsum(np.diff(rules[:, 0], prepend=rules[0, 0]) > 1.2 * unit)
+    order = np.lexsort((rules[:, 1], row))
+    rules, row = rules[order], row[order]
+    # Within a row, a piece begins a new rule when it starts beyond the farthest end so far: a running maximum per row.
+    offset = row * (np.ptp(rules[:, 1:]) + 10 * unit)
+    reach = np.maximum.accumulate(rules[:, 2] + offset)
+    starts = np.ones(len(rules), dtype=np.bool_)
+    starts[1:] = (rules[1:, 1] + offset[1:] > reach[:-1] + 2.5 * unit) | (row[1:] != row[:-1])
+    first = np.nonzero(starts)[0]
+    ends = np.maximum.reduceat(rules[:, 2], first)
+    counts = np.diff(first, append=len(rules))
+    where = np.add.reduceat(rules[:, 0], first) / counts
+    joined = np.stack((where, rules[first, 1], ends), axis=1)
+    length = joined[:, 2] - joined[:, 1]
+    joined = joined[length >= 7 * unit]
+    if len(joined) > MAX_RULES:
+        longest = np.argsort(joined[:, 1] - joined[:, 2], kind="stable")[:MAX_RULES]
+        joined = joined[longest]
+    return _single(joined[np.argsort(joined[:, 0], kind="stable")], unit)
+
+
+def _single(rules: Floats, unit: float) -> Floats:
+    """Of rules closer than three points that run side by side, one that reaches as far as both."""
+    kept: list[list[float]] = []
+    for where, start, end in rules.tolist():
+        twin = next((other for other in kept[-8:] if _beside(other, where, start, end, unit)), None)
+        if twin is None:
+            kept.append([where, start, end])
+        else:
+            twin[1], twin[2] = min(start, twin[1]), max(end, twin[2])
+    return np.array(kept, dtype=np.float64).reshape(-1, 3)
+
+
+def _beside(other: list[float], where: float, start: float, end: float, unit: float) -> bool:
+    shared = min(end, other[2]) - max(start, other[1])
+    return where - other[0] <= 3 * unit and shared > 0.8 * min(end - start, other[2] - other[1])
+
+
+# Ruled grids: which rules belong together, and the cells between them.
+
+
+Bools = npt.NDArray[np.bool_]
+#: Places of a grid; more is graph paper.
+MAX_PLACES = 12_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lattice:
+    """A grid of `len(ys) - 1` rows and `len(xs) - 1` columns.
+
+    `beside` (rows, columns - 1): a rule parts the place from its right neighbour; `below` (rows - 1, columns): from the
+    lower one.
+    """
+
+    xs: Floats
+    ys: Floats
+    beside: Bools
+    below: Bools
+
+    @property
+    def rows(self) -> int:
+        return len(self.ys) - 1
+
+    @property
+    def columns(self) -> int:
+        return len(self.xs) - 1
+
+    @property
+    def box(self) -> Box:
+        return Box(float(self.xs[0]), float(self.ys[0]), float(self.xs[-1]), float(self.ys[-1]))
+
+    def spans(self) -> list[tuple[int, int, int, int]]:
+        """Row, column, rowspan and colspan of each cell: rectangles of places without a rule between them."""
+        taken = np.zeros((self.rows, self.columns), dtype=np.bool_)
+        found = []
+        for row in range(self.rows):
+            for column in range(self.columns):
+                if not taken[row, column]:
+                    span = self._span(row, column, taken)
+                    taken[row : row + span[0], column : column + span[1]] = True
+                    found.append((row, column, *span))
+        return found
+
+    def _span(self, row: int, column: int, taken: Bools) -> tuple[int, int]:
+        end = column + 1
+        while end < self.columns and not self.beside[row, end - 1] and not taken[row, end]:
+            end += 1
+        bottom = row + 1
+        while (
+            bottom < self.rows
+            and not self.below[bottom - 1, column:end].any()
+            and not self.beside[bottom, column : end - 1].any()
+            and not taken[bottom, column:end].any()
+        ):
+            bottom += 1
+        return bottom - row, end - column
+
+
+def components(rules: Rules) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
+    """Sets of horizontal and vertical rules (their indices) that cross or touch one another."""
+    horizontal, vertical, slack = rules.horizontal, rules.vertical, 3.0 * rules.unit
+    if not len(horizontal) or not len(vertical):
+        return
+    meet = (
+        (vertical[None, :, 0] >= horizontal[:, None, 1] - slack)
+        & (vertical[None, :, 0] <= horizontal[:, None, 2] + slack)
+        & (horizontal[:, None, 0] >= vertical[None, :, 1] - slack)
+        & (horizontal[:, None, 0] <= vertical[None, :, 2] + slack)
+    )
+    rows = np.where(meet.any(1), np.arange(len(horizontal)), len(horizontal))
+    big = len(horizontal) + 1
+    while True:  # the lowest index in reach, until nothing changes
+        columns = np.where(meet, rows[:, None], big).min(0)
+        lower = np.minimum(rows, np.where(meet, columns[None, :], big).min(1))
+        if (lower == rows).all():
+            break
+        rows = lower
+    for label in np.unique(rows[meet.any(1)]):
+        yield np.nonzero((rows == label) & meet.any(1))[0], np.nonzero(columns == label)[0]
+
+
+def lattice_of(horizontal: Floats, vertical: Floats, unit: float) -> Lattice | None:
+    """The grid of rules that belong together; open sides are closed where the rules end. None when it is none."""
+    ys = _closed(_positions(horizontal[:, 0], unit), vertical, unit)
+    xs = _closed(_positions(vertical[:, 0], unit), horizontal, unit)
+    rows, columns = len(ys) - 1, len(xs) - 1
+    if rows < 1 or columns < 1 or rows * columns > MAX_PLACES:
+        return None
+    beside = _separators(xs[1:-1], ys, vertical, unit)
+    below = _separators(ys[1:-1], xs, horizontal, unit)
+    return Lattice(xs, ys, beside.T.copy(), below)
+
+
+def _positions(values: Floats, unit: float) -> Floats:
+    ordered = np.sort(values)
+    group = np.cumsum(np.diff(ordered, prepend=ordered[0]) > 2.5 * unit)
+    return np.bincount(group, weights=ordered) / np.bincount(group)
+
+
+def _closed(positions: Floats, across: Floats, unit: float) -> Floats:
+    """With the two ends of the rules that run across, where they reach beyond the first or last position."""
+    low, high = float(across[:, 1].min()), float(across[:, 2].max())
+    before = [low] if low < positions[0] - 5 * unit else []
+    after = [high] if high > positions[-1] + 5 * unit else []
+    return np.array([*before, *positions.tolist(), *after])
+
+
+def _separators(inner: Floats, stops: Floats, rules: Floats, unit: float) -> Bools:
+    """(len(inner), len(stops) - 1): whether a rule at the inner position covers most of a stretch between stops."""
+    covered = np.zeros((len(inner), len(stops) - 1))
+    for where, start, end in rules.tolist():
+        near = np.nonzero(np.abs(inner - where) <= 2.5 * unit)[0]
+        if len(near):
+            shared = np.minimum(stops[1:], end) - np.maximum(stops[:-1], start)
+            covered[near[np.argmin(np.abs(inner[near] - where))]] += np.maximum(shared, 0)
+    return covered >= 0.6 * np.diff(stops)[None, :]
+
+
+# Grids with too few rules: rows and columns that only the text shows are added to the lattice.
+
+
+#: A column added by text may be parted from the next by little more than a space, in font sizes: rules show the table.
+_GAP = 0.45
+
+
+def placed(lattice: Lattice, piece: Piece) -> tuple[int, int] | None:
+    """Row and column of the place that holds the centre of a piece."""
+    x, y = piece.box.centre
+    row = int(np.searchsorted(lattice.ys, y)) - 1
+    column = int(np.searchsorted(lattice.xs, x)) - 1
+    inside = 0 <= row < lattice.rows and 0 <= column < lattice.columns
+    return (row, column) if inside else None
+
+
+def with_text_columns(lattice: Lattice, pieces: Sequence[Piece]) -> Lattice:
+    """Columns parted where the rows of a wide column have a gap in common."""
+    cuts: list[float] = []
+    wide: dict[float, tuple[float, float]] = {}
+    for column in range(lattice.columns):
+        left, right = float(lattice.xs[column]), float(lattice.xs[column + 1])
+        inside = [piece for piece in pieces if left <= piece.box.centre[0] < right]
+        rows = [r for r in rows_of(inside, _GAP) if r.segments[0].x0 >= left - 2 and r.segments[-1].x1 <= right + 2]
+        size = float(np.median([row.size for row in rows])) if rows else 0.0
+        if len(rows) >= 3 and right - left > 4 * size:
+            found = _column_cuts(rows, size)
+            cuts.extend(found)
+            wide.update({cut: (left, right) for cut in found})
+    if not cuts:
+        return lattice
+    lattice = _headings_parted(lattice, cuts, pieces)
+    for cut in cuts:
+        lattice = _column_added(lattice, cut, wide[cut], pieces)
+    return lattice
+
+
+def _column_cuts(rows: list[Row], size: float) -> list[float]:
+    several = [row for row in rows if len(row.segments) > 1]
+    if len(several) < max(3, 0.5 * len(rows)):
+        return []
+    several = most_parted(several)
+    cuts = []
+    for low, high in free_intervals(several, 0.0):
+        before = [s for row in several for s in row.segments if s.x1 <= low + 0.1]
+        after = [s for row in several for s in row.segments if s.x0 >= high - 0.1]
+        marks = sum(len(s.text) <= 2 and not is_number(s.text) for s in before)
+        numbers = sum(is_number(s.text) for s in (*before, *after))
+        least = 0.5 * size if numbers * 2 > len(before) + len(after) else size
+        if high - low >= least and len(before) >= 3 and len(after) >= 3 and marks * 2 < len(before):
+            cuts.append((low + high) / 2)
+    return cuts
+
+
+def _headings_parted(lattice: Lattice, cuts: Sequence[float], pieces: Sequence[Piece]) -> Lattice:
+    """The first row in two where a line over several of the new columns stands above one that keeps to them."""
+    top, bottom = float(lattice.ys[0]), float(lattice.ys[1])
+    edges = lattice.xs.tolist()
+    sides = [side for side in pairwise(edges) if any(side[0] < cut < side[1] for cut in cuts)]
+    lines = rows_of((piece for piece in pieces if _within(piece, top, bottom, sides)), _GAP)
+    spanning = [sum(s.x0 < cut < s.x1 for s in line.segments for cut in cuts) for line in lines]
+    for upper, lower, spanned, then in zip(lines[:-1], lines[1:], spanning[:-1], spanning[1:], strict=True):
+        if spanned and not then and len(lower.segments) > len(upper.segments):
+            return _row_added(lattice, (upper.y + lower.y) / 2, cuts)
+    return lattice
+
+
+def _within(piece: Piece, top: float, bottom: float, sides: Sequence[tuple[float, float]]) -> bool:
+    x, y = piece.box.centre
+    return top <= y < bottom and any(left <= x < right for left, right in sides)
+
+
+def _row_added(lattice: Lattice, y: float, cuts: Sequence[float]) -> Lattice:
+    """The first row cut at `y`, in the columns that are to be cut."""
+    inside = [any(left < cut < right for cut in cuts) for left, right in pairwise(lattice.xs.tolist())]
+    ys = np.insert(lattice.ys, 1, y)
+    beside = np.concatenate((lattice.beside[:1], lattice.beside))
+    below = np.concatenate((np.array([inside], dtype=np.bool_), lattice.below))
+    return Lattice(lattice.xs, ys, beside, below)
+
+
+def _column_added(lattice: Lattice, cut: float, wide: tuple[float, float], pieces: Sequence[Piece]) -> Lattice:
+    """The column `wide` cut, but for rows with a text across the cut and a heading that stands alone in it."""
+    column = int(np.searchsorted(lattice.xs, cut)) - 1
+    xs = np.insert(lattice.xs, column + 1, cut)
+    parted = np.ones(lattice.rows, dtype=np.bool_)
+    for row in range(lattice.rows):
+        top, bottom = lattice.ys[row], lattice.ys[row + 1]
+        inside = [piece for piece in pieces if top <= piece.box.centre[1] < bottom]
+        for line in rows_of(inside, _GAP):
+            parted[row] &= not any(segment.x0 < cut < segment.x1 for segment in line.segments)
+        if row == 0 and lattice.rows > 2:
+            above = [piece for piece in inside if wide[0] <= piece.box.centre[0] < wide[1]]
+            parted[row] &= sum(len(line.segments) for line in rows_of(above, _GAP)) != 1
+    beside = np.insert(lattice.beside, column, parted, axis=1)
+    below = np.insert(lattice.below, column, lattice.below[:, column], axis=1)
+    return Lattice(xs, lattice.ys, beside, below)
+
+
+def with_text_rows(lattice: Lattice, pieces: Sequence[Piece]) -> Lattice:
+    """Rows parted where the columns of a high row hold values on the same baselines."""
+    by_row: list[list[Piece]] = [[] for _ in range(lattice.rows)]
+    for piece in pieces:
+        place = placed(lattice, piece)
+        if place:
+            by_row[place[0]].append(piece)
+    parts = [_row_parts(lattice, row, inside) for row, inside in enumerate(by_row)]
+    if not any(len(cuts) for cuts, _ in parts):
+        return lattice
+    ys: list[float] = [float(lattice.ys[0])]
+    beside: list[Bools] = []
+    below: list[Bools] = []
+    for row, (cuts, stacked) in enumerate(parts):
+        for number, bottom in enumerate([*cuts, float(lattice.ys[row + 1])]):
+            ys.append(bottom)
+            beside.append(lattice.beside[row])
+            if number < len(cuts):
+                below.append(stacked)
+            elif row + 1 < lattice.rows:
+                below.append(lattice.below[row])
+    columns = lattice.columns
+    return Lattice(
+        lattice.xs, np.array(ys), np.array(beside).reshape(-1, columns - 1), np.array(below).reshape(-1, columns)
+    )
+
+
+def _row_parts(lattice: Lattice, row: int, inside: list[Piece]) -> tuple[list[float], Bools]:
+    """Where the row is cut, and in which columns: the others hold one cell that stands beside all parts."""
+    whole: tuple[list[float], Bools] = ([], np.zeros(lattice.columns, dtype=np.bool_))
+    lines = rows_of(inside)
+    if len(lines) < 2:
+        return whole
+    texts: list[dict[int, str]] = [{} for _ in lines]
+    for number, line in enumerate(lines):
+        for segment in line.segments:
+            for piece in segment.pieces:
+                place = placed(lattice, piece)
+                if place:
+                    texts[number][place[1]] = f"{texts[number].get(place[1], '')} {piece.text}".strip()
+    used = sorted({column for text in texts for column in text})
+    full = [text for text in texts if len(text) * 2 >= len(used)]
+    stacked = [column for column in used if sum(column in text for text in full) >= max(2, 0.7 * len(full))]
+    if len(full) < 2 or len(stacked) < 2 or len(stacked) * 2 < len(used):
+        return whole
+    values = [text[column] for text in full for column in stacked if column in text]
+    numbers = sum(map(is_number, values))
+    aligned = len(full) == len(lines) and len(lines) >= 3 and all(len(t) == len(used) for t in texts)
+    if numbers * 2 < len(values) and not aligned:
+        return whole
+    return _cuts(lines, texts, len(used)), _mask(stacked, lattice.columns)
+
+
+def _mask(chosen: Sequence[int], count: int) -> Bools:
+    mask = np.zeros(count, dtype=np.bool_)
+    mask[list(chosen)] = True
+    return mask
+
+
+def _cuts(lines: list[Row], texts: list[dict[int, str]], used: int) -> list[float]:
+    full = [line.y for line, text in zip(lines, texts, strict=True) if len(text) * 2 >= used]
+    return [(upper + lower) / 2 for upper, lower in pairwise(full)]
+
+
+# Tables whose cells are parted by rules.
+
 
 _LONG = 40  # words; a cell with more is a paragraph or several
 

@@ -1,15 +1,37 @@
-"""Tables whose columns are parted by white space: rows from baselines, columns from common gaps."""
+"""Tables whose columns are separated by white space or horizontal rules."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import reduce
+from itertools import pairwise, takewhile
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from llm_ocr.engines.embedded.tables.cells import Cell, Table, with_text
-from llm_ocr.engines.embedded.tables.columns import free_intervals, most_parted
-from llm_ocr.engines.embedded.tables.pieces import Piece, Row, Segment, is_number, rows_of, segment
+from llm_ocr.engines.embedded.regions import TABLE_CAPTION
+from llm_ocr.engines.embedded.tables.cells import (
+    Cell,
+    Piece,
+    Row,
+    Segment,
+    Table,
+    free_intervals,
+    is_code,
+    is_number,
+    most_parted,
+    row_segment,
+    rows_of,
+    with_text,
+)
+from llm_ocr.engines.embedded.tables.ruled import Floats, Rules, components
 from llm_ocr.types import Box
+
+if TYPE_CHECKING:
+    from llm_ocr.engines.embedded.tables.finder import Finder
+
+
+# Tables whose columns are parted by white space: rows from baselines, columns from common gaps.
+
 
 Rule = tuple[float, float, float]  # y, x0, x1
 
@@ -90,7 +112,7 @@ def _record(area: Area, row: Row, bounds: Sequence[tuple[float, float]]) -> Reco
             first, last = _columns_of(part, bounds, row.size)
             if entries and first <= entries[-1].last:
                 merged = (*entries[-1].segment.pieces, *part.pieces)
-                entries[-1] = Entry(entries[-1].first, max(last, entries[-1].last), segment(merged))
+                entries[-1] = Entry(entries[-1].first, max(last, entries[-1].last), row_segment(merged))
             else:
                 entries.append(Entry(first, last, part))
     return Record(row.y, row.size, sum(y < row.y for y in area.bands), entries)
@@ -110,7 +132,7 @@ def _parted(whole: Segment, bounds: Sequence[tuple[float, float]], size: float) 
             runs.append([after])
         else:
             runs[-1].append(after)
-    return [segment(run) for run in runs]
+    return [row_segment(run) for run in runs]
 
 
 def _columns_of(part: Segment, bounds: Sequence[tuple[float, float]], size: float) -> tuple[int, int]:
@@ -266,7 +288,7 @@ def _append(above: Record, record: Record) -> None:
             above.entries.append(entry)
         else:
             upper.first, upper.last = min(upper.first, entry.first), max(upper.last, entry.last)
-            upper.segment = segment([*upper.segment.pieces, *entry.segment.pieces])
+            upper.segment = row_segment([*upper.segment.pieces, *entry.segment.pieces])
     above.entries.sort(key=lambda entry: entry.first)
 
 
@@ -282,3 +304,354 @@ def _table(records: Sequence[Record], columns: int, headings: int) -> Table:
         used = {c for cell in cells if cell.row == row for c in range(cell.column, cell.column + cell.colspan)}
         cells.extend(Cell(row, column) for column in range(columns) if column not in used)
     return Table(len(records), columns, tuple(with_text(cells)), headings)
+
+
+# Horizontal rules of equal extent that stand above one another with tabular text between them.
+
+
+_MAX_RULES = 200  # per page; more are graph paper or a map
+
+
+def rule_chains(finder: "Finder", horizontal: Floats) -> Iterator[Area]:
+    """Areas between rules of equal extent in which no band is running text, from top to bottom of each chain."""
+    content = finder.content
+    long = horizontal[horizontal[:, 2] - horizontal[:, 1] >= 0.1 * content.width]
+    for table in finder.found:  # its rules are spent
+        box = table.box.grown(0.003 * content.height)
+        y, x0, x1 = long.T
+        long = long[(y < box.y0) | (y > box.y1) | (x0 > box.x1) | (x1 < box.x0)]
+    if len(long) < 2 or len(long) > _MAX_RULES:
+        return
+    for group in _equal_extents(long, 0.012 * content.width):
+        y, x0, x1 = group[:, 0], float(group[:, 1].min()), float(group[:, 2].max())
+        run: list[float] = []
+        for top, bottom in zip(y[:-1].tolist(), y[1:].tolist(), strict=True):
+            if _is_band(finder, Box(x0, top, x1, bottom)):
+                run = [*run, bottom] if run else [top, bottom]
+            elif run:
+                yield from _area(finder, run, x0, x1, horizontal)
+                run = []
+        if run:
+            yield from _area(finder, run, x0, x1, horizontal)
+
+
+def _equal_extents(rules: Floats, slack: float) -> list[Floats]:
+    groups: list[list[list[float]]] = []
+    for rule in rules.tolist():
+        for group in groups:
+            if abs(group[0][1] - rule[1]) <= slack and abs(group[0][2] - rule[2]) <= slack:
+                group.append(rule)
+                break
+        else:
+            groups.append([rule])
+    return [np.array(group) for group in groups if len(group) > 1]
+
+
+def _is_band(finder: "Finder", box: Box) -> bool:
+    if any(table.box.covered_by(box) > 0.5 for table in finder.found):
+        return False  # rules of the page around a table, not of a table
+    members = finder.inside(box)
+    lines = finder.content.lines
+    if not members:
+        return box.height < 0.04 * finder.content.height
+    if any(TABLE_CAPTION.match(lines[index].text) for index in members):
+        return False
+    if is_code([lines[index] for index in members]):
+        return False
+    return not _is_text(rows_of(finder.pieces(members)), box)
+
+
+def _is_text(rows: Sequence[Row], box: Box) -> bool:
+    """Whether most rows run over the whole width, in one column or two."""
+    if len(rows) < 2:
+        return False
+    wide = side_by_side = 0
+    for row in rows:
+        covered = sum(segment.x1 - segment.x0 for segment in row.segments)
+        words = [len(segment.text.split()) for segment in row.segments]
+        wide += len(words) == 1 and covered >= 0.75 * box.width and words[0] >= 4
+        side_by_side += 2 <= len(words) <= 3 and covered >= 0.72 * box.width and min(words) >= 3
+    return wide > 0.5 * len(rows) or (len(rows) >= 5 and wide + side_by_side >= 0.55 * len(rows))
+
+
+def _area(finder: "Finder", run: list[float], x0: float, x1: float, rules: Floats) -> Iterator[Area]:
+    """The area of a run, without bands at its end that hold a note rather than a row."""
+    while len(run) > 2 and not _has_columns(finder, Box(x0, run[-2], x1, run[-1])):
+        run = run[:-1]
+    box = Box(x0, run[0], x1, run[-1])
+    rows = rows_of(finder.pieces(finder.inside(box)))
+    several = sum(len(row.segments) > 1 for row in rows)
+    if several < (2 if len(run) > 2 else 3) or (len(run) == 2 and several < 0.6 * len(rows)):
+        return
+    yield Area(box, tuple(run), short_rules(rules, box))
+
+
+def _has_columns(finder: "Finder", box: Box) -> bool:
+    return any(len(row.segments) > 1 for row in rows_of(finder.pieces(finder.inside(box))))
+
+
+def short_rules(rules: Floats, box: Box) -> tuple[Rule, ...]:
+    """Rules inside the box that do not run over its whole width."""
+    found = []
+    for y, x0, x1 in rules.tolist():
+        inside = box.y0 < y < box.y1 and x0 >= box.x0 - 0.02 * box.width and x1 <= box.x1 + 0.02 * box.width
+        if inside and x1 - x0 < 0.9 * box.width:
+            found.append((y, x0, x1))
+    return tuple(found)
+
+
+# Tables without rules: columns of values beside their labels, and keys with values inside a frame.
+
+
+_LEAST_KEYS = 4
+_LEAST_VALUES = 5
+
+
+def plain_areas(finder: "Finder", rules: Rules) -> Iterator[tuple[Area, str]]:
+    """Areas of tables without rules, the certain ones only, and what they are: "keys" in a frame or "plain"."""
+    for horizontal, vertical in components(rules):
+        h, v = rules.horizontal[horizontal], rules.vertical[vertical]
+        if len(v) >= 2:  # in scans a side of the frame may be missing
+            top, bottom = min(float(h[0, 0]), float(v[:, 1].min())), max(float(h[-1, 0]), float(v[:, 2].max()))
+            frame = Box(float(v[0, 0]), top, float(v[-1, 0]), bottom)
+            yield from ((area, "keys") for area in _keys_in_frame(finder, frame))
+    yield from ((area, "plain") for area in _value_columns(finder))
+
+
+def _keys_in_frame(finder: "Finder", frame: Box) -> Iterator[Area]:
+    """Below a title or picture: short keys on the left, values on the right, as in an infobox."""
+    page = finder.content
+    if frame.width < 0.15 * page.width or frame.height < 0.05 * page.height or frame.width > 0.9 * page.width:
+        return
+    rows = rows_of(finder.pieces(finder.inside(frame)), 1.0)
+    pairs = [row for row in rows if len(row.segments) == 2]
+    if len(pairs) < _LEAST_KEYS:
+        return
+    left = float(np.median([row.segments[0].x0 for row in pairs]))
+    right = float(np.median([row.segments[1].x0 for row in pairs]))
+    size = pairs[0].size
+    keyed = [row for row in pairs if abs(row.segments[1].x0 - right) < size and abs(row.segments[0].x0 - left) < size]
+    short = [row for row in keyed if len(row.segments[0].text.split()) <= 3]
+    if len(short) < max(_LEAST_KEYS, 0.8 * len(pairs)):
+        return
+    inside = [row for row in rows if short[0].y <= row.y]
+    fitting = sum(_fits(row, right, size) for row in inside)
+    if fitting >= 0.85 * len(inside):
+        bottom = max(piece.box.y1 for row in inside for piece in row.pieces)
+        top = min(piece.box.y0 for piece in short[0].pieces)
+        box = Box(left - size, top, max(frame.x1, right), bottom)
+        yield Area(box, (), ())
+
+
+def _fits(row: Row, right: float, size: float) -> bool:
+    starts = [segment.x0 for segment in row.segments]
+    return len(starts) == 2 or (len(starts) == 1 and (starts[0] >= right - size or row.segments[0].x1 < right))
+
+
+def _value_columns(finder: "Finder") -> Iterator[Area]:
+    """Labels with one or several columns of numbers on their right."""
+    rows = line_rows(finder)
+    values = [
+        (number, segment)
+        for number, row in enumerate(rows)
+        for place, segment in enumerate(row.segments)
+        if place > 0 and is_number(segment.text)
+    ]
+    if len(values) < _LEAST_VALUES:
+        return
+    taken: list[Box] = []
+    for column in _columns(values, rows):
+        area = _labelled(rows, column)
+        if area is not None and not any(area.box.intersection(other) > 0.05 * area.box.area for other in taken):
+            taken.append(area.box)
+            yield area
+
+
+def line_rows(finder: "Finder") -> list[Row]:
+    """The free lines of a page in rows."""
+    lines = finder.content.lines
+    free = np.nonzero(finder.free)[0].tolist()
+    pieces = [Piece(lines[i].text, lines[i].box, i, lines[i].size, lines[i].bold) for i in free]
+    return rows_of(pieces, 0.3)
+
+
+Values = list[tuple[int, Segment]]
+
+
+def _columns(values: Values, rows: Sequence[Row]) -> list[Values]:
+    """Numbers with a common right end, few rows apart; the leftmost columns first."""
+    columns: list[Values] = []
+    for number, segment in values:
+        size = rows[number].size
+        for column in columns:
+            last, other = column[-1]
+            near = rows[number].y - rows[last].y <= 7 * size
+            if near and number != last and abs(other.x1 - segment.x1) < 0.8 * size:
+                column.append((number, segment))
+                break
+        else:
+            columns.append([(number, segment)])
+    return sorted((c for c in columns if len(c) >= _LEAST_VALUES), key=lambda c: c[0][1].x0)
+
+
+def _labelled(rows: Sequence[Row], column: Values) -> Area | None:
+    """The area from the labels to the last number of each row."""
+    labels: list[Segment] = []
+    rights: list[list[Segment]] = []
+    column = [(number, value) for number, value in column if not is_number(_label(rows[number], value).text)]
+    if len(column) < _LEAST_VALUES:
+        return None
+    for number, value in column:
+        segments = rows[number].segments
+        place = segments.index(value)
+        labels.append(_label(rows[number], value))
+        rights.append(list(takewhile(lambda segment: is_number(segment.text), segments[place + 1 :])))
+    size = rows[column[0][0]].size
+    rights = [[value for value in right if _is_common(value, rights, size)] for right in rights]
+    if not _plausible(labels, column, sum(map(bool, rights)), size):
+        return None
+    box = labels[0].pieces[0].box
+    for label, (_, value), right in zip(labels, column, rights, strict=True):
+        for each in (label, value, *right):
+            for piece in each.pieces:
+                box = box.union(piece.box)
+    return Area(_with_headings(rows, column[0][0], box), (), ())
+
+
+def _label(row: Row, value: Segment) -> Segment:
+    """What stands directly on the left of a value."""
+    return row.segments[row.segments.index(value) - 1]
+
+
+def _is_common(value: Segment, rights: Sequence[Sequence[Segment]], size: float) -> bool:
+    """Whether a third of the rows have a number that ends, or begins, where this one does."""
+    alike = sum(any(abs(v.x1 - value.x1) < size or abs(v.x0 - value.x0) < size for v in right) for right in rights)
+    return alike * 3 >= len(rights)
+
+
+def _with_headings(rows: Sequence[Row], first: int, box: Box) -> Box:
+    """The box grown by up to three rows above the values that stand in columns too."""
+    last = rows[first]
+    for row in reversed(rows[max(0, first - 4) : first]):
+        inside = [segment for segment in row.segments if segment.x1 > box.x0 and segment.x0 < box.x1]
+        if len(inside) < 2 or last.y - row.y > 4 * last.size:
+            break
+        if max(segment.x1 - segment.x0 for segment in inside) > 0.5 * box.width or inside[-1].x1 > box.x1 + row.size:
+            break
+        last = row
+        for segment in inside:
+            for piece in segment.pieces:
+                box = box.union(piece.box)
+    return box
+
+
+def _plausible(labels: Sequence[Segment], column: Values, several: int, size: float) -> bool:
+    """Not a table of contents, numbered equations or a page's columns."""
+    texts = [value.text for _, value in column]
+    printed = [piece.text for label in labels for piece in label.pieces]
+    if several * 2 < len(column) and any("...." in text or ". . ." in text for text in printed):
+        return False
+    if several * 2 < len(column) and is_counting(texts):
+        return False
+    if all(text.startswith("(") and text.endswith(")") for text in texts):
+        return False
+    starts = np.array([label.x0 for label in labels])
+    words = np.array([len(label.text.split()) for label in labels])
+    letters = sum(any(character.isalpha() for character in label.text) for label in labels)
+    aligned = float(np.mean(np.abs(starts - np.median(starts)) < 2.5 * size))
+    return letters >= 0.8 * len(labels) and float(np.median(words)) <= 7 and aligned >= 0.6
+
+
+def is_counting(texts: Sequence[str]) -> bool:
+    """Whether the values are whole numbers that rise, as numbers of pages and of items do."""
+    whole = [int(text) for text in texts if text.isdecimal()]
+    rising = sum(a <= b for a, b in pairwise(whole))
+    return len(whole) > 0.8 * len(texts) and rising > 0.8 * (len(whole) - 1)
+
+
+# Tables set with spaces only: rows that follow one another with the same short cells, each under the one above.
+
+
+#: Rows, the heading among them, and columns of the smallest table that is found by its alignment alone.
+_LEAST_ROWS, _LEAST_COLUMNS = 4, 3
+#: Words of the longest cell: what has more may be text in the columns of a page.
+_MOST_WORDS = 5
+#: White space between two columns, in sizes of the letters.
+_APART = 1.2
+
+
+def aligned_tables(finder: "Finder") -> Iterator[tuple[Box, Table]]:
+    """Such tables, the certain ones only: three columns, one of them of values in all rows but the first."""
+    for block in _blocks(line_rows(finder)):
+        if _has_apart_columns(block) and _has_values(block):
+            boxes = [piece.box for row in block for piece in row.pieces]
+            box = reduce(Box.union, boxes)
+            cells = [
+                Cell(number, column, pieces=list(segment.pieces))
+                for number, row in enumerate(block)
+                for column, segment in enumerate(row.segments)
+            ]
+            yield box, Table(len(block), len(block[0].segments), tuple(with_text(cells)))
+
+
+def _blocks(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """Runs of rows with as many cells, aligned with those above, at an even distance."""
+    block: list[Row] = []
+    for row in rows:
+        if block and not _follows(block, row):
+            if len(block) >= _LEAST_ROWS:
+                yield block
+            # The last row may be the heading of the next block.
+            block = block[-1:] if _follows(block[-1:], row) else []
+        if len(row.segments) >= _LEAST_COLUMNS and all(_is_short(segment.text) for segment in row.segments):
+            block.append(row)
+        else:
+            block = []
+    if len(block) >= _LEAST_ROWS:
+        yield block
+
+
+def _is_short(text: str) -> bool:
+    return 0 < len(text.split()) <= _MOST_WORDS
+
+
+def _follows(block: Sequence[Row], row: Row) -> bool:
+    last = block[-1]
+    if len(last.segments) != len(row.segments) or not 0.7 < row.size / max(last.size, 1e-6) < 1.43:
+        return False
+    if not all(_is_short(segment.text) for segment in row.segments):
+        return False
+    step = last.y - block[-2].y if len(block) > 1 else 1.7 * last.size
+    if row.y - last.y > 1.5 * step:
+        return False
+    aligned = sum(
+        abs(a.x0 - b.x0) < 0.6 * row.size
+        or abs(a.x1 - b.x1) < 0.6 * row.size
+        or abs(a.x0 + a.x1 - b.x0 - b.x1) < 0.8 * row.size
+        for a, b in zip(last.segments, row.segments, strict=True)
+    )
+    return aligned == len(row.segments)
+
+
+def _has_apart_columns(block: Sequence[Row]) -> bool:
+    size = float(np.median([row.size for row in block]))
+    for column in range(len(block[0].segments) - 1):
+        end = max(row.segments[column].x1 for row in block)
+        start = min(row.segments[column + 1].x0 for row in block)
+        if start - end < _APART * size:
+            return False
+    return True
+
+
+def _has_values(block: Sequence[Row]) -> bool:
+    """Whether headings without digits stand over a column of values; a table of contents has only its page numbers."""
+    heads = [segment.text for segment in block[0].segments]
+    if any(_has_digit(head) for head in heads) or any(is_number(head) for head in heads):
+        return False
+    columns = [[row.segments[number].text for row in block[1:]] for number in range(len(heads))]
+    valued = [column for column in columns if all(map(_has_digit, column))]
+    return any(not is_counting(column) for column in valued)
+
+
+def _has_digit(text: str) -> bool:
+    return any(map(str.isdigit, text))

@@ -1,0 +1,337 @@
+"""The Python API: commands as functions with their settings as keywords."""
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from llm_ocr.config import models
+from llm_ocr.config.loading import settings_from
+from llm_ocr.config.models import PipelineCommand
+from llm_ocr.documents.rendering import Renderer
+from llm_ocr.errors import UsageError
+from llm_ocr.exports.export import export as export_results
+from llm_ocr.exports.job import Exported
+from llm_ocr.runs import Run
+from llm_ocr.stages import Progress, Silent
+from llm_ocr.stages.execute import execute
+from llm_ocr.stages.extract import Extract
+from llm_ocr.stages.runtime import Job, PartRenderer, Remote, page_profile, reading, render_options
+from llm_ocr.stages.servers import Engines, choose_engine
+from llm_ocr.stages.sharing import await_workspace
+from llm_ocr.stages.transform import transform_pages
+from llm_ocr.types import DocumentPart, PageRecord, Unit
+from llm_ocr.viewer import Viewed
+from llm_ocr.viewer import view as view_results
+from llm_ocr.workspace.stored import stored_settings
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from llm_ocr.config.keywords import (
+        AssembleKeywords,
+        DescribeKeywords,
+        ExportKeywords,
+        ExtractKeywords,
+        PlanKeywords,
+        ReadPageKeywords,
+        RetryKeywords,
+        RunKeywords,
+        TransformKeywords,
+        ViewKeywords,
+    )
+
+
+Sources = str | Path | Iterable[str | Path]
+
+
+def run(
+    sources: Sources = (), *, workspace: str | Path, progress: Progress | None = None, **settings: "Unpack[RunKeywords]"
+) -> Run:
+    """Read documents: run all three stages on this machine.
+
+    After an interruption, the same call continues. It does not repeat finished units.
+
+    Args:
+        sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
+        workspace: The folder, or the s3://, gs://, or hf:// URL.
+        progress: Receives the progress. By default none is shown.
+        **settings: The settings of `llm_ocr.config.keywords.RunKeywords`, by group. `llm-ocr run --help`
+            explains them with their defaults.
+
+    Returns:
+        The run: status, pages, documents, and dataset.
+
+    Raises:
+        UsageError: A setting is unknown or invalid, or settings contradict each other.
+        LlmOcrError: The work cannot be done. A page that fails is a row with a reason, and no error.
+    """
+    return _call("run", models.RunSettings, sources, workspace, progress, settings)
+
+
+def plan(
+    sources: Sources = (),
+    *,
+    workspace: str | Path,
+    progress: Progress | None = None,
+    **settings: "Unpack[PlanKeywords]",
+) -> Run:
+    """List documents, count their pages, and divide them into units of work.
+
+    Args:
+        sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
+        workspace: The folder, or the s3://, gs://, or hf:// URL.
+        progress: Receives the progress. By default none is shown.
+        **settings: The settings of `llm_ocr.config.keywords.PlanKeywords`, by group. `llm-ocr plan --help`
+            explains them with their defaults.
+
+    Returns:
+        The run: status, pages, documents, and dataset.
+
+    Raises:
+        UsageError: A setting is unknown or invalid, or settings contradict each other.
+        LlmOcrError: The work cannot be done. A page that fails is a row with a reason, and no error.
+    """
+    return _call("plan", models.PlanSettings, sources, workspace, progress, settings)
+
+
+def extract(
+    sources: Sources = (),
+    *,
+    workspace: str | Path,
+    progress: Progress | None = None,
+    **settings: "Unpack[ExtractKeywords]",
+) -> Run:
+    """Read pages: stage 1 writes Markdown, figures, and layout.
+
+    New sources are planned first.
+
+    Args:
+        sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
+        workspace: The folder, or the s3://, gs://, or hf:// URL.
+        progress: Receives the progress. By default none is shown.
+        **settings: The settings of `llm_ocr.config.keywords.ExtractKeywords`, by group. `llm-ocr extract --help`
+            explains them with their defaults.
+
+    Returns:
+        The run: status, pages, documents, and dataset.
+
+    Raises:
+        UsageError: A setting is unknown or invalid, or settings contradict each other.
+        LlmOcrError: The work cannot be done. A page that fails is a row with a reason, and no error.
+    """
+    return _call("extract", models.ExtractSettings, sources, workspace, progress, settings)
+
+
+def describe(*, workspace: str | Path, progress: Progress | None = None, **settings: "Unpack[DescribeKeywords]") -> Run:
+    """Describe each figure: stage 2.
+
+    Args:
+        workspace: The folder, or the s3://, gs://, or hf:// URL.
+        progress: Receives the progress. By default none is shown.
+        **settings: The settings of `llm_ocr.config.keywords.DescribeKeywords`, by group. `llm-ocr describe --help`
+            explains them with their defaults.
+
+    Returns:
+        The run: status, pages, documents, and dataset.
+
+    Raises:
+        UsageError: A setting is unknown or invalid, or settings contradict each other.
+        LlmOcrError: The work cannot be done. A page that fails is a row with a reason, and no error.
+        StageMissing: Extract has not finished, and `follow` is not set.
+    """
+    return _call("describe", models.DescribeSettings, (), workspace, progress, settings)
+
+
+def assemble(*, workspace: str | Path, progress: Progress | None = None, **settings: "Unpack[AssembleKeywords]") -> Run:
+    """Write documents and dataset: stage 3 puts the descriptions into the Markdown.
+
+    Args:
+        workspace: The folder, or the s3://, gs://, or hf:// URL.
+        progress: Receives the progress. By default none is shown.
+        **settings: The settings of `llm_ocr.config.keywords.AssembleKeywords`, by group. `llm-ocr assemble --help`
+            explains them with their defaults.
+
+    Returns:
+        The run: status, pages, documents, and dataset.
+
+    Raises:
+        UsageError: A setting is unknown or invalid, or settings contradict each other.
+        LlmOcrError: The work cannot be done. A page that fails is a row with a reason, and no error.
+        StageMissing: Extract or Describe has not finished, and `follow` is not set.
+    """
+    return _call("assemble", models.AssembleSettings, (), workspace, progress, settings)
+
+
+def retry_failed(
+    *, workspace: str | Path, progress: Progress | None = None, **settings: "Unpack[RetryKeywords]"
+) -> Run:
+    """Plan the failed pages again. `extract` then reads them.
+
+    Args:
+        workspace: The folder, or the s3://, gs://, or hf:// URL.
+        progress: Receives the progress. By default none is shown.
+        **settings: The settings of `llm_ocr.config.keywords.RetryKeywords`, by group. `llm-ocr retry-failed --help`
+            explains them with their defaults.
+
+    Returns:
+        The run: status, pages, documents, and dataset.
+
+    Raises:
+        UsageError: A setting is unknown or invalid, or settings contradict each other.
+        LlmOcrError: The work cannot be done. A page that fails is a row with a reason, and no error.
+    """
+    return _call("retry-failed", models.RetrySettings, (), workspace, progress, settings)
+
+
+def transform(
+    function: Callable[[PageRecord], PageRecord],
+    *,
+    workspace: str | Path,
+    stage: str,
+    version: str = "1",
+    progress: Progress | None = None,
+    **settings: "Unpack[TransformKeywords]",
+) -> Run:
+    """Run a stage of your own after Extract.
+
+    The rows are stored in the workspace under `stage`. `describe(pages_from=stage)` and `assemble(pages_from=stage)`
+    read them. Shards, leases, and resume work as in the other stages. If `function` raises, the page is `failed` in
+    this stage, and nothing of its content is stored.
+
+    Args:
+        function: Returns the new row of a page. It is called in threads, one unit at a time.
+        workspace: The folder, or the s3://, gs://, or hf:// URL.
+        stage: The name of the stage.
+        version: Changes with the function, so that the pages are processed again.
+        progress: Receives the progress. By default none is shown.
+        **settings: The settings of `llm_ocr.config.keywords.TransformKeywords`.
+
+    Returns:
+        The run: status, pages, documents, and dataset.
+
+    Raises:
+        UsageError: `stage` is not a valid name, or a setting is unknown or invalid.
+        StageMissing: Extract has not finished.
+    """
+    chosen = settings_from(models.TransformSettings, "transform", {"workspace": str(workspace), **settings})
+    return transform_pages(chosen, function, stage, version, progress or Silent())
+
+
+def export(
+    *, workspace: str | Path, output: str | Path, progress: Progress | None = None, **settings: "Unpack[ExportKeywords]"
+) -> Exported:
+    """Export the assembled results to a folder, a bucket, or a dataset repository of the Hub.
+
+    After an interruption, the same call continues.
+
+    Args:
+        workspace: The folder, or the s3://, gs://, or hf:// URL.
+        output: The folder, the s3:// or gs:// prefix, or hf://datasets/NS/NAME.
+        progress: Receives the progress. By default none is shown.
+        **settings: The settings of `llm_ocr.config.keywords.ExportKeywords`, by group. `llm-ocr export --help`
+            explains them with their defaults.
+
+    Returns:
+        The location of the export, the numbers of files and rows, and a line that loads it.
+
+    Raises:
+        UsageError: A setting is unknown or invalid.
+        StageMissing: The workspace is not assembled.
+    """
+    flags = {"workspace": str(workspace), "output": str(output), **settings}
+    return export_results(settings_from(models.ExportSettings, "export", flags), progress)
+
+
+def view(
+    *, workspace: str | Path, output: str | Path, progress: Progress | None = None, **settings: "Unpack[ViewKeywords]"
+) -> Viewed:
+    """Write a static site of the results.
+
+    Args:
+        workspace: The folder, or the s3://, gs://, or hf:// URL.
+        output: The folder of the site.
+        progress: Receives the progress. By default none is shown.
+        **settings: The settings of `llm_ocr.config.keywords.ViewKeywords`, by group. `llm-ocr view --help`
+            explains them with their defaults.
+
+    Returns:
+        The site. Open its `index`.
+
+    Raises:
+        UsageError: A setting is unknown or invalid, or the folder contains other files.
+    """
+    flags = {"workspace": str(workspace), "output": str(output), **settings}
+    return view_results(settings_from(models.ViewSettings, "view", flags), progress)
+
+
+async def read_page(image: "str | Path | bytes | Image", **settings: "Unpack[ReadPageKeywords]") -> PageRecord:
+    """Read one page image without a workspace.
+
+    Args:
+        image: A file, its bytes, or a Pillow image.
+        **settings: The settings of `llm_ocr.config.keywords.ReadPageKeywords`, by group. `llm-ocr extract --help`
+            explains them with their defaults.
+
+    Returns:
+        The row of the page. The status of a page that cannot be read is `failed`, with a reason.
+
+    Raises:
+        UsageError: A setting is unknown or invalid, or is a limit of runs: `max_hours`, `max_cost`.
+    """
+    if limits := {"max_hours", "max_cost"} & settings.keys():
+        raise UsageError(f"read_page: {', '.join(sorted(limits))} is for runs with a workspace: this reads one page")
+    chosen = settings_from(models.ExtractSettings, "read_page", {"workspace": "-", **settings})
+    engine = choose_engine(chosen, command="run")
+    with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
+        file = await asyncio.to_thread(_as_file, image, Path(folder))
+        part = DocumentPart("page", str(file), file.name, "", (1,), 1, 0)
+        engines = Engines(engine, chosen, Path(folder), Silent().say)
+        job = Job(None, chosen, Silent(), engines, Remote(chosen))
+        try:
+            async with Renderer(render_options(chosen, (), page_profile(chosen, engines))) as renderer:
+                ready = await reading(job, renderer)
+                try:
+                    pages = PartRenderer(renderer, job.remote)
+                    kept = chosen.headers == "keep"
+                    stage = Extract(pages, ready.reader, _nowhere, Silent(), ready.admission, furniture=kept)
+                    return await stage.read(part, 0, await ready.admission.enter())
+                finally:
+                    await ready.reader.close()
+        finally:
+            await engines.close()
+
+
+def _as_file(image: "str | Path | bytes | Image", folder: Path) -> Path:
+    if isinstance(image, str | Path):
+        return Path(image)
+    file = folder / "image"
+    if isinstance(image, bytes):
+        file.write_bytes(image)
+    else:
+        image.save(file, "PNG", compress_level=1)
+    return file
+
+
+async def _nowhere(unit: Unit, pages: Sequence[PageRecord]) -> None:
+    """A single page is not published."""
+
+
+def _call(
+    command: str,
+    model: type[PipelineCommand],
+    sources: Sources,
+    workspace: str | Path,
+    progress: Progress | None,
+    settings: Mapping[str, object],
+) -> Run:
+    named = [sources] if isinstance(sources, str | Path) else list(sources)
+    flags: dict[str, object] = {"workspace": str(workspace), **settings}
+    if named:
+        flags["sources"] = tuple(str(source) for source in named)
+    chosen = settings_from(model, command, flags)
+    await_workspace(chosen, (progress or Silent()).say)
+    if stored := stored_settings(command, chosen):
+        chosen = settings_from(model, command, flags, stored)
+    return execute(command, chosen, progress)

@@ -1,0 +1,163 @@
+"""Commands over finished results: status, export, view, report, and estimate."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from llm_ocr.cli.outcome import advice, status_text, worst_text
+from llm_ocr.cli.output import json_text, write_json, write_line
+from llm_ocr.cli.progress import progress_for
+from llm_ocr.config.models import EstimateSettings, ExportSettings, ReportSettings, StatusSettings, ViewSettings
+
+if TYPE_CHECKING:
+    from llm_ocr.costs.comparison import Comparison
+    from llm_ocr.costs.report import Spent
+    from llm_ocr.workspace.status import RunStatus
+
+
+# llm-ocr status: reads a workspace, whatever failed in it.
+
+
+#: What is looked at: the status, and what jobs have cost.
+Look = tuple["RunStatus", Sequence["Spent"]]
+
+#: Seconds between two looks with --watch.
+EVERY = 5.0
+
+
+def run_status(command: str, settings: StatusSettings) -> int:
+    """Print the status once, or until every page is accounted for; returns 0."""
+    from llm_ocr.runs import open as open_workspace
+
+    def look() -> "Look":
+        run = open_workspace(
+            settings.workspace,
+            profile=settings.workspace_profile,
+            endpoint=settings.workspace_endpoint,
+            region=settings.workspace_region,
+        )
+        status = run.status
+        if settings.worst:
+            # The status names some already, and counting once more takes its time.
+            known = status.worst[: settings.worst]
+            status = replace(status, worst=known if len(known) == settings.worst else run.worst(settings.worst))
+        return status, run.spent
+
+    watch(look, settings, time.sleep)
+    return 0
+
+
+def watch(look: Callable[[], "Look"], settings: StatusSettings, sleep: Callable[[float], object]) -> None:
+    """Print what `look` finds; with --watch again whenever it has changed, until no page is missing."""
+    shown = ""
+    while True:
+        status, spent = look()
+        text = status_as_text(status, settings, spent)
+        if text != shown:
+            write_line(text)
+            shown = text
+        if not settings.watch or _accounted(status):
+            return
+        sleep(EVERY)
+
+
+def status_as_text(status: "RunStatus", settings: StatusSettings, spent: Sequence["Spent"] = ()) -> str:
+    """JSON for programs (one line while watching), a table for people."""
+    if settings.json_output:
+        from llm_ocr.costs.report import spent_to_json
+
+        values = status.to_json() | {"spent": spent_to_json(spent), "advice": advice(status) or None}
+        return json_text(values, indent=None if settings.watch else 2)
+    text = status_text(status, spent)
+    return f"{text}\n{worst_text(status.worst, settings.worst)}" if settings.worst else text
+
+
+def _accounted(status: "RunStatus") -> bool:
+    """A plan may be of no page, where filters left all out; and pages that are estimated may be more than that."""
+    pages = status.pages
+    counted = status.generations > 0 and not status.estimated
+    return counted and pages.expected == pages.ok + pages.degraded + pages.failed
+
+
+# llm-ocr export: results in the form of what comes next.
+
+
+def run_export(command: str, settings: ExportSettings) -> int:
+    """Write the results, and say where they are and how they are opened; returns 0."""
+    from llm_ocr.exports.export import export
+
+    progress = progress_for(settings)
+    try:
+        done = export(settings, progress)
+    finally:
+        progress.close()
+    files = f"{done.files:,} file{'' if done.files == 1 else 's'}"
+    unit = done.unit.removesuffix("s") if done.rows == 1 else done.unit
+    write_line(f"{done.rows:,} {unit} in {files} ({done.size / 1e6:,.1f} MB, {done.written:,} written now): {done.url}")
+    if done.dropped:
+        documents = f"{done.dropped:,} document{'' if done.dropped == 1 else 's'}"
+        write_line(f"{documents} with too many bad pages left out: {done.url}/dropped-documents.jsonl")
+    write_line(f"Open it: {done.load}")
+    return 0
+
+
+# llm-ocr view: a static site of the results.
+
+
+def run_view(command: str, settings: ViewSettings) -> int:
+    """Write the site, and say which file is to be opened; returns 0."""
+    from llm_ocr.viewer import view
+
+    progress = progress_for(settings)
+    try:
+        done = view(settings, progress)
+    finally:
+        progress.close()
+    write_line(f"{done.pages:,} page{'' if done.pages == 1 else 's'}: open {done.index}")
+    return 0
+
+
+# llm-ocr report: one HTML page about a run.
+
+
+def run_report(command: str, settings: ReportSettings) -> int:
+    """Write the page and say where it is; returns 0 whatever failed in the run."""
+    from llm_ocr.report import write_report
+    from llm_ocr.workspace import Workspace
+    from llm_ocr.workspace.stored import workspace_options
+
+    with Workspace.open(settings.workspace, options=workspace_options(settings)) as workspace:
+        done = write_report(workspace, settings.output)
+    write_line(f"Report: {done.path} ({done.size / 1e3:,.0f} kB; open it in a browser)")
+    return 0
+
+
+# llm-ocr estimate: what a run will take and cost.
+
+
+def run_estimate(command: str, settings: EstimateSettings) -> int:
+    """Print the table, or JSON; returns 0."""
+    from llm_ocr.estimating import compared
+
+    progress = progress_for(settings)
+    try:
+        found = compared(settings, progress)
+    finally:
+        progress.close()
+    if settings.json_output:
+        write_json(found.to_json())
+    else:
+        write_line(_text(found, settings))
+    return 0
+
+
+def _text(found: "Comparison", settings: EstimateSettings) -> str:
+    from llm_ocr.costs.comparison import money_text
+
+    if found.stage or len(found.options) != 1 or found.options[0].cost is None:
+        return str(found)
+    money = money_text(found.options[0].cost.likely)
+    ins = f"{settings.tokens_in or 0:,} tokens in at ${settings.price_in or 0:g}"
+    outs = f"{settings.tokens_out or 0:,} out at ${settings.price_out or 0:g}"
+    return f"{money} for {ins} and {outs} per million"

@@ -1,0 +1,1 @@
+"""Datasets and interfaces of the predecessor."""

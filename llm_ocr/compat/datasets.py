@@ -1,0 +1,500 @@
+"""Datasets that the predecessor wrote: location, files, and rows."""
+
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from llm_ocr.config.groups import Group
+from llm_ocr.config.models import InputCommand
+from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError, UsageError, WorkspaceError, WorkspaceMismatch
+from llm_ocr.results.schema import ObjectFile
+from llm_ocr.storage import DEFAULT_OPTIONS, ObjectInfo, ObjectStore, StoreOptions, open_store
+from llm_ocr.storage.hf import parse
+from llm_ocr.storage.local import LocalStore
+from llm_ocr.storage.names import split_scheme
+from llm_ocr.workspace import Workspace, codec
+from llm_ocr.workspace.generations import generations
+from llm_ocr.workspace.keys import EXTRACT, stage_keys
+from llm_ocr.workspace.stored import workspace_options
+
+# Where a dataset of the predecessor stands, and of which files it is made. Nothing is read but names and notes.
+# `save_to_disk` leaves a folder with `state.json` (one of several splits: `dataset_dict.json` and a folder for each)
+# and Arrow files; on the Hub, and where somebody copied it from there, it is Parquet files.
+
+
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]*\w(?:@.+)?")
+#: At the end of a URL, unless nothing would be left of it.
+_SLASHES = re.compile(r"(?<=[^/:])/+$")
+#: Parquet files of `push_to_hub`: `train-00000-of-00002.parquet`, in older versions with a hash behind.
+_SPLIT = re.compile(r"(?P<split>\w[\w.-]*?)-\d{5}-of-\d{5}")
+_STATE, _SPLITS, _RUN = "state.json", "dataset_dict.json", "run.json"
+#: Where the predecessor, and `push_to_hub`, put the files below what users name.
+_FOLDERS = ("", "dataset/", "data/")
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """One file of rows: `key` in the dataset's store; `split` is empty where there is only one."""
+
+    key: str
+    size: int
+    version: str
+    split: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class InputDataset:
+    """A dataset to begin with. `url` is the same in all its versions; `version` is a commit, or a hash of its files."""
+
+    store: ObjectStore
+    url: str
+    version: str
+    files: tuple[InputFile, ...]
+
+    def name(self, file: InputFile) -> str:
+        """A file as the plan and messages name it."""
+        return f"{self.store.url}/{file.key}"
+
+
+def store_url(given: str) -> str:
+    """What the user named, as a store's URL: `NS/NAME` is a dataset of the Hub, unless a folder is there."""
+    named = _SLASHES.sub("", given)
+    if split_scheme(named)[0] or Path(named).expanduser().is_dir() or not _HUB_NAME.fullmatch(named):
+        return named
+    return f"hf://datasets/{named}"
+
+
+def open_input(given: str, options: StoreOptions) -> InputDataset:
+    """The dataset at a folder, s3://, gs://, hf:// URL or NS/NAME; `/dataset` may be left out, or a `/` follow.
+
+    Raises `UsageError` for what is no dataset of the predecessor, `ObjectNotFound` for nothing there, `StorageError`.
+    """
+    store = open_store(store_url(given), options)
+    if isinstance(store, LocalStore) and not store.root.is_dir():
+        raise ObjectNotFound(f"--input {given}: there is no such folder", hint=_FORMS)
+    url, commit = store.url, ""
+    if store.url.startswith("hf://datasets/"):
+        try:
+            url, store, commit = _at_commit(store.url, options)
+        except StorageError as error:
+            if not split_scheme(given)[0]:
+                error.hint = f"{error.hint}\nNor is there a folder {given} here.".strip()
+            raise
+    folder, files = _arrow_files(store) or _parquet_files(store, given)
+    _refuse_own(store, folder, options)
+    version = commit or _digest(folder, files)
+    return InputDataset(store, f"{url}/{folder}".rstrip("/"), version, _named_splits(files))
+
+
+_FORMS = "Give s3://BUCKET/PREFIX/dataset, gs://BUCKET/PREFIX/dataset, a folder, or NAMESPACE/NAME on the Hub."
+
+
+def _at_commit(url: str, options: StoreOptions) -> tuple[str, ObjectStore, str]:
+    """The URL without its revision, the store at the commit that the revision is now, and the commit."""
+    from llm_ocr.storage.hf import parse
+    from llm_ocr.storage.hf.client import PATIENCE, HubClient
+
+    place = parse(url)
+    client = HubClient(place, options)
+
+    def look() -> str:
+        with client.doing("read"):
+            info = client.api.repo_info(place.id, repo_type="dataset", revision=place.revision or None)
+            return str(info.sha)
+
+    commit = PATIENCE.keep_trying(look)
+    return replace(place, revision="").url, open_store(replace(place, revision=commit).url, options), commit
+
+
+def _arrow_files(store: ObjectStore) -> tuple[str, list[InputFile]] | None:
+    """The folder of a dataset that `save_to_disk` wrote, and its files in order; None when there is none."""
+    for folder in _FOLDERS:
+        if store.stat(folder + _STATE) is not None:
+            return folder, _of_state(store, folder, "")
+        if store.stat(folder + _SPLITS) is not None:
+            splits = [str(split) for split in _note(store, folder + _SPLITS).get("splits", ())]
+            return folder, [file for split in splits for file in _of_state(store, f"{folder}{split}/", split)]
+    return None
+
+
+def _of_state(store: ObjectStore, folder: str, split: str) -> list[InputFile]:
+    state = _note(store, folder + _STATE)
+    if state.get("_indices_data_files"):
+        raise UsageError(
+            f"{store.url}/{folder}: rows in an order of their own (saved by an old version of datasets)",
+            hint="Load it with datasets and save it again: load_from_disk(...).flatten_indices().save_to_disk(...).",
+        )
+    try:
+        names = [str(file["filename"]) for file in state["_data_files"]]
+    except (KeyError, TypeError) as error:
+        raise codec.damaged(f"{store.url}/{folder}{_STATE}", f"no list of data files ({error})") from error
+    found = {info.key: info for info in store.list(folder)}
+    missing = [name for name in names if folder + name not in found]
+    if missing:
+        raise StorageError(
+            f"{store.url}/{folder}{missing[0]} is missing ({len(missing)} of {len(names)} data files)",
+            hint="The dataset was not uploaded whole: run the predecessor's stage again, or upload the rest.",
+        )
+    return [_file(found[folder + name], split) for name in names]
+
+
+def _note(store: ObjectStore, key: str) -> dict[str, Any]:
+    return codec.load(store.get(key), f"{store.url}/{key}")
+
+
+def _parquet_files(store: ObjectStore, given: str) -> tuple[str, list[InputFile]]:
+    """The folder that holds Parquet files, and these in key order; the one that users mean where there are several."""
+    by_folder: dict[str, list[InputFile]] = {}
+    for info in store.list():
+        folder, _, name = info.key.rpartition("/")
+        hidden = any(part.startswith((".", "_")) for part in info.key.split("/"))
+        if name.endswith(".parquet") and not hidden:
+            split = _SPLIT.match(name)
+            by_folder.setdefault(f"{folder}/" if folder else "", []).append(
+                _file(info, split["split"] if split else "")
+            )
+    if not by_folder:
+        raise _nothing(store, given)
+    usual = next((folder for folder in _FOLDERS if folder in by_folder), None)
+    if usual is None and len(by_folder) > 1:
+        names = ", ".join(sorted(by_folder)[:5])
+        raise UsageError(f"--input {given} holds several datasets: {names}", hint=f"Name one: {given.rstrip('/')}/…")
+    folder = usual if usual is not None else next(iter(by_folder))
+    return folder, by_folder[folder]
+
+
+def _nothing(store: ObjectStore, given: str) -> LlmOcrError:
+    if _is_workspace(store):
+        return _own(store.url, store.url)
+    return ObjectNotFound(
+        f"--input {given}: no dataset there, neither {_STATE} (save_to_disk) nor Parquet files", hint=_FORMS
+    )
+
+
+def _refuse_own(store: ObjectStore, folder: str, options: StoreOptions) -> None:
+    """What a workspace of ours holds is read there, whole; as an input its documents would be torn into pages."""
+    above, _, name = store.url.rpartition("/")
+    stores = [store] if folder or name != "dataset" else [store, open_store(above, options)]
+    for one in stores:
+        if _is_workspace(one):
+            raise _own(f"{store.url}/{folder}".rstrip("/"), one.url)
+
+
+def _is_workspace(store: ObjectStore) -> bool:
+    return store.stat(_RUN) is not None and "format" in _note(store, _RUN)
+
+
+def _own(url: str, workspace: str) -> UsageError:
+    return UsageError(
+        f"--input {url}: this is of llm-ocr's own workspace {workspace}",
+        hint=f"Work on it where it is: -w {workspace}, without --input.",
+    )
+
+
+def _file(info: ObjectInfo, split: str) -> InputFile:
+    return InputFile(info.key, info.size, info.version, split)
+
+
+def _named_splits(files: list[InputFile]) -> tuple[InputFile, ...]:
+    """Splits are named only where there are several: most datasets have one."""
+    if len({file.split for file in files}) > 1:
+        return tuple(files)
+    return tuple(InputFile(file.key, file.size, file.version) for file in files)
+
+
+def _digest(folder: str, files: Iterable[InputFile]) -> str:
+    names = [[file.key.removeprefix(folder), file.size, file.version] for file in files]
+    return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:16]
+
+
+# The rows of an input's files: Arrow files mapped from the local disk, Parquet files there or by ranges. Of a dataset
+# on a store at most one file is on the local disk at a time; in memory are the rows that are asked for.
+
+
+#: Columns of the predecessor's datasets that are taken over.
+ID, IMAGE, MARKDOWN = "sample_id", "source_image", "document_markdown"
+FIGURES, METADATA = "extracted_figures", "extracted_figures_metadata"
+_COLUMNS = (ID, IMAGE, MARKDOWN, FIGURES, METADATA)
+#: Without these there is nothing to take over.
+_NEEDED = (IMAGE, MARKDOWN)
+
+#: Rows with images that are made Python objects at a time, and rows without.
+_HEAVY, _LIGHT = 8, 512
+#: Bytes that are read ahead of what is decoded.
+_AHEAD = 1 << 20
+
+Row = Mapping[str, Any]
+
+
+class _Rows(Protocol):
+    """An opened file."""
+
+    @property
+    def names(self) -> Sequence[str]: ...
+
+    def read(self, columns: Sequence[str], start: int, stop: int | None, most: int) -> Iterator[list[dict[str, Any]]]:
+        """Rows from `start` to before `stop` (None: all), at most `most` at a time."""
+
+    def close(self) -> None: ...
+
+
+class InputRows:
+    """Reads an input's files. For one thread at a time; a context manager that removes the local copy."""
+
+    def __init__(self, dataset: InputDataset, folder: Path) -> None:
+        """`folder` is where the local copy goes."""
+        self._dataset = dataset
+        self._copy = folder / "input-file"
+        self._copied = ""
+        self._open: tuple[str, _Rows] | None = None
+
+    def __enter__(self) -> "InputRows":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+        self._copy.unlink(missing_ok=True)
+
+    def texts(self, file: InputFile) -> Iterator[list[dict[str, Any]]]:
+        """Ids and figures' metadata of all rows, some hundred at a time; images are not touched.
+
+        Raises `UsageError` when the file has not the columns of the predecessor, `StorageError` when it is damaged.
+        """
+        rows = self._opened(file, whole=False)
+        with _as_storage_error(self._dataset, file):
+            yield from rows.read(_known(rows, (ID, METADATA)), 0, None, _LIGHT)
+
+    def rows(self, file: InputFile, start: int, stop: int) -> Iterator[dict[str, Any]]:
+        """Rows with all that is taken over; errors as in `texts`."""
+        opened = self._opened(file, whole=True)
+        with _as_storage_error(self._dataset, file):
+            for batch in opened.read(_known(opened, _COLUMNS), start, stop, _HEAVY):
+                yield from batch
+
+    def _opened(self, file: InputFile, *, whole: bool) -> _Rows:
+        """The file, fetched first unless ranges of it are enough."""
+        parquet = file.key.endswith(".parquet")
+        remote = not isinstance(self._dataset.store, LocalStore)
+        by_ranges = parquet and remote and not whole
+        name = f"{file.key}#" if by_ranges else file.key
+        if self._open is not None and self._open[0] == name:
+            return self._open[1]
+        self._close()
+        with _as_storage_error(self._dataset, file):
+            if by_ranges:
+                rows: _Rows = _Parquet(ObjectFile(self._dataset.store, file.key))
+            else:
+                rows = (_Parquet if parquet else _Arrow)(self._local(file))
+        self._open = (name, rows)
+        _check(self._dataset, file, rows.names)
+        return rows
+
+    def _local(self, file: InputFile) -> Path:
+        store = self._dataset.store
+        if isinstance(store, LocalStore):
+            return store.root / file.key
+        if self._copied != file.key:
+            self._copied = ""
+            store.download(file.key, self._copy)
+            info = store.stat(file.key)
+            if info is None or info.version != file.version:
+                raise StorageError(
+                    f"{self._dataset.name(file)} was changed while it was read",
+                    hint="Wait until nothing writes to the dataset any more, then run the same command again.",
+                )
+            self._copied = file.key
+        return self._copy
+
+    def _close(self) -> None:
+        # Taken first: a thread that an error has left behind may be closing it, too.
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened[1].close()
+
+
+class _Arrow:
+    """A stream of Arrow batches, mapped: a row costs memory when it is read."""
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow as pa
+
+        self._map = pa.memory_map(str(path))
+        with pa.ipc.open_stream(self._map) as stream:
+            self._table = stream.read_all()
+        self.names = self._table.schema.names
+
+    def read(self, columns: Sequence[str], start: int, stop: int | None, most: int) -> Iterator[list[dict[str, Any]]]:
+        table = self._table.select(list(columns))
+        end = table.num_rows if stop is None else min(stop, table.num_rows)
+        for begin in range(start, end, most):
+            yield table.slice(begin, min(most, end - begin)).to_pylist()
+
+    def close(self) -> None:
+        del self._table
+        self._map.close()
+
+
+class _Parquet:
+    """A Parquet file, read row group by row group."""
+
+    def __init__(self, source: "Path | ObjectFile") -> None:
+        import pyarrow.parquet as pq
+
+        mapped = isinstance(source, Path)
+        where = str(source) if mapped else source
+        self._file = pq.ParquetFile(where, memory_map=mapped, buffer_size=_AHEAD, pre_buffer=False)
+        self.names = self._file.schema_arrow.names
+
+    def read(self, columns: Sequence[str], start: int, stop: int | None, most: int) -> Iterator[list[dict[str, Any]]]:
+        begin = 0
+        for group in range(self._file.num_row_groups):
+            rows = self._file.metadata.row_group(group).num_rows
+            if begin + rows > start and (stop is None or begin < stop):
+                yield from self._group(group, columns, start - begin, None if stop is None else stop - begin, most)
+            begin += rows
+
+    def _group(
+        self, group: int, columns: Sequence[str], start: int, stop: int | None, most: int
+    ) -> Iterator[list[dict[str, Any]]]:
+        at = 0
+        for batch in self._file.iter_batches(most, row_groups=[group], columns=list(columns)):
+            first, last = max(0, start - at), batch.num_rows if stop is None else min(batch.num_rows, stop - at)
+            at += batch.num_rows
+            if first < last:
+                yield batch.slice(first, last - first).to_pylist()
+            if stop is not None and at >= stop:
+                return
+
+    def close(self) -> None:
+        self._file.close(force=True)
+
+
+@contextlib.contextmanager
+def _as_storage_error(dataset: InputDataset, file: InputFile) -> Iterator[None]:
+    """What Arrow says of a damaged file, with its name."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except StorageError:
+        raise
+    except (pa.ArrowException, OSError, EOFError, ValueError) as error:
+        raise StorageError(
+            f"{dataset.name(file)} cannot be read: {error}",
+            hint="Its upload may have been cut off: upload it again, or run the predecessor's stage again.",
+        ) from error
+
+
+def _known(rows: _Rows, wanted: Sequence[str]) -> list[str]:
+    return [name for name in wanted if name in rows.names]
+
+
+def _check(dataset: InputDataset, file: InputFile, names: Sequence[str]) -> None:
+    missing = [name for name in _NEEDED if name not in names]
+    if missing:
+        raise UsageError(
+            f"{dataset.name(file)} is not of the predecessor's Extract: it has no column {missing[0]} "
+            f"(it has {', '.join(names) or 'none'})",
+            hint="A dataset whose rows hold page images is a source: llm-ocr run --dataset NS/NAME.",
+        )
+
+
+# Whether a command begins with a dataset of the predecessor, and whether a workspace can take it.
+
+
+_ANOTHER = "Give another workspace (-w) for it."
+
+
+def input_of(settings: Group) -> InputDataset | None:
+    """The dataset that the command is to begin with; None without one, and where the workspace itself is meant.
+
+    The predecessor's pipelines name what the stage before wrote, in the same place: that is the workspace here.
+    Raises `UsageError`, and `StorageError` when the dataset cannot be read. Nothing is written.
+    """
+    if not isinstance(settings, InputCommand) or settings.input is None:
+        return None
+    given, workspace = settings.input, settings.workspace
+    options = _options(given, workspace, workspace_options(settings))
+    if _lies_in(given, workspace, options):
+        if _is_there(workspace, workspace_options(settings)):
+            return None
+        raise UsageError(
+            f"--input {given} lies in the workspace {workspace}, and that is no workspace of llm-ocr",
+            hint="Give a new workspace for the results: -w URL (or S3_OUTPUT_URI, GCS_OUTPUT_URI, HF_REPO_ID). "
+            "The pages of the input are taken over into it.",
+        )
+    return open_input(given, options)
+
+
+def into(workspace: Workspace, dataset: InputDataset) -> Mapping[str, Any] | None:
+    """What the workspace's key says of this import, once it has a plan; None when it has none yet.
+
+    Raises `WorkspaceMismatch` when it holds anything else.
+    """
+    keys, planned = stage_keys(workspace, EXTRACT), bool(generations(workspace))
+    if not keys and not planned:
+        return None
+    imported: Mapping[str, Any] = keys[-1].settings.get("imported", {}) if keys else {}
+    if not imported:
+        raise WorkspaceMismatch(
+            f"{workspace.url} has documents of its own: the pages of {dataset.url} cannot be added to them",
+            hint=f"{_ANOTHER} Without --input the command works on what is in this one.",
+        )
+    if imported["from"] != dataset.url:
+        raise WorkspaceMismatch(
+            f"{workspace.url} holds the pages of another input: {imported['from']}, not {dataset.url}", hint=_ANOTHER
+        )
+    if imported["version"] != dataset.version:
+        raise WorkspaceMismatch(
+            f"{dataset.url} has changed since its pages were taken over into {workspace.url}: "
+            f"version {imported['version']} -> {dataset.version}",
+            hint=_changed(dataset, imported["version"]),
+        )
+    return imported if planned else None
+
+
+def _changed(dataset: InputDataset, version: str) -> str:
+    older = ""
+    if dataset.url.startswith("hf://datasets/"):
+        older = f" (or with --input {replace(parse(dataset.url), revision=version).url})"
+    return (
+        "Give another workspace (-w) for what it holds now. Without --input the command works on what was taken "
+        f"over{older}."
+    )
+
+
+def _options(given: str, workspace: str, options: StoreOptions) -> StoreOptions:
+    """The input is reached like the workspace where both are on the same kind of store; else by the environment."""
+    same = split_scheme(store_url(given))[0] == split_scheme(workspace)[0]
+    return options if same else DEFAULT_OPTIONS
+
+
+def _lies_in(given: str, workspace: str, options: StoreOptions) -> bool:
+    inner, outer = _place(store_url(given), options), _place(workspace, options)
+    return inner == outer or inner.startswith(f"{outer}/")
+
+
+def _place(url: str, options: StoreOptions) -> str:
+    """The URL in the one form that can be compared; a branch of a repository is the repository, a commit is not."""
+    store = open_store(url, options)
+    if isinstance(store, LocalStore):
+        return str(store.root.resolve())
+    if not store.url.startswith("hf://"):
+        return store.url
+    place = parse(store.url)
+    return store.url if place.is_commit else replace(place, revision="").url
+
+
+def _is_there(workspace: str, options: StoreOptions) -> bool:
+    try:
+        Workspace.open(workspace, options=options)
+    except WorkspaceMismatch:
+        raise
+    except WorkspaceError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Settings: their definition, their sources, and the only reader of the environment."""

@@ -1,0 +1,160 @@
+"""What the fields of a settings model say: read once here for flags, variables, files, help and error messages."""
+
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from inspect import get_annotations
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from llm_ocr.config import models
+from llm_ocr.config.groups import ALL, Group
+
+#: Every environment variable of ours begins with it.
+PREFIX = "LLM_OCR_"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One field of a settings model, as users meet it."""
+
+    name: str
+    group: type[Group]  # the class that defines it
+    description: str
+    default: Any  # None also when it is required
+    required: bool
+    kind: type  # bool, int, float, str or Path; of the items for a list
+    many: bool  # a list
+    secret: bool
+    choices: tuple[str, ...]
+    low: float | None  # smallest value allowed
+    above: float | None  # every value must be larger
+    high: float | None  # largest value allowed
+    positional: bool
+    short: str  # "w" for -w, or empty
+    flag: str  # with the dashes
+    metavar: str
+    bare: bool  # read from the predecessor's variables, too
+    engines: tuple[str, ...]  # with another one it is without effect
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable."""
+        return PREFIX + self.name.upper()
+
+    @property
+    def allowed(self) -> str:
+        """What it may be, to stand after "must be"."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        if self.kind is bool:
+            return "true or false"
+        if self.kind in (int, float):
+            return ("a whole number" if self.kind is int else "a number") + self._range()
+        return "a path" if self.kind is Path else "text"
+
+    def _range(self) -> str:
+        if self.low is not None and self.high is not None:
+            return f" from {self.low:g} to {self.high:g}"
+        if self.low is not None:
+            return f", {self.low:g} or more"
+        if self.above is not None:
+            return f" above {self.above:g}"
+        return f", at most {self.high:g}" if self.high is not None else ""
+
+
+@cache
+def settings_of(model: type[BaseModel]) -> Mapping[str, Setting]:
+    """The settings of a command by name, in the order of definition."""
+    return {name: _setting(model, name, field) for name, field in model.model_fields.items()}
+
+
+@cache
+def command_models() -> tuple[type[BaseModel], ...]:
+    """The settings models of all commands: those that other models are not made of."""
+    found = [value for value in vars(models).values() if isinstance(value, type) and issubclass(value, Group)]
+    return tuple(model for model in found if (model.__doc__ or "").startswith("llm-ocr "))
+
+
+@cache
+def all_names() -> frozenset[str]:
+    """The names of the settings of all commands: one file or environment serves them all."""
+    return frozenset(name for model in command_models() for name in model.model_fields)
+
+
+def models_with(name: str) -> list[type[BaseModel]]:
+    """The commands' models that have a setting of this name."""
+    return [model for model in command_models() if name in model.model_fields]
+
+
+def _setting(model: type[BaseModel], name: str, field: FieldInfo) -> Setting:
+    extra: Mapping[str, Any] = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+    plain, bounds = _plain(field.annotation, list(field.metadata))
+    many = get_origin(plain) is tuple
+    if many:
+        plain, _ = _plain(get_args(plain)[0], [])
+    choices = tuple(get_args(plain)) if get_origin(plain) is Literal else ()
+    secret = plain is SecretStr
+    kind: type = str if choices or secret else plain
+    group = _defining_class(model, name)
+    return Setting(
+        name=name,
+        group=group,
+        description=field.description or "",
+        default=None if field.default is PydanticUndefined else field.default,
+        required=field.is_required(),
+        kind=kind,
+        many=many,
+        secret=secret,
+        choices=choices,
+        low=next((float(str(bound.ge)) for bound in bounds if isinstance(bound, Ge)), None),
+        above=next((float(str(bound.gt)) for bound in bounds if isinstance(bound, Gt)), None),
+        high=next((float(str(bound.le)) for bound in bounds if isinstance(bound, Le)), None),
+        positional=bool(extra.get("positional")),
+        short=str(extra.get("short", "")),
+        flag="--" + str(extra.get("flag", name)).replace("_", "-"),
+        metavar=str(extra.get("metavar") or _metavar(kind, choices)),
+        bare=bool(extra.get("bare", True)),
+        engines=_engines(extra.get("engines", vars(group).get("ENGINES", ALL))),
+    )
+
+
+def _plain(annotation: Any, bounds: list[Any]) -> tuple[Any, list[Any]]:
+    """The bare type inside `Annotated` and `| None`, and the bounds met on the way."""
+    while True:
+        if hasattr(annotation, "__metadata__"):
+            bounds.extend(_flat(annotation.__metadata__))
+            annotation = annotation.__origin__
+        elif get_origin(annotation) in (Union, types.UnionType):
+            annotation = next(part for part in get_args(annotation) if part is not types.NoneType)
+        else:
+            return annotation, bounds
+
+
+def _flat(metadata: tuple[Any, ...]) -> Iterator[Any]:
+    for item in metadata:
+        if isinstance(item, FieldInfo):
+            yield from item.metadata
+        else:
+            yield item
+
+
+def _metavar(kind: type, choices: tuple[str, ...]) -> str:
+    if choices:
+        return "{" + ",".join(choices) + "}"
+    return {int: "N", float: "X", Path: "FILE"}.get(kind, "TEXT")
+
+
+def _engines(value: object) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list | tuple) else ALL
+
+
+def _defining_class(model: type[BaseModel], name: str) -> type[Group]:
+    owners = [cls for cls in model.__mro__ if issubclass(cls, Group) and name in get_annotations(cls)]
+    return owners[-1]

@@ -1,0 +1,278 @@
+"""Environment variables of the predecessor (llm-lab's batch-ocr-inference) and their meaning here."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from urllib.parse import quote
+
+from llm_ocr.config.groups import without_credentials
+from llm_ocr.errors import UsageError
+
+
+class Effect(Enum):
+    """What becomes of a variable of the predecessor; the value is the text of the documentation."""
+
+    READ = "read"
+    NONE = "no effect, one warning"
+    IGNORED = "ignored without a word"
+
+
+def _same(text: str) -> str | None:
+    return text
+
+
+def _zero_is_no_limit(text: str) -> str | None:
+    return None if text.strip() == "0" else text
+
+
+def _log_level(text: str) -> str | None:
+    name = text.strip().lower()
+    return {"warn": "warning", "critical": "error", "fatal": "error", "notset": "debug"}.get(name, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Bare:
+    """One variable: `setting` is the field that takes its value, empty where none does.
+
+    One that is `weak` counts only where no other variable gives that setting.
+    """
+
+    name: str
+    effect: Effect
+    note: str
+    setting: str = ""
+    convert: Callable[[str], str | None] = _same  # None: the setting's "not set"; ValueError: no value of it
+    weak: bool = False
+
+    def read(self, text: str) -> str | None:
+        """Return the setting's value for the variable's text. Raises `UsageError` that names the variable."""
+        try:
+            return self.convert(text)
+        except ValueError as error:
+            raise UsageError(f"{self.name}={without_credentials(text)}: {error}") from None
+
+
+def _launched_elsewhere(text: str) -> str | None:
+    word = text.strip().lower()
+    if word in ("1", "true", "yes", "on", "y", "t"):
+        return "server"
+    if word in ("0", "false", "no", "off", "n", "f"):
+        return "auto"
+    raise ValueError("must be true or false")
+
+
+def _as_argument(flag: str) -> Callable[[str], str | None]:
+    return lambda text: f"{flag}={text.strip()}"
+
+
+def _cache_size(text: str) -> str | None:
+    if not re.fullmatch(r"\d+(\.\d*)?|\.\d+", text.strip(), re.ASCII):
+        raise ValueError("must be a number, 0 or more")
+    return _as_argument("--mm-processor-cache-gb")(text)
+
+
+def _words(text: str) -> str | None:
+    words = text.split()
+    if words and not words[0].startswith(("-", "[")):  # a list in JSON is read as one
+        raise ValueError("must be arguments of `vllm serve`, for example --max-num-seqs=64")
+    return "\n".join(words)
+
+
+def _server(text: str) -> str | None:
+    if not re.match(r"https?://[^/]", text.strip(), re.IGNORECASE):
+        raise ValueError("must be the URL of a server, for example http://127.0.0.1:8000/v1")
+    return text
+
+
+def _without_image(text: str) -> str | None:
+    """vLLM puts the placeholder of the image before the text by itself."""
+    return text.removeprefix("<image>").lstrip("\n")
+
+
+def _repository(text: str) -> str | None:
+    """A dataset of the Hub by its name, as a URL."""
+    if "/" not in text.strip().strip("/"):
+        raise ValueError("must be OWNER/NAME")
+    return _on("hf://datasets/", text.rstrip("/"))
+
+
+def _in_s3(text: str) -> str | None:
+    return _on("s3://", text)
+
+
+def _in_gcs(text: str) -> str | None:
+    return _on("gs://", text)
+
+
+def _on(root: str, text: str) -> str:
+    """Never a folder, whatever was forgotten."""
+    place = text.strip()
+    if not place:
+        raise ValueError("must not be blank")
+    return place if "://" in place else root + place
+
+
+_WINDOW = "how much is in flight follows the engine"
+_UNUSED = "the predecessor read it and never used it"
+_SHIPPED = "launchers ship the library as a wheel, known by its hash, or as an image"
+_NONE = {
+    "EXTRACT_BATCH_SIZE": f"there are no batches: {_WINDOW}",
+    "DESCRIBE_BATCH_SIZE": f"there are no batches: {_WINDOW}",
+    "EXTRACT_MAX_CONCURRENCY": f"{_UNUSED}; {_WINDOW}",
+    "DESCRIBE_MAX_CONCURRENCY": f"{_UNUSED}; {_WINDOW}",
+    "EXTRACT_MAX_RETRIES": _UNUSED,
+    "DESCRIBE_MAX_RETRIES": _UNUSED,
+    "EXTRACT_RETRY_BACKOFF": _UNUSED,
+    "DESCRIBE_RETRY_BACKOFF": _UNUSED,
+    "HEALTH_URL": "whether a server is ready is asked at its own URL",
+    "DESCRIBE_REQUEST_TIMEOUT": "one `--request-timeout` for both stages, counted without progress",
+    "DATALOADER_WORKERS": "no torch here; renderer processes: `--render-workers`",
+    "DATALOADER_PREFETCH": "no torch here; the queue of rendered pages is bounded in bytes",
+    "HF_PATH_IN_REPO": _UNUSED,
+    "MODEL_NAME": "documented by the predecessor, configured nothing",
+    "STREAM_DATASET": "rows are always read as they are needed",
+    "HF_COMMIT_MESSAGE": "commits say what they hold",
+    "JOB_CODE_REPO": _SHIPPED,
+    "JOB_CODE_REPO_TYPE": _SHIPPED,
+    "JOB_CODE_REVISION": _SHIPPED,
+    "JOB_CODE_LOCAL_DIR": _SHIPPED,
+    "NUM_SAMPLES": "documented by the predecessor, configured nothing; `MAX_SAMPLES` does",
+}
+
+#: Set on many machines for other programs: a warning at each start would be noise.
+_IGNORED = {
+    "HOST": "our server listens on loopback",
+    "PORT": "our server takes a free port, or `--vllm-port`",
+    "HF_TOKEN": "read by huggingface_hub itself where it is needed",
+    "FORCE_COLOR": "honoured by rich, which draws the progress",
+    "SM_MODEL_DIR": "set by SageMaker",
+}
+
+_PLACE = "the workspace: all stages share one; only one such variable may be set"
+_INPUT = "what to begin with; in the workspace: the workspace itself (see below)"
+_READ = (
+    Bare("PIPELINE_STAGE", Effect.READ, "`llm-ocr` and `main()` without a command run this stage; no default"),
+    Bare("LOG_LEVEL", Effect.READ, "any case; the default is `warning`, no longer `INFO`", "log_level", _log_level),
+    Bare("MAX_SAMPLES", Effect.READ, "`0`: no limit; `1k` is an error now", "max_samples", _zero_is_no_limit),
+    Bare("DATASET_NAME", Effect.READ, "no default: there it was a dataset of the author's", "dataset"),
+    Bare("DATASET_CONFIG", Effect.READ, "no default", "dataset_config"),
+    Bare("DATASET_SPLIT", Effect.READ, "", "dataset_split"),
+    Bare("S3_OUTPUT_URI", Effect.READ, _PLACE, "workspace", _in_s3),
+    Bare("GCS_OUTPUT_URI", Effect.READ, _PLACE, "workspace", _in_gcs),
+    Bare("HF_REPO_ID", Effect.READ, f"{_PLACE}; private when it is made", "workspace", _repository),
+    Bare("HF_REPO", Effect.READ, "as `HF_REPO_ID`", "workspace", _repository),
+    Bare("HF_BRANCH", Effect.READ, "with `HF_REPO_ID`: its branch, which must be there; for reading, too"),
+    Bare(
+        "OUTPUT_DIR",
+        Effect.READ,
+        "the workspace, where none of the above is set: there it was for scratch",
+        "workspace",
+        weak=True,
+    ),
+    Bare("S3_INPUT_URI", Effect.READ, _INPUT, "input", _in_s3),
+    Bare("GCS_INPUT_URI", Effect.READ, _INPUT, "input", _in_gcs),
+    Bare("SOURCE_REPO_ID", Effect.READ, f"{_INPUT}; no longer falls back to `HF_REPO_ID`", "input", _repository),
+    Bare(
+        "SKIP_SERVER_LAUNCH",
+        Effect.READ,
+        "true (`1`, `yes`, `on`): the engine `server`; false: `auto`",
+        "engine",
+        _launched_elsewhere,
+    ),
+    Bare(
+        "BASE_URL",
+        Effect.READ,
+        "a running server, with or without `/v1`; no server is started then. One that starts at the same time as the "
+        "job needs `VLLM_STARTUP_TIMEOUT` or `LLM_OCR_SERVER_WAIT`: else an address without a server is an error after "
+        "5 seconds",
+        "server_url",
+        _server,
+    ),
+    Bare("SERVED_MODEL_NAME", Effect.READ, "the name to ask a running server for", "server_model"),
+    Bare("VLLM_STARTUP_TIMEOUT", Effect.READ, "seconds; the default is 1800, no longer 600", "server_timeout"),
+    Bare("MODEL_ID", Effect.READ, "", "model"),
+    Bare("TENSOR_PARALLEL_SIZE", Effect.READ, "", "tensor_parallel_size"),
+    Bare("MAX_MODEL_LEN", Effect.READ, "the default is the model's profile, no longer 4096", "max_model_len"),
+    Bare("GPU_MEMORY_UTILIZATION", Effect.READ, "the default is vLLM's", "gpu_memory_utilization"),
+    Bare(
+        "MM_PROCESSOR_CACHE_GB",
+        Effect.READ,
+        "an argument of `vllm serve`",
+        "vllm_arg",
+        _cache_size,
+    ),
+    Bare(
+        "LOGITS_PROCESSORS", Effect.READ, "an argument of `vllm serve`", "vllm_arg", _as_argument("--logits-processors")
+    ),
+    Bare("EXTRA_VLLM_ARGS", Effect.READ, "split at spaces", "vllm_arg", _words),
+    Bare("DOC_PROMPT", Effect.READ, "without `<image>`, which vLLM adds", "prompt", _without_image),
+    Bare("DOC_MAX_TOKENS", Effect.READ, "the default is the model's profile, no longer 2048", "max_tokens"),
+    Bare("DOC_TEMPERATURE", Effect.READ, "of the first try; retries climb a ladder", "temperature"),
+    Bare("FIGURE_PROMPT", Effect.READ, "without `<image>`, which vLLM adds", "describe_prompt", _without_image),
+    Bare("FIGURE_MAX_TOKENS", Effect.READ, "", "describe_max_tokens"),
+    Bare("FIGURE_TEMPERATURE", Effect.READ, "of the first try", "describe_temperature"),
+    Bare("EXTRACT_REQUEST_TIMEOUT", Effect.READ, "seconds without progress; the default is 180", "request_timeout"),
+)
+
+TABLE: tuple[Bare, ...] = (
+    *_READ,
+    *(Bare(name, Effect.NONE, note) for name, note in _NONE.items()),
+    *(Bare(name, Effect.IGNORED, note) for name, note in _IGNORED.items()),
+)
+
+BY_NAME = {bare.name: bare for bare in TABLE}
+
+
+def bare_for(setting: str) -> tuple[Bare, ...]:
+    """The predecessor's variables that give this setting its value."""
+    return tuple(bare for bare in TABLE if bare.setting == setting)
+
+
+def chosen(setting: str, held: Mapping[str, str]) -> Bare | None:
+    """The one of the predecessor's variables that gives a setting of one value its value; `held` are those set.
+
+    Raises `UsageError` when two of them say different things.
+    """
+    found = [_on_branch(bare, held) for bare in bare_for(setting) if bare.name in held]
+    strong = [bare for bare in found if not bare.weak] or found
+    if not strong:
+        return None
+    first = strong[0]
+    for other in strong[1:]:
+        if other.read(held[other.name]) != first.read(held[first.name]):
+            raise UsageError(
+                f"{first.name}={held[first.name]} and {other.name}={held[other.name]} both name the {setting}, "
+                "and not the same",
+                hint=f"Leave one of them unset, or say it with LLM_OCR_{setting.upper()}.",
+            )
+    return first
+
+
+def _on_branch(bare: Bare, held: Mapping[str, str]) -> Bare:
+    """Of a repository to write to, the branch that HF_BRANCH names."""
+    branch = held.get("HF_BRANCH", "").strip()
+    if not branch or bare.setting != "workspace" or bare.convert is not _repository:
+        return bare
+
+    def on_branch(text: str) -> str | None:
+        url = _repository(text)
+        return url if url is None or "@" in url else f"{url}@{quote(branch, safe='')}"
+
+    return replace(bare, convert=on_branch)
+
+
+def notices(present: Iterable[str]) -> tuple[str, ...]:
+    """The warning for those of the variables that are set and do nothing; none without such."""
+    found = set(present)
+    without = [name for name in _NONE if name in found]
+    return (f"without effect here: {', '.join(without)} (see docs/migrating.md)",) if without else ()
+
+
+def markdown_table() -> str:
+    """The table of docs/migrating.md."""
+    rows = ["| Variable | Here | Our setting | Remark |", "|---|---|---|---|"]
+    for bare in TABLE:
+        ours = f"`LLM_OCR_{bare.setting.upper()}`" if bare.setting else ""
+        rows.append(f"| `{bare.name}` | {bare.effect.value} | {ours} | {bare.note} |")
+    return "\n".join(rows)

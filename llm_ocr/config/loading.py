@@ -1,0 +1,407 @@
+"""Load the settings of a command from flags, environment, .env, configuration file, and workspace."""
+
+import json
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+
+from llm_ocr.config.environment import environment
+from llm_ocr.config.fields import PREFIX, Setting, all_names, settings_of
+from llm_ocr.config.groups import Group, split_list, without_credentials
+from llm_ocr.config.legacy import BY_NAME, bare_for, chosen, notices
+from llm_ocr.errors import UsageError
+
+# Where settings come from: pydantic-settings sources that also know what each value was called and where it stood.
+
+
+#: Variables with our prefix that are no settings: the path of the configuration file, what tests require, and what the
+#: Modal app is deployed with.
+#: Read by serverless endpoints, and by jobs (`environment.ERROR_FILE`).
+_WORKERS = ("ALLOWED_WORKSPACES", "REPLY_LIMIT", "WORKER_CONCURRENCY", "ERROR_FILE")
+_MODAL = ("DATA_VOLUME", "MODEL_VOLUME", "CACHE_VOLUME", "IMAGE", "GPU", "SECRETS")
+NOT_SETTINGS = frozenset(
+    PREFIX + name for name in ("CONFIG", "REQUIRE", "TEST_VLLM", *(f"MODAL_{name}" for name in _MODAL), *_WORKERS)
+)
+MASKED = "********"
+#: Said where a file is well formed and yet cannot be read.
+_BEYOND = "it holds a date or number that cannot be, or is nested too deeply"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One value that somebody set."""
+
+    value: Any
+    origin: str  # for --show-settings: "flag --pages", "environment MAX_SAMPLES"
+    shown: Callable[[str], str]  # how error messages write it, from the value's text: "--pages 1-x", "MAX_SAMPLES=1k"
+
+
+class Stored(dict[str, Any]):
+    """Settings that a workspace holds by name; `by` says which command stored each one, and when."""
+
+    def __init__(self, values: Mapping[str, Any], by: Mapping[str, str]) -> None:
+        super().__init__(values)
+        self.by = dict(by)
+
+
+class Source(PydanticBaseSettingsSource):
+    """Values from one place. Subclasses fill `given`; `warnings` are for the user."""
+
+    def __init__(self, model: type[BaseSettings]) -> None:
+        super().__init__(model)
+        self.settings: Mapping[str, Setting] = settings_of(model)
+        self.given: dict[str, Given] = {}
+        self.warnings: list[str] = []
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """The value, its key, and that it needs no further parsing."""
+        given = self.given.get(field_name)
+        return (None if given is None else given.value), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        return {name: given.value for name, given in self.given.items()}
+
+
+class FlagSource(Source):
+    """What the command line gave; `written` says by which spelling."""
+
+    def __init__(self, model: type[BaseSettings], flags: Mapping[str, Any], written: Mapping[str, str]) -> None:
+        super().__init__(model)
+        for name, value in flags.items():
+            setting = self.settings[name]
+            spelling = written.get(name) or (setting.metavar if setting.positional else setting.flag)
+            self.given[name] = Given(value, f"flag {spelling}", _after(spelling + " "))
+            if setting.secret:
+                self.warnings.append(
+                    f"{spelling}: other users of this machine can see it in the list of processes; "
+                    f"better: {setting.flag}-file or {setting.variable}"
+                )
+
+
+class TextSource(Source):
+    """Variables, from the environment or a .env file: ours first, then the predecessor's bare names.
+
+    What `decided` names is given by something that counts more: what stands here of it is not looked at.
+    """
+
+    def __init__(
+        self, model: type[BaseSettings], variables: Mapping[str, str], place: str, decided: Iterable[str] = ()
+    ) -> None:
+        super().__init__(model)
+        self.place = place
+        held = {name: text for name, text in variables.items() if text != ""}
+        done = frozenset(decided)
+        for setting in self.settings.values():
+            if setting.name not in done:
+                self._take(setting, held)
+        self.warnings += [_unknown_variable(name) for name in sorted(held) if _is_unknown(name)]
+        self.present = frozenset(held) & BY_NAME.keys()
+
+    def _take(self, setting: Setting, held: Mapping[str, str]) -> None:
+        if setting.variable in held:
+            self._give(setting, setting.variable, held[setting.variable], held[setting.variable])
+            return
+        if not setting.bare:
+            return
+        if setting.many:
+            found = [bare for bare in bare_for(setting.name) if bare.name in held]
+            texts = [text for bare in found if (text := bare.read(held[bare.name]))]
+            if found:
+                self._give(setting, found[0].name, "\n".join(texts), held[found[0].name])
+        elif bare := chosen(setting.name, held):
+            self._give(setting, bare.name, bare.read(held[bare.name]), held[bare.name])
+
+    def _give(self, setting: Setting, variable: str, text: str | None, written: str) -> None:
+        value: Any = text
+        if setting.many and text is not None:
+            try:
+                value = split_list(text)
+            except ValueError as error:
+                raise UsageError(f"{variable}{_in(self.place)} {error}") from error
+        secret = setting.secret
+        self.given[setting.name] = Given(
+            value,
+            f"{self.place} {variable}",
+            lambda text: f"{variable}={text if secret else masked(written)}{_in(self.place)}",
+        )
+
+
+class FileSource(Source):
+    """A configuration file: TOML or YAML, names as in the environment without `LLM_OCR_`, in lower case."""
+
+    def __init__(self, model: type[BaseSettings], path: Path | None) -> None:
+        super().__init__(model)
+        if path is None:
+            return
+        unknown = []
+        for key, value in read_config(path).items():
+            name = str(key).replace("-", "_")
+            if name not in all_names():
+                unknown.append(f"unknown key {key!r} in {path}{did_you_mean(name, all_names())}")
+            elif name in self.settings and value is not None and value != "":
+                self.given[name] = Given(value, f"file {path}", _around(f"{key} = ", f" in {path}"))
+        if unknown:
+            hint = "llm-ocr init writes a file with every key and its meaning."
+            raise UsageError(unknown[0], hint="\n".join([*unknown[1:], hint]))
+
+
+class StoredSource(Source):
+    """What the workspace holds; settings that this command does not have are left out."""
+
+    def __init__(self, model: type[BaseSettings], stored: Mapping[str, Any]) -> None:
+        super().__init__(model)
+        by = stored.by if isinstance(stored, Stored) else {}
+        for name, value in stored.items():
+            if name in self.settings:
+                origin = f"workspace ({by[name]})" if by.get(name) else "workspace"
+                self.given[name] = Given(value, origin, _around(f"{name} = ", " in the workspace"))
+
+
+def predecessor_warnings(sources: tuple[TextSource, ...]) -> tuple[str, ...]:
+    """One warning for each kind of variable of the predecessor that is set and does nothing here."""
+    return notices(name for source in sources for name in source.present)
+
+
+def read_dotenv(path: Path) -> dict[str, str]:
+    """Our names and the predecessor's in a .env file, values as written (no `${…}`); empty when there is no file."""
+    from dotenv import dotenv_values
+
+    if not path.is_file():
+        return {}
+    try:
+        held = dotenv_values(path, interpolate=False, encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    return {name: text for name, text in held.items() if text and (name.startswith(PREFIX) or name in BY_NAME)}
+
+
+def read_config(path: Path) -> Mapping[Any, Any]:
+    """The top level of a TOML or YAML file. Raises UsageError that names the file, and the place where it is wrong."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise UsageError(f"--config {path} cannot be read: {reason}") from error
+    if path.suffix == ".toml":
+        return _read_toml(path, text)
+    if path.suffix in (".yaml", ".yml"):
+        return _read_yaml(path, text)
+    raise UsageError(f"--config {path}: unknown kind of file", hint="Accepted: .toml, .yaml, .yml")
+
+
+def _read_toml(path: Path, text: str) -> Mapping[Any, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is no valid TOML: {error}") from error
+    except (ValueError, RecursionError):
+        raise UsageError(f"{path} is no valid TOML: {_BEYOND}") from None
+
+
+def _read_yaml(path: Path, text: str) -> Mapping[Any, Any]:
+    import yaml
+
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        # Not str(error): that one quotes the line, and a password may stand in it.
+        marked = error if isinstance(error, yaml.MarkedYAMLError) else yaml.MarkedYAMLError(problem="unreadable")
+        mark = marked.problem_mark
+        where = f" (at line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        raise UsageError(f"{path} is no valid YAML: {marked.problem}{where}") from None
+    except (ValueError, TypeError, RecursionError):  # the messages of these may quote values, too
+        raise UsageError(f"{path} is no valid YAML: {_BEYOND}") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise UsageError(f"{path} must hold names and values, one a line", hint="For example: max_samples: 10")
+    return content
+
+
+def did_you_mean(name: str, known: frozenset[str] | tuple[str, ...]) -> str:
+    """`; did you mean X?`, or nothing when no known name is near."""
+    near = get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def as_text(value: Any) -> str:
+    """A value as error messages and --show-settings write it: names and passwords in URLs are masked."""
+    if isinstance(value, list | tuple):
+        value = [masked(item) if isinstance(item, str) else item for item in value]
+    if isinstance(value, bool | int | float | dict | list):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return masked(str(value)) or "''"
+
+
+def masked(text: str) -> str:
+    """Return the text with the name and password of each URL in it masked."""
+    return without_credentials(text, MASKED)
+
+
+def _is_unknown(name: str) -> bool:
+    return name.startswith(PREFIX) and name[len(PREFIX) :].lower() not in all_names() and name not in NOT_SETTINGS
+
+
+def _unknown_variable(name: str) -> str:
+    known = frozenset(PREFIX + setting.upper() for setting in all_names())
+    return f"unknown variable {name} is ignored{did_you_mean(name, known)}"
+
+
+def _in(place: str) -> str:
+    return "" if place == "environment" else f" in {place}"
+
+
+def _after(before: str) -> Callable[[str], str]:
+    return lambda text: before + text
+
+
+def _around(before: str, after: str) -> Callable[[str], str]:
+    return lambda text: before + text + after
+
+
+# Finding the settings of a command: flags, environment, .env, configuration file, workspace, defaults.
+
+
+M = TypeVar("M", bound=BaseSettings)
+
+#: Stands in for a required value that nobody gave, in `load(..., lenient=True)` only.
+NOT_GIVEN = "(not given)"
+DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Generic[M]):
+    """Settings, where each of them came from, and what the user should be told."""
+
+    settings: M
+    origins: Mapping[str, str]
+    warnings: tuple[str, ...]
+
+
+def load(
+    model: type[M],
+    flags: Mapping[str, Any],
+    *,
+    config: Path | None,
+    environ: Mapping[str, str],
+    dotenv: Path,
+    stored: Mapping[str, Any] | None = None,
+    written: Mapping[str, str] | None = None,
+    lenient: bool = False,
+) -> Loaded[M]:
+    """The settings of a command.
+
+    Precedence: `flags` > `environ` > the file `dotenv` > the file `config` > `stored` (what the workspace holds) >
+    default. In variables `LLM_OCR_*` wins over a bare name of the predecessor, an empty value counts as unset, and
+    lists stand one item a line or as JSON. `written` says how each flag was spelled, for messages. `lenient` fills a
+    missing required value with `NOT_GIVEN`, to show settings.
+
+    Raises:
+        UsageError: a bad or missing value or an unknown key; names the flag, variable or key as written, its value
+            unless it is a secret, and what is allowed.
+    """
+    in_environment = TextSource(model, environ, "environment", flags)
+    in_dotenv = TextSource(model, read_dotenv(dotenv), dotenv.name, {**flags, **in_environment.given})
+    config = config or (Path(environ[PREFIX + "CONFIG"]) if environ.get(PREFIX + "CONFIG") else None)
+    sources = (
+        FlagSource(model, flags, written or {}),
+        in_environment,
+        in_dotenv,
+        FileSource(model, config),
+        StoredSource(model, stored or {}),
+    )
+    given: dict[str, Given] = {}
+    for source in reversed(sources):
+        given.update(source.given)
+    warnings = [line for source in sources for line in source.warnings]
+    warnings += predecessor_warnings((in_environment, in_dotenv))
+    missing = [name for name, setting in settings_of(model).items() if setting.required and name not in given]
+    filled = {name: NOT_GIVEN for name in missing} if lenient else {}
+    settings = _checked(model, given, filled)
+    origins = {name: given[name].origin if name in given else DEFAULT for name in settings_of(model)}
+    origins |= dict.fromkeys(missing, "missing")
+    if isinstance(settings, Group):
+        settings.keep_origins(origins)
+    return Loaded(settings, origins, tuple(warnings))
+
+
+def shown_values(settings: BaseSettings) -> dict[str, str]:
+    """Every setting as text, secrets masked."""
+    known = settings_of(type(settings))
+    return {name: _shown(known[name], value) for name, value in settings}
+
+
+def _shown(setting: Setting, value: Any) -> str:
+    if value is None or value == ():
+        return "-"
+    return MASKED if setting.secret else as_text(value)
+
+
+def _checked(model: type[M], given: Mapping[str, Given], filled: Mapping[str, str]) -> M:
+    values: dict[str, Any] = {**{name: one.value for name, one in given.items()}, **filled}
+    try:
+        return model(**values)
+    except ValidationError as error:
+        lines = [_complaint(settings_of(model), given, detail) for detail in error.errors(include_url=False)]
+        first, *others = dict.fromkeys(lines)
+        raise UsageError(first, hint="\n".join(others)) from None
+
+
+def _complaint(settings: Mapping[str, Setting], given: Mapping[str, Given], detail: ErrorDetails) -> str:
+    setting = settings[str(detail["loc"][0])]
+    if detail["type"] == "missing":
+        if setting.positional:
+            return f"no {setting.name} given: write {setting.metavar} after the command, or set {setting.variable}"
+        short = f"-{setting.short}/" if setting.short else ""
+        return f"no {setting.name} given: use {short}{setting.flag} {setting.metavar} or {setting.variable}"
+    value, shown = setting.default, setting.metavar if setting.positional else setting.flag
+    if setting.name in given:
+        value = given[setting.name].value
+        index = next((part for part in detail["loc"][1:] if isinstance(part, int)), None)
+        if index is not None and isinstance(value, list | tuple):
+            value = value[index]
+        shown = given[setting.name].shown(MASKED if setting.secret else as_text(value))
+    return f"{shown}: {_demand(setting, detail)}{_nearest(setting, value)}"
+
+
+def _demand(setting: Setting, detail: ErrorDetails) -> str:
+    if detail["type"] == "value_error":
+        return detail["msg"].removeprefix("Value error, ")
+    kind = detail["type"]
+    if setting.many and kind in ("tuple_type", "list_type"):
+        return "must be a list of texts"
+    return f"must be {setting.allowed}"
+
+
+def _nearest(setting: Setting, value: Any) -> str:
+    return did_you_mean(str(value).lower(), setting.choices) if setting.choices else ""
+
+
+# The settings of a call from Python: its keywords rank as flags do.
+
+
+def settings_from(model: type[M], call: str, keywords: Mapping[str, Any], stored: Mapping[str, Any] | None = None) -> M:
+    """The settings of a call; messages name keywords as they were written. Raises `UsageError`."""
+    keywords = dict(keywords)
+    config = keywords.pop("config", None)
+    known = settings_of(model)
+    for name in keywords:
+        if name not in known:
+            raise UsageError(f"{call} has no setting {name}{did_you_mean(name, tuple(known))}")
+    return load(
+        model,
+        keywords,
+        config=Path(config) if config else None,
+        environ=environment(),
+        dotenv=Path(".env"),
+        stored=stored,
+        written={name: name for name in keywords},
+    ).settings

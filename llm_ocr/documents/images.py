@@ -1,0 +1,360 @@
+"""Decode image files and encode page images."""
+
+import io
+import struct
+import warnings
+import zlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from llm_ocr.documents.fd_file import FdFile
+from llm_ocr.errors import PageFailure
+from llm_ocr.types import Box, EncodedImage, Ink, Reason
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+
+# PNG files in half the time that Pillow takes: one filter for the whole page instead of five tried on every row.
+
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+#: Colour types of PNG, 8 bits a channel.
+_GREY, _RGB = 0, 2
+#: Filters of PNG: none is best for rendered text, the difference to the row above for scans (a quarter smaller).
+_NONE, _UP = 0, 2
+#: Deflate's level: 6 costs twice the time and makes pages hardly smaller.
+_LEVEL = 1
+#: Rows that are packed at a time: they fit into the processor's cache, and no second copy of the page is made.
+_STRIP = 64
+#: Rows of each of three places on which the filters are tried.
+_SAMPLE = 16
+
+
+def png_file(image: "Image.Image") -> bytes:
+    """An image of mode L, RGB or RGBX (whose last channel is left out) as a PNG file of 8 bits a channel."""
+    colour = _GREY if image.mode == "L" else _RGB
+    about = struct.pack(">IIBBBBB", image.width, image.height, 8, colour, 0, 0, 0)
+    pixels = _packed(image, _better_filter(image), [(0, image.height)])
+    return b"".join((_SIGNATURE, *_chunk(b"IHDR", about), *_chunk(b"IDAT", pixels), *_chunk(b"IEND", b"")))
+
+
+def _chunk(kind: bytes, data: bytes) -> tuple[bytes, ...]:
+    return struct.pack(">I", len(data)), kind, data, struct.pack(">I", zlib.crc32(data, zlib.crc32(kind)))
+
+
+def _better_filter(image: "Image.Image") -> int:
+    """The filter that packs three samples of the page smaller."""
+    height = image.height
+    if height < 8 * _SAMPLE:
+        return _NONE
+    places = [(top, top + _SAMPLE) for top in (height // 4, height // 2, 3 * height // 4)]
+    return min((_NONE, _UP), key=lambda kind: len(_packed(image, kind, places)))
+
+
+def _packed(image: "Image.Image", kind: int, spans: Sequence[tuple[int, int]]) -> bytes:
+    """The rows of these spans (first, after the last), filtered and deflated."""
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, zlib.MAX_WBITS, 9)
+    parts: list[bytes] = []
+    for first, end in spans:
+        for top in range(first, end, _STRIP):
+            rows = _rows(image, kind, top, min(end, top + _STRIP))
+            parts += packer.compress(bytes((kind,))), packer.compress(memoryview(rows)[:-1])
+    return b"".join((*parts, packer.flush()))
+
+
+def _rows(image: "Image.Image", kind: int, top: int, bottom: int) -> bytes | bytearray:
+    """Filtered rows, each with the filter's number behind it: that of the row that follows."""
+    from PIL import ImageChops
+
+    strip = image.crop((0, top, image.width, bottom))
+    if kind == _UP:  # above the first row `crop` gives zeros, as PNG wants it
+        strip = ImageChops.subtract_modulo(strip, image.crop((0, top - 1, image.width, bottom - 1)))
+    mode = "L" if image.mode == "L" else "RGB"
+    size = image.width * len(mode) + 1
+    rows = strip.tobytes("raw", mode, size, 1)  # rows are filled up with zeros to this size
+    if kind == _NONE:
+        return rows
+    numbered = bytearray(rows)
+    numbered[size - 1 :: size] = bytes((kind,)) * (bottom - top)
+    return numbered
+
+
+# Pixels to image files, once; and what is made of image files.
+
+
+MEDIA_TYPES = {"png": "image/png", "jpeg": "image/jpeg"}
+#: Darkest and lightest value of each channel of a page without content differ by less than this (of 255).
+BLANK = 24
+#: Colour is searched for in every so many pixels of every so many rows before it is in all.
+_SPARSE = 16
+
+
+def encoded(image: "Image.Image", image_format: str, quality: int) -> EncodedImage:
+    """PNG or JPEG of this quality from an image of mode L, RGB or RGBX; one without colour as grey: same pixels,
+    half the time."""
+    plain = image if image.mode == "L" or _has_colour(image) else image.getchannel(0)
+    if image_format == "png":
+        data = png_file(plain)
+    else:
+        buffer = io.BytesIO()
+        plain.save(buffer, "JPEG", quality=quality)
+        data = buffer.getvalue()
+    return EncodedImage(data, MEDIA_TYPES[image_format], image.width, image.height)
+
+
+def cropped(image: EncodedImage, boxes: Sequence[Box], image_format: str, quality: int) -> list[EncodedImage]:
+    """The parts of a page image under relative boxes, at least one pixel each."""
+    page = _decoded(image)
+    return [encoded(page.crop(_pixels(box, page.width, page.height)), image_format, quality) for box in boxes]
+
+
+def resized(image: EncodedImage, scale: float, quality: int) -> EncodedImage:
+    """The image with its sides times `scale`, PNG as PNG and all else as JPEG of this quality."""
+    from PIL import Image
+
+    page = _decoded(image)
+    size = (max(1, round(page.width * scale)), max(1, round(page.height * scale)))
+    return encoded(page.resize(size, Image.Resampling.LANCZOS), _format(image), quality)
+
+
+def turned(image: EncodedImage, degrees: int, quality: int) -> EncodedImage:
+    """The image turned clockwise by 90, 180 or 270 degrees, PNG as PNG and all else as JPEG of this quality."""
+    from PIL import Image
+
+    ways = {90: Image.Transpose.ROTATE_270, 180: Image.Transpose.ROTATE_180, 270: Image.Transpose.ROTATE_90}
+    return encoded(_decoded(image).transpose(ways[degrees]), _format(image), quality)
+
+
+def blank(image: EncodedImage) -> bool:
+    """Whether nothing stands out: paper of any colour is blank."""
+    page = _decoded(image)
+    return all(high - low < BLANK for low, high in map(_extremes, page.split()))
+
+
+def _format(image: EncodedImage) -> str:
+    return "png" if image.media_type == "image/png" else "jpeg"
+
+
+def _decoded(image: EncodedImage) -> "Image.Image":
+    """RGB or grey."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(image.data)) as opened:
+        page = opened if opened.mode in ("RGB", "L") else opened.convert("RGB")
+        page.load()
+        return page
+
+
+def _has_colour(image: "Image.Image") -> bool:
+    """Whether red, green and blue differ in any pixel; most pages with colour show it in few."""
+    from PIL import Image
+
+    few = (-(-image.width // _SPARSE), -(-image.height // _SPARSE))
+    return _differs(image.resize(few, Image.Resampling.NEAREST)) or any(
+        _differs(image.crop((0, top, image.width, min(top + _STRIP, image.height))))
+        for top in range(0, image.height, _STRIP)
+    )
+
+
+def _differs(image: "Image.Image") -> bool:
+    red = image.getchannel(0).tobytes()
+    return red != image.getchannel(1).tobytes() or red != image.getchannel(2).tobytes()
+
+
+def _extremes(channel: "Image.Image") -> tuple[int, int]:
+    values = channel.histogram()
+    seen = [value for value, count in enumerate(values) if count]
+    return seen[0], seen[-1]
+
+
+def _pixels(box: Box, width: int, height: int) -> tuple[int, int, int, int]:
+    box = box.clipped()
+    left, top = min(int(box.x0 * width), width - 1), min(int(box.y0 * height), height - 1)
+    return (
+        left,
+        top,
+        max(left + 1, min(width, round(box.x1 * width))),
+        max(top + 1, min(height, round(box.y1 * height))),
+    )
+
+
+# Where a page image is not paper: a coarse picture of black and white, to judge answers by.
+
+
+#: About the longest side in pixels: a line of 10 points on A4 is then 8 pixels high, and its gaps are seen.
+LONGEST = 700
+#: Values of 255 by which ink differs from paper, the page's commonest value; thin strokes are grey when made small.
+_CONTRAST = 40
+#: Neighbouring values that are taken together when the commonest is looked for.
+_BAND = 8
+
+
+def ink_of(image: "Image.Image") -> Ink:
+    """Of an image of mode L, RGB or RGBX; 3 to 4 ms for a page of 1540 pixels. On dark pages ink is what is light."""
+    small = image.reduce(max(1, round(max(image.size) / LONGEST))).convert("L")
+    paper = _paper(small.histogram())
+    black = small.point([255 if abs(value - paper) > _CONTRAST else 0 for value in range(256)], "1")
+    return Ink(black.width, black.height, zlib.compress(black.tobytes(), 1))
+
+
+def _paper(counts: list[int]) -> int:
+    bands = [sum(counts[start : start + _BAND]) for start in range(0, 256, _BAND)]
+    start = _BAND * max(range(len(bands)), key=bands.__getitem__)
+    return max(range(start, start + _BAND), key=counts.__getitem__)
+
+
+# Image files as documents: PNG, JPEG, WebP, and every frame of a TIFF.
+
+
+#: Pixels of one image that are decoded; more is refused before anything is decoded. 200 megapixels are A2 at 600 dpi.
+MAX_PIXELS = 200_000_000
+#: A side of a page image, in pixels, below which nothing can be read.
+MIN_SIDE = 8
+_ORIENTATION = 0x0112  # the EXIF tag
+#: What transparency is put on, in grey values: white, and others where that would hide something.
+_WHITE, _PAPERS = 255, (0, 128)
+#: The longest side, in pixels, at which papers are compared; and by how much neighboring pixels differ at an edge.
+_LOOKED_AT, _CLEAR = 1500, 40
+#: What Pillow's readers raise for damaged files, as fuzzing found: they compute with what stands there.
+_DAMAGED = (
+    *(OSError, SyntaxError, ValueError, EOFError, TypeError, LookupError),
+    *(ArithmeticError, AttributeError, AssertionError, RuntimeError, struct.error),
+)
+
+
+class ImageFile:
+    """An opened image file. Raises PageFailure `unreadable` when it is none."""
+
+    def __init__(self, file: FdFile) -> None:
+        from PIL import Image, UnidentifiedImageError
+        from PIL.TiffImagePlugin import TiffImageFile
+
+        Image.MAX_IMAGE_PIXELS = MAX_PIXELS
+        self._buffered = io.BufferedReader(file)  # closes the file when nobody holds it
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        try:
+            self._image = Image.open(self._buffered, formats=("PNG", "JPEG", "WEBP", "TIFF"))  # a JPEG may be an MPO
+            # Frames of a TIFF are pages, those of an animation are not.
+            self.pages = self._image.n_frames if isinstance(self._image, TiffImageFile) else 1
+        except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+            raise PageFailure(Reason.RENDER_LIMIT, f"more than {MAX_PIXELS // 1_000_000} million pixels") from error
+        except UnidentifiedImageError as error:
+            raise PageFailure(Reason.UNREADABLE, "not an image that can be read (PNG, JPEG, WebP, TIFF)") from error
+        except _DAMAGED as error:
+            raise PageFailure(Reason.UNREADABLE, f"cannot be opened as an image: {error}") from error
+        self._file = file
+
+    def page(self, number: int, *, size: int, image_format: str, quality: int) -> tuple[EncodedImage, Ink]:
+        """Page `number`, upright by EXIF, at most `size` pixels on its longest side; never enlarged. And its ink."""
+        from PIL import Image
+
+        if not 1 <= number <= self.pages:
+            raise PageFailure(Reason.NO_SUCH_PAGE, f"page {number} of {self.pages}")
+        try:
+            return self._page(number, size, image_format, quality)
+        except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+            raise PageFailure(Reason.RENDER_LIMIT, f"more than {MAX_PIXELS // 1_000_000} million pixels") from error
+        except _DAMAGED as error:
+            raise PageFailure(Reason.UNREADABLE, f"image data cannot be decoded: {error}") from error
+
+    def _page(self, number: int, size: int, image_format: str, quality: int) -> tuple[EncodedImage, Ink]:
+        image = self._image
+        if self.pages > 1:
+            image.seek(number - 1)
+        _check(image.width, image.height, size)
+        if self._needs_no_change(image, size):
+            image.load()  # proves that it can be decoded
+            return EncodedImage(self._file.whole(), "image/jpeg", image.width, image.height), ink_of(image)
+        if image.format in ("JPEG", "MPO"):
+            image.draft(image.mode, (size, size))  # decodes at a half, quarter or eighth where that is enough
+        shown = _prepared(image, size)
+        return encoded(shown, image_format, quality), ink_of(shown)
+
+    def _needs_no_change(self, image: "Image.Image", size: int) -> bool:
+        if image.format != "JPEG" or image.mode not in ("RGB", "L") or max(image.size) > size:
+            return False
+        return bool(image.getexif().get(_ORIENTATION, 1) == 1)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._image.close()
+        self._file.close()
+
+
+def _check(width: int, height: int, size: int) -> None:
+    if width * height > MAX_PIXELS:
+        raise PageFailure(Reason.RENDER_LIMIT, f"{width} x {height} pixels")
+    shrink = min(1.0, size / max(width, height))
+    if min(width, height) * shrink < MIN_SIDE:
+        raise PageFailure(Reason.RENDER_LIMIT, f"{width} x {height} pixels is too narrow to be read")
+
+
+def _prepared(image: "Image.Image", size: int) -> "Image.Image":
+    """RGB or grey, upright, within `size`."""
+    from PIL import Image, ImageOps
+
+    image.load()
+    plain = _plain(ImageOps.exif_transpose(image) if image.getexif().get(_ORIENTATION, 1) != 1 else image)
+    if max(plain.size) > size:
+        if plain is image:
+            plain = image.copy()
+        plain.thumbnail((size, size), Image.Resampling.LANCZOS, reducing_gap=2.0)
+    return plain
+
+
+def _plain(image: "Image.Image") -> "Image.Image":
+    """8 bits a channel, RGB or grey, transparency on white, or on black or grey where white would hide something."""
+
+    if image.mode in ("RGB", "L"):
+        if "transparency" not in image.info:
+            return image
+        image = image.convert("RGBA")
+    if image.mode == "1":
+        return image.convert("L")
+    if image.mode.startswith(("I", "F")):
+        return _eight_bits(image)
+    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or (image.mode == "P" and "transparency" in image.info):
+        return _on_paper(image.convert("RGBA"))
+    return image.convert("RGB")
+
+
+def _on_paper(layer: "Image.Image") -> "Image.Image":
+    """White, unless black or grey shows a quarter more: white letters on a transparent ground are light on light."""
+    if layer.getchannel("A").getextrema()[0] == _WHITE:  # opaque
+        return layer.convert("RGB")
+    small = layer.reduce(max(1, round(max(layer.size) / _LOOKED_AT)))
+    best, most = _WHITE, _edges(_composed(small, _WHITE))
+    for paper in _PAPERS:
+        shown = _edges(_composed(small, paper))
+        if shown > 1.25 * most:
+            best, most = paper, shown
+    return _composed(layer, best)
+
+
+def _composed(layer: "Image.Image", paper: int) -> "Image.Image":
+    from PIL import Image
+
+    return Image.alpha_composite(Image.new("RGBA", layer.size, (paper, paper, paper, 255)), layer).convert("RGB")
+
+
+def _edges(image: "Image.Image") -> int:
+    """How many pixels differ clearly from the one to the right of them."""
+    from PIL import ImageChops
+
+    grey = image.convert("L")
+    return sum(ImageChops.difference(grey, ImageChops.offset(grey, 1, 0)).histogram()[_CLEAR:])
+
+
+def _eight_bits(image: "Image.Image") -> "Image.Image":
+    """16-bit grey by its high byte; wider or floating values spread between their extremes."""
+    import numpy as np
+    from PIL import Image
+
+    values = np.asarray(image).astype(np.float64)
+    if image.mode.startswith("I;16") or (image.mode == "I" and 255 < values.max() <= 65535 and values.min() >= 0):
+        values = values / 257
+    elif values.max() > 255 or values.min() < 0 or image.mode == "F":
+        spread = float(values.max() - values.min()) or 1.0
+        values = (values - values.min()) * (255 / spread)
+    return Image.fromarray(np.clip(np.round(values), 0, 255).astype(np.uint8))

@@ -1,0 +1,176 @@
+"""Open documents in the main process; workers receive a file descriptor."""
+
+import asyncio
+import hashlib
+import os
+import stat
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple, TypeVar
+
+from llm_ocr.errors import PageFailure
+from llm_ocr.types import Reason
+
+T = TypeVar("T")
+
+#: Files whose content was compared with the plan, remembered; far more than are read at a time.
+_PROVED = 256
+#: Nanoseconds: no file system counts times in longer steps.
+_STEP = 2_000_000_000
+#: What to do about a document that is not the one of the plan.
+CHANGED_HINT = "Plan again in a new workspace to read it as it is now."
+
+
+class _State(NamedTuple):
+    """What changes when a file does, or is another. Users may set the time of a write, not that of a change."""
+
+    device: int
+    number: int
+    size: int
+    written: int  # nanoseconds since 1970
+    changed: int
+
+
+class Given(NamedTuple):
+    """An open file; `version` is the SHA-256 of its bytes in hex."""
+
+    descriptor: int
+    version: str
+
+
+class Proofs:
+    """Which local files are of the version that was planned. A file is hashed again only when it has changed since.
+
+    The descriptor is judged, not the path: another file may take the path at any time.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, tuple[str, _State]] = OrderedDict()  # by source: version, and state when proved
+        self._lock = threading.Lock()
+
+    @asynccontextmanager
+    async def given(self, source: str, version: str = "") -> AsyncIterator[int]:
+        """Open a local file for as long as the block lasts, and prove that the block has seen one version of it.
+
+        Args:
+            source: The path.
+            version: The SHA-256 of the bytes in hex; empty: any.
+
+        Yields:
+            The descriptor.
+
+        Raises:
+            PageFailure: Not found, unreadable; source changed, at the end of the block too.
+        """
+        async with _held(lambda: self._open(source, version), os.close) as descriptor:
+            yield descriptor
+            if version:
+                await asyncio.to_thread(self._prove, descriptor, source, version)
+
+    def _open(self, source: str, version: str) -> int:
+        descriptor = _open(source)
+        try:
+            if version:
+                self._prove(descriptor, source, version)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _prove(self, descriptor: int, source: str, version: str) -> None:
+        state = _state(descriptor)
+        if self._known.get(source) == (version, state):
+            return
+        began = time.time_ns()
+        try:
+            found = _hash(descriptor)
+        except OSError as error:
+            raise PageFailure(Reason.UNREADABLE, f"{source}: {error.strerror or error}") from error
+        if found != version:
+            raise PageFailure(Reason.SOURCE_CHANGED, f"{source} is not the file that was planned", hint=CHANGED_HINT)
+        # Times of files have steps: another write within the same step would not be seen.
+        if abs(began - state.changed) > _STEP and _state(descriptor) == state:
+            with self._lock:
+                self._known[source] = (version, state)
+                self._known.move_to_end(source)
+                while len(self._known) > _PROVED:
+                    self._known.popitem(last=False)
+
+
+@asynccontextmanager
+async def given_all(sources: Sequence[str]) -> AsyncIterator[list[Given | PageFailure]]:
+    """Local files, read once for their versions, and open for as long as the block lasts; or why there is none."""
+    async with _held(lambda: [_hashed(source) for source in sources], _close_all) as files:
+        yield files
+
+
+@asynccontextmanager
+async def _held(open_them: Callable[[], T], close_them: Callable[[T], None]) -> AsyncIterator[T]:
+    """What a thread opens is closed at the end, also when nobody waits for it any more."""
+    opening = asyncio.ensure_future(asyncio.to_thread(open_them))
+    try:
+        opened = await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(lambda late: _close_late(late, close_them))
+        raise
+    try:
+        yield opened
+    finally:
+        close_them(opened)
+
+
+def _state(descriptor: int) -> _State:
+    about = os.fstat(descriptor)
+    return _State(about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+
+
+def _hash(descriptor: int) -> str:
+    with open(descriptor, "rb", closefd=False) as file:
+        file.seek(0)
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _open(source: str) -> int:
+    try:
+        # A pipe without a writer would hang; for files the flag means nothing.
+        descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise PageFailure(Reason.NOT_FOUND, f"{source} does not exist") from error
+    except PermissionError as error:
+        raise PageFailure(Reason.UNREADABLE, "not a file that may be read") from error
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else ""
+        raise PageFailure(Reason.UNREADABLE, f"{source}: {why or error}") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise PageFailure(Reason.UNREADABLE, "not a file that may be read")
+    return descriptor
+
+
+def _hashed(source: str) -> Given | PageFailure:
+    try:
+        descriptor = _open(source)
+    except PageFailure as failure:
+        return failure
+    try:
+        return Given(descriptor, _hash(descriptor))
+    except OSError as error:
+        os.close(descriptor)
+        return PageFailure(Reason.UNREADABLE, str(error))
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _close_all(files: Iterable[Given | PageFailure]) -> None:
+    for file in files:
+        if isinstance(file, Given):
+            os.close(file.descriptor)
+
+
+def _close_late(opening: "asyncio.Future[T]", close_them: Callable[[T], None]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        close_them(opening.result())

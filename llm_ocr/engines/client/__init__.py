@@ -1,0 +1,1 @@
+"""HTTP client of one server that speaks OpenAI's chat API."""

@@ -1,0 +1,236 @@
+"""One server that answers chat requests, and the connections to it."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import aiohttp
+from yarl import URL
+
+from llm_ocr.engines import Address, Completion, CompletionRequest, Finish, ServerFacts
+from llm_ocr.engines.client.connections import (
+    OUTAGES,
+    Body,
+    Flight,
+    Pulse,
+    body_parts,
+    open_session,
+    outage,
+    probing,
+    read_events,
+    read_whole,
+)
+from llm_ocr.engines.client.error_bodies import Failures
+from llm_ocr.engines.client.probing import Gauges, facts_of, parse, roots_in
+from llm_ocr.engines.client.replies import Bounds, Reply, TooLong
+from llm_ocr.errors import LlmOcrError, RequestLost, ServerBusy, ServerError
+
+_ERROR_BYTES = 64 * 1024  # read of an error's body
+_PAGE_BYTES = 4 * 1024 * 1024  # read of what a server says of itself
+_PROBE_SECONDS = 10.0
+#: An answer may take so many times as long as it may make no progress.
+LONGEST = 10
+_USAGE_SECONDS = 2.0  # for what may follow the reason for an answer's end: the counts of tokens
+
+
+@dataclass(frozen=True, slots=True)
+class _Got:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Endpoint:
+    """Asks one server. Belongs to the event loop in which it is first used; `close` ends it for good.
+
+    `received` is `time.monotonic()` of the last progress of any answer, or of a request sent while none was under way.
+    Progress is the begin of a response, new text or tokens, and the end: nothing that only keeps a connection awake.
+    """
+
+    def __init__(
+        self, address: Address, *, vllm: bool = False, stall: float = 180.0, limit: int = 0, known: bool = False
+    ) -> None:
+        """`stall`: seconds without progress after which an answer is lost; after `LONGEST` times as many it is cut.
+
+        `limit`: requests at once, 0 for any number. `vllm`: the server understands vLLM's own settings. `known`: it has
+        answered questions before, so that a 404 comes from a gateway whose server is away.
+        """
+        self.address = address
+        self.received = time.monotonic()
+        self.absent: RequestLost | None = None  # why `probe` found no server, where nothing answered it
+        self._vllm = vllm
+        self._known = known
+        self._stall = stall
+        self._places = asyncio.Semaphore(limit) if limit else None
+        self._failures = Failures(address)
+        self._chat = URL(f"{address.url}/chat/completions")
+        self._opened: aiohttp.ClientSession | None = None
+        self._flights: set[Flight] = set()
+        self._pulse = Pulse()
+        self._closed = False
+
+    async def ask(self, question: CompletionRequest) -> Completion:
+        """The whole answer.
+
+        Raises `ServerBusy`, `RequestRefused`, `RequestLost`, and `ServerError` for a wrong key, model or URL.
+        """
+        if self._places is None:
+            return await self._ask(question)
+        async with self._places:
+            return await self._ask(question)
+
+    async def served(self) -> dict[str, str]:
+        """What each model of the server was loaded from ("": not said), by its name; empty where no model is named."""
+        got = await self._get(f"{self.address.url}/models")
+        return roots_in(got.body) if got is not None and got.status == 200 else {}
+
+    async def probe(self) -> ServerFacts | None:
+        """What the server says of itself; None when nobody answers, or a proxy without a server behind it.
+
+        `absent` says why no answer came. It is None for an answer, including "not ready".
+
+        Raises `ServerError` for 401, 403, a redirect, and a certificate that is not trusted.
+        """
+        models = await self._get(f"{self.address.url}/models")
+        if models is None or models.status >= 500:
+            return None
+        if models.status in (401, 403) or 300 <= models.status < 400:
+            raise self._failures.answered(models.status, models.headers, models.body)
+        version = await self._get(f"{self.address.root}/version")
+        metrics = await self._get(f"{self.address.root}/metrics")
+        bodies = (got.body if got is not None and got.status == 200 else b"" for got in (models, version, metrics))
+        return facts_of(self.address.model, *bodies)
+
+    async def gauges(self) -> Gauges | None:
+        """vLLM's numbers now; None where there are none."""
+        got = await self._get(f"{self.address.root}/metrics")
+        return parse(got.body.decode("utf-8", "replace")) if got is not None and got.status == 200 else None
+
+    async def close(self) -> None:
+        """Close all connections at once. Requests under way, and later ones, end as `RequestLost`."""
+        self._closed = True
+        for flight in self._flights:
+            flight.end()
+        if self._opened is not None:
+            await self._opened.close()
+
+    async def _ask(self, question: CompletionRequest) -> Completion:
+        if self._closed:
+            raise self._ended()
+        flight = Flight(self._stall, LONGEST * self._stall)
+        started = time.monotonic()
+        if not self._flights:
+            self.received = started
+        try:
+            reply = await self._fly(question, flight)
+        except RequestLost as lost:
+            if flight.reply is not None:
+                lost.tokens_in, lost.tokens_out, _ = flight.reply.counts()
+            raise
+        except ServerError as error:
+            if flight.status == 404 and self._known:
+                raise ServerBusy(str(error.args[0]), status=404) from None
+            if flight.status == 404:
+                raise self._failures.unknown(error, tuple(await self.served())) from None
+            raise
+        answer = reply.answer(time.monotonic() - started, self.address.url)
+        self._known = True
+        return answer
+
+    async def _fly(self, question: CompletionRequest, flight: Flight) -> Reply:
+        """The exchange, with what ends it from outside made into typed errors."""
+        self._flights.add(flight)
+        try:
+            async with flight:
+                return await self._exchange(question, flight)
+        except (*OUTAGES, TooLong) as error:
+            reply = flight.reply
+            if reply is not None and not self._closed:
+                if reply.finish is None and flight.late:
+                    reply.finish = Finish.LATE
+                if reply.finish is not None:  # the answer is whole, whatever becomes of its connection
+                    return reply
+            raise self._interrupted(error, flight) from error
+        except RuntimeError as error:
+            if self._closed:  # aiohttp's word for a session or connection that was closed meanwhile
+                raise self._ended() from error
+            raise
+        finally:
+            self._flights.discard(flight)
+
+    async def _exchange(self, question: CompletionRequest, flight: Flight) -> Reply:
+        def heard() -> None:
+            self.received = flight.seen = time.monotonic()
+            if flight.reply is not None and flight.reply.finish is not None:
+                flight.end_within(_USAGE_SECONDS)
+
+        body = Body(body_parts(question, self.address.model, self._vllm))
+        response = await self._session().post(self._chat, data=body, allow_redirects=False)
+        del body  # the image may go while the answer is read
+        try:
+            flight.status = response.status
+            heard()
+            if response.status != 200:
+                text = await read_whole(response, _ERROR_BYTES)
+                raise self._failures.answered(response.status, response.headers, text)
+            watch = question.watch() if question.watch is not None else None
+            reply = flight.reply = Reply(watch, self._failures, Bounds.of(question.settings))
+            await self._read(response, reply, heard)
+            return reply
+        finally:
+            response.close()  # of a body that was read to its end, the connection has gone back already
+
+    async def _read(self, response: aiohttp.ClientResponse, reply: Reply, heard: Callable[[], None]) -> None:
+        """The body of a response with status 200."""
+        encoding, kind = response.headers.get("Content-Encoding", "identity"), response.content_type
+        if encoding != "identity":
+            raise self._failures.lost(f"the answer came compressed ({encoding}), unasked", status=200)
+        if kind.endswith("json"):
+            most = reply.bounds.bytes
+            body = await read_whole(response, most, heard)
+            if len(body) == most:
+                raise self._failures.lost(f"sent an answer of more than {most} bytes", status=200)
+            reply.take_whole(body)
+        else:
+            await read_events(response, reply, heard, self._pulse)
+        if reply.finish is None and kind != "text/event-stream":
+            raise self._failures.lost(f"it came as {kind}, and without the end of an answer", status=200)
+
+    async def _get(self, url: str) -> _Got | None:
+        """One small page of the server; None when nobody answers, `ServerError` when nobody ever will."""
+        if self._closed:
+            return None
+        try:
+            async with asyncio.timeout(_PROBE_SECONDS):
+                response = await self._session().get(URL(url), allow_redirects=False, timeout=probing())
+                self.absent = None
+                try:
+                    return _Got(response.status, response.headers, await read_whole(response, _PAGE_BYTES))
+                finally:
+                    response.close()
+        except OUTAGES as error:
+            failure = outage(error, self._failures, 0)
+            if not isinstance(failure, RequestLost):
+                raise failure from error
+            # A server that takes the connection and is silent is being loaded, or is busy: it is there.
+            self.absent = None if type(error) is TimeoutError else failure
+            return None
+
+    def _session(self) -> aiohttp.ClientSession:
+        if self._opened is None:
+            self._opened = open_session(self.address.key)
+        return self._opened
+
+    def _interrupted(self, error: Exception, flight: Flight) -> LlmOcrError:
+        if self._closed:
+            return self._ended()
+        if flight.stalled:
+            what = f"no new text for {self._stall:g} s" if flight.status else f"no answer within {self._stall:g} s"
+            return self._failures.lost(what, status=flight.status, stalled=True)
+        if isinstance(error, TooLong):
+            return self._failures.lost(f"sent {error}", status=flight.status)
+        return outage(error, self._failures, flight.status)
+
+    def _ended(self) -> RequestLost:
+        return self._failures.lost("the connection was closed on our side")

@@ -1,0 +1,201 @@
+"""Error bodies of vLLM, OpenAI, FastAPI, and proxies, and the typed errors they become."""
+
+import json
+import math
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from llm_ocr.engines import Address
+from llm_ocr.errors import LlmOcrError, RequestLost, RequestRefused, ServerBusy, ServerError
+
+# What a server says when it does not answer, in the shapes of vLLM, OpenAI, FastAPI and plain proxies.
+
+
+LONGEST = 300  # characters of a server's text that are shown
+
+#: Base64 in a server's echo of the request: with its head, or a long run of one of the two alphabets of RFC 4648 (PHP
+#: escapes the slashes). The long path of a model's folder mixes both.
+_BASE64 = re.compile(r"data:[\w/+.-]*;base64,[A-Za-z0-9+/=_\\-]*|[A-Za-z0-9+/=\\]{100,}|[A-Za-z0-9=_-]{100,}")
+
+#: Prompts and answers that do not fit: vLLM ("maximum context length is", "cannot be greater than max_model_len",
+#: "exceeds the pre-allocated encoder cache size", seen in 0.32), OpenAI's code, SGLang, llama.cpp, TGI, Gemini.
+_TOO_LONG = re.compile(
+    r"maximum context length|max_model_len|maximum model length|encoder cache size|context_length_exceeded"
+    r"|longer than the model'?s context|exceeds? the (?:available|model'?s(?: maximum)?) context|exceed_context_size"
+    r"|prompt is too long|max_(?:completion_)?tokens\W* (?:or \S+ )?is too large|`?max_new_tokens`? must be <="
+    r"|token count .{0,40}exceeds the maximum number of tokens",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """An error as the server gave it; nothing in it is trusted or cleaned yet."""
+
+    message: str
+    code: str = ""  # OpenAI's word (`context_length_exceeded`) or vLLM's repetition of the status
+    kind: str = ""  # `type` in the JSON
+    param: str = ""
+
+    @property
+    def too_long(self) -> bool:
+        """The prompt or the room for the answer does not fit into the model's context."""
+        return self.param == "input_tokens" or bool(_TOO_LONG.search(f"{self.code} {self.kind} {self.message[:2000]}"))
+
+    @property
+    def status(self) -> int:
+        """The HTTP status that an error inside a stream stands for; 500 where it does not say."""
+        if re.fullmatch(r"[45][0-9][0-9]", self.code):
+            return int(self.code)
+        words = f"{self.code} {self.kind}".lower()
+        for status, pattern in _WORDS.items():
+            if re.search(pattern, words):
+                return status
+        return 500
+
+
+_WORDS = {
+    429: r"rate_?limit|too_?many_?requests",
+    503: r"overloaded|unavailable",
+    400: r"bad_?request|invalid_request|context_length|content_filter",
+    401: r"authentication|invalid_api_key",
+    403: r"permission",
+    404: r"not_?found",
+}
+
+
+def complaint_in(body: bytes) -> Complaint:
+    """The error in the body of a response: JSON of any known shape, else the text as it stands."""
+    try:
+        return complaint_of(json.loads(body))
+    except (ValueError, RecursionError):
+        return Complaint(re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", body.decode("utf-8", "replace"), flags=re.S))
+
+
+def complaint_of(value: Any) -> Complaint:
+    """The error in a JSON value."""
+    if isinstance(value, list) and value:
+        return complaint_of(value[0])
+    if not isinstance(value, Mapping):
+        return Complaint(str(value))
+    inner = value.get("error")
+    if isinstance(inner, Mapping):
+        value = inner
+    elif isinstance(inner, str):
+        value = {"message": inner, **value}
+    message = value.get("message") or value.get("detail") or value.get("error") or ""
+    if isinstance(message, list | tuple):  # FastAPI: one entry a field, with the whole input beside the text
+        message = "; ".join(str(one.get("msg", "")) if isinstance(one, Mapping) else str(one) for one in message)
+    code, kind, param = (str(value.get(name) or "") for name in ("code", "type", "param"))
+    return Complaint(str(message), code, kind, param)
+
+
+def shown(text: str, key: str) -> str:
+    """A server's text as it may be shown: one line, not long, without the key, images and control characters."""
+    if key:
+        text = text.replace(key, "[key]")
+    text = _BASE64.sub("[data]", text)
+    text = "".join(character if character.isprintable() else " " for character in text[: 20 * LONGEST])
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait, from `Retry-After` in seconds or as a date; None when there is none that can be read.
+
+    A date is taken against the server's own `Date`: its clock may differ from ours.
+    """
+    text = headers.get("Retry-After", "").strip()
+    if not text:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        then = _moment(text)
+        if then is None:
+            return None
+        now = _moment(headers.get("Date", ""))
+        seconds = then - (time.time() if now is None else now)
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def _moment(text: str) -> float | None:
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+# From what went wrong to the typed error that says what the engine may do about it.
+
+
+_BUSY = frozenset({429, 503, 529})  # 529: "overloaded" of some providers
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Makes the errors of one server. No text of it ever holds the key or an image."""
+
+    address: Address
+
+    def answered(self, status: int, headers: Mapping[str, str], body: bytes) -> LlmOcrError:
+        """The error for a response that is not 200. `body` may be cut."""
+        if 300 <= status < 400:
+            return self._redirected(headers.get("Location", ""))
+        return self._error(status, complaint_in(body), headers)
+
+    def streamed(self, value: Any) -> LlmOcrError:
+        """The error for an error object that came inside an answer."""
+        complaint = complaint_of(value)
+        return self._error(complaint.status, complaint, {})
+
+    def lost(self, what: str, *, status: int = 0, unreachable: bool = False, stalled: bool = False) -> RequestLost:
+        """The error for an answer that did not come whole."""
+        what = shown(what, self.address.key)
+        return RequestLost(f"{self.address.url}: {what}", status=status, unreachable=unreachable, stalled=stalled)
+
+    def unusable(self, what: str, hint: str) -> ServerError:
+        """The error for a server that will not answer any question."""
+        return ServerError(f"{self.address.url}: {shown(what, self.address.key)}", hint=hint)
+
+    def filtered(self) -> RequestRefused:
+        """The error for an answer that a provider's content filter ended."""
+        return RequestRefused(f"{self.address.url}: the content filter of the server ended the answer", status=200)
+
+    def unknown(self, error: LlmOcrError, served: tuple[str, ...]) -> LlmOcrError:
+        """The error for 404: names the models that the server has, when the one asked for is not among them."""
+        model = self.address.model
+        if not served or model in served:
+            return error
+        names = ", ".join(served[:20]) + (f" and {len(served) - 20} more" if len(served) > 20 else "")
+        return self.unusable(
+            f"does not serve the model {model!r}; it serves: {names}",
+            "Ask for one of these by name: --server-model NAME",
+        )
+
+    def _error(self, status: int, complaint: Complaint, headers: Mapping[str, str]) -> LlmOcrError:
+        text = shown(complaint.message or complaint.kind or "no reason given", self.address.key)
+        message = f"{self.address.url} answered {status}: {text}"
+        if status == 402 or complaint.code == "insufficient_quota":
+            return ServerError(message, hint="The account at this provider is used up.")
+        if status in _BUSY:
+            return ServerBusy(message, status=status, retry_after=retry_after(headers))
+        if status in (401, 403):
+            hint = "Check the server's API key." if self.address.key else "Give the server's API key."
+            return ServerError(message, hint=hint)
+        if status in (404, 405):
+            return ServerError(message, hint="Is the URL right, and the model's name?")
+        if status >= 500 or status in (408, 425) or status < 400:
+            return RequestLost(message, status=status)
+        # 413: the body itself is too large for a proxy; a smaller image is the remedy there as well.
+        return RequestRefused(message, status=status, too_long=status == 413 or complaint.too_long)
+
+    def _redirected(self, location: str) -> ServerError:
+        target = urlsplit(location)
+        place = f"{target.scheme}://{target.netloc}{target.path}" if target.netloc else target.path
+        return self.unusable(f"sends requests on to {place or 'elsewhere'}", "Give the URL of the server itself.")

@@ -1,0 +1,188 @@
+"""Find the figures of a page: captions first, then images and drawings that touch."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from llm_ocr.engines.embedded.figure_clusters import (
+    Anchors,
+    Cluster,
+    Texts,
+    clusters_of,
+    find_captions,
+    joined,
+    page_objects,
+)
+from llm_ocr.engines.embedded.regions import Region
+from llm_ocr.engines.embedded.tables.cells import is_number
+from llm_ocr.types import Box, PageContent
+
+# Which clusters without a caption are figures, how far a figure reaches, and what kind it is.
+
+
+#: Least share of the page that a picture, and a drawing, without a caption covers.
+_PICTURE, _DRAWING = 0.018, 0.03
+#: What ends within this share of the page's height from the top is a letterhead or a logo, unless it is large.
+_HEAD = 0.2
+#: A figure that holds more than this share of the page's prose is a poster or a slide: its text stays text.
+MOST_PROSE = 0.4
+#: Fewer letters of prose than this are labels and a legend.
+LEAST_PROSE = 300
+
+
+def merged(clusters: Sequence[Cluster], texts: Texts) -> list[Cluster]:
+    """Clusters a small gap apart made one, where no running text stands between them."""
+    groups = [cluster for cluster in clusters if not cluster.only_rules or cluster.total > 2]
+    groups = sorted(groups, key=lambda cluster: -cluster.box.area)[:300]
+    gap = 10 * texts.unit
+    changed = True
+    while changed:
+        changed = False
+        for index, cluster in enumerate(groups):
+            near = [other for other in groups[index + 1 :] if _together(cluster, other, gap, texts)]
+            if near:
+                groups = [other for other in groups if other is not cluster and other not in near]
+                groups.append(joined([cluster, *near]))
+                changed = True
+                break
+    return groups
+
+
+def _together(first: Cluster, second: Cluster, gap: float, texts: Texts) -> bool:
+    a, b = first.box, second.box
+    across = max(a.x0 - b.x1, b.x0 - a.x1)
+    down = max(a.y0 - b.y1, b.y0 - a.y1)
+    if max(across, down) > gap:
+        return False
+    if max(across, down) > 0 and first.rasters and second.rasters and not (first.drawn or second.drawn):
+        same = abs(a.y0 - b.y0) + abs(a.y1 - b.y1) < gap or abs(a.x0 - b.x0) + abs(a.x1 - b.x1) < gap
+        if not same:
+            return False
+    return not texts.body[texts.inside(a.union(b))].any()
+
+
+def shown(cluster: Cluster) -> Cluster:
+    """Without the rules and frame around it, when images are all that is drawn."""
+    if cluster.picture is None or cluster.drawn or cluster.picture.area > 0.9 * cluster.box.area:
+        return cluster
+    return replace(cluster, box=cluster.picture, rules=0, shapes=0)
+
+
+def is_figure(cluster: Cluster, texts: Texts) -> bool:
+    """Whether a cluster that no caption names is a figure: large, not in the letterhead, not decoration."""
+    page = texts.content
+    box = cluster.box
+    share = box.area / max(page.width * page.height, 1e-6)
+    if min(box.width, box.height) < 0.04 * min(page.width, page.height) or (_aspect(box) > 8 and share < 0.5):
+        return False
+    if box.y1 < _HEAD * page.height and share < 0.06:
+        return False
+    picture = cluster.raster_area > 0.5 * box.area
+    if share < 0.1 and box.y1 < 0.35 * page.height and texts.outside_margins(box) > 0.3:
+        return False
+    members = texts.inside(box)
+    if texts.body[members].sum() * texts.body_size > 0.25 * box.height or texts.covered(box) > 0.15:
+        return False
+    if picture:
+        return share >= _PICTURE
+    return share >= _DRAWING and _is_drawing(cluster, texts, members)
+
+
+def _aspect(box: Box) -> float:
+    return max(box.width, box.height) / max(min(box.width, box.height), 1e-6)
+
+
+def _is_drawing(cluster: Cluster, texts: Texts, members: npt.NDArray[np.intp]) -> bool:
+    numbers = sum(is_number(texts.content.lines[index].text) for index in members.tolist())
+    chart = cluster.shapes + cluster.rules + cluster.drawn >= 10 and numbers >= 6
+    return cluster.drawn >= 25 or (chart and cluster.drawn + cluster.shapes >= 4)
+
+
+def with_labels(box: Box, texts: Texts, keep_out: frozenset[int]) -> tuple[Box, frozenset[int]]:
+    """The figure grown by the labels at its edges, and the lines that it takes in."""
+    own = {int(index) for index in texts.inside(box)} - keep_out
+    grown = box
+    margin = 1.3 * min(texts.body_size, 12 * texts.unit)
+    limit = Box(
+        box.x0 - 2 * margin - 0.1 * box.width,
+        box.y0 - 2 * margin - 0.1 * box.height,
+        box.x1 + 2 * margin + 0.1 * box.width,
+        box.y1 + 2 * margin + 0.1 * box.height,
+    )
+    for _ in range(2):
+        for index in texts.inside(grown, margin).tolist():
+            if index not in keep_out and index not in own and _is_label(index, texts, grown):
+                label = texts.content.lines[index].box
+                if label.covered_by(limit) > 0.99:
+                    own.add(index)
+                    grown = grown.union(label)
+    for index in own:
+        line = texts.content.lines[index].box
+        if line.covered_by(box) > 0.5:
+            grown = grown.union(line)
+    return grown, frozenset(own)
+
+
+def _is_label(index: int, texts: Texts, box: Box) -> bool:
+    """A short line at the edge, not running text, not larger than it, not reaching far beyond the figure."""
+    line = texts.content.lines[index]
+    if texts.body[index] or line.size > 1.05 * texts.body_size or line.recurs:
+        return False
+    if min(line.box.width, line.box.height) > 2.5 * line.size:
+        return False  # slanted: its box says little of where it stands
+    beyond = max(box.x0 - line.box.x0, 0) + max(line.box.x1 - box.x1, 0)
+    return beyond <= 0.5 * line.box.width or line.box.width < 4 * line.size
+
+
+def label_of(cluster: Cluster, lines: frozenset[int], texts: Texts) -> str:
+    """ "image", "chart" or "diagram"."""
+    if cluster.raster_area > 0.5 * cluster.box.area:
+        return "image"
+    own = [texts.content.lines[index].text for index in lines]
+    numbers = sum(map(is_number, own))
+    return "chart" if numbers >= 5 and numbers * 3 >= len(own) else "diagram"
+
+
+# Figures of a page: images, drawings and what both make together, found by their captions first.
+
+
+def find_figures(content: PageContent, tables: Sequence[Region]) -> list[Region]:
+    """The figures, from top to bottom; none takes a line of a table or of another figure. Never raises on odd content.
+
+    `tables`: what `find_tables` found on the same page.
+    """
+    if not content.rasters and not content.paths:
+        return []
+    texts = Texts(content, frozenset(index for table in tables for index in table.lines | table.caption))
+    areas = np.array([(t.box.x0, t.box.y0, t.box.x1, t.box.y1) for t in tables], dtype=np.float64).reshape(-1, 4)
+    clusters = clusters_of(page_objects(texts, areas), content.width, content.height)
+    captions = find_captions(texts)
+    texts.without_drawn([cluster.box for cluster in clusters if cluster.drawn >= 15])
+    anchors = Anchors(texts, captions, clusters, [table.box for table in tables])
+    chosen: list[tuple[Cluster, frozenset[int]]] = [
+        (joined(members), caption.lines) for caption, members in anchors.found()
+    ]
+    rest = [cluster for cluster, free in zip(clusters, anchors.free, strict=True) if free]
+    for cluster in map(shown, merged(rest, texts)):
+        if is_figure(cluster, texts) and not any(cluster.box.covered_by(other.box) > 0.5 for other, _ in chosen):
+            chosen.append((cluster, frozenset()))
+    return _regions(texts, chosen, frozenset(index for caption in captions for index in caption.lines))
+
+
+def _regions(texts: Texts, chosen: Sequence[tuple[Cluster, frozenset[int]]], captions: frozenset[int]) -> list[Region]:
+    regions: list[Region] = []
+    taken = captions
+    prose = texts.running(np.array(sorted(set(range(len(texts.content.lines))) - captions), dtype=np.intp))
+    for cluster, caption in sorted(chosen, key=lambda item: (item[0].box.y0, item[0].box.x0)):
+        box, lines = with_labels(cluster.box, texts, taken)
+        inside = texts.running(np.array(sorted(lines), dtype=np.intp))
+        if inside > LEAST_PROSE and inside > (MOST_PROSE + 0.2 * bool(caption)) * prose:
+            continue
+        taken |= lines
+        margin = 1.5 * texts.unit
+        page = Box(0, 0, texts.content.width, texts.content.height)
+        edge = box.grown(margin).clipped(page.width, page.height)
+        regions.append(Region("figure", edge, lines, "", label_of(cluster, lines, texts), caption))
+    return regions

@@ -1,0 +1,115 @@
+"""Inspect a page that a model reads: figures, orientation, and text. Runs in a worker process."""
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from llm_ocr.engines.embedded.layout import page_blocks
+from llm_ocr.engines.embedded.layout.rows import sideways
+from llm_ocr.engines.embedded.page import GetRecogniser, has_text, is_scan, laid_out, pixels_of
+from llm_ocr.engines.embedded.probe import suspicious
+from llm_ocr.engines.embedded.regions import Inspection
+from llm_ocr.errors import install_command
+from llm_ocr.types import Block, BlockKind, Box, Line, Page, PageContent
+
+if TYPE_CHECKING:
+    from llm_ocr.engines.embedded.ocr import OcrPage
+
+
+_NO_OCR = "figures on scans are not looked for: OCR is not installed"
+
+
+def see(page: Page, recogniser: GetRecogniser, *, hinted: bool) -> Inspection:
+    """The page's blocks where there are figures among them.
+
+    A digital page is judged by its own objects, a scan by its pixels: OCR reads it only if a picture is seen on it, or
+    with `hinted`, when the text speaks of one. Pages on which nothing is drawn do not come here. Raises PageFailure.
+    """
+    content = page.content
+    if content is not None and content.lines and not is_scan(content):
+        return Inspection(_with_figures(laid_out(content)), digital=True)
+    return _seen_on_scan(page, recogniser, hinted=hinted)
+
+
+def orientation(page: Page, recogniser: GetRecogniser) -> int:
+    """Degrees clockwise, 0, 90, 180 or 270, by which the page must be turned to be upright. Raises PageFailure.
+
+    A text layer says whether the lines stand; only OCR can tell whether the page stands on its head.
+    """
+    content = page.content
+    if content is not None and has_text(content) and not is_scan(content):
+        upwards = sideways(content)
+        return 0 if upwards is None else 90 if upwards else 270
+    return recogniser().orientation(pixels_of(page.image))
+
+
+def text_of(page: Page) -> str:
+    """The text layer in reading order, "" without one, and for one of no language."""
+    content = page.content
+    if content is None or not has_text(content) or suspicious(content):
+        return ""
+    return "\n".join(block.text for block in page_blocks(content, ()) if block.text)
+
+
+def _with_figures(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+    return blocks if any(block.kind is BlockKind.FIGURE for block in blocks) else ()
+
+
+def _seen_on_scan(page: Page, recogniser: GetRecogniser, *, hinted: bool) -> Inspection:
+    from llm_ocr.engines.embedded.ocr import available
+
+    if not available():  # OpenCV comes with it
+        return Inspection(detail=f"{_NO_OCR} ({install_command('embedded')})")
+    from llm_ocr.engines.embedded.scan_objects import scan_objects
+
+    pixels = pixels_of(page.image)
+    content = page.content
+    if content is not None and has_text(content):
+        return Inspection(_laid_out_on(pixels, _in_pixels(content, pixels)))
+    if not hinted and not scan_objects(pixels, ()).rasters:
+        return Inspection(unread=True)
+    read = recogniser().read(pixels)
+    blocks = _laid_out_on(read.image, read.lines)
+    return Inspection(tuple(_turned_back(block, read) for block in blocks))
+
+
+def _laid_out_on(pixels: Any, lines: tuple[Line, ...]) -> tuple[Block, ...]:
+    from llm_ocr.engines.embedded.scan_objects import scan_objects
+
+    found = scan_objects(pixels, lines)
+    height, width = pixels.shape[:2]
+    return _with_figures(laid_out(PageContent(float(width), float(height), lines, found.rasters, found.paths)))
+
+
+def _in_pixels(content: PageContent, pixels: Any) -> tuple[Line, ...]:
+    """The lines of a text layer with their boxes in pixels."""
+    height, width = pixels.shape[:2]
+    across, down = width / content.width, height / content.height
+    return tuple(
+        replace(
+            line,
+            box=line.box.scaled(across, down),
+            size=line.size * down,
+            words=tuple(replace(word, box=word.box.scaled(across, down)) for word in line.words),
+        )
+        for line in content.lines
+    )
+
+
+def _turned_back(block: Block, read: "OcrPage") -> Block:
+    """The block's box on the page as it was given, before OCR turned and levelled it."""
+    box = block.box
+    if read.skew:
+        box = _skewed(box, read)
+    return replace(block, box=box.turned(-read.rotation), continued=())
+
+
+def _skewed(box: Box, read: "OcrPage") -> Box:
+    height, width = read.image.shape[:2]
+    cosine, sine = math.cos(math.radians(read.skew)), math.sin(math.radians(read.skew))
+    corners = []
+    for x, y in ((box.x0, box.y0), (box.x1, box.y0), (box.x0, box.y1), (box.x1, box.y1)):
+        across, down = (x - 0.5) * width, (y - 0.5) * height
+        corners.append(((across * cosine - down * sine) / width + 0.5, (across * sine + down * cosine) / height + 0.5))
+    xs, ys = zip(*corners, strict=True)
+    return Box(min(xs), min(ys), max(xs), max(ys)).clipped()

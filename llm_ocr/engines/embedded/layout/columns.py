@@ -1,0 +1,454 @@
+"""Columns and reading order of a page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llm_ocr.engines.embedded.layout.groups import ends_sentence, group_rows, may_go_on
+from llm_ocr.engines.embedded.layout.kinds import Entry, mark_kinds
+from llm_ocr.engines.embedded.layout.rows import Measures, Row, make_rows
+from llm_ocr.engines.embedded.regions import Region
+from llm_ocr.types import BlockKind, Box, Line, Path
+
+# Where a part of a page falls into columns: the search for white strips between texts, on a coarse grid. The grid
+# bounds the cost by the area, not by the number of lines: a page with 20,000 words costs what others do.
+
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+#: Cells of the grid in line heights, and their greatest numbers.
+_CELL_X, _CELL_Y, _MOST_X, _MOST_Y = 0.15, 0.4, 480, 320
+#: Width of the narrowest gutter in cells (0.6 line heights less what rounding takes), and rows beside it at least.
+_WINDOW, _LEAST_ROWS = 3, 2.5
+#: Newspapers and padded boxes of OCR leave less; then only a long gutter between many lines counts.
+_NARROW_WINDOW, _NARROW_LEAST_ROWS, _NARROW_LINES = 2, 10.0, 40
+#: Where sizes waver, boxes of OCR lie across gutters: holes of this many cells in a long gutter are closed.
+_HOLE = 4
+#: Pieces of one row that cover this share of it are running text, not cells.
+_DENSE = 0.82
+_TRIES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """All elements of a page as arrays of the same length. `chars` is -1 for regions and -2 for ruling lines."""
+
+    boxes: Floats  # n x 4, page units
+    size: Floats
+    chars: Ints
+    lower: Bools  # begins in lower case: goes on from the line before
+    rtl: bool
+    worn: bool = False  # boxes are those of poor OCR: some lie across gutters
+
+    def lines(self, ids: Ints) -> Ints:
+        """The elements among `ids` that are lines of text."""
+        return ids[self.chars[ids] >= 0]
+
+
+@dataclass(frozen=True, slots=True)
+class Gutter:
+    """A white strip at `x` from `top` to `bottom`; `left` and `right` are the elements beside it."""
+
+    x: float
+    top: float
+    bottom: float
+    left: Ints
+    right: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    ink: Ints  # running sums of occupied cells along x, one column more than the grid
+    x0: float
+    y0: float
+    cell_x: float
+    cell_y: float
+
+
+def _grid(boxes: Floats, height: float) -> _Grid:
+    x0, y0 = boxes[:, 0].min(), boxes[:, 1].min()
+    x1, y1 = boxes[:, 2].max(), boxes[:, 3].max()
+    cell_x = max(_CELL_X * height, (x1 - x0) / _MOST_X, 1e-6)
+    cell_y = max(_CELL_Y * height, (y1 - y0) / _MOST_Y, 1e-6)
+    left = ((boxes[:, 0] - x0) / cell_x).astype(np.int64)
+    right = np.maximum(np.ceil((boxes[:, 2] - x0) / cell_x).astype(np.int64), left + 1)
+    top = ((boxes[:, 1] - y0) / cell_y).astype(np.int64)
+    bottom = np.maximum(np.floor((boxes[:, 3] - y0) / cell_y).astype(np.int64), top + 1)
+    shape = (int(bottom.max()) + 1, int(right.max()) + 1)
+    marks = np.zeros(shape, dtype=np.int64)
+    np.add.at(marks, (top, left), 1)
+    np.add.at(marks, (bottom, left), -1)
+    np.add.at(marks, (top, right), -1)
+    np.add.at(marks, (bottom, right), 1)
+    filled = (marks.cumsum(axis=0).cumsum(axis=1) > 0)[:-1, :-1]
+    ink = np.zeros((filled.shape[0], filled.shape[1] + 1), dtype=np.int64)
+    np.cumsum(filled, axis=1, out=ink[:, 1:])
+    return _Grid(ink, float(x0), float(y0), float(cell_x), float(cell_y))
+
+
+def _strips(ink: Ints, window: int, hole: int) -> tuple[Bools, Ints]:
+    """For each row and strip of `window` cells: is it white, and how many rows so far have text on both sides."""
+    white = ink[:, window:] == ink[:, :-window]
+    if hole:
+        white = _closed(white, hole)
+    both = white & (ink[:, :-window] > 0) & (ink[:, -1:] > ink[:, window:])
+    total = both.cumsum(axis=0)
+    before = np.maximum.accumulate(np.where(white, 0, total), axis=0)
+    return white, total - before
+
+
+def _closed(white: Bools, hole: int) -> Bools:
+    """With dark runs of at most `hole` cells made white, where they stand between white runs three times as long."""
+    result = white.copy()
+    for column in range(white.shape[1]):
+        edges = np.flatnonzero(np.diff(white[:, column])) + 1
+        bounds = np.concatenate(([0], edges, [len(white)]))
+        lengths = np.diff(bounds)
+        for run in range(1, len(lengths) - 1):
+            if not white[bounds[run], column] and lengths[run] <= hole:
+                beside = lengths[run - 1] + lengths[run + 1]
+                result[bounds[run] : bounds[run + 1], column] = beside >= 3 * lengths[run]
+    return result
+
+
+def _extent(white: Bools, row: int) -> tuple[int, int]:
+    """First and last white row around `row` in one strip."""
+    dark = np.flatnonzero(~white)
+    at = int(np.searchsorted(dark, row))
+    first = int(dark[at - 1]) + 1 if at else 0
+    last = int(dark[at]) - 1 if at < len(dark) else len(white) - 1
+    return first, last
+
+
+def find_gutter(sheet: Sheet, ids: Ints) -> Gutter | None:
+    """The white strip that parts most text of `ids` into columns, or None where it is read across."""
+    lines = sheet.lines(ids)
+    if len(ids) < 2 or not len(lines):
+        return None
+    boxes = sheet.boxes[ids]
+    height = float(np.median(sheet.size[lines]))
+    grid = _grid(boxes, height)
+    found = _search(sheet, ids, grid, height, _WINDOW, _LEAST_ROWS)
+    if found is None and len(lines) >= _NARROW_LINES:
+        found = _search(sheet, ids, grid, height, _NARROW_WINDOW, _NARROW_LEAST_ROWS)
+        if found is None and sheet.worn and len(lines) >= 2 * _NARROW_LINES:
+            found = _search(sheet, ids, grid, height, _NARROW_WINDOW, _NARROW_LEAST_ROWS, _HOLE)
+    return found
+
+
+def _search(
+    sheet: Sheet, ids: Ints, grid: _Grid, height: float, window: int, least_rows: float, hole: int = 0
+) -> Gutter | None:
+    if grid.ink.shape[1] <= window + 1:
+        return None
+    white, score = _strips(grid.ink, window, hole)
+    best = score.max(axis=0)
+    least = least_rows * height / grid.cell_y * 0.5
+    for _ in range(_TRIES):
+        top_score = int(best.max())
+        if top_score < least:
+            return None
+        low, high = _plateau(best, int(best.argmax()), top_score)
+        middle = (low + high) // 2
+        first, last = _extent(white[:, middle], int(score[:, middle].argmax()))
+        gutter = _cut(sheet, ids, grid, middle + window / 2, first, last, hole * grid.cell_y)
+        if are_columns(sheet, gutter.left, gutter.right, height):
+            return gutter
+        margin = int(2 * height / grid.cell_x)
+        best[max(0, low - margin) : high + margin + 1] = 0
+    return None
+
+
+def _plateau(best: Ints, peak: int, top_score: int) -> tuple[int, int]:
+    """The strips around the best one that are as good: together they are the gutter."""
+    good = best >= 0.97 * top_score
+    low = high = peak
+    while low > 0 and good[low - 1]:
+        low -= 1
+    while high + 1 < len(good) and good[high + 1]:
+        high += 1
+    return low, high
+
+
+def _cut(sheet: Sheet, ids: Ints, grid: _Grid, cell: float, first: int, last: int, bridge: float) -> Gutter:
+    boxes = sheet.boxes[ids]
+    x = grid.x0 + cell * grid.cell_x
+    top, bottom = grid.y0 + first * grid.cell_y, grid.y0 + (last + 1) * grid.cell_y
+    middle = (boxes[:, 1] + boxes[:, 3]) / 2
+    low = boxes[:, 3] - boxes[:, 1] < bridge
+    inside = (middle >= top) & (middle <= bottom) & ((boxes[:, 2] <= x + 1e-6) | (boxes[:, 0] >= x - 1e-6) | low)
+    on_left = (boxes[:, 0] + boxes[:, 2]) / 2 < x
+    return Gutter(x, top, bottom, ids[inside & on_left], ids[inside & ~on_left])
+
+
+def _aligned(fewer: Floats, more: Floats, tolerance: float) -> float:
+    """The share of heights in `fewer` that have one in `more` (sorted) within `tolerance`."""
+    at = np.searchsorted(more, fewer)
+    below = np.abs(more[np.minimum(at, len(more) - 1)] - fewer)
+    above = np.abs(more[np.maximum(at - 1, 0)] - fewer)
+    return float((np.minimum(below, above) < tolerance).mean())
+
+
+@dataclass(frozen=True, slots=True)
+class _Texture:
+    chars: float  # mean of a line
+    full: float  # share of the lines that are about as wide as the widest
+    running: float  # share of the lines that go on from the one before
+
+
+def _texture(sheet: Sheet, lines: Ints, height: float) -> _Texture:
+    boxes = sheet.boxes[lines]
+    widths, chars = boxes[:, 2] - boxes[:, 0], sheet.chars[lines].astype(np.float64)
+    rows, row_of = np.unique(np.floor((boxes[:, 1] + boxes[:, 3]) / 2 / height), return_inverse=True)
+    if len(rows) < 0.8 * len(lines):  # several pieces a row: cells, or one text that OCR has torn apart
+        extents = np.full(len(rows), -np.inf)
+        np.maximum.at(extents, row_of, boxes[:, 2])
+        starts = np.full(len(rows), np.inf)
+        np.minimum.at(starts, row_of, boxes[:, 0])
+        extents -= starts
+        if widths.sum() > _DENSE * extents.sum():
+            widths, chars = extents, np.bincount(row_of, weights=chars).astype(np.float64)
+    wide = float(np.percentile(widths, 90)) or 1.0
+    full = float((widths > 0.7 * wide).mean())
+    return _Texture(float(chars.mean()), full, float(sheet.lower[lines].mean()))
+
+
+def are_columns(sheet: Sheet, left: Ints, right: Ints, height: float) -> bool:
+    """Whether two neighbours are texts of their own, rather than the cells of a table, a form or a list.
+
+    Cells share their baselines and are short; columns of text are full lines, or their lines do not share baselines.
+    """
+    one, other = sheet.lines(left), sheet.lines(right)
+    if not len(one) or not len(other):  # a figure or table beside text
+        solid = [bool((sheet.chars[side] > -2).any()) for side in (left, right)]
+        return all(solid) and max(len(one), len(other)) > 1
+    if min(len(one), len(other)) < 2:
+        return False
+    base = [np.sort(sheet.boxes[lines, 3]) for lines in (one, other)]
+    fewer, more = sorted(base, key=len)
+    textures = [_texture(sheet, lines, height) for lines in (one, other)]
+    aligned = _aligned(fewer, more, 0.22 * height)
+    chars = min(texture.chars for texture in textures)
+    if aligned < 0.6:
+        return chars >= 9 and (aligned < 0.34 or chars >= 16)
+    if len(fewer) < 3:
+        return False
+    full = min(texture.full for texture in textures)
+    running = min(texture.running for texture in textures)
+    return (chars >= 20 and full >= 0.5) or (chars >= 13 and running >= 0.3) or (chars >= 28 and running >= 0.15)
+
+
+# Reading order: a page is cut at its gutters, again and again, until every part is read from top to bottom. A gutter
+# ends where something crosses it, so that a heading, figure or table over several columns parts what stands above it
+# from what stands below; within a gutter's height the columns are read one after the other.
+
+
+#: Cuts a page at most; what is left then is read across. Ordinary pages need fewer than 20.
+_MOST_CUTS = 150
+_RULE_HEIGHT = 4.0
+_MOST_RULES = 200
+
+
+def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Box], measures: Measures) -> Sheet:
+    """Elements in the order lines, regions, rules."""
+    boxes = [(line.box.x0, line.box.y0, line.box.x1, line.box.y1) for line in lines]
+    boxes += [(box.x0, box.y0, box.x1, box.y1) for box in (*regions, *rules)]
+    size = [line.size for line in lines] + [measures.body] * (len(regions) + len(rules))
+    chars = [_weight(line.text) for line in lines] + [-1] * len(regions) + [-2] * len(rules)
+    lower = [line.text[:1].islower() for line in lines] + [False] * (len(regions) + len(rules))
+    return Sheet(
+        np.array(boxes, dtype=np.float64).reshape(-1, 4),
+        np.maximum(np.array(size, dtype=np.float64), 0.1),
+        np.array(chars, dtype=np.int64),
+        np.array(lower, dtype=np.bool_),
+        measures.rtl,
+        measures.noisy,
+    )
+
+
+def _weight(text: str) -> int:
+    """Characters; those of CJK text count twice, as they are twice as wide."""
+    return len(text) + (sum(character > "\u2e80" for character in text) if not text.isascii() else 0)
+
+
+def ruling_lines(paths: Sequence[Path], width: float, covered: Sequence[Box]) -> list[Box]:
+    """Horizontal rules long enough to part the page, outside of tables and figures."""
+    found = []
+    for path in paths:
+        box = path.box
+        painted = path.stroke is not None or (path.fill is not None and path.fill != (255, 255, 255))
+        if painted and box.height < _RULE_HEIGHT and box.width > 0.4 * width and path.segments <= 6:
+            grown = Box(box.x0, box.y0 - 1, box.x1, box.y1 + 1)
+            if not any(grown.covered_by(other) > 0.3 for other in covered):
+                found.append(grown)
+    return found[:_MOST_RULES]
+
+
+def reading_order(sheet: Sheet) -> list[Ints]:
+    """Parts of the page in reading order, each to be read from top to bottom; ruling lines are left out."""
+    leaves: list[Ints] = []
+    waiting = [np.arange(len(sheet.chars))]
+    cuts = 0
+    while waiting:
+        ids = waiting.pop()
+        if not len(ids):
+            continue
+        gutter = find_gutter(sheet, ids) if cuts < _MOST_CUTS else None
+        if gutter is None:
+            leaves.append(ids[sheet.chars[ids] > -2])
+            continue
+        cuts += 1
+        waiting += reversed(_parts(sheet, ids, _trimmed(sheet, gutter)))
+    return [leaf for leaf in leaves if len(leaf)]
+
+
+def _parts(sheet: Sheet, ids: Ints, gutter: Gutter) -> list[Ints]:
+    """What is read before the columns, the columns, and what is read after them."""
+    beside = np.concatenate((gutter.left, gutter.right))
+    rest = ids[~np.isin(ids, beside)]
+    middle = (sheet.boxes[rest, 1] + sheet.boxes[rest, 3]) / 2
+    centre = (gutter.top + gutter.bottom) / 2
+    columns = [gutter.right, gutter.left] if sheet.rtl else [gutter.left, gutter.right]
+    return [rest[middle < centre], *columns, rest[middle >= centre]]
+
+
+def _without(gutter: Gutter, keep_left: Bools, keep_right: Bools, top: float, bottom: float) -> Gutter:
+    return Gutter(gutter.x, top, bottom, gutter.left[keep_left], gutter.right[keep_right])
+
+
+def _trimmed(sheet: Sheet, gutter: Gutter) -> Gutter:
+    """Ended above a heading that stands over both columns without reaching across the gutter."""
+    left, right = sheet.boxes[gutter.left], sheet.boxes[gutter.right]
+    if sheet.rtl:
+        left, right = right, left
+    first = gutter.right if sheet.rtl else gutter.left
+    unit = float(np.median(sheet.size[sheet.lines(np.concatenate((gutter.left, gutter.right)))]))
+    large = np.flatnonzero((sheet.size[first] > 1.15 * unit) & (sheet.chars[first] >= 0))
+    for index in large[np.argsort(left[large, 1])][:30]:
+        y0, y1 = float(left[index, 1]), float(left[index, 3])
+        white = not ((right[:, 1] < y1 + 0.3 * unit) & (right[:, 3] > y0 - 0.5 * unit)).any()
+        above = bool((right[:, 3] <= y0).any() and (left[:, 3] <= y0 + 0.2 * unit).any())
+        below = bool((right[:, 1] >= y1).any())
+        if white and above and below:
+            end = y0 - 0.1 * unit
+            sides = [(sheet.boxes[side, 1] + sheet.boxes[side, 3]) / 2 < end for side in (gutter.left, gutter.right)]
+            return _without(gutter, sides[0], sides[1], gutter.top, end)
+    return gutter
+
+
+# The page as a sequence: groups of rows, tables and figures in reading order, paragraphs whole across columns.
+
+
+#: A text of fewer characters is not broken off by the end of a column: it is a label.
+_SHORT, _BROKEN_OFF = 30, 150
+
+
+def column_entries(column: int, lines: Sequence[Line], regions: Sequence[Region], measures: Measures) -> list[Entry]:
+    """One column from top to bottom: a table or figure parts the rows above it from those below."""
+    rows = make_rows(lines, measures)
+    entries: list[Entry] = []
+    start = 0
+    for region in sorted(regions, key=lambda region: region.box.y0):
+        end = start
+        while end < len(rows) and _is_above(rows[end], region.box):
+            end += 1
+        entries += [Entry(column, group) for group in group_rows(rows[start:end], measures)]
+        entries.append(Entry(column, region=region))
+        start = end
+    return entries + [Entry(column, group) for group in group_rows(rows[start:], measures)]
+
+
+def _is_above(row: Row, box: Box) -> bool:
+    return row.middle < box.y0 or (row.y0 < box.y0 and row.middle < (box.y0 + box.y1) / 2)
+
+
+def arrange(entries: list[Entry], footnote_rules: Sequence[Box], measures: Measures) -> list[Entry]:
+    """The entries with their kinds, what is broken off joined, and footnotes after everything else."""
+    mark_kinds(entries, footnote_rules, measures)
+    body = [entry for entry in entries if entry.kind is not BlockKind.FOOTNOTE]
+    return _joined(body) + [entry for entry in entries if entry.kind is BlockKind.FOOTNOTE]
+
+
+def _joined(entries: Sequence[Entry]) -> list[Entry]:
+    joiner = _Joiner()
+    for entry in entries:
+        joiner.add(entry)
+    return joiner.entries
+
+
+class _Joiner:
+    """Takes entries in reading order; texts that go on behind a column's end, a figure or a table become one."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self._last: Entry | None = None  # the text that may go on
+        self._parted = False  # by a figure or table
+        self._waiting: Entry | None = None  # a text broken off before a box or side column
+
+    def add(self, entry: Entry) -> None:
+        if entry.group is None or entry.kind is BlockKind.CAPTION:
+            self._parted = True
+            self.entries.append(entry)
+        elif not (self._joins_code(entry) or self._joins_text(entry)):
+            self.entries.append(entry)
+            self._last = entry if entry.kind in (BlockKind.TEXT, BlockKind.LIST_ITEM) else None
+            self._parted = False
+
+    def _joins_code(self, entry: Entry) -> bool:
+        before = self.entries[-1] if self.entries else None
+        if before is None or before.column != entry.column or not before.kind is entry.kind is BlockKind.CODE:
+            return False
+        _append(before, entry)
+        return True
+
+    def _joins_text(self, entry: Entry) -> bool:
+        last = self._last
+        if last is None or not (self._parted or last.column != entry.column):
+            return False
+        if _continues(last, entry):
+            _append(last, entry)
+            self._parted = False
+            return True
+        if last.column == entry.column:
+            return False
+        waiting = self._waiting
+        if waiting is not None and _continues(waiting, entry) and _same_margins(waiting, entry):
+            _append(waiting, entry)
+            self._last, self._waiting, self._parted = waiting, None, False
+            return True
+        self._waiting = last if _is_broken_off(last) else waiting
+        return False
+
+
+def _append(text: Entry, entry: Entry) -> None:
+    if text.group is not None and entry.group is not None:
+        text.group.rows += entry.group.rows
+        text.group.breaks += [False, *entry.group.breaks[1:]]
+        text.column = entry.column
+
+
+def _is_broken_off(entry: Entry) -> bool:
+    group = entry.group
+    return group is not None and group.length > _BROKEN_OFF and not ends_sentence(group.rows[-1].text)
+
+
+def _same_margins(text: Entry, entry: Entry) -> bool:
+    """Whether both begin at the same margin: what stands between them was set beside the text."""
+    if text.group is None or entry.group is None:
+        return False
+    before, after = text.group.rows[-1], entry.group.first
+    return abs(before.x0 - after.x0) < before.size
+
+
+def _continues(last: Entry, entry: Entry) -> bool:
+    before, after = last.group, entry.group
+    if before is None or after is None or entry.kind is not BlockKind.TEXT or after.marker is not None:
+        return False
+    one, other = before.rows[-1], after.first
+    ratio = max(before.size, after.size) / max(min(before.size, after.size), 0.1)
+    alike = ratio < 1.15 and one.cells == other.cells == 1 and before.length > _SHORT
+    return alike and may_go_on(one.text, other.text) and not ends_sentence(one.text)

@@ -1,0 +1,185 @@
+"""Read one page inside a worker process: choose the text source, find tables and figures, lay out."""
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from llm_ocr.engines.embedded.figures import find_figures
+from llm_ocr.engines.embedded.layout import page_blocks
+from llm_ocr.engines.embedded.tables import find_tables
+from llm_ocr.errors import PageFailure
+from llm_ocr.types import Attempt, Block, Box, EncodedImage, Page, PageContent, Reason, Status
+
+if TYPE_CHECKING:
+    from llm_ocr.engines.embedded.ocr import OcrPage, Recogniser
+
+
+#: A text layer that disagrees with OCR by more than this share of its characters lies (embedded_engine.md: liars score
+#: above 0.9, true layers 0.0).
+LIE = 0.3
+#: An image that covers more than this share of a page makes it a scan, whose text layer, if any, is older OCR.
+SCAN = 0.6
+#: Fewer characters than this on a scan are a stamp or a page number, not the page's text.
+FEW = 30
+#: Darkest and lightest pixel of a page without content differ by less than this (of 255).
+BLANK = 24
+#: So many places with text that cannot be read, and more than lines that can, are a script that the model lacks.
+UNREAD = 5
+
+GetRecogniser = Callable[[], "Recogniser"]
+
+
+def read_page(page: Page, recogniser: GetRecogniser, *, text_layer: bool) -> Attempt:
+    """Blocks of one page; raises PageFailure when the page needs OCR and none is installed."""
+    content = page.content
+    probe: float | None = None
+    if content is not None and text_layer and has_text(content):
+        needs_probe = _needs_probe(page, content)
+        probe = _probe(page, content, recogniser) if needs_probe else None
+        if probe is None or probe <= LIE:
+            return replace(_by_text_layer(content), probe=probe)
+    pixels = pixels_of(page.image)
+    if int(pixels.max()) - int(pixels.min()) < BLANK:
+        return replace(_nothing_seen(content), probe=probe)
+    return replace(_by_ocr(page, pixels, recogniser()), probe=probe)
+
+
+def read_text_layer(page: Page) -> Attempt:
+    """Blocks of one page from its text layer, never by OCR; raises PageFailure when there is none to be believed."""
+    from llm_ocr.engines.embedded.probe import suspicious
+
+    content = page.content
+    if content is None or not has_text(content):
+        raise PageFailure(Reason.EMPTY, "the page has no text layer")
+    if suspicious(content):
+        raise PageFailure(Reason.MALFORMED, "the text layer is not believed: its characters are of no language")
+    return _by_text_layer(content)
+
+
+def _by_text_layer(content: PageContent) -> Attempt:
+    """A text layer that is read in part only is not the page's text."""
+    read = Attempt("embedded", "text-layer", Status.OK, laid_out(content))
+    if not content.unread:
+        return read
+    detail = f"{content.unread:,} characters of the text layer, the last ones in the file, were not read"
+    return replace(read, status=Status.DEGRADED, reason=Reason.TRUNCATED, detail=detail)
+
+
+def _nothing_seen(content: PageContent | None) -> Attempt:
+    """A page of one color. Text that nobody can see is not read, and not passed over in silence."""
+    blank = Attempt("embedded", "text-layer" if content is not None else "ocr", Status.OK)
+    if content is None or not has_text(content):
+        return blank
+    characters = sum(len(line.text) for line in content.lines)
+    detail = f"the page shows nothing, and its text layer has {characters:,} characters that cannot be seen"
+    return replace(blank, status=Status.DEGRADED, reason=Reason.EMPTY, detail=detail)
+
+
+def has_text(content: PageContent) -> bool:
+    """Whether there is a text layer: more than a stamp or a page number on a scan."""
+    characters = sum(len(line.text) for line in content.lines)
+    if not characters:
+        return False
+    return characters >= FEW or not is_scan(content)
+
+
+def is_scan(content: PageContent) -> bool:
+    """Whether an image covers most of the page."""
+    page = Box(0, 0, content.width, content.height)
+    return any(page.covered_by(raster.box) > SCAN for raster in content.rasters)
+
+
+def _needs_probe(page: Page, content: PageContent) -> bool:
+    """The first page of a document, what may be older OCR, and what looks wrong: a probe costs more than the layout."""
+    from llm_ocr.engines.embedded.probe import suspicious
+
+    return page.number == 1 or is_scan(content) or suspicious(content)
+
+
+def _probe(page: Page, content: PageContent, recogniser: GetRecogniser) -> float | None:
+    from llm_ocr.engines.embedded.ocr import available
+
+    if not available():
+        return None
+    return recogniser().probe(pixels_of(page.image), content)
+
+
+def laid_out(content: PageContent) -> tuple[Block, ...]:
+    """The blocks of a page, tables and figures among them, from its lines and objects."""
+    tables = find_tables(content)
+    figures = find_figures(content, tables)
+    return page_blocks(content, [*tables, *figures])
+
+
+def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser") -> Attempt:
+    from llm_ocr.engines.embedded.scan_objects import scan_objects
+
+    read = recogniser.read(pixels)
+    objects = scan_objects(read.image, read.lines)
+    height, width = read.image.shape[:2]
+    content = PageContent(float(width), float(height), read.lines, objects.rasters, objects.paths)
+    turned = _encode(read.image, page.image.media_type) if read.turned else None
+    status, reason, detail = _script(read)
+    if status is Status.FAILED:
+        raise PageFailure(reason or Reason.ENGINE_ERROR, detail)
+    return Attempt(
+        "embedded",
+        "ocr",
+        status,
+        laid_out(content),
+        reason,
+        detail,
+        rotation=read.rotation,
+        image=turned,
+        confidence=_confidence(read),
+    )
+
+
+def _confidence(read: "OcrPage") -> float | None:
+    """Over all characters; places of which nothing could be read have none."""
+    characters = sum(len(line.text) for line in read.lines)
+    sure = sum(line.confidence * len(line.text) for line in read.lines)
+    return round(sure / characters, 4) if characters else None
+
+
+def _script(read: "OcrPage") -> tuple[Status, Reason | None, str]:
+    """A page of a script that the model does not know is text of which nothing, or little, could be read."""
+    if read.unread < UNREAD or read.unread <= len(read.lines):
+        return Status.OK, None, ""
+    detail = f"{read.unread} places with text that OCR cannot read; it knows Latin, Greek, Chinese and Japanese"
+    return Status.DEGRADED if read.lines else Status.FAILED, Reason.SCRIPT_NOT_SUPPORTED, detail
+
+
+def read_figure(image: EncodedImage, recogniser: GetRecogniser) -> str:
+    """The text inside a figure, one line a row; empty where OCR is not installed."""
+    from llm_ocr.engines.embedded.ocr import available
+
+    if not available():
+        return ""
+    lines = recogniser().read(pixels_of(image)).lines
+    return "\n".join(line.text for line in sorted(lines, key=lambda line: (round(line.box.y0), line.box.x0)))
+
+
+def pixels_of(image: EncodedImage) -> Any:
+    """Height x width x 3, RGB. Raises PageFailure for an image that cannot be decoded."""
+    import numpy
+    from PIL import Image
+
+    try:
+        return numpy.asarray(Image.open(io.BytesIO(image.data)).convert("RGB"))
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        raise PageFailure(Reason.UNREADABLE, f"the page image: {error}") from error
+
+
+def _encode(pixels: Any, media_type: str) -> EncodedImage:
+    from PIL import Image
+
+    out = io.BytesIO()
+    picture = Image.fromarray(pixels)
+    if media_type == "image/png":
+        picture.save(out, "PNG", compress_level=1)
+    else:
+        media_type = "image/jpeg"
+        picture.save(out, "JPEG", quality=90)
+    return EncodedImage(out.getvalue(), media_type, picture.width, picture.height)

@@ -1,0 +1,1 @@
+"""Many servers of one model as one engine: scheduling, windows, restarts, and poison requests."""

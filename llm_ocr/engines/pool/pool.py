@@ -1,0 +1,321 @@
+"""The servers of one model as one engine."""
+
+import asyncio
+import functools
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from llm_ocr.engines import Completion, CompletionRequest, Load, Server, ServerFacts, noop
+from llm_ocr.engines.pool.poison import PoisonDetector
+from llm_ocr.engines.pool.scheduler import RequestScheduler
+from llm_ocr.engines.pool.session import Request, ServerSession
+from llm_ocr.engines.pool.supervisor import PoolOptions, ServerSupervisor, moves_again
+from llm_ocr.errors import LlmOcrError, PageFailure, RequestLost, RequestRefused, ServerBusy, ServerError
+from llm_ocr.types import Reason
+
+__all__ = ["PoolOptions", "ServerPool"]
+
+
+# Questions made to fit the server that gets them.
+
+
+def fitted(question: CompletionRequest, facts: ServerFacts) -> CompletionRequest:
+    """The question with fewer `max_tokens` where the server's context is smaller than its model's.
+
+    vLLM refuses a request whose prompt and `max_tokens` do not fit together, whatever the answer would have needed.
+    """
+    wanted = question.settings.get("max_tokens")
+    if facts.max_model_len is None or not isinstance(wanted, int):
+        return question
+    # What a model with a long context keeps free may be all that this server has: half of it is for the answer.
+    room = max(1, facts.max_model_len - question.reserve, facts.max_model_len // 2)
+    if wanted <= room:
+        return question
+    return replace(question, settings={**question.settings, "max_tokens": room})
+
+
+# The servers of one model as one engine.
+
+
+#: Seconds for our own tasks to end, and for one server to stop.
+_ENDING, _STOPPING = 10.0, 60.0
+#: Seconds between looks whether others are answered; rare.
+_PROOF = 0.2
+_OVERLOADED = "The server is overloaded, or its quota is used up."
+
+
+@dataclass(slots=True)
+class _Counts:
+    answers: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    busy: int = 0
+    lost: int = 0
+
+
+class ServerPool:
+    """Implements `asking.Engine` over one or many servers. Belongs to the event loop in which it is first used.
+
+    `say` is told, in sentences for users, when a server is ready, dies, is left out, and when a question is set aside.
+    """
+
+    def __init__(
+        self, name: str, servers: Sequence[Server], options: PoolOptions, say: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._name = name
+        self._options = options
+        self._say = say
+        self._suspects = PoisonDetector(options.kills, options.hangs, options.scatter, options.stall)
+        self._places = RequestScheduler(options.max_inflight, self._suspects)
+        self._members = [
+            ServerSupervisor(number, server, options, self._places, self._suspects, say)
+            for number, server in enumerate(servers)
+        ]
+        self._lives: list[asyncio.Task[None]] = []
+        self._tickets = itertools.count()
+        self._counts = _Counts()
+        self._busy_since: float | None = None  # since when nothing but 429 and 503 came
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        """The model, as users know it."""
+        return self._name
+
+    def begin(self) -> None:
+        """Start the servers in the background, all at once; the first that is ready serves. May be called again."""
+        if self._lives or self._closing is not None:
+            return
+        if not self._members:
+            self._places.fail(ServerError(f"{self._name}: there is no server to ask"))
+        for member in self._members:
+            life = asyncio.create_task(member.live())
+            life.add_done_callback(functools.partial(self._gone, member))
+            self._lives.append(life)
+
+    async def ask(self, question: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
+        """As `asking.Engine.ask` says."""
+        self.begin()
+        request = self._request(question)
+        began = time.monotonic()
+        try:
+            while True:
+                service = await self._places.take(request)
+                answer = await self._once(service, request, question, admitted)
+                if answer is not None:
+                    return replace(answer, waited=request.sent - began)
+                if request.guilty:
+                    await self._proof(request)
+                    raise self._set_aside(request)
+        finally:
+            if self._suspects.clear(request):
+                self._places.dispatch()
+
+    def load(self) -> Load:
+        """The numbers now; cheap."""
+        services = self._places.services
+        gauges = [service.gauges for service in services if service.gauges is not None]
+        window = sum(service.window.size for service in services)
+        cap = self._options.max_inflight
+        return Load(
+            servers=len(services),
+            window=window if cap is None else min(cap, window),
+            in_flight=self._places.taken,
+            queued=self._places.queued,
+            running=sum(one.running for one in gauges) if gauges else None,
+            waiting=sum(one.waiting for one in gauges) if gauges else None,
+            answers=self._counts.answers,
+            tokens_in=self._counts.tokens_in,
+            tokens_out=self._counts.tokens_out,
+            busy=self._counts.busy,
+            lost=self._counts.lost,
+            restarts=sum(member.restarts for member in self._members),
+        )
+
+    def hold(self) -> None:
+        """Ask no question any more: those that were asked are answered, all others wait until `close`."""
+        self._places.hold()
+
+    async def close(self) -> None:
+        """Close the connections, then stop the servers. Who still asks gets a `ServerError`. May be called twice."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        self._places.fail(ServerError(f"{self._name}: the engine was closed"))
+        for life in self._lives:
+            life.cancel()
+        if self._lives:  # each closes the connections to its server
+            await asyncio.wait(self._lives, timeout=_ENDING)
+        troubles = [one for one in await asyncio.gather(*map(_stop, self._members)) if one is not None]
+        if troubles:
+            raise troubles[0]
+
+    def _request(self, question: CompletionRequest) -> Request:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("Fleet.ask needs a running task")
+        request = Request(question.id, next(self._tickets), task)
+        self._suspects.recognise(request, lambda number: self._members[number].gone is None, self._any_alive())
+        return request
+
+    def _any_alive(self) -> int:
+        alive = [member for member in self._members if member.gone is None]
+        alive.sort(key=lambda member: (member.service is None, self._suspects.apart(member.number)))
+        return alive[0].number if alive else 0
+
+    async def _once(
+        self, service: ServerSession, request: Request, question: CompletionRequest, admitted: Callable[[], None]
+    ) -> Completion | None:
+        """Ask one server; None when the question is to be asked again, at no cost to its page."""
+        try:
+            if not service.alive:
+                return None
+            request.go(time.monotonic())
+            admitted()
+            return await self._asked(service, request, question)
+        except asyncio.CancelledError:
+            if not request.pardoned():
+                raise
+            self._counts.lost += 1
+            return None
+        finally:
+            request.pardoned()  # for a revocation that the exchange had swallowed
+            self._places.leave(service, request)
+
+    async def _asked(self, service: ServerSession, request: Request, question: CompletionRequest) -> Completion | None:
+        try:
+            answer = await service.endpoint.ask(fitted(question, service.facts))
+        except ServerBusy as busy:
+            self._busy(service, request, busy)
+            return None
+        except RequestRefused:
+            self._busy_since = None
+            raise
+        except RequestLost as lost:
+            service.doubt()
+            self._counts.tokens_in += lost.tokens_in
+            self._counts.tokens_out += lost.tokens_out
+            lives_on = await self._lives_on(service, request, lost)  # a death found meanwhile takes the request away
+            self._counts.lost += 1
+            if lives_on:
+                raise
+            return None
+        if not await service.same():
+            self._members[service.number].accuse(service, _replaced(service))
+            self._counts.lost += 1
+            return None
+        self._busy_since = None
+        self._counts.answers += 1
+        self._suspects.hear(answer.seconds)
+        self._counts.tokens_in += answer.tokens_in
+        self._counts.tokens_out += answer.tokens_out
+        self._members[service.number].answers += 1
+        service.answered(answer.seconds, answer.tokens_out)
+        return answer
+
+    def _busy(self, service: ServerSession, request: Request, busy: ServerBusy) -> None:
+        self._counts.busy += 1
+        now = time.monotonic()
+        service.pause(request.sent, busy.retry_after)
+        if busy.status != 429:
+            service.doubt()
+        if self._busy_since is None:
+            self._busy_since = request.sent
+        absent = busy.status == 404
+        longest = min(self._options.stall, self._options.busy_timeout) if absent else self._options.busy_timeout
+        if now - self._busy_since > longest:
+            what = "Is the URL still right, and the model's name?" if absent else _OVERLOADED
+            self._places.fail(
+                ServerError(
+                    f"{busy.args[0]}; nothing else was answered for {longest:g} s",
+                    hint=f"{what} The same command goes on later.",
+                )
+            )
+        self._wake(service)
+
+    def _wake(self, service: ServerSession) -> None:
+        """Have the queue looked at when the server's pause is over."""
+        asyncio.get_running_loop().call_at(service.paused_until + 0.001, self._places.dispatch)
+
+    async def _lives_on(self, service: ServerSession, request: Request, lost: RequestLost) -> bool:
+        """Whether the loss was the request's alone; False: ask again. While this waits, the request stays under way."""
+        if lost.stalled:
+            lives = await moves_again(service, self._options.stall)
+        else:
+            # vLLM answers 500 as soon as its engine has died, and ends up to 2 s later.
+            grace = self._options.grace * (2 if lost.status >= 500 else 1)
+            request.out = not lost.unreachable  # what never arrived has killed nothing
+            await asyncio.wait({service.death}, timeout=grace)
+            lives = service.alive and await service.answers()
+        if not (lives and service.alive):
+            why = _replaced(service) or f"a request was lost and nobody answers any more ({lost})"
+            self._members[service.number].accuse(service, why)
+            return False
+        if lost.unreachable:  # it never arrived
+            service.pause(request.sent, None, refused=False)
+            self._wake(service)
+            return False
+        service.lost(request)
+        return True
+
+    async def _proof(self, request: Request) -> None:
+        """Wait until a server has answered another question, or none is left to ask. Raises when no server can be had.
+
+        A server that dies of every question must not have them set aside one by one.
+        """
+        if self._suspects.clear(request):
+            self._places.dispatch()
+        while not self._suspects.proven(request):
+            if self._places.failure is not None:
+                raise self._places.failure
+            if not self._places.queued and not self._places.taken:
+                if self._suspects.answered:
+                    return
+                more = " If its answers only begin late: --request-timeout." if request.hangs else ""
+                raise ServerError(
+                    f"{self._name}: the server {request.harm} while it read {request.id}, and has answered nothing yet",
+                    hint=f"Look at its log. The same command goes on where this one stopped.{more}",
+                )
+            await asyncio.sleep(_PROOF)
+
+    def _set_aside(self, request: Request) -> PageFailure:
+        detail = f"the server {request.harm} while it read this page"
+        self._say(f"{request.id} is set aside: {detail}")
+        return PageFailure(Reason.QUARANTINED, detail)
+
+    def _gone(self, member: ServerSupervisor, life: asyncio.Task[None]) -> None:
+        """A server's life has ended: it could not be started, or not again."""
+        if life.cancelled():
+            return
+        error = life.exception() or ServerError(f"{member.server.name} ended")
+        if self._closing is not None:
+            return
+        member.gone = error if isinstance(error, Exception) else RuntimeError(repr(error))
+        others = [other for other in self._members if other.gone is None]
+        if not isinstance(error, LlmOcrError) or not others:
+            self._places.fail(member.gone)
+            return
+        self._say(f"{member.server.name} is left out: {error}")
+        self._suspects.move(member.number, self._any_alive())
+        self._places.dispatch()
+
+
+def _replaced(service: ServerSession) -> str:
+    """Return why the server is another one now; "" where it is not."""
+    return f"it served {service.facts.serves}, and now serves {service.replaced}" if service.replaced else ""
+
+
+async def _stop(member: ServerSupervisor) -> ServerError | None:
+    """Stop its server; an error comes back, so that the others are stopped too."""
+    try:
+        async with asyncio.timeout(_STOPPING):
+            await member.server.stop()
+    except TimeoutError:
+        return ServerError(f"{member.server.name} did not stop within {_STOPPING:g} s")
+    except LlmOcrError as error:
+        return ServerError(f"{member.server.name} was not stopped: {error}")
+    return None

@@ -1,0 +1,126 @@
+"""Assign requests to servers: oldest first, within the window of each server."""
+
+import asyncio
+import copy
+import heapq
+import time
+
+from llm_ocr.engines.pool.poison import PoisonDetector
+from llm_ocr.engines.pool.session import Request, ServerSession
+from llm_ocr.errors import LlmOcrError
+
+
+class RequestScheduler:
+    """Gives each waiting request a place in the least loaded window as soon as there is one. Nothing polls."""
+
+    def __init__(self, cap: int | None, suspects: PoisonDetector) -> None:
+        self._cap = cap
+        self._suspects = suspects
+        self._services: list[ServerSession] = []
+        self._queue: list[tuple[int, Request]] = []  # a heap; what does not wait any more is passed over
+        self._failure: Exception | None = None
+        self._held = False
+        self.queued = 0
+        self.taken = 0
+
+    @property
+    def services(self) -> list[ServerSession]:
+        """The servers that are ready."""
+        return self._services
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why nobody gets a place any more."""
+        return self._failure
+
+    async def take(self, request: Request) -> ServerSession:
+        """Wait for a place. The older request goes first. Raises what `fail` was given."""
+        if self._failure is not None:
+            raise _anew(self._failure)
+        place: asyncio.Future[ServerSession] = asyncio.get_running_loop().create_future()
+        request.place = place
+        if request.suspect_at is None:
+            heapq.heappush(self._queue, (request.ticket, request))
+        self.queued += 1
+        self.dispatch()
+        try:
+            return await place
+        except asyncio.CancelledError:
+            if place.cancelled():
+                self.queued -= 1
+            elif place.exception() is None:  # it was given in the same moment
+                self.leave(place.result(), request)
+            raise
+        finally:
+            request.place = None
+
+    def leave(self, service: ServerSession, request: Request) -> None:
+        """Give the place back."""
+        service.leave(request)
+        self.taken -= 1
+        self.dispatch()
+
+    def open(self, service: ServerSession) -> None:
+        """A server is ready."""
+        self._services.append(service)
+        self.dispatch()
+
+    def close(self, service: ServerSession) -> None:
+        """A server takes no more requests; those there keep their places until they leave."""
+        self._services = [other for other in self._services if other is not service]
+
+    def fail(self, error: Exception) -> None:
+        """Nobody gets a place any more: all who wait, now or later, get the error."""
+        if self._failure is not None:
+            return
+        self._failure = error
+        waiting = [request for _, request in self._queue if request.waits] + self._suspects.waiting()
+        self._queue.clear()
+        for request in waiting:
+            if request.place is not None:
+                request.place.set_exception(_anew(error))
+                self.queued -= 1
+
+    def hold(self) -> None:
+        """Nobody gets a place any more; those who wait go on waiting."""
+        self._held = True
+
+    def dispatch(self) -> None:
+        """Give away what places there are."""
+        now = time.monotonic()
+        for service in self._services:
+            while self._open(service, now) and (suspect := self._suspects.next(service)) is not None:
+                self._give(service, suspect)
+        while self._queue:
+            request = self._queue[0][1]
+            if request.waits and request.suspect_at is None:
+                freest = self._freest(now)
+                if freest is None:
+                    return
+                self._give(freest, request)
+            heapq.heappop(self._queue)
+
+    def _open(self, service: ServerSession, now: float) -> bool:
+        if self._held or not service.alive or service.stalled or now < service.paused_until:
+            return False
+        return self._cap is None or self.taken < self._cap
+
+    def _freest(self, now: float) -> ServerSession | None:
+        best, least = None, 1.0
+        for service in self._services:
+            load = len(service.holders) / service.window.size
+            if load < least and self._open(service, now) and not self._suspects.apart(service.number):
+                best, least = service, load
+        return best
+
+    def _give(self, service: ServerSession, request: Request) -> None:
+        service.enter(request)
+        self.taken += 1
+        self.queued -= 1
+        if request.place is not None:
+            request.place.set_result(service)
+
+
+def _anew(error: Exception) -> Exception:
+    """An error of its own for each who gets it: one that is raised many times collects all their tracebacks."""
+    return copy.copy(error) if isinstance(error, LlmOcrError) else error

@@ -1,0 +1,448 @@
+"""Request single regions and merge their answers into one page attempt."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from llm_ocr.engines import Completion, CompletionRequest, Engine
+from llm_ocr.engines.regions.detection import CHART, FORMULA, READ, SKIP, TEXT, Assigned, Layout
+from llm_ocr.engines.vlm.judging import Verdict, judge_page, told
+from llm_ocr.engines.vlm.placing import with_crops
+from llm_ocr.engines.vlm.requests import (
+    Images,
+    ImageTools,
+    ReadOptions,
+    Step,
+    Tries,
+    json_values,
+    question_of,
+    what_fits,
+)
+from llm_ocr.engines.vlm.retry import AttemptLoop, Ended, Ladder, joined, rungs_as_json, rungs_for
+from llm_ocr.errors import PageFailure
+from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
+from llm_ocr.models.parsers.labels import kind_of, labelled, normal, with_captions
+from llm_ocr.models.profile import Profile
+from llm_ocr.types import Attempt, Block, BlockKind, Box, EncodedImage, Reason, Status
+
+# One region asked for: its crop and its task's prompt, up the profile's retry ladder.
+
+
+#: A region without an answer that takes less than this share of the page is taken to be empty after so many tries.
+SMALL, EMPTY_TRIES = 0.002, 3
+_NOTHING = "nothing was read in it"
+
+Blocks = tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A region to be read: `id` for messages and suspicions, its crop, what is asked, its share 0..1 of the page."""
+
+    id: str
+    image: EncodedImage
+    mode: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How asking for a region ended, and with which requests."""
+
+    ended: Ended[Blocks]
+    tries: Tries
+
+
+class Questions:
+    """How regions are asked for: the prompts, settings and ladder of a profile, with the user's options."""
+
+    def __init__(self, engine: Engine, profile: Profile, tools: ImageTools, options: ReadOptions) -> None:
+        self.engine = engine
+        self.profile = profile
+        self.tools = tools
+        self.options = options
+        self.rungs = rungs_for(profile, modes=False)
+        self.temperature = profile.temperature if options.temperature is None else options.temperature
+        self.max_tokens = what_fits(profile, options.max_tokens)
+
+    def identity(self) -> Mapping[str, Any]:
+        """What changes the answers beside what stands in a reader of whole pages, as JSON values."""
+        modes = sorted(set(self.profile.region_tasks.values()))
+        return {
+            "region_tasks": dict(self.profile.region_tasks),
+            "prompts": {mode: self.profile.prompts[mode] for mode in modes},
+            "guides": {mode: guide for mode in modes if (guide := json_values(self.guide(mode)))},
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+            "ladder": rungs_as_json(self.rungs),
+        }
+
+    def guide(self, mode: str) -> Mapping[str, Any]:
+        """What forces the form of answers in a mode, where that is wanted."""
+        return self.profile.guides.get(mode, {}) if self.options.guided else {}
+
+    async def ask(self, piece: Piece, went_out: Callable[[], None]) -> Asked:
+        """Never raises `PageFailure`; `ServerError` passes. `went_out` is called when the first request goes out."""
+        tries = Tries(self.options.max_attempts)
+        ladder = Ladder(Step(piece.mode, self.temperature, self.max_tokens), self.rungs)
+        climber = AttemptLoop(self.engine, _Region(self, piece), ladder, tries, went_out, self.options.backoff)
+        return Asked(await climber.run(), tries)
+
+
+class _Region:
+    """A region on its way."""
+
+    def __init__(self, how: Questions, piece: Piece) -> None:
+        self._how = how
+        self._piece = piece
+        self._images = Images(piece.image, how.tools)
+        self._blank: bool | None = None
+        self._empty = 0
+
+    async def question(self, step: Step) -> CompletionRequest:
+        profile = self._how.profile
+        return question_of(
+            profile,
+            step,
+            self._piece.id,
+            await self._images.sized(step.scale),
+            profile.prompts[step.mode],
+            vllm_settings={**profile.page_settings, **self._how.guide(step.mode)},
+        )
+
+    async def judge(self, answer: Completion, step: Step) -> Verdict[Blocks]:
+        parsers = self._how.profile.parsers
+        verdict = judge_page(answer, parsers.get(step.mode) or parsers[""], self._images.frame(step.scale))
+        if verdict.reason is None:
+            return verdict
+        self._empty += verdict.reason is Reason.EMPTY
+        if self._piece.share < SMALL and self._empty >= EMPTY_TRIES:
+            return Verdict((), None, _NOTHING)
+        return Verdict((), None, _NOTHING) if await self._is_blank() else verdict
+
+    async def _is_blank(self) -> bool:
+        """Asked of each region once, and only of one whose answer is no good."""
+        if self._blank is None:
+            try:
+                self._blank = await self._how.tools.blank(self._piece.image)
+            except PageFailure:
+                self._blank = False  # then its answer is judged as it is
+        return self._blank
+
+
+# Answers about the regions of a page -> its blocks in reading order. Pure.
+
+
+_NUMBER = re.compile(r"[(\[（【]?\s*(?P<number>[\w.\-–'*]{1,12})\s*[)\]）】]?")
+_END = "\n$$"
+#: Least share of a number's height that it has in common with its formula.
+_BESIDE = 0.5
+#: Kinds that a region's label decides, whatever its answer looks like.
+_BY_LABEL = frozenset(
+    {
+        BlockKind.TITLE,
+        BlockKind.HEADING,
+        BlockKind.CAPTION,
+        BlockKind.FOOTNOTE,
+        BlockKind.CODE,
+        BlockKind.HEADER,
+        BlockKind.FOOTER,
+        BlockKind.PAGE_NUMBER,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A region and the blocks of its answer, their boxes relative to the region; None where it has no answer."""
+
+    assigned: Assigned
+    blocks: tuple[Block, ...] | None = None
+
+
+def merged(read: Sequence[Read]) -> tuple[Block, ...]:
+    """The page's blocks: by their regions' labels, numbers at their formulas, captions at their figures."""
+    numbered = _with_numbers([(one.assigned, list(_placed(one))) for one in read])
+    return with_captions(tuple(block for _, blocks in numbered for block in blocks))
+
+
+def _placed(one: Read) -> Iterator[Block]:
+    region, task = one.assigned.region, one.assigned.task
+    if task == SKIP:
+        yield Block(BlockKind.FIGURE, region.box, label=region.label)
+        return
+    blocks = one.blocks or ()
+    if task == CHART:
+        yield Block(BlockKind.FIGURE, region.box, label=region.label, described=_words(blocks))
+    elif task == TEXT and kind_of(region.label) in _BY_LABEL:
+        yield from _by_label(region.label, region.box, blocks)
+    elif task == TEXT:
+        yield from _texts(region.label, region.box, blocks)
+    else:
+        for block in blocks:
+            yield replace(block, box=_within(block.box, region.box), label=region.label)
+
+
+def _by_label(label: str, box: Box, blocks: Sequence[Block]) -> Iterator[Block]:
+    """A title, heading, caption ...: one block, of the level that the label has and not of the answer's marks."""
+    for block in labelled(label, (box,), _words(blocks), []):
+        yield replace(block, level=1) if block.kind is BlockKind.HEADING and not block.level else block
+
+
+def _texts(label: str, box: Box, blocks: Iterable[Block]) -> Iterator[Block]:
+    """Text and lists; what looks like a heading in a region of text is text. Paragraphs in a row are one block."""
+    plain = BlockKind.LIST_ITEM if kind_of(label) is BlockKind.LIST_ITEM else BlockKind.TEXT
+    run: Block | None = None
+    for block in blocks:
+        placed = replace(block, box=_within(block.box, box), label=label)
+        if block.kind not in (BlockKind.TEXT, BlockKind.TITLE, BlockKind.HEADING):
+            if run is not None:
+                yield run
+            run = None
+            yield placed
+            continue
+        said = replace(placed, kind=plain, level=0)
+        run = _joined(run, said) if run else said
+    if run is not None:
+        yield run
+
+
+def _joined(one: Block, other: Block) -> Block:
+    return replace(one, text=f"{one.text}\n\n{other.text}", box=one.box.union(other.box))
+
+
+def _words(blocks: Iterable[Block]) -> str:
+    """All that the blocks say, as Markdown without heading marks."""
+    said = (block.text.strip() or block.described.strip() for block in blocks)
+    return "\n\n".join(text for text in said if text)
+
+
+def _within(box: Box, region: Box) -> Box:
+    """A box relative to the region, as one relative to the page."""
+    if box == WHOLE_PAGE:
+        return region
+    width, height = region.width, region.height
+    return Box(
+        region.x0 + box.x0 * width, region.y0 + box.y0 * height, region.x0 + box.x1 * width, region.y0 + box.y1 * height
+    )
+
+
+_Placed = list[tuple[Assigned, list[Block]]]
+
+
+def _with_numbers(placed: _Placed) -> _Placed:
+    """Numbers of formulas go into the formula beside them; one without a formula stays as it is."""
+    formulas = [place for place, (one, _) in enumerate(placed) if one.task == FORMULA]
+    made = dict(enumerate(blocks for _, blocks in placed))
+    for place, (one, blocks) in enumerate(placed):
+        if normal(one.region.label) != "formula_number":
+            continue
+        number = _NUMBER.fullmatch(_words(blocks))
+        near = _beside(one.region.box, [(at, placed[at][0].region.box) for at in formulas])
+        if number and near is not None and (tagged := _tagged(made[near], number["number"])):
+            made[near], made[place] = tagged, []
+    return [(one, made[place]) for place, (one, _) in enumerate(placed)]
+
+
+def _beside(number: Box, formulas: Sequence[tuple[int, Box]]) -> int | None:
+    """The nearest formula on the number's height."""
+    best, least = None, 2.0
+    for place, box in formulas:
+        common = min(number.y1, box.y1) - max(number.y0, box.y0)
+        apart = max(number.x0 - box.x1, box.x0 - number.x1, 0.0)
+        if common >= _BESIDE * number.height and apart < least:
+            best, least = place, apart
+    return best
+
+
+def _tagged(blocks: Sequence[Block], number: str) -> list[Block] | None:
+    r"""The blocks with `\tag{}` in the last formula; None where none can take it."""
+    last = blocks[-1] if blocks else None
+    if last is None or last.kind is not BlockKind.FORMULA or not last.text.endswith(_END):
+        return None
+    if "\\tag" in last.text:
+        return list(blocks)
+    return [*blocks[:-1], replace(last, text=f"{last.text.removesuffix(_END)} \\tag{{{number}}}{_END}")]
+
+
+# What came of a page's regions, as an `Attempt`.
+
+
+SOURCE = "model"
+#: What the first requests of a page's regions are called together, in its tries.
+_MODE = "layout-first"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The regions of a page in reading order, and how asking for those to be read ended; None for a blank one.
+
+    Regions with the same image share one `Asked`.
+    """
+
+    regions: tuple[Assigned, ...]
+    asked: tuple[Asked | None, ...] = ()  # of the regions to be read, in order
+
+    def pairs(self) -> list[tuple[Assigned, Asked | None]]:
+        """Every region; None for one that was not asked for."""
+        left = iter(self.asked)
+        return [(one, next(left) if one.task in READ else None) for one in self.regions]
+
+    def requested(self) -> list[Asked]:
+        """What was asked, once each."""
+        return list({id(one): one for one in self.asked if one is not None}.values())
+
+    def unread(self) -> bool:
+        """Whether something was asked for, and no answer is of any use."""
+        asked = self.requested()
+        return bool(asked) and not any(one.ended.best for one in asked)
+
+    def failures(self) -> list[PageFailure]:
+        """Why regions are not read, or not well."""
+        return [one.ended.failure for one in self.requested() if one.ended.failure is not None]
+
+    def tries(self) -> tuple[Mapping[str, Any], ...]:
+        """One row for the first requests of all regions, and one for each that had to be repeated; () without any."""
+        rows = [one.tries.rows for one in self.requested() if one.tries.rows]
+        if not rows:
+            return ()
+        first = [region[0] for region in rows]
+        reasons = [row["reason"] for row in first if row["reason"]]
+        together = {
+            "status": (Status.FAILED if reasons else Status.OK).value,
+            "reason": reasons[0] if reasons else None,
+            "mode": _MODE,
+            "regions": len(first),
+            "tokens_in": sum(row["tokens_in"] for row in first),
+            "tokens_out": sum(row["tokens_out"] for row in first),
+            "seconds": round(sum(row["seconds"] for row in first), 4),
+            "waited": round(max(row["waited"] for row in first), 4),
+            "server": first[0]["server"],
+            "detail": f"{len(reasons)} of {len(first)} regions had to be asked for again" if reasons else "",
+        }
+        return (together, *(row for region in rows for row in region[1:]))
+
+
+def attempt_of(engine: str, layout: Layout, outcome: Outcome, labels: frozenset[str] | None) -> Attempt:
+    """The page of which at least one region was read, or none was to be. `labels`: of figures that are cut out; all."""
+    blocks = merged([Read(one, _blocks(asked)) for one, asked in outcome.pairs()])
+    failures = outcome.failures()
+    tries = outcome.tries()
+    asked = outcome.requested()
+    return Attempt(
+        engine=engine,
+        source=SOURCE,
+        status=Status.DEGRADED if failures else Status.OK,
+        blocks=blocks if labels is None else with_crops(blocks, labels),
+        reason=failures[0].reason if failures else None,
+        detail=_detail(outcome, len(failures)),
+        raw=_raw(outcome),
+        rotation=layout.rotation,
+        image=layout.image,
+        tokens_in=sum(one.tries.tokens_in for one in asked),
+        tokens_out=sum(one.tries.tokens_out for one in asked),
+        seconds=sum(one.tries.seconds for one in asked),
+        tries=tries if len(tries) > 1 or failures else (),
+    )
+
+
+def with_regions(attempt: Attempt, layout: Layout, outcome: Outcome, why: str, failure: PageFailure | None) -> Attempt:
+    """A page that was read whole, with what had been asked before. `failure`: it was to be read by its regions."""
+    tries = outcome.tries()
+    asked = outcome.requested()
+    degraded = failure is not None
+    return replace(
+        attempt,
+        status=Status.DEGRADED if degraded else attempt.status,
+        reason=attempt.reason or (failure.reason if failure else None),
+        detail=joined(f"read as a whole page: {why}", attempt.detail),
+        rotation=attempt.rotation if layout.image is None else (layout.rotation + attempt.rotation) % 360,
+        image=attempt.image or layout.image,
+        tokens_in=attempt.tokens_in + sum(one.tries.tokens_in for one in asked),
+        tokens_out=attempt.tokens_out + sum(one.tries.tokens_out for one in asked),
+        seconds=attempt.seconds + sum(one.tries.seconds for one in asked),
+        tries=(*tries, *rows_of(attempt)) if tries else attempt.tries,
+    )
+
+
+def with_spent(regions: Attempt, tries: tuple[Mapping[str, Any], ...], said: str) -> Attempt:
+    """A page that was read whole as well, in vain: `tries` are those of both."""
+    return replace(
+        regions,
+        detail=joined(regions.detail, said),
+        tokens_in=sum(one.get("tokens_in", 0) for one in tries),
+        tokens_out=sum(one.get("tokens_out", 0) for one in tries),
+        seconds=sum(one.get("seconds", 0.0) for one in tries),
+        tries=tries,
+    )
+
+
+def with_failure(figures: Attempt, failure: PageFailure) -> Attempt:
+    """A page of pictures that was asked for its text in vain: that it has none is no fault."""
+    empty = failure.reason is Reason.EMPTY
+    return replace(
+        figures,
+        status=Status.OK if empty else Status.DEGRADED,
+        reason=None if empty else failure.reason,
+        detail="only pictures were found on it" if empty else joined(failure.reason.value, failure.detail),
+        tokens_in=sum(one.get("tokens_in", 0) for one in failure.tries),
+        tokens_out=sum(one.get("tokens_out", 0) for one in failure.tries),
+        seconds=sum(one.get("seconds", 0.0) for one in failure.tries),
+        tries=failure.tries,
+    )
+
+
+def rows_of(attempt: Attempt) -> tuple[Mapping[str, Any], ...]:
+    """A page's tries; its only request as a row."""
+    if attempt.tries:
+        return attempt.tries
+    about = {"status": Status.OK.value, "reason": None, "tokens_in": attempt.tokens_in}
+    return ({**about, "tokens_out": attempt.tokens_out, "seconds": round(attempt.seconds, 4)},)
+
+
+def _blocks(asked: Asked | None) -> tuple[Block, ...]:
+    best = asked.ended.best if asked else None
+    return best.verdict.result if best else ()
+
+
+def _detail(outcome: Outcome, failed: int) -> str:
+    """Which regions are not read, or not well; then what was lost in the others."""
+    lost: list[str] = []
+    said: list[str] = []
+    for one, asked in outcome.pairs():
+        if asked is None:
+            continue
+        failure, best = asked.ended.failure, asked.ended.best
+        if failure is not None:
+            why = asked.ended.shortfall(len(asked.tries.rows)) or failure.detail
+            kept = "" if best else "nothing of it was read"
+            lost.append(f"{_where(one)}: {joined(failure.reason.value, why, kept)}")
+        elif best is not None and best.verdict.detail:
+            said.append(f"{_where(one)}: {best.verdict.detail}")
+    head = f"{failed} of {len(outcome.requested())} regions were not read as they should be" if failed else ""
+    return joined(head, told(lost), told(said))
+
+
+def _where(one: Assigned) -> str:
+    box = one.region.box
+    left, top, right, bottom = (round(100 * side) for side in (box.x0, box.y0, box.x1, box.y1))
+    return f"{one.region.label} at {left},{top} to {right},{bottom} %"
+
+
+def _raw(outcome: Outcome) -> str:
+    """The regions and their answers as they came, as JSON."""
+    rows = [
+        {
+            "label": one.region.label,
+            "box": [
+                round(side, 4) for side in (one.region.box.x0, one.region.box.y0, one.region.box.x1, one.region.box.y1)
+            ],
+            "score": round(one.region.score, 4),
+            "task": one.task,
+            "answer": asked.ended.best.text if asked and asked.ended.best else None,
+        }
+        for one, asked in outcome.pairs()
+    ]
+    return json.dumps(rows, ensure_ascii=False)

@@ -1,0 +1,188 @@
+"""Worker process of the detector: `python -m llm_ocr.engines.regions.detector_worker`."""
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llm_ocr.documents.page_wire import image_from_wire
+from llm_ocr.engines.regions.detection import LABELS, Region
+from llm_ocr.errors import LlmOcrError, PageFailure
+from llm_ocr.sandbox.confinement import Confinement
+from llm_ocr.sandbox.worker import serve
+from llm_ocr.types import Box, EncodedImage, Reason
+
+if TYPE_CHECKING:
+    import torch
+
+
+# A detection transformer of the PP-DocLayout or RT-DETR family: page images to regions. Runs in a worker process. Made
+# of torch and the model's own class alone: what its image processor would do (resize, scale, boxes from centre and
+# size, order by pairs) are a few lines, and torchvision and OpenCV need not be installed for them.
+
+
+#: Models whose boxes, scores and order come in this form.
+FAMILIES = ("pp_doclayout_v3", "pp_doclayout_v2", "rt_detr", "rt_detr_v2")
+_PROCESSOR = "preprocessor_config.json"
+_SIDE = 800  # pixels; of PP-DocLayoutV3 where its processor's file says nothing
+_RESAMPLING = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
+_THREADS_ON_CPU = 1  # a process for each core
+_DECODERS = 8  # threads that decode the pages of a batch, of which there are some only on a GPU
+
+
+class Model:
+    """A detector's weights, ready on a device."""
+
+    def __init__(self, folder: Path, device: str) -> None:
+        """Raises `LlmOcrError` for a model of another family, and what torch and transformers raise."""
+        import torch
+        from transformers import AutoConfig, AutoModelForObjectDetection
+
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        if config.model_type not in FAMILIES:
+            raise LlmOcrError(f"it is a {config.model_type}, and detectors are of {', '.join(FAMILIES)}")
+        found = torch.cuda.is_available()
+        self.device = ("cuda" if found else "cpu") if device == "auto" else device
+        if self.device == "cpu":
+            torch.set_num_threads(_THREADS_ON_CPU)
+        model = AutoModelForObjectDetection.from_pretrained(folder, local_files_only=True, use_safetensors=True)
+        self._model = model.to(self.device).eval()
+        self.labels = _labels(config)
+        self._look = _Look(folder)
+        self._decoders = ThreadPoolExecutor(_DECODERS)
+
+    def detect(self, images: Sequence[EncodedImage], threshold: float) -> list[tuple[Region, ...] | PageFailure]:
+        """The regions of each page whose scores are not below `threshold`, best first, or why there are none."""
+        import torch
+
+        looked = list(self._decoders.map(self._look.pixels, images))
+        answers: list[tuple[Region, ...] | PageFailure] = [
+            one if isinstance(one, PageFailure) else () for one in looked
+        ]
+        places = [place for place, one in enumerate(looked) if not isinstance(one, PageFailure)]
+        if places:
+            with torch.inference_mode():
+                outputs = self._model(pixel_values=torch.stack([looked[place] for place in places]).to(self.device))
+            for number, place in enumerate(places):
+                answers[place] = self._regions(outputs, number, threshold)
+        return answers
+
+    def _regions(self, outputs: Any, number: int, threshold: float) -> tuple[Region, ...]:
+        scores = outputs.logits[number].float().sigmoid()
+        boxes = outputs.pred_boxes[number].float().cpu().tolist()
+        logits = getattr(outputs, "order_logits", None)  # transformers: not every model predicts an order
+        turns = _turns(logits[number].float()) if logits is not None else [None] * len(boxes)
+        best = scores.flatten().topk(len(boxes))
+        found = []
+        for score, index in zip(best.values.cpu().tolist(), best.indices.cpu().tolist(), strict=True):
+            if score < threshold:
+                break
+            query, label = divmod(index, scores.shape[1])
+            x, y, width, height = boxes[query]
+            box = Box(x - width / 2, y - height / 2, x + width / 2, y + height / 2).clipped()
+            found.append(Region(self.labels[label], box, score, turns[query]))
+        return tuple(found)
+
+
+@cache
+def loaded(folder: str, device: str) -> Model:
+    """The model of this process: there is one."""
+    return Model(Path(folder), device)
+
+
+class _Look:
+    """How images are made for the model, by the file of its processor."""
+
+    def __init__(self, folder: Path) -> None:
+        file = folder / _PROCESSOR
+        about = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        size = about.get("size") or {}
+        self._size = (int(size.get("height", _SIDE)), int(size.get("width", _SIDE)))
+        self._mode = _RESAMPLING.get(about.get("resample", 3), "bicubic")
+        self._factor = float(about.get("rescale_factor", 1 / 255)) if about.get("do_rescale", True) else 1.0
+        normalised = about.get("do_normalize", False)
+        self._mean = about.get("image_mean", [0, 0, 0]) if normalised else [0, 0, 0]
+        self._std = about.get("image_std", [1, 1, 1]) if normalised else [1, 1, 1]
+
+    def pixels(self, image: EncodedImage) -> "torch.Tensor | PageFailure":
+        """The image as the model takes it, or why it cannot be decoded. Always on the CPU: the same everywhere."""
+        import numpy
+        import torch
+        from PIL import Image
+
+        try:
+            with Image.open(io.BytesIO(image.data)) as opened:
+                values = numpy.array(opened.convert("RGB"))
+        except (OSError, ValueError, Image.DecompressionBombError) as error:
+            return PageFailure(Reason.UNREADABLE, f"the page image: {error}")
+        whole = torch.from_numpy(values).permute(2, 0, 1)[None]
+        smooth: dict[str, Any] = {} if self._mode == "nearest" else {"align_corners": False, "antialias": False}
+        small = torch.nn.functional.interpolate(whole, self._size, mode=self._mode, **smooth)[0]
+        mean, std = (torch.tensor(one, dtype=torch.float32)[:, None, None] for one in (self._mean, self._std))
+        return (small.float() * self._factor - mean) / std
+
+
+def _labels(config: Any) -> list[str]:
+    """The names of the classes; those of PP-DocLayoutV3 in full, where its file gives several the same name."""
+    count = int(config.num_labels)
+    if config.model_type == "pp_doclayout_v3" and count == len(LABELS):
+        return list(LABELS)
+    return [str(config.id2label.get(number, number)) for number in range(count)]
+
+
+def _turns(logits: Any) -> list[int]:
+    """Each query's turn to be read. Above the diagonal stands whether the row's query comes before the column's."""
+    import torch
+
+    upper = torch.ones_like(logits).triu(1)
+    before = logits.sigmoid() * upper  # 0..1 for each pair
+    earlier = before.sum(0) + (upper - before).sum(1)  # how many stand before each
+    turns = torch.empty(len(logits), dtype=torch.int64)
+    turns[earlier.argsort().cpu()] = torch.arange(len(logits))
+    return [int(turn) for turn in turns]
+
+
+# The detector's worker process: `python -m llm_ocr.engines.regions.detector_worker`.
+
+
+def region_to_wire(region: Region) -> list[Any]:
+    """Label, score, the box's sides, order."""
+    box = region.box
+    return [region.label, region.score, box.x0, box.y0, box.x1, box.y1, region.order]
+
+
+def region_from_wire(wire: Sequence[Any]) -> Region:
+    """The inverse of `region_to_wire`."""
+    label, score, x0, y0, x1, y1, order = wire
+    return Region(str(label), Box(x0, y0, x1, y1), score, order)
+
+
+def page_from_wire(wire: Mapping[str, Any]) -> tuple[Region, ...] | PageFailure:
+    """A page's regions, or why it has none."""
+    if "failure" in wire:
+        return PageFailure(Reason(wire["failure"]), str(wire["detail"]))
+    return tuple(map(region_from_wire, wire["regions"]))
+
+
+def _page_to_wire(page: tuple[Region, ...] | PageFailure) -> dict[str, Any]:
+    if isinstance(page, PageFailure):
+        return {"failure": page.reason.value, "detail": page.detail}
+    return {"regions": [region_to_wire(region) for region in page]}
+
+
+def _load(payload: Mapping[str, Any]) -> dict[str, Any]:
+    model = loaded(payload["folder"], payload["device"])
+    return {"device": model.device, "labels": model.labels}
+
+
+def _detect(payload: Mapping[str, Any]) -> dict[str, Any]:
+    model = loaded(payload["folder"], payload["device"])
+    images = [image_from_wire(image) for image in payload["images"]]
+    return {"pages": [_page_to_wire(page) for page in model.detect(images, payload["threshold"])]}
+
+
+if __name__ == "__main__":
+    serve({"load": _load, "detect": _detect}, Confinement(devices=True))

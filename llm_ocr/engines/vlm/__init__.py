@@ -1,0 +1,1 @@
+"""Pages and figures to requests for a vision-language model, and answers to pages."""

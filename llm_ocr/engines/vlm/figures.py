@@ -1,0 +1,165 @@
+"""Describe figures with a model."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from llm_ocr.engines import Completion, CompletionRequest, Engine, noop
+from llm_ocr.engines.embedded.describe import MODES, known_text
+from llm_ocr.engines.vlm.judging import Description, Verdict, judge_figure
+from llm_ocr.engines.vlm.requests import (
+    DescribeOptions,
+    Step,
+    Tries,
+    json_values,
+    profile_as_json,
+    question_of,
+    what_fits,
+)
+from llm_ocr.engines.vlm.retry import AttemptLoop, Ended, Ladder, rungs_as_json, rungs_for
+from llm_ocr.errors import UsageError
+from llm_ocr.models.profile import Profile
+from llm_ocr.models.profiles.shared import CHAT_PROMPTS, CLASSES, classify_prompt, structured_outputs
+from llm_ocr.types import Figure, FigureRecord, Reason, Status
+
+#: Raised when a change alters what is made of the same answers, or how figures are asked for: it goes into the key.
+RESULT_VERSION = 1
+#: The same for `parse` alone.
+_PARSE_VERSION = 2
+#: Answers in another form than asked for that are had of a figure: a model that has not learnt it will not by chance.
+_MALFORMED = 2
+_FREE = "describe"  # the form of answers to a prompt with a name of its own: free text
+
+
+class ModelFigureReader:
+    """A `FigureReader`. The engine is shared: who made it closes it.
+
+    A figure ends as `ok`, as `degraded` with the best of the answers, or as a `PageFailure` with all its tries. `parse`
+    gives JSON in `FigureRecord.data`, `classify` one of the classes in `label`, all else text in `description`.
+    """
+
+    def __init__(self, engine: Engine, profile: Profile, options: DescribeOptions | None = None) -> None:
+        """Raises `UsageError` for a mode that is neither known nor named for a prompt of the user's own."""
+        self._engine = engine
+        self._profile = profile
+        self._options = chosen = options or DescribeOptions()
+        self._form = chosen.mode if chosen.mode in MODES else _FREE
+        self._classes = chosen.classes or CLASSES
+        self._prompt = _prompt(profile, chosen, self._classes)
+        self._structured = structured_outputs(profile, self._form, self._classes, own_prompt=chosen.prompt is not None)
+        # A model that was trained on one string takes no other: only chat models are told what the document says.
+        self._tells = profile.prompts.get("describe") == CHAT_PROMPTS["describe"]
+        self._rungs = rungs_for(profile, modes=False, scales=False)
+        temperature = profile.temperature if chosen.temperature is None else chosen.temperature
+        self._first = Step(chosen.mode, temperature, what_fits(profile, chosen.max_tokens))
+
+    @property
+    def name(self) -> str:
+        """The model, as users know it."""
+        return self._engine.name
+
+    def identity(self) -> Mapping[str, Any]:
+        """What changes the descriptions; no address, key or cap of the servers."""
+        options = self._options
+        return {
+            "engine": "model",
+            "result_version": _PARSE_VERSION if self._form == "parse" else RESULT_VERSION,
+            **profile_as_json(self._profile, model=options.model, revision=options.revision),
+            "mode": options.mode,
+            "prompt": self._prompt,
+            "own_prompt": options.prompt is not None,
+            "tells_what_the_document_says": self._tells,
+            "structured": json_values(self._structured),
+            "classes": list(self._classes) if self._form == "classify" else None,
+            "temperature": self._first.temperature,
+            "max_tokens": self._first.max_tokens,
+            "max_attempts": options.max_attempts,
+            "ladder": rungs_as_json(self._rungs),
+            **options.chosen,
+        }
+
+    async def describe(
+        self, figure: Figure, page_id: str, document_id: str, admitted: Callable[[], None] = noop
+    ) -> FigureRecord:
+        """The best that could be had. Raises `PageFailure`; `ServerError` when no server can be had."""
+        tries = Tries(self._options.max_attempts)
+        malformed = None if self._form == _FREE else _MALFORMED
+        climber = AttemptLoop(
+            self._engine,
+            _Asked(self, figure),
+            Ladder(self._first, self._rungs, resizes=False),
+            tries,
+            admitted,
+            self._options.backoff,
+            malformed,
+        )
+        ended = await climber.run()
+        status, reason, detail, found = _outcome(ended, tries)
+        return FigureRecord(
+            figure_id=figure.id,
+            page_id=page_id,
+            document_id=document_id,
+            status=status,
+            mode=self._options.mode,
+            reason=reason,
+            detail=detail,
+            description=found.description,
+            data=found.data,
+            label=found.label,
+            engine=self.name,
+            tokens_in=tries.tokens_in,
+            tokens_out=tries.tokens_out,
+            seconds=tries.seconds,
+        )
+
+    async def close(self) -> None:
+        """Nothing to end: the engine is shared."""
+
+    def question(self, figure: Figure, step: Step) -> CompletionRequest:
+        """One request about a figure."""
+        known = known_text(figure.caption, figure.inside) if self._tells else ""
+        said = f"{self._prompt}\n\nWhat the document says about it. {known}" if known else self._prompt
+        return question_of(self._profile, step, figure.id, figure.image, said, vllm_settings=self._structured)
+
+    def judge(self, answer: Completion) -> Verdict[Description]:
+        """What an answer is worth."""
+        return judge_figure(answer, self._form, self._classes, own_prompt=self._options.prompt is not None)
+
+
+class _Asked:
+    """One figure on its way."""
+
+    def __init__(self, reader: ModelFigureReader, figure: Figure) -> None:
+        self._reader = reader
+        self._figure = figure
+
+    async def question(self, step: Step) -> CompletionRequest:
+        return self._reader.question(self._figure, step)
+
+    async def judge(self, answer: Completion, step: Step) -> Verdict[Description]:
+        return self._reader.judge(answer)
+
+
+def _prompt(profile: Profile, options: DescribeOptions, classes: tuple[str, ...]) -> str:
+    prompt = profile.prompts.get(options.mode) if options.prompt is None else options.prompt
+    if prompt is not None and (options.prompt is not None or options.mode in MODES):
+        return classify_prompt(prompt, classes) if options.mode == "classify" else prompt
+    if options.mode in MODES:
+        what = "does not describe figures" if options.mode == "describe" else f"cannot {options.mode} figures"
+        raise UsageError(
+            f"{profile.name} {what}",
+            hint="Let another model do it: --describe-model qwen3-vl-8b. Or give a prompt: --describe-prompt TEXT.",
+        )
+    raise UsageError(
+        f"no prompt for figures is named {options.mode!r}",
+        hint=f"Use one of {', '.join(MODES)}, or give the prompt itself: --describe-prompt TEXT.",
+    )
+
+
+def _outcome(ended: Ended[Description], tries: Tries) -> tuple[Status, Reason | None, str, Description]:
+    best, failure = ended.best, ended.failure
+    if best is not None and failure is None:
+        return Status.OK, None, best.verdict.detail, best.verdict.result
+    if best is not None:
+        return Status.DEGRADED, best.verdict.reason, ended.shortfall(len(tries.rows)), best.verdict.result
+    assert failure is not None  # a climb without an answer ends with one
+    raise failure.with_tries(tries.rows) from failure

@@ -1,0 +1,284 @@
+"""Place detected figures into an answer that has no coordinates. Pure."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from llm_ocr.engines.embedded.regions import FIGURE_CAPTION, Inspection
+from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
+from llm_ocr.models.parsers.labels import normal
+from llm_ocr.models.parsers.plain import is_placeless
+from llm_ocr.types import Block, BlockKind
+
+# Which blocks of a page are cut out as figures.
+
+
+def with_crops(blocks: Sequence[Block], labels: Iterable[str]) -> tuple[Block, ...]:
+    """The blocks, with a figure block for each that is to be cut out by its label, and for no other.
+
+    A figure with another label keeps its place in the layout and its text, without a crop. A block of text with one of
+    the labels (`table`) stays, and the figure block of its crop stands right after it, unless its place is not known.
+    """
+    wanted = frozenset(map(normal, labels))
+    return tuple(made for block in blocks for made in _made(block, wanted))
+
+
+def _made(block: Block, wanted: frozenset[str]) -> Iterator[Block]:
+    names = [name for name in (block.label, block.kind.value) if name]
+    if block.kind is BlockKind.FIGURE:
+        yield block if normal(names[0]) in wanted else _without_crop(block)
+        return
+    yield block
+    label = next((name for name in names if normal(name) in wanted), "")
+    if label and block.box.area > 0 and block.box != WHOLE_PAGE:
+        yield Block(BlockKind.FIGURE, block.box, label=label, caption=block.caption)
+
+
+def _without_crop(block: Block) -> Block:
+    text = "\n\n".join(part for part in (block.text.strip(), block.inside.strip()) if part)
+    return replace(block, kind=BlockKind.TEXT, text=text, inside="", caption="")
+
+
+# Where a text that was found on a page stands in a model's answer: by runs of letters that both have. Pure, linear.
+
+
+#: Letters and digits of a run: so many in a row are not the same by chance.
+RUN = 12
+#: A block holds a part of a text with this share of the text's runs, or with this share of its own.
+_SHARE, _OWN_SHARE = 0.15, 0.5
+_TAG = re.compile(r"<[^<>]*>")
+_TWICE = -1
+
+
+class Places:
+    """The blocks of an answer by their texts; what stands in two of them is in none."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._runs: dict[str, int] = {}
+        self._whole: dict[str, int] = {}
+        self._sizes: list[int] = []
+        for index, text in enumerate(texts):
+            letters = letters_of(text)
+            runs = _runs(letters)
+            self._sizes.append(len(runs))
+            for run in runs:
+                if self._runs.setdefault(run, index) != index:
+                    self._runs[run] = _TWICE
+            if letters:
+                self._whole[letters] = _TWICE if letters in self._whole else index
+
+    def find(self, text: str) -> tuple[int, int] | None:
+        """The first and the last block in which the text stands; None where that is not known.
+
+        Parts far from each other are no parts of one text: then it stands in the block that holds most of it.
+        """
+        letters = letters_of(text)
+        whole = self._whole.get(letters, _TWICE)
+        if whole != _TWICE:
+            return whole, whole
+        runs = _runs(letters)
+        votes = Counter(self._runs.get(run, _TWICE) for run in runs)
+        del votes[_TWICE]
+        if not votes:
+            return None
+        held = [
+            index
+            for index, count in votes.items()
+            if count >= _SHARE * len(runs) or count >= _OWN_SHARE * self._sizes[index]
+        ]
+        if not held:
+            return None
+        first, last = min(held), max(held)
+        if last - first >= 2 * len(held):
+            first = last = votes.most_common(1)[0][0]
+        return first, last
+
+    def share(self, text: str, indices: frozenset[int]) -> float:
+        """Which share, 0..1, of the text's runs stands in these blocks; 0 for a text that is too short for one."""
+        runs = _runs(letters_of(text))
+        return sum(self._runs.get(run) in indices for run in runs) / len(runs) if runs else 0.0
+
+
+def letters_of(text: str) -> str:
+    """Its letters and digits, without case, marks of Markdown and tags."""
+    plain = unicodedata.normalize("NFKC", _TAG.sub("", text)).casefold()
+    return "".join(filter(str.isalnum, plain))
+
+
+def _runs(letters: str) -> list[str]:
+    return [letters[start : start + RUN] for start in range(len(letters) - RUN + 1)]
+
+
+# Figures that were found on a page, put into the reading order of a model's answer that has no places. Pure.
+
+
+#: Figures of an answer that are looked at: more stand on no page, and the time stays linear.
+_MOST = 100
+#: Least overlap of a figure's box in the answer with one that was found; the models that give such boxes guess them.
+_SAME = 0.2
+#: Area of a box that a model may have seen, as a share of the page.
+_LEAST_AREA, _MOST_AREA = 0.003, 0.9
+#: From this share of its text on that stands in the answer's tables, a figure is the picture of one.
+_TABLE = 0.6
+#: A caption of its own has at most so many times the letters that were found of it.
+_CAPTION_ONLY = 1.6
+
+
+def speaks_of_figures(blocks: Sequence[Block]) -> bool:
+    """Whether an answer names a figure: by a link, or by a caption."""
+    return any(_stands_for_figure(block) or _is_caption(block) for block in blocks)
+
+
+def with_seen(blocks: Sequence[Block], seen: Inspection) -> tuple[Block, ...]:
+    """The answer's blocks with the figures that were found on the page, each in its place.
+
+    Figures of the answer get the boxes of those that were found, by overlap, by number, or by their neighbours; what
+    the model says of them goes with them. Those without are text, except on scans, where not all may have been found.
+    """
+    return _Page(blocks, seen).blocks()
+
+
+@dataclass(slots=True)
+class _Found:
+    """A figure that was found: its block, and before which block of the answer it goes."""
+
+    block: Block
+    before: int
+    caption: int | None = None  # the answer's block that is its caption
+
+
+class _Page:
+    def __init__(self, blocks: Sequence[Block], seen: Inspection) -> None:
+        self._blocks = list(blocks)
+        self._seen = seen
+        self._places = Places([block.text for block in blocks])
+        self._tables = frozenset(index for index, block in enumerate(blocks) if block.kind is BlockKind.TABLE)
+        self._spots = [None if b.kind is BlockKind.FIGURE else self._places.find(b.text) for b in seen.blocks]
+        self._found = [self._placed(i) for i, b in enumerate(seen.blocks) if self._is_new(b)]
+
+    def blocks(self) -> tuple[Block, ...]:
+        matched = self._matched()
+        new: dict[int, list[Block]] = {}
+        taken = {id(found) for found in matched.values()}
+        for found in self._found:
+            if id(found) not in taken:
+                new.setdefault(found.before, []).append(found.block)
+            if found.caption is not None:
+                block = self._blocks[found.caption]
+                if block.kind is BlockKind.TEXT:
+                    self._blocks[found.caption] = replace(block, kind=BlockKind.CAPTION)
+        made: list[Block] = []
+        for index, block in enumerate(self._blocks):
+            made += new.get(index, ())
+            made.append(self._figure(block, matched.get(index)))
+        made += new.get(len(self._blocks), ())
+        return _captioned(made)
+
+    def _is_new(self, block: Block) -> bool:
+        """Whether it is a figure, and no picture of a table that the model has read."""
+        if block.kind is not BlockKind.FIGURE:
+            return False
+        return self._places.share(block.inside, self._tables) < _TABLE
+
+    def _placed(self, index: int) -> _Found:
+        """Beside its caption, else behind what stands before it on the page, else before what stands behind it."""
+        block = self._seen.blocks[index]
+        beside = self._beside_caption(index, block)
+        if beside is not None:
+            return beside
+        before = next((spot[1] + 1 for spot in reversed(self._spots[:index]) if spot), None)
+        behind = next((spot[0] for spot in self._spots[index + 1 :] if spot), None)
+        place = before if before is not None else behind
+        return _Found(block, len(self._blocks) if place is None else place)
+
+    def _beside_caption(self, index: int, block: Block) -> _Found | None:
+        for at, step in ((index + 1, 0), (index - 1, 1)):
+            if not block.caption or not 0 <= at < len(self._spots):
+                continue
+            caption, spot = self._seen.blocks[at], self._spots[at]
+            if caption.kind is not BlockKind.CAPTION or caption.text != block.caption or spot is None:
+                continue
+            read = self._blocks[spot[0]]
+            if len(read.text) > _CAPTION_ONLY * len(caption.text):
+                return _Found(block, spot[0] + step)
+            return _Found(replace(block, caption=read.text.strip()), spot[0] + step, spot[0])
+        return None
+
+    def _matched(self) -> dict[int, _Found]:
+        """Which figure of the answer, by its index, is which that was found."""
+        named = [index for index, block in enumerate(self._blocks) if _stands_for_figure(block)][:_MOST]
+        left = self._found[:_MOST]
+        matched: dict[int, _Found] = {}
+        overlaps = sorted(
+            (
+                (self._blocks[index].box.iou(found.block.box), -index, place)
+                for index in named
+                if self._blocks[index].box != WHOLE_PAGE
+                for place, found in enumerate(left)
+            ),
+            reverse=True,
+        )
+        used: set[int] = set()
+        for overlap, negative, place in overlaps:
+            if overlap >= _SAME and -negative not in matched and place not in used:
+                matched[-negative] = left[place]
+                used.add(place)
+        rest = [found for place, found in enumerate(left) if place not in used]
+        open_ones = [index for index in named if index not in matched]
+        if len(rest) == len(open_ones):
+            return matched | dict(zip(open_ones, rest, strict=True))
+        for found in rest:
+            near = next((index for index in (found.before, found.before - 1) if index in open_ones), None)
+            if near is not None:
+                open_ones.remove(near)
+                matched[near] = found
+        return matched
+
+    def _figure(self, block: Block, found: _Found | None) -> Block:
+        """A block of the answer; one that stands for a figure as that which was found, or as text."""
+        if not _stands_for_figure(block):
+            return block
+        words = block.described or (block.text if is_placeless(block) else "")
+        if found is not None:
+            return replace(found.block, described=words, caption=found.block.caption or block.caption)
+        if block.kind is not BlockKind.FIGURE or self._stays(block):
+            return block
+        return replace(block, kind=BlockKind.TEXT, box=WHOLE_PAGE, text=block.text or words, described="")
+
+    def _stays(self, block: Block) -> bool:
+        """Whether a figure that was not found is kept where the model says: on a scan, if no text stands there."""
+        if block.box == WHOLE_PAGE:
+            return len(self._blocks) == 1  # the page is the figure
+        over = sum(other.kind is not BlockKind.FIGURE and _within(other, block) for other in self._seen.blocks)
+        return not self._seen.digital and _LEAST_AREA <= block.box.area <= _MOST_AREA and over <= 1
+
+
+def _stands_for_figure(block: Block) -> bool:
+    return block.kind is BlockKind.FIGURE or is_placeless(block)
+
+
+def _within(block: Block, figure: Block) -> bool:
+    x, y = block.box.centre
+    box = figure.box
+    return box.x0 <= x <= box.x1 and box.y0 <= y <= box.y1
+
+
+def _captioned(blocks: list[Block]) -> tuple[Block, ...]:
+    """A figure without a caption takes the one that stands right behind it, or right before it."""
+    for index, block in enumerate(blocks):
+        if block.kind is not BlockKind.FIGURE or block.caption:
+            continue
+        for near in (index + 1, index - 1):
+            if 0 <= near < len(blocks) and _is_caption(blocks[near]):
+                blocks[index] = replace(block, caption=blocks[near].text.strip())
+                blocks[near] = replace(blocks[near], kind=BlockKind.CAPTION, label="caption")
+                break
+    return tuple(blocks)
+
+
+def _is_caption(block: Block) -> bool:
+    """One that no figure has taken yet; a sentence that begins with "Figure 3 shows" is none."""
+    found = FIGURE_CAPTION.match(block.text) if block.kind is BlockKind.TEXT else None
+    return found is not None and not (found[0][-1:].isspace() and block.text[found.end() : found.end() + 1].islower())

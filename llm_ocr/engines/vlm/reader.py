@@ -1,0 +1,545 @@
+"""Read pages with a model: request, judge, turn, and fall back to the text layer."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from types import TracebackType
+from typing import Any
+
+from llm_ocr.engines import Completion, CompletionRequest, Engine, PageReader, noop
+from llm_ocr.engines.embedded.describe import MODES
+from llm_ocr.engines.embedded.regions import Inspection
+from llm_ocr.engines.vlm.judging import Verdict, judge_page, worth_of
+from llm_ocr.engines.vlm.placing import speaks_of_figures, with_crops, with_seen
+from llm_ocr.engines.vlm.requests import (
+    PLACE,
+    Images,
+    ImageTools,
+    PageInspector,
+    QualityRule,
+    ReadOptions,
+    Step,
+    Tries,
+    answer_room,
+    fitted,
+    json_values,
+    profile_as_json,
+    question_of,
+    tokens,
+    what_fits,
+)
+from llm_ocr.engines.vlm.retry import AttemptLoop, Ended, Ladder, joined, rungs_as_json, rungs_for
+from llm_ocr.errors import PageFailure, UsageError
+from llm_ocr.models.parsers import gives_places
+from llm_ocr.models.profile import PageNotes, Profile
+from llm_ocr.models.registry import PROFILES
+from llm_ocr.types import Attempt, Block, Page, Reason, Status
+
+# Back-pressure from work that comes after the model: pages that wait for it hold back new questions.
+
+
+class Backlog:
+    """`async with` is around the work; `room` waits while `most` pages are at it."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._count = 0
+        self._left = asyncio.Event()
+
+    async def room(self) -> None:
+        """Returns when fewer pages wait."""
+        while self._count >= self._most:
+            self._left.clear()
+            await self._left.wait()
+
+    async def __aenter__(self) -> None:
+        self._count += 1
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._count -= 1
+        self._left.set()
+
+
+# A page is looked at for figures while the model reads it: the end of a run need not wait for it.
+
+
+class Ahead:
+    """One page's look, when its turn in the lane comes. Few look ahead at a time: each OCR at work takes 300 MB."""
+
+    def __init__(self, look: Callable[[], Awaitable[Inspection]], lane: asyncio.Semaphore) -> None:
+        self._begun = False
+        self._task = asyncio.create_task(self._run(look, lane))
+        self._task.add_done_callback(_heard)
+
+    async def seen(self) -> Inspection | None:
+        """What was seen; None where its turn has not come, and now will not. Raises what `look` raises."""
+        if not self._begun:
+            self.drop()
+            return None
+        return await self._task
+
+    def drop(self) -> None:
+        """Nobody wants to know any more."""
+        self._task.cancel()
+
+    async def _run(self, look: Callable[[], Awaitable[Inspection]], lane: asyncio.Semaphore) -> Inspection:
+        async with lane:
+            self._begun = True
+            return await look()
+
+
+def _heard(task: "asyncio.Task[Inspection]") -> None:
+    """What went wrong with a look that nobody wants is not worth a word."""
+    if not task.cancelled():
+        task.exception()
+
+
+# What is known of a page beside a model's answer: its text layer, which way up it stands, where its figures are.
+
+
+@dataclass(frozen=True, slots=True)
+class FigureRule:
+    """Which figures a page gets. `labels`: of what is cut out; None for all that is found on the page."""
+
+    labels: frozenset[str] | None
+    from_page: bool = False
+
+
+class PageHelp:
+    """One page, each thing looked up once. What cannot be had is missing, and `doubt` says why."""
+
+    def __init__(self, page: Page, tools: ImageTools, sight: PageInspector | None, backlog: Backlog) -> None:
+        self._page = page
+        self._tools = tools
+        self._sight = sight
+        self._backlog = backlog
+        self._text: str | None = None
+        self._ahead: Ahead | None = None
+        self._doubts: list[str] = []
+
+    @property
+    def doubt(self) -> str:
+        """What could not be had, and why."""
+        return "; ".join(self._doubts)
+
+    async def page(self) -> Page:
+        """The page with its text layer. Raises `PageFailure`."""
+        if self._page.content is None:
+            self._page = await self._tools.content(self._page)
+        return self._page
+
+    async def orientation(self) -> int:
+        """Degrees clockwise by which the page must be turned to be upright; 0 where that is not known."""
+        if self._sight is None:
+            return 0
+        try:
+            return await self._sight.orientation(await self.page())
+        except PageFailure as failure:
+            self._doubts.append(f"which way up the page stands is not known: {failure.why}")
+            return 0
+
+    async def anchor(self, most: int) -> str:
+        """The text layer in at most `most` characters; "" without one that can be believed."""
+        if self._text is None:
+            self._text = ""
+            if self._sight is not None:
+                try:
+                    self._text = fitted(await self._sight.text(await self.page()), most)
+                except PageFailure as failure:
+                    self._doubts.append(f"the text layer was not read: {failure.why}")
+        return self._text
+
+    def look_ahead(self, rule: FigureRule, lane: asyncio.Semaphore) -> None:
+        """Begin to look for figures before there is an answer, when the page's turn in the lane comes."""
+        if rule.from_page and self._sight is not None and self._ahead is None:
+            self._ahead = Ahead(self._look, lane)
+
+    def over(self) -> None:
+        """The page is done, however it ended."""
+        if self._ahead is not None:
+            self._ahead.drop()
+
+    async def with_figures(self, blocks: Sequence[Block], rotation: int, rule: FigureRule) -> tuple[Block, ...]:
+        """The answer's blocks with figures by the rule. `rotation`: degrees clockwise by which its image was turned."""
+        if rule.from_page and blocks:
+            async with self._backlog:
+                seen = await self._seen(hinted=speaks_of_figures(blocks))
+            turned = tuple(replace(block, box=block.box.turned(rotation)) for block in seen.blocks)
+            blocks = with_seen(blocks, replace(seen, blocks=turned))
+        return tuple(blocks) if rule.labels is None else with_crops(blocks, rule.labels)
+
+    async def _seen(self, *, hinted: bool) -> Inspection:
+        if self._sight is None:
+            return Inspection()
+        try:
+            seen = await self._ahead.seen() if self._ahead else None
+            if seen is None or (hinted and seen.unread):
+                seen = await self._look(hinted=hinted)
+        except PageFailure as failure:
+            self._doubts.append(f"figures were not looked for: {failure.why}")
+            return Inspection()
+        if seen.detail:
+            self._doubts.append(seen.detail)
+        return seen
+
+    async def _look(self, *, hinted: bool = False) -> Inspection:
+        assert self._sight is not None  # the callers look
+        return await self._sight.see(await self.page(), hinted=hinted)
+
+
+# One page on its way through a model: asked, judged, turned, or left to the fallback.
+
+
+#: Least share of the best answer's text that a fallback must have read to be preferred to it.
+LEAST_FALLBACK = 0.5
+#: So often a page is turned by the model's word, and asked for again.
+MOST_TURNS = 2
+#: So often, at most, a page is asked for again since a sound answer is of low quality: each time costs a whole page.
+MOST_REREADS = 3
+SOURCE = "model"
+_BLANK = "the page is blank; what the model answered was left out"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What an answer says, and how it was asked for. `rotation`: degrees clockwise by which the page was turned."""
+
+    blocks: tuple[Block, ...]
+    mode: str
+    rotation: int = 0
+    notes: PageNotes | None = None
+
+
+class PageReading:
+    """One page; a `Task` of the climber."""
+
+    def __init__(self, reader: "ModelReader", page: Page) -> None:
+        self._reader = reader
+        self._page = page
+        self._images = Images(page.image, reader.tools)
+        self._help = PageHelp(page, reader.tools, reader.sight, reader.backlog)
+        self._tries = Tries(reader.options.max_attempts)
+        self._rotations = [0]  # those in which the model saw it
+        self._blank: bool | None = None
+        self._doubt = ""  # why it is not known whether the page is blank
+
+    async def run(self, admitted: Callable[[], None]) -> Attempt:
+        """The best that could be made of it. Raises `PageFailure` with all tries."""
+        try:
+            return await self._run(admitted)
+        finally:
+            self._help.over()
+
+    async def _run(self, admitted: Callable[[], None]) -> Attempt:
+        reader = self._reader
+        await reader.backlog.room()
+        if reader.options.rotate == "probe":
+            self._turn(await self._help.orientation())
+            self._rotations = [self._images.rotation]
+        ladder = Ladder(reader.first, reader.rungs)
+        if self._page.again:
+            ladder.climb()  # the first way is the one that was not good enough
+        rereads = min(MOST_REREADS, len(reader.rungs))
+
+        def sent() -> None:
+            admitted()
+            self._help.look_ahead(reader.figures(reader.first.mode), reader.lane)
+
+        climber = AttemptLoop(reader.engine, self, ladder, self._tries, sent, reader.options.backoff, rereads=rereads)
+        ended = await climber.run()
+        failure = ended.failure
+        if failure is None and ended.best is not None:
+            return await self._of_model(ended, Status.OK, None, ended.best.verdict.detail)
+        assert failure is not None  # a climb without a sound answer ends with one
+        return await self._degraded(ended, failure)
+
+    async def question(self, step: Step) -> CompletionRequest:
+        """The request of a step. Raises `PageFailure` when its image cannot be made."""
+        reader = self._reader
+        profile = reader.profile
+        most = reader.anchored(step)
+        anchor = await self._help.anchor(most) if most else ""
+        beside = tokens(anchor)
+        if anchor:
+            step = replace(step, max_tokens=min(step.max_tokens, max(1, answer_room(profile) - beside)))
+        return question_of(
+            profile,
+            step,
+            self._page.id,
+            await self._images.sized(step.scale),
+            reader.asked(step.mode, anchor),
+            vllm_settings={**profile.page_settings, **reader.guides(step.mode)},
+            beside=beside,
+        )
+
+    async def judge(self, answer: Completion, step: Step) -> Verdict[Read]:
+        """What an answer is worth; a page that does not stand upright is turned, and asked for again."""
+        parsers = self._reader.profile.parsers
+        verdict = judge_page(answer, parsers.get(step.mode) or parsers[""], self._images.frame(step.scale))
+        read = Read(verdict.result, step.mode, self._images.rotation, verdict.notes)
+        degrees = self._wrong_by(verdict.notes)
+        if degrees:
+            self._turn(degrees)
+            self._rotations.append(self._images.rotation)
+            detail = f"the model says that the page must be turned by {degrees} degrees clockwise"
+            return Verdict(read, verdict.reason, detail, min(1, verdict.worth), verdict.notes, again=True)
+        found: Verdict[Read] = Verdict(read, verdict.reason, verdict.detail, verdict.worth, verdict.notes)
+        if verdict.reason is None:
+            return await self._rated(found)
+        if await self._is_blank():
+            return Verdict(replace(read, blocks=()), None, _BLANK if answer.text.strip() else "", notes=verdict.notes)
+        return replace(found, detail=f"{verdict.detail}; {self._doubt}") if self._doubt else found
+
+    async def _rated(self, found: Verdict[Read]) -> Verdict[Read]:
+        """A sound answer with its quality, where one is asked for."""
+        rule, read = self._reader.rule, found.result
+        if rule is None:
+            return found
+        attempt = Attempt(self._reader.name, SOURCE, Status.OK, read.blocks, rotation=read.rotation)
+        quality = await rule.quality(self._page, attempt)
+        if quality >= rule.below:
+            return replace(found, quality=quality)
+        said = joined(found.detail, f"its quality of {quality:.2f} is below {rule.below:g}")
+        return replace(found, quality=quality, weak=True, detail=said)
+
+    def _wrong_by(self, notes: PageNotes | None) -> int:
+        """Degrees clockwise by which the model wants the page turned; 0 where it was seen like that already."""
+        if notes is None or notes.is_rotation_valid is not False or self._reader.options.rotate == "never":
+            return 0
+        degrees = notes.rotation_correction or 0
+        seen = (self._images.rotation + degrees) % 360 in self._rotations
+        return 0 if seen or len(self._rotations) > MOST_TURNS else degrees
+
+    def _turn(self, degrees: int) -> None:
+        if degrees:
+            self._images.turn(degrees)
+
+    async def _is_blank(self) -> bool:
+        """Asked of each page once, and only of one whose answer is no good."""
+        if self._blank is None:
+            try:
+                self._blank = await self._reader.tools.blank(self._page.image)
+            except PageFailure as failure:
+                self._blank = False
+                self._doubt = f"whether the page is blank is not known: {failure.why}"
+        return self._blank
+
+    async def _degraded(self, ended: Ended[Read], failure: PageFailure) -> Attempt:
+        best = ended.best.verdict if ended.best else None
+        why_not = ""
+        if not ended.final:
+            read, why_not = await self._by_fallback(best.worth if best else 0)
+            if read is not None:
+                return self._of_fallback(read, failure)
+        if best is not None:
+            detail = joined(ended.shortfall(len(self._tries.rows)), why_not)
+            return await self._of_model(ended, Status.DEGRADED, best.reason or failure.reason, detail)
+        raise failure.with_tries(self._tries.rows, joined(failure.detail, why_not)) from failure
+
+    async def _by_fallback(self, worth: int) -> tuple[Attempt | None, str]:
+        """What the fallback makes of the page; None and why where it cannot, or an answer of that `worth` is better."""
+        fallback = self._reader.fallback
+        if fallback is None:
+            return None, ""
+        try:
+            attempt = await fallback.read(await self._help.page())
+        except PageFailure as failure:
+            return None, f"{fallback.name} could not read it either: {failure.why}"
+        if not attempt.blocks:
+            return None, f"{fallback.name} found nothing on it"
+        if worth and (attempt.status is not Status.OK or worth_of(attempt.blocks) < LEAST_FALLBACK * worth):
+            return None, joined(f"{fallback.name} read less of it", attempt.detail)
+        return attempt, ""
+
+    def _of_fallback(self, attempt: Attempt, failure: PageFailure) -> Attempt:
+        how = {"text-layer": "text layer", "ocr": "OCR"}.get(attempt.source, attempt.source)
+        said = f"read by {attempt.engine} ({how}) after {len(self._tries.rows)} tries of {self._reader.name}"
+        no_image = {"status": "failed", "reason": failure.reason.value, "detail": failure.detail, "server": ""}
+        return replace(
+            attempt,
+            status=Status.DEGRADED,
+            reason=failure.reason,
+            detail=joined(said, failure.detail, attempt.detail),
+            tokens_in=attempt.tokens_in + self._tries.tokens_in,
+            tokens_out=attempt.tokens_out + self._tries.tokens_out,
+            seconds=attempt.seconds + self._tries.seconds,
+            tries=(*(self._tries.rows or [no_image]), *attempt.tries),
+        )
+
+    async def _of_model(self, ended: Ended[Read], status: Status, reason: Reason | None, detail: str) -> Attempt:
+        best = ended.best
+        assert best is not None  # the callers look
+        read = best.verdict.result
+        rows = tuple(self._tries.rows)
+        blocks = await self._help.with_figures(read.blocks, read.rotation, self._reader.figures(read.mode))
+        return Attempt(
+            engine=self._reader.name,
+            source=SOURCE,
+            status=status,
+            blocks=blocks,
+            reason=reason,
+            detail=joined(detail, self._help.doubt),
+            raw=best.text,
+            rotation=read.rotation,
+            image=self._images.upright(read.rotation),
+            notes=_said(read.notes),
+            tokens_in=self._tries.tokens_in,
+            tokens_out=self._tries.tokens_out,
+            seconds=self._tries.seconds,
+            tries=rows if len(rows) > 1 else (),
+        )
+
+
+def _said(notes: PageNotes | None) -> Mapping[str, Any]:
+    return {name: value for name, value in asdict(notes).items() if value is not None} if notes else {}
+
+
+# Pages read by a model: a `PageReader` over an engine, a profile and a retry ladder.
+
+
+#: Raised when a change alters what is made of the same answers, parsers included: it goes into the key.
+RESULT_VERSION = 2
+#: Pages that may wait to be looked at for figures before no more are asked for: about so many megabytes.
+_WAITING = 128
+#: Pages at a time that are looked at while the model still reads them. Those whose answers are there do not wait here.
+_LOOKING_AHEAD = 1
+
+
+class ModelReader:
+    """A `PageReader`; needs `close()`, which closes `fallback` and `sight`. The engine is shared: its maker closes it.
+
+    A page ends as `ok`, as `degraded` (read by `fallback`, else the best of the answers, loop cut off) or, where
+    nothing of any answer is usable, as a `PageFailure` with all its tries. A page that kills servers never comes to
+    `fallback`: the server or the settings may be what is wrong. Without `sight`
+    pages have the figures of the answers only, and are turned by the model's word only. With a `rule`, a sound answer
+    of low quality is asked for again up the ladder, some times at most, and the best sound one counts.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        profile: Profile,
+        tools: ImageTools,
+        options: ReadOptions | None = None,
+        fallback: PageReader | None = None,
+        sight: PageInspector | None = None,
+        rule: QualityRule | None = None,
+    ) -> None:
+        """Raises `UsageError` for a mode that the profile does not have, and for help that it does not take."""
+        self.engine = engine
+        self.profile = profile
+        self.tools = tools
+        self.options = options or ReadOptions()
+        self.fallback = fallback
+        self.sight = sight
+        self.rule = rule
+        self.backlog = Backlog(_WAITING)
+        self.lane = asyncio.Semaphore(_LOOKING_AHEAD)
+        mode = self.options.mode or profile.mode
+        modes = [one for one in profile.prompts if one not in MODES]
+        if mode not in modes:
+            hint = f"Use one of: {', '.join(modes)}."
+            raise UsageError(f"{profile.name} has no mode {mode!r} to read pages with", hint=hint)
+        self.rungs = rungs_for(profile, modes=self.options.prompt is None)
+        temperature = profile.temperature if self.options.temperature is None else self.options.temperature
+        self.first = Step(mode, temperature, what_fits(profile, self.options.max_tokens))
+        labels = self.options.figure_labels
+        self.figure_labels = profile.figure_labels if labels is None else labels
+        if self.options.anchor and not self._anchors(mode):
+            takers = [one.name for one in PROFILES if one.anchor]
+            raise UsageError(
+                f"{profile.name} takes no text of the page in its prompt (--anchor-text) in mode {mode}",
+                hint=f"These do: {', '.join(takers)}; or a prompt of your own that holds {PLACE}.",
+            )
+        if self.options.guided and not self.guides(mode):
+            guided = [one.name for one in PROFILES if one.guides]
+            raise UsageError(
+                f"nothing is known that forces the form of {profile.name}'s answers (--guided) in mode {mode}",
+                hint=f"Leave out --guided. Models for which it is known: {', '.join(guided)}.",
+            )
+
+    @property
+    def name(self) -> str:
+        """The model, as users know it."""
+        return self.engine.name
+
+    def identity(self) -> Mapping[str, Any]:
+        """What changes the attempts; no address, key or cap of the servers."""
+        options = self.options
+        modes = {self.first.mode, *(rung.mode for rung in self.rungs if rung.mode)}
+        about = {
+            "engine": SOURCE,
+            "result_version": RESULT_VERSION,
+            **profile_as_json(self.profile, model=options.model, revision=options.revision),
+            "page_settings": json_values(self.profile.page_settings),
+            "mode": self.first.mode,
+            "prompts": {mode: self.prompt(mode) for mode in sorted(modes)},
+            "temperature": self.first.temperature,
+            "max_tokens": self.first.max_tokens,
+            "max_attempts": options.max_attempts,
+            "ladder": rungs_as_json(self.rungs),
+            "figure_labels": sorted(self.figure_labels),
+            "figures_from": options.figures_from,
+            "rotate": options.rotate,
+            "fallback": json_values(self.fallback.identity()) if self.fallback else None,
+            "sight": json_values(self.sight.identity()) if self.sight else None,
+        }
+        if options.anchor:
+            about["anchor"] = {"characters": options.anchor, "prompt": self.profile.anchor}
+        if options.guided:
+            about["guides"] = {mode: json_values(self.guides(mode)) for mode in sorted(modes)}
+        if self.rule is not None:
+            about["min_quality"] = self.rule.identity()
+        return about | dict(options.chosen)
+
+    def prompt(self, mode: str) -> str:
+        """What is asked in a mode: the user's own prompt, or the profile's."""
+        own = self.options.prompt
+        return self.profile.prompts[mode] if own is None else own
+
+    def asked(self, mode: str, anchor: str) -> str:
+        """The prompt with the page's own text, "" for none."""
+        prompt = self.prompt(mode)
+        if self.options.prompt is None:
+            return self.profile.anchor.replace(PLACE, anchor) if anchor else prompt
+        return prompt.replace(PLACE, anchor) if self.options.anchor else prompt
+
+    def anchored(self, step: Step) -> int:
+        """Characters of the page's own text for a request: none when one did not fit."""
+        fits = step.max_tokens == self.first.max_tokens
+        return self.options.anchor if fits and self._anchors(step.mode) else 0
+
+    def guides(self, mode: str) -> Mapping[str, Any]:
+        """Settings that force the form of answers in a mode; a prompt of the user's own has its own form."""
+        return self.profile.guides.get(mode, {}) if self.options.guided and self.options.prompt is None else {}
+
+    def figures(self, mode: str) -> FigureRule:
+        """Where the figures of an answer in a mode come from, and which they are."""
+        chosen = self.options.figures_from
+        if chosen == "none":
+            return FigureRule(frozenset())
+        if self.sight is not None and (chosen == "page" or (chosen == "auto" and not has_places(self.profile, mode))):
+            return FigureRule(self.options.figure_labels, from_page=True)
+        return FigureRule(self.figure_labels)
+
+    def _anchors(self, mode: str) -> bool:
+        own = self.options.prompt
+        return PLACE in own if own is not None else bool(self.profile.anchor) and mode == self.profile.mode
+
+    async def read(self, page: Page, admitted: Callable[[], None] = noop) -> Attempt:
+        """The best that could be made of a page. Raises `PageFailure`; `ServerError` when no server can be had."""
+        return await PageReading(self, page).run(admitted)
+
+    async def close(self) -> None:
+        """End the fallback, and what looks at pages."""
+        if self.fallback is not None:
+            await self.fallback.close()
+        if self.sight is not None:
+            await self.sight.close()
+
+
+def has_places(profile: Profile, mode: str) -> bool:
+    """Whether the answers in a mode say where figures are."""
+    return bool(profile.figure_labels) and gives_places(profile.parsers.get(mode) or profile.parsers[""])

@@ -1,0 +1,216 @@
+"""Attempts for one page or figure: the retry ladder and the loop."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Generic, Protocol, TypeVar
+
+from llm_ocr.engines import Completion, CompletionRequest, Engine
+from llm_ocr.engines.vlm.judging import Verdict
+from llm_ocr.engines.vlm.requests import LONGEST_BACKOFF, Clock, Step, Tries
+from llm_ocr.errors import PageFailure, RequestError, RequestRefused
+from llm_ocr.models.profile import Profile, Rung
+from llm_ocr.types import Reason
+
+# Where a page or figure stands on its profile's retry ladder.
+
+
+#: What a prompt that does not fit is cut by: the sides of its image, and, since that may be the cause, its answer.
+SHRINK_IMAGE, SHRINK_ANSWER = 0.7, 0.5
+
+
+class Ladder:
+    """The request to make next. The last rung repeats; without rungs the first request does.
+
+    `resizes`: images can be made smaller; without, a request that does not fit only asks for a shorter answer.
+    """
+
+    def __init__(self, first: Step, rungs: Sequence[Rung], *, resizes: bool = True) -> None:
+        self._first = first
+        self._rungs = rungs
+        self._shrink_image = SHRINK_IMAGE if resizes else 1.0
+        self._climbed = 0
+        self._shrunk = False
+
+    @property
+    def step(self) -> Step:
+        """A rung never lowers the temperature: the same answer would come again."""
+        step = self._first
+        if self._climbed and self._rungs:
+            rung = self._rungs[min(self._climbed, len(self._rungs)) - 1]
+            warmer = step.temperature if rung.temperature is None else max(rung.temperature, step.temperature)
+            step = replace(step, mode=rung.mode or step.mode, temperature=warmer, scale=rung.scale)
+        if self._shrunk:
+            smaller = max(1, int(step.max_tokens * SHRINK_ANSWER))
+            step = replace(step, scale=step.scale * self._shrink_image, max_tokens=smaller)
+        return step
+
+    def climb(self) -> None:
+        """The answer was no good."""
+        self._climbed += 1
+
+    def shrink(self) -> bool:
+        """The request did not fit: all from now on are smaller. False when they already are."""
+        shrunk, self._shrunk = self._shrunk, True
+        return not shrunk
+
+
+def rungs_for(profile: Profile, *, modes: bool = True, scales: bool = True) -> tuple[Rung, ...]:
+    """The profile's ladder, without other prompts or sizes of the image where they make no sense."""
+    rungs = [
+        replace(rung, mode=rung.mode if modes else None, scale=rung.scale if scales else 1.0) for rung in profile.ladder
+    ]
+    return tuple(rung for rung in rungs if rung != Rung())
+
+
+def rungs_as_json(rungs: Sequence[Rung]) -> list[dict[str, Any]]:
+    """The ladder for a key."""
+    return [asdict(rung) for rung in rungs]
+
+
+# Asking until an answer is good, or nothing more may be tried.
+
+
+ResultT = TypeVar("ResultT")
+
+
+class Task(Protocol[ResultT]):
+    """One page or figure: how it is asked for, and what an answer is worth."""
+
+    async def question(self, step: Step) -> CompletionRequest:
+        """The request. Raises `PageFailure` when its image cannot be made."""
+
+    async def judge(self, answer: Completion, step: Step) -> Verdict[ResultT]:
+        """What the answer is worth. Raises nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[ResultT]):
+    """An answer's text and what it is worth."""
+
+    verdict: Verdict[ResultT]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended(Generic[ResultT]):
+    """How it ended. `failure` is None when `best` is sound, else the last one.
+
+    `final`: another reader is not to be asked: the page kills servers.
+    """
+
+    best: Found[ResultT] | None
+    failure: PageFailure | None = None
+    final: bool = False
+
+    def shortfall(self, tries: int) -> str:
+        """What is wrong with `best`, and how the tries ended where that is something else; "" without both."""
+        if self.best is None or self.failure is None:
+            return ""
+        verdict, failure = self.best.verdict, self.failure
+        of_many = f"the best of {tries} tries" if tries > 1 else ""
+        last = "" if verdict.reason is failure.reason else f"the last one: {failure.reason.value}: {failure.detail}"
+        return joined(verdict.detail, of_many, last)
+
+
+def joined(*parts: str) -> str:
+    """The parts that say something, as one detail."""
+    return "; ".join(part for part in parts if part)
+
+
+@dataclass(slots=True)
+class AttemptLoop(Generic[ResultT]):
+    """Sends the requests of one task, up the ladder and within its tries.
+
+    An answer that is no good climbs; a lost request is repeated as it is after a pause. `malformed_left`: after so many
+    malformed answers no more are asked for; None: as many as there are tries. `rereads`: tries at most after a sound
+    answer of low quality; the best of the sound ones is kept, whatever comes of the others.
+    """
+
+    engine: Engine
+    task: Task[ResultT]
+    ladder: Ladder
+    tries: Tries
+    admitted: Callable[[], None]
+    backoff: float
+    malformed_left: int | None = None
+    rereads: int = 0
+    _best: Found[ResultT] | None = None
+    _lost: int = 0  # in a row
+
+    async def run(self) -> Ended[ResultT]:
+        """Never raises `PageFailure`; `ServerError` passes."""
+        clock = Clock(self.admitted)
+        failure: PageFailure | None = None
+        while self.tries.left and self._may_go_on():
+            step = self.ladder.step
+            try:
+                question = await self.task.question(step)
+            except PageFailure as unmade:
+                return self._ended(unmade)
+            try:
+                clock.start()
+                answer = await self.engine.ask(question, clock.went_out)
+            except RequestRefused as refusal:
+                reason = Reason.TOO_LONG if refusal.too_long else Reason.REFUSED
+                failure = self._failed(step, reason, str(refusal), clock)
+                if not (refusal.too_long and self.ladder.shrink()):
+                    return self._ended(failure)
+            except RequestError as lost:
+                failure = self._failed(step, Reason.SERVER_ERROR, str(lost), clock)
+                await self._pause()
+            except PageFailure as given_up:
+                self.tries.failed(step, given_up.reason, given_up.detail, clock.spent())
+                return self._ended(given_up, final=True)
+            else:
+                verdict = await self._judged(answer, step)
+                if verdict.again or verdict.weak:
+                    continue
+                failure = PageFailure(verdict.reason, verdict.detail) if verdict.reason else None
+                if failure is None or self.malformed_left == 0:
+                    break
+        return self._ended(failure)
+
+    def _may_go_on(self) -> bool:
+        if not self._stands():
+            return True
+        self.rereads -= 1
+        return self.rereads >= 0
+
+    def _stands(self) -> bool:
+        return self._best is not None and self._best.verdict.sound
+
+    def _ended(self, failure: PageFailure | None, *, final: bool = False) -> Ended[ResultT]:
+        return Ended(self._best) if self._stands() else Ended(self._best, failure, final)
+
+    def _failed(self, step: Step, reason: Reason, detail: str, clock: Clock) -> PageFailure:
+        self.tries.failed(step, reason, detail, clock.spent())
+        return PageFailure(reason, detail, retryable=reason is Reason.SERVER_ERROR)
+
+    async def _pause(self) -> None:
+        if self.tries.left and self.backoff > 0:
+            await asyncio.sleep(min(self.backoff * 2.0 ** min(self._lost, 16), LONGEST_BACKOFF))
+        self._lost += 1
+
+    async def _judged(self, answer: Completion, step: Step) -> Verdict[ResultT]:
+        self._lost = 0
+        verdict = await self.task.judge(answer, step)
+        counts = not verdict.again
+        self.tries.answered(step, answer, verdict.reason, verdict.detail, counts=counts, quality=verdict.quality)
+        if self._is_better(verdict):
+            self._best = Found(verdict, answer.text)
+        if verdict.sound and not verdict.weak:
+            return verdict
+        if verdict.again:
+            return verdict
+        if verdict.reason is Reason.MALFORMED and self.malformed_left is not None:
+            self.malformed_left -= 1
+        self.ladder.climb()
+        return verdict
+
+    def _is_better(self, verdict: Verdict[ResultT]) -> bool:
+        """Than what is kept: a sound answer beats all others, and another sound one of lower quality."""
+        best = self._best.verdict if self._best else None
+        if best is not None and best.sound:
+            return verdict.sound and (verdict.quality or 0.0) > (best.quality or 0.0)
+        return verdict.sound or verdict.worth > (best.worth if best else 0)

@@ -1,0 +1,576 @@
+"""Estimate time and cost before a run: count pages, calibrate, and compare machines."""
+
+import asyncio
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+from urllib.parse import urlsplit
+
+from llm_ocr.config.environment import cores
+from llm_ocr.config.loading import settings_from
+from llm_ocr.config.models import EstimateSettings, ExtractSettings, PlanSettings
+from llm_ocr.costs.calibrated import Calibrated, Prices, Sampled, calibrated
+from llm_ocr.costs.comparison import (
+    EMBEDDED_HERE,
+    HERE,
+    Comparison,
+    Option,
+    Tokens,
+    at_providers,
+    cheapest_first,
+    on_machines,
+    on_own_cores,
+    tokens_of,
+)
+from llm_ocr.costs.estimates import stored_of
+from llm_ocr.costs.prices import Machine, Price, Provider, live_prices, machines
+from llm_ocr.costs.throughput import EMBEDDED_MODEL, Span, known_model, machine_named
+from llm_ocr.engines import Load
+from llm_ocr.engines.vllm.hardware import gpus
+from llm_ocr.errors import PageFailure, UsageError
+from llm_ocr.launch.platforms import PLATFORMS, check_platform
+from llm_ocr.session import Session
+from llm_ocr.stages import Progress, Silent
+from llm_ocr.stages.execute import execute
+from llm_ocr.stages.loop import run_blocking
+from llm_ocr.stages.servers import EMBEDDED, PAGES_PER_UNIT, SERVER, VLLM
+from llm_ocr.types import Counts, DocumentPart, PageRecord, Status, Unit
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.generations import read_units
+from llm_ocr.workspace.status import RunStatus, run_status
+from llm_ocr.workspace.stored import stored_settings, workspace_options
+
+if TYPE_CHECKING:
+    from llm_ocr.config.keywords import EstimateKeywords
+
+
+# A calibration: some pages of what is to be read, drawn by chance, through the real engine for about a minute. They are
+# read as Extract reads them and written as it writes them, to a folder that is gone afterwards.
+
+
+#: Of the pages of a sample, how many are read before the clock starts, at most: so that what is loaded once is.
+_WARM = 0.1
+#: Pages given to the engine for each that it can have under way: it never waits, and few are left at the end.
+_AHEAD = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One page of the sample: `ended` seconds after the clock started (below 0: before), bytes of its images."""
+
+    ended: float
+    tokens_in: int
+    tokens_out: int
+    images: int
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What the sample has shown. `startup` are seconds until the clock started, the first pages included.
+
+    `parallel`: pages that the engine has under way at a time; `stored`: bytes of the Parquet files that were written.
+    """
+
+    pages: tuple[Read, ...]
+    startup: float
+    seconds: float
+    parallel: int
+    stored: int
+    where: str
+
+    @property
+    def ends(self) -> list[float]:
+        """Of the pages that the clock was running for, in seconds."""
+        return [page.ended for page in self.pages if page.ended >= 0]
+
+
+def sample_of(units: Iterable[Unit], most: int, seed: int) -> list[DocumentPart]:
+    """Pages drawn by chance, each with the same chance, in the order in which they are to be read: one part a page.
+
+    A document that was not counted gives parts that still hold its estimate. Memory holds `most` pages.
+    """
+    draw = random.Random(seed)
+    kept: list[DocumentPart] = []
+    for seen, page in enumerate(_calibration_pages(units)):
+        if len(kept) < most:
+            kept.append(page)
+        elif (place := draw.randrange(seen + 1)) < most:
+            kept[place] = page
+    draw.shuffle(kept)
+    return kept
+
+
+def _calibration_pages(units: Iterable[Unit]) -> Iterator[DocumentPart]:
+    for unit in units:
+        for part in unit.parts:
+            if part.estimate and not part.pages:
+                yield from [part] * part.estimate
+            elif not part.pages:
+                yield part  # a document that does not open: a page that costs nothing
+            else:
+                yield from (replace(part, pages=(number,)) for number in part.pages)
+
+
+def calibrate(settings: EstimateSettings, sample: Sequence[DocumentPart], progress: Progress) -> Calibration:
+    """Read the sample, or as much of it as `--calibrate-seconds` allow, with what the settings name.
+
+    Raises `UsageError` without pages, `ServerError` when no server can be had.
+    """
+    if not sample:
+        raise UsageError("--calibrate: there is no page to read")
+    chosen = _reading(settings)
+    return run_blocking(lambda: _Calibrating(settings, chosen, progress).run(sample))
+
+
+def _reading(settings: EstimateSettings) -> ExtractSettings:
+    engine = SERVER if settings.server_url else VLLM
+    if EMBEDDED in (settings.engine, settings.model):
+        engine = EMBEDDED
+    elif settings.engine != "auto":
+        engine = settings.engine
+    if engine == EMBEDDED and settings.server_url:
+        raise UsageError("the CPU engine asks no server", hint="Leave out --server-url, or name the server's model.")
+    own = {"workspace", "model", "engine", "price_in", "price_out", "price_per_hour", "max_hours", "max_cost"}
+    shared = (ExtractSettings.model_fields.keys() & type(settings).model_fields.keys()) - own
+    values: dict[str, Any] = {name: value for name, value in settings if name in shared & settings.model_fields_set}
+    values |= {"workspace": "-", "engine": engine}
+    return ExtractSettings(**values if engine == EMBEDDED else {**values, "model": settings.model})
+
+
+@dataclass(slots=True)
+class _Numbers(Silent):
+    """Hears where the engine's numbers are read, and passes its words on."""
+
+    shown: Progress
+    load: Callable[[], Load] | None = None
+
+    def measure(self, load: Callable[[], Load]) -> None:
+        self.load = load
+
+    def say(self, message: str) -> None:
+        self.shown.say(message)
+
+
+@dataclass(slots=True)
+class _Written:
+    """Rows of finished pages, written as units are."""
+
+    folder: Path
+    pages_per_unit: int
+    waiting: list[PageRecord] = field(default_factory=list)
+    size: int = 0
+    files: int = 0
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def add(self, record: PageRecord) -> None:
+        self.waiting.append(record)
+        if len(self.waiting) >= self.pages_per_unit:
+            await self.write()
+
+    async def write(self) -> None:
+        rows, self.waiting = self.waiting, []
+        async with self.writing:
+            if rows:
+                self.files += 1
+                self.size += await asyncio.to_thread(_write, self.folder / f"{self.files}.parquet", rows)
+
+
+def _write(file: Path, rows: Sequence[PageRecord]) -> int:
+    from llm_ocr.results.schema import pages_to_parquet
+
+    file.write_bytes(pages_to_parquet(rows))
+    size = file.stat().st_size
+    file.unlink()  # a long calibration must not fill the disk
+    return size
+
+
+class _Calibrating:
+    """One calibration at work."""
+
+    def __init__(self, settings: EstimateSettings, chosen: ExtractSettings, progress: Progress) -> None:
+        self._settings = settings
+        self._chosen = chosen
+        self._progress = progress
+        self._numbers = _Numbers(progress)
+        self._session = Session(chosen, self._numbers)
+        self._draw = random.Random(settings.seed)
+        self._began = time.monotonic()
+        self._clock: float | None = None
+        self._read: list[Read] = []
+        self._under_way = 0
+        self._freed = asyncio.Event()
+
+    async def run(self, sample: Sequence[DocumentPart]) -> Calibration:
+        engine = self._chosen.engine
+        warm = max(1, min(round(_WARM * len(sample)), cores() if engine == EMBEDDED else 1)) if len(sample) > 1 else 0
+        pages_per_unit = self._settings.pages_per_unit or PAGES_PER_UNIT[engine]
+        self._progress.begin("calibrate", len(sample), Counts())
+        try:
+            with tempfile.TemporaryDirectory(prefix="llm-ocr-calibrate-") as folder:
+                written = _Written(Path(folder), pages_per_unit)
+                await self._all(sample[:warm], written, until=None)
+                self._clock = time.monotonic()
+                await self._all(sample[warm:], written, until=self._clock + self._settings.calibrate_seconds)
+                await written.write()
+        finally:
+            await self._session.close()
+        self._progress.end()
+        seconds = max((page.ended for page in self._read), default=0.0)
+        startup = self._clock - self._began
+        where = _where(self._chosen)
+        return Calibration(tuple(self._read), startup, seconds, self._parallel(), written.size, where)
+
+    async def _all(self, pages: Sequence[DocumentPart], written: _Written, until: float | None) -> None:
+        """Read pages side by side; none is begun after `until`, and those that were begun are finished."""
+        async with asyncio.TaskGroup() as tasks:
+            for page in pages:
+                while self._under_way >= _AHEAD * self._parallel():
+                    self._freed.clear()
+                    await self._freed.wait()
+                if until is not None and time.monotonic() >= until:
+                    break
+                self._under_way += 1
+                tasks.create_task(self._one(page, written))
+
+    async def _one(self, page: DocumentPart, written: _Written) -> None:
+        async def finished(position: int, record: PageRecord) -> None:
+            self._note(record)
+            await written.add(record)
+
+        try:
+            await self._session.read(await self._counted(page), finished)
+        finally:
+            self._under_way -= 1
+            self._freed.set()
+
+    async def _counted(self, page: DocumentPart) -> DocumentPart:
+        """A page of a document that was not counted: any of those that it has."""
+        if not page.estimate:
+            return page
+        try:
+            total = await self._session.total(page)
+        except PageFailure as failure:
+            return replace(page, estimate=0, reason=failure.reason, detail=failure.detail)
+        return replace(page, estimate=0, page_total=total, pages=(self._draw.randint(1, max(1, total)),))
+
+    def _note(self, record: PageRecord) -> None:
+        ended = -1.0 if self._clock is None else time.monotonic() - self._clock
+        images = len(record.image.data) if record.image else 0
+        images += sum(len(figure.image.data) for figure in record.figures)
+        self._read.append(Read(ended, record.tokens_in, record.tokens_out, images, record.status))
+        self._progress.count(record.status)
+
+    def _parallel(self) -> int:
+        """Pages that the engine works on at a time."""
+        if self._numbers.load is not None:
+            return max(1, self._numbers.load().window)
+        workers = (self._chosen.ocr_workers or cores()) + (self._chosen.render_workers or cores())
+        return max(1, workers)
+
+
+def _where(chosen: ExtractSettings) -> str:
+    """`this machine (4 cores)`, `the server at gpu:8000`: never with what a URL may hold of secrets."""
+    if chosen.engine == SERVER:
+        named = [urlsplit(url if "//" in url else f"//{url}") for url in chosen.server_url]
+        hosts = ", ".join(f"{one.hostname}:{one.port}" if one.port else str(one.hostname) for one in named)
+        return f"the server at {hosts}" if len(named) == 1 else f"the servers at {hosts}"
+    own = f"this machine ({cores()} cores)"
+    return own if chosen.engine == EMBEDDED else f"vLLM on {own}"
+
+
+# What a run will take and cost, before it is begun: pages counted as `plan` does, times rates, times prices.
+
+
+Sources = str | Path | Iterable[str | Path]
+
+_OWN = "your provider"
+_GIVE_PAGES = "Name documents (llm-ocr estimate SOURCE), a workspace with a plan (-w), or --page-count N."
+
+
+@dataclass(frozen=True, slots=True)
+class _Pages:
+    count: int
+    words: str
+    status: RunStatus | None = None  # of the workspace that they are in
+    sample: tuple[DocumentPart, ...] = ()  # some of them, to be read for a calibration
+    seconds: float = 0.0  # that counting them took
+
+
+def estimate(
+    sources: Sources = (),
+    *,
+    workspace: str | Path | None = None,
+    progress: Progress | None = None,
+    **settings: "Unpack[EstimateKeywords]",
+) -> Comparison:
+    """Estimate time and cost of reading documents, on machines and at providers.
+
+    Notebooks display the result as a table.
+
+    Args:
+        sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
+        workspace: The workspace whose plan counts, if no sources are given.
+        progress: Receives the progress. By default none is shown.
+        **settings: The settings of `llm_ocr.config.keywords.EstimateKeywords`, by group. `llm-ocr estimate --help`
+            explains them with their defaults.
+
+    Returns:
+        The options, the cheapest first.
+
+    Raises:
+        UsageError: There is nothing to count, or the hardware or a setting is unknown.
+        WorkspaceError: There is no such workspace.
+    """
+    named = [sources] if isinstance(sources, str | Path) else list(sources)
+    keywords: dict[str, object] = {**settings}
+    if named:
+        keywords["sources"] = tuple(str(source) for source in named)
+    if workspace is not None:
+        keywords["workspace"] = str(workspace)
+    chosen = settings_from(EstimateSettings, "estimate", keywords)
+    if chosen.workspace is not None and (stored := stored_settings("estimate", chosen)):
+        chosen = settings_from(EstimateSettings, "estimate", keywords, stored)
+    return compared(chosen, progress)
+
+
+def compared(settings: EstimateSettings, progress: Progress | None = None) -> Comparison:
+    """Own machines against providers, the cheapest first. Writes nothing.
+
+    Raises `UsageError` where there is nothing to count or hardware is not known, `WorkspaceError` for no workspace.
+    """
+    if settings.calibrate:
+        _check_calibration(settings)
+    if not _has_pages(settings):
+        return _of_tokens(settings)
+    progress = progress or Silent()
+    chosen = [_machine(name) for name in settings.hardware]
+    pages = _pages(settings, progress)
+    model = _model(settings)
+    here = _here(settings, pages, model, progress) if settings.calibrate else None
+    chosen = chosen or _usual(settings.stage, model)
+    prices, said = _prices(settings, chosen)
+    options, left_out = on_machines(settings.stage, model, pages.count, chosen, count=settings.shards, prices=prices)
+    if left_out and settings.hardware:
+        raise UsageError(
+            f"nothing is known of {settings.stage} with {model} on {', '.join(left_out)}: no rate, or too small for it",
+            hint="Leave out --hardware to see all that is known.",
+        )
+    notes = [pages.words, *said]
+    if left_out:
+        notes.append(f"left out, because no rate is known or the model does not fit: {', '.join(left_out)}")
+    if (own := _own_machine(settings, model, pages.count)) is not None:
+        options.append(own)
+        notes.append(EMBEDDED_HERE)
+        if model != EMBEDDED_MODEL and (stored := stored_of(settings.stage, EMBEDDED_MODEL, pages.count)):
+            notes.append(f"{HERE}: {stored}")
+    if settings.stage == "extract" and model != EMBEDDED_MODEL and not settings.hardware:
+        tokens, bought = _bought(settings, pages)
+        options += bought
+        notes.append(tokens.words)
+    found = Comparison(settings.stage, model, pages.count, cheapest_first(options), tuple(notes))
+    return here.first_in(found) if here else replace(found, stored=stored_of(settings.stage, model, pages.count))
+
+
+def _model(settings: EstimateSettings) -> str:
+    """The profile's name, or `embedded`. Raises `UsageError` for a model beside the CPU engine."""
+    if settings.model == EMBEDDED_MODEL:
+        return EMBEDDED_MODEL
+    if settings.engine != EMBEDDED_MODEL:
+        return known_model(settings.model)
+    if "model" in settings.model_fields_set:
+        raise UsageError(
+            f"--engine embedded reads without a model, and --model is {settings.model}", hint="Leave one of them out."
+        )
+    return EMBEDDED_MODEL
+
+
+def _own_machine(settings: EstimateSettings, model: str, pages: int) -> Option | None:
+    """The CPU engine on this machine; None where other hardware is named, or a model can be served from here."""
+    if settings.hardware or settings.calibrate:
+        return None
+    if model != EMBEDDED_MODEL and (settings.engine != "auto" or settings.server_url or gpus()):
+        return None
+    return on_own_cores(settings.stage, pages, cores())
+
+
+def _check_calibration(settings: EstimateSettings) -> None:
+    """Raise `UsageError` for what cannot be measured here."""
+    if settings.stage != "extract":
+        raise UsageError(f"--calibrate: only extract can be tried on some pages, not {settings.stage}")
+    if settings.page_count or not (settings.sources or settings.dataset or settings.workspace):
+        raise UsageError(
+            "--calibrate: there are no documents to read",
+            hint="Name them (llm-ocr estimate SOURCE --calibrate), or a workspace with a plan (-w).",
+        )
+
+
+def _here(settings: EstimateSettings, pages: _Pages, model: str, progress: Progress) -> Calibrated:
+    """The sample read, and what it says about all pages."""
+    found = calibrate(settings, pages.sample, progress)
+    sample = Sampled(
+        ends=found.ends,
+        tokens_in=[page.tokens_in for page in found.pages],
+        tokens_out=[page.tokens_out for page in found.pages],
+        images=[page.images for page in found.pages],
+        stored=found.stored,
+        failed=sum(page.status is Status.FAILED for page in found.pages),
+        parallel=found.parallel,
+        startup=found.startup,
+        seconds=found.seconds,
+        where=found.where,
+        seed=settings.seed,
+    )
+    prices = Prices(settings.price_in, settings.price_out, settings.price_per_hour)
+    return calibrated(sample, model, pages.count, prices, planned=pages.seconds, machines=settings.shards)
+
+
+def _has_pages(settings: EstimateSettings) -> bool:
+    return bool(settings.sources or settings.dataset or settings.page_count or settings.workspace)
+
+
+def _of_tokens(settings: EstimateSettings) -> Comparison:
+    """Tokens alone, without pages."""
+    if settings.tokens_in is None and settings.tokens_out is None:
+        raise UsageError("nothing to estimate", hint=_GIVE_PAGES)
+    tokens = Tokens(Span.of(settings.tokens_in or 0), Span.of(settings.tokens_out or 0), "")
+    return Comparison("", "", 0, cheapest_first(at_providers(tokens, _own(settings, "") or None)))
+
+
+def _own(settings: EstimateSettings, model: str) -> list[Provider]:
+    """The provider whose prices the user gives."""
+    if settings.price_in is None and settings.price_out is None:
+        return []
+    return [Provider(_OWN, model, settings.price_in or 0.0, settings.price_out or 0.0, "as given", "")]
+
+
+def _bought(settings: EstimateSettings, pages: _Pages) -> tuple[Tokens, list[Option]]:
+    """The pages at providers, and at the user's own."""
+    own = [] if settings.calibrate else _own(settings, settings.model)  # else its price is in the line of here
+    if settings.tokens_in is not None or settings.tokens_out is not None:
+        tokens = Tokens(Span.of(settings.tokens_in or 0), Span.of(settings.tokens_out or 0), "tokens: as given")
+        return tokens, at_providers(tokens) + at_providers(tokens, own)
+    tokens = tokens_of(pages.count)
+    if not own:
+        return tokens, at_providers(tokens)
+    mine = _measured(pages) or tokens_of(pages.count, model=settings.model)
+    words = f"{tokens.words}; {_OWN}: {mine.words}" if mine.words != tokens.words else tokens.words
+    return replace(tokens, words=words), at_providers(tokens) + at_providers(mine, own)
+
+
+def _measured(pages: _Pages) -> Tokens | None:
+    """By what the workspace's finished pages have taken."""
+    status = pages.status
+    extract = status.stages["extract"] if status else None
+    if status is None or extract is None or not extract.tokens_out:
+        return None
+    done = status.pages.ok + status.pages.degraded + status.pages.failed
+    each = pages.count / max(done, 1)
+    words = f"tokens as {done:,} pages of this workspace took them"
+    return Tokens(Span.of(extract.tokens_in * each), Span.of(extract.tokens_out * each), words)
+
+
+def _pages(settings: EstimateSettings, progress: Progress) -> _Pages:
+    status = _status(settings)
+    if settings.page_count:
+        return _Pages(settings.page_count, f"{settings.page_count:,} pages, as given", status)
+    if settings.sources or settings.dataset:
+        return replace(_counted(settings, progress), status=status)
+    if status is None or not status.documents:
+        raise UsageError(f"no plan in {settings.workspace}", hint=_GIVE_PAGES)
+    sample = _sample_of_plan(settings) if settings.calibrate else ()
+    left = status.pages.expected - status.pages.ok - status.pages.degraded - status.pages.failed
+    if settings.stage != "extract" or left <= 0:
+        words = f"all {status.pages.expected:,} pages of the workspace's plan"
+        return _Pages(status.pages.expected, words, status, sample)
+    words = f"{left:,} of {status.pages.expected:,} pages of the workspace's plan are not read yet"
+    return _Pages(left, words, status, sample)
+
+
+def _sample_of_plan(settings: EstimateSettings) -> tuple[DocumentPart, ...]:
+    with Workspace.open(str(settings.workspace), options=workspace_options(settings)) as workspace:
+        return _sampled(workspace, settings)
+
+
+def _sampled(workspace: Workspace, settings: EstimateSettings) -> tuple[DocumentPart, ...]:
+    return tuple(sample_of(read_units(workspace), settings.calibrate_pages, settings.seed))
+
+
+def _status(settings: EstimateSettings) -> RunStatus | None:
+    if settings.workspace is None:
+        return None
+    with Workspace.open(settings.workspace, options=workspace_options(settings)) as workspace:
+        return run_status(workspace)
+
+
+def _counted(settings: EstimateSettings, progress: Progress) -> _Pages:
+    """What `plan` would make of the sources: planned in a folder that is gone afterwards."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
+        shared = {name: value for name, value in settings if name in _OF_PLAN}
+        run = execute("plan", PlanSettings(**{**shared, "workspace": folder}), progress)
+        status = run.status
+        seconds = time.monotonic() - began
+        sample: tuple[DocumentPart, ...] = ()
+        if settings.calibrate and status.pages.expected:
+            with Workspace.open(folder) as workspace:
+                sample = _sampled(workspace, settings)
+    about = "about " if status.estimated else ""
+    words = f"{about}{status.pages.expected:,} pages in {status.documents:,} documents, counted as plan counts them"
+    return _Pages(status.pages.expected, words, sample=sample, seconds=seconds)
+
+
+_OF_PLAN = frozenset(PlanSettings.model_fields) - {
+    "workspace",
+    "workspace_profile",
+    "workspace_endpoint",
+    "workspace_region",
+    "model",
+    "engine",
+    "quiet",
+}
+
+
+def _usual(stage: str, model: str) -> list[Machine]:
+    """Machines that suit."""
+    without = stage == "assemble" or model == EMBEDDED_MODEL
+    return [one for one in machines() if bool(one.gpus) != without]
+
+
+def _machine(name: str) -> Machine:
+    """`PLATFORM:NAME`, or a name that only one platform has. Raises `UsageError` with near ones."""
+    known = {one.label: one for one in machines()}
+    alike = [one for one in known.values() if one.name == name]
+    if len(alike) == 1:
+        return alike[0]
+    platform, _, hardware = name.partition(":")
+    if hardware and platform in PLATFORMS and (found := machine_named(check_platform(platform), hardware)):
+        return found
+    near = [one for one in known if name in one] or get_close_matches(name, known, n=3, cutoff=0.4) or list(known)
+    raise UsageError(
+        f"--hardware {name}: nothing is known of it",
+        hint=f"PLATFORM:NAME, for example {', '.join(near[:3])}; on other platforms PLATFORM:GPU, as modal:L40S.",
+    )
+
+
+def _prices(settings: EstimateSettings, chosen: Sequence[Machine]) -> tuple[Mapping[tuple[str, str], Price], list[str]]:
+    """What the user says, else what platforms tell, and lines about that."""
+    if settings.price_per_hour is not None and not settings.calibrate:
+        if not settings.hardware:
+            raise UsageError("--price-per-hour: of which machine?", hint="Name it: --hardware PLATFORM:NAME")
+        price = Price(settings.price_per_hour, "as given", "")
+        return {(one.platform, one.name): price for one in chosen}, []
+    if not settings.live_prices:
+        return {}, []
+    found: dict[tuple[str, str], Price] = {}
+    said = []
+    for platform in dict.fromkeys(one.platform for one in chosen):
+        prices, words = live_prices(platform, endpoint=settings.platform_endpoint)
+        found |= {(platform, name): price for name, price in prices.items()}
+        said.append(words)
+    return found, said

@@ -1,0 +1,1 @@
+"""Export finished results to the formats of other tools."""

@@ -1,0 +1,340 @@
+"""Split text into parts that fit a passage: sentences, tables, code, and token counts."""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llm_ocr.errors import MissingExtra, StorageError, UsageError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+# Where text may be cut: between sentences, and between words. Any script; linear in the length; never raises.
+
+
+#: An end of a sentence with what closes behind it. Latin marks need white space and no small letter behind them; those
+#: of scripts that write no spaces, and of Devanagari, Arabic and Armenian, end one wherever they stand.
+_END = re.compile(
+    r"""(?:
+        (?<![\s.!?…])[.!?…]++["'”’»)\]]*+(?=\s+[^\sa-z])
+      | [。！？｡]++[」』”’）】]*+
+      | [।॥؟۔։]++
+    )""",
+    re.VERBOSE,
+)
+_LOOK_BACK = 16  # characters, more than the longest abbreviation
+_ABBREVIATION = re.compile(
+    r"""(?:^|[\s(\[“"'])(?:
+        [A-ZÀ-ÞΑ-ΩА-Я]                                                        # initials
+      | [^\W\d_](?:\.[^\W\d_])+                                               # i.e, e.g, z.B, U.S
+      | (?i:figs?|tabs?|eqs?|nos?|vol|secs?|ch|c|pp?|cf|vs|ca|approx|al|eds?|dr|mrs?|ms|prof|st|mt|jr|sr|inc|ltd|corp)
+      | (?i:art|abs|bzw|vgl|nr|bd|hrsg|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)
+    )\.$""",
+    re.VERBOSE,
+)
+_NUMBERED = re.compile(r"(?:^|\n)[ \t]*\d{1,3}\.$")  # the mark of a list item
+_WORD = re.compile(r"\S+\s*")
+# Han, kana, Thai, Lao, Burmese, Khmer: no spaces between words, so that a cut between any two characters must do
+_NO_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u3190-\ua4cf\uf900-\ufaff\uff00-\uffef]")
+_CHARACTER = re.compile(rf"{_NO_SPACES.pattern}\s*|(?:(?!{_NO_SPACES.pattern})\S)+\s*")
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences in order, each with the white space behind it: joined, they are the text."""
+    done = 0
+    for end in _END.finditer(text):
+        at = end.end()
+        if end[0][0] == "." and _no_end(text, at, end[0]):
+            continue
+        while at < len(text) and text[at].isspace():
+            at += 1
+        yield text[done:at]
+        done = at
+    if done < len(text):
+        yield text[done:]
+
+
+def _no_end(text: str, at: int, mark: str) -> bool:
+    before = text[max(0, at - _LOOK_BACK) : at]
+    return mark == "." and bool(_ABBREVIATION.search(before) or _NUMBERED.search(before))
+
+
+def words(text: str) -> Iterator[str]:
+    """The words in order, each with the white space behind it; single characters where a script has no spaces.
+
+    White space before the first word belongs to it: joined, they are the text.
+    """
+    pattern = _CHARACTER if _NO_SPACES.search(text) else _WORD
+    begin = 0
+    for word in pattern.finditer(text):
+        yield text[begin : word.end()]
+        begin = word.end()
+    if begin < len(text):
+        yield text[begin:]
+
+
+# Sizes of passages, and text in groups of at most so much.
+
+
+#: The size of a text, in characters or tokens.
+Measure = Callable[[str], int]
+
+
+def pack(units: Sequence[str], room: int, limit: int, measure: Measure) -> Iterator[str]:
+    """The units joined to groups of at most `limit`, the first one of at most `room`; all of them, in order.
+
+    A unit that is larger than the limit is a group of its own; one that only the first group has no room for begins
+    the second one, so that the first may be missing.
+    """
+    group: list[str] = []
+    total, most = 0, room
+    for unit in units:
+        size = measure(unit)
+        if group and total + size > most:
+            yield from _checked(group, most, measure)
+            group, total, most = [], 0, limit
+        group.append(unit)
+        total += size
+    yield from _checked(group, most, measure)
+
+
+def _checked(group: Sequence[str], most: int, measure: Measure) -> Iterator[str]:
+    """Tokens of a whole may be more than those of its parts: then it is cut in halves."""
+    text = "".join(group)
+    if len(group) > 1 and measure(text) > most:
+        middle = len(group) // 2
+        yield from _checked(group[:middle], most, measure)
+        yield from _checked(group[middle:], most, measure)
+    elif text:
+        yield text
+
+
+def split_text(text: str, room: int, limit: int, measure: Measure) -> Iterator[str]:
+    """Sentences of at most `limit`, the first of at most `room` where words allow it; joined, they are the text.
+
+    A longer sentence is cut between words, and a word never.
+    """
+    most = room
+    for sentence in sentences(text):
+        if measure(sentence) <= most:
+            yield sentence
+        else:
+            yield from pack(list(words(sentence)), most, limit, measure)
+        most = limit
+
+
+def split_code(text: str, room: int, limit: int, measure: Measure) -> list[str]:
+    """Fenced code cut between lines, each part in a fence of its own; lines that are too long, between words."""
+    opening, *body, closing = text.split("\n")
+    taken = measure(f"{opening}\n\n{closing}") + 1
+    least = max(limit - taken, 1)
+    groups = pack(lines("\n".join(body), least, measure), max(room - taken, 1), least, measure)
+    return ["\n".join((opening, group.rstrip("\n"), closing)) for group in groups]
+
+
+def lines(text: str, most: int, measure: Measure) -> list[str]:
+    """The lines, each with its newline; those of more than `most` as words."""
+    found: list[str] = []
+    for line in text.split("\n"):
+        found += [f"{line}\n"] if measure(line) < most else words(f"{line}\n")
+    return found
+
+
+# Tables that are larger than a passage, cut between rows, with the header over each part. No row is ever lost.
+
+
+_TAG = re.compile(r"<(?P<close>/?)(?P<name>table|tr|thead|tbody|tfoot)\b[^<>]*>", re.IGNORECASE)
+_SECTION = re.compile(r"</?(?:thead|tbody|tfoot)\b[^<>]*>", re.IGNORECASE)
+_SPAN = re.compile(r"\browspan\s*=\s*[\"']?(\d{1,4})", re.IGNORECASE)
+_CELL = re.compile(r"<(td|th)\b", re.IGNORECASE)
+_RULE = re.compile(r"[\s|:-]*-[\s|:-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """`begin` and `end` stand around each part, `first` only before the rows of the first one (a caption in HTML)."""
+
+    begin: str
+    first: str
+    header: str
+    rows: tuple[str, ...]
+    end: str
+
+    def part(self, rows: str, *, first: bool, header: bool) -> str:
+        return f"{self.begin}{self.first if first else ''}{self.header if header else ''}{rows}{self.end}".strip("\n")
+
+
+def split_table(text: str, room: int, limit: int, measure: Measure) -> list[str]:
+    """Parts of at most `limit`, the first one of at most `room`; a row that is larger is a part of its own.
+
+    The header (of HTML: `<thead>`, or rows of `<th>` alone; of pipe tables: what is above the rule) is repeated where
+    header and rows fit the limit together. Rows of HTML that a cell spans stay together where they fit.
+    """
+    table = _html(text, limit, measure) if _TAG.match(text.lstrip()) else _pipes(text)
+    if table is None or not table.rows:
+        return list(pack(lines(text, limit, measure), room, limit, measure))
+    frame = measure(table.begin + table.end)
+    header = measure(table.header)
+    repeats = header and header + frame <= limit // 2
+    taken = frame + (header if repeats else 0)
+    rows = table.rows if repeats or not table.header else (table.header, *table.rows)
+    least = max(limit - taken, 1)
+    begun = max(room - taken - measure(table.first), 1)
+    return list(_parts(table, list(pack(rows, begun, least, measure)), bool(repeats), limit, measure))
+
+
+def _parts(table: _Table, groups: Sequence[str], repeats: bool, limit: int, measure: Measure) -> Iterator[str]:
+    for number, rows in enumerate(groups):
+        first = number == 0
+        part = table.part(rows, first=first, header=repeats)
+        if repeats and not first and measure(part) > limit:  # one row that fills a part alone
+            part = table.part(rows, first=first, header=False)
+        yield part
+
+
+def _pipes(text: str) -> _Table | None:
+    head, rule, *rows = text.split("\n") if text.count("\n") > 1 else ("", "")
+    if "|" not in head or not _RULE.fullmatch(rule):
+        return None
+    return _Table("", "", f"{head}\n{rule}\n", tuple(f"{row}\n" for row in rows), "")
+
+
+def _html(text: str, limit: int, measure: Measure) -> _Table | None:
+    """None for HTML without rows; a table that is not closed ends with the text."""
+    starts: list[int] = []
+    depth = begun = ended = head = 0
+    for tag in _TAG.finditer(text):
+        name, close = tag["name"].lower(), bool(tag["close"])
+        if name == "table":
+            depth += -1 if close else 1
+            begun = begun or tag.end()
+            ended = tag.start() if close and not depth else ended
+        elif depth == 1 and name == "tr" and not close and not ended:
+            starts.append(tag.start())
+        elif depth == 1 and name == "thead" and close:
+            head = len(starts)
+    if not starts:
+        return None
+    text, ended = (text, ended) if ended else (f"{text}</table>", len(text))
+    rows = [_SECTION.sub("", text[at:end]) for at, end in zip(starts, [*starts[1:], ended], strict=True)]
+    head = head or _heading_rows(rows)
+    begin, first = text[:begun], _SECTION.sub("", text[begun : starts[0]]).strip()
+    return _Table(
+        f"{begin}\n",
+        first and f"{first}\n",
+        "".join(rows[:head]),
+        tuple(_tied(rows[head:], limit, measure)),
+        text[ended:],
+    )
+
+
+def _heading_rows(rows: Sequence[str]) -> int:
+    for number, row in enumerate(rows):
+        cells = {cell[1].lower() for cell in _CELL.finditer(row)}
+        if cells != {"th"}:
+            return number
+    return 0
+
+
+def _tied(rows: Sequence[str], limit: int, measure: Measure) -> Iterator[str]:
+    """The rows, those that share a cell as one, unless they are too large together."""
+    group: list[str] = []
+    ends = 0
+    for number, row in enumerate(rows):
+        if number >= ends and group:
+            yield from _whole(group, limit, measure)
+            group = []
+        group.append(row)
+        ends = max([ends, number + 1, *(number + int(span[1]) for span in _SPAN.finditer(row))])
+    yield from _whole(group, limit, measure)
+
+
+def _whole(group: Sequence[str], limit: int, measure: Measure) -> Sequence[str]:
+    text = "".join(group)
+    return [text] if len(group) > 1 and measure(text) <= limit // 2 else group
+
+
+# The size of texts in tokens of a model's tokenizer.
+
+
+_FILE = "tokenizer.json"
+#: Texts whose count is kept: passages are put together of pieces that are measured more than once.
+_REMEMBERED = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCount:
+    """`measure` counts the tokens of a text, without special ones around it; `identity` is that of the tokenizer."""
+
+    measure: Callable[[str], int]
+    identity: str
+
+
+def token_count(name: str) -> TokenCount:
+    """Counts by a `tokenizer.json`, the folder that holds it, or a model of the Hub (`NAMESPACE/NAME[@REVISION]`).
+
+    Raises `MissingExtra`, `UsageError` for what is no tokenizer, `StorageError` for one that cannot be fetched.
+    """
+    try:
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        raise MissingExtra("--tokenizer: the library tokenizers is not installed", install="chunks") from error
+    path = _local(name) or _fetched(name)
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # what the Rust library raises has no type of its own
+        raise UsageError(
+            f"--tokenizer {name}: {path} is no tokenizer of the library tokenizers: {error}",
+            hint=f"Give a {_FILE}, or a model of the Hub that has one.",
+        ) from error
+    tokenizer.no_truncation()  # files may hold both, for the model's own input
+    tokenizer.no_padding()
+    return TokenCount(_measure(tokenizer), hashlib.sha256(tokenizer.to_str().encode()).hexdigest())
+
+
+def _measure(tokenizer: "Tokenizer") -> Callable[[str], int]:
+    @lru_cache(_REMEMBERED)
+    def count(text: str) -> int:
+        return len(tokenizer.encode(text, add_special_tokens=False))
+
+    return count
+
+
+def _local(name: str) -> Path | None:
+    path = Path(name).expanduser()
+    if path.is_dir():
+        path /= _FILE
+    if path.is_file():
+        return path
+    if path.suffix == ".json" or name.startswith((".", "/", "~")):
+        raise UsageError(f"--tokenizer {name}: there is no file {path}", hint=f"Give a {_FILE} that is there.")
+    return None
+
+
+def _fetched(name: str) -> Path:
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    model, _, revision = name.partition("@")
+    try:
+        return Path(hf_hub_download(model, _FILE, revision=revision or None))
+    except (HFValidationError, EntryNotFoundError, HfHubHTTPError, OSError) as error:
+        if isinstance(error, HFValidationError):
+            raise UsageError(
+                f"--tokenizer {name} is neither a file nor the name of a model: {error}",
+                hint=f"Give a {_FILE}, the folder of one, or a model of the Hub: NAMESPACE/NAME",
+            ) from error
+        if isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError):
+            raise UsageError(
+                f"--tokenizer {name}: the model has no {_FILE}",
+                hint=f"Give a {_FILE} of its family, or another model's.",
+            ) from error
+        raise StorageError(
+            f"--tokenizer {name}: its {_FILE} cannot be fetched: {error}",
+            hint=f"Is the name right, and the Hub to be reached? A {_FILE} on this machine needs neither.",
+        ) from error

@@ -1,0 +1,128 @@
+"""Where an export goes: a folder, a bucket, or a dataset repository of the Hub."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from llm_ocr.config.models import ExportSettings
+from llm_ocr.errors import LlmOcrError, UsageError
+from llm_ocr.storage import ObjectStore, StoreOptions, open_store
+from llm_ocr.storage.local import LocalStore
+from llm_ocr.storage.names import split_scheme
+
+if TYPE_CHECKING:
+    from llm_ocr.storage.hf import Place
+
+
+#: Seconds that files for the Hub wait for others to be committed with them: each is half a gigabyte, and takes a while.
+_LINGER = 900.0
+
+
+class Output:
+    """The place of an export: a store, and what its users are told of it."""
+
+    def __init__(self, settings: ExportSettings) -> None:
+        """Nothing is connected to. Raises `UsageError`, `MissingExtra`."""
+        self._settings = settings
+        self._options = StoreOptions(settings.output_profile, settings.output_endpoint, settings.output_region)
+        with _named():
+            self.store = open_store(settings.output, self._options)
+            self.repository = _repository(settings.output)
+            if self.repository is not None:
+                self.store = _few_commits(self.repository, self._options)
+        if settings.public and self.repository is None:
+            raise UsageError(
+                f"--public makes nothing public at {self.store.url}", hint="It is for hf://datasets/NAMESPACE/NAME."
+            )
+
+    @property
+    def url(self) -> str:
+        """As it is shown to users."""
+        return self.store.url
+
+    @property
+    def name(self) -> str:
+        """The last part of the URL, without a revision."""
+        return PurePosixPath(self.repository.id if self.repository else self.url).name or "dataset"
+
+    def check(self, workspace: str) -> None:
+        """Prove that it can be written to, and make the repository when there is none.
+
+        Raises `UsageError` when it lies in the workspace, `StorageError` that says what to do.
+        """
+        if f"{_plain(self.url)}/".startswith(f"{_plain(workspace)}/"):
+            raise UsageError(
+                f"{self.url} lies in the workspace {workspace}, whose own files are there",
+                hint="Give --output a place outside of it.",
+            )
+        with _named():
+            if self.repository is not None and self._settings.public:
+                _make_public(self.repository, self._options)
+            self.store.check()
+
+    def flush(self) -> None:
+        """Have all that was written durable. Raises `StorageError`."""
+        self.store.flush()
+
+    def load_line(self, pattern: str, *, described: bool, reader: str = "parquet") -> str:
+        """A line of Python that opens the files by that reader; `described`: a card there says which they are."""
+        from_card = described and (self.repository is not None or isinstance(self.store, LocalStore))
+        if not from_card and self.repository is None:
+            return f'load_dataset("{reader}", data_files="{self.url}/{pattern}", split="train")'
+        place = self.repository.id if self.repository else self.url
+        arguments = [f'"{place}"', *([] if from_card else [f'data_files="{pattern}"']), 'split="train"']
+        if self.repository is not None and self.repository.revision:
+            arguments.append(f'revision="{self.repository.revision}"')
+        return f"load_dataset({', '.join(arguments)})"
+
+
+def _plain(url: str) -> str:
+    return url if split_scheme(url)[0] else str(Path(url).resolve())
+
+
+@contextlib.contextmanager
+def _named() -> Iterator[None]:
+    """The stores' hints name the workspace's settings; here it is the output's that are meant."""
+    try:
+        yield
+    except LlmOcrError as error:
+        error.hint = error.hint.replace("--workspace-", "--output-").replace("(-w ", "(--output ")
+        raise
+
+
+def _repository(url: str) -> "Place | None":
+    if split_scheme(url)[0] != "hf":
+        return None
+    from llm_ocr.storage.hf import parse
+
+    place = parse(url)
+    if place.kind != "dataset":
+        return None
+    if place.prefix:
+        raise UsageError(
+            f"{url}: an export is a dataset repository of its own, which has no folder {place.prefix}",
+            hint=f"Give hf://datasets/{place.id}, or a branch of it: hf://datasets/{place.id}@BRANCH",
+        )
+    return place
+
+
+def _few_commits(place: "Place", options: StoreOptions) -> ObjectStore:
+    from llm_ocr.storage.hf.commits import Rate
+    from llm_ocr.storage.hf.dataset import DatasetStore
+
+    return DatasetStore(place, options, rate=Rate(linger=_LINGER))
+
+
+def _make_public(place: "Place", options: StoreOptions) -> None:
+    """Make a repository that everyone sees, where there is none; one that is there stays as it is."""
+    from llm_ocr.storage.hf.client import PATIENCE, HubClient
+
+    client = HubClient(place, options)
+
+    def make() -> None:
+        with client.doing("make"):
+            if not client.api.repo_exists(place.id, repo_type="dataset"):
+                client.api.create_repo(place.id, repo_type="dataset", private=False, exist_ok=True)
+
+    PATIENCE.keep_trying(make)

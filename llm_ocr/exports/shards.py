@@ -1,0 +1,304 @@
+"""Shards of an exported dataset: row groups of the workspace's dataset files, without dropped documents."""
+
+import contextlib
+import hashlib
+import io
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llm_ocr.errors import StorageError
+from llm_ocr.results.dataset import GROUP_BYTES, GROUP_ROWS
+from llm_ocr.results.schema import open_writer
+from llm_ocr.storage.local import translated
+from llm_ocr.types import Status
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+
+# Documents that an exported dataset leaves out, because too many of their pages are bad. A dataset file holds whole
+# documents, so each file is judged for itself, by columns that cost little to read.
+
+
+#: The columns that decide; files that older versions wrote may lack the last one.
+COLUMNS = ("document_id", "source", "status", "reason", "is_fallback")
+
+
+def bad_documents(table: "pa.Table", most: float) -> list[dict[str, Any]]:
+    """The documents of a file whose share of pages that failed, or were read by a fallback, is beyond `most` (0..1).
+
+    `document_id`, `source`, `pages`, `failed`, `error_rate` and `reasons`, in the order of the file.
+    """
+    documents: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in table.to_pylist():
+        documents[row["document_id"]].append(row)
+    return [_told(rows) for rows in documents.values() if _rate(rows) > most]
+
+
+def without(table: "pa.Table", documents: frozenset[str]) -> "pa.Table":
+    """The rows of all other documents."""
+    import pyarrow as pa
+
+    return table.filter(pa.array([one not in documents for one in table["document_id"].to_pylist()], pa.bool_()))
+
+
+def _rate(rows: list[dict[str, Any]]) -> float:
+    return sum(_failed(row) or bool(row.get("is_fallback")) for row in rows) / len(rows)
+
+
+def _failed(row: dict[str, Any]) -> bool:
+    return bool(row["status"] == Status.FAILED.value)
+
+
+def _told(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "document_id": rows[0]["document_id"],
+        "source": rows[0]["source"],
+        "pages": len(rows),
+        "failed": sum(map(_failed, rows)),
+        "error_rate": round(_rate(rows), 6),
+        "reasons": sorted({row["reason"] for row in rows if row["reason"]}),
+    }
+
+
+# Which of the workspace's dataset files, or row groups of them, go into which shard of an exported dataset. Shards are
+# cut by what the workspace holds and by nothing else: the same state gives the same shards with the same names, and a
+# change gives new names only to the shards that it touches.
+
+
+#: Raised when the same parts give other bytes.
+EXPORT_VERSION = 1
+
+#: What the names of shards begin with. Their number follows, so that readers get the plan's order.
+PREFIX = "data/train-"
+#: All shards of an export, and no file as others call theirs (`data/train-00000-of-00001.parquet`).
+GLOB = f"{PREFIX}*-{'?' * 16}.parquet"
+
+_SHARD = re.compile(r"data/train-\d{5,}-[0-9a-f]{16}\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A dataset file of the workspace: `size` in bytes, `version` the store's token of it.
+
+    `content` is the same for the same content, wherever the workspace is. With `most`, documents with a larger share
+    (0..1) of bad pages are left out, and `content` says which. `sha256` is what the whole file must have, where known.
+    """
+
+    key: str
+    size: int
+    content: str
+    version: str
+    most: float | None = None
+    sha256: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file, whole or (`groups`: first and end) some row groups of it, which are about `size` bytes."""
+
+    source: Source
+    size: int
+    groups: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One file of an exported dataset, at its place in the order."""
+
+    index: int
+    parts: tuple[Part, ...]
+
+    @property
+    def size(self) -> int:
+        """About the size of the file, in bytes."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def name(self) -> str:
+        """`data/train-00007-<16 hex of what is in it>.parquet`."""
+        about = [EXPORT_VERSION, [(part.source.content, part.groups) for part in self.parts]]
+        return f"{PREFIX}{self.index:05d}-{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]}.parquet"
+
+
+def is_shard(key: str) -> bool:
+    """Whether a file is called as a shard is."""
+    return _SHARD.fullmatch(key) is not None
+
+
+def cut(sources: Iterable[Source], size: int, group_sizes: Callable[[Source], Sequence[int]]) -> Iterator[Shard]:
+    """Shards of at most `size` bytes, in the order of the files; larger only where one row group is.
+
+    `group_sizes` gives the bytes of each row group of a file; it is asked for files that alone are larger than a shard.
+    """
+    index, waiting, total = 0, list[Part](), 0
+    for source in sources:
+        whole = source.size <= size
+        for part in [Part(source, source.size)] if whole else _divided(source, size, group_sizes(source)):
+            if waiting and total + part.size > size:
+                yield Shard(index, tuple(waiting))
+                index, waiting, total = index + 1, [], 0
+            waiting.append(part)
+            total += part.size
+    if waiting:
+        yield Shard(index, tuple(waiting))
+
+
+def _divided(source: Source, size: int, groups: Sequence[int]) -> Iterator[Part]:
+    first, total = 0, 0
+    for number, group in enumerate(groups):
+        if number > first and total + group > size:
+            yield Part(source, total, (first, number))
+            first, total = number, 0
+        total += group
+    yield Part(source, total, (first, len(groups)))
+
+
+# A shard of an exported dataset, made of row groups of the workspace's dataset files. Files are read a row group at a
+# time, by one range each, and small row groups are joined. So memory holds some row groups, whatever the sizes of files
+# and shards.
+
+
+#: Gives a range of a file: its key, the first byte, how many.
+Read = Callable[[str, int, int], bytes]
+
+
+class RangeFile(io.RawIOBase):
+    """An object as a file to read from; inside the range that was fetched last nothing is asked for again."""
+
+    def __init__(self, read: Read, source: Source) -> None:
+        super().__init__()
+        self._read_range = read
+        self._source = source
+        self._at = 0
+        self._begin = 0
+        self._held = b""
+
+    def fetch(self, start: int, length: int) -> None:
+        """Read this range now, and hold it instead of the one before."""
+        self.drop()
+        self._begin, self._held = start, self._read_range(self._source.key, start, length)
+
+    def drop(self) -> None:
+        """Hold nothing."""
+        self._held = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._source.size}[whence]
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        left = max(0, self._source.size - self._at)
+        wanted = left if size is None or size < 0 else min(size, left)
+        start = self._at - self._begin
+        if start < 0 or start + wanted > len(self._held):
+            self.fetch(self._at, wanted)
+            start = 0
+        self._at += wanted
+        return self._held[start : start + wanted]
+
+
+class UnreadableFile(StorageError):
+    """A dataset file of the workspace, `key`, is no Parquet file."""
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(
+            f"cannot read the dataset file {key} of the workspace: {why}",
+            hint="It is damaged. Remove it and run `llm-ocr assemble`, which writes it again; then export again.",
+        )
+        self.key = key
+
+
+def group_sizes(read: Read, source: Source) -> list[int]:
+    """The bytes of each row group of a file. Raises `StorageError` for what is no Parquet file."""
+    with _opened(read, source) as (_, file):
+        return [_span(file, number)[1] for number in range(file.metadata.num_row_groups)]
+
+
+def bad_documents_of(read: Read, source: Source, most: float) -> list[dict[str, Any]]:
+    """The documents of a file with a larger share (0..1) of bad pages than `most`; see `dropping.bad_documents`.
+
+    Raises `StorageError` for what is no Parquet file.
+    """
+    with _opened(read, source) as (_, file):
+        names = [name for name in COLUMNS if name in file.schema_arrow.names]
+        return bad_documents(file.read(columns=names, use_threads=False), most)
+
+
+def write_shard(path: Path, parts: Iterable[Part], read: Read) -> int:
+    """Write the parts' rows to a file, in row groups of at most 100 rows and about 100 MB; the number of rows.
+
+    Raises `StorageError`.
+    """
+    rows = 0
+    with translated("write", str(path)), contextlib.ExitStack() as stack:
+        writer: pq.ParquetWriter | None = None
+        for table in _joined(table for part in parts for table in _tables(read, part)):
+            writer = writer or stack.enter_context(open_writer(path, table.schema))
+            writer.write_table(table)
+            rows += table.num_rows
+    return rows
+
+
+def _joined(tables: Iterable["pa.Table"]) -> Iterator["pa.Table"]:
+    """Row groups of the shard."""
+    import pyarrow as pa
+
+    waiting: list[pa.Table] = []
+    rows = size = 0
+    for table in tables:
+        if waiting and (rows + table.num_rows > GROUP_ROWS or size + table.nbytes > GROUP_BYTES):
+            yield pa.concat_tables(waiting)
+            waiting, rows, size = [], 0, 0
+        waiting.append(table)
+        rows, size = rows + table.num_rows, size + table.nbytes
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _tables(read: Read, part: Part) -> Iterator["pa.Table"]:
+    most = part.source.most
+    dropped = None if most is None else bad_documents_of(read, part.source, most)
+    ids = frozenset(one["document_id"] for one in dropped or ())
+    with _opened(read, part.source) as (ranges, file):
+        for number in range(*(part.groups or (0, file.metadata.num_row_groups))):
+            ranges.fetch(*_span(file, number))
+            table = file.read_row_group(number, use_threads=False)  # Arrow's own may abort a process that ends
+            ranges.drop()
+            yield without(table, ids) if ids else table
+
+
+@contextlib.contextmanager
+def _opened(read: Read, source: Source) -> Iterator[tuple[RangeFile, "pq.ParquetFile"]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    ranges = RangeFile(read, source)
+    try:
+        yield ranges, pq.ParquetFile(ranges)
+    except (pa.ArrowException, EOFError) as error:
+        raise UnreadableFile(source.key, str(error)) from error
+
+
+def _span(file: "pq.ParquetFile", number: int) -> tuple[int, int]:
+    """The first byte of a row group and how many there are."""
+    group = file.metadata.row_group(number)
+    columns = [group.column(place) for place in range(group.num_columns)]
+    start = min(one.dictionary_page_offset or one.data_page_offset for one in columns)
+    end = max((one.dictionary_page_offset or one.data_page_offset) + one.total_compressed_size for one in columns)
+    return start, end - start

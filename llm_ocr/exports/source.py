@@ -1,0 +1,303 @@
+"""The dataset files of an assembled workspace as the source of exports."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby, islice
+from typing import Any
+
+from llm_ocr.documents.remote.urls import shown
+from llm_ocr.errors import DatasetDamaged, StageMissing, UsageError
+from llm_ocr.exports.card import CardFacts
+from llm_ocr.exports.shards import Source
+from llm_ocr.models.registry import find_profile
+from llm_ocr.results.dataset import FOLDER, DatasetRow, dataset_file
+from llm_ocr.results.documents import DocumentNames
+from llm_ocr.results.schema import Images
+from llm_ocr.scheduling.scanner import PlannedItems
+from llm_ocr.stages.assemble import markers_of, paths_of
+from llm_ocr.storage import ObjectInfo
+from llm_ocr.types import PageRecord, Status
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.generations import generations
+from llm_ocr.workspace.items import Item, items
+from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, key_settings
+from llm_ocr.workspace.publish import find_marker
+from llm_ocr.workspace.published import (
+    choose,
+    chosen_rows,
+    dataset_row,
+    finished_pages,
+    published_figures,
+    published_pages,
+)
+from llm_ocr.workspace.status import run_status
+from llm_ocr.workspace.stored import OF_MODELS, REMEMBERED, remembered_in
+from llm_ocr.workspace.views import is_damaged, note_of_views
+
+# What made the results of a workspace, as exports tell it: keys, engines, models and their revisions.
+
+
+def identity_of(workspace: Workspace) -> str:
+    """The workspace's own id, the same wherever it is copied to; empty when nothing is planned."""
+    found = generations(workspace)
+    return found[0].attempt if found else ""
+
+
+def provenance(workspace: Workspace, key: str) -> dict[str, Any]:
+    """The provenance of what stands under a key of Assemble, as JSON values.
+
+    `workspace`, its id; `version`, of the llm-ocr that made it; `extract`, `describe` and `assemble` with their `key`,
+    and of the first two `engine` (embedded or model), `model` and `revision`, null for the embedded engine; `describe`
+    has its `mode`. `transform` names a user's own stage and its `key`, null where none has changed the pages.
+    """
+    made = key_settings(workspace, ASSEMBLE, key)
+    stage, source = str(made.get("pages_from", EXTRACT)), str(made.get("extract", ""))
+    read = source if stage == EXTRACT else str(key_settings(workspace, stage, source).get("extract", ""))
+    described = str(made.get("describe", ""))
+    reader = key_settings(workspace, DESCRIBE, described).get("reader", {})
+    return {
+        "workspace": identity_of(workspace),
+        "version": str(workspace.run.get("created_by", "")),
+        "extract": _reader(read, key_settings(workspace, EXTRACT, read).get("reader", {})),
+        "describe": {**_reader(described, reader), "mode": reader.get("mode")},
+        "assemble": {"key": key},
+        "transform": None if stage == EXTRACT else {"stage": stage, "key": source},
+    }
+
+
+def _reader(key: str, reader: dict[str, Any]) -> dict[str, Any]:
+    return {"key": key, **{name: reader.get(name) for name in ("engine", "model", "revision")}}
+
+
+# The rows behind the views of an assembled workspace: what exports, the viewer and the report are made of.
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document with all its rows, in page order.
+
+    `names` are those of its files below `documents/` in the workspace, without `.md`; more than one where copies of it
+    were found. `page_total` counts the pages of the file, of which `rows` may be a selection; it is their number where
+    the plan only estimated it, and 0 for a document that did not open.
+    """
+
+    id: str
+    source: str
+    names: tuple[str, ...]
+    page_total: int
+    rows: tuple[DatasetRow, ...]
+
+    @property
+    def error_rate(self) -> float:
+        """The share 0..1 of its rows that failed, or were read by another reader than the model that was asked."""
+        bad = sum(row.record.status is Status.FAILED or row.record.is_fallback for row in self.rows)
+        return bad / len(self.rows) if self.rows else 0.0
+
+
+class AssembledRows:
+    """Rows and documents of the items of a workspace, as Assemble saw them under one of its keys."""
+
+    def __init__(self, workspace: Workspace, key: str) -> None:
+        """Reads the whole plan, one part at a time. Raises `StageMissing` without a plan or without the key."""
+        self._workspace = workspace
+        made = key_settings(workspace, ASSEMBLE, key)
+        if not made:
+            raise StageMissing(
+                f"nothing is assembled in {workspace.url}", hint=f"Run first: llm-ocr assemble -w {workspace.url}"
+            )
+        self._extracted = markers_of(workspace, made.get("pages_from", EXTRACT), made["extract"])
+        self._described = markers_of(workspace, DESCRIBE, made["describe"])
+        self._planned = PlannedItems(workspace)
+        claims = ((part.document_id, path) for i in self._planned.read() for part in i.parts for path in paths_of(part))
+        self._names = DocumentNames.of_plan(claims)
+
+    def __len__(self) -> int:
+        return len(self._planned)
+
+    def item(self, place: int) -> Item:
+        """The item at this place of the plan, from 0."""
+        return self._planned[place]
+
+    def rows(self, item: Item, images: Images = Images.NONE) -> Iterator[DatasetRow]:
+        """The item's rows in the order of the dataset, a few in memory at a time; with the images that are asked for.
+
+        Raises `StageMissing` when a unit of it is not done, `StorageError`.
+        """
+        if item.newer:
+            chosen = choose(item.unit_ids, item.documents, self._pages)
+            rows, units = chosen_rows(item.layers, chosen, self._pages, images=images), dict.fromkeys(chosen.values())
+        else:  # then every row counts, and one reading will do
+            units = dict.fromkeys(item.unit_ids)
+            rows = (record for unit in units for record in self._pages(unit, images))
+        figures = published_figures(self._workspace, map(self._described, units))
+        wanted = Images.FIGURES if images is Images.FIGURES else Images.NONE
+        for page in finished_pages(rows, figures, images=wanted):  # never all: no boxes are to be drawn
+            yield dataset_row(page, figures)
+
+    def documents(self, item: Item) -> Iterator[Document]:
+        """The item's documents in the order of the plan, without image bytes; their texts are in memory."""
+        rows: dict[str, list[DatasetRow]] = {}
+        for row in self.rows(item):
+            rows.setdefault(row.record.document_id, []).append(row)
+        totals = page_totals(item)
+        for document, parts in groupby(item.parts, key=lambda part: part.document_id):
+            first, *rest = parts
+            paths = dict.fromkeys(path for part in (first, *rest) for path in paths_of(part))
+            names = tuple(dict.fromkeys(self._names.of(document, path) for path in paths))
+            ordered = sorted(rows.pop(document, ()), key=_page_number)
+            known = totals[document] or sum(row.record.page_number is not None for row in ordered)
+            yield Document(document, shown(first.source), names, known, tuple(ordered))
+
+    def _pages(self, unit: str, images: Images) -> Iterator[PageRecord]:
+        return published_pages(self._workspace, self._extracted(unit), images)
+
+
+def page_totals(item: Item) -> dict[str, int]:
+    """The pages of each document's file as the plan knows them; a retry may have opened what did not open before."""
+    totals: dict[str, int] = {}
+    for unit in (*item.units, *item.newer):
+        for part in unit.parts:
+            totals[part.document_id] = max(totals.get(part.document_id, 0), part.page_total)
+    return totals
+
+
+def _page_number(row: DatasetRow) -> int:
+    return row.record.page_number or 0
+
+
+# What an export takes: the dataset files that Assemble wrote, in the plan's order, and what is known of them.
+
+
+#: Small objects that are read at the same time.
+_AT_ONCE = 16
+#: Items of the plan in memory.
+_ITEMS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """The dataset of a workspace: `key` is Assemble's, `identity` that of the workspace wherever it is copied to.
+
+    `sources` are the files of its items in the order of the plan, `counts` the rows of each; `damaged` are the keys of
+    those that are known not to be as Assemble wrote them.
+    """
+
+    key: str
+    identity: str
+    sources: tuple[Source, ...]
+    counts: tuple[int, ...]
+    damaged: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """All rows."""
+        return sum(self.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """An item's dataset file, and the key that wrote it."""
+
+    key: str
+    source: Source
+    rows: int
+    damaged: bool
+
+
+def undamaged(workspace: Workspace) -> Assembled:
+    """As `assembled`. Raises `DatasetDamaged` when files are known to be damaged."""
+    found = assembled(workspace)
+    if found.damaged:
+        raise DatasetDamaged(workspace.url, found.damaged)
+    return found
+
+
+def assembled(workspace: Workspace) -> Assembled:
+    """The dataset, proved to be whole and of one key. Raises `StageMissing` when items are not assembled."""
+    files = {info.key: info for info in workspace.store.list(f"{FOLDER}/")}
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr-export") as pool:
+        find = partial(_find, workspace, files)
+        found = [one for chunk in _chunks(items(workspace)) for one in pool.map(find, chunk)]
+    keys = Counter(one.key for one in found if one)
+    key = keys.most_common(1)[0][0] if keys else ""
+    whole = [one for one in found if one and one.key == key]
+    if len(whole) < len(found) or not found:
+        raise StageMissing(
+            f"{len(found) - len(whole)} of {len(found)} items not assembled in {workspace.url}",
+            hint=f"Run first: llm-ocr assemble -w {workspace.url}",
+        )
+    identity = generations(workspace)[0].attempt
+    return Assembled(
+        key,
+        identity,
+        tuple(one.source for one in whole),
+        tuple(one.rows for one in whole),
+        tuple(one.source.key for one in whole if one.damaged),
+    )
+
+
+def _chunks(found: Iterable[Item]) -> Iterator[list[Item]]:
+    rest = iter(found)
+    while chunk := list(islice(rest, _ITEMS)):
+        yield chunk
+
+
+def _find(workspace: Workspace, files: dict[str, ObjectInfo], item: Item) -> _Found | None:
+    """None for an item that is not assembled in its newest state."""
+    info = files.get(dataset_file(item.id))
+    note = note_of_views(workspace, item) if info else None
+    marker = find_marker(workspace, ASSEMBLE, note.key, item.name) if note else None
+    if info is None or note is None or marker is None:
+        return None
+    # What a stage published stays as it is: the key and the item's generation, which is in its name, say all of it.
+    content = f"{note.key} {item.name} {marker.sha256} {info.size}"
+    source = Source(info.key, info.size, content, info.version, sha256=note.sha256)
+    return _Found(note.key, source, marker.counts.expected, is_damaged(workspace, note, info))
+
+
+def facts(workspace: Workspace, dataset: Assembled, title: str) -> CardFacts:
+    """What the card tells; the same for the same state of the workspace, whenever and wherever it is asked."""
+    made = key_settings(workspace, ASSEMBLE, dataset.key)
+    read = key_settings(workspace, EXTRACT, made.get("extract", "")).get("reader", {})
+    described = key_settings(workspace, DESCRIBE, made.get("describe", "")).get("reader", {})
+    status = run_status(workspace, describe=made.get("describe", ""))
+    model = str(read.get("model") or "")
+    licence, notice = _terms(model)
+    counts = [("Pages", status.pages), ("Figures", status.figures)]
+    remembered = remembered_in(workspace)
+    kept = {name: value for name in (*REMEMBERED, *OF_MODELS) if (value := remembered.get(name)) is not None}
+    return CardFacts(
+        workspace=dataset.identity,
+        title=title,
+        version=str(workspace.run.get("created_by", "")),
+        rows=dataset.rows,
+        documents=status.documents,
+        counts=tuple((name, found.ok, found.degraded, found.failed) for name, found in counts),
+        reasons=status.reasons,
+        tokens_in=status.tokens_in,
+        tokens_out=status.tokens_out,
+        engine=str(remembered.get("engine") or read.get("engine") or ""),
+        model=model,
+        revision=str(read.get("revision") or ""),
+        licence=licence,
+        notice=notice,
+        describe=_describer(described),
+        settings=kept,
+    )
+
+
+def _terms(model: str) -> tuple[str, str]:
+    """Licence and notice of a model that is known."""
+    try:
+        profile = find_profile(model)
+    except UsageError:
+        return "", ""
+    return profile.licence, profile.notice
+
+
+def _describer(reader: dict[str, Any]) -> str:
+    about = str(reader.get("model") or reader.get("engine") or "")
+    return f"{about} ({reader['mode']})" if about and reader.get("mode") else about

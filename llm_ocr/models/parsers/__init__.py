@@ -1,0 +1,94 @@
+"""Parsers by name, for models and profiles that users bring."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
+
+from llm_ocr.errors import UsageError
+from llm_ocr.models.parsers.doctags import parse_doctags
+from llm_ocr.models.parsers.front_matter import parse_front_matter
+from llm_ocr.models.parsers.grounding import parse_grounding, parse_spotting
+from llm_ocr.models.parsers.html_blocks import parse_chandra, parse_chandra1, parse_qwen_html, parse_surya
+from llm_ocr.models.parsers.layout_json import parse_dots, parse_dots_layout_only, parse_json, parse_surya_layout
+from llm_ocr.models.parsers.markdown import (
+    parse_glm,
+    parse_hunyuan,
+    parse_lighton2,
+    parse_nanonets,
+    parse_qwen_markdown,
+)
+from llm_ocr.models.parsers.markers import parse_lighton3, parse_mineru_layout, parse_nemotron, parse_unlimited
+from llm_ocr.models.parsers.otsl import parse_formula, parse_paddle_chart, parse_paddle_table, parse_paddle_text
+from llm_ocr.models.parsers.plain import parse_plain
+from llm_ocr.models.profile import Parser
+
+
+@dataclass(frozen=True, slots=True)
+class NamedParser:
+    """A parser, what it reads in a few words, and what its blocks have."""
+
+    parse: Parser
+    reads: str
+    places: bool = True  # on the page
+    tells: bool = False  # what figures show
+
+
+#: Every parser that can be named, the plain one first.
+PARSERS: Mapping[str, NamedParser] = MappingProxyType(
+    {
+        "plain": NamedParser(parse_plain, "Markdown without places", places=False),
+        "front-matter": NamedParser(
+            parse_front_matter, "Markdown behind olmOCR's front matter", places=False, tells=True
+        ),
+        "nanonets": NamedParser(
+            parse_nanonets, "Markdown with Nanonets' tags for pictures and page numbers", places=False, tells=True
+        ),
+        "glm": NamedParser(parse_glm, "Markdown without a repetition at its end", places=False),
+        "hunyuan": NamedParser(parse_hunyuan, "the same for long answers only", places=False),
+        "grounding": NamedParser(parse_grounding, "DeepSeek-OCR's tags with boxes, the text behind each"),
+        "spotting": NamedParser(parse_spotting, "DeepSeek-OCR's tags with a line of text in each"),
+        "lighton": NamedParser(parse_lighton3, "LightOnOCR-3's ![label](box) text", tells=True),
+        "lighton-2": NamedParser(parse_lighton2, "Markdown with LightOnOCR-2's boxes of figures"),
+        "qwen-markdown": NamedParser(parse_qwen_markdown, "Markdown with Qwen-VL's comments that hold boxes"),
+        "unlimited": NamedParser(parse_unlimited, "Unlimited-OCR's tags with boxes"),
+        "nemotron": NamedParser(parse_nemotron, "Nemotron Parse's text between corners, with classes"),
+        "mineru-layout": NamedParser(parse_mineru_layout, "MinerU's layout without texts"),
+        "doctags": NamedParser(parse_doctags, "DocTags, boxes in 0..500"),
+        "layout-json": NamedParser(parse_json, "a JSON list of boxes in 0..1000, labels and texts"),
+        "dots": NamedParser(parse_dots, "dots.ocr's JSON, boxes in pixels of its own resizing"),
+        "dots-layout-only": NamedParser(parse_dots_layout_only, "the same without texts"),
+        "surya-layout": NamedParser(parse_surya_layout, "Surya's JSON of a layout without texts"),
+        "html-blocks": NamedParser(parse_qwen_html, "HTML with data-bbox in 0..1000 at any elements"),
+        "chandra": NamedParser(parse_chandra, "Chandra 2's HTML, boxes in 0..1000", tells=True),
+        "chandra-1": NamedParser(parse_chandra1, "Chandra 1's HTML, boxes in 0..1024", tells=True),
+        "surya": NamedParser(parse_surya, "Surya's HTML, boxes in 0..1000"),
+        "qwen-html": NamedParser(parse_qwen_html, "the same: Qwen-VL's HTML"),
+        "otsl": NamedParser(parse_paddle_table, "one table in OTSL, HTML or Markdown", places=False),
+        "paddle-text": NamedParser(parse_paddle_text, "text with LaTeX between \\( \\) and \\[ \\]", places=False),
+        "paddle-chart": NamedParser(parse_paddle_chart, "a chart's data as a pipe table", places=False),
+        "formula": NamedParser(parse_formula, "one formula in LaTeX", places=False),
+    }
+)
+_PLACED = frozenset(one.parse for one in PARSERS.values() if one.places)
+_TELLING = frozenset(one.parse for one in PARSERS.values() if one.tells)
+
+
+def parser_named(name: str) -> NamedParser:
+    """The parser of that name; case and `_` for `-` make no difference. Raises `UsageError` that names close ones."""
+    wanted = name.strip().casefold().replace("_", "-")
+    if found := PARSERS.get(wanted):
+        return found
+    close = get_close_matches(wanted, PARSERS, n=3, cutoff=0.5)
+    hint = f"Did you mean {' or '.join(close)}? " if close else ""
+    raise UsageError(f"no parser is named {name!r}", hint=f"{hint}Parsers: {', '.join(PARSERS)}.")
+
+
+def gives_places(parser: Parser) -> bool:
+    """Whether a parser's blocks have places on the page, so that figures can be cut out of it by its answers."""
+    return parser in _PLACED
+
+
+def tells_figures(parser: Parser) -> bool:
+    """Whether the page's own answer, as this parser reads it, says what figures show."""
+    return parser in _TELLING

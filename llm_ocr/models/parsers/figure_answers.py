@@ -1,0 +1,180 @@
+"""Parse answers about figures: JSON, one class name, or chart tables."""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from llm_ocr.models.parsers.pieces import markdown_pieces, read_table
+from llm_ocr.models.parsers.tokens import without_special
+from llm_ocr.types import BlockKind
+
+# What a model read from a chart: tables as pipe tables, and that their values are estimates.
+
+
+#: Stands below every table that was read from a chart.
+ESTIMATED = "The values are estimates by the model."
+
+
+def read_chart(text: str) -> str:
+    """The words of an answer about a chart in Markdown, its tables as pipe tables. Linear; never raises."""
+    found = False
+    parts: list[str] = []
+    for piece in markdown_pieces(text):
+        table = read_table(piece.text) if piece.kind is BlockKind.TABLE else None
+        found = found or table is not None
+        parts.append(_pipe_table(*table) if table else piece.text)
+    return "\n\n".join([*parts, ESTIMATED] if found else parts)
+
+
+def _pipe_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    width = max(map(len, (head, *rows)))
+    return "\n".join([_row(head, width), _row(["---"] * width, width), *(_row(row, width) for row in rows)])
+
+
+def _row(cells: Sequence[str], width: int) -> str:
+    filled = [cell.replace("|", "\\|") for cell in cells] + [""] * (width - len(cells))
+    return f"| {' | '.join(filled)} |"
+
+
+# Answers about figures, read back: JSON for `parse`, one name for `classify`. Never raises, whatever the answer.
+
+
+#: Places in an answer at which a JSON object is looked for: prose before it may hold braces.
+_TRIES = 8
+#: Levels of nested lists and objects that are kept; readers of deeper JSON may fail.
+_DEEPEST = 50
+_TOO_DEEP = "the JSON is nested too deeply"
+_LONGEST_WORDS = 400  # characters of an answer in which a class is looked for
+_WORD = re.compile(r"\w+")
+
+
+class _Unfit(ValueError):
+    """The JSON cannot be stored; the message is the complaint."""
+
+
+def read_parse(text: str, *, as_asked: bool = True) -> tuple[str | None, str]:
+    """Return the JSON object of an answer, or a complaint: exactly one of the two is given.
+
+    Prose and code fences around the JSON are dropped. All keys and values of the model are kept, and none is added. An
+    answer without JSON that holds a table (HTML or Markdown, as DeepSeek-OCR answers) gives the JSON of that table.
+
+    Args:
+        text: the model's answer.
+        as_asked: whether `PARSE_SCHEMA` was asked for. Its columns and rows then take the form of the schema where
+            nothing is lost by it: numbers become strings, and rows given as objects become lists. With a prompt of the
+            user's own the JSON stays as it is, and may be a list.
+    """
+    body = without_special(text).strip()
+    if not body:
+        return None, "the answer is empty"
+    complaint = "no JSON object in the answer"
+    for value in _values(body, "{" if as_asked else "{["):
+        if isinstance(value, str):
+            complaint = value
+            continue
+        if not value:
+            complaint = "the JSON is empty"
+            continue
+        try:
+            _check(value)
+            return _written(_as_asked(value) if as_asked and isinstance(value, dict) else value), ""
+        except _Unfit as unfit:
+            complaint = str(unfit)
+    table = read_table(body)
+    if table is not None:
+        columns, rows = table
+        return _written({"type": "table", "columns": columns, "rows": rows}), ""
+    return None, complaint
+
+
+def read_class(text: str, classes: Sequence[str]) -> str | None:
+    """The class that an answer names, as spelt in `classes`; None for none, or for several.
+
+    Case, quotes, fences and a short sentence around the name make no difference.
+    """
+    body = without_special(text).strip()
+    names = {_plain(name): name for name in classes}
+    if exact := names.get(_plain(body)):
+        return exact
+    if len(body) > _LONGEST_WORDS:
+        return None
+    words = f" {_plain(body)} "
+    found = [plain for plain in names if plain and f" {plain} " in words]
+    whole = [one for one in found if not any(f" {one} " in f" {other} " for other in found if other != one)]
+    return names[whole[0]] if len(whole) == 1 else None
+
+
+def _plain(text: str) -> str:
+    """Words in lower case with one space between them."""
+    return " ".join(_WORD.findall(text.casefold().replace("_", " ")))
+
+
+def _values(text: str, starts: str) -> Iterator[dict[str, Any] | list[Any] | str]:
+    """Yield the JSON values in a text that begin with one of `starts`, and a complaint for each place without one."""
+    decoder = json.JSONDecoder(parse_constant=_no_constant)
+    found = re.compile(f"[{re.escape(starts)}]")
+    at = 0
+    for _ in range(_TRIES):
+        start = found.search(text, at)
+        if start is None:
+            return
+        at = start.start() + 1
+        try:
+            value, end = decoder.raw_decode(text, start.start())
+        except RecursionError:
+            yield _TOO_DEEP
+        except json.JSONDecodeError as error:
+            if error.pos >= len(text) - 1 or error.msg.startswith("Unterminated"):
+                yield "the JSON ends early"
+                return  # the values inside are parts of it
+            yield f"no valid JSON: {error.msg}"
+        except ValueError as error:  # a number of thousands of digits, or NaN
+            yield f"no valid JSON: {error}"
+        else:
+            at = end
+            yield value
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def _check(value: Any, depth: int = 1) -> None:
+    if depth > _DEEPEST:
+        raise _Unfit(_TOO_DEEP)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _Unfit("a number in the JSON is too large")
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check(inner, depth + 1)
+
+
+def _as_asked(value: Mapping[str, Any]) -> dict[str, Any]:
+    kept = dict(value)
+    columns, rows = value.get("columns"), value.get("rows")
+    if isinstance(rows, list):
+        names = columns if isinstance(columns, list) and columns else _names(rows)
+        if names and rows and all(isinstance(row, dict) and row.keys() == set(map(str, names)) for row in rows):
+            kept["columns"], rows = names, [[row[str(name)] for name in names] for row in rows]
+        kept["rows"] = [[_cell(cell) for cell in row] if isinstance(row, list) else row for row in rows]
+    if isinstance(kept.get("columns"), list):
+        kept["columns"] = [_cell(name) for name in kept["columns"]]
+    return kept
+
+
+def _names(rows: Sequence[Any]) -> list[str]:
+    """Return the keys of the first row, if it is an object."""
+    return list(rows[0]) if rows and isinstance(rows[0], dict) else []
+
+
+def _cell(value: Any) -> Any:
+    """Return a plain value as a string; a list or an object stays."""
+    if value is None:
+        return ""
+    return _written(value) if isinstance(value, bool | int | float) else value
+
+
+def _written(value: Any) -> str:
+    # Lone surrogates, which JSON can spell, have no place in UTF-8.
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")

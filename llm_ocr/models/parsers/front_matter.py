@@ -1,0 +1,119 @@
+"""olmOCR's answers -> blocks and notes: a head of `name: value` lines between `---`, and Markdown behind it.
+
+Figures are links `![words](page_x_y_w_h.png)`: left, top, width and height in pixels of the image as it was sent.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, Scale, from_pixel_sizes
+from llm_ocr.models.parsers.labels import read_box, without_cut
+from llm_ocr.models.parsers.plain import ImageLink, Insert, image_links, placeless, plain_body, with_inserts
+from llm_ocr.models.profile import NO_FRAME, Frame, PageNotes, Parsed
+from llm_ocr.types import Block, BlockKind
+
+#: Longest head that is read, in lines.
+_MOST_LINES = 40
+_LINE = re.compile(r"[ \t]{0,8}(?P<name>[A-Za-z_]{1,40})[ \t]{0,8}:(?P<value>.{0,200})")
+_LANGUAGE = re.compile(r"[A-Za-z][A-Za-z _-]{0,39}")
+_DEGREES = re.compile(r"-?\d{1,4}")
+_BOOLEANS = {"true": True, "yes": True, "false": False, "no": False}
+_NOTHING = ("", "null", "none", "~")
+_LABEL = "image"
+_LINK_END = re.compile(
+    r"\]\([ \t]{0,4}(?P<name>[^()\s/:]{1,200}\.(?:png|jpe?g|webp|gif|svg))[ \t]{0,4}\)", re.IGNORECASE
+)
+_PLACE = re.compile(r"page_(?P<box>[-\d._]{1,100})\.\w{3,4}")
+_LINK_CUT = re.compile(r"\]\((?:[^()\s]{0,200})\Z")
+
+
+def parse_front_matter(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """Blocks of an answer of olmOCR, and what its head says of the page. Never raises; linear in the length.
+
+    The words of a figure go to `described`; those of one whose box is not on the page are kept as text with its label.
+    A page that the model calls a diagram, and of which it reads nothing, is this figure.
+    """
+    lost: list[str] = []
+    notes, body = _head(plain_body(text), lost)
+    if body.casefold() in _NOTHING:
+        body = ""
+    blocks = _body(body, from_pixel_sizes(frame), lost)
+    if not body and notes is not None and notes.is_diagram and notes.is_rotation_valid is not False:
+        blocks = [Block(BlockKind.FIGURE, WHOLE_PAGE, label="diagram")]
+    return Parsed(tuple(blocks), tuple(lost), notes)
+
+
+def _head(text: str, lost: list[str]) -> tuple[PageNotes | None, str]:
+    """What the head says, None without one, and the text behind it."""
+    lines = text.split("\n", _MOST_LINES)
+    values: dict[str, Any] = {}
+    ruled = lines[0].strip() == "---"
+    at = 1 if ruled else 0
+    ended = False
+    while at < min(len(lines), _MOST_LINES) and not ended:
+        line = lines[at]
+        found = _LINE.fullmatch(line)
+        if line.strip().startswith("---") and values:
+            lines[at] = line.strip().lstrip("-")
+            ended = True
+        elif found and found["name"].lower() in _READERS:
+            name = found["name"].lower()
+            values[name] = _READERS[name](found["value"].strip(" \t\"'"))
+            at += 1
+        elif line.strip() and not (found and (values or ruled)):
+            break
+        else:
+            at += 1
+    if not values:
+        if text:
+            lost.append("no front matter: what it says of the page is not known")
+        return None, text
+    if not ended:
+        lost.append("the front matter has no end")
+    return PageNotes(**values), "\n".join(lines[at:]).strip()
+
+
+def _language(value: str) -> str | None:
+    return value if value.lower() not in _NOTHING and _LANGUAGE.fullmatch(value) else None
+
+
+def _boolean(value: str) -> bool | None:
+    return _BOOLEANS.get(value.lower())
+
+
+def _clockwise(value: str) -> int | None:
+    """The correction in degrees clockwise. olmOCR counts against the clock: its own client turns the page so."""
+    degrees = -int(value) % 360 if _DEGREES.fullmatch(value) else None
+    return degrees if degrees in (0, 90, 180, 270) else None
+
+
+_READERS: dict[str, Callable[[str], object]] = {
+    "primary_language": _language,
+    "is_rotation_valid": _boolean,
+    "rotation_correction": _clockwise,
+    "is_table": _boolean,
+    "is_diagram": _boolean,
+}
+
+
+def _body(text: str, scale: Scale, lost: list[str]) -> Sequence[Block]:
+    text, cut = without_cut(text, _LINK_CUT)
+    inserts = [_figure(link, scale, lost) for link in image_links(text, _LINK_END)]
+    if cut:
+        lost.append("the answer ends within a figure")
+        start = text.rfind("![", inserts[-1].end if inserts else 0)
+        if start >= 0:
+            words = " ".join(text[start + 2 :].split())
+            inserts.append(Insert(start, len(text), placeless(_LABEL, words), words))
+    return with_inserts(text, inserts)
+
+
+def _figure(link: ImageLink, scale: Scale, lost: list[str]) -> Insert:
+    place = _PLACE.fullmatch(link.target["name"])
+    box = read_box(place["box"].replace("_", " "), scale) if place else None
+    end = link.target.end()
+    if box is not None:
+        return Insert(link.start, end, Block(BlockKind.FIGURE, box, label=_LABEL, described=link.alt))
+    lost.append(f"{_LABEL}: its box is not on the page")
+    return Insert(link.start, end, placeless(_LABEL, link.alt), link.alt)

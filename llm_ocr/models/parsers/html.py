@@ -1,0 +1,575 @@
+"""HTML answers: tokens, blocks, and Markdown."""
+
+import html
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+# HTML as models write it, cut into tags and text. Linear in the length, whatever the text; never raises. Not the
+# standard library's `html.parser`: releases before July 2025 take quadratic time for comments without an end, and it
+# takes `a<b` in a formula for a tag.
+
+
+#: Elements without content.
+VOID = frozenset({"br", "hr", "img", "input", "col", "wbr"})
+# What is a tag; anything else in angle brackets is text of the page.
+_NAMES = VOID | frozenset(
+    {
+        *(
+            "a",
+            "abbr",
+            "b",
+            "big",
+            "code",
+            "del",
+            "em",
+            "font",
+            "i",
+            "ins",
+            "kbd",
+            "label",
+            "mark",
+            "s",
+            "samp",
+            "small",
+        ),
+        *("span", "strike", "strong", "sub", "sup", "tt", "u", "var", "math", "chem", "script", "style", "svg"),
+        *("h1", "h2", "h3", "h4", "h5", "h6", "p", "pre", "div", "blockquote", "center", "section", "article", "aside"),
+        *("main", "nav", "header", "footer", "figure", "figcaption", "details", "summary", "html", "head", "body"),
+        *("ul", "ol", "li", "dl", "dt", "dd", "form", "select", "option", "textarea", "title"),
+        *("table", "caption", "colgroup", "thead", "tbody", "tfoot", "tr", "td", "th"),
+    }
+)
+# Elements whose content is no HTML: everything up to their end, or to where another piece of the page begins.
+_RAW = frozenset({"math", "chem", "script", "style"})
+_RAW_END = re.compile(
+    r"</?(?P<name>math|chem|script|style|p|div|table|tr|td|th|li|ul|ol|h[1-6])(?=[\s/>]|\Z)", re.IGNORECASE
+)
+_OPENING = re.compile(r"<(?P<close>/?)(?P<name>[A-Za-z][A-Za-z0-9]{0,15}+)(?=[\s/>]|\Z)")
+_QUOTED = re.compile(r"""[^<>"']*+(?:"[^"]*+"[^<>"']*+|'[^']*+'[^<>"']*+)*+""")
+_BARE = re.compile(r"[^<>]*+")
+_ATTRIBUTE = re.compile(
+    r"""(?P<name>[A-Za-z][\w:-]{0,40}+)
+        (?:\s*+=\s*+(?:"(?P<double>[^"]*+)"?|'(?P<single>[^']*+)'?|(?P<bare>[^\s"'<>]++)))?""",
+    re.VERBOSE,
+)
+# What may stand behind the name of a tag at which an answer was cut; other words are text of the page.
+_CUT = re.compile(
+    r"""(?:\s++(?:[A-Za-z][\w-]{0,20}+=(?:"[^"]*+"|'[^']*+')|checked(?!\w)))*+
+        \s*+/?(?:[A-Za-z][\w-]{0,20}+(?:=(?:"[^"]*+|'[^']*+)?)?)?\Z""",
+    re.VERBOSE,
+)
+_CUT_NAME = re.compile(r"</?[A-Za-z0-9]{0,15}\Z")
+_HUGE = re.compile(r"&#(?=[xX]?[0-9a-fA-F]{9})")  # Python refuses numbers of thousands of digits
+_PATIENCE = 4  # lengths of the text that may be read for quotes in vain
+
+
+@dataclass(frozen=True, slots=True)
+class HtmlTag:
+    """An opening or closing tag, name in lower case. `raw` is the content of formulas and the like, as it stands."""
+
+    name: str
+    close: bool = False
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    raw: str | None = None
+
+
+def html_tokens(text: str) -> Iterator[HtmlTag | str]:
+    """Tags and text in turn, entities read. Comments are left out; a tag that was cut at the end stays a tag."""
+    tags = _Tags(text)
+    at = done = 0
+    while (at := text.find("<", at)) >= 0:
+        found = tags.read(at)
+        if found is None:
+            at += 1
+            continue
+        end, tag = found
+        if done < at:
+            yield unescape(text[done:at])
+        if tag is not None:
+            yield tag
+        at = done = end
+    if done < len(text):
+        yield unescape(text[done:])
+
+
+def unescape(text: str) -> str:
+    """The text with HTML's entities read."""
+    return html.unescape(_HUGE.sub("&amp;#", text)) if "&" in text else text
+
+
+class _Tags:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._last = text.rfind("<")
+        self._patience = _PATIENCE * len(text)
+        self._endless = False  # a comment without an end: no later one has any
+
+    def read(self, at: int) -> tuple[int, HtmlTag | None] | None:
+        """Where the tag that begins here ends, and the tag (None: a comment); None where no tag begins."""
+        opening = _OPENING.match(self._text, at)
+        if opening is None:
+            return self._other(at)
+        name = opening["name"].lower()
+        if name not in _NAMES:
+            return self._cut(at)
+        cut = at == self._last and _CUT.match(self._text, opening.end())
+        # A description with a `>` in it may be what was cut.
+        end = -1 if cut and name == "img" else self._end(opening.end())
+        if end < 0:
+            if not cut:
+                return None
+            end = len(self._text)
+        attributes = self._text[opening.end() : end].rstrip(">")
+        if opening["close"]:
+            return end, HtmlTag(name, close=True)
+        if name in _RAW and not attributes.endswith("/"):
+            return self._raw(name, _attributes(attributes), end)
+        return end, HtmlTag(name, attributes=_attributes(attributes))
+
+    def _other(self, at: int) -> tuple[int, None] | None:
+        text = self._text
+        if text.startswith("<!--", at):
+            end = -1 if self._endless else text.find("-->", at + 4)
+            self._endless = end < 0
+            return (end + 3, None) if end >= 0 else None
+        if text[at + 1 : at + 2] in ("!", "?") and text[at + 2 : at + 3].isalpha():
+            run = _BARE.match(text, at + 1)
+            end = run.end() if run else at
+            return (end + 1, None) if text[end : end + 1] == ">" else None
+        return self._cut(at)
+
+    def _cut(self, at: int) -> tuple[int, None] | None:
+        """The first letters of a tag, or none of them, with which the text ends."""
+        if at < self._last or not _CUT_NAME.match(self._text, at):
+            return None
+        begun = self._text[at:].strip("</").lower()
+        return (len(self._text), None) if any(name.startswith(begun) for name in _NAMES) else None
+
+    def _end(self, at: int) -> int:
+        """Behind the `>` of a tag; -1 where it has none."""
+        text = self._text
+        if self._patience > 0:
+            end = _end_of(_QUOTED, text, at)
+            if text[end : end + 1] == ">":
+                return end + 1
+            # A quote here has no second one: all of the text was read for it.
+            self._patience -= (len(text) if text[end : end + 1] in ('"', "'") else end) - at
+        end = _end_of(_BARE, text, at)
+        return end + 1 if text[end : end + 1] == ">" else -1
+
+    def _raw(self, name: str, attributes: Mapping[str, str], at: int) -> tuple[int, HtmlTag]:
+        found = _RAW_END.search(self._text, at)
+        end = found.start() if found else len(self._text)
+        tag = HtmlTag(name, attributes=attributes, raw=unescape(self._text[at:end]))
+        if found is None or found["name"].lower() != name or self._text[end + 1] != "/":
+            return end, tag
+        close = _end_of(_BARE, self._text, found.end())
+        return min(close + (self._text[close : close + 1] == ">"), len(self._text)), tag
+
+
+def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
+    run = pattern.match(text, at)
+    return run.end() if run else at
+
+
+def _attributes(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for one in _ATTRIBUTE.finditer(text):
+        value = next((one[kind] for kind in ("double", "single", "bare") if one[kind] is not None), "")
+        found.setdefault(one["name"].lower(), unescape(value))
+    return found
+
+
+# Forms of Markdown, and of the plain tables in it, written from what HTML says.
+
+
+_MARKS = {"b": "**", "strong": "**", "i": "*", "em": "*", "del": "~~", "s": "~~", "strike": "~~"}
+_TICKS = re.compile("`+")
+_BULLET = re.compile(r"[-*•‣▪◦·●○–][ \t]+(?=\S)")
+_NUMBER = re.compile(r"(\d{1,9}[.)])[ \t]+(?=\S)")
+_LANGUAGE = re.compile(r"(?:language-|lang-)?([\w+#-]{1,20})")
+_HARMLESS = re.compile(r"(?:https?://|mailto:)[^\s<>]{1,2000}\Z", re.IGNORECASE)
+_COUNT = re.compile(r"[0-9]{1,8}\Z")
+_SPAN = re.compile(r"0*([1-9]\d{0,3})\Z")
+_MATH_WRAPS = (("$$", "$$"), ("\\[", "\\]"), ("\\(", "\\)"), ("$", "$"))
+_ESCAPED_LINK = str.maketrans({"(": "%28", ")": "%29"})
+
+
+def marked(name: str, text: str, attributes: Mapping[str, str]) -> str:
+    """Text of an inline element with its marks; white space at its ends stays outside of them."""
+    inner = text.strip()
+    if not inner:
+        return text
+    match name:
+        case "sup" | "sub":
+            made = f"<{name}>{inner}</{name}>"
+        case "code":
+            made = code_span(inner)
+        case "a":
+            target = attributes.get("href", "").strip()
+            made = f"[{inner}]({target.translate(_ESCAPED_LINK)})" if _HARMLESS.match(target) else inner
+        case _:
+            mark = _MARKS.get(name, "")
+            made = f"{mark}{inner}{mark}"
+    start = text.index(inner)
+    return f"{text[:start]}{made}{text[start + len(inner) :]}"
+
+
+def code_span(text: str) -> str:
+    """Text between as many backticks as it needs."""
+    if not text:
+        return ""
+    mark = "`" * (longest_ticks(text) + 1)
+    space = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{mark}{space}{text}{space}{mark}"
+
+
+def fenced(text: str, language: str) -> str:
+    """A block of code."""
+    mark = "`" * max(3, longest_ticks(text) + 1)
+    body = text.strip("\n")
+    return f"{mark}{language}\n{body}\n{mark}"
+
+
+def code_language(attributes: Mapping[str, str]) -> str:
+    """The language that the class of a piece of code names; "" for none."""
+    found = _LANGUAGE.match(attributes.get("class", ""))
+    return found[1] if found else ""
+
+
+def longest_ticks(text: str) -> int:
+    """The length of the longest run of backticks."""
+    return max(map(len, _TICKS.findall(text)), default=0)
+
+
+def list_item(text: str, marker: str) -> str:
+    """An item of a list, what follows its first line indented; a marker that stands in the text itself is taken."""
+    if number := _NUMBER.match(text):
+        marker, text = number[1], text[number.end() :]
+    elif bullet := _BULLET.match(text):
+        text = text[bullet.end() :]
+    return f"{marker} {indented(text, len(marker) + 1).lstrip(' ')}"
+
+
+def indented(text: str, columns: int) -> str:
+    """The lines, each moved to the right."""
+    space = " " * columns
+    return "\n".join(f"{space}{line}" if line else line for line in text.split("\n"))
+
+
+def joined(blocks: Sequence[tuple[str, bool]]) -> str:
+    """Paragraphs with blank lines between them; a list (True) follows a paragraph at once."""
+    parts: list[str] = []
+    after_list = True
+    for text, is_list in blocks:
+        if parts:
+            parts.append("\n" if is_list and not after_list else "\n\n")
+        parts.append(text)
+        after_list = is_list
+    return "".join(parts)
+
+
+def table_cell(name: str, blocks: Sequence[tuple[str, bool]], attributes: Mapping[str, str]) -> str:
+    """A cell of a plain HTML table: its paragraphs, and how many columns and rows it covers."""
+    spans = ""
+    for span in ("rowspan", "colspan"):
+        count = _SPAN.match(attributes.get(span, "").strip())
+        spans += f' {span}="{count[1]}"' if count and count[1] != "1" else ""
+    text = "<br>".join(text for text, _ in blocks).replace("\n", "<br>")
+    return f"<{name}{spans}>{text}</{name}>"
+
+
+def whole_number(text: str, otherwise: int) -> int:
+    """A number of at most eight digits; `otherwise` for what is none."""
+    return int(text) if _COUNT.match(text) else otherwise
+
+
+def bare_formula(text: str) -> str:
+    """A formula without the delimiters around the whole of it."""
+    text = text.strip()
+    for begin, end in _MATH_WRAPS:
+        inner = text[len(begin) : -len(end)]
+        if len(text) > len(begin) + len(end) and text.startswith(begin) and text.endswith(end) and begin not in inner:
+            return inner.strip()
+    return text
+
+
+# HTML of one block -> Markdown: paragraphs, headings, lists, code, formulas, marks. Tables stay HTML, made plain. One
+# pass over the tags with a stack of bounded depth: no recursion, time linear in the length.
+
+
+_DEEPEST = 40  # open elements that have a form of their own; deeper ones only give their text
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_INLINE = frozenset({"b", "strong", "i", "em", "del", "s", "strike", "sup", "sub", "a", "code"})
+_LISTS = frozenset({"ul", "ol"})
+_CELLS = frozenset({"td", "th"})
+# An empty one has its place in the grid all the same.
+_EVEN_EMPTY = _CELLS | {"tr"}
+_PARTS = frozenset({"table", "caption", "tr", *_CELLS})
+_FRAMES = _INLINE | _LISTS | _PARTS | frozenset({*_HEADINGS, "li", "pre"})
+# Elements that begin and end a paragraph, and have no form of their own.
+_BREAKS = frozenset(
+    {
+        *("p", "div", "blockquote", "center", "section", "article", "aside", "main", "nav", "header", "footer"),
+        *(
+            "figure",
+            "figcaption",
+            "details",
+            "summary",
+            "body",
+            "form",
+            "dl",
+            "dt",
+            "dd",
+            "option",
+            "title",
+            "textarea",
+        ),
+    }
+)
+_DROPPED = frozenset({"script", "style"})
+_WHITE = re.compile(r"[\s\xa0]+")
+_BLANKS = re.compile(" +")
+_BREAK_SPACE = re.compile(" ?\n ?")
+_TAG_LIKE = re.compile(r"<(?=[A-Za-z/!?])")
+_SAID = re.compile(">[^<]")  # text in any cell
+_HEADING_LIKE = re.compile(r"^(#{1,6})(?=\s|$)", re.MULTILINE)
+
+
+def html_to_markdown(source: str | Iterable[HtmlTag | str]) -> str:
+    """The Markdown of some HTML, or of its tags and text. Never raises.
+
+    Cells of tables keep `<br>`, `<sup>` and `<sub>`; every other mark in them goes. Pictures are left as their words.
+    """
+    writer = _Writer()
+    for token in html_tokens(source) if isinstance(source, str) else source:
+        writer.take(token)
+    return writer.finish()
+
+
+@dataclass(slots=True)
+class _Frame:
+    """An open element: finished paragraphs, and the line that is being written."""
+
+    name: str
+    tag: HtmlTag
+    blocks: list[tuple[str, bool]] = field(default_factory=list)  # text, and whether it is a list
+    line: list[str] = field(default_factory=list)
+    number: int = 1  # of the next item of an ordered list
+    language: str = ""  # of code
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self._stack = [_Frame("", HtmlTag(""))]
+        self._deeper: dict[str, int] = {}  # elements that are open beyond the deepest
+        self._tables = 0
+        self._verbatim = 0  # open <pre> and <code>
+
+    def finish(self) -> str:
+        while len(self._stack) > 1:
+            self._pop()
+        self._flush()
+        return joined(self._stack[0].blocks)
+
+    def take(self, token: HtmlTag | str) -> None:
+        if isinstance(token, str):
+            self._text(token)
+        elif token.raw is not None:
+            self._formula(token)
+        elif token.name in _FRAMES:
+            self._close(token.name) if token.close else self._open(token)
+        elif token.name in _BREAKS and not self._verbatim:
+            self._end_marks()
+            self._flush()
+        elif not token.close:
+            self._void(token)
+
+    def _text(self, text: str) -> None:
+        if self._tables:
+            text = html.escape(text, quote=False)
+        elif not self._verbatim:
+            text = _TAG_LIKE.sub(r"\\<", text)
+        self._stack[-1].line.append(text if self._verbatim else _WHITE.sub(" ", text))
+
+    def _void(self, tag: HtmlTag) -> None:
+        match tag.name:
+            case "br":
+                self._stack[-1].line.append("\n")
+            case "hr":
+                self._end_marks()
+                self._flush()
+                self._stack[-1].blocks.append(("---", False))
+            case "img":
+                words = " ".join(tag.attributes.get("alt", "").split()).replace("*", "")
+                if words:
+                    self._text(words if self._verbatim or self._tables else f"*{words}*")
+            case "input":
+                self._input(tag)
+
+    def _input(self, tag: HtmlTag) -> None:
+        kind = tag.attributes.get("type", "").lower()
+        if kind in ("checkbox", "radio"):
+            checked = "checked" in tag.attributes and tag.attributes["checked"].lower() != "false"
+            self._text("☑ " if checked else "☐ ")
+        elif kind not in ("hidden", "submit", "button"):
+            self._text(tag.attributes.get("value", ""))
+
+    def _formula(self, tag: HtmlTag) -> None:
+        if tag.name in _DROPPED:
+            return
+        said = (tag.raw or "").strip()
+        if tag.name == "chem":
+            text = html.escape(said, quote=False) if self._tables else code_span(said)
+            self._stack[-1].line.append(_WHITE.sub(" ", text))
+            return
+        said = bare_formula(said)
+        display = tag.attributes.get("display", "").lower() in ("block", "true", "display")
+        if not said:
+            return
+        if display and not self._tables and not self._verbatim:
+            self._end_marks()
+            self._flush()
+            self._stack[-1].blocks.append((f"$$\n{said}\n$$", False))
+            return
+        mark = "$$" if display else "$"
+        said = _WHITE.sub(" ", said)
+        self._stack[-1].line.append(f"{mark}{html.escape(said, quote=False) if self._tables else said}{mark}")
+
+    def _open(self, tag: HtmlTag) -> None:
+        name = tag.name
+        if name == "code" and self._verbatim:
+            self._stack[-1].language = self._stack[-1].language or code_language(tag.attributes)
+            return
+        if name not in _INLINE:
+            self._end_marks()
+            self._end_siblings(name)
+            self._flush()
+        if len(self._stack) > _DEEPEST:
+            self._deeper[name] = self._deeper.get(name, 0) + 1
+            return
+        number = whole_number(tag.attributes.get("start", ""), 1)
+        self._stack.append(_Frame(name, tag, number=number, language=code_language(tag.attributes)))
+        self._tables += name == "table"
+        self._verbatim += name in ("pre", "code")
+
+    def _end_siblings(self, name: str) -> None:
+        """End what may not hold an element of this name, and begin what it must stand in."""
+        if name == "li":
+            self._end_within("li", _LISTS)
+        elif name in _CELLS:
+            for cell in _CELLS:
+                self._end_within(cell, frozenset({"table"}))
+            self._stand_in("tr", frozenset({"tr"}))
+        elif name == "tr":
+            self._end_within("tr", frozenset({"table"}))
+            self._stand_in("table", frozenset({"table"}))
+
+    def _end_within(self, name: str, border: frozenset[str]) -> None:
+        for depth in range(len(self._stack) - 1, 0, -1):
+            if self._stack[depth].name in border:
+                return
+            if self._stack[depth].name == name:
+                self._pop_to(depth)
+                return
+
+    def _stand_in(self, name: str, names: frozenset[str]) -> None:
+        if self._stack[-1].name not in names and not (name == "table" and self._tables):
+            self._open(HtmlTag(name))
+
+    def _close(self, name: str) -> None:
+        if name == "code" and self._stack[-1].name == "pre":
+            return
+        if self._deeper.get(name):
+            self._deeper[name] -= 1
+            self._flush()
+            return
+        for depth in range(len(self._stack) - 1, 0, -1):
+            if self._stack[depth].name == name:
+                self._pop_to(depth)
+                return
+            if name in _INLINE and self._stack[depth].name not in _INLINE:
+                return
+
+    def _end_marks(self) -> None:
+        while self._stack[-1].name in _INLINE:
+            self._pop()
+
+    def _pop_to(self, depth: int) -> None:
+        while len(self._stack) > depth:
+            self._pop()
+
+    def _flush(self) -> None:
+        """End the paragraph that is being written."""
+        frame = self._stack[-1]
+        text = "".join(frame.line)
+        frame.line.clear()
+        if not self._verbatim:
+            text = _BREAK_SPACE.sub("\n", _BLANKS.sub(" ", text)).strip()
+        if not text.strip():
+            return
+        if not self._tables and not self._verbatim and frame.name not in _HEADINGS:
+            text = _HEADING_LIKE.sub(r"\\\1", text)
+        frame.blocks.append((text, False))
+
+    def _pop(self) -> None:
+        """End the innermost element and give what it says to the one around it."""
+        frame = self._stack[-1]
+        text = "".join(frame.line)
+        if frame.name in _INLINE and not frame.blocks and not ("\n" in text.strip() and frame.name == "code"):
+            self._stack.pop()
+            self._verbatim -= frame.name == "code"
+            self._stack[-1].line.append(self._marked(frame, text))
+            return
+        self._flush()
+        self._stack.pop()
+        self._tables -= frame.name == "table"
+        self._verbatim -= frame.name in ("pre", "code")
+        above = self._stack[-1]
+        if frame.name in _INLINE:
+            self._flush()  # what stands before a paragraph within a mark
+        if frame.blocks or frame.name in _EVEN_EMPTY:
+            above.blocks += self._given(frame, above)
+
+    def _marked(self, frame: _Frame, text: str) -> str:
+        heading = any(one.name in _HEADINGS for one in self._stack) and frame.name in ("b", "strong")
+        if heading or (self._tables and frame.name not in ("sup", "sub")):
+            return text
+        return marked(frame.name, text, frame.tag.attributes)
+
+    def _given(self, frame: _Frame, above: _Frame) -> list[tuple[str, bool]]:
+        """What an element that ends says, in its form."""
+        name, blocks = frame.name, frame.blocks
+        if name in _CELLS:
+            return [(table_cell(name, blocks, frame.tag.attributes), False)]
+        if name == "tr":
+            return [(f"<tr>{''.join(_in_cell(text) for text, _ in blocks)}</tr>", False)]
+        if name == "table":
+            rows = "".join(text for text, _ in blocks if text.startswith("<tr>"))
+            others = [one for one in blocks if not one[0].startswith("<tr>")]
+            return [*others, (f"<table>{rows}</table>", False)] if _SAID.search(rows) else others
+        if name == "li":
+            text = "\n".join(text for text, _ in blocks) if self._tables else joined(blocks)
+            return [(list_item(text, _marker(frame, above)), False)]
+        if self._tables:
+            return blocks
+        if name in _HEADINGS:
+            return [(f"{'#' * _HEADINGS[name]} {' '.join(joined(blocks).split())}", False)]
+        if name in _LISTS:
+            return [("\n".join(indented(text, 2) if is_list else text for text, is_list in blocks), True)]
+        if name in ("pre", "code"):
+            return [(fenced("\n".join(text for text, _ in blocks), frame.language), False)]
+        return blocks
+
+
+def _in_cell(text: str) -> str:
+    return text if text.startswith(("<td", "<th")) else f"<td>{text}</td>"
+
+
+def _marker(item: _Frame, above: _Frame) -> str:
+    if above.name != "ol":
+        return "-"
+    number = whole_number(item.tag.attributes.get("value", ""), above.number)
+    above.number = number + 1
+    return f"{number}."

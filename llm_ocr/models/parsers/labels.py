@@ -1,0 +1,450 @@
+"""Labels of all models mapped to block kinds; labeled pieces of answers to blocks."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from math import hypot
+
+from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, Scale
+from llm_ocr.models.parsers.pieces import closed_table, heading, markdown_pieces
+from llm_ocr.types import Block, BlockKind, Box
+
+# One map from the labels of all models to kinds of blocks. Labels as seen in the answers of DeepSeek-OCR, dots.ocr,
+# LightOnOCR, MinerU, PaddleOCR-VL, Granite-Docling, Chandra and Surya. Case and the choice of `-`, `_` or space make no
+# difference.
+
+
+_LABELS: dict[BlockKind, str] = {
+    BlockKind.FIGURE: (
+        "image figure picture photo diagram chart image_block header_image footer_image seal stamp logo chemical_block"
+    ),
+    BlockKind.TABLE: "table",
+    BlockKind.FORMULA: "formula equation equation_block display_formula inline_formula isolate_formula",
+    BlockKind.TITLE: "title doc_title",
+    BlockKind.HEADING: "heading section section_header sub_title subtitle paragraph_title",
+    BlockKind.CAPTION: "caption figure_title table_title chart_title",
+    BlockKind.HEADER: "header page_header",
+    BlockKind.FOOTER: "footer page_footer",
+    BlockKind.PAGE_NUMBER: "page_number number",
+    BlockKind.FOOTNOTE: "footnote",
+    BlockKind.CODE: "code code_block algorithm",
+    BlockKind.LIST_ITEM: "list list_item list_group bibliography table_of_contents reference_content",
+    BlockKind.TEXT: "text paragraph plain_text other abstract aside_text reference formula_number handwriting",
+}
+_KINDS = {label: kind for kind, labels in _LABELS.items() for label in labels.split()}
+#: Labels of figures, for profiles whose models may use any of them.
+FIGURE_LABELS = frozenset(_LABELS[BlockKind.FIGURE].split())
+_SPACES = str.maketrans("- ", "__")
+_SECTION_LEVEL = "section_header_level_"
+_ENDINGS = {"_caption": BlockKind.CAPTION, "_footnote": BlockKind.FOOTNOTE}
+
+
+def normal(label: str) -> str:
+    """The label as this map spells it: lower case, words joined by `_`."""
+    return label.strip().casefold().translate(_SPACES)
+
+
+def known_kind(label: str) -> BlockKind | None:
+    """What a label means; None for one that no known model uses."""
+    name = normal(label)
+    if name.startswith(_SECTION_LEVEL):
+        return BlockKind.HEADING
+    for ending, kind in _ENDINGS.items():
+        if name.endswith(ending):
+            return kind
+    return _KINDS.get(name)
+
+
+def kind_of(label: str) -> BlockKind:
+    """What a label means; TEXT for one that is not known, so that its text stays on the page."""
+    return known_kind(label) or BlockKind.TEXT
+
+
+def level_of(label: str) -> int:
+    """The heading level that a label names (`section_header_level_2`); 0 for one that names none."""
+    digits = normal(label).removeprefix(_SECTION_LEVEL)
+    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) == 1 else 0
+
+
+# Answers cut at markers: a label and a box in a notation of the model's own, and the text that belongs to them. One
+# splitter for all such formats, by a `MarkerSpec`. Linear in the length; no text is lost but that of markers.
+
+
+#: Characters at the end of an answer in which a part of a marker is looked for.
+_LONGEST_CUT = 400
+_NUMBER = re.compile(r"-?(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})")
+_BETWEEN = re.compile(r"[\s,]+")
+
+
+def _any(label: str, box: Box | None) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerSpec:
+    """How a model marks the pieces of a page.
+
+    `marker` has the groups `label` and `box` (four numbers), and may have `more` (the piece goes on with an earlier
+    one) and `turn`. The text stands behind it up to the next; with `inside` it stands between two marks of which each
+    has one corner (groups `x`, `y`), the second one also the label. Quantifiers must be bounded or possessive, so that
+    the time stays linear.
+    """
+
+    marker: re.Pattern[str]
+    cut: re.Pattern[str]  # a part of a marker at the end of an answer; ends with \Z
+    stray: re.Pattern[str] | None = None  # remains of markers, which are no text of the page
+    inside: bool = False
+    #: What is a marker, by its label and box (None: cannot be read); everything else that looks like one is text.
+    accepts: Callable[[str, Box | None], bool] = _any
+
+
+@dataclass(slots=True)
+class Marked:
+    """One piece. `label` is None for text outside of markers."""
+
+    label: str | None
+    boxes: list[Box] = field(default_factory=list)
+    parts: list[str] = field(default_factory=list)  # its text, and that of pieces that went on with it
+    more: bool = False
+    turn: str = ""
+
+    @property
+    def text(self) -> str:
+        return "".join(self.parts)
+
+
+@dataclass(slots=True)
+class Split:
+    """All pieces of an answer in order, those without a marker only where they have text; and what was lost."""
+
+    pieces: list[Marked] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+
+    @property
+    def marked(self) -> bool:
+        """Whether there was any marker."""
+        return any(piece.label is not None for piece in self.pieces)
+
+
+def split_by_marker(text: str, spec: MarkerSpec, scale: Scale) -> Split:
+    """The pieces of an answer. Never raises."""
+    text, cut = without_cut(text, spec.cut)
+    split = Split()
+    for piece in _inside(text, spec, scale, split.lost) if spec.inside else _behind(text, spec, scale, split.lost):
+        if spec.stray is not None:
+            piece.parts = [spec.stray.sub("", part) for part in piece.parts]
+        if piece.label is not None or piece.text.strip():
+            split.pieces.append(piece)
+    if cut:
+        split.lost.append("the answer ends within a marker")
+    return split
+
+
+def without_cut(text: str, cut: re.Pattern[str]) -> tuple[str, bool]:
+    """The text without the part of a marker at its end, and whether there was one."""
+    found = cut.search(text, max(0, len(text) - _LONGEST_CUT))
+    return (text[: found.start()], True) if found else (text, False)
+
+
+def read_box(written: str, scale: Scale) -> Box | None:
+    """The box of four numbers with commas or spaces between them; None for anything else."""
+    numbers = _BETWEEN.split(written.strip())
+    if len(numbers) != 4 or not all(map(_NUMBER.fullmatch, numbers)):
+        return None
+    x0, y0, x1, y1 = map(float, numbers)
+    return scale(x0, y0, x1, y1)
+
+
+def unreadable(label: str) -> str:
+    """What `lost` says of a box."""
+    return f"{label or 'a piece'}: a box that cannot be read"
+
+
+def _behind(text: str, spec: MarkerSpec, scale: Scale, lost: list[str]) -> Iterator[Marked]:
+    piece = Marked(None)
+    done = 0
+    for mark in spec.marker.finditer(text):
+        groups = mark.groupdict()
+        label = mark["label"].strip()
+        box = read_box(mark["box"], scale)
+        if not spec.accepts(label, box):
+            continue
+        piece.parts.append(text[done : mark.start()])
+        yield piece
+        done = mark.end()
+        if box is None:
+            lost.append(unreadable(label))
+        piece = Marked(label, [box] if box else [], more=bool(groups.get("more")), turn=groups.get("turn") or "")
+    piece.parts.append(text[done:])
+    yield piece
+
+
+def _inside(text: str, spec: MarkerSpec, scale: Scale, lost: list[str]) -> Iterator[Marked]:
+    """Each mark opens a piece, or ends the open one: by its label, or where nothing stands between it and the next."""
+    marks = list(spec.marker.finditer(text))
+    yield Marked(None, parts=[text[: marks[0].start()] if marks else text])
+    opened: re.Match[str] | None = None
+    kept = ""  # the text of the open piece
+    for mark, following in pairwise([*marks, None]):
+        assert mark is not None  # only the last of the pairs' second halves is
+        behind = text[mark.end() : following.start() if following else len(text)]
+        ends = mark["label"] is not None or (opened is not None and kept.strip() and not behind.strip())
+        if ends:
+            label = (mark["label"] or "").strip()
+            box = read_box(f"{opened['x']},{opened['y']},{mark['x']},{mark['y']}", scale) if opened else None
+            if box is None:
+                lost.append(unreadable(label))
+            yield Marked(label, [box] if box else [], [kept])
+            opened, kept = None, ""
+            yield Marked(None, parts=[behind])
+        else:
+            if opened is not None and kept.strip():
+                lost.append("a piece without an end")
+                yield Marked(None, parts=[kept])
+            opened, kept = mark, behind
+    if opened is not None:
+        yield Marked(None, parts=[kept])
+
+
+# Which figure a caption belongs to.
+
+
+#: Captions are looked for among so many figures and tables before and behind: more stand on no page, and the time
+#: stays linear.
+_NEIGHBOURS = 12
+_FAR = 2.0  # more than any gap on a page
+_OTHERS = ("table", "code", "algorithm")
+
+
+def with_captions(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """The blocks, each figure with the document's own caption of it, which stays a block of its own.
+
+    A caption belongs to the nearest figure on the page, unless its label or a nearer table says otherwise; where boxes
+    are missing, to the figure before it, or else behind it.
+    """
+    places = [index for index, block in enumerate(blocks) if block.kind in (BlockKind.FIGURE, BlockKind.TABLE)]
+    captions: dict[int, list[str]] = {}
+    passed = 0
+    for index, block in enumerate(blocks):
+        while passed < len(places) and places[passed] < index:
+            passed += 1
+        if block.kind is not BlockKind.CAPTION or normal(block.label).startswith(_OTHERS):
+            continue
+        near = places[max(0, passed - _NEIGHBOURS) : passed + _NEIGHBOURS]
+        if normal(block.label) != "caption":
+            near = [place for place in near if blocks[place].kind is BlockKind.FIGURE]
+        if near:
+            nearest = min(near, key=lambda place: _distance(blocks, place, index))
+            captions.setdefault(nearest, []).append(block.text)
+    return tuple(_captioned(block, captions.get(index)) for index, block in enumerate(blocks))
+
+
+def _captioned(block: Block, found: list[str] | None) -> Block:
+    return replace(block, caption=" ".join(found)) if found and block.kind is BlockKind.FIGURE else block
+
+
+def _distance(blocks: Sequence[Block], place: int, caption: int) -> tuple[float, int, bool]:
+    if blocks[caption].box == WHOLE_PAGE:
+        apart = 0.0
+    elif blocks[place].box == WHOLE_PAGE:
+        apart = _FAR  # its place is not known
+    else:
+        apart = _gap(blocks[place].box, blocks[caption].box)
+    return apart, abs(place - caption), place > caption
+
+
+def _gap(one: Box, other: Box) -> float:
+    """The way from one box to the other; 0 where they touch."""
+    across = max(one.x0 - other.x1, other.x0 - one.x1, 0.0)
+    down = max(one.y0 - other.y1, other.y0 - one.y1, 0.0)
+    return hypot(across, down)
+
+
+# Pieces of a page that go on in another column or behind a figure, joined.
+
+
+_HEADINGS = (BlockKind.TITLE, BlockKind.HEADING)
+_TABLE = re.compile(r"<table\b[^<>]{0,200}>", re.IGNORECASE)
+_TABLE_END = "</table>"
+#: What begins a construct of Markdown rather than the next line of a paragraph.
+_CONSTRUCT = re.compile(
+    r"[ \t]{0,8}(?:[-*+•][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t]|\||\$\$|\\\[|<table|```)", re.IGNORECASE
+)
+# Scripts that put no spaces between words: Han, Kana, full-width forms; Hangul does.
+_NO_SPACES = re.compile("[\u2e80-\u312f\u3190-\uabff\uf900-\ufaff\uff00-\uffef]")
+_HYPHENS = ("-", "\u00ad", "\u2010")
+
+
+def with_continued(pieces: Iterable[Marked]) -> list[Marked]:
+    """The pieces, those marked `more` joined to the last one before them of the same label.
+
+    Figures, tables and furniture may stand between the two, a heading may not: behind it nothing goes on. One that has
+    nothing before it (it goes on from another page) stands for itself.
+    """
+    kept: list[Marked] = []
+    last: dict[str, Marked] = {}
+    joined: dict[int, Marked] = {}
+    for piece in pieces:
+        kind = kind_of(piece.label or "")
+        if kind in _HEADINGS:
+            last.clear()
+        before = last.get(normal(piece.label or "")) if piece.more else None
+        if before is not None:
+            before.boxes += piece.boxes
+            before.parts.append(piece.text)
+            joined[id(before)] = before
+            continue
+        kept.append(piece)
+        if piece.label is not None and kind is not BlockKind.FIGURE:
+            piece.parts = [piece.text]
+            last[normal(piece.label)] = piece
+    for piece in joined.values():
+        piece.parts = [_whole(kind_of(piece.label or ""), [part.strip() for part in piece.parts])]
+    return kept
+
+
+def _whole(kind: BlockKind, parts: Sequence[str]) -> str:
+    if kind is BlockKind.TABLE:
+        return _table(parts)
+    made: list[str] = []
+    for part in filter(None, parts):
+        if made:
+            made[-1], between = _seam(kind, made[-1], part)
+            made.append(between)
+        made.append(part)
+    return "".join(made)
+
+
+def _seam(kind: BlockKind, before: str, after: str) -> tuple[str, str]:
+    """The text before without the hyphen that parts a word, and what stands between the two."""
+    if kind in (BlockKind.CODE, BlockKind.FORMULA):
+        return before, "\n"
+    if _CONSTRUCT.match(after):
+        return before, "\n" if kind is BlockKind.LIST_ITEM else "\n\n"
+    if before.endswith(_HYPHENS) and before[-2:-1].isalpha() and after[0].islower():
+        return before[:-1], ""
+    apart = not (_NO_SPACES.match(before[-1]) and _NO_SPACES.match(after[0]))
+    return before, " " if apart else ""
+
+
+def _table(parts: Sequence[str]) -> str:
+    """The rows of all HTML tables in one; what is no HTML table stands below the one before it."""
+    made: list[str] = []
+    for part in filter(None, parts):
+        begin = _TABLE.match(part)
+        if made and begin and made[-1].lower().endswith(_TABLE_END):
+            made[-1] = made[-1][: -len(_TABLE_END)]
+            made.append(part[begin.end() :])
+        else:
+            made += ["\n\n", part] if made else [part]
+    return "".join(made)
+
+
+# A piece of a page that a model labelled -> blocks: what every format with labels and boxes has in common.
+
+
+_CENTRE = re.compile(r"</?center>", re.IGNORECASE)
+_MARKS = re.compile(r"^( {0,3})(#{1,6})(?=\s|$)", re.MULTILINE)
+_DELIMITERS = ("$", "\\[", "\\(", "\\begin{")
+
+
+def labelled(label: str, found: Sequence[Box], text: str, lost: list[str]) -> list[Block]:
+    """The blocks of one label, its boxes (none: the text has the whole page) and its text in Markdown. Linear.
+
+    A figure with several boxes is one block for each, and text at it follows it; a figure without a box is lost. Text
+    with several boxes goes on in the others (`Block.continued`). Each loss adds a sentence to `lost`.
+    """
+    kind = kind_of(label)
+    boxes = tuple(found) or (WHOLE_PAGE,)
+    text = text.strip()
+    if kind is BlockKind.FIGURE:
+        if not found:
+            lost.append(f"{label}: cannot be cut out without a box")
+        figures = [Block(kind, box, label=label) for box in found]
+        return figures + unlabelled(text, label, boxes[:1], headings=False)
+    if not text:
+        if kind is BlockKind.TABLE:
+            lost.append(f"{label}: no text")
+        return []
+    if kind in (BlockKind.TITLE, BlockKind.HEADING):
+        return _headed(kind, text, label, boxes)
+    if kind in (BlockKind.TEXT, BlockKind.LIST_ITEM):
+        return _as_items(kind, unlabelled(text, label, boxes, headings=False))
+    return [Block(kind, boxes[0], _written(kind, text), label, continued=boxes[1:])]
+
+
+def described(label: str, found: Sequence[Box], text: str, lost: list[str]) -> list[Block]:
+    """The blocks of a figure of which the model says something itself; without a box that is kept as text."""
+    words = text.strip()
+    if not found:
+        lost.append(f"{label}: cannot be cut out without a box")
+        return [Block(BlockKind.TEXT, WHOLE_PAGE, words, label)] if words else []
+    first, *others = found
+    figure = Block(BlockKind.FIGURE, first, label=label, described=words)
+    return [figure, *(Block(BlockKind.FIGURE, box, label=label) for box in others)]
+
+
+def _written(kind: BlockKind, text: str) -> str:
+    match kind:
+        case BlockKind.TABLE:
+            return closed_table(text)
+        case BlockKind.CAPTION:
+            return " ".join(_CENTRE.sub(" ", text).split())
+        case BlockKind.FORMULA if not any(mark in text for mark in _DELIMITERS):
+            return f"$$\n{text}\n$$"
+        case _:
+            return text
+
+
+def _headed(kind: BlockKind, text: str, label: str, boxes: Sequence[Box]) -> list[Block]:
+    """A title or heading: the text's own marks give its level, and are taken off; what follows it is text."""
+    first, _, rest = text.partition("\n\n")
+    line = " ".join(first.split())
+    marks, words = heading(line) or (0, line)
+    if kind is BlockKind.TITLE and marks > 1:
+        kind = BlockKind.HEADING
+    level = level_of(label) or max(marks - 1, min(marks, 1)) if kind is BlockKind.HEADING else 0
+    head = [Block(kind, boxes[0], words, label, level, continued=tuple(boxes[1:]))] if words else []
+    return head + unlabelled(rest, label, boxes, headings=False)
+
+
+def unlabelled(text: str, label: str, boxes: Sequence[Box], *, headings: bool) -> list[Block]:
+    """Text in Markdown at these boxes, parted into lists, tables, formulas and paragraphs.
+
+    Paragraphs in a row stay one block. Without `headings`, `#` begins a comment of a program far rather than a heading:
+    it is kept from being read as one, unless the line stands alone.
+    """
+    alone = heading(text.strip()) if "\n" not in text.strip() else None
+    found = markdown_pieces(text, headings=headings or bool(alone and alone[1]))
+    more = tuple(boxes[1:])
+    blocks = (Block(one.kind, boxes[0], one.text, label, one.level, continued=more) for one in found)
+    return [_literal(block) for block in _joined(blocks)]
+
+
+def _literal(block: Block) -> Block:
+    return replace(block, text=_MARKS.sub(r"\1\\\2", block.text)) if block.kind is BlockKind.TEXT else block
+
+
+def _joined(blocks: Iterator[Block]) -> Iterator[Block]:
+    run: list[Block] = []
+    for block in blocks:
+        if run and block.kind is not BlockKind.TEXT:
+            yield _one(run)
+            run = []
+        if block.kind is BlockKind.TEXT:
+            run.append(block)
+        else:
+            yield block
+    if run:
+        yield _one(run)
+
+
+def _one(run: Sequence[Block]) -> Block:
+    return replace(run[0], text="\n\n".join(block.text for block in run))
+
+
+def _as_items(kind: BlockKind, blocks: list[Block]) -> list[Block]:
+    if kind is BlockKind.TEXT:
+        return blocks
+    return [replace(block, kind=kind) if block.kind is BlockKind.TEXT else block for block in blocks]

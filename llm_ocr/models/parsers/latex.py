@@ -1,0 +1,290 @@
+"""LaTeX tables in answers -> HTML tables. Linear in the length; never raises.
+
+Converted is what `tabular` and its kin say with rows, cells, rules, joined cells and simple fonts. A table with
+anything else in it is set as code, so that its `&`, `_` and `<` do no harm in Markdown.
+"""
+
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+_ENVIRONMENT = re.compile(r"\\(?P<what>begin|end)\{(?P<name>table\*?|tabular[*xy]?|longtable|tabulary)\}")
+_WITH_WIDTH = ("tabular*", "tabularx", "tabulary")
+_FENCE_BEGIN = re.compile(r"```(?P<tex>(?:la)?tex)?[ \t]{0,4}\n[ \t]{0,8}\Z", re.IGNORECASE)
+_FENCE_END = re.compile(r"[ \t]{0,8}\n?[ \t]{0,8}```(?=[ \t]{0,8}(?:\n|\Z))")
+_LONGEST_FENCE = 40
+_BLANK_LINE = re.compile(r"\n[ \t]{0,80}\n")
+_RULES = re.compile(
+    r"\\(?:hline|toprule|midrule|bottomrule|endhead|endfirsthead|endfoot|endlastfoot|centering|noalign"
+    r"|cline|cmidrule(?:\([lrLR]{0,2}\))?)(?![A-Za-z])\s{0,4}(?:\{[\d, -]{0,40}\})?"
+)
+_OPTION = re.compile(r"\s{0,4}\[[^\[\]\n]{0,40}\]")
+_SPECIFICATION = re.compile(r"\s{0,4}\{(?:[^{}]|\{[^{}]{0,200}\}){0,400}\}")
+_ANY_WIDTH = re.compile(r"\s{0,4}\*")
+_WRAPPER = re.compile(r"\\(?:begin|end)\{[a-z]{1,12}\*?\}|\\(?:centering|small|footnotesize|label\{[^{}]{0,200}\})")
+_CAPTION = re.compile(r"\\caption\*?\{")
+_BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
+_JOINED = re.compile(
+    r"\s*+\\(?P<how>multicolumn|multirow)\*?(?:\[[^\[\]]{0,20}\])?\{\s{0,4}(?P<count>\d{1,3})\s{0,4}\}"
+)
+_TOKEN = re.compile(
+    r"\\\\(?:\*?\[[^\[\]]{0,20}\])?"  # the end of a row, or of a line within a cell
+    r"|\\(?P<command>[A-Za-z]{1,40})\*?(?P<opens>[ ]?\{)?"
+    r"|\\(?P<escaped>.)|(?P<math>\$[^$]*+\$)|(?P<mark>[{}&~])|[^\\${}&~]++|[\\$]",
+    re.DOTALL,
+)
+_FONTS = {
+    "textbf": ("<b>", "</b>"),
+    **dict.fromkeys(("textit", "emph"), ("<i>", "</i>")),
+    "textsuperscript": ("<sup>", "</sup>"),
+    "textsubscript": ("<sub>", "</sub>"),
+    **dict.fromkeys(("text", "textrm", "texttt", "textsc", "textsf", "underline", "makecell", "shortstack"), ("", "")),
+}
+_PARENTHESES = re.compile(r"\\\\|\\[()]")
+_KEPT = ("\\$", "\\[", "\\]")
+_ESCAPED = {**{whole: whole for whole in _KEPT}, **dict.fromkeys(("\\,", "\\;", "\\:"), " "), "\\!": ""}
+_MOST_SPAN = 100
+_LINE = "<br>"
+
+
+class _NotSimpleError(ValueError):
+    """The table has something that no HTML table of ours shows."""
+
+
+def with_html_tables(text: str) -> str:
+    """The text with each LaTeX table as an HTML table, or as code where it is not simple.
+
+    A fence of LaTeX around a table goes with it; in any other fence it is a program and stays.
+    """
+    if "\\begin{" not in text:
+        return text
+    parts: list[str] = []
+    done = 0
+    for start, end in _regions(text):
+        source = text[start:end]
+        if opening := _FENCE_BEGIN.search(text, max(done, start - _LONGEST_FENCE), start):
+            closing = _FENCE_END.match(text, end)
+            if not opening["tex"] or closing is None:
+                continue
+            start, end = opening.start(), closing.end()
+        parts += [text[done:start].rstrip(" \t"), "\n\n" if start else "", _written(source), "\n\n"]
+        done = end
+    return "".join([*parts, text[done:]])
+
+
+def _regions(text: str) -> Iterator[tuple[int, int]]:
+    """Where tables stand, `table` around `tabular` as one; a `tabular` left open ends at the next blank line."""
+    depth = start = inner_end = 0
+    wrapped = False
+    for tag in _ENVIRONMENT.finditer(text):
+        begins, wrapper = tag["what"] == "begin", tag["name"].startswith("table")
+        if depth:
+            depth += (1 if begins else -1) if not wrapper else 0
+            if not depth:
+                inner_end = tag.end()
+                if not wrapped:
+                    yield start, inner_end
+        elif begins:
+            if wrapper and wrapped and inner_end > start:
+                yield start, inner_end
+            start = start if wrapped and not wrapper else tag.start()
+            wrapped, depth = wrapped or wrapper, 0 if wrapper else 1
+        elif wrapper and wrapped:
+            yield start, tag.end()
+            wrapped = False
+    if depth:
+        blank = _BLANK_LINE.search(text, max(start, inner_end))
+        yield start, blank.start() if blank else len(text)
+    elif wrapped and inner_end > start:
+        yield start, inner_end
+
+
+def _written(source: str) -> str:
+    try:
+        return _html(source)
+    except _NotSimpleError:
+        return f"```latex\n{source.strip()}\n```"
+
+
+def _html(source: str) -> str:
+    inner = [tag for tag in _ENVIRONMENT.finditer(source) if not tag["name"].startswith("table")]
+    begins = [tag for tag in inner if tag["what"] == "begin"]
+    ends = [tag for tag in inner if tag["what"] == "end"]
+    if len(begins) != 1 or len(ends) > 1:
+        raise _NotSimpleError
+    begin = begins[0]
+    at = _behind_specification(source, begin)
+    end = ends[0].start() if ends else len(source)
+    body, below = source[at:end], source[ends[0].end() :] if ends else ""
+    above_words, below_words = _around(source[: begin.start()]), _around(below)
+    rows = _Rows(_RULES.sub("", body)).rows()
+    table = f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+    return "\n\n".join(part for part in (above_words, table, below_words) if part)
+
+
+def _behind_specification(source: str, begin: re.Match[str]) -> int:
+    at = begin.end()
+    if option := _OPTION.match(source, at):
+        at = option.end()
+    for _ in range(2 if begin["name"] in _WITH_WIDTH else 1):
+        if found := _SPECIFICATION.match(source, at):
+            at = found.end()
+    return at
+
+
+def _around(text: str) -> str:
+    """The words around the table itself: its caption."""
+    text = _WRAPPER.sub("", text).strip()
+    if option := _OPTION.match(text):
+        text = text[option.end() :]
+    caption = _CAPTION.search(text)
+    if caption is not None:
+        end = _closing(text, caption.end())
+        text = " ".join((text[: caption.start()], text[caption.end() : end], text[end + 1 :]))
+    return " ".join(text.split())
+
+
+def _closing(text: str, start: int) -> int:
+    """Where the brace closes that was opened before `start`; the end for none."""
+    depth = 1
+    for brace in _BRACES.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(brace[0], 0)
+        if not depth:
+            return brace.start()
+    return len(text)
+
+
+@dataclass(slots=True)
+class _Cell:
+    parts: list[str] = field(default_factory=list)
+    columns: int = 1
+    rows: int = 1
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self.parts).split())
+
+
+class _Rows:
+    """The body of a table, token by token."""
+
+    def __init__(self, body: str) -> None:
+        # One notation of formulas, whose ends are found in one pass.
+        self._body = _PARENTHESES.sub(lambda found: found[0] if found[0] == "\\\\" else "$", body)
+        self._at = 0
+        self._closers: list[str] = []  # of the open braces, outermost first
+        self._raw_end = -1  # behind the last argument of a command that is kept as it is
+        self._rows: list[list[_Cell]] = [[]]
+        self._begin_cell()
+
+    def rows(self) -> list[str]:
+        """Each row's cells in HTML. Raises `_NotSimpleError`."""
+        while self._at < len(self._body):
+            token = _TOKEN.match(self._body, self._at)
+            assert token is not None  # the pattern takes any character
+            self._at = token.end()
+            self._take(token)
+        if self._closers and _LINE in self._cell.parts:
+            raise _NotSimpleError  # a brace without an end would put all rows behind it into one cell
+        self._cell.parts += reversed(self._closers)
+        if not any(cell.text for cell in self._rows[-1]):
+            self._rows.pop()
+        if not self._rows:
+            raise _NotSimpleError
+        return _shown(self._rows)
+
+    def _begin_cell(self) -> None:
+        self._cell = _Cell()
+        self._rows[-1].append(self._cell)
+        while joined := _JOINED.match(self._body, self._at):
+            self._at = joined.end()
+            count = min(max(int(joined["count"]), 1), _MOST_SPAN)
+            if joined["how"] == "multicolumn":
+                self._cell.columns = count
+            else:
+                self._cell.rows = count
+            specification = _SPECIFICATION.match(self._body, self._at) or _ANY_WIDTH.match(self._body, self._at)
+            opening = self._body.find("{", specification.end(), specification.end() + 4) if specification else -1
+            if opening < 0:
+                raise _NotSimpleError
+            self._at = opening + 1
+            self._closers.append("")
+
+    def _take(self, token: re.Match[str]) -> None:
+        whole = token[0]
+        if whole.startswith("\\\\"):
+            self._end_row()
+        elif command := token["command"]:
+            self._command(command, whole, opens=token["opens"] is not None)
+        elif token["escaped"] is not None:
+            self._write(_ESCAPED.get(whole, token["escaped"]))
+        elif token["mark"] is not None:
+            self._mark(whole)
+        else:
+            self._write(whole)
+
+    def _end_row(self) -> None:
+        if self._closers:
+            self._cell.parts.append(_LINE)
+            return
+        self._rows.append([])
+        self._begin_cell()
+
+    def _command(self, command: str, whole: str, *, opens: bool) -> None:
+        if command in ("begin", "end", "multicolumn", "multirow"):
+            raise _NotSimpleError
+        if opens and command in _FONTS:
+            before, behind = _FONTS[command]
+            self._cell.parts.append(before)
+            self._closers.append(behind)
+            return
+        self._write(whole)
+        if opens:
+            self._closers.append("}")
+
+    def _mark(self, mark: str) -> None:
+        if mark == "&" and not self._closers:
+            self._begin_cell()
+        elif mark == "{":
+            raw = self._at - 1 == self._raw_end  # another argument of a command that is kept
+            self._cell.parts.append(mark if raw else "")
+            self._closers.append("}" if raw else "")
+        elif mark == "}":
+            closer = self._closers.pop() if self._closers else ""
+            self._cell.parts.append(closer)
+            self._raw_end = self._at if closer == "}" else -1
+        else:
+            self._write(" " if mark == "~" else mark)
+
+    def _write(self, text: str) -> None:
+        self._cell.parts.append(html.escape(text, quote=False))
+
+
+def _shown(rows: list[list[_Cell]]) -> list[str]:
+    """The rows without the empty cells that LaTeX has below one of several rows."""
+    below: dict[int, int] = {}  # column -> rows for which a cell above it still stands there
+    made: list[str] = []
+    for row in rows:
+        cells: list[str] = []
+        column = 0
+        for cell in row:
+            if below.get(column, 0) > 0:
+                if cell.text or cell.columns > 1:
+                    raise _NotSimpleError
+                below[column] -= 1
+                column += 1
+                continue
+            if cell.rows > 1:
+                below.update(dict.fromkeys(range(column, column + cell.columns), cell.rows - 1))
+            cells.append(_tag(cell))
+            column += cell.columns
+        made.append("".join(cells))
+    return made
+
+
+def _tag(cell: _Cell) -> str:
+    spans = (f' rowspan="{cell.rows}"' if cell.rows > 1 else "") + (
+        f' colspan="{cell.columns}"' if cell.columns > 1 else ""
+    )
+    return f"<td{spans}>{cell.text}</td>"

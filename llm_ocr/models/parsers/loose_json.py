@@ -1,0 +1,298 @@
+"""JSON as models write it: truncated, unescaped, with LaTeX backslashes."""
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+# Strings of JSON in which a model wrote LaTeX with single backslashes. `\(` and `\alpha` are no escapes of JSON and
+# keep their backslash. `\frac` and `\times` are, by accident: they come out as a form feed and a tab before the rest of
+# a command, which no page holds.
+
+
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|u[0-9a-fA-F]{0,3}\Z|(.)|\Z)", re.DOTALL)
+_PLAIN = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_BACK = {character: f"\\{letter}" for letter, character in _PLAIN.items() if letter.isalpha()}
+# The rests of commands behind a control character that are no words of any language.
+_SURE = re.compile(
+    r"[\b\f\r](?=[A-Za-z])"
+    r"|\t(?=(?:imes|heta|ext|extbf|extit|extrm|exttt|ilde|riangle\w*|herefore|frac)(?![A-Za-z]))"
+    r"|\n(?=(?:abla|onumber|otin)(?![A-Za-z]))"
+)
+# Those that may be words, where the string holds a command beyond doubt; behind a line's end no other word may follow.
+_LIKELY = re.compile(
+    r"\t(?=(?:o|op|an|anh|au|ag)(?![A-Za-z]))"
+    r"|\n(?=(?:u|e|eq|eg|ot|mid|leq|geq|olimits|rightarrow)\s{0,4}(?:[^A-Za-z\s]|\Z))"
+)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def unescaped(raw: str) -> str:
+    """What stands between the quotes of a JSON string, decoded; an escape that was cut at the end is left out."""
+    if "\\" not in raw:
+        return raw
+    sure = False
+
+    def plain(escape: re.Match[str]) -> str:
+        nonlocal sure
+        if escape[1]:
+            return chr(int(escape[1], 16))
+        letter = escape[2] or ""
+        if letter and letter not in _PLAIN:
+            sure = True
+            return escape[0]
+        return _PLAIN.get(letter, "")
+
+    text = _ESCAPE.sub(plain, raw)
+    if _SURROGATE.search(text):
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return with_latex(text, sure=sure)
+
+
+def with_latex(text: str, *, sure: bool = False) -> str:
+    r"""The text with LaTeX commands that were decoded as escapes put right (`\frac`, `\beta`, `\times`, `\nu` ...).
+
+    `sure` says that the string was written with single backslashes.
+    """
+    mended = _SURE.sub(lambda found: _BACK[found[0]], text)
+    if sure or mended != text:
+        mended = _LIKELY.sub(lambda found: _BACK[found[0]], mended)
+    return mended
+
+
+# JSON as models write it: cut off, with missing commas and braces, unescaped quotes, LaTeX with single backslashes. One
+# pass and a stack of its own: time linear in the length, no recursion, whatever the text.
+
+
+_BEGIN = re.compile(r"[\[{]")
+_SPACE = re.compile(r"\s*+")
+_WORD = re.compile(r'[^\s{}\[\]:,"]++')
+_NUMBER = re.compile(r"[-+]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][-+]?\d{1,4})?")
+_STRING = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+_LITERALS: dict[str, Any] = {"true": True, "false": False, "null": None, "NaN": None, "None": None}
+# What may stand behind a quote that ends a value in an object; behind any other it is a quote within the text.
+_BEHIND_VALUE = re.compile(
+    r"""\s*+(?: \Z
+              | \}\s*+ (?: [,\]}{] | \Z | ``` )
+              | \]\s*+ (?: [,\]}] | \Z )
+              | ,\s*+ (?: "[^"\\]{0,40}+ (?: "\s*+: | "?+\s*+\Z ) | [\]}{] | \Z )
+              | "[\w -]{1,40}"\s*+: )""",
+    re.VERBOSE,
+)
+_KEY = re.compile(r'[^"\\{}\[\],:]{0,60}+(?:"|\Z)')
+_FIRST_KEY = re.compile(r'"[\w-]{1,40}"\s*+:\s*+\[')
+
+
+@dataclass(slots=True)
+class Loose:
+    """What was found: all values in a text that are objects or lists, in order."""
+
+    values: list[Any] = field(default_factory=list)
+    sound: bool = True  # JSON without a fault
+    cut: bool = False  # the text ends within a value
+    cut_object: dict[str, Any] | None = None  # the innermost object that the text ends in
+    cut_key: str = ""  # the key of it whose string has no end
+    outside: str = ""  # the text around them
+
+
+def read_loosely(text: str) -> Loose:
+    """The objects and lists in a text, with what stands around them. Never raises.
+
+    Nothing of a cut text is lost but a key without a value and a list of numbers that may not be whole.
+    """
+    return _Reader(text).read()
+
+
+def _no_constant(name: str) -> None:
+    return None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = {key: with_latex(value) if isinstance(value, str) else value for key, value in pairs}
+    if len(made) < len(pairs):
+        raise ValueError("a key stands there twice")  # the braces between two objects were forgotten
+    return made
+
+
+_DECODER = json.JSONDecoder(strict=False, parse_constant=_no_constant, object_pairs_hook=_object)
+
+
+@dataclass(slots=True)
+class _Open:
+    """An object or list that has not ended. `key` waits for its value; `place` is its own key in the object above."""
+
+    value: Any
+    place: str | None
+    key: str | None = None
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._open: list[_Open] = []
+        self._lists = 0  # how many of the open ones
+        self._found = Loose()
+
+    def read(self) -> Loose:
+        outside: list[str] = []
+        while (begin := _BEGIN.search(self._text, self._at)) is not None:
+            outside.append(self._text[self._at : begin.start()])
+            self._at = begin.start()
+            # Once it failed the reader's own way is taken, so that no text is read again and again.
+            if not (self._found.sound and self._strictly()):
+                self._found.sound = False
+                self._loosely()
+        outside.append(self._text[self._at :])
+        self._found.outside = "\n".join(outside)
+        return self._found
+
+    def _strictly(self) -> bool:
+        try:
+            value, self._at = _DECODER.raw_decode(self._text, self._at)
+        except (ValueError, RecursionError):
+            return False
+        self._found.values.append(value)
+        return True
+
+    def _loosely(self) -> None:
+        """One value from its bracket to the one that closes it, or to the end of the text."""
+        self._step()
+        while self._open:
+            space = _SPACE.match(self._text, self._at)
+            self._at = space.end() if space else self._at
+            if self._at == len(self._text):
+                self._end()
+                return
+            self._step()
+
+    def _step(self) -> None:
+        mark = self._text[self._at]
+        if mark == '"':
+            self._string()
+            return
+        if mark not in "{}[]:,":
+            self._word()
+            return
+        self._at += 1
+        match mark:
+            case "{":
+                self._push({})
+            case "[":
+                self._push([])
+            case "}" | "]":
+                self._close(mark == "]")
+            case ":":
+                self._colon()
+            case _:
+                self._open[-1].key = None
+
+    def _push(self, value: Any) -> None:
+        """Begin a container. In an object that waits for a key, the brace before it was forgotten."""
+        while self._open and isinstance(self._open[-1].value, dict) and self._open[-1].key is None:
+            self._open.pop()
+        place = None
+        if not self._open:
+            self._found.values.append(value)
+        else:
+            place = self._open[-1].key
+            self._put(value)
+        self._lists += isinstance(value, list)
+        self._open.append(_Open(value, place))
+
+    def _put(self, value: Any) -> None:
+        above = self._open[-1]
+        if isinstance(above.value, list):
+            above.value.append(value)
+        elif above.key is not None:
+            above.value[above.key] = value
+            above.key = None
+
+    def _close(self, is_list: bool) -> None:
+        """End the innermost container of the kind, and those in it; a mark that closes nothing is skipped."""
+        if is_list != isinstance(self._open[-1].value, list):
+            others = self._lists if is_list else len(self._open) - self._lists
+            if not others:
+                return
+        while self._open:
+            ended = self._open.pop()
+            self._lists -= isinstance(ended.value, list)
+            if is_list == isinstance(ended.value, list):
+                return
+
+    def _colon(self) -> None:
+        """In a list, the string before it is the first key of an object whose brace was forgotten."""
+        above = self._open[-1]
+        if isinstance(above.value, list) and above.value and isinstance(above.value[-1], str):
+            key = above.value.pop()
+            self._push({})
+            self._open[-1].key = key
+
+    def _word(self) -> None:
+        word = _WORD.match(self._text, self._at)
+        assert word is not None  # what is no mark and no space begins one
+        self._at = word.end()
+        said = word.group()
+        above = self._open[-1]
+        if isinstance(above.value, dict) and above.key is None:
+            self._key(said)
+        elif _NUMBER.fullmatch(said):
+            self._put(float(said))
+        else:
+            self._put(_LITERALS.get(said, said))
+
+    def _key(self, key: str) -> None:
+        """A key that the object has already begins the next one: the braces between them were forgotten."""
+        if key in self._open[-1].value:
+            self._open.pop()
+            self._push({})
+        self._open[-1].key = key
+
+    def _string(self) -> None:
+        above = self._open[-1]
+        is_value = isinstance(above.value, dict) and above.key is not None
+        start = self._at + 1
+        if not is_value and isinstance(above.value, dict) and not _KEY.match(self._text, start):
+            self._at = start  # a quote too many
+            return
+        end = self._value_end(start) if is_value else self._quote(start)
+        ended = end < len(self._text)
+        said = unescaped(self._text[start:end])
+        self._at = end + (ended and self._text[end] == '"')
+        if is_value and not ended:
+            assert above.key is not None
+            self._found.cut_key = above.key
+        if is_value or isinstance(above.value, list):
+            self._put(said)
+        elif ended:
+            self._key(said)
+
+    def _quote(self, at: int) -> int:
+        """The next quote without a backslash, or the end of the text."""
+        run = _STRING.match(self._text, at)
+        end = run.end() if run else at
+        return end if end < len(self._text) and self._text[end] == '"' else len(self._text)
+
+    def _value_end(self, start: int) -> int:
+        text = self._text
+        inner = -1  # the last quote that did not seem to end the text
+        at = start
+        while (quote := self._quote(at)) < len(text):
+            if _BEHIND_VALUE.match(text, quote + 1):
+                return quote
+            before = text[max(start, quote - 20) : quote].rstrip()
+            if before.endswith("{") and _FIRST_KEY.match(text, quote):
+                # The next object begins here: the quote before it was the end, whatever stands between.
+                return inner if inner >= 0 else text.rindex("{", start, quote)
+            inner, at = quote, quote + 1
+        return len(text)
+
+    def _end(self) -> None:
+        """The text ends within a value: what is open stays as far as it is known."""
+        self._found.cut = True
+        self._found.cut_object = next((one.value for one in reversed(self._open) if isinstance(one.value, dict)), None)
+        last = self._open.pop()
+        if isinstance(last.value, list) and last.place and not any(isinstance(one, dict | list) for one in last.value):
+            del self._open[-1].value[last.place]
+        self._open.clear()
+        self._lists = 0

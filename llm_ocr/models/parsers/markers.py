@@ -1,0 +1,222 @@
+"""Answers with markers -> blocks: LightOnOCR-3, Unlimited-OCR, MinerU's layout, Nemotron Parse.
+
+LightOnOCR-3 writes `![label](x1,y1,x2,y2) text`, Unlimited-OCR `<|det|>label [x1, y1, x2, y2]<|/det|>text`, MinerU
+`<|box_start|>x1 y1 x2 y2<|box_end|><|ref_start|>label<|ref_end|><|rotate_up|>`, all of them 0 to 1000 over each side;
+Nemotron Parse `<x_0.1><y_0.1>text<x_0.9><y_0.2><class_Text>`, fractions of a canvas.
+"""
+
+import re
+from collections import Counter
+from dataclasses import replace
+
+from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, from_1000, from_canvas
+from llm_ocr.models.parsers.figure_answers import read_chart
+from llm_ocr.models.parsers.labels import (
+    Marked,
+    MarkerSpec,
+    Split,
+    described,
+    kind_of,
+    known_kind,
+    labelled,
+    level_of,
+    normal,
+    split_by_marker,
+    unlabelled,
+    with_captions,
+    with_continued,
+)
+from llm_ocr.models.parsers.latex import with_html_tables
+from llm_ocr.models.parsers.markdown import parse_lighton2
+from llm_ocr.models.parsers.plain import parse_plain, plain_body
+from llm_ocr.models.profile import NO_FRAME, Frame, PageNotes, Parsed
+from llm_ocr.types import FURNITURE, Block, BlockKind, Box
+
+_NUMBERS = r"[-\d.,\s]"
+
+
+def _known_or_whole(label: str, box: Box | None) -> bool:
+    # `![photo](2)` is a link of the page's own.
+    return box is not None or known_kind(label) is not None
+
+
+def _known_and_whole(label: str, box: Box | None) -> bool:
+    return box is not None and known_kind(label) is not None
+
+
+LIGHTON3 = MarkerSpec(
+    re.compile(rf"!\[(?P<label>\w[\w-]{{0,60}})(?P<more>\+)?\]\((?P<box>{_NUMBERS}{{0,120}})\)[ \t]*+"),
+    cut=re.compile(rf"!\[(?:\w[\w-]{{0,60}}\+?(?:\](?:\({_NUMBERS}{{0,120}})?)?)?\Z"),
+    accepts=_known_or_whole,
+)
+UNLIMITED = MarkerSpec(
+    re.compile(
+        rf"<\|det\|>\s{{0,4}}(?P<label>[^\[\]<>|\n]{{1,60}}?)\s{{0,4}}"
+        rf"\[{{1,2}}(?P<box>{_NUMBERS}{{0,120}})\]{{1,2}}\s{{0,4}}(?:<\|/det\|>)?"
+    ),
+    cut=re.compile(rf"<\|det\|>[^\[\]<>|\n]{{0,60}}(?:\[{{1,2}}{_NUMBERS}{{0,120}})?\Z"),
+    stray=re.compile(r"<\|/?(?:det|ref)\|>"),
+)
+#: What servers leave of it that strip special tokens.
+_UNLIMITED_BARE = MarkerSpec(
+    re.compile(r"^[ \t]{0,4}(?P<label>[a-z][a-z_]{0,40}) ?\[(?P<box>[\d., ]{1,80})\]", re.MULTILINE),
+    cut=re.compile(r"^[a-z][a-z_]{0,40} ?\[[\d., ]{0,80}\Z", re.MULTILINE),
+    accepts=_known_and_whole,
+)
+MINERU = MarkerSpec(
+    re.compile(
+        r"<\|box_start\|>(?P<box>[^<>|]{0,120})<\|box_end\|>\s{0,4}<\|ref_start\|>(?P<label>[^<>|\n]{1,60})<\|ref_end\|>"
+        r"(?:\s{0,4}<\|rotate_(?P<turn>up|right|down|left)\|>)?(?P<more>[^\n<>]{0,4}(?:<\|)?txt_contd_tgt)?"
+    ),
+    # A box that a whole marker begins with ends in no part of one.
+    cut=re.compile(r"<\|b(?:(?!<\|ref_end\|>)[^\n]){0,240}\Z"),
+)
+NEMOTRON = MarkerSpec(
+    re.compile(r"<x_(?P<x>[\d.]{1,12})><y_(?P<y>[\d.]{1,12})>(?:<class_(?P<label>[^<>]{1,60})>)?"),
+    cut=re.compile(r"<(?:[xy](?:_[\d.]{0,12}>?)?|c|cl|cla|clas|class(?:_[^<>]{0,60})?)\Z"),
+    stray=re.compile(r"<(?:[xy]_[\d.]{0,12}|class_[^<>]{0,60})>"),
+    inside=True,
+)
+#: Degrees clockwise by which a region must be turned to be upright: where the top of its letters points.
+_TURNS = {"": 0, "up": 0, "right": 270, "down": 180, "left": 90}
+_NO_TEXT = FURNITURE | {BlockKind.FIGURE}
+# As MinerU's own client reads it.
+_MINERU_LABELS = {"unknown": "image"}
+
+
+def parse_lighton3(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """Blocks of an answer of LightOnOCR-3, with markers or in plain Markdown. Never raises; linear in the length.
+
+    What stands behind the marker of a figure is the model's own description of it, for a chart a table of estimates:
+    both go to `described`. `label+` goes on with the last piece of that label.
+    """
+    split = split_by_marker(plain_body(text), LIGHTON3, from_1000)
+    if not split.marked:
+        return parse_lighton2(with_dollars(text), frame)
+    lost = split.lost
+    blocks: list[Block] = []
+    for piece in with_continued(split.pieces):
+        written = piece.text
+        if normal(piece.label or "") not in ("code", "code_block", "algorithm"):
+            written = with_dollars(written)
+        if kind_of(piece.label or "") is BlockKind.FIGURE:
+            words = read_chart(written) if normal(piece.label or "") == "chart" else written
+            blocks += described(piece.label or "", piece.boxes, words, lost)
+        else:
+            blocks += _blocks(piece, written, lost)
+    return Parsed(with_captions(blocks), tuple(lost))
+
+
+def parse_unlimited(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """Blocks of an answer of Unlimited-OCR, with its special tokens or without. Never raises; linear in the length."""
+    spec = UNLIMITED if "<|det|>" in text else _UNLIMITED_BARE
+    return _parsed(split_by_marker(plain_body(text), spec, from_1000))
+
+
+def parse_nemotron(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """Blocks of an answer of Nemotron Parse; its boxes need the size of the image. Never raises; linear in the length.
+
+    LaTeX tables become HTML; one that cannot be is shown as code.
+    """
+    split = split_by_marker(plain_body(text), NEMOTRON, from_canvas(frame))
+    for piece in split.pieces:
+        piece.parts = [with_html_tables(piece.text)]
+    parsed = _parsed(split)
+    blocks = (
+        replace(block, kind=BlockKind.CODE) if block.kind is BlockKind.TABLE and block.text.startswith("```") else block
+        for block in parsed.blocks
+    )
+    return replace(parsed, blocks=tuple(blocks))
+
+
+def parse_mineru_layout(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """Blocks without text of MinerU's layout; a text that goes on in a box further on has that in `continued`.
+
+    Where all regions with text are turned the same way, the page is: `notes` says so. Never raises; linear.
+    """
+    regions, lost = mineru_regions(text)
+    blocks = []
+    for region in with_continued(regions):
+        label = region.label or ""
+        box, *others = region.boxes
+        blocks.append(Block(kind_of(label), box, label=label, level=level_of(label), continued=tuple(others)))
+    turns = {region_turn(region) for region in regions if kind_of(region.label or "") not in _NO_TEXT}
+    notes = PageNotes(is_rotation_valid=turns == {0}, rotation_correction=turns.pop()) if len(turns) == 1 else None
+    return Parsed(tuple(blocks), tuple(lost), notes)
+
+
+def mineru_regions(text: str) -> tuple[list[Marked], list[str]]:
+    """The regions of MinerU's layout in reading order, each with one box, and what was lost.
+
+    `region_turn` tells how a region must be turned before it is read.
+    """
+    split = split_by_marker(plain_body(text), MINERU, from_1000)
+    regions: list[Marked] = []
+    doubles = Counter[tuple[str, Box]]()
+    for piece in split.pieces:
+        if piece.label is None or not piece.boxes:
+            continue
+        piece.label = _MINERU_LABELS.get(piece.label.casefold(), piece.label)
+        piece.parts = []
+        doubles[piece.label, piece.boxes[0]] += 1
+        if doubles[piece.label, piece.boxes[0]] == 1:
+            regions.append(piece)
+    if doubles.total() > len(regions):
+        split.lost.append(f"{doubles.total() - len(regions)} regions that repeat another were left out")
+    if not split.marked and split.pieces:
+        split.lost.append("no layout in the answer")
+    return regions, split.lost
+
+
+def region_turn(region: Marked) -> int:
+    """Degrees clockwise, 0, 90, 180 or 270, by which a region must be turned to be upright."""
+    return _TURNS[region.turn]
+
+
+def _parsed(split: Split) -> Parsed:
+    if not split.marked:
+        return parse_plain("".join(piece.text for piece in split.pieces))
+    blocks: list[Block] = []
+    for piece in split.pieces:
+        blocks += _blocks(piece, piece.text, split.lost)
+    return Parsed(with_captions(blocks), tuple(split.lost))
+
+
+def _blocks(piece: Marked, text: str, lost: list[str]) -> list[Block]:
+    if piece.label:
+        return labelled(piece.label, piece.boxes, text, lost)
+    if piece.label is None and text.strip():
+        lost.append("text without a marker: its place on the page is not known")
+    return unlabelled(text, "", piece.boxes or (WHOLE_PAGE,), headings=True)
+
+
+_DOLLARS = re.compile(r"\\\$")
+_MATH = re.compile(r"[\\^_={}]")
+
+
+def with_dollars(text: str) -> str:
+    r"""The text with `\$x\$` put back to `$x$`, as LightOnOCR writes formulas; sums of money keep their `\$`.
+
+    The two stand on one line, without white space inside of them, or there is LaTeX between them.
+    """
+    if text.count(r"\$\$") % 2 == 0:
+        text = text.replace(r"\$\$", "$$")
+    parts: list[str] = []
+    done = 0
+    opened: re.Match[str] | None = None
+    for mark in _DOLLARS.finditer(text):
+        if opened is not None and _is_math(text, opened.end(), mark):
+            parts += [text[done : opened.start()], "$", text[opened.end() : mark.start()], "$"]
+            done, opened = mark.end(), None
+        else:
+            opened = mark
+    return "".join([*parts, text[done:]])
+
+
+def _is_math(text: str, start: int, close: re.Match[str]) -> bool:
+    inner = text[start : close.start()]
+    if not inner.strip() or "\n" in inner:
+        return False
+    behind = text[close.end() : close.end() + 1]
+    tight = not inner[0].isspace() and not inner[-1].isspace() and not behind.isdigit()
+    return tight or bool(_MATH.search(inner))

@@ -1,0 +1,147 @@
+"""Tables as OTSL (`<fcel> <ecel> <lcel> <ucel> <xcel> <nl>`) -> HTML, and PaddleOCR-VL's answers about regions.
+
+OTSL writes a table row by row: each cell begins with its token, `<lcel>` belongs to the cell at its left, `<ucel>` to
+the one above, `<xcel>` to the one at both, `<nl>` ends a row. PaddleOCR-VL, MinerU and DocTags use it.
+"""
+
+import html
+import re
+from dataclasses import dataclass
+
+from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
+from llm_ocr.models.parsers.html import bare_formula, unescape
+from llm_ocr.models.parsers.labels import unlabelled
+from llm_ocr.models.parsers.plain import parse_plain
+from llm_ocr.models.parsers.tokens import without_special
+from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
+from llm_ocr.types import Block, BlockKind
+
+_TOKEN = re.compile(r"<(?P<name>[fleux]cel|ched|rhed|srow|nl)>")
+_CUT = re.compile(r"<(?:[felux](?:c(?:el?)?)?|[cr](?:h(?:ed?)?)?|s(?:r(?:ow?)?)?|nl?)?\Z")  # a token in part
+_HEADERS = frozenset({"ched", "rhed", "srow"})
+_SPANS = frozenset({"lcel", "ucel", "xcel"})
+_SPARE = 1000  # empty cells that may be added to a table beside as many as it has: wide rows among short ones stay so
+
+
+@dataclass(slots=True)
+class _Cell:
+    name: str  # of its token
+    text: str = ""
+    covered: bool = False  # by a cell at its left or above
+    columns: int = 1
+    rows: int = 1
+
+
+def split_otsl(text: str) -> tuple[str, str]:
+    """The words before the first token, and the table behind them as HTML; ("...", "") for a text without any cell."""
+    first = _TOKEN.search(text)
+    return (text[: first.start()].strip(), otsl_to_html(text)) if first else (text.strip(), "")
+
+
+def otsl_to_html(text: str) -> str:
+    """The table as HTML with rowspan and colspan; "" for a text without any cell. Never raises; linear in the length.
+
+    Short rows are filled up with empty cells; a token that continues nothing is an empty cell. Words before the first
+    token are not part of it.
+    """
+    rows = _rows(text)
+    for number, row in enumerate(rows):
+        for place, cell in enumerate(row):
+            if not cell.covered and (cell.name not in _SPANS or cell.text):
+                _span(rows, number, place)
+    _fill(rows)
+    lines = ("".join(_written(cell) for cell in row if not cell.covered) for row in rows)
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>" if rows else ""
+
+
+def parse_paddle_table(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """One table of an answer to `Table Recognition:`, for the whole image; anything but OTSL is read as Markdown."""
+    before, table = split_otsl(without_special(text))
+    if not table:
+        return parse_plain(text)
+    above = unlabelled(before, "", (WHOLE_PAGE,), headings=True)
+    return Parsed((*above, Block(BlockKind.TABLE, WHOLE_PAGE, table, "table")))
+
+
+def parse_paddle_text(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    r"""Text of a region, formulas in `\( \)` and `\[ \]` as they are; `#` begins no heading in it."""
+    body = without_special(text).replace("\r\n", "\n")
+    return Parsed(tuple(unlabelled(body, "", (WHOLE_PAGE,), headings=False)))
+
+
+def parse_formula(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """The LaTeX of one formula, for the whole image, set in `$$`."""
+    formula = bare_formula(without_special(text))
+    return Parsed((Block(BlockKind.FORMULA, WHOLE_PAGE, f"$$\n{formula}\n$$", "formula"),) if formula else ())
+
+
+def parse_paddle_chart(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """The data of a chart, a table with `|`: a figure that is the whole image, the table in `described`."""
+    lines = [line.strip() for line in without_special(text).replace("\r\n", "\n").split("\n")]
+    said = "\n".join(_with_rule(lines)).strip()
+    return Parsed((Block(BlockKind.FIGURE, WHOLE_PAGE, label="chart", described=said),) if said else ())
+
+
+def _rows(text: str) -> list[list[_Cell]]:
+    rows: list[list[_Cell]] = [[]]
+    tokens = list(_TOKEN.finditer(text))
+    for number, token in enumerate(tokens):
+        last = number + 1 == len(tokens)
+        behind = text[token.end() : len(text) if last else tokens[number + 1].start()]
+        said = " ".join((_CUT.sub("", behind) if last else behind).split())
+        if token["name"] == "nl":
+            rows.append([])
+            if said:  # text whose token is missing
+                rows[-1].append(_Cell("fcel", said))
+        else:
+            rows[-1].append(_Cell(token["name"], said))
+    return [row for row in rows if row]
+
+
+def _span(rows: list[list[_Cell]], number: int, place: int) -> None:
+    """Let a cell cover the free ones at its right and below that say they belong to it: always a rectangle.
+
+    Each cell is covered once, and looked at in vain once for each cell above it: linear.
+    """
+    cell, row = rows[number][place], rows[number]
+    while place + cell.columns < len(row) and _free(row[place + cell.columns], "lcel"):
+        row[place + cell.columns].covered = True
+        cell.columns += 1
+    for below in range(number + 1, len(rows)):
+        covered = rows[below][place : place + cell.columns]
+        if len(covered) < cell.columns or not _free(covered[0], "ucel"):
+            return
+        if not all(_free(one, "ucel", "xcel", "lcel") for one in covered):
+            return
+        for one in covered:
+            one.covered = True
+        cell.rows += 1
+
+
+def _free(cell: _Cell, *names: str) -> bool:
+    return cell.name in names and not cell.covered and not cell.text
+
+
+def _fill(rows: list[list[_Cell]]) -> None:
+    width = max(map(len, rows), default=0)
+    cells = sum(map(len, rows))
+    if width * len(rows) <= 2 * cells + _SPARE:
+        for row in rows:
+            row += [_Cell("ecel") for _ in range(width - len(row))]
+
+
+def _written(cell: _Cell) -> str:
+    name = "th" if cell.name in _HEADERS else "td"
+    spans = f' rowspan="{cell.rows}"' if cell.rows > 1 else ""
+    spans += f' colspan="{cell.columns}"' if cell.columns > 1 else ""
+    return f"<{name}{spans}>{html.escape(unescape(cell.text), quote=False)}</{name}>"
+
+
+def _with_rule(lines: list[str]) -> list[str]:
+    """The lines with the rule that a pipe table needs behind its first row, where the model left it out."""
+    first = next((number for number, line in enumerate(lines) if "|" in line), None)
+    if first is None or (first + 1 < len(lines) and set(lines[first + 1]) <= set("|:- ") and lines[first + 1]):
+        return lines
+    columns = lines[first].strip("|").count("|") + 1
+    before = [*lines[:first], ""] if first and lines[first - 1] else lines[:first]
+    return [*before, lines[first], "|".join(["---"] * columns), *lines[first + 1 :]]

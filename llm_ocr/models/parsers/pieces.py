@@ -1,0 +1,293 @@
+"""Split Markdown into headings, tables, code, formulas, lists, and text."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from llm_ocr.models.parsers.html import unescape
+from llm_ocr.types import BlockKind
+
+# Markdown cut into pieces of one kind each: headings, tables, code, formulas, lists, text. One pass over fences, one
+# over HTML tables, one over lines: time linear in the length, whatever the text.
+
+
+_TABLE_TAG = re.compile(r"<(?P<close>/?)table\b[^<>]*>?", re.IGNORECASE)
+_FENCE = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,})(?P<info>[^`]*)")
+_HEADING = re.compile(r" {0,3}(?P<marks>#{1,6})(?:[ \t]+(?P<text>.*))?")
+_ITEM = re.compile(r"(?P<indent>[ \t]*)(?P<mark>[-*+•‣▪◦·●○]|\d{1,9}[.)])[ \t]+(?=\S)")
+_OPENERS = {"$$": "$$", "\\[": "\\]"}
+_ENVIRONMENT = re.compile(r"\\begin\{(?P<name>(?:equation|align|gather|multline|eqnarray|displaymath)\*?)\}")
+_TAB = 4  # columns
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One piece of Markdown. `level` as in `Block`; headings come without their marks."""
+
+    kind: BlockKind
+    text: str
+    level: int = 0
+
+
+def markdown_pieces(text: str, *, headings: bool = True) -> list[Piece]:
+    """The Markdown's pieces in order; white space between them is left out. Never raises.
+
+    Without `headings`, lines that begin with `#` are text like any other.
+    """
+    found: list[Piece] = []
+    for fenced, part in _fences(text):
+        if fenced:
+            found.append(Piece(BlockKind.CODE, part))
+            continue
+        for table, rest in _tables(part):
+            found += [Piece(BlockKind.TABLE, closed_table(rest.strip()))] if table else _Lines(rest, headings).pieces()
+    return found
+
+
+def heading(line: str) -> tuple[int, str] | None:
+    """How many `#` a heading line has and its text without them; None for another line."""
+    found = _HEADING.fullmatch(line.rstrip())
+    if found is None:
+        return None
+    words = (found["text"] or "").rstrip()
+    bare = words.rstrip("#")
+    return len(found["marks"]), bare.rstrip() if not bare or bare[-1] in " \t" else words
+
+
+def closed_table(text: str) -> str:
+    """An HTML table that a cut answer left open, closed: an open one would swallow what follows it on the page."""
+    opened = sum(-1 if tag["close"] else 1 for tag in _TABLE_TAG.finditer(text))
+    if opened <= 0:
+        return text
+    start = text.rfind("<")
+    if start > text.rfind(">"):
+        text = text[:start]  # a tag that was cut in the middle
+    return text.rstrip() + "</td></tr></table>" * opened
+
+
+def _fences(text: str) -> Iterator[tuple[bool, str]]:
+    """Prose and fenced code in turn; a fence that the text leaves open goes to its end."""
+    lines: list[str] = []
+    marks = ""
+    for line in text.split("\n"):
+        opening = _FENCE.fullmatch(line)
+        if marks:
+            lines.append(line)
+            if opening and opening["marks"].startswith(marks) and not opening["info"].strip():
+                yield True, "\n".join(lines)
+                lines, marks = [], ""
+        elif opening:
+            yield False, "\n".join(lines)
+            lines, marks = [line], opening["marks"]
+        else:
+            lines.append(line)
+    if marks:
+        yield True, "\n".join(lines[1:])
+    else:
+        yield False, "\n".join(lines)
+
+
+def _tables(text: str) -> Iterator[tuple[bool, str]]:
+    """Prose and HTML tables in turn; one that is left open goes to the end."""
+    depth = start = done = 0
+    for tag in _TABLE_TAG.finditer(text):
+        if not tag["close"]:
+            if not depth:
+                start = tag.start()
+            depth += 1
+        elif depth:
+            depth -= 1
+            if not depth:
+                yield False, text[done:start]
+                yield True, text[start : tag.end()]
+                done = tag.end()
+    if depth:
+        yield False, text[done:start]
+        yield True, text[start:]
+    else:
+        yield False, text[done:]
+
+
+class _Lines:
+    """Prose without code and HTML tables, line by line."""
+
+    def __init__(self, text: str, headings: bool) -> None:
+        self._lines = text.split("\n")
+        self._headings = headings
+        # Where each closing mark stands for the last time: an opening mark behind it is never closed, and need not be
+        # followed to the end of the text.
+        self._last: dict[str, int] = {}
+        for number, line in enumerate(self._lines):
+            for mark in _OPENERS.values():
+                if mark in line:
+                    self._last[mark] = number
+            if "\\end{" in line:
+                self._last["\\end{"] = number
+        self._found: list[Piece] = []
+        self._paragraph: list[str] = []
+        self._indents: list[int] = []  # of the open list items, outermost first
+        self._in_item = False
+        self._column = 0  # where the text of the open item begins
+
+    def pieces(self) -> list[Piece]:
+        at = 0
+        while at < len(self._lines):
+            at = self._step(at)
+        self._flush()
+        return self._found
+
+    def _step(self, at: int) -> int:
+        line = self._lines[at]
+        if not line.strip():
+            self._flush()
+            return at + 1
+        if self._headings and (titled := heading(line)) is not None:
+            self._end_list()
+            if titled[1]:
+                self._found.append(_heading_piece(*titled))
+            return at + 1
+        if _is_rule(line):
+            self._end_list()
+            self._found.append(Piece(BlockKind.TEXT, line.strip()))
+            return at + 1
+        if (item := _ITEM.match(line)) is not None:
+            self._begin_item(line, item)
+            return at + 1
+        end = self._table_end(at) or self._formula_end(at)
+        if end:
+            return end
+        self._paragraph.append(line)
+        return at + 1
+
+    def _flush(self) -> None:
+        """End the paragraph or list item that is open."""
+        if self._paragraph:
+            first, *rest = self._paragraph
+            if self._in_item:
+                kind = BlockKind.LIST_ITEM
+                rest = [_outdented(line, self._column) for line in rest]
+            else:
+                kind = BlockKind.TEXT
+                self._indents = []
+            text = "\n".join([first, *rest]).strip()
+            self._found.append(Piece(kind, text, max(len(self._indents) - 1, 0)))
+        self._paragraph, self._in_item = [], False
+
+    def _end_list(self) -> None:
+        self._flush()
+        self._indents = []
+
+    def _begin_item(self, line: str, item: re.Match[str]) -> None:
+        self._flush()
+        indent = len(item["indent"].expandtabs(_TAB))
+        while self._indents and indent < self._indents[-1]:
+            self._indents.pop()
+        if not self._indents or indent > self._indents[-1] + 1:
+            self._indents.append(indent)
+        mark = item["mark"] if item["mark"].isascii() else "-"
+        self._column = item.end()
+        self._paragraph, self._in_item = [f"{mark} {line[item.end() :]}"], True
+
+    def _table_end(self, at: int) -> int:
+        """Behind a pipe table that begins here, which becomes a piece; 0 where none does."""
+        lines = self._lines
+        if "|" not in lines[at] or at + 1 == len(lines) or not _is_delimiter(lines[at + 1]):
+            return 0
+        end = at + 2
+        while end < len(lines) and "|" in lines[end]:
+            end += 1
+        self._end_list()
+        self._found.append(Piece(BlockKind.TABLE, "\n".join(line.strip() for line in lines[at:end])))
+        return end
+
+    def _formula_end(self, at: int) -> int:
+        """Behind a formula on lines of its own, which becomes a piece; 0 where none begins or it has no end."""
+        first = self._lines[at].strip()
+        close = _OPENERS.get(first[:2], "")
+        searched = close
+        if environment := _ENVIRONMENT.match(first):
+            close, searched = f"\\end{{{environment['name']}}}", "\\end{"
+        if not close or self._last.get(searched, -1) < at:
+            return 0
+        end = at
+        rest = first[2:]
+        while close not in rest:
+            end += 1
+            if end > self._last[searched]:
+                return self._no_formula(at, end)
+            rest = self._lines[end]
+        alone = rest.rstrip(" \t.,;").endswith(close)
+        if not alone:
+            return self._no_formula(at, end + 1)
+        self._end_list()
+        self._found.append(Piece(BlockKind.FORMULA, "\n".join(self._lines[at : end + 1]).strip()))
+        return end + 1
+
+    def _no_formula(self, at: int, end: int) -> int:
+        self._paragraph += self._lines[at:end]
+        return end
+
+
+def _heading_piece(marks: int, text: str) -> Piece:
+    return Piece(BlockKind.TITLE, text) if marks == 1 else Piece(BlockKind.HEADING, text, marks - 1)
+
+
+def _outdented(line: str, column: int) -> str:
+    return line[:column].lstrip(" \t") + line[column:]
+
+
+def _is_rule(line: str) -> bool:
+    marks = set(line) - {" ", "\t"}
+    return len(marks) == 1 and marks <= {"-", "*", "_"} and line.count(next(iter(marks))) >= 3
+
+
+def _is_delimiter(line: str) -> bool:
+    """The second line of a pipe table."""
+    return "|" in line and "-" in line and set(line) <= set("|:- \t\r")
+
+
+# The cells of a table in an answer: HTML or a pipe table. Linear in the length; never raises.
+
+
+_TAG = re.compile(r"<(?P<close>/?)(?P<name>tr|td|th)\b[^<>]*>|<[^<>]*>", re.IGNORECASE)
+_BAR = re.compile(r"(?<!\\)\|")
+
+
+def read_table(text: str) -> tuple[list[str], list[list[str]]] | None:
+    """The first row and the others of the first table in a text; None where it holds none."""
+    for piece in markdown_pieces(text):
+        if piece.kind is BlockKind.TABLE:
+            rows = _html_rows(piece.text) if piece.text.startswith("<") else _pipe_rows(piece.text.split("\n"))
+            return (rows[0], rows[1:]) if rows else None
+    return None
+
+
+def _html_rows(text: str) -> list[list[str]]:
+    rows: list[list[str]] = []
+    cell: list[str] | None = None
+    at = 0
+    for tag in _TAG.finditer(text):
+        if cell is not None:
+            cell.append(text[at : tag.start()])
+        at = tag.end()
+        name = (tag["name"] or "").lower()
+        if not name:
+            continue
+        if cell is not None:
+            rows[-1].append(" ".join(unescape("".join(cell)).split()))
+            cell = None
+        if not tag["close"]:
+            if name == "tr" or not rows:
+                rows.append([])
+            cell = [] if name != "tr" else None
+    return [row for row in rows if row]
+
+
+def _pipe_rows(lines: Sequence[str]) -> list[list[str]]:
+    kept = [line for number, line in enumerate(lines) if number != 1]  # the second one only draws the rule
+    return [[cell.strip().replace("\\|", "|") for cell in _BAR.split(_bare(line))] for line in kept]
+
+
+def _bare(line: str) -> str:
+    line = line.strip().removeprefix("|")
+    return line[:-1] if line.endswith("|") and not line.endswith("\\|") else line

@@ -1,0 +1,190 @@
+"""Plain Markdown answers, with or without elements between the text."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
+from llm_ocr.models.parsers.labels import known_kind
+from llm_ocr.models.parsers.pieces import Piece, markdown_pieces
+from llm_ocr.models.parsers.tokens import without_special
+from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
+from llm_ocr.types import FURNITURE, Block, BlockKind
+
+# Answers in plain Markdown, without places: every block has the whole page as its box.
+
+
+_WRAPPERS = ("```markdown", "```md")
+
+
+def parse_plain(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """Blocks of a Markdown answer. Never raises; linear in the length.
+
+    A fence around the whole answer, as chat models like to give, is taken off.
+    """
+    found = markdown_pieces(plain_body(text))
+    return Parsed(tuple(Block(piece.kind, WHOLE_PAGE, piece.text, level=piece.level) for piece in found))
+
+
+def plain_body(text: str) -> str:
+    """The Markdown of an answer: without special tokens, and without a fence around the whole."""
+    return _unwrapped(without_special(text).replace("\r\n", "\n").strip())
+
+
+def _unwrapped(text: str) -> str:
+    first, _, rest = text.partition("\n")
+    if first.strip().casefold() not in _WRAPPERS:
+        return text
+    lines = rest.split("\n")
+    end = _closing(lines)
+    if end is None:
+        return rest  # the end of the answer was cut off
+    return "\n".join(lines[:end]) if end == len(lines) - 1 else text
+
+
+def _closing(lines: Sequence[str]) -> int | None:
+    """The line that closes a fence opened before the first one; fences with a language stand inside."""
+    inside = False
+    for number, line in enumerate(lines):
+        bare = line.strip()
+        if bare == "```":
+            if not inside:
+                return number
+            inside = False
+        elif bare.startswith("```") and not inside:
+            inside = True
+    return None
+
+
+# Markdown with blocks in between: figures and furniture that models write as links, comments or tags in their text.
+# Each is taken out before the Markdown is cut into pieces and set in again afterwards, so that none of them breaks a
+# table or a list in two.
+
+
+# Characters that Unicode keeps free for such use within a program: no page holds them.
+_BEGIN, _END = "\ufdd0", "\ufdd1"
+_MARK = re.compile(f"{_BEGIN}([0-9]{{1,9}}){_END}")
+_FREE = re.compile(f"[{_BEGIN}{_END}]")
+_BRACKETS = re.compile(r"[\[\]]")
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """What `text[start:end]` stands for: a block, or with None nothing.
+
+    Within a heading, a list or a table no block can stand: it follows there, unless `words` take its place.
+    """
+
+    start: int
+    end: int
+    block: Block | None = None
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageLink:
+    """`![alt](target)` in Markdown. `target` is the match that was asked for."""
+
+    start: int
+    alt: str
+    target: re.Match[str]
+
+
+def image_links(text: str, target: re.Pattern[str]) -> Iterator[ImageLink]:
+    """All links to images whose end `target` matches, from the `]` on; the words may hold brackets. Linear."""
+    done = 0
+    for found in target.finditer(text):
+        start = _opening(text, done, found.start())
+        done = found.end()
+        if start >= 0:
+            yield ImageLink(start, " ".join(text[start + 2 : found.start()].split()), found)
+
+
+def _opening(text: str, start: int, end: int) -> int:
+    """Where the `![` stands whose words end at `end`; -1 for none."""
+    depth = 1
+    for bracket in reversed(list(_BRACKETS.finditer(text, start, end))):
+        depth += 1 if bracket[0] == "]" else -1
+        if not depth:
+            at = bracket.start() - 1
+            return at if at >= start and text[at] == "!" else -1
+    return text.rfind("![", start, end)
+
+
+def placeless(label: str, words: str) -> Block:
+    """A figure of which only words are known: a block of text that has the figure's label and no place."""
+    return Block(BlockKind.TEXT, WHOLE_PAGE, words, label)
+
+
+def is_placeless(block: Block) -> bool:
+    """Whether a block stands for a figure whose place is not known."""
+    unplaced = block.kind is BlockKind.TEXT and block.box == WHOLE_PAGE
+    return unplaced and known_kind(block.label) is BlockKind.FIGURE
+
+
+def with_inserts(text: str, inserts: Sequence[Insert]) -> list[Block]:
+    """The blocks of a Markdown text and the inserts in their places, in order. Linear; never raises.
+
+    An answer that holds nothing but one figure without a place is a page that is this figure.
+    """
+    blocks: list[Block] = []
+    seen: set[int] = set()
+    for piece in markdown_pieces(_marked(text, inserts)):
+        blocks += _code(piece, text, inserts, seen) if piece.kind is BlockKind.CODE else _around(piece, inserts, seen)
+    blocks += [one.block for number, one in enumerate(inserts) if number not in seen and one.block is not None]
+    body = [block for block in blocks if block.kind not in FURNITURE]
+    if len(body) == 1 and is_placeless(body[0]):
+        whole = replace(body[0], kind=BlockKind.FIGURE, text="", described=body[0].text)
+        return [whole if block is body[0] else block for block in blocks]
+    return [block for block in blocks if block.text or block.kind is not BlockKind.TEXT]
+
+
+def _marked(text: str, inserts: Sequence[Insert]) -> str:
+    parts: list[str] = []
+    done = 0
+    for number, one in enumerate(inserts):
+        parts += [_FREE.sub("", text[done : one.start]), f"{_BEGIN}{number}{_END}"]
+        done = one.end
+    return "".join([*parts, _FREE.sub("", text[done:])])
+
+
+def _code(piece: Piece, text: str, inserts: Sequence[Insert], seen: set[int]) -> list[Block]:
+    """A program is shown as it was written."""
+
+    def raw(mark: re.Match[str]) -> str:
+        number = int(mark[1])
+        seen.add(number)
+        return text[inserts[number].start : inserts[number].end]
+
+    return [Block(piece.kind, WHOLE_PAGE, _MARK.sub(raw, piece.text), level=piece.level)]
+
+
+def _around(piece: Piece, inserts: Sequence[Insert], seen: set[int]) -> list[Block]:
+    splits = piece.kind is BlockKind.TEXT
+    blocks: list[Block] = []
+    behind: list[Block] = []
+    run: list[str] = []
+    done = 0
+
+    def flush() -> None:
+        words = "".join(run).strip()
+        run.clear()
+        if words:
+            blocks.append(Block(piece.kind, WHOLE_PAGE, words, level=piece.level))
+
+    for mark in _MARK.finditer(piece.text):
+        run.append(piece.text[done : mark.start()])
+        done = mark.end()
+        number = int(mark[1])
+        seen.add(number)
+        block, words = inserts[number].block, inserts[number].words
+        if not splits and words:
+            run.append(words)
+        elif block is not None and splits and block.kind not in FURNITURE:
+            flush()
+            blocks.append(block)
+        elif block is not None:
+            behind.append(block)
+    run.append(piece.text[done:])
+    flush()
+    return blocks + behind

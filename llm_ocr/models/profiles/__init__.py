@@ -1,0 +1,1 @@
+"""Profiles of model families: one data file per family."""

@@ -1,0 +1,186 @@
+"""Chandra OCR 1 and 2: pages as HTML blocks with boxes, descriptions of pictures, charts as data.
+
+Prompts are those of the vendor's package `chandra-ocr` (0.2.0 for the second model, 0.1.8 for the first), and so are
+sizes, arguments and the rule for retries.
+"""
+
+from llm_ocr.models.parsers.html_blocks import parse_chandra, parse_chandra1
+from llm_ocr.models.profile import ImageRule, Profile, Rung, Score
+from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, a4_tokens, prompt_tokens, side_at
+
+_TAGS = (
+    "'math', 'br', 'i', 'b', 'u', 'del', 'sup', 'sub', 'table', 'tr', 'td', 'p', 'th', 'div', 'pre', 'h1', 'h2', 'h3', "
+    "'h4', 'h5', 'ul', 'ol', 'li', 'input', 'a', 'span', 'img', 'hr', 'tbody', 'small', 'caption', 'strong', 'thead', "
+    "'big', 'code'"
+)
+_ATTRIBUTES = (
+    "'class', 'colspan', 'rowspan', 'display', 'checked', 'type', 'border', 'value', 'style', 'href', 'alt', 'align'"
+)
+_LABELS = """\
+- Caption
+- Footnote
+- Equation-Block
+- List-Group
+- Page-Header
+- Page-Footer
+- Image
+- Section-Header
+- Table
+- Text
+- Complex-Block
+- Code-Block
+- Form
+- Table-Of-Contents
+- Figure"""
+_MORE_LABELS = """
+- Chemical-Block
+- Diagram
+- Bibliography
+- Blank-Page"""
+_OCR = "OCR this image to HTML"
+
+
+def _layout(corners: str, most: int, labels: str) -> str:
+    return (
+        f"{_OCR}, arranged as layout blocks.  Each layout block should be a div with the data-bbox attribute "
+        f"representing the bounding box of the block in {corners} format.  Bboxes are normalized 0-{most}. The "
+        f"data-label attribute is the label for the block.\n\nUse the following labels:\n{labels}"
+    )
+
+
+def _rules(*, second: bool) -> str:
+    tags = f"[{_TAGS}, 'chem']" if second else f"[{_TAGS}]"
+    attributes = f"[{_ATTRIBUTES}, 'data-bbox', 'data-label']" if second else f"[{_ATTRIBUTES}]"
+    lines = [
+        f"Only use these tags {tags}, and these attributes {attributes}.",
+        "",
+        "Guidelines:",
+        "* Inline math: Surround math with <math>...</math> tags. Math expressions should be rendered in "
+        "KaTeX-compatible LaTeX. Use display for block math.",
+        "* Tables: Use colspan and rowspan attributes to match table structure.",
+        "* Formatting: Maintain consistent formatting with the image, including spacing, indentation, "
+        "subscripts/superscripts, and special characters.",
+        "* Images: Include a description of any images in the alt attribute of an <img> tag. Do not fill out the src "
+        "property."
+        + (
+            " Describe in detail inside the div tag. Also convert charts to high fidelity data, and convert diagrams "
+            "to mermaid."
+            if second
+            else ""
+        ),
+        "* Forms: Mark checkboxes and radio buttons properly.",
+        "* Text: join lines together properly into paragraphs using <p>...</p> tags.  Use <br> tags for line breaks "
+        "within paragraphs, but only when absolutely necessary to maintain meaning.",
+        *(
+            (
+                "* Chemistry: Use <chem>...</chem> tags for chemical formulas with reactive SMILES.",
+                "* Lists: Preserve indents and proper list markers.",
+            )
+            if second
+            else ()
+        ),
+        "* Use the simplest possible HTML structure that accurately represents the content of the block.",
+        "* Make sure the text is accurate and easy for a human to read and interpret.  Reading order should be correct "
+        "and natural.",
+    ]
+    return "\n".join(lines)
+
+
+def _prompts(*, second: bool) -> dict[str, str]:
+    head = (
+        _layout("x0 y0 x1 y1", 1000, _LABELS + _MORE_LABELS) if second else _layout("[x0, y0, x1, y1]", 1024, _LABELS)
+    )
+    rules = _rules(second=second)
+    return {"layout": f"{head}\n\n{rules}", "markdown": f"{_OCR}.\n\n{rules}"}
+
+
+# PDFs at 192 dpi; the vendor keeps the area below 3072 * 2048 pixels, which an A4 page does (1588 * 2245).
+_LONGEST = side_at(192)
+# min(0.2 * n, 0.8), and then the last one again: the vendor's rule of six retries.
+_LADDER = (Rung(0.2), Rung(0.4), Rung(0.6), Rung(0.8))
+# The vendor asks with a top_p of 0.1 first, where at temperature 0 it changes nothing, and with 0.95 in retries.
+_SETTINGS = {"top_p": 0.95}
+_FIGURES = frozenset({"Image", "Figure", "Diagram"})
+_LICENCE = "modified OpenRAIL-M (weights)"
+
+
+def _notice(name: str) -> str:
+    return (
+        f"{name}: the weights are free for research, personal use and organisations below 2 million dollars of revenue "
+        "or funding, and not for a service that competes with the vendor's; others need its licence."
+    )
+
+
+_SECOND, _FIRST = _prompts(second=True), _prompts(second=False)
+
+CHANDRA_2 = Profile(
+    name="chandra-2",
+    model="datalab-to/chandra-ocr-2",
+    licence=_LICENCE,
+    notice=_notice("chandra-2"),
+    prompts=_SECOND,
+    parsers={"": parse_chandra},
+    image=ImageRule(_LONGEST),
+    max_tokens=12_384,
+    # One token for each 28 x 28 pixels at most: 4,600 of an A4 page, with the prompt and the longest answer 17,900.
+    context=18_000,
+    page_tokens=a4_tokens(_LONGEST, 28) + prompt_tokens(_SECOND["layout"]) + ANSWER,
+    settings=_SETTINGS,
+    # As the vendor's for 80 GB, but for the prefix cache, which its image enables and pages never hit.
+    server_args=(
+        "--max-num-seqs",
+        "64",
+        "--dtype",
+        "bfloat16",
+        "--max-num-batched-tokens",
+        "8192",
+        "--gpu-memory-utilization",
+        ".85",
+        "--mm-processor-kwargs",
+        '{"min_pixels": 3136, "max_pixels": 6291456}',
+        *CACHES_OFF,
+        *ONE_IMAGE,
+    ),
+    min_vllm="0.17.0",
+    figure_labels=_FIGURES,
+    ladder=_LADDER,
+    parameters=5.0,  # "4-5 B"
+    scores=(
+        Score("olmOCR-bench", 85.9, "vendor's run, vendor's repository"),
+        Score("OmniParseBench", 90.1, "vendor's run"),
+    ),
+)
+
+CHANDRA_1 = Profile(
+    name="chandra-1",
+    model="datalab-to/chandra",
+    licence=_LICENCE,
+    notice=_notice("chandra-1"),
+    prompts=_FIRST,
+    parsers={"": parse_chandra1},
+    image=ImageRule(_LONGEST),
+    max_tokens=8192,
+    context=32_768,
+    # Qwen3-VL: one token for each 32 x 32 pixels.
+    page_tokens=a4_tokens(_LONGEST, 32) + prompt_tokens(_FIRST["layout"]) + ANSWER,
+    settings=_SETTINGS,
+    server_args=(
+        "--max-num-seqs",
+        "32",
+        "--dtype",
+        "bfloat16",
+        "--max-num-batched-tokens",
+        "65536",
+        "--gpu-memory-utilization",
+        ".9",
+        *CACHES_OFF,
+        *ONE_IMAGE,
+    ),
+    figure_labels=_FIGURES,
+    # The first package retried at 0.3 always; the rule of the second one grows warmer.
+    ladder=_LADDER,
+    parameters=9.0,
+    scores=(Score("olmOCR-bench", 83.1, "vendor's run, vendor's repository"),),
+)
+
+PROFILES = (CHANDRA_2, CHANDRA_1)

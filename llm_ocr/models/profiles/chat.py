@@ -1,0 +1,66 @@
+"""Any chat model that sees images: our own prompts, answers in plain Markdown without places."""
+
+from llm_ocr.models.parsers import parser_named
+from llm_ocr.models.parsers.labels import FIGURE_LABELS
+from llm_ocr.models.profile import ImageRule, Profile
+from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, CHAT_PROMPTS, a4_tokens, side_at, warmer
+
+_MARKDOWN = (
+    "Convert this page of a document to Markdown. Write all of its text in reading order and in its own language; "
+    "correct, translate and add nothing. Mark headings with #. Write tables as HTML with <table>, <tr>, <th>, <td>, "
+    "with rowspan and colspan where cells are joined. Write formulas in LaTeX between $ or $$. Leave out running heads "
+    "and feet and page numbers, and do not describe pictures. Answer with the Markdown only."
+)
+_TEXT = (
+    "Write down all text on this page in reading order, without any formatting. Correct, translate and add nothing. "
+    "Answer with the text only."
+)
+
+#: Prompts by mode.
+PROMPTS = {"markdown": _MARKDOWN, "text": _TEXT, **CHAT_PROMPTS}
+#: The prompt for a page whose file holds text, which helps with spelling and with small print.
+ANCHOR = (
+    f"{_MARKDOWN}\n\n"
+    "Between the lines of dashes stands text that was found in the file of this page. It may be wrong, incomplete or "
+    "out of order: where it and the picture differ, the picture is right.\n"
+    "-----\n{text}\n-----"
+)
+
+#: As that of DeepSeek-OCR: a change of the prompt comes late, a smaller image early.
+LADDER = warmer(plainer="text")
+
+SERVER_ARGS = (*CACHES_OFF, "--limit-mm-per-prompt", '{"image": 1, "video": 0}')
+
+# The long side of A4 at 144 dpi: small print stays readable, and a page of 1190 x 1684 pixels is 2,003,960, within the
+# 2048 * 32 * 32 that Qwen3-VL's recipe names as the most.
+LONGEST_SIDE = side_at(144)
+# 28 x 28 pixels for a token (Qwen2-VL and most others; Qwen3-VL has 32 x 32); the prompt has about 100.
+_PAGE_TOKENS = a4_tokens(LONGEST_SIDE, 28) + 100 + ANSWER
+_CONTEXT = 16_384
+_MAX_TOKENS = 8192
+
+
+def generic(model_id: str, parser: str = "plain") -> Profile:
+    """A profile for a chat model of which nothing is known but its name, as the server spells it.
+
+    `parser` reads answers to pages, by its name in `models/parsers.py`. Those of `plain` carry no boxes: figures are
+    found on the page, and figures of other models' pages can be described. Raises `UsageError` for a parser that is not
+    known.
+    """
+    chosen = parser_named(parser)
+    return Profile(
+        name=model_id,
+        model=model_id,
+        licence="",
+        prompts=PROMPTS,
+        parsers={"": chosen.parse},
+        image=ImageRule(longest_side=LONGEST_SIDE),
+        max_tokens=_MAX_TOKENS,
+        context=_CONTEXT,
+        page_tokens=_PAGE_TOKENS,
+        mode="markdown",
+        server_args=SERVER_ARGS,
+        figure_labels=FIGURE_LABELS if chosen.places else frozenset(),
+        ladder=LADDER,
+        anchor=ANCHOR,
+    )

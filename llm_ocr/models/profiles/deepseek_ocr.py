@@ -1,0 +1,92 @@
+"""DeepSeek-OCR and DeepSeek-OCR-2: one request gives text, layout and boxes.
+
+Prompts are those of the models' READMEs, arguments and settings those of vLLM's recipes for them.
+"""
+
+from llm_ocr.models.parsers.grounding import parse_grounding, parse_spotting
+from llm_ocr.models.parsers.plain import parse_plain
+from llm_ocr.models.profile import ImageRule, Profile, Score
+from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, DEEPSEEK_PROMPTS, ONE_IMAGE, side_at, warmer
+
+# vLLM puts "<image>\n" before each of them: the model's own prompts begin with it.
+_PAGE = "<|grounding|>Convert the document to markdown."
+_PROMPTS = {
+    "layout": _PAGE,
+    "markdown": _PAGE,
+    "text": "Free OCR.",
+    "spotting": "<|grounding|>OCR this image.",  # pictures other than documents: each line with its box
+    **DEEPSEEK_PROMPTS,
+}
+
+# The context of the model; prompt and answer together.
+_CONTEXT = 8192
+# Prompt tokens of an A4 page in tiles, as vLLM counted them (1240 x 1754 pixels: 914); a page in the largest number of
+# tiles (6 of 100 tokens, their line ends, 273 for the whole page) stays below 960, and the prompt's words below 20.
+_PAGE_PROMPT = 914
+_LARGEST_PROMPT = 1024
+# The second one: 256 tokens for the whole page and 144 for each of at most six tiles.
+_SECOND_PAGE = 256 + 6 * 144
+_SECOND_LARGEST_PROMPT = 1280
+
+# The long side of A4 at the 144 dpi of the model's own PDF script; the server cuts the tiles.
+_IMAGE = ImageRule(side_at(144))
+# Tags are special tokens of the model.
+_TAGS = {"skip_special_tokens": False}
+# Blocks n-grams that come back within the window; the two tokens that it lets through are <td> and </td>.
+_NO_REPETITION = {"vllm_xargs": {"ngram_size": 30, "window_size": 90, "whitelist_token_ids": [128821, 128822]}}
+_SERVER_ARGS = (
+    "--logits-processors",
+    "vllm.model_executor.models.deepseek_ocr:NGramPerReqLogitsProcessor",
+    *CACHES_OFF,
+    *ONE_IMAGE,
+)
+_FIGURES = frozenset({"image", "figure"})
+# Another size of the image is cut into other tiles; the plain prompt gives text without places, so it comes late.
+_LADDER = warmer(plainer="text")
+
+DEEPSEEK_OCR = Profile(
+    name="deepseek-ocr",
+    model="deepseek-ai/DeepSeek-OCR",
+    licence="MIT",
+    aliases=("deepseek", "deepseek-ocr-1", "deepseekocr"),
+    prompts=_PROMPTS,
+    parsers={"": parse_plain, "layout": parse_grounding, "markdown": parse_grounding, "spotting": parse_spotting},
+    image=_IMAGE,
+    max_tokens=_CONTEXT - _LARGEST_PROMPT,
+    context=_CONTEXT,
+    page_tokens=_PAGE_PROMPT + ANSWER,
+    vllm_settings=_TAGS,
+    page_settings=_NO_REPETITION,
+    server_args=_SERVER_ARGS,
+    figure_labels=_FIGURES,
+    # It answers figures with tables and text, never trained for JSON: only the choice of a class is forced.
+    structured=frozenset({"classify"}),
+    ladder=_LADDER,
+    parameters=3.3,
+    scores=(
+        Score("olmOCR-bench", 75.7, "as quoted by others"),
+        Score("OmniDocBench v1.5", 87.0, "as quoted by others; 87.4 in other places"),
+    ),
+)
+
+# Before vLLM's pull request 33642 (February 2026) servers had no chat template for it: answers were empty.
+DEEPSEEK_OCR_2 = Profile(
+    name="deepseek-ocr-2",
+    model="deepseek-ai/DeepSeek-OCR-2",
+    licence="Apache-2.0",
+    prompts={"layout": _PAGE, "markdown": _PAGE, "text": "Free OCR."},
+    parsers={"": parse_plain, "layout": parse_grounding, "markdown": parse_grounding},
+    image=_IMAGE,
+    max_tokens=_CONTEXT - _SECOND_LARGEST_PROMPT,
+    context=_CONTEXT,
+    page_tokens=_SECOND_PAGE + ANSWER,
+    vllm_settings=_TAGS,
+    page_settings=_NO_REPETITION,
+    server_args=_SERVER_ARGS,
+    figure_labels=_FIGURES,
+    ladder=_LADDER,
+    parameters=3.4,
+    scores=(Score("OmniDocBench v1.5", 91.09, "vendor's paper, arXiv 2601.20552"),),
+)
+
+PROFILES = (DEEPSEEK_OCR, DEEPSEEK_OCR_2)

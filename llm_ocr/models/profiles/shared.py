@@ -1,0 +1,155 @@
+"""Server arguments, image sizes, retry ladders, and figure prompts that profiles share."""
+
+from collections.abc import Mapping, Sequence
+from math import ceil, sqrt
+from types import MappingProxyType
+from typing import Any
+
+from llm_ocr.models.profile import Profile, Rung
+
+# What many profiles share: arguments of servers, sizes of page images, the usual retry ladder. Arithmetic only.
+
+
+# Caches only cost memory and copies where each image comes once (vLLM's recipes for most of these models).
+CACHES_OFF = ("--no-enable-prefix-caching", "--mm-processor-cache-gb", "0")
+# Saves memory when the server measures itself.
+ONE_IMAGE = ("--limit-mm-per-prompt", '{"image": 1}')
+
+#: Tokens of the answer for a usual page, by which throughput is reckoned.
+ANSWER = 1000
+_A4_LONG_SIDE = 297 / 25.4  # inches
+
+# The temperatures of olmOCR's pipeline lie between 0.1 and 1.0; above 0.8 models without its front matter wander off.
+_WARMTH = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8)
+_RESIZED = 0.3  # the rung that changes the image
+_PLAINER = 0.6  # the one that changes the prompt
+
+
+def side_at(dpi: int) -> int:
+    """The long side in pixels of an A4 page at a resolution."""
+    return round(_A4_LONG_SIDE * dpi)
+
+
+def a4_tokens(longest_side: int, per_side: int) -> int:
+    """Image tokens of an A4 page whose long side has so many pixels, one token for each square of `per_side` pixels."""
+    return ceil(longest_side / per_side) * ceil(longest_side / sqrt(2) / per_side)
+
+
+def prompt_tokens(prompt: str) -> int:
+    """About the tokens of a prompt's words and of the chat template around them."""
+    return len(prompt) // 4 + 20
+
+
+def warmer(above: float = 0.0, *, scale: float = 0.8, plainer: str | None = None) -> tuple[Rung, ...]:
+    """The usual ladder from the first step that is warmer than `above`.
+
+    A smaller image (its sides times `scale`) comes early, another prompt (the mode `plainer`), which mostly gives text
+    without places, late.
+    """
+    return tuple(
+        Rung(
+            temperature=value,
+            mode=plainer if value == _PLAINER else None,
+            scale=scale if value == _RESIZED else 1.0,
+        )
+        for value in _WARMTH
+        if value > above
+    )
+
+
+# What is asked of figures, and the form that answers are to have. Prompts of DeepSeek-OCR are the strings that it was
+# trained on (its README), but for `classify`, which it never learnt: there only a server that forces one of the names
+# makes its answer useful. The others are ours.
+
+
+#: Into what `classify` sorts figures when the user names no classes.
+CLASSES = ("photo", "chart", "diagram", "logo", "table", "map", "screenshot", "drawing", "formula", "other")
+
+_PLACE = "{classes}"
+_CLASSIFY = f"What kind of picture is this? Answer with one of these names and nothing else: {_PLACE}."
+
+DEEPSEEK_PROMPTS: Mapping[str, str] = MappingProxyType(
+    {
+        "describe": "Describe this image in detail.",
+        "parse": "Parse the figure.",
+        "classify": _CLASSIFY,
+    }
+)
+
+CHAT_PROMPTS: Mapping[str, str] = MappingProxyType(
+    {
+        "describe": (
+            "Describe this figure from a document for someone who cannot see it. Begin with what kind of figure it is. "
+            "Say what it shows: its parts and how they belong together, for a chart its axes with units, its series "
+            "and what they tell, and quote the text that can be read in it. State only what is visible. "
+            "Answer with one paragraph of plain text, in the language of the figure's own text, else in English."
+        ),
+        "parse": (
+            "Read this figure from a document. Answer with one JSON object and nothing else. Its keys:\n"
+            '"type": the kind of figure, such as "bar chart", "line chart", "table", "flow chart", "photo";\n'
+            '"title": its title;\n'
+            '"axes": a list of objects with "name" and "unit";\n'
+            '"columns": the names of the data\'s columns;\n'
+            '"rows": the data, a list of rows, each a list with one string for every column, numbers as they are '
+            "printed, or as close as the figure allows to read them;\n"
+            '"nodes": the texts of a diagram\'s boxes;\n'
+            '"edges": a list of objects with "from", "to" and "label" for the lines between them;\n'
+            '"text": all other text in the figure, one line for each piece.\n'
+            "Leave out keys for which the figure has nothing. Invent nothing: what cannot be read is an empty string."
+        ),
+        "classify": _CLASSIFY,
+    }
+)
+
+_STRING: dict[str, Any] = {"type": "string"}
+_STRINGS: dict[str, Any] = {"type": "array", "items": _STRING}
+
+
+def _objects_of(*required: str, optional: str) -> dict[str, Any]:
+    item = {
+        "type": "object",
+        "properties": dict.fromkeys((*required, optional), _STRING),
+        "required": list(required),
+        "additionalProperties": False,
+    }
+    return {"type": "array", "items": item}
+
+
+#: JSON schema that `parse` asks for. All values are strings, as they are printed in the figure.
+PARSE_SCHEMA: Mapping[str, Any] = MappingProxyType(
+    {
+        "type": "object",
+        "properties": {
+            "type": _STRING,
+            "title": _STRING,
+            "axes": _objects_of("name", optional="unit"),
+            "columns": _STRINGS,
+            "rows": {"type": "array", "items": _STRINGS},
+            "nodes": _STRINGS,
+            "edges": _objects_of("from", "to", optional="label"),
+            "text": _STRING,
+        },
+        "required": ["type"],
+        "additionalProperties": False,
+    }
+)
+
+
+def classify_prompt(prompt: str, classes: Sequence[str] = CLASSES) -> str:
+    """The prompt of mode `classify` with the names of the classes at their place (`{classes}`)."""
+    return prompt.replace(_PLACE, ", ".join(classes))
+
+
+def structured_outputs(
+    profile: Profile, mode: str, classes: Sequence[str] = CLASSES, *, own_prompt: bool = False
+) -> Mapping[str, Any]:
+    """Settings of a request by which vLLM forces the form of an answer; empty where the mode or model needs none.
+
+    With `own_prompt` the user's prompt decides the form of JSON. vLLM takes the settings at the top level of the
+    request (0.32.0; older versions ignored other spellings in silence).
+    """
+    if mode not in profile.structured or (mode == "parse" and own_prompt):
+        return {}
+    if mode == "parse":
+        return {"structured_outputs": {"json": dict(PARSE_SCHEMA)}}
+    return {"structured_outputs": {"choice": list(classes)}} if mode == "classify" else {}

@@ -1,0 +1,72 @@
+"""Surya OCR 2 and 2.5: small models with the labels and boxes of Chandra. Experimental.
+
+Prompts, settings and the version of vLLM are those of the vendor's package `surya-ocr`.
+"""
+
+from typing import Any
+
+from llm_ocr.models.parsers.html_blocks import parse_surya
+from llm_ocr.models.parsers.layout_json import parse_surya_layout
+from llm_ocr.models.profile import ImageRule, Profile, Score
+from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, a4_tokens, prompt_tokens, side_at, warmer
+
+_PAGE = "OCR this image to HTML. Each block is a div with data-label and data-bbox (x0 y0 x1 y1, normalized 0-1000)."
+_PROMPTS = {
+    "layout": _PAGE,
+    "layout-only": (
+        'Output the layout of this image as JSON. Each entry is a dict with "label", "bbox", and "count" fields. '
+        "Bbox is x0 y0 x1 y1, normalized 0-1000."
+    ),
+    "text": "OCR this block image to HTML.",
+}
+# The vendor forces this form, up to 200 entries.
+_LAYOUT: dict[str, Any] = {
+    "type": "array",
+    "maxItems": 200,
+    "items": {
+        "type": "object",
+        "properties": {"label": {"type": "string"}, "bbox": {"type": "string"}, "count": {"type": "integer"}},
+        "required": ["label", "bbox", "count"],
+        "additionalProperties": False,
+    },
+}
+
+# No size is advised: that of Chandra. 28 x 28 pixels for a token are assumed; a square page has 81 * 81, with the
+# longest answer 14,800 of the context. Answers and context are ours.
+_LONGEST = side_at(192)
+_MAX_TOKENS, _CONTEXT = 8192, 16_384
+
+
+def _profile(version: str, parameters: float, bench: float, parse_bench: float) -> Profile:
+    name = f"surya-ocr-{version}"
+    return Profile(
+        name=name,
+        model=f"datalab-to/{name}",
+        licence="modified OpenRAIL-M (weights)",
+        notice=(
+            f"{name}: the licence of the weights restricts use by organisations above 5 million dollars: read it "
+            "before you use them."
+        ),
+        aliases=("surya",) if version == "2.5" else (),
+        prompts=_PROMPTS,
+        parsers={"": parse_surya, "layout-only": parse_surya_layout},
+        image=ImageRule(_LONGEST),
+        max_tokens=_MAX_TOKENS,
+        context=_CONTEXT,
+        page_tokens=a4_tokens(_LONGEST, 28) + prompt_tokens(_PAGE) + ANSWER,
+        guides={"layout-only": {"structured_outputs": {"json": _LAYOUT}}},
+        server_args=(*CACHES_OFF, *ONE_IMAGE),
+        min_vllm="0.20.1",
+        figure_labels=frozenset({"Image", "Figure", "Diagram"}),
+        ladder=warmer(),
+        parameters=parameters,
+        scores=(
+            Score("olmOCR-bench", bench, "vendor's run"),
+            Score("OmniParseBench", parse_bench, "vendor's run"),
+        ),
+        experimental=True,
+        region_tasks={"text": "text", "table": "text", "formula": "text"},
+    )
+
+
+PROFILES = (_profile("2.5", 0.69, 83.7, 85.9), _profile("2", 0.65, 83.3, 83.1))

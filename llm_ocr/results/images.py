@@ -1,0 +1,186 @@
+"""Images for people: data URLs of bounded size, and pages with their blocks drawn in."""
+
+import base64
+import io
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from llm_ocr.errors import PageFailure
+from llm_ocr.types import Block, BlockKind, Box, EncodedImage, Reason
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+
+# Images of rows as data URLs, bounded in size: pages must not make a notebook of hundreds of megabytes.
+
+
+#: Images up to this many bytes are shown as they are, larger ones scaled down and encoded again.
+AS_THEY_ARE = 300_000
+_JPEG_QUALITY = 85
+_MAGIC = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"RIFF": "image/webp"}
+
+
+def data_url(picture: object, longest_side: int) -> str | None:
+    """A data URL of an image as rows hold it, at most `longest_side` pixels unless it is small in bytes.
+
+    Takes what `datasets` gives (a PIL image, or `{bytes, path}` undecoded) and `EncodedImage`; None for anything else.
+    """
+    data = image_bytes(picture)
+    if data is not None and len(data) <= AS_THEY_ARE and (media_type := _media_type(data)):
+        return _url(data, media_type)
+    decoded = _decoded(picture, data)
+    return _scaled(decoded, longest_side) if decoded is not None else None
+
+
+def image_bytes(picture: object) -> bytes | None:
+    """The encoded bytes, if the row holds any."""
+    if isinstance(picture, EncodedImage):
+        return picture.data or None
+    data = picture.get("bytes") if isinstance(picture, Mapping) else None
+    return data if isinstance(data, bytes) and data else None
+
+
+def encoded_image(picture: object) -> EncodedImage | None:
+    """The image in the form that the library works with, encoded as PNG if it came decoded."""
+    if isinstance(picture, EncodedImage):
+        return picture if picture.data else None
+    data = image_bytes(picture)
+    decoded = _decoded(picture, data)
+    if decoded is None:
+        return None
+    if data is None:
+        out = io.BytesIO()
+        decoded.save(out, "PNG", compress_level=1)
+        data = out.getvalue()
+    return EncodedImage(data, _media_type(data), decoded.width, decoded.height)
+
+
+def _decoded(picture: object, data: bytes | None) -> "Image.Image | None":
+    from PIL import Image
+
+    if isinstance(picture, Image.Image):
+        return picture
+    if data is None:
+        return None
+    try:
+        return Image.open(io.BytesIO(data))
+    except (OSError, Image.DecompressionBombError):
+        return None
+
+
+def _scaled(picture: "Image.Image", longest_side: int) -> str:
+    picture = picture.copy()
+    picture.thumbnail((longest_side, longest_side))
+    out = io.BytesIO()
+    if "A" in picture.getbands() or picture.mode in ("P", "1"):
+        picture.save(out, "PNG")
+        return _url(out.getvalue(), "image/png")
+    picture.convert("RGB").save(out, "JPEG", quality=_JPEG_QUALITY)
+    return _url(out.getvalue(), "image/jpeg")
+
+
+def _media_type(data: bytes) -> str:
+    return next((kind for magic, kind in _MAGIC.items() if data.startswith(magic)), "")
+
+
+def _url(data: bytes, media_type: str) -> str:
+    return f"data:{media_type};base64,{base64.b64encode(data).decode('ascii')}"
+
+
+# The page with its blocks drawn in: for people who want to see what was found, and in which order.
+
+
+if TYPE_CHECKING:
+    from PIL import Image, ImageDraw, ImageFont
+
+    _Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+
+_Colour = tuple[int, int, int]
+
+_COLOURS: dict[BlockKind, _Colour] = {
+    BlockKind.TITLE: (200, 30, 30),
+    BlockKind.HEADING: (220, 90, 20),
+    BlockKind.TEXT: (40, 90, 200),
+    BlockKind.LIST_ITEM: (20, 130, 170),
+    BlockKind.TABLE: (120, 50, 180),
+    BlockKind.FORMULA: (190, 40, 140),
+    BlockKind.CODE: (70, 70, 70),
+    BlockKind.FIGURE: (20, 140, 60),
+    BlockKind.CAPTION: (120, 140, 20),
+    BlockKind.FOOTNOTE: (140, 100, 60),
+    BlockKind.HEADER: (150, 150, 150),
+    BlockKind.FOOTER: (150, 150, 150),
+    BlockKind.PAGE_NUMBER: (150, 150, 150),
+}
+_TINT = 28  # opacity 0..255 of a box's inside
+_EDGE = 2  # pixels
+_LABEL = 13  # font size in pixels
+_LABEL_SPACE = 3  # pixels around a label
+#: The longest side of the picture in pixels: enough to read the text and the labels.
+LONGEST_SIDE = 1600
+
+
+def boxes_image(
+    image: EncodedImage, blocks: Sequence[Block], *, media_type: str = "image/jpeg", longest_side: int = LONGEST_SIDE
+) -> EncodedImage:
+    """The page's picture with each block's box, numbered in reading order; PNG, or JPEG with quality 85.
+
+    Raises `PageFailure` (unreadable) for page images that cannot be decoded, or have more pixels than Pillow takes.
+    """
+    from PIL import ImageDraw, ImageFont
+
+    page = _open(image, longest_side)
+    draw = ImageDraw.Draw(page, "RGBA")  # blends translucent colours into an RGB image
+    font = ImageFont.load_default(_LABEL)
+    for number, block in enumerate(blocks, 1):
+        box = _pixels(block.box, page.size)
+        colour = _COLOURS[block.kind]
+        draw.rectangle(box, fill=(*colour, _TINT), outline=(*colour, 255), width=_EDGE)
+        for more in block.continued:
+            draw.rectangle(_pixels(more, page.size), fill=(*colour, _TINT), outline=(*colour, 255), width=_EDGE)
+        _label(draw, box, f"{number} {block.kind.value.replace('_', ' ')}", colour, font)
+    return _encoded(page, media_type)
+
+
+def _open(image: EncodedImage, longest_side: int) -> "Image.Image":
+    from PIL import Image
+
+    try:
+        page = Image.open(io.BytesIO(image.data))
+        page.draft("RGB", (longest_side, longest_side))
+        page.thumbnail((longest_side, longest_side))
+        page.load()
+        return page if page.mode == "RGB" else page.convert("RGB")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise PageFailure(Reason.UNREADABLE, f"page image cannot be decoded: {error}") from error
+
+
+def _pixels(box: Box, size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Corners inside the picture, in order, whatever the engine answered."""
+    sides = (box.x0, box.y0, box.x1, box.y1)
+    safe = Box(*(side if math.isfinite(side) else 0.0 for side in sides)).clipped().scaled(size[0] - 1, size[1] - 1)
+    return round(safe.x0), round(safe.y0), round(safe.x1), round(safe.y1)
+
+
+def _label(
+    draw: "ImageDraw.ImageDraw", box: tuple[int, int, int, int], text: str, colour: _Colour, font: "_Font"
+) -> None:
+    """Above the box, or inside it at the top of the page."""
+    _, _, right, bottom = draw.textbbox((0, 0), text, font=font)
+    width, height = right + 2 * _LABEL_SPACE, bottom + _LABEL_SPACE
+    x, y = box[0], box[1] - height
+    if y < 0:
+        y = box[1]
+    draw.rectangle((x, y, x + width, y + height), fill=(*colour, 210))
+    draw.text((x + _LABEL_SPACE, y), text, fill=(255, 255, 255, 255), font=font)
+
+
+def _encoded(page: "Image.Image", media_type: str) -> EncodedImage:
+    out = io.BytesIO()
+    if media_type == "image/png":
+        page.save(out, "PNG", compress_level=1)
+    else:
+        page.save(out, "JPEG", quality=_JPEG_QUALITY)
+    return EncodedImage(out.getvalue(), media_type, page.width, page.height)

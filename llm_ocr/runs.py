@@ -1,0 +1,164 @@
+"""A workspace for readers: status, pages, documents, failures, and dataset."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from llm_ocr.costs.report import Spent, spent
+from llm_ocr.documents.remote.urls import shown
+from llm_ocr.errors import MissingExtra, ObjectNotFound, StageMissing
+from llm_ocr.results.documents import DocumentNames, markdown_file
+from llm_ocr.results.schema import Images
+from llm_ocr.storage import StoreOptions
+from llm_ocr.storage.local import LocalStore
+from llm_ocr.types import PageRecord, Status
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.items import items
+from llm_ocr.workspace.keys import EXTRACT, required_key
+from llm_ocr.workspace.published import extracted_pages
+from llm_ocr.workspace.status import RunStatus, run_status
+from llm_ocr.workspace.superseding import WORST, WeakPage
+from llm_ocr.workspace.views import fetch_dataset_file
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from llm_ocr.costs.report import CostReport
+
+__all__ = ["Run", "open"]
+
+
+# A workspace as its user sees it: status, pages, documents, failures, dataset. Read-only.
+
+
+class Document(NamedTuple):
+    """An assembled document. `path` is the key of its Markdown file in the workspace."""
+
+    document_id: str
+    source: str
+    path: str
+    markdown: str
+
+
+class Run:
+    """Results of a workspace, finished or not."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def __repr__(self) -> str:
+        return f"Run({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        """The workspace's URL."""
+        return self._workspace.url
+
+    @property
+    def status(self) -> RunStatus:
+        """Counts of pages and figures, units done, reasons of failures; read anew each time."""
+        return run_status(self._workspace)
+
+    def worst(self, count: int = WORST) -> tuple[WeakPage, ...]:
+        """The pages of the lowest quality score, the worst first; of a unit's pages at most its 20 worst are known."""
+        return run_status(self._workspace, worst=count).worst
+
+    @property
+    def spent(self) -> list[Spent]:
+        """What each job on a platform has cost; read anew each time."""
+        return spent(self._workspace)
+
+    def costs(self) -> "CostReport":
+        """Throughput, money per 1,000 pages, start-up and other hardware, from the run's record; for notebooks, too."""
+        from llm_ocr.costs.report import cost_report
+
+        return cost_report(self.status, self.spent)
+
+    def report(self, path: str | Path) -> Path:
+        """Write one HTML page about the run, whatever its state; it needs no network. Raises `StorageError`."""
+        from llm_ocr.report import write_report
+
+        return write_report(self._workspace, Path(path)).path
+
+    def pages(self, *, images: bool = True) -> Iterator[PageRecord]:
+        """The row that counts for every page that Extract has finished, in the order of the plan."""
+        key = required_key(self._workspace, EXTRACT)
+        for item in items(self._workspace):
+            yield from extracted_pages(self._workspace, key, item, Images.ALL if images else Images.NONE)
+
+    def failures(self) -> Iterator[PageRecord]:
+        """The failed pages, without images."""
+        return (page for page in self.pages(images=False) if page.status is Status.FAILED)
+
+    def documents(self) -> Iterator[Document]:
+        """Every assembled document, in the order of the plan."""
+        parts = [part for item in items(self._workspace) for part in item.parts]
+        names = DocumentNames.of_plan(
+            (part.document_id, path) for part in parts for path in (part.relative, *part.aliases)
+        )
+        seen: set[str] = set()
+        for part in parts:
+            if part.document_id in seen:
+                continue
+            seen.add(part.document_id)
+            key = markdown_file(names.of(part.document_id, part.relative))
+            try:
+                text = self._workspace.store.get(key).decode()
+            except ObjectNotFound:
+                continue
+            yield Document(part.document_id, shown(part.source), key, text)
+
+    def to_dataset(self) -> "Dataset":
+        """Return the assembled dataset, opened with `datasets`.
+
+        Raises:
+            StageMissing: Assemble has not run.
+            DatasetDamaged: A file that was fetched is not as Assemble wrote it; the next `assemble` makes it again.
+            MissingExtra: The package `datasets` is not installed.
+        """
+        try:
+            from datasets import load_dataset
+        except ImportError as error:
+            raise MissingExtra("to_dataset needs datasets, which is not installed", install="datasets") from error
+
+        files = list(self._dataset_files())
+        if not files:
+            raise StageMissing(f"no dataset in {self.url}", hint=f"Run first: llm-ocr assemble -w {self.url}")
+        return load_dataset("parquet", data_files={"train": files}, split="train")
+
+    def _dataset_files(self) -> Iterator[str]:
+        """The dataset's files on this machine, fetched where the workspace is not."""
+        store = self._workspace.store
+        for info in store.list("dataset/"):
+            if not info.key.endswith(".parquet"):
+                continue
+            if isinstance(store, LocalStore):
+                yield str(store.root / info.key)
+                continue
+            file = self._workspace.spool / info.key
+            file.parent.mkdir(parents=True, exist_ok=True)
+            fetch_dataset_file(self._workspace, info.key, file)
+            yield str(file)
+
+
+# From settings to finished work: what the command line and the Python API both call. What carries out a stage is
+# imported when one is: to read a workspace takes none of it.
+
+
+def open(url: str | Path, *, profile: str | None = None, endpoint: str | None = None, region: str | None = None) -> Run:
+    """Open a workspace for reading.
+
+    Args:
+        url: The folder, or the s3://, gs://, or hf:// URL.
+        profile: The credentials: a profile of the AWS configuration, or a Google credentials file.
+        endpoint: The URL of the store's server, if it is not the provider's.
+        region: The region of the bucket.
+
+    Returns:
+        The run: status, pages, documents, and dataset.
+
+    Raises:
+        WorkspaceError: There is no workspace.
+        StorageError: The store cannot be read.
+    """
+    return Run(Workspace.open(str(url), options=StoreOptions(profile, endpoint, region)))

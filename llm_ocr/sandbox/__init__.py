@@ -1,0 +1,17 @@
+"""Worker processes with limits: started as commands, killed at their deadline, replaced when they die."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llm_ocr.sandbox.pool import Interpreter, Limits, WorkerPool
+
+__all__ = ["Interpreter", "Limits", "WorkerPool"]
+
+
+def __getattr__(name: str) -> Any:
+    """The pool is imported when it is asked for: the workers themselves do without asyncio, which it stands on."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from llm_ocr.sandbox import pool
+
+    return getattr(pool, name)

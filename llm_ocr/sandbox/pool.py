@@ -1,0 +1,273 @@
+"""The main process's side: a pool of worker commands, each with one request at a time."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from llm_ocr.config.environment import worker_environment
+from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
+from llm_ocr.sandbox import wire
+from llm_ocr.sandbox.worker import OUT_OF_MEMORY
+from llm_ocr.types import Reason
+
+_CLOSED = "not started: its pool was closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one worker process. `memory` and `file_size` in bytes; not `confined`: it keeps network and files.
+
+    `niceness`: 0 to 19, as of `nice`; with more it gets processor time that others leave.
+    """
+
+    memory: int
+    file_size: int = 64 << 20
+    requests: int = 500  # recycled after so many
+    confined: bool = True
+    niceness: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """Another Python than this one; `path` is the folder where it finds this package."""
+
+    python: str
+    path: str
+
+
+class WorkerPool:
+    """`workers` processes that run `python -m module`; `module` ends in `processes.worker.serve(handlers)`."""
+
+    def __init__(
+        self,
+        module: str,
+        *,
+        workers: int,
+        limits: Limits,
+        interpreter: Interpreter | None = None,
+        patience: float = 0.0,
+    ) -> None:
+        """`patience`: seconds that a request waits for a worker that is busy before another one is started."""
+        self.interpreter = interpreter
+        self.module = module
+        self.workers = workers
+        self.limits = limits
+        self._idle: list[_Worker] = []  # the one that answered last stands last
+        self._all: set[_Worker] = set()
+        self._turns = asyncio.Semaphore(workers)
+        self._patience = patience
+        self._waiting: deque[asyncio.Future[_Worker]] = deque()
+        self._starting = asyncio.Lock()
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def call(
+        self,
+        operation: str,
+        payload: Mapping[str, Any],
+        *,
+        deadline: float,
+        affinity: str = "",
+        files: Sequence[int] = (),
+    ) -> dict[str, Any]:
+        """Run one operation in a worker, one that did `affinity` last if it is idle.
+
+        `files` are descriptors that the worker gets with the request, as its own in `payload["files"]`; 250 at most.
+        `deadline` in seconds; past it the worker is killed. Raises `WorkerDied` (deadline, memory, crash),
+        `PageFailure` as the worker raised it, and `WorkerError` for anything else it raised. Requests that still wait
+        when the pool is closed raise `WorkerDied`.
+        """
+        async with self._turns:
+            worker = await self._take(affinity)
+            try:
+                reply = await worker.ask({"operation": operation, "payload": payload}, deadline, files)
+            except BaseException:
+                self._all.discard(worker)
+                await worker.kill()
+                raise
+            worker.affinity = affinity or worker.affinity
+            await self._give_back(worker, reply)
+        return _result(reply)
+
+    async def close(self) -> None:
+        """End all workers at once, for good."""
+        self._closed = True
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_exception(WorkerDied(_CLOSED))
+        async with self._starting:  # one that starts now would outlive the pool
+            workers, self._all, self._idle = list(self._all), set(), []
+        await asyncio.gather(*(worker.kill() for worker in workers))
+
+    async def _take(self, affinity: str) -> "_Worker":
+        for index, worker in enumerate(self._idle):
+            if affinity and worker.affinity == affinity:
+                return self._idle.pop(index)
+        if self._idle:  # of a new document, the one whose own is the oldest; else the others may stay asleep, and small
+            return self._idle.pop(0 if affinity else -1)
+        return await self._next_free() or await self._started()
+
+    async def _next_free(self) -> "_Worker | None":
+        """A worker that is done before our patience is over: another process costs as much time, and its memory."""
+        if not self._patience or not (self._all or self._starting.locked()):
+            return None
+        waiting: asyncio.Future[_Worker] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        try:
+            await asyncio.wait([waiting], timeout=self._patience)
+        except asyncio.CancelledError:
+            if waiting.done() and waiting.exception() is None:
+                self._free(waiting.result())
+            raise
+        finally:
+            self._waiting.remove(waiting)
+        return waiting.result() if waiting.done() else None
+
+    def _free(self, worker: "_Worker") -> None:
+        """Who waits longest gets it."""
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(worker)
+                return
+        self._idle.append(worker)
+
+    async def _started(self) -> "_Worker":
+        async with self._starting:
+            if self._closed:
+                raise WorkerDied(_CLOSED)
+            worker = await _Worker.start(self.module, self.limits, self.interpreter)
+            self._all.add(worker)
+        return worker
+
+    async def _give_back(self, worker: "_Worker", reply: Mapping[str, Any]) -> None:
+        worn = worker.answered >= self.limits.requests or reply.get("out_of_memory")
+        if worn or worker not in self._all:
+            self._all.discard(worker)
+            await worker.kill()
+        else:
+            self._free(worker)
+
+
+def _result(reply: Mapping[str, Any]) -> dict[str, Any]:
+    if "result" in reply:
+        result = reply["result"]
+        if not isinstance(result, dict):
+            raise WorkerError("a worker answered with something that is not an object")
+        return result
+    if "failure" in reply:
+        raise PageFailure(Reason(reply["failure"]), str(reply.get("detail", "")), hint=str(reply.get("hint", "")))
+    if reply.get("out_of_memory"):
+        raise WorkerDied("out of its memory limit", out_of_memory=True)
+    raise WorkerError(str(reply.get("error", "no answer")))
+
+
+class _Worker:
+    """One process. Not for use by two callers at a time."""
+
+    def __init__(self, process: asyncio.subprocess.Process, door: socket.socket) -> None:
+        self.process = process
+        self._door = door  # open files go through it
+        self.affinity = ""
+        self.answered = 0
+        self._last_words: deque[str] = deque(maxlen=5)
+        self._listener = asyncio.create_task(self._listen())
+
+    @classmethod
+    async def start(cls, module: str, limits: Limits, interpreter: Interpreter | None) -> "_Worker":
+        """A new process. One that is being started when the caller is cancelled is ended, not left half made."""
+        starting = asyncio.ensure_future(cls._started(module, limits, interpreter))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await (await starting).kill()
+            raise
+
+    @classmethod
+    async def _started(cls, module: str, limits: Limits, interpreter: Interpreter | None) -> "_Worker":
+        environment = worker_environment() | ({"PYTHONPATH": interpreter.path} if interpreter else {})
+        door, theirs = socket.socketpair()
+        options = json.dumps(asdict(limits) | {"door": theirs.fileno()})
+        try:
+            with theirs:
+                process = await asyncio.create_subprocess_exec(
+                    # -P: a json.py in the folder where the user works must not be imported.
+                    interpreter.python if interpreter else sys.executable, "-P", "-m", module, options,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                    pass_fds=(theirs.fileno(),),
+                    env=environment,
+                    limit=1 << 20,
+                    start_new_session=True,  # a group of its own: killed together with what it started
+                )  # fmt: skip
+        except BaseException:
+            door.close()
+            raise
+        return cls(process, door)
+
+    async def ask(self, request: Mapping[str, Any], deadline: float, files: Sequence[int]) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(deadline):
+                reply = await self._exchange(request, files)
+        except TimeoutError as error:
+            raise WorkerDied(f"killed after {deadline:g} s", timed_out=True) from error
+        except (asyncio.IncompleteReadError, ConnectionError, ValueError, IndexError) as error:
+            raise await self._died() from error
+        self.answered += max(1, len(files))  # recycled after so many documents, however they come
+        return reply
+
+    async def _exchange(self, request: Mapping[str, Any], files: Sequence[int]) -> dict[str, Any]:
+        stdin, stdout = self.process.stdin, self.process.stdout
+        if stdin is None or stdout is None:
+            raise ConnectionError("the worker has no pipes")
+        if files:
+            socket.send_fds(self._door, [b"."], files)  # one byte: it never waits
+        for piece in wire.encode({**request, "files": len(files)}):
+            stdin.write(piece)
+        await stdin.drain()
+        head_size, count = wire.HEAD.unpack(await stdout.readexactly(wire.HEAD.size))
+        sizes = struct.unpack(f">{count}I", await stdout.readexactly(4 * count))
+        head = await stdout.readexactly(head_size)
+        return wire.decode(head, [await stdout.readexactly(size) for size in sizes])
+
+    async def _died(self) -> WorkerDied:
+        await self.kill()
+        code = self.process.returncode
+        words = "; ".join(self._last_words)
+        # Native libraries abort when they get no memory.
+        memory = code in (OUT_OF_MEMORY, -signal.SIGABRT) or any(
+            sign in words for sign in ("bad_alloc", "MemoryError", "out of memory")
+        )
+        return WorkerDied(f"ended with code {code}" + (f": {words}" if words else ""), out_of_memory=memory)
+
+    async def _listen(self) -> None:
+        if self.process.stderr is None:
+            return
+        with contextlib.suppress(ValueError):  # a line longer than the buffer: no more words
+            async for line in self.process.stderr:
+                self._last_words.append(line.decode(errors="replace").strip()[:300])
+
+    async def kill(self) -> None:
+        self._door.close()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        await self.process.wait()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._listener, 1)

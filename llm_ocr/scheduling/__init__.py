@@ -1,0 +1,1 @@
+"""Which worker processes which unit: static shards, leases, and units of the preceding stage."""

@@ -1,0 +1,279 @@
+"""Static shards: the share of the units that this machine processes."""
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from llm_ocr.errors import UsageError
+from llm_ocr.scheduling.leases import is_lease
+from llm_ocr.scheduling.scanner import Claimed, Exhausted, PlannedUnits, Units
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.publish import done_units, is_done
+
+# Which share of the units this machine does, where a platform numbers its machines.
+
+
+#: Where SageMaker writes which hosts there are: processing jobs, training jobs.
+SAGEMAKER_FILES = (Path("/opt/ml/config/resourceconfig.json"), Path("/opt/ml/input/config/resourceconfig.json"))
+
+_HINT = "Say which share this worker does: --shard-index I --shard-count N."
+
+#: Variables that number the machines of one job from 0: the index, and the number of machines ("": not said).
+#: Cloud Run jobs: https://docs.cloud.google.com/run/docs/container-contract#jobs-env-vars
+#: AWS Batch array jobs: https://docs.aws.amazon.com/batch/latest/userguide/job_env_vars.html
+#: Google Batch: `TaskGroup.task_environments` in batch_v1/types/job.py of google-cloud-batch 0.22.4
+#: Indexed Jobs of Kubernetes: https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode
+#: SkyPilot, nodes of a job and jobs of one `sky jobs launch --num-jobs N`: sky/skylet/constants.py,
+#: sky/jobs/controller.py, and sky/jobs/server/core.py of skypilot 0.14.1. All read 2026-11.
+_PAIRS = (
+    ("CLOUD_RUN_TASK_INDEX", "CLOUD_RUN_TASK_COUNT"),
+    ("AWS_BATCH_JOB_ARRAY_INDEX", "AWS_BATCH_JOB_ARRAY_SIZE"),
+    ("BATCH_TASK_INDEX", "BATCH_TASK_COUNT"),
+    ("JOB_COMPLETION_INDEX", ""),
+)
+_SKYPILOT = (("SKYPILOT_JOB_RANK", "SKYPILOT_NUM_JOBS"), ("SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES"))
+
+
+@dataclass(frozen=True, slots=True)
+class DetectedShard:
+    """Share number `index` (from 0) of `count`. `source` names the variable or file that says so."""
+
+    index: int
+    count: int
+    source: str
+
+
+def detected_shard(
+    environment: Mapping[str, str],
+    sagemaker_files: Iterable[Path] = SAGEMAKER_FILES,
+    *,
+    count: int | None = None,
+) -> DetectedShard | None:
+    """Return the share that a platform gives this machine.
+
+    Args:
+        environment: Variables of this process.
+        sagemaker_files: Files in which SageMaker lists the machines of a job.
+        count: Number of shares that the user gave. Kubernetes does not say how many machines a job has.
+
+    Returns:
+        The share, or None where no platform numbers the machines.
+
+    Raises:
+        UsageError: A variable or file is impossible or incomplete, two platforms name different shares, or a platform
+            has another number of machines than `count`.
+    """
+    said = [_pair(environment, index, size, count) for index, size in _PAIRS]
+    said += [_sagemaker(environment, sagemaker_files), _slurm(environment), _skypilot(environment)]
+    found = [one for one in said if one is not None]
+    for one in found:
+        if not 0 <= one.index < one.count:
+            raise UsageError(f"{one.source} says share {one.index} of {one.count}, which does not exist", hint=_HINT)
+    # Schedulers also number the only machine of a job.
+    several = [one for one in found if one.count > 1] or found[:1]
+    if len({(one.index, one.count) for one in several}) > 1:
+        shares = " and ".join(f"{one.source} says share {one.index} of {one.count}" for one in several)
+        raise UsageError(f"{shares}: two platforms number this machine differently", hint=_HINT)
+    chosen = several[0] if several else None
+    if chosen is None or count is None or chosen.count == count:
+        return chosen
+    if chosen.count == 1:
+        return None
+    raise UsageError(
+        f"{chosen.source} says share {chosen.index} of {chosen.count}, and --shard-count is {count}", hint=_HINT
+    )
+
+
+def _pair(environment: Mapping[str, str], index: str, count: str, given: int | None) -> DetectedShard | None:
+    if index not in environment:
+        return None
+    if count and (count in environment or given is None):
+        return DetectedShard(_number(environment, index), _number(environment, count), index)
+    if given is None:
+        raise UsageError(
+            f"{index} is {environment[index]}, and nothing says of how many shares",
+            hint="Set LLM_OCR_SHARD_COUNT to the number of machines of the job.",
+        )
+    return DetectedShard(_number(environment, index), given, index)
+
+
+def _skypilot(environment: Mapping[str, str]) -> DetectedShard | None:
+    """Read the rank of this job among the jobs of one command, and of this node in the job."""
+    index, count, source = 0, 1, ""
+    for rank, size in _SKYPILOT:
+        # A job that was launched alone has the text "None" as its number of jobs.
+        if rank in environment and environment.get(size) != "None":
+            each = _number(environment, size)
+            index, count = index * each + _number(environment, rank), count * each
+            source = rank if each > 1 or not source else source
+    return DetectedShard(index, count, source) if source else None
+
+
+def _sagemaker(environment: Mapping[str, str], files: Iterable[Path]) -> DetectedShard | None:
+    for path in files:
+        if path.is_file():
+            return _of_file(path)
+    if "SM_HOSTS" not in environment or "SM_CURRENT_HOST" not in environment:
+        return None
+    hosts = _readable(lambda: json.loads(environment["SM_HOSTS"]), "SM_HOSTS")
+    return _host(hosts, environment["SM_CURRENT_HOST"], "SM_HOSTS")
+
+
+def _of_file(path: Path) -> DetectedShard:
+    config = _readable(lambda: json.loads(path.read_bytes()), str(path))
+    if not isinstance(config, dict):
+        raise UsageError(f"{path} is no JSON object", hint=_HINT)
+    return _host(config.get("hosts"), config.get("current_host"), str(path))
+
+
+def _readable(read: Callable[[], Any], source: str) -> Any:
+    try:
+        return read()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{source} cannot be read: {error}", hint=_HINT) from error
+
+
+def _host(hosts: Any, current: Any, source: str) -> DetectedShard:
+    """Every host sorts the same names in the same way."""
+    if not isinstance(hosts, list) or hosts.count(current) != 1:
+        raise UsageError(f"{source}: the host {current!r} is not one of {hosts!r}", hint=_HINT)
+    return DetectedShard(sorted(hosts, key=str).index(current), len(hosts), source)
+
+
+def _slurm(environment: Mapping[str, str]) -> DetectedShard | None:
+    """Of a job array whose ids ascend in even steps; from others it cannot be told which of them comes how many-th."""
+    if "SLURM_ARRAY_TASK_ID" not in environment:
+        return None
+    names = [f"SLURM_ARRAY_TASK_{name}" for name in ("ID", "MIN", "MAX", "COUNT")]
+    task, first, last, count = (_number(environment, name) for name in names)
+    step = _step(environment, first, last, count)
+    if not step or (task - first) % step:
+        raise UsageError(
+            f"SLURM_ARRAY_TASK_ID is {task} in an array of {count} from {first} to {last}: its ids are not even, so it "
+            f"is not said which share this is",
+            hint=f"Use --array=0-{max(count - 1, 0)}. {_HINT}",
+        )
+    return DetectedShard((task - first) // step, count, "SLURM_ARRAY_TASK_ID")
+
+
+def _step(environment: Mapping[str, str], first: int, last: int, count: int) -> int:
+    """Between two ids; 0 when they are not even."""
+    name = "SLURM_ARRAY_TASK_STEP"
+    said = _number(environment, name) if name in environment else 0
+    # The last id may be given as the end of the range, which the steps need not meet.
+    if said > 0 and first + said * (count - 1) <= last < first + said * count:
+        return said
+    step = (last - first) // (count - 1) if count > 1 else 1
+    return step if step > 0 and first + step * (count - 1) == last else 0
+
+
+def _number(environment: Mapping[str, str], name: str) -> int:
+    value = environment.get(name)
+    if value is None:
+        raise UsageError(f"{name} is not set, though the platform's other variables are", hint=_HINT)
+    try:
+        return int(value)
+    except ValueError:
+        raise UsageError(f"{name} is {value!r}, which is no number", hint=_HINT) from None
+
+
+# Which units are this worker's.
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Every `count`-th of the units, beginning with `index` (from 0). Raises `UsageError` for an impossible one."""
+
+    index: int = 0
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if self.count < 1 or not 0 <= self.index < self.count:
+            last = max(self.count, 1) - 1
+            raise UsageError(
+                f"shard {self.index} of {self.count} does not exist",
+                hint=f"The index counts from 0: with --shard-count {last + 1} it is 0 to {last}.",
+            )
+
+    def of(self, units: Iterable[T]) -> Iterator[T]:
+        """`units[index::count]`: counted over the whole plan, done or not, so that no unit changes hands."""
+        return islice(units, self.index, None, self.count)
+
+    def __contains__(self, place: int) -> bool:
+        """Whether the unit at this place of the plan is among them."""
+        return place % self.count == self.index
+
+
+WHOLE = Shard()
+
+
+def claim(workspace: Workspace, stage: str, key: str, units: Units[T], shard: Shard = WHOLE) -> Iterator[T]:
+    """This worker's units that have no marker.
+
+    The marker is looked for again when a unit is taken: what another worker has finished since is left out. Two workers
+    that take the same unit do no harm, for only one of them publishes it.
+    """
+    taking = Sharded(workspace, stage, key, units, shard, done_units(workspace, stage, key))
+    taking.freshen(range(len(units)))
+    while isinstance(step := taking.step(), Claimed):
+        yield units[step.place]
+
+
+class Sharded:
+    """The units of a share one by one as they become ready: `work.leased.Search` for a worker that needs no leases.
+
+    `done` are the names of those that are done or taken; what is found is added to it.
+    """
+
+    def __init__(
+        self, workspace: Workspace, stage: str, key: str, units: Units[object], shard: Shard, done: set[str]
+    ) -> None:
+        self._workspace = workspace
+        self._stage, self._key = stage, key
+        self._units = units
+        self._shard = shard
+        self._done = done
+        self._free: deque[int] = deque()
+
+    def freshen(self, places: Iterable[int]) -> None:
+        """These places are ready now."""
+        self._free.extend(place for place in places if place in self._shard)
+
+    def step(self) -> Claimed | Exhausted:
+        """The next thing to do."""
+        while self._free:
+            place = self._free.popleft()
+            name = self._units.name(place)
+            if name in self._done:
+                continue
+            self._done.add(name)
+            if not is_done(self._workspace, self._stage, self._key, name):
+                return Claimed(place)
+        return Exhausted(0)
+
+
+# Whether there is a unit that a worker could begin now, from the names of what stands in the workspace.
+
+
+_DONE = ".done"
+
+
+def has_unclaimed(workspace: Workspace, stage: str, key: str | None, shard: Shard = WHOLE) -> bool:
+    """Whether a unit of the shard has neither a marker nor a lease; `key` None: the stage has not begun.
+
+    A lease of a worker that died counts until it is gone.
+    """
+    units = PlannedUnits(workspace)
+    places = shard.of(range(len(units)))
+    if key is None:
+        return any(True for _ in places)
+    found = (info.key for info in workspace.store.list(f"{stage}/{key}/"))
+    taken = {name.rpartition("/")[2].rpartition(".")[0] for name in found if name.endswith(_DONE) or is_lease(name)}
+    return any(units.name(place) not in taken for place in places)

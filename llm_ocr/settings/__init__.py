@@ -1,1 +1,0 @@
-"""Settings: their one definition, how they are found, and the only reader of the environment."""

@@ -1,0 +1,112 @@
+"""Run the simulator: `python -m llm_ocr.simulator --help`."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+from aiohttp import web
+
+from llm_ocr.config.environment import environment
+from llm_ocr.simulator import reporting
+from llm_ocr.simulator.options import VERSION, Options, read_options
+from llm_ocr.simulator.server import Simulator
+
+_PARENT = os.getppid()  # as early as can be: it may end while this process starts
+_PARENT_CHECK = 0.5  # seconds
+_KEEP_ALIVE = 3600.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until told to stop; the exit code."""
+    options = read_options(sys.argv[1:] if argv is None else argv, environment())
+    if options.serve:
+        reporting.starting(options.model, VERSION)
+    if options.oom_above is not None and options.limits.max_num_seqs > options.oom_above:
+        reporting.out_of_memory()
+        return 1
+    if options.serve:
+        reporting.cache(options.limits.blocks * options.limits.block_size, options.max_model_len)
+    time.sleep(options.startup_seconds + options.faults.silent_start)
+    return asyncio.run(_serve(options))
+
+
+async def _serve(options: Options) -> int:
+    simulator = Simulator(options)
+    # A client that closes its connection cancels its handler: that is how requests are aborted.
+    runner = web.AppRunner(
+        simulator.app(), handler_cancellation=True, access_log=None, keepalive_timeout=_KEEP_ALIVE, shutdown_timeout=0.1
+    )
+    await runner.setup()
+    site = web.TCPSite(runner, options.host, options.port, backlog=1024)
+    try:
+        await site.start()
+    except OSError as error:
+        await runner.cleanup()
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)  # negative: unknown host
+        hint = "--port 0 takes a free port."
+        sys.stderr.write(f"simulator: cannot listen on {options.host}:{options.port}: {why}. {hint}\n")
+        return 1
+    host, port = runner.addresses[0][:2]
+    loop = asyncio.get_running_loop()
+    signalled = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signalled.set)
+    if options.serve:
+        reporting.ready()
+    else:
+        sys.stdout.write(json.dumps({"url": f"http://{host}:{port}/v1", "pid": os.getpid()}) + "\n")
+        sys.stdout.flush()
+    await _until_told(options, simulator, site, signalled)
+    await runner.cleanup()
+    return 0
+
+
+async def _until_told(options: Options, simulator: Simulator, site: web.TCPSite, signalled: asyncio.Event) -> None:
+    """Returns when the process is to end: its time is over, its parent or stdin is gone, or a signal came."""
+    loop = asyncio.get_running_loop()
+    told = asyncio.Event()
+    loop.call_later(options.lifetime, told.set)
+    watches = [loop.create_task(told.wait()), loop.create_task(_stopping(options, simulator, site, signalled))]
+    if options.follow_parent:
+        watches.append(loop.create_task(_parent_gone()))
+    if options.until_stdin_closes:
+        threading.Thread(target=_read_stdin, args=(loop, told), daemon=True).start()
+    _, others = await asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED)
+    for other in others:
+        other.cancel()
+
+
+async def _stopping(options: Options, simulator: Simulator, site: web.TCPSite, signalled: asyncio.Event) -> None:
+    """After SIGTERM, as vLLM does: without --shutdown-timeout its engine stops at once and requests under way hang."""
+    await signalled.wait()
+    if not options.serve:
+        return
+    reporting.stopping()
+    await site.stop()
+    if not options.shutdown_timeout:
+        simulator.live.freeze()
+    deadline = time.monotonic() + (options.shutdown_timeout or options.lifetime)
+    while simulator.in_flight and time.monotonic() < deadline:  # noqa: ASYNC110 - a few times in a process's life
+        await asyncio.sleep(0.02)
+    await asyncio.sleep(options.exit_seconds)
+
+
+async def _parent_gone() -> None:
+    while os.getppid() == _PARENT:  # noqa: ASYNC110 - no event tells it
+        await asyncio.sleep(_PARENT_CHECK)
+
+
+def _read_stdin(loop: asyncio.AbstractEventLoop, told: asyncio.Event) -> None:
+    # Not through sys.stdin: its lock, held by a thread that waits, aborts the interpreter when it ends.
+    while os.read(0, 4096):
+        continue
+    loop.call_soon_threadsafe(told.set)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,532 @@
+"""Model of an LLM engine's scheduler on a virtual clock. No I/O, no randomness."""
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Sequence as List
+from dataclasses import dataclass
+from enum import Enum, auto
+
+# How long the steps of the modelled engine take, one at a time and many in closed form.
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Times in seconds. A step takes max(step + context * tokens read, token * tokens computed) + image * images.
+
+    The first operand is bound by memory bandwidth, the second by arithmetic; images go through the vision encoder in
+    the step in which their sequence enters. `preprocess` is spent per image before the queue, one image at a time.
+    """
+
+    step: float
+    context: float
+    token: float
+    image: float
+    preprocess: float
+
+    def faster(self, speed: float) -> "Costs":
+        """The same engine with all times divided by `speed`."""
+        return Costs(
+            self.step / speed,
+            self.context / speed,
+            self.token / speed,
+            self.image / speed,
+            self.preprocess / speed,
+        )
+
+    def one_step(self, context: int, tokens: int, images: int) -> float:
+        """Seconds of a step that reads `context` KV tokens, computes `tokens` and encodes `images`."""
+        return max(self.step + self.context * context, self.token * tokens) + self.image * images
+
+    def decode_steps(self, steps: int, context: int, running: int) -> float:
+        """Seconds of `steps` steps in which `running` sequences gain a token each; they hold `context` tokens before.
+
+        Step i (from 1) reads context + running * i tokens, so the sum is that of an arithmetic series, beside a
+        constant for the first steps if those are bound by arithmetic.
+        """
+        computed = self.token * running
+        bound = 0  # steps that are bound by arithmetic: they come first, since the context only grows
+        if self.step + self.context * (context + running) < computed:
+            growth = self.context * running
+            bound = steps if growth <= 0 else min(steps, int((computed - self.step - self.context * context) / growth))
+        read = steps - bound
+        series = running * (read * bound + read * (read + 1) // 2)
+        return bound * computed + read * (self.step + self.context * context) + self.context * series
+
+    def steps_within(self, seconds: float, most: int, context: int, running: int) -> int:
+        """The largest number of such steps, up to `most`, that lasts no longer than `seconds`."""
+        if self.decode_steps(most, context, running) <= seconds:
+            return most
+        fits, too_many = 0, most
+        while too_many - fits > 1:
+            middle = (fits + too_many) // 2
+            if self.decode_steps(middle, context, running) <= seconds:
+                fits = middle
+            else:
+                too_many = middle
+        return fits
+
+
+# GPUs as the engine model sees them, for DeepSeek-OCR in bfloat16. Arithmetic from data sheets, not measurements.
+
+
+# DeepSeek-OCR's language model: 12 layers, hidden size 1280, 10 KV heads of 128, no MLA; 64 experts, 6 of them and 2
+# shared ones active: 2.93 B parameters, 0.573 B active (its config.json).
+#: Bytes read in each step once a batch of 32 or more touches nearly all experts.
+WEIGHT_BYTES = 5.5e9
+#: Bytes of KV cache per token: 12 layers x 2 (keys, values) x 1280 x 2 bytes.
+KV_BYTES = 61_440
+#: Floating point operations to compute one token: twice the active parameters.
+TOKEN_FLOP = 2 * 0.573e9
+#: Floating point operations of the vision towers for one page: 1024 px global view and six 640 px tiles.
+IMAGE_FLOP = 3.35e12
+#: Shares of the data sheet that real kernels reach.
+BANDWIDTH_REACHED, FLOP_REACHED = 0.8, 0.4
+#: Seconds per image in one API server of vLLM: its preprocessing is one thread, 14 pages/s (vllm-project/vllm#58266).
+PREPROCESS_SECONDS = 1 / 14
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A GPU: memory bandwidth in bytes/s, peak dense bfloat16 in FLOP/s, tokens that its KV cache holds."""
+
+    name: str
+    bandwidth: float
+    flops: float
+    kv_tokens: int
+
+    def costs(self, preprocess: float = PREPROCESS_SECONDS) -> Costs:
+        """Step times on this GPU; `preprocess` seconds per image ahead of the queue."""
+        bandwidth = self.bandwidth * BANDWIDTH_REACHED
+        flops = self.flops * FLOP_REACHED
+        return Costs(WEIGHT_BYTES / bandwidth, KV_BYTES / bandwidth, TOKEN_FLOP / flops, IMAGE_FLOP / flops, preprocess)
+
+
+# Bandwidth and dense bfloat16 peak: NVIDIA's data sheets (L4; A100 40 GB; H100 SXM). KV tokens: what is left of the
+# card beside weights and activations: 150, 330 and 780 pages of 256 + 1000 tokens, in whole blocks of 16.
+L4 = Preset("l4", 300e9, 121e12, 188_400)
+A100 = Preset("a100", 1555e9, 312e12, 414_480)
+H100 = Preset("h100", 3350e9, 989e12, 979_680)
+
+PRESETS = {preset.name: preset for preset in (L4, A100, H100)}
+
+
+# One request inside the modelled engine, and the sizes of that engine.
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the engine holds at once; the names are those of vLLM's settings.
+
+    `blocks` KV blocks of `block_size` tokens; `max_num_batched_tokens` is the token budget of one step and not smaller
+    than `max_num_seqs`, so that every running sequence gets its token in every step.
+    """
+
+    max_num_seqs: int
+    blocks: int
+    max_num_batched_tokens: int = 8192
+    block_size: int = 16
+
+    def __post_init__(self) -> None:
+        if min(self.max_num_seqs, self.blocks, self.block_size) < 1:
+            raise ValueError("max_num_seqs, blocks and block_size must be positive")
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ValueError("max_num_batched_tokens must not be smaller than max_num_seqs")
+
+    def blocks_for(self, tokens: int) -> int:
+        """Blocks that hold `tokens`."""
+        return -(-tokens // self.block_size)
+
+
+class Place(Enum):
+    """Where a sequence is."""
+
+    PREPARING = auto()  # image preprocessing, or the queue before it
+    WAITING = auto()
+    PREFILLING = auto()
+    DECODING = auto()
+    ENDED = auto()
+
+
+@dataclass(eq=False, slots=True)
+class RunningSequence:
+    """A request in the engine. Times are those of the engine's clock in seconds; None: not yet.
+
+    `output` tokens will be made, the end-of-sequence token among them. `queued` is when it joined the queue, after
+    preprocessing; `admitted` when its first step began; `first` and `end` when its first and last token were made.
+    """
+
+    number: int
+    prompt: int
+    output: int
+    images: int
+    arrived: float
+    queued: float
+    admitted: float | None = None
+    first: float | None = None
+    end: float | None = None
+    preemptions: int = 0
+    aborted: bool = False
+    place: Place = Place.PREPARING
+    # The engine's own books. While the sequence decodes, tokens made = the engine's decode counter - offset.
+    made: int = 0  # tokens made before it last left the decoding ones
+    offset: int = 0
+    prefilled: int = 0  # tokens of this prefill that are computed
+    blocks: int = 0  # KV blocks held while it prefills
+
+    @property
+    def to_prefill(self) -> int:
+        """Tokens that a prefill computes: the prompt, and after a preemption what had been made."""
+        return self.prompt + self.made
+
+
+# A model of an LLM engine's scheduler on a clock of its own: no I/O, no waiting, no randomness. It follows vLLM's V1
+# scheduler in what decides throughput: continuous batching with FIFO admission, chunked prefill under a token budget
+# per step, KV blocks, preemption of the newest with recomputation. Steps in which nothing enters or leaves are not
+# taken one by one: their times are summed in closed form.
+
+
+#: Two times closer than this are the same moment: sums of floats in another order must not move an admission by a step.
+SAME = 1e-9
+
+
+@dataclass(slots=True)
+class _Step:
+    """A step under way in which something enters: the prefills and whether each ends with it."""
+
+    end: float
+    prefills: list[tuple[RunningSequence, int]]  # with the tokens computed in this step
+    decoding: int
+
+
+class EngineModel:
+    """An engine. `submit` requests in order of time, then `advance`; a clock that runs and one that jumps do alike.
+
+    With a real clock: `advance(now)` before each `submit(now, ...)`, and again at `next_event()`.
+    With a virtual one: submit everything, then `advance(float("inf"))`.
+    """
+
+    def __init__(self, costs: Costs, limits: Limits) -> None:
+        self.costs = costs
+        self.limits = limits
+        self.time = 0.0  # the end of the last finished step
+        self.free = limits.blocks
+        self.preemptions = 0
+        self.prompt_tokens = 0  # of prompts that were computed
+        self.generated = 0  # tokens made
+        self._numbers = 0
+        self._preprocessor_free = 0.0
+        self._arriving: list[tuple[float, int, RunningSequence]] = []
+        self._waiting: deque[RunningSequence] = deque()
+        self._decoding: dict[RunningSequence, None] = {}  # oldest first
+        self._partial: RunningSequence | None = None  # prefills over several steps; the newest of all
+        self._step: _Step | None = None
+        self._aborted: list[RunningSequence] = []
+        # Books of the decoding sequences. A decode step adds one to `_count` and one token to each of them.
+        self._count = 0
+        self._context = 0  # KV tokens that they hold
+        self._boundaries = [0] * limits.block_size  # how many need a block when `_count` % block_size is this
+        self._ends: list[tuple[int, int, RunningSequence]] = []  # (count at which it ends, number, sequence)
+
+    # -- what goes in ---------------------------------------------------------------------------------------------
+
+    def submit(self, at: float, prompt: int, output: int, images: int = 1) -> RunningSequence:
+        """A request that arrives at `at`, not before any other submitted one. Raises ValueError if it can never fit."""
+        if prompt < 1 or output < 1:
+            raise ValueError("a request has at least one prompt token and one output token")
+        if self.limits.blocks_for(prompt + output) > self.limits.blocks:
+            raise ValueError(f"{prompt + output} tokens do not fit into the KV cache")
+        queued = at
+        if images:
+            queued = max(at, self._preprocessor_free) + self.costs.preprocess * images
+            self._preprocessor_free = queued
+        sequence = RunningSequence(self._numbers, prompt, output, images, at, queued)
+        self._numbers += 1
+        heapq.heappush(self._arriving, (queued, sequence.number, sequence))
+        return sequence
+
+    def abort(self, sequence: RunningSequence) -> None:
+        """Drop a request: its blocks are free from the next step on."""
+        if sequence.place is Place.ENDED or sequence.aborted:
+            return
+        sequence.aborted = True
+        self._aborted.append(sequence)
+        if self._step is None:
+            self._apply_aborts()
+
+    # -- the clock ------------------------------------------------------------------------------------------------
+
+    def advance(self, until: float) -> list[RunningSequence]:
+        """Take all steps that end by `until`; the sequences that ended, in order of time."""
+        ended: list[RunningSequence] = []
+        while self._begin(until):
+            if self._step is not None:
+                if self._step.end > until:
+                    break
+                self._finish_step(self._step, ended)
+            elif not self._decode(until, ended):
+                break
+        return ended
+
+    def next_event(self) -> float | None:
+        """When something next ends, enters or is ready, if nothing else is submitted; None for an idle engine."""
+        if self._step is not None:
+            return self._step.end
+        if self._decoding:
+            steps = self._steps_to_event()
+            return self.time + self.costs.decode_steps(steps, self._context, len(self._decoding))
+        if self._waiting:
+            return self.time
+        return self._arriving[0][0] if self._arriving else None
+
+    # -- what can be read -----------------------------------------------------------------------------------------
+
+    def made(self, sequence: RunningSequence) -> int:
+        """Tokens that exist of a sequence's output."""
+        return self._count - sequence.offset if sequence.place is Place.DECODING else sequence.made
+
+    @property
+    def running(self) -> int:
+        """Sequences that were admitted and have not ended."""
+        entering = len(self._step.prefills) if self._step else int(self._partial is not None)
+        return len(self._decoding) + entering
+
+    @property
+    def waiting(self) -> int:
+        """Sequences in the queue; those whose images are still being prepared are not in it."""
+        return len(self._waiting)
+
+    @property
+    def kv_usage(self) -> float:
+        """Share of the KV blocks in use, 0 to 1."""
+        return 1 - self.free / self.limits.blocks
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is under way or waits."""
+        return not (self._arriving or self._waiting or self._decoding or self._partial or self._step)
+
+    # -- one step -------------------------------------------------------------------------------------------------
+
+    def _begin(self, until: float) -> bool:
+        """Start the next step by `until` if one can start; False when there is nothing to run by then."""
+        if self._step is not None:
+            return True
+        if self.time > until:
+            return False
+        if not (self._decoding or self._partial or self._waiting):
+            if not self._arriving or self._arriving[0][0] > until:
+                return False
+            self.time = max(self.time, self._arriving[0][0])
+        self._take_arrivals()
+        if self._blocks_needed(1) > self.free:
+            self._preempt()
+            self._begin_step([])
+        elif self._partial or self._can_admit():
+            self._begin_step(self._admit())
+        return True
+
+    def _take_arrivals(self) -> None:
+        while self._arriving and self._arriving[0][0] <= self.time + SAME:
+            sequence = heapq.heappop(self._arriving)[2]
+            sequence.place = Place.WAITING
+            self._waiting.append(sequence)
+
+    def _can_admit(self) -> bool:
+        if not self._waiting or len(self._decoding) >= self.limits.max_num_seqs:
+            return False
+        return self.limits.blocks_for(self._waiting[0].to_prefill) <= self.free - self._blocks_needed(1)
+
+    def _admit(self) -> list[tuple[RunningSequence, int]]:
+        """The prefills of this step: what is left of the one under way, then new ones while they fit."""
+        budget = self.limits.max_num_batched_tokens - len(self._decoding)
+        free = self.free - self._blocks_needed(1)
+        prefills: list[tuple[RunningSequence, int]] = []
+        if self._partial:
+            chunk = min(budget, self._partial.to_prefill - self._partial.prefilled)
+            prefills.append((self._partial, chunk))
+            budget -= chunk
+        self._partial = None
+        while self._waiting and budget > 0 and len(self._decoding) + len(prefills) < self.limits.max_num_seqs:
+            sequence = self._waiting[0]
+            blocks = self.limits.blocks_for(sequence.to_prefill)
+            if blocks > free:
+                break
+            self._waiting.popleft()
+            sequence.place, sequence.blocks, sequence.prefilled = Place.PREFILLING, blocks, 0
+            if sequence.admitted is None:
+                sequence.admitted = self.time
+            free -= blocks
+            self.free -= blocks
+            chunk = min(budget, sequence.to_prefill)
+            prefills.append((sequence, chunk))
+            budget -= chunk
+        return prefills
+
+    def _begin_step(self, prefills: list[tuple[RunningSequence, int]]) -> None:
+        decoding = len(self._decoding)
+        context = self._context + decoding + sum(sequence.prefilled + chunk for sequence, chunk in prefills)
+        tokens = decoding + sum(chunk for _, chunk in prefills)
+        images = sum(sequence.images for sequence, _ in prefills if not sequence.prefilled)
+        self.free -= self._blocks_needed(1)
+        self._step = _Step(self.time + self.costs.one_step(context, tokens, images), prefills, decoding)
+
+    def _finish_step(self, step: _Step, ended: list[RunningSequence]) -> None:
+        self._step = None
+        self.time = step.end
+        self._count_decode(1, step.decoding)
+        self._end_decoded(ended)
+        for sequence, chunk in step.prefills:
+            sequence.prefilled += chunk
+            self.prompt_tokens += chunk
+            if sequence.prefilled < sequence.to_prefill:
+                self._partial = sequence
+            else:
+                self._first_token(sequence, ended)
+        self._apply_aborts()
+
+    def _first_token(self, sequence: RunningSequence, ended: list[RunningSequence]) -> None:
+        """A prefill is complete: it made a token, and the sequence decodes from here on."""
+        computed = sequence.to_prefill
+        sequence.made += 1
+        self.generated += 1
+        if sequence.first is None:
+            sequence.first = self.time
+        if sequence.made == sequence.output:
+            self.free += sequence.blocks
+            self._end(sequence, ended)
+            return
+        sequence.place = Place.DECODING
+        sequence.offset = self._count - sequence.made
+        self._decoding[sequence] = None
+        self._context += computed
+        self._boundaries[(self._count - computed) % self.limits.block_size] += 1
+        heapq.heappush(self._ends, (sequence.offset + sequence.output, sequence.number, sequence))
+
+    # -- many steps in which only decoding goes on ----------------------------------------------------------------
+
+    def _decode(self, until: float, ended: list[RunningSequence]) -> bool:
+        """Steps up to the next event or `until`; False when `until` stopped it."""
+        running = len(self._decoding)
+        most = self._steps_to_event()
+        steps = self.costs.steps_within(until - self.time + SAME, most, self._context, running)
+        if steps:
+            self.time += self.costs.decode_steps(steps, self._context, running)
+            self.free -= self._blocks_needed(steps)
+            self._count_decode(steps, running)
+            self._end_decoded(ended)
+        return steps == most
+
+    def _steps_to_event(self) -> int:
+        """Steps until a sequence ends, blocks run out or an arrival could be admitted; at least 1."""
+        running = len(self._decoding)
+        steps = self._first_end() - self._count
+        if running * (steps // self.limits.block_size + 1) > self.free and self._blocks_needed(steps) > self.free:
+            fits, too_many = 0, steps
+            while too_many - fits > 1:
+                middle = (fits + too_many) // 2
+                fits, too_many = (middle, too_many) if self._blocks_needed(middle) <= self.free else (fits, middle)
+            steps = max(fits, 1)
+        if self._arriving and not self._waiting and running < self.limits.max_num_seqs:
+            until_arrival = self._arriving[0][0] - SAME - self.time
+            steps = min(steps, self.costs.steps_within(until_arrival, steps, self._context, running) + 1)
+        return steps
+
+    def _first_end(self) -> int:
+        """The count at which the next sequence ends; entries of preempted and aborted ones are dropped on the way."""
+        while True:
+            count, _, sequence = self._ends[0]
+            if sequence.place is Place.DECODING and sequence.offset + sequence.output == count:
+                return count
+            heapq.heappop(self._ends)
+
+    def _blocks_needed(self, steps: int) -> int:
+        """Blocks that the decoding sequences take in the next `steps` steps."""
+        size, count = self.limits.block_size, self._count
+        if steps == 1:
+            return self._boundaries[count % size]
+        whole, rest = divmod(steps, size)
+        return whole * len(self._decoding) + sum(self._boundaries[(count + ahead) % size] for ahead in range(rest))
+
+    def _count_decode(self, steps: int, running: int) -> None:
+        self._count += steps
+        self._context += steps * running
+        self.generated += steps * running
+
+    def _end_decoded(self, ended: list[RunningSequence]) -> None:
+        while self._decoding and self._first_end() <= self._count:
+            sequence = heapq.heappop(self._ends)[2]
+            self._leave_decoding(sequence)
+            self._end(sequence, ended)
+
+    # -- leaving --------------------------------------------------------------------------------------------------
+
+    def _leave_decoding(self, sequence: RunningSequence) -> None:
+        """Take a sequence out of the books of the decoding ones and free its blocks."""
+        sequence.made = self._count - sequence.offset
+        computed = sequence.prompt + sequence.made - 1
+        del self._decoding[sequence]
+        self._context -= computed
+        self._boundaries[(self._count - computed) % self.limits.block_size] -= 1
+        self.free += self.limits.blocks_for(computed)
+
+    def _end(self, sequence: RunningSequence, ended: list[RunningSequence]) -> None:
+        sequence.place = Place.ENDED
+        sequence.end = self.time
+        ended.append(sequence)
+
+    def _preempt(self) -> None:
+        """Put the newest back to the front of the queue until the others can take their next block."""
+        while self._blocks_needed(1) > self.free:
+            if self._partial:
+                sequence, self._partial = self._partial, None
+                self.free += sequence.blocks
+            else:
+                sequence = next(reversed(self._decoding))
+                self._leave_decoding(sequence)
+            sequence.place = Place.WAITING
+            sequence.preemptions += 1
+            self.preemptions += 1
+            self._waiting.appendleft(sequence)
+
+    def _apply_aborts(self) -> None:
+        """Between steps: let go of what was aborted."""
+        if any(sequence.place is Place.PREPARING for sequence in self._aborted):
+            self._arriving = [entry for entry in self._arriving if not entry[2].aborted]
+            heapq.heapify(self._arriving)
+        for sequence in self._aborted:
+            if sequence.place is Place.DECODING:
+                self._leave_decoding(sequence)
+            elif sequence.place is Place.PREFILLING:
+                self._partial = None
+                self.free += sequence.blocks
+            elif sequence.place is Place.WAITING:
+                self._waiting.remove(sequence)
+            sequence.place = Place.ENDED
+        self._aborted.clear()
+
+
+# The best that any client could get: all requests there at once, in the same order, on a virtual clock.
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What of a request costs time: tokens of its prompt and its answer, and its images."""
+
+    prompt: int
+    output: int
+    images: int = 1
+
+
+def ends(requests: List[Work], costs: Costs, limits: Limits) -> list[float]:
+    """When each request ends, in seconds from a start at which all of them are there in this order."""
+    model = EngineModel(costs, limits)
+    sequences = [model.submit(0.0, one.prompt, one.output, one.images) for one in requests]
+    model.advance(math.inf)
+    return [sequence.end or 0.0 for sequence in sequences]
+
+
+def makespan(requests: List[Work], preset: Preset, max_num_seqs: int, *, speed: float = 1.0) -> float:
+    """Seconds from the start to the last end on `preset` with `max_num_seqs` slots."""
+    limits = Limits(max_num_seqs, preset.kv_tokens // 16)
+    return max(ends(requests, preset.costs().faster(speed), limits), default=0.0)

@@ -1,0 +1,181 @@
+"""The command line of the simulator, its own and the one it takes as a stand-in for `vllm serve`."""
+
+import argparse
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from llm_ocr.simulator.answers import Style
+from llm_ocr.simulator.engine import PREPROCESS_SECONDS, PRESETS, Costs, Limits
+from llm_ocr.simulator.faults import Faults, faults_of, parsed
+
+BLOCK = 16
+#: What `--version` and GET /version say: the vLLM whose behaviour is imitated.
+VERSION = "0.32.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything that can be set; the command line's help says what each is."""
+
+    costs: Costs
+    limits: Limits
+    style: Style
+    faults: Faults
+    model: str
+    host: str
+    port: int
+    api_key: str = field(repr=False)
+    max_model_len: int
+    stream_interval: int
+    metrics: bool
+    seed: int
+    in_order: bool  # answers and faults by the order in which images come first
+    patch: int | None  # pixels a side of the squares that an image is counted in
+    lifetime: float
+    until_stdin_closes: bool
+    follow_parent: bool
+    state_file: Path | None
+    serve: bool  # stand in for `vllm serve`: its log lines, its way to stop
+    shutdown_timeout: float
+    exit_seconds: float
+    startup_seconds: float
+    oom_above: int | None
+
+
+def read_options(argv: Sequence[str], environment: Mapping[str, str]) -> Options:
+    """From the words after the program's name.
+
+    The words of LLM_OCR_SIMULATOR come first, so that the command line wins; VLLM_API_KEY is the key unless --api-key
+    is given. After `serve MODEL` words that are not known are ignored.
+    """
+    more = shlex.split(environment.get("LLM_OCR_SIMULATOR", ""))
+    parser = _parser()
+    if argv and argv[0] == "serve":
+        given, _ = parser.parse_known_args([*more, *_served(argv[1:])])
+        serve = True
+    else:
+        given, serve = parser.parse_args([*more, *argv]), False
+    try:
+        return _options(given, serve, environment.get("VLLM_API_KEY", ""))
+    except ValueError as error:
+        parser.error(str(error))
+
+
+def _served(words: Sequence[str]) -> list[str]:
+    """`MODEL --flags` or `--model MODEL --flags` as our flags; the model's path names it unless a name is given."""
+    words = list(words)
+    if words and not words[0].startswith("-"):
+        words = ["--model", words[0], *words[1:]]
+    return words
+
+
+def _options(given: argparse.Namespace, serve: bool, key: str) -> Options:
+    settings = parsed(given.fault)
+    if given.kill_image:
+        settings["die-image"] = given.kill_image
+    kv_tokens = given.kv_tokens or PRESETS[given.preset].kv_tokens
+    if kv_tokens < given.max_model_len:
+        raise ValueError(f"--kv-tokens {kv_tokens} is less than --max-model-len {given.max_model_len}")
+    return Options(
+        costs=PRESETS[given.preset].costs(given.preprocess_seconds).faster(given.speed),
+        limits=Limits(given.max_num_seqs, kv_tokens // BLOCK, given.max_num_batched_tokens, BLOCK),
+        style=Style(
+            given.mean_tokens,
+            given.sigma,
+            given.max,
+            given.loop_rate,
+            given.empty_rate,
+            given.malformed_rate,
+            given.seed,
+            _said(given.said),
+        ),
+        faults=faults_of(settings),
+        model=(given.served_model_name or [given.model])[0],
+        host=given.host,
+        port=given.port,
+        api_key=given.api_key if given.api_key is not None else key,
+        max_model_len=given.max_model_len,
+        stream_interval=given.stream_interval,
+        metrics=not given.no_metrics,
+        seed=given.seed,
+        in_order=given.in_order,
+        patch=given.patch,
+        lifetime=given.lifetime,
+        until_stdin_closes=given.until_stdin_closes,
+        follow_parent=not (serve or given.ignore_parent),
+        state_file=Path(given.state_file) if given.state_file else None,
+        serve=serve,
+        shutdown_timeout=given.shutdown_timeout,
+        exit_seconds=given.exit_seconds,
+        startup_seconds=given.startup_seconds,
+        oom_above=given.oom_above,
+    )
+
+
+def _said(file: str | None) -> dict[str, str]:
+    """Answers by prompt, from a JSON object in a file."""
+    if not file:
+        return {}
+    try:
+        return {str(prompt): str(answer) for prompt, answer in json.loads(Path(file).read_bytes()).items()}
+    except (OSError, ValueError, AttributeError) as error:
+        raise ValueError(f"--said {file}: {error}") from error
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m llm_ocr.simulator",
+        description="A simulated vLLM server: real HTTP, modelled engine, made-up answers, faults on demand.",
+        epilog="Or: python -m llm_ocr.simulator serve MODEL ..., with vLLM's flags. See faults.py for --fault.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=VERSION)
+    add = parser.add_argument_group("server").add_argument
+    add("--host", default="127.0.0.1")
+    add("--port", type=int, default=0, help="0: any free one")
+    add("--model", default="deepseek-ocr")
+    add("--served-model-name", nargs="+")
+    add("--api-key")
+    add("--no-metrics", action="store_true", help="no /metrics and no /version, as at providers")
+    add("--stream-interval", type=int, default=20, help="tokens per piece of a streamed answer")
+    add("--lifetime", type=float, default=3600.0, help="ends after so many seconds at the latest")
+    add("--until-stdin-closes", action="store_true")
+    add("--ignore-parent", action="store_true", help="go on when the parent process ends")
+    add = parser.add_argument_group("engine").add_argument
+    add("--preset", choices=sorted(PRESETS), default="a100")
+    add("--speed", type=float, default=1.0, help="divides all of the engine's times")
+    add("--preprocess-seconds", type=float, default=PREPROCESS_SECONDS, help="per image, ahead of the queue")
+    add("--max-num-seqs", type=int, default=128)
+    add("--max-num-batched-tokens", type=int, default=8192)
+    add("--max-model-len", type=int, default=8192)
+    add("--kv-tokens", type=int, help="size of the KV cache instead of the preset's")
+    add("--patch", type=int, help="pixels a side: images cost a token for each such square (default: DeepSeek-OCR's)")
+    add = parser.add_argument_group("answers").add_argument
+    add("--seed", type=int, default=0)
+    add("--mean-tokens", type=float, default=1000.0)
+    add("--sigma", type=float, default=0.5)
+    add("--max", type=int, default=4096, help="tokens of the longest answer that is no loop")
+    add("--loop-rate", type=float, default=0.0)
+    add("--empty-rate", type=float, default=0.0)
+    add("--malformed-rate", type=float, default=0.0, help="of answers that have their text and not their form")
+    add(
+        "--in-order",
+        action="store_true",
+        help="the n-th image that comes gets the n-th answer and fault, whatever its pixels: to compare clients",
+    )
+    add("--said", metavar="FILE", help='JSON object: the answers to prompts, word for word; "*" for all others')
+    add = parser.add_argument_group("faults").add_argument
+    add("--fault", action="append", default=[], metavar="KIND=VALUE")
+    add("--kill-image", metavar="HASHPREFIX", help="the same as --fault die-image=HASHPREFIX")
+    add("--state-file", help="counts starts and questions per image over restarts")
+    add = parser.add_argument_group("in place of vllm serve").add_argument
+    add("--startup-seconds", type=float, default=0.0, help="until it listens")
+    add("--oom-above", type=int, help="dies at start, out of memory, when --max-num-seqs is larger")
+    add(
+        "--shutdown-timeout", type=float, default=0.0, help="as vLLM's: seconds in which requests may end after SIGTERM"
+    )
+    add("--exit-seconds", type=float, default=0.2, help="from SIGTERM, or the last request after it, to the end")
+    return parser

@@ -1,0 +1,121 @@
+"""A simulator in a process of its own, for tests and benchmarks."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from llm_ocr.config.environment import worker_environment
+
+_ANSWER_SECONDS = 60.0
+_END_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A simulator that listens. `url` ends in /v1."""
+
+    url: str
+    pid: int
+    process: "subprocess.Popen[bytes]" = field(repr=False)
+
+    @property
+    def root(self) -> str:
+        """The URL without /v1."""
+        return self.url.removesuffix("/v1")
+
+    def log(self) -> dict[str, Any]:
+        """GET /simulator/log: all requests, `measured` and `oracle` makespan, `cpu_seconds` of the simulator."""
+        return dict(json.loads(self._call("/simulator/log")))
+
+    def set_faults(self, faults: Mapping[str, Any]) -> None:
+        """Replace all faults (kinds and values as in faults.py); an empty mapping ends them."""
+        self._call("/simulator/faults", json.dumps(dict(faults)).encode())
+
+    def reset(self) -> None:
+        """Forget the log."""
+        self._call("/simulator/reset", b"{}")
+
+    def kill(self) -> None:
+        """As kill -9."""
+        self.process.kill()
+        self.process.wait()
+
+    def _call(self, path: str, body: bytes | None = None) -> bytes:
+        request = urllib.request.Request(self.root + path, body, {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:
+                return bytes(answer.read())
+        except urllib.error.HTTPError as error:
+            raise ValueError(error.read().decode()) from error
+
+
+def command(**options: Any) -> list[str]:
+    """The simulator's command line. Keywords are its flags: `max_num_seqs=8`, `fault={"429": 0.1}`."""
+    words = [sys.executable, "-m", "llm_ocr.simulator"]
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if isinstance(value, Mapping):
+            words += [word for kind, one in value.items() for word in (flag, f"{kind}={one}")]
+        elif value is True:
+            words.append(flag)
+        elif value is not None and value is not False:
+            words += [flag, str(value)]
+    return words
+
+
+class running:
+    """A simulator with these options (see `command`) for a `with` or `async with` block; it is stopped at its end.
+
+    Raises RuntimeError if it does not start.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._command = command(**{"until_stdin_closes": True, **options})
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Running:
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=worker_environment()
+        )
+        try:
+            return _announced(self._process)
+        except BaseException:
+            stop(self._process)
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        if self._process:
+            stop(self._process)
+
+    async def __aenter__(self) -> Running:
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(self, *error: object) -> None:
+        await asyncio.to_thread(self.__exit__)
+
+
+def _announced(process: "subprocess.Popen[bytes]") -> Running:
+    line = process.stdout.readline() if process.stdout else b""
+    if not line:
+        raise RuntimeError(f"the simulator ended with exit code {process.wait()} before it listened")
+    said = json.loads(line)
+    return Running(said["url"], said["pid"], process)
+
+
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    """End a simulator that was started with pipes."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe:
+            pipe.close()
+    process.terminate()
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,159 @@
+"""Metrics, log lines, and the request log of the simulator."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llm_ocr.simulator import engine
+from llm_ocr.simulator.engine import EngineModel, RunningSequence
+
+# The lines of vLLM's log that a supervisor reads, on standard output.
+
+
+#: What requests get when vLLM's engine process is gone.
+ENGINE_DEAD = "EngineCore encountered an issue. See stack trace (above) for the root cause."
+
+
+def starting(model: str, version: str) -> None:
+    """The first line."""
+    _say(f"INFO 11-20 12:00:00 [api_server.py:1978] vLLM API server version {version}, model {model}")
+
+
+def cache(tokens: int, max_model_len: int) -> None:
+    """The size of the KV cache, as it is printed after profiling."""
+    _say(f"INFO 11-20 12:00:01 [kv_cache_utils.py:1087] GPU KV cache size: {tokens:,} tokens")
+    _say(
+        f"INFO 11-20 12:00:01 [kv_cache_utils.py:1091] Maximum concurrency for {max_model_len:,} tokens per request: "
+        f"{tokens / max_model_len:.2f}x"
+    )
+
+
+def ready() -> None:
+    """Startup is complete: it listens."""
+    _say("INFO:     Application startup complete.")
+
+
+def stopping() -> None:
+    """After SIGTERM."""
+    _say("INFO:     Shutting down")
+
+
+def engine_died() -> None:
+    """The worker was killed."""
+    _say("ERROR 11-20 12:00:02 [core_client.py:600] Engine core proc EngineCore_0 died unexpectedly, shutting down.")
+
+
+def out_of_memory() -> None:
+    """CUDA out of memory, with its traceback."""
+    _say(
+        "ERROR 11-20 12:00:02 [core.py:936] EngineCore failed to start.\n"
+        "Traceback (most recent call last):\n"
+        '  File "vllm/v1/engine/core.py", line 927, in run_engine_core\n'
+        "    engine_core = EngineCoreProc(*args, **kwargs)\n"
+        '  File "vllm/v1/worker/gpu_model_runner.py", line 4012, in _dummy_run\n'
+        "    hidden_states = self.model(input_ids, positions)\n"
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 39.49 "
+        "GiB of which 1.21 GiB is free."
+    )
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+# GET /metrics: the gauges and counters that vLLM has under the same names, in Prometheus' text form.
+
+
+def metrics_text(model: EngineModel, name: str, finished: Mapping[str, int]) -> str:
+    """`name` is the served model's; `finished` counts ended requests by finish reason."""
+    labels = f'engine="0",model_name="{name}"'
+    waiting = f'reason="capacity",{labels}'
+    lines = [
+        *_metric("num_requests_running", "gauge", [(labels, model.running)]),
+        *_metric("num_requests_waiting", "gauge", [(labels, model.waiting)]),
+        *_metric("num_requests_waiting_by_reason", "gauge", [(waiting, model.waiting)]),
+        *_metric("kv_cache_usage_perc", "gauge", [(labels, round(model.kv_usage, 6))]),
+        *_metric("prefix_cache_hits_total", "counter", [(labels, 0)]),
+        *_metric("mm_cache_hits_total", "counter", [(labels, 0)]),
+        *_metric("num_preemptions_total", "counter", [(labels, model.preemptions)]),
+        *_metric("prompt_tokens_total", "counter", [(labels, model.prompt_tokens)]),
+        *_metric("generation_tokens_total", "counter", [(labels, model.generated)]),
+    ]
+    reasons = [
+        (f'finished_reason="{reason}",{labels}', finished.get(reason, 0)) for reason in ("stop", "length", "abort")
+    ]
+    lines += _metric("request_success_total", "counter", reasons)
+    cache = f'block_size="{model.limits.block_size}",engine="0",num_gpu_blocks="{model.limits.blocks}"'
+    lines += _metric("cache_config_info", "gauge", [(cache, 1)])
+    return "\n".join(lines) + "\n"
+
+
+def _metric(name: str, kind: str, values: Sequence[tuple[str, float]]) -> list[str]:
+    family = name.removesuffix("_total") if kind == "counter" else name
+    head = [f"# HELP vllm:{family} of the simulated engine.", f"# TYPE vllm:{family} {kind}"]
+    return head + [f"vllm:{name}{{{labels}}} {float(value)}" for labels, value in values]
+
+
+# What happened to every request, and what the oracle makes of the same requests.
+
+
+@dataclass(eq=False, slots=True)
+class Entry:
+    """One request. Times in seconds since the server's start; `asked` counts how often its image was asked before."""
+
+    image: str
+    asked: int
+    arrival: float
+    fault: str = ""
+    status: int = 0  # of the HTTP answer; 0: none
+    finish: str = ""  # stop, length, abort, or error
+    temperature: float = 0.0
+    end: float | None = None
+    produced: int = 0  # tokens that were made
+    sequence: RunningSequence | None = None  # None: it never reached the engine
+
+    def as_json(self, oracle_end: float | None) -> dict[str, Any]:
+        """For the log; times None where the request never came so far."""
+        own = self.sequence
+        return {
+            "image": self.image,
+            "asked": self.asked,
+            "arrival": self.arrival,
+            "queued": own.queued if own else None,
+            "admitted": own.admitted if own else None,
+            "first_token": own.first if own else None,
+            "end": self.end,
+            "prompt_tokens": own.prompt if own else 0,
+            "output_tokens": self.produced,
+            "preemptions": own.preemptions if own else 0,
+            "temperature": self.temperature,
+            "fault": self.fault,
+            "status": self.status,
+            "finish": self.finish,
+            "oracle_end": oracle_end,
+        }
+
+
+def log_json(entries: list[Entry], model: EngineModel) -> dict[str, Any]:
+    """All requests in order of arrival, beside measured and oracle makespan of those that made tokens and have ended.
+
+    The oracle takes them in the order in which they reached the engine.
+    """
+    worked = [(one.sequence, one) for one in entries if one.sequence and one.produced and one.end is not None]
+    worked.sort(key=lambda pair: pair[0].number)
+    work = [engine.Work(own.prompt, one.produced, own.images) for own, one in worked]
+    ideal = engine.ends(work, model.costs, model.limits)
+    by_entry = {id(one): end for (_, one), end in zip(worked, ideal, strict=True)}
+    starts, ends = [one.arrival for _, one in worked], [one.end or 0.0 for _, one in worked]
+    measured = max(ends, default=0.0) - min(starts, default=0.0)
+    best = max(ideal, default=0.0)
+    return {
+        "requests": [one.as_json(by_entry.get(id(one))) for one in entries],
+        "measured": measured,
+        "oracle": best,
+        "overhead": measured / best - 1 if best else 0.0,
+        "generated_tokens": model.generated,
+        "preemptions": model.preemptions,
+    }

@@ -1,0 +1,146 @@
+"""Run coroutines from scripts and notebooks, and blocking calls in threads."""
+
+import asyncio
+import contextlib
+import errno
+import signal
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from typing import Any, TypeVar
+
+from llm_ocr.errors import Interrupted, LlmOcrError, StorageError
+from llm_ocr.sandbox.memory import map_large_blocks
+
+# Blocking iterators and calls of the store, for coroutines: each step in a thread.
+
+
+T = TypeVar("T")
+
+_END = object()
+
+
+async def stepwise(items: Iterable[T], stop: Callable[[], bool] = lambda: False) -> AsyncIterator[T]:
+    """The items, each fetched in a thread when it is asked for; none any more when `stop` says so."""
+    iterator = await asyncio.to_thread(iter, items)
+    while not stop():
+        item = await asyncio.to_thread(next, iterator, _END)
+        if item is _END:
+            return
+        yield item  # type: ignore[misc]  # not _END, hence a T
+
+
+# Run a coroutine from a script, from a notebook whose loop is already running, and end it well on a signal.
+
+
+def run_blocking(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """The coroutine's result. Inside a running loop it gets a thread and a loop of its own.
+
+    Raises `Interrupted` after SIGTERM or SIGINT, and of a group of errors the first that the library raised on purpose;
+    `StorageError` when a local disk is full.
+    """
+    map_large_blocks()
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(_guarded(main))
+    return _in_thread(main)
+
+
+def _in_thread(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    outcome: list[T] = []
+    errors: list[BaseException] = []
+    loop = asyncio.new_event_loop()
+    task: list[asyncio.Task[T]] = []
+
+    async def started() -> T:
+        task.append(asyncio.ensure_future(_guarded(main)))
+        return await task[0]
+
+    def body() -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+                outcome.append(runner.run(started()))
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=body, name="llm_ocr", daemon=True)
+    thread.start()
+    try:
+        thread.join()
+    except KeyboardInterrupt:
+        if task:
+            loop.call_soon_threadsafe(task[0].cancel)
+        thread.join()
+        raise
+    if errors:
+        raise errors[0]
+    return outcome[0]
+
+
+async def _guarded(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    with _signals_cancel(asyncio.current_task()) as received:
+        try:
+            return await main()
+        except asyncio.CancelledError:
+            if received:
+                raise Interrupted(
+                    f"stopped by {received[0].name}", hint="Run the same command again to go on."
+                ) from None
+            raise
+        except BaseExceptionGroup as group:
+            error = first_error(group)
+            raise (_no_room(error) or error) from group
+        except OSError as error:
+            if (no_room := _no_room(error)) is None:
+                raise
+            raise no_room from error
+
+
+def _no_room(error: BaseException) -> StorageError | None:
+    """The error to show where a local disk was full; stores and copies of documents have said so by themselves."""
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if not full or isinstance(error, LlmOcrError):
+        return None
+    return StorageError(
+        f"a local disk is full, most likely that of temporary files ({tempfile.gettempdir()}): {error}",
+        hint="Make room there, or set TMPDIR to a folder with more room. Run the same command again to go on.",
+    )
+
+
+def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error to show of a group: one of ours if there is one, else the first."""
+    leaves = list(_leaves(group))
+    ours = [error for error in leaves if isinstance(error, LlmOcrError)]
+    return (ours or leaves)[0]
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
+
+
+@contextlib.contextmanager
+def _signals_cancel(task: "asyncio.Task[Any] | None") -> Iterator[list[signal.Signals]]:
+    """SIGTERM and SIGINT cancel the task; what came is in the list. Only the main thread can listen."""
+    received: list[signal.Signals] = []
+    loop = asyncio.get_running_loop()
+    if task is None or threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+
+    def stop(which: signal.Signals) -> None:
+        received.append(which)
+        task.cancel()
+
+    which = (signal.SIGTERM, signal.SIGINT)
+    for number in which:
+        loop.add_signal_handler(number, stop, number)
+    try:
+        yield received
+    finally:
+        for number in which:
+            loop.remove_signal_handler(number)

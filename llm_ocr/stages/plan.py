@@ -1,0 +1,243 @@
+"""Plan: find documents, count their pages, and cut them into units."""
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from llm_ocr.config.models import PlanSettings
+from llm_ocr.documents.manifests import parse_pages
+from llm_ocr.documents.remote.urls import shown
+from llm_ocr.documents.rendering import Renderer
+from llm_ocr.documents.sources import Found, SourceDocument, find_documents, sampled
+from llm_ocr.engines.embedded import reader as embedded
+from llm_ocr.engines.vlm import reader as model
+from llm_ocr.engines.vlm.reader import SOURCE
+from llm_ocr.errors import StageMissing, UsageError, WorkspaceError, WorkspaceMismatch
+from llm_ocr.stages import Progress, Silent
+from llm_ocr.stages.counting import CountOptions, PageCounter, check_filters, counted, filter_options, filtering
+from llm_ocr.stages.loop import run_blocking
+from llm_ocr.stages.runtime import Job, Remote, dataset_options, passwords, remote_options, render_options
+from llm_ocr.stages.servers import LEAST_PER_UNIT, PAGES_PER_UNIT, Engines, choose_engine
+from llm_ocr.storage import StoreOptions
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.generations import Filtered, filtered_text, generations, read_units
+from llm_ocr.workspace.keys import need_same_version
+from llm_ocr.workspace.plan import PlanResult, plan_stream
+from llm_ocr.workspace.planned import DiskDict
+from llm_ocr.workspace.stored import workspace_options
+
+# Planning over a workspace: documents found, opened in renderer processes to count their pages, cut into units.
+
+
+_NAME_SOURCES = "Name files or folders: llm-ocr run SOURCE -w FOLDER"
+
+#: What the readers of pages make now, by the engine that is stored with Extract's key.
+RESULT_VERSIONS = {"embedded": embedded.RESULT_VERSION, SOURCE: model.RESULT_VERSION}
+
+#: Settings that choose among sources.
+_SELECTION = ("pages", "only", "max_pages_per_document", "max_samples", "sample")
+#: Documents named of those that filters leave out.
+_NAMED = 3
+
+
+async def find(settings: PlanSettings, command: str) -> Found | None:
+    """The documents that the sources mean; None without sources, when those of an earlier run are meant.
+
+    Writes nothing. Raises `UsageError` for nothing to do, wrong page ranges and unknown languages, `MissingExtra`.
+    """
+    if settings.pages:
+        parse_pages(settings.pages)
+    if settings.sources or settings.dataset is not None:
+        await check_filters(settings)
+        return await asyncio.to_thread(_found, settings)
+    chosen = [settings.origins[name].removeprefix("flag ") for name in _SELECTION if _is_flag(settings, name)]
+    if chosen:
+        raise UsageError(
+            f"{', '.join(chosen)}: no source is named to choose from",
+            hint="The plan of the workspace is read as it was made. Name the sources, or leave the option out.",
+        )
+    if command != "extract":
+        await asyncio.to_thread(_need_workspace, str(settings.workspace), workspace_options(settings))
+    return None
+
+
+def _is_flag(settings: PlanSettings, name: str) -> bool:
+    return settings.origins.get(name, "").startswith("flag ")
+
+
+def _found(settings: PlanSettings) -> Found:
+    """The files first, then the rows of a dataset."""
+    rows: Iterable[SourceDocument] = ()
+    if (dataset := dataset_options(settings)) is not None:
+        from llm_ocr.documents.rows.listing import dataset_rows
+
+        rows = dataset_rows(dataset, only_first=settings.max_samples is not None)
+    found = find_documents(
+        settings.sources,
+        only=settings.only,
+        max_samples=settings.max_samples,
+        remote=remote_options(settings),
+        rows=rows,
+    )
+    if settings.sample is None:
+        return found
+    return replace(found, documents=sampled(found.documents, settings.sample, settings.seed))
+
+
+def _need_workspace(url: str, options: StoreOptions) -> None:
+    try:
+        Workspace.open(url, options=options)
+    except WorkspaceMismatch:
+        raise
+    except WorkspaceError as error:
+        raise UsageError(f"no source, and {error.args[0]}", hint=_NAME_SOURCES) from error
+
+
+async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -> PlanResult:
+    """Add the documents to the plan, or with `dry_run` only look. Says what was new.
+
+    Raises:
+        WorkspaceMismatch: the pages of the plan were extracted by a version whose results differ from this one's.
+    """
+    workspace, settings = job.workspace, job.settings
+    await asyncio.to_thread(need_same_version, workspace, RESULT_VERSIONS)
+    ranges = parse_pages(settings.pages) if settings.pages else None
+    secrets = passwords(settings.password, settings.password_file)
+    pages_per_unit = settings.pages_per_unit or PAGES_PER_UNIT[job.engines.engine]
+    filters = filter_options(settings)
+    # Who is looked at by filters is opened: there is nothing left to estimate.
+    options = CountOptions("exact" if filters.any else settings.count_pages, pages_per_unit)
+    async with contextlib.AsyncExitStack() as stack:
+        totals = stack.enter_context(await asyncio.to_thread(known_totals, workspace))
+        renderer = await stack.enter_async_context(Renderer(render_options(settings, secrets)))
+        on = await filtering(settings, workspace, renderer, job.remote, stack)
+        counter = PageCounter(renderer, job.remote, ranges, settings.max_pages_per_document, totals, on)
+        documents = await stack.enter_async_context(contextlib.aclosing(counted(found.documents, counter, options)))
+        result = await plan_stream(
+            workspace,
+            documents,
+            pages_per_unit=pages_per_unit,
+            least_per_unit=None if settings.pages_per_unit else LEAST_PER_UNIT,
+            skipped=found.skipped,
+            filters=filters.identity(),
+            dry_run=dry_run,
+        )
+    _tell(result, dict(found.skipped), job.progress)
+    if on is not None:
+        _tell_filtered(None if dry_run else result.filtered, on.said(), job.progress)
+    return result
+
+
+async def need_plan(workspace: Workspace, command: str) -> None:
+    """Raise `StageMissing`, or `UsageError` where the command names sources by itself, unless there is a plan."""
+    if await asyncio.to_thread(generations, workspace):
+        return
+    if command != "extract":
+        raise UsageError("no source and no plan", hint=_NAME_SOURCES)
+    raise StageMissing(
+        f"no plan in {workspace.url}", hint=f"Name the sources: llm-ocr extract SOURCE -w {workspace.url}"
+    )
+
+
+def _tell(result: PlanResult, skipped: dict[str, int], progress: Progress) -> None:
+    if skipped:
+        kinds = ", ".join(f"{count} {suffix or 'without suffix'}" for suffix, count in sorted(skipped.items()))
+        progress.say(f"Skipped files of other types: {kinds}")
+    if result.copies:
+        progress.say(f"{result.copies} documents are copies of others: read once, written under each path")
+    if result.differing:
+        named = ", ".join(map(shown, result.examples))
+        progress.say(
+            f"{result.differing} documents are in the plan with more pages or other content and stay so: {named}"
+        )
+
+
+def _tell_filtered(filtered: Filtered | None, trouble: str, progress: Progress) -> None:
+    if filtered is not None and filtered.counts:
+        named = [f"{one['source']} ({one['reason']}: {one['detail']})" for one in filtered.examples[:_NAMED]]
+        more = ", ..." if sum(filtered.counts.values()) > len(named) else ""
+        progress.say(f"{filtered_text(filtered.counts)}; {', '.join(named)}{more}")
+    if trouble:
+        progress.say(trouble)
+
+
+def known_totals(workspace: Workspace) -> DiskDict:
+    """How many pages the documents of the plan have, by version: the same content is not opened again to be counted.
+
+    0: the plan has not counted them.
+    """
+    totals = DiskDict()
+    for unit in read_units(workspace) if generations(workspace) else ():
+        for part in unit.parts:
+            if part.page_total or part.estimate:
+                totals[part.version] = part.page_total
+    return totals
+
+
+# What planning would do: as `plan` does it, and nothing is written.
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A generation that would be written. `known` documents are in the plan already, and are not in the other counts.
+
+    `estimated`: pages are judged by documents' sizes. `filtered` is by cause, as in `work.filtered`.
+    """
+
+    documents: int
+    pages: int
+    units: int
+    estimated: bool
+    known: int
+    filtered: Mapping[str, int]
+    examples: tuple[Mapping[str, str], ...]  # of what would be left out: source, reason, detail
+
+
+def preview(settings: PlanSettings, progress: Progress | None = None) -> Preview:
+    """What `llm-ocr plan` would add to the workspace, which need not be there. Raises as planning does."""
+    engine = choose_engine(settings, command="plan")
+    return run_blocking(lambda: _preview(settings, engine, progress or Silent()))
+
+
+async def _preview(settings: PlanSettings, engine: str, progress: Progress) -> Preview:
+    found = await find(settings, "plan")
+    if found is None:
+        raise UsageError("no source: there is nothing to look at", hint="llm-ocr plan SOURCE -w FOLDER --dry-run")
+    remote = Remote(settings)
+    try:
+        with _workspace(settings) as (workspace, folder):
+            job = Job(workspace, settings, progress, Engines(engine, settings, folder, progress.say), remote)
+            return _of(await plan(job, found, dry_run=True))
+    finally:
+        await remote.close()
+
+
+@contextlib.contextmanager
+def _workspace(settings: PlanSettings) -> Iterator[tuple[Workspace, Path]]:
+    """The workspace, or an empty one that is gone afterwards; and a folder that is gone, too."""
+    with tempfile.TemporaryDirectory(prefix="llm-ocr-") as name:
+        folder = Path(name)
+        try:
+            opened = Workspace.open(str(settings.workspace), options=workspace_options(settings))
+        except WorkspaceMismatch:
+            raise
+        except WorkspaceError:
+            opened = Workspace.open(str(folder / "workspace"), create=True)
+        with opened as workspace:
+            yield workspace, folder
+
+
+def _of(result: PlanResult) -> Preview:
+    made, filtered = result.generation, result.filtered
+    return Preview(
+        documents=made.documents if made else 0,
+        pages=made.expected if made else 0,
+        units=made.units if made else 0,
+        estimated=bool(made and made.estimated),
+        known=result.known,
+        filtered=filtered.counts if filtered else {},
+        examples=filtered.examples if filtered else (),
+    )

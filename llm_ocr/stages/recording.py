@@ -1,0 +1,257 @@
+"""Progress and metrics of a stage, written into the workspace while it runs."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from llm_ocr.config.models import ServingCommand
+from llm_ocr.engines import Load
+from llm_ocr.errors import StorageError
+from llm_ocr.stages import Progress
+from llm_ocr.types import Counts, Status
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.metrics import (
+    COUNTS,
+    FIRST,
+    GAUGES,
+    MOST,
+    Sample,
+    Series,
+    Spending,
+    merged,
+    thinned,
+    write_series,
+    write_spending,
+)
+
+# The numbers of a stage over time, taken while it runs.
+
+
+Clock = Callable[[], float]
+
+
+class Sampler:
+    """Makes one stage's `Series`: `count` at each end of an item, `tick` about every second.
+
+    `load` are the engine's numbers, None where no engine tells any. `clock` counts seconds and never goes back.
+    """
+
+    def __init__(self, load: Callable[[], Load] | None, clock: Clock = time.monotonic) -> None:
+        self._load = load
+        self._clock = clock
+        self._every = FIRST
+        self._began = self._since = clock()
+        self._ended = dict.fromkeys(Status, 0)
+        self._known = self._counts()
+        self._seen: Sample | None = None  # what has passed of the sample under way
+        self._samples: tuple[Sample, ...] = ()
+        self.first: float | None = None  # seconds until the first item ended
+
+    def count(self, status: Status) -> None:
+        """One more item ended."""
+        self._ended[status] += 1
+        if self.first is None:
+            self.first = self._clock() - self._began
+
+    def tick(self) -> None:
+        """Look at the numbers now; the gauges are taken for those of the time since the last look."""
+        now = self._clock()
+        if now <= self._since:
+            return
+        seconds, self._since = now - self._since, now
+        before, self._known = self._known, self._counts()
+        gone = {name: self._known[name] - before[name] for name in COUNTS}
+        passed = Sample(seconds, **gone, **self._gauges())
+        self._seen = passed if self._seen is None else merged(self._seen, passed)
+        if self._seen.seconds >= self._every:
+            self._samples, self._seen = (*self._samples, self._seen), None
+            self._thin()
+
+    def series(self, worker: str, stage: str, batch_id: str, before: float) -> Series:
+        """All until now, as `worker`'s; `before` as in `Series`."""
+        self.tick()
+        samples = self._samples if self._seen is None else (*self._samples, self._seen)
+        began = time.time() - (self._clock() - self._began)
+        return Series(worker, stage, batch_id, began, before, self.first, samples)
+
+    def _thin(self) -> None:
+        if len(self._samples) > MOST:
+            self._samples = thinned(self._samples, MOST)
+            self._every *= 2
+
+    def _counts(self) -> dict[str, int]:
+        load = self._load() if self._load else Load()
+        return {
+            **{status.value: count for status, count in self._ended.items()},
+            "tokens_in": load.tokens_in,
+            "tokens_out": load.tokens_out,
+            "retries": load.busy + load.lost,
+            "restarts": load.restarts,
+        }
+
+    def _gauges(self) -> dict[str, Any]:
+        if self._load is None:
+            return {}
+        load = self._load()
+        values = asdict(load)
+        return {name: None if values[name] is None else float(values[name]) for name in GAUGES}
+
+
+# Progress that is also written into the workspace, while it is shown: totals, and the numbers over time.
+
+
+#: Seconds between two writes of the totals; of the numbers over time, after so many of these.
+EVERY, SERIES_AFTER = 15.0, 4
+#: Seconds between two writes of both to a store that gathers writes into few commits.
+SELDOM = 120.0
+#: Seconds between two looks.
+LOOK = 1.0
+
+_log = logging.getLogger(__name__)
+
+#: The numbers of a stage.
+_State = tuple[Spending, Series]
+
+
+class Recorded:
+    """Passes everything on to `shown`, and keeps the numbers of the stage that is under way."""
+
+    def __init__(self, shown: Progress, workspace: Workspace, worker: str, settings: ServingCommand) -> None:
+        self._shown = shown
+        self._workspace = workspace
+        self._worker = worker
+        self._settings = settings
+        self._load: Callable[[], Load] | None = None
+        self._asks = False  # whether an engine has told its numbers
+        self._gathers = workspace.store.gathers
+        self._before = Load()  # the engine's numbers when the stage began: an engine may serve two stages
+        self._stage = ""
+        self._opened = self._began = self._paid_from = time.monotonic()
+        self._cost_before = 0.0  # of this worker's stages that have ended
+        self._items = 0
+        self._sampler = Sampler(None)
+        self._ended: list[_State] = []
+        self._over = asyncio.Event()
+
+    def begin(self, stage: str, expected: int, done: Counts, estimated: bool = False) -> None:
+        self._stage, self._began, self._items = stage, time.monotonic(), 0
+        self._before = self._now()
+        self._sampler = Sampler(self._load)
+        self._shown.begin(stage, expected, done, *([True] if estimated else []))
+
+    def correct(self, change: int, *, exact: bool) -> None:
+        self._shown.correct(change, exact=exact)
+
+    def count(self, status: Status) -> None:
+        self._items += 1
+        self._sampler.count(status)
+        self._shown.count(status)
+
+    def measure(self, load: Callable[[], Load]) -> None:
+        self._load, self._asks = load, True
+        self._shown.measure(load)
+
+    def say(self, message: str) -> None:
+        self._shown.say(message)
+
+    def end(self) -> None:
+        if self._stage:
+            self._ended.append(self._state())
+            self._cost_before += self._ended[-1][0].cost or 0.0
+            self._paid_from = time.monotonic()
+        self._stage, self._load = "", None
+        self._shown.end()
+
+    @property
+    def worker(self) -> str:
+        """Under which name the numbers are written."""
+        return self._worker
+
+    @property
+    def items(self) -> int:
+        """How many have ended in the stage that is under way."""
+        return self._items
+
+    def cost(self) -> float:
+        """What this worker has spent until now, in all its stages, as far as there are prices."""
+        if self._stage:
+            return self._cost_before + (self._spending().cost or 0.0)
+        hours = (time.monotonic() - self._paid_from) / 3600
+        return self._cost_before + hours * (self._settings.price_per_hour or 0.0)
+
+    @contextlib.asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """Writes the numbers every `EVERY` seconds and at the end, however it comes."""
+        self._over.clear()
+        tasks = [asyncio.create_task(self._look_often()), asyncio.create_task(self._write_often())]
+        try:
+            yield
+        finally:
+            self._over.set()
+            await asyncio.gather(*tasks)
+
+    async def _look_often(self) -> None:
+        while not await self._is_over(LOOK):
+            if self._stage:
+                self._sampler.tick()
+
+    async def _write_often(self) -> None:
+        """One write after the other: an older state never covers a newer one."""
+        over, turn = False, 0
+        while not over:
+            over, turn = await self._is_over(SELDOM if self._gathers else EVERY), turn + 1
+            if self._gathers and not (over or self._asks):
+                continue  # every write is part of a commit there, and the markers of such a stage tell enough
+            whole, self._ended = self._ended, []
+            under_way = [self._state()] if self._stage else []
+            if over or self._gathers or turn % SERIES_AFTER == 0:
+                whole, under_way = [*whole, *under_way], []
+            await asyncio.to_thread(self._write, whole, under_way)
+
+    async def _is_over(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), seconds)
+        return self._over.is_set()
+
+    def _write(self, whole: Sequence[_State], totals: Sequence[_State]) -> None:
+        """Of `totals` not what came over time. That goes first: then both are in one commit, where there are such."""
+        for number, (spending, series) in enumerate((*whole, *totals)):
+            if not (spending.items or spending.tokens_in or spending.hour_cost):
+                continue
+            try:
+                if number < len(whole):
+                    write_series(self._workspace, series)
+                write_spending(self._workspace, spending)
+            except StorageError as error:
+                _log.warning("the numbers of this worker were not written: %s", error)
+
+    def _now(self) -> Load:
+        return self._load() if self._load else Load()
+
+    def _state(self) -> _State:
+        spending = self._spending()
+        before = self._began - self._opened
+        return spending, self._sampler.series(spending.worker, spending.stage, spending.batch_id, before)
+
+    def _spending(self) -> Spending:
+        load = self._now()
+        return Spending(
+            worker=self._worker,
+            stage=self._stage,
+            batch_id=self._settings.batch_id or "",
+            updated=datetime.now(UTC).isoformat(timespec="seconds"),
+            items=self._items,
+            seconds=round(time.monotonic() - self._began, 3),
+            tokens_in=load.tokens_in - self._before.tokens_in,
+            tokens_out=load.tokens_out - self._before.tokens_out,
+            price_in=self._settings.price_in,
+            price_out=self._settings.price_out,
+            price_per_hour=self._settings.price_per_hour,
+            paid=round(time.monotonic() - self._paid_from, 3),
+            engine=asdict(load),
+        )

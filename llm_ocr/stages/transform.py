@@ -1,0 +1,95 @@
+"""User-defined stage between Extract and the others: a function from row to row."""
+
+import asyncio
+import io
+import re
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from llm_ocr.config.models import TransformSettings
+from llm_ocr.errors import UsageError
+from llm_ocr.results.schema import Images, pages_from_parquet, pages_to_parquet
+from llm_ocr.runs import Run
+from llm_ocr.stages import Progress
+from llm_ocr.stages.loop import run_blocking, stepwise
+from llm_ocr.stages.runtime import Job, Remote, Share
+from llm_ocr.stages.servers import EMBEDDED, Engines
+from llm_ocr.stages.sharing import key_before, publish_held, shared, split_of
+from llm_ocr.types import Counts, PageRecord, Reason, Status, Unit
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.keys import EXTRACT, STAGES, Claim
+from llm_ocr.workspace.publish import pages_summary, read_data, standing_marker
+from llm_ocr.workspace.stored import workspace_options
+
+PageFunction = Callable[[PageRecord], PageRecord]
+
+_NAME = re.compile(r"[a-z][a-z0-9-]{1,30}")
+#: Folders of a workspace that are no stages.
+_TAKEN = frozenset({*STAGES, "plan", "dataset", "documents", "logs", "metrics"})
+
+
+def transform_pages(
+    settings: TransformSettings, function: PageFunction, stage: str, version: str, progress: Progress
+) -> Run:
+    """See `llm_ocr.transform`."""
+    if stage in _TAKEN or not _NAME.fullmatch(stage):
+        raise UsageError(
+            f"{stage!r} cannot be the name of a stage of your own", hint="Choose another of small letters: redact."
+        )
+    return run_blocking(lambda: _transform(settings, function, stage, version, progress))
+
+
+async def _transform(
+    settings: TransformSettings, function: PageFunction, stage: str, version: str, progress: Progress
+) -> Run:
+    workspace = await asyncio.to_thread(Workspace.open, str(settings.workspace), options=workspace_options(settings))
+    engines = Engines(EMBEDDED, settings, Path(), progress.say)  # none is used
+    job = Job(workspace, settings, progress, engines, Remote(settings))
+    source = await key_before(job, EXTRACT)
+    claim = Claim(workspace, stage, {"extract": source, "version": version})
+    key = await asyncio.to_thread(claim.take)
+    progress.begin(stage, 0, Counts())
+    async with shared(job, await split_of(job, stage), stage, key) as share:
+        async for unit in stepwise(share.units):
+            progress.correct(unit.planned, exact=True)
+            for status in await asyncio.to_thread(_unit, job, share, unit, claim, source, function):
+                progress.count(status)
+    progress.end()
+    await asyncio.to_thread(workspace.flush)
+    return Run(workspace)
+
+
+def _unit(
+    job: Job[TransformSettings], share: Share, unit: Unit, claim: Claim, source: str, function: PageFunction
+) -> Sequence[Status]:
+    workspace = job.workspace
+    marker = standing_marker(workspace, EXTRACT, source, unit.id)
+    rows = pages_from_parquet(io.BytesIO(read_data(workspace, marker)), images=Images.ALL)
+    pages = [_applied(function, page, claim.stage) for page in rows]
+    publish_held(share, workspace, claim, unit.id, pages_to_parquet(pages), pages_summary(unit, pages))
+    return [page.status for page in pages]
+
+
+def _applied(function: PageFunction, page: PageRecord, stage: str) -> PageRecord:
+    """The new row. A function that fails takes nothing of the page through: it may be what was to be kept back."""
+    try:
+        made = function(page)
+        if (made.page_id, made.document_id, made.dataset_index) != (page.page_id, page.document_id, page.dataset_index):
+            raise ValueError("it returned the row of another page")
+    except Exception as error:  # noqa: BLE001 - the user's code; its page fails, and says why
+        where = traceback.extract_tb(error.__traceback__)[-1]  # not the message: it may hold what stood on the page
+        detail = f"{stage}: {type(error).__name__} at {Path(where.filename).name}:{where.lineno}"
+        return replace(
+            page,
+            status=Status.FAILED,
+            reason=Reason.ENGINE_ERROR,
+            detail=detail,
+            image=None,
+            markdown="",
+            blocks=(),
+            figures=(),
+            attempts=(),
+        )
+    return made

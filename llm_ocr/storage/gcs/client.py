@@ -1,0 +1,128 @@
+"""The client of a store on Google Cloud Storage: made once, at the first use, and shared by all threads."""
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import google.auth
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import storage
+from google.cloud.storage.retry import DEFAULT_RETRY
+from google.oauth2.credentials import Credentials
+from requests.adapters import HTTPAdapter
+
+from llm_ocr.config.environment import environment
+from llm_ocr.errors import UsageError
+from llm_ocr.storage import StoreOptions
+from llm_ocr.storage.gcs import Endpoint, Place, find_endpoint
+from llm_ocr.storage.gcs.errors import QUOTA_PROJECT, Context, translated
+
+_SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
+
+#: Connections that are kept; the client's own 10 make more threads than that open and close one for each request.
+_CONNECTIONS = 64
+
+_MEBI = 1 << 20
+
+#: Who wants to know at once whether a bucket can be used waits no longer than this, in seconds.
+_HURRY = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Patience with the service, in seconds: `patience` for a request with all its repetitions, `timeout` for one try.
+
+    Pauses between tries are drawn from 0 to a bound that begins with `pause` and doubles up to 16 s. Contents above
+    8 MiB go up in chunks of `chunk` bytes (a multiple of 256 KiB), each of which must be sent within `timeout`.
+    """
+
+    patience: float = 120.0
+    timeout: float = 60.0
+    pause: float = 0.5
+    chunk: int = 16 * _MEBI
+
+
+DEFAULT_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A client's bucket, and how its calls are made. Repeating is safe only for reads and conditional writes."""
+
+    client: Any
+    bucket: Any
+    context: Context
+    limits: Limits
+
+    @property
+    def call(self) -> dict[str, Any]:
+        """Keywords for every call that may be repeated."""
+        retry = DEFAULT_RETRY.with_timeout(self.limits.patience).with_delay(self.limits.pause, 16.0, 2.0)
+        return {"retry": retry, "timeout": self.limits.timeout}
+
+    def hurried(self) -> "Connection":
+        """The same with less patience."""
+        return replace(self, limits=replace(self.limits, patience=min(self.limits.patience, _HURRY)))
+
+
+def connect(place: Place, options: StoreOptions, limits: Limits) -> Connection:
+    """A client for the bucket; credentials are found, but not yet proved.
+
+    Without `options.endpoint` STORAGE_EMULATOR_HOST is honoured. Raises `StorageError` when there are no credentials,
+    `UsageError` for an endpoint or a profile that cannot be used. `options.region` means nothing here: a bucket is
+    found wherever it is.
+    """
+    known = environment()
+    endpoint = find_endpoint(options.endpoint, known.get("STORAGE_EMULATOR_HOST", ""))
+    context = Context(place.url, place.bucket, endpoint.url, profile=options.profile, token=options.token is not None)
+    with translated("use", place.url, context):
+        credentials, whose = _credentials(options, endpoint)
+        client = storage.Client(
+            project=None,  # objects are found by their bucket; a project is only needed to make buckets
+            credentials=credentials,
+            client_options={"api_endpoint": endpoint.url} if endpoint.url else None,
+        )
+        # For traces that nobody has asked for, it would get the bucket's properties beside the requests, in a thread of
+        # its own: again and again where that fails.
+        client._bucket_metadata_cache = None
+        session = client._http
+        if not getattr(session, "is_mtls", False):  # then its adapter holds the client's certificate
+            for scheme in ("https://", "http://"):
+                session.mount(scheme, HTTPAdapter(pool_connections=_CONNECTIONS, pool_maxsize=_CONNECTIONS))
+    # Named in each request, so that buckets whose users pay for requests can be used with any kind of credentials.
+    bucket = client.bucket(place.bucket, user_project=known.get(QUOTA_PROJECT) or None)
+    return Connection(client, bucket, replace(context, credentials=whose), limits)
+
+
+def _credentials(options: StoreOptions, endpoint: Endpoint) -> tuple[Any, str]:
+    """The credentials, and in words whose they are: a token, a file, none for an emulator, else what Google finds."""
+    if (options.token or options.profile) and not endpoint.private:
+        raise UsageError(
+            f"credentials would be sent to {endpoint.url} unencrypted",
+            hint="Give the endpoint as https://…, or leave token and profile out.",
+        )
+    if options.token:
+        return Credentials(token=options.token), "the access token"
+    if options.profile:
+        return _from_file(options.profile), f"the credentials in {options.profile}"
+    if endpoint.emulator:
+        return AnonymousCredentials(), "the credentials"
+    found, _ = google.auth.default(scopes=_SCOPES)
+    # Each kind of credentials has other attributes.
+    account = getattr(found, "service_account_email", "") or getattr(found, "account", "")
+    return found, f"the credentials of {account}" if account else "the Google credentials"
+
+
+def _from_file(profile: str) -> Any:
+    try:
+        with warnings.catch_warnings():  # it warns of files from strangers; this one the user has named
+            warnings.simplefilter("ignore")
+            found, _ = google.auth.load_credentials_from_file(profile, scopes=_SCOPES)
+    except (google.auth.exceptions.DefaultCredentialsError, OSError, ValueError) as error:
+        first = (str(error.args[0] if error.args else error).splitlines() or [""])[0]
+        raise UsageError(
+            f"{profile} is no file with Google credentials ({first})",
+            hint="For gs:// a profile is the path of a credentials file in JSON: a service account's key, what "
+            "`gcloud auth application-default login` wrote, or a workload identity configuration.",
+        ) from error
+    return found

@@ -1,0 +1,241 @@
+"""Errors of Google's client, and their remedies."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.client import HTTPException
+from typing import Any
+
+from google.api_core.exceptions import GoogleAPICallError, GoogleAPIError, RetryError
+from google.auth import exceptions as auth
+from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
+from requests import RequestException
+from urllib3.exceptions import HTTPError
+
+from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError
+
+# What to do about an answer of Google Cloud Storage that is an error.
+
+
+AGAIN = "What was published stays: run the same command again later."
+
+#: The project that pays, to Google's libraries.
+QUOTA_PROJECT = "GOOGLE_CLOUD_QUOTA_PROJECT"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What happened, what to do, and whether the same call may succeed later."""
+
+    what: str
+    hint: str = ""
+    retryable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What an error's text names. `credentials` says in words whose they are; `endpoint` is empty for Google's own."""
+
+    url: str
+    bucket: str
+    endpoint: str = ""
+    credentials: str = "the Google credentials"
+    profile: str | None = None
+    token: bool = False
+
+    @property
+    def server(self) -> str:
+        return self.endpoint or "Google Cloud Storage"
+
+    @property
+    def sign_in(self) -> str:
+        """How to come by credentials."""
+        if self.token:
+            return "Give a fresh access token: gcloud auth print-access-token prints one, good for an hour."
+        if self.profile:
+            return f"Give another credentials file than {self.profile} (--workspace-profile FILE for the workspace)."
+        return (
+            "Run `gcloud auth application-default login`, set GOOGLE_APPLICATION_CREDENTIALS to a credentials file, "
+            "or give one with --workspace-profile FILE (--source-profile for documents)."
+        )
+
+    @property
+    def network(self) -> str:
+        """What to look at when nobody answers."""
+        if self.endpoint:
+            return f"Is a server running at {self.endpoint} (--workspace-endpoint, or STORAGE_EMULATOR_HOST)?"
+        return f"Check the network and the proxy settings (HTTPS_PROXY). {AGAIN}"
+
+
+def advice_for(status: int, reasons: frozenset[str], message: str, context: Context) -> Advice:
+    """The advice for an answer's status, its reason words and its message."""
+    if status == 401:
+        return Advice(
+            f"{context.credentials} are missing, expired or revoked (401 {message})".rstrip(), context.sign_in
+        )
+    if status == 404:
+        return _missing(message, context)
+    if status == 400 and "requester pays" in message.lower():
+        return Advice(f"the one who asks pays for the bucket {context.bucket}", _to_bill())
+    if status == 403:
+        return _forbidden(reasons, message, context)
+    if status == 429:
+        return Advice(f"too many requests for too long ({message})", f"Use fewer workers. {AGAIN}", retryable=True)
+    if status == 408 or status >= 500:
+        return Advice(f"{context.server} failed ({status} {message})", AGAIN, retryable=True)
+    return Advice(f"{context.server} answered {status} {message}".rstrip())
+
+
+def _missing(message: str, context: Context) -> Advice:
+    if "bucket" not in message:
+        return Advice(f"{context.server} answered 404 {message}".rstrip())
+    return Advice(
+        f"there is no bucket {context.bucket}",
+        f"Check its spelling, or make it: gcloud storage buckets create gs://{context.bucket} "
+        "--location=LOCATION --project=PROJECT",
+    )
+
+
+def _to_bill() -> str:
+    return f"Set {QUOTA_PROJECT} to a project of yours that is billed, and that this account may use."
+
+
+def _forbidden(reasons: frozenset[str], message: str, context: Context) -> Advice:
+    low, words = message.lower(), " ".join(reasons).lower()
+    if "ratelimit" in words or "rate limit" in low:
+        return Advice(f"too many requests for too long ({message})", f"Use fewer workers. {AGAIN}", retryable=True)
+    if "retention" in low or "retention" in words or "object is under active" in low:
+        hint = "A workspace needs to replace and remove objects: use a bucket without retention policy and holds."
+        return Advice(f"the bucket keeps its objects as they are ({message})", hint)
+    if "user_project_denied" in low or "userproject" in words or "serviceusage" in low:
+        return Advice(f"the project that is to be billed is not one that may be used ({message})", _to_bill())
+    if "billing" in low or "accountdisabled" in words:
+        return Advice(
+            f"billing is off for the project of the bucket {context.bucket} ({message})",
+            "Turn billing on for that project, or use a bucket of another project.",
+        )
+    if "has not been used in project" in low or "accessnotconfigured" in words:
+        hint = f"Turn the Cloud Storage API on in that project, or set {QUOTA_PROJECT} to another one."
+        return Advice(f"the Cloud Storage API is off in the project ({message})", hint)
+    return Advice(
+        f"{context.credentials} may not do that ({message})",
+        f"Give that account the role Storage Object Admin (roles/storage.objectAdmin) on the bucket {context.bucket}, "
+        "or use other credentials (GOOGLE_APPLICATION_CREDENTIALS, --workspace-profile FILE). Is it a bucket of the "
+        "project that you mean?",
+    )
+
+
+# From the errors of Google's client to errors that say what to do.
+
+
+#: Everything that Google's client raises because of the service, the network or the credentials.
+SDK_ERRORS = (
+    GoogleAPIError,
+    auth.GoogleAuthError,
+    InvalidResponse,
+    DataCorruption,
+    RequestException,
+    HTTPError,
+    HTTPException,
+    ConnectionError,
+)
+
+_NO_BUCKET = "bucket does not exist"
+_UNKNOWN_OUTCOME = frozenset({408, 429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the service said: HTTP status (0: nothing), its reason words and its message."""
+
+    status: int = 0
+    reasons: frozenset[str] = frozenset()
+    message: str = ""
+
+    @property
+    def no_bucket(self) -> bool:
+        return self.status == 404 and _NO_BUCKET in self.message
+
+
+@contextlib.contextmanager
+def translated(action: str, where: str, context: Context, *, reading: bool = False) -> Iterator[None]:
+    """Turn the client's errors into a `StorageError` "cannot <action> <where>"; when `reading`, 404 into its own."""
+    try:
+        yield
+    except LlmOcrError:
+        raise
+    except SDK_ERRORS as error:
+        raise _made(error, action, where, context, reading=reading) from error
+
+
+def said_by(error: BaseException) -> Said:
+    """The answer that the error was made of."""
+    error = last_of(error)
+    response = getattr(error, "response", None)  # the Google clients raise errors of several libraries, untyped
+    status = int(getattr(response, "status_code", 0) or getattr(error, "code", 0) or 0)
+    value: Any = {}
+    if response is not None:
+        with contextlib.suppress(ValueError, AttributeError):
+            value = response.json()
+    described = value.get("error") if isinstance(value, dict) else None
+    if isinstance(described, dict):
+        details = [detail for detail in described.get("errors") or () if isinstance(detail, dict)]
+        reasons = frozenset(str(detail.get("reason", "")) for detail in details)
+        return Said(status, reasons, str(described.get("message") or ""))
+    return Said(status, message=str(getattr(response, "text", "") or getattr(error, "message", "") or error)[:500])
+
+
+def last_of(error: BaseException) -> BaseException:
+    """What was the matter when the client gave up trying again."""
+    cause = error.cause if isinstance(error, RetryError) else None
+    return cause if isinstance(cause, BaseException) else error
+
+
+def unknown_outcome(error: BaseException) -> bool:
+    """Whether what was asked for may have been done all the same: no answer came, or one that leaves it open."""
+    status = said_by(error).status
+    if status:
+        return status in _UNKNOWN_OUTCOME
+    return not isinstance(last_of(error), auth.GoogleAuthError)
+
+
+def replaced_meanwhile(error: GoogleAPICallError) -> bool:
+    """Whether a 404 is about one generation: a read that was cut off goes on with the generation that it began with."""
+    url = str(getattr(getattr(error.response, "request", None), "url", "") or "")
+    return "generation=" in url.partition("?")[2]
+
+
+def _made(error: BaseException, action: str, where: str, context: Context, *, reading: bool) -> StorageError:
+    said = said_by(error)
+    if reading and said.status == 404 and not said.no_bucket:
+        return ObjectNotFound(f"no object {where}")
+    if said.status:
+        advice = advice_for(said.status, said.reasons, said.message, context)
+    else:
+        advice = _without_answer(last_of(error), context)
+    made = StorageError(f"cannot {action} {where}: {advice.what}", hint=advice.hint)
+    made.retryable = advice.retryable
+    return made
+
+
+def _without_answer(error: BaseException, context: Context) -> Advice:
+    if isinstance(error, auth.TransportError):
+        return Advice(f"Google's sign-in could not be reached ({_short(error)})", AGAIN, retryable=True)
+    if isinstance(error, auth.RefreshError) and context.token:  # it says only that a token alone cannot be renewed
+        return Advice("the access token is wrong or has expired", context.sign_in)
+    if isinstance(error, auth.RefreshError):
+        return Advice(f"{context.credentials} are not accepted any more ({_short(error)})", context.sign_in)
+    if isinstance(error, auth.InvalidOperation):
+        return Advice(f"{context.server} wants credentials, and none are sent to an emulator", context.sign_in)
+    if isinstance(error, auth.DefaultCredentialsError):
+        return Advice(f"no usable Google credentials ({_short(error)})", context.sign_in)
+    if isinstance(error, auth.GoogleAuthError):
+        return Advice(_short(error), context.sign_in)
+    if isinstance(error, DataCorruption):
+        return Advice("the content was damaged on its way", AGAIN, retryable=True)
+    return Advice(f"{context.server} could not be reached ({_short(error)})", context.network, retryable=True)
+
+
+def _short(error: BaseException) -> str:
+    first = error.args[0] if error.args and isinstance(error.args[0], str) else error
+    return (str(first).strip().splitlines() or [type(error).__name__])[0][:300]

@@ -1,0 +1,414 @@
+"""The store on Google Cloud Storage. Imports Google's client; import this module late."""
+
+import base64
+import dataclasses
+import io
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+import google_crc32c
+from google.api_core.exceptions import NotFound, PreconditionFailed, RequestRangeNotSatisfiable
+from google.cloud.storage.exceptions import DataCorruption
+from requests import RequestException
+
+from llm_ocr.errors import ObjectChanged, ObjectExists, ObjectNotFound, StorageError
+from llm_ocr.storage import DEFAULT_OPTIONS, BaseStore, Capabilities, ObjectInfo, StoreOptions
+from llm_ocr.storage.gcs import Place
+from llm_ocr.storage.gcs.client import DEFAULT_LIMITS, Connection, Limits, connect
+from llm_ocr.storage.gcs.errors import SDK_ERRORS, replaced_meanwhile, said_by, translated, unknown_outcome
+from llm_ocr.storage.local import translated as translated_here
+from llm_ocr.storage.names import PROBES, TEMPORARY
+
+# Writes to Google Cloud Storage that happen once or not at all, and say which. Every write names the generation that it
+# replaces (0: none), so that a repeated request cannot write twice, and carries a word of its own in the object's
+# metadata: when an answer was lost, the word tells whose object stands there.
+
+
+#: The metadata entry with the word of the write.
+_WORD = "llm-ocr-write"
+
+#: No object.
+ABSENT = 0
+
+#: How often an upload is begun, when its session was lost or the content was damaged on its way.
+_BEGINNINGS = 3
+
+#: How often `replace` looks for the object that it replaces: more only when others remove it again and again.
+_LOOKS = 5
+
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What is written. `crc32c` as Google writes it: the service refuses content that differs, before it is seen."""
+
+    open: Callable[[], BinaryIO]
+    size: int
+    crc32c: str
+
+    @staticmethod
+    def of_bytes(data: bytes) -> "Content":
+        return Content(lambda: io.BytesIO(data), len(data), _digest(google_crc32c.Checksum(data)))
+
+    @staticmethod
+    def of_file(path: Path) -> "Content":
+        """Reads the file once. Raises `OSError`."""
+        size, checksum = 0, google_crc32c.Checksum()
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK):
+                size += len(block)
+                checksum.update(block)
+        return Content(lambda: path.open("rb"), size, _digest(checksum))
+
+
+def write(connection: Connection, name: str, content: Content, generation: int) -> int | None:
+    """Write the object in place of that generation; the new one, or None when another object stands there or none.
+
+    Raises the client's errors, also when it could not be found out whether the object was written.
+    """
+    for left in reversed(range(_BEGINNINGS)):
+        word = secrets.token_hex(16)
+        try:
+            return _upload(connection, name, content, generation, word)
+        except PreconditionFailed:
+            # The first of several tries may have been ours and its answer lost.
+            found, written_by = find(connection, name)
+            return found if written_by == word else None
+        except (*SDK_ERRORS, ValueError) as error:
+            beginning_lost = _beginning_lost(error)
+            if not (beginning_lost or unknown_outcome(error)):
+                raise
+            found, written_by = find(connection.hurried(), name)
+            if written_by == word:
+                return found
+            if found != generation:
+                return None
+            if not (beginning_lost and left):
+                raise
+    raise AssertionError("the last beginning returns or raises")
+
+
+def replace(connection: Connection, name: str, content: Content) -> None:
+    """Write the object, whatever stands there. Raises the client's errors.
+
+    When another writer replaces or removes the object at the same moment, this write counts as the earlier one.
+    """
+    for _ in range(_LOOKS):
+        if write(connection, name, content, ABSENT) is not None:
+            return
+        standing, _word = find(connection, name)
+        if standing != ABSENT:
+            write(connection, name, content, standing)
+            return
+    raise StorageError(f"gs://{connection.bucket.name}/{name} was removed again and again while it was written")
+
+
+def remove(connection: Connection, name: str) -> None:
+    """Remove the object as it is now; no error when there is none. Raises the client's errors.
+
+    The generation is asked for first: a repeated request must not remove what another has written since.
+    """
+    standing, _ = find(connection, name)
+    if standing == ABSENT:
+        return
+    try:
+        connection.bucket.blob(name).delete(if_generation_match=standing, **connection.call)
+    except PreconditionFailed:
+        return
+    except NotFound as error:
+        if said_by(error).no_bucket:
+            raise
+
+
+def find(connection: Connection, name: str) -> tuple[int, str]:
+    """The generation of the object (`ABSENT`: there is none) and the word of its write. Raises the client's errors."""
+    blob = look(connection, name)
+    return (ABSENT, "") if blob is None else (int(blob.generation), str((blob.metadata or {}).get(_WORD, "")))
+
+
+def look(connection: Connection, name: str) -> Any:
+    """The client's object with its properties; None when there is none."""
+    blob = connection.bucket.blob(name)
+    try:
+        blob.reload(**connection.call)
+    except NotFound as error:
+        if said_by(error).no_bucket:
+            raise
+        return None
+    return blob
+
+
+def _upload(connection: Connection, name: str, content: Content, generation: int, word: str) -> int:
+    blob = connection.bucket.blob(name, chunk_size=connection.limits.chunk)
+    blob.metadata = {_WORD: word}
+    with content.open() as file:
+        blob.upload_from_file(
+            file,
+            size=content.size,
+            content_type="application/octet-stream",  # neither compressed nor unpacked by anyone on its way
+            if_generation_match=generation,
+            checksum="crc32c",
+            crc32c_checksum_value=content.crc32c,
+            **connection.call,
+        )
+    return int(blob.generation)
+
+
+def _beginning_lost(error: BaseException) -> bool:
+    """Whether the upload must begin anew: its session is gone, a chunk was kept in part, or the content was damaged."""
+    if isinstance(error, DataCorruption):
+        return True
+    said = said_by(error)
+    if not said.status:  # the client cannot go on in the middle of a chunk
+        return isinstance(error, ValueError) and "Bytes stream" in str(error)
+    damaged = said.status == 400 and ("match" in said.message or "corrupt" in said.message.lower())
+    return damaged or said.status == 410 or (said.status == 404 and not said.no_bucket)
+
+
+def _digest(checksum: Any) -> str:
+    return base64.b64encode(checksum.digest()).decode()
+
+
+# The store on Google Cloud Storage; see `llm_ocr.storage.gcs`. Imports Google's client, so it is imported late.
+
+
+T = TypeVar("T")
+
+#: How often a read begins anew because the object was replaced while it was read.
+_READS = 5
+
+_PAGE = 1000
+
+
+class GcsStore(BaseStore):
+    """Objects below a prefix of a bucket. For any number of threads; connects at the first use."""
+
+    def __init__(self, place: Place, options: StoreOptions = DEFAULT_OPTIONS, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._place = dataclasses.replace(place, any_key=options.any_key)
+        self._options = options
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._connected: Connection | None = None
+        self._found: Capabilities | None = None
+
+    @property
+    def url(self) -> str:
+        """gs://bucket/prefix."""
+        return self._place.url
+
+    def get(self, key: str) -> bytes:
+        return self.fetch(key)[0]
+
+    def fetch(self, key: str) -> tuple[bytes, str]:
+        return _fetch(self._connection(), self._place, key)
+
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        name, connection = self._place.inside(key), self._connection()
+        if length <= 0:
+            if self.stat(key) is None:
+                raise ObjectNotFound(f"no object {self._where(key)}")
+            return b""
+
+        def read(blob: Any) -> bytes:
+            try:
+                data: bytes = blob.download_as_bytes(start=start, end=start + length - 1, **connection.call)
+            except RequestRangeNotSatisfiable:
+                return b""  # it begins at the end of the object, or behind it
+            return data
+
+        with translated("read", self._where(key), connection.context, reading=True):
+            return _whole(connection, name, read)
+
+    def put(self, key: str, data: bytes) -> None:
+        name, connection = self._place.inside(key), self._connection()
+        with translated("write", self._where(key), connection.context):
+            replace(connection, name, Content.of_bytes(data))
+
+    def upload(self, path: Path, key: str) -> None:
+        name, connection = self._place.inside(key), self._connection()
+        with translated_here("read", str(path)), translated(f"copy {path} to", self._where(key), connection.context):
+            replace(connection, name, Content.of_file(path))
+
+    def create(self, key: str, data: bytes) -> str:
+        return _create(self._connection(), self._place, key, data)
+
+    def swap(self, key: str, data: bytes, version: str) -> str:
+        return _swap(self._connection(), self._place, key, data, version)
+
+    def download(self, key: str, path: Path) -> None:
+        name, connection, where = self._place.inside(key), self._connection(), self._where(key)
+        temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}")
+
+        def read(blob: Any) -> None:
+            with temporary.open("wb") as file:
+                blob.download_to_file(file, **connection.call)
+
+        try:
+            with translated_here(f"copy {where} to", str(path)):
+                with translated("read", where, connection.context, reading=True):
+                    _whole(connection, name, read)
+                temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        self._place.check_prefix(prefix)
+        for info in _listed(self._connection(), self._place, prefix, start_after):
+            if not info.key.startswith(PROBES):
+                yield info
+
+    def unfinished(self) -> Iterator[ObjectInfo]:
+        """Probes that were not removed. What an upload that was cut off has sent is no object; Google drops it."""
+        yield from _listed(self._connection(), self._place, PROBES, "")
+
+    def stat(self, key: str) -> ObjectInfo | None:
+        name, connection = self._place.inside(key), self._connection()
+        with translated("read", self._where(key), connection.context):
+            blob = look(connection, name)
+        return None if blob is None else _info(key, blob)
+
+    def delete(self, key: str) -> None:
+        name, connection = self._place.inside(key), self._connection()
+        with translated("remove", self._where(key), connection.context):
+            remove(connection, name)
+
+    def capabilities(self) -> Capabilities:
+        connection = self._connection()
+        with self._lock:
+            if self._found is None:
+                self._found = _probed(connection.hurried(), self._place)
+            return self._found
+
+    def check(self) -> None:
+        """Write, read, list and remove a probe. Also finds missing credentials; waits for nobody longer than 20 s."""
+        connection, key = self._connection().hurried(), _probe()
+        written = secrets.token_bytes(16)
+        _create(connection, self._place, key, written)
+        if _fetch(connection, self._place, key)[0] != written:
+            raise StorageError(f"cannot use {self.url}: what was written is not what is read")
+        if key not in {info.key for info in _listed(connection, self._place, key, "")}:
+            raise StorageError(f"cannot use {self.url}: what was written is not listed")
+        with translated("remove", self._where(key), connection.context):
+            remove(connection, self._place.inside(key))
+
+    def _where(self, key: str) -> str:
+        return f"{self._place.url}/{key}"
+
+    def _connection(self) -> Connection:
+        with self._lock:
+            if self._connected is None:
+                self._connected = connect(self._place, self._options, self._limits)
+            return self._connected
+
+
+def _fetch(connection: Connection, place: Place, key: str) -> tuple[bytes, str]:
+    def read(blob: Any) -> tuple[bytes, str]:
+        data: bytes = blob.download_as_bytes(**connection.call)
+        return data, str(int(blob.generation))
+
+    name = place.inside(key)
+    with translated("read", f"{place.url}/{key}", connection.context, reading=True):
+        return _whole(connection, name, read)
+
+
+def _whole(connection: Connection, name: str, read: Callable[[Any], T]) -> T:
+    """What `read` makes of the object, of one generation throughout.
+
+    A read that was cut off goes on in the generation in which it began; when that one is gone, it begins anew. So it
+    does when the answer that there is no such object was cut off: the client reads that one outside of its retries.
+    """
+    for left in reversed(range(_READS)):
+        try:
+            return read(connection.bucket.blob(name))
+        except RequestException:
+            if not left:
+                raise
+        except NotFound as error:
+            if not replaced_meanwhile(error):
+                raise
+            if not left:
+                said = StorageError(f"gs://{connection.bucket.name}/{name} is replaced faster than it can be read")
+                said.retryable = True
+                raise said from error
+    raise AssertionError("the last read returns or raises")
+
+
+def _create(connection: Connection, place: Place, key: str, data: bytes) -> str:
+    name, where = place.inside(key), f"{place.url}/{key}"
+    with translated("write", where, connection.context):
+        written = write(connection, name, Content.of_bytes(data), ABSENT)
+    if written is None:
+        raise ObjectExists(f"{where} exists")
+    return str(written)
+
+
+def _swap(connection: Connection, place: Place, key: str, data: bytes, version: str) -> str:
+    name, where = place.inside(key), f"{place.url}/{key}"
+    if not version.isdecimal() or int(version) == ABSENT:
+        raise ObjectChanged(f"{where}: {version!r} is no version of it")
+    with translated("write", where, connection.context):
+        written = write(connection, name, Content.of_bytes(data), int(version))
+    if written is None:
+        raise ObjectChanged(f"{where} is not of version {version} any more")
+    return str(written)
+
+
+def _listed(connection: Connection, place: Place, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
+    where = f"{place.url}/{prefix}" if prefix else place.url
+    with translated("list", where, connection.context):
+        pages = connection.bucket.list_blobs(
+            prefix=place.root + prefix,
+            start_offset=place.root + start_after if start_after else None,  # inclusive: that key itself is left out
+            page_size=_PAGE,
+            fields="items(name,size,generation,timeCreated),nextPageToken",
+            **connection.call,
+        ).pages
+    while True:
+        with translated("list", where, connection.context):
+            page = next(pages, None)
+        if page is None:
+            return
+        for blob in page:
+            key = blob.name.removeprefix(place.root)
+            if key > start_after and place.has(key):
+                yield _info(key, blob)
+
+
+def _info(key: str, blob: Any) -> ObjectInfo:
+    return ObjectInfo(key, int(blob.size), str(int(blob.generation)), blob.time_created.timestamp())
+
+
+def _probe() -> str:
+    return f"{PROBES}{secrets.token_hex(16)}"
+
+
+def _probed(connection: Connection, place: Place) -> Capabilities:
+    """Try whether generations are honoured: Google's are, an emulator's may not be."""
+    key = _probe()
+    version = _create(connection, place, key, b"1")
+    try:
+        create = _refused(lambda: _create(connection, place, key, b"2"), ObjectExists)
+        if create:
+            second = _swap(connection, place, key, b"3", version)
+            swap = _refused(lambda: _swap(connection, place, key, b"4", version), ObjectChanged) and second != version
+        else:
+            swap = False
+    finally:
+        with translated("remove", f"{place.url}/{key}", connection.context):
+            remove(connection, place.inside(key))
+    note = "" if create and swap else f"{connection.context.server} does not honour generation preconditions"
+    return Capabilities(create, swap, note)
+
+
+def _refused(attempt: Callable[[], object], error: type[StorageError]) -> bool:
+    try:
+        attempt()
+    except error:
+        return True
+    return False

@@ -1,0 +1,133 @@
+"""Workspaces on the Hugging Face Hub: storage buckets and dataset repositories."""
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from llm_ocr.config.groups import without_credentials
+from llm_ocr.errors import MissingExtra, UsageError
+from llm_ocr.storage import ObjectStore, StoreOptions
+from llm_ocr.storage.names import checked_prefix
+
+# Workspace URLs of the Hugging Face Hub: storage buckets and dataset repositories.
+
+
+_SCHEME = "hf://"
+
+#: Names of the Hub: letters, digits, `-`, `_` and `.`, at most 96 characters, no `-` or `.` at either end.
+_NAME = re.compile(r"(?=.{1,96}$)[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
+
+#: Revisions with a `/` that may be written as they are; any other has it as %2F.
+_REFERENCE = re.compile(r"refs/(?:pr/\d+|convert/[^/]+)(?=/|$)")
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a workspace is: `kind` is `bucket` or `dataset`, `id` namespace/name, `prefix` without `/` at either end.
+
+    `revision` is a branch or commit of a dataset repository, empty for main, and for buckets, which have none.
+    """
+
+    kind: str
+    id: str
+    prefix: str = ""
+    revision: str = ""
+
+    @property
+    def url(self) -> str:
+        """As it is shown to users."""
+        revision = f"@{self.revision}" if self.revision else ""
+        prefix = f"/{self.prefix}" if self.prefix else ""
+        return f"{_SCHEME}{self.kind}s/{self.id}{revision}{prefix}"
+
+    @property
+    def name(self) -> str:
+        """For messages: what it is and which."""
+        return f"{self.kind} {self.id}"
+
+    @property
+    def is_commit(self) -> bool:
+        """Whether the revision is a commit, to which nothing can be written."""
+        return bool(_COMMIT.fullmatch(self.revision))
+
+    def path(self, key: str) -> str:
+        """An object's path in the bucket or repository."""
+        return f"{self.prefix}/{key}" if self.prefix else key
+
+    def key(self, path: str) -> str:
+        """The key of the object at a path of this place."""
+        return path[len(self.prefix) + 1 :] if self.prefix else path
+
+
+def parse(url: str) -> Place:
+    """The place of an `hf://` URL. Raises `UsageError` for what names no bucket or dataset."""
+    kind, _, rest = (url := without_credentials(url)).removeprefix(_SCHEME).partition("/")
+    if kind not in ("buckets", "datasets"):
+        raise UsageError(f"{url} does not say what it is", hint=_forms(kind, rest))
+    namespace, _, below = rest.partition("/")
+    name, revision, prefix = _split_revision(below)
+    if revision is not None and kind == "buckets":
+        raise UsageError(f"{url}: a bucket has no revisions", hint=f"Give {_SCHEME}buckets/{namespace}/{name}/PREFIX.")
+    if revision == "":
+        raise UsageError(f"{url} names no revision after its @", hint="Leave the @ out for the branch main.")
+    for part in (namespace, name):
+        if not _NAME.fullmatch(part) or ".." in part or "--" in part:
+            raise UsageError(
+                f"{url}: {part!r} cannot be a name on the Hub",
+                hint=f"Give {_SCHEME}{kind}/NAMESPACE/NAME/PREFIX; names have letters, digits, '-', '_' and '.'.",
+            )
+    prefix = checked_prefix(url, prefix.strip("/"), "Give another prefix.")
+    return Place(kind.removesuffix("s"), f"{namespace}/{name}", prefix, revision or "")
+
+
+def _split_revision(below: str) -> tuple[str, str | None, str]:
+    """Name, revision (None without `@`) and prefix of `NAME[@REVISION][/PREFIX]`."""
+    head, _, prefix = below.partition("/")
+    name, at, _ = head.partition("@")
+    if not at:
+        return name, None, prefix
+    after = below[len(name) + 1 :]
+    if found := _REFERENCE.match(after):
+        return name, found[0], after[found.end() + 1 :]
+    revision, _, prefix = after.partition("/")
+    return name, unquote(revision), prefix
+
+
+def _forms(kind: str, rest: str) -> str:
+    whole = "/".join(part for part in (kind, rest) if part) or "NAMESPACE/NAME"
+    return (
+        f"Did you mean {_SCHEME}buckets/{whole} (a storage bucket) or {_SCHEME}datasets/{whole} (a dataset repository)?"
+    )
+
+
+# Workspaces on the Hugging Face Hub: `hf://buckets/NS/NAME/PREFIX` and `hf://datasets/NS/NAME[@REV]/PREFIX`.
+
+
+def open_hub(url: str, options: StoreOptions) -> ObjectStore:
+    """The store for an `hf://` URL; nothing is read or written.
+
+    `options.token` is used if given, else what huggingface_hub finds (HF_TOKEN, `hf auth login`); `options.endpoint` is
+    another server than the one HF_ENDPOINT names. Raises `UsageError`, and `MissingExtra` for an older client.
+    """
+    place = parse(url)
+    _check_release()
+    if place.kind == "bucket":
+        from llm_ocr.storage.hf.bucket import BucketStore
+
+        return BucketStore(place, options)
+    from llm_ocr.storage.hf.dataset import DatasetStore
+
+    return DatasetStore(place, options)
+
+
+def _check_release() -> None:
+    """Buckets, and asking for the right to write, are of newer releases than the library needs otherwise."""
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise MissingExtra("hf:// needs huggingface_hub, which is not installed", install="huggingface_hub") from error
+    if not hasattr(huggingface_hub, "batch_bucket_files"):
+        installed = huggingface_hub.__version__
+        raise MissingExtra(f"hf:// needs a newer huggingface_hub than {installed}", install="huggingface_hub")

@@ -1,0 +1,204 @@
+"""A workspace in a storage bucket of the Hugging Face Hub, by the Hub's own API.
+
+A bucket has no versions and its writes no conditions: of two that create one key the last one stays. Work is shared out
+beforehand (static shards), so two write the same marker only when a shard is run twice at once; each of the two results
+is whole. The Hub's S3 gateway has conditions: a bucket that is given as `s3://…` has them too.
+"""
+
+import secrets
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from llm_ocr.errors import ObjectExists, ObjectNotFound, StorageError
+from llm_ocr.storage import BaseStore, Capabilities, ObjectInfo, StoreOptions
+from llm_ocr.storage.hf import Place
+from llm_ocr.storage.hf.client import PATIENCE, HubClient, Patience, cannot_swap
+from llm_ocr.storage.hf.dataset import KeyLocks
+from llm_ocr.storage.hf.errors import HubRefused, missing, no_token
+from llm_ocr.storage.names import PROBES, check_key, folder_of
+
+if TYPE_CHECKING:
+    from huggingface_hub import BucketFile
+
+
+_WHY = "writes to a bucket of the Hub have no conditions"
+_NOTE = (
+    f"{_WHY}: of two workers that finish the same unit the last one's marker stays, and units cannot be claimed. "
+    "Share the units out with --shard-index and --shard-count, or give the bucket as s3:// with the Hub's S3 gateway "
+    "as --workspace-endpoint."
+)
+
+
+class BucketStore(BaseStore):
+    """Objects are files of the bucket below the prefix. It can be used from any number of threads and processes."""
+
+    def __init__(self, place: Place, options: StoreOptions, patience: Patience = PATIENCE) -> None:
+        self._place = place
+        self._client = HubClient(place, options, patience)
+        self._patience = patience
+        self._locks = KeyLocks()
+        self._made = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        return self._place.url
+
+    def get(self, key: str) -> bytes:
+        return self.fetch(key)[0]
+
+    def fetch(self, key: str) -> tuple[bytes, str]:
+        found = self._client.read(self._address(key), key, "ETag")
+        return found.data, found.version
+
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        return self._client.read_range(self._address(key), key, start, length, self.stat)
+
+    def put(self, key: str, data: bytes) -> None:
+        check_key(key)
+        self._write(key, data)
+
+    def upload(self, path: Path, key: str) -> None:
+        check_key(key)
+        self._write(key, path)
+
+    def create(self, key: str, data: bytes) -> str:
+        """A look, a write, and a look at what stands then: another's that came in between makes it `ObjectExists`."""
+        check_key(key)
+        with self._locks.of(key):
+            if self.stat(key) is not None:
+                raise ObjectExists(f"{self._client.where(key)} exists")
+            self._write(key, data)
+            standing, version = self.fetch(key)
+        if standing != data:
+            raise ObjectExists(f"{self._client.where(key)} was written by another at the same moment")
+        return version
+
+    def swap(self, key: str, data: bytes, version: str) -> str:
+        check_key(key)
+        raise cannot_swap(self._client.where(key), _WHY)
+
+    def _write(self, key: str, source: bytes | Path) -> None:
+        def write() -> None:
+            with self._client.doing("write", key):
+                self._batch(add=[(source, self._place.path(key))])
+
+        self._patience.keep_trying(write)
+
+    def _batch(self, **operations: Any) -> None:
+        self._client.api.batch_bucket_files(self._place.id, **operations)
+
+    def download(self, key: str, path: Path) -> None:
+        file = self._file(key)
+        if file is None:
+            raise ObjectNotFound(f"no object {self._client.where(key)}")
+
+        def fetch(folder: Path) -> Path:
+            self._client.api.download_bucket_files(self._place.id, [(file, folder / "content")])
+            return folder / "content"
+
+        self._client.download(key, path, fetch)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """In key order, for which the whole list is in memory (some 400 bytes an object): the Hub promises none."""
+        return (info for info in self._listed(prefix, start_after) if not info.key.startswith(PROBES))
+
+    def unfinished(self) -> Iterator[ObjectInfo]:
+        """What a `check` that was cut off has left; an upload that was cut off leaves nothing that can be seen."""
+        yield from self._listed(PROBES, "")
+
+    def _listed(self, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
+        from huggingface_hub import BucketFile
+        from huggingface_hub.errors import EntryNotFoundError
+
+        folder = folder_of(prefix)
+        below = self._place.path(folder) if folder else self._place.prefix
+        found = []
+        with self._client.doing("list", folder, reading=True):
+            try:
+                for entry in self._client.api.list_bucket_tree(self._place.id, below or None, recursive=True):
+                    # The Hub takes the folder for the beginning of a name.
+                    if not isinstance(entry, BucketFile) or (below and not entry.path.startswith(f"{below}/")):
+                        continue
+                    key = self._place.key(entry.path)
+                    if key.startswith(prefix) and key > start_after:
+                        found.append(self._info(key, entry))
+            except EntryNotFoundError:
+                return
+        yield from sorted(found, key=lambda info: info.key)
+
+    def stat(self, key: str) -> ObjectInfo | None:
+        file = self._file(key)
+        return self._info(key, file) if file else None
+
+    def _file(self, key: str) -> "BucketFile | None":
+        check_key(key)
+        path = self._place.path(key)
+
+        def look_up() -> "BucketFile | None":
+            with self._client.doing("read", key):
+                found = self._client.api.get_bucket_paths_info(self._place.id, [path])
+                return next((file for file in found if file.path == path), None)
+
+        # Clients before 2.0 do not retry a dropped connection.
+        return self._patience.keep_trying(look_up)
+
+    @staticmethod
+    def _info(key: str, file: "BucketFile") -> ObjectInfo:
+        at = file.uploaded_at or file.mtime
+        return ObjectInfo(key, file.size, file.xet_hash, at.timestamp() if at else 0.0)
+
+    def delete(self, key: str) -> None:
+        check_key(key)
+
+        def remove() -> None:
+            with self._client.doing("remove", key):
+                self._batch(delete=[self._place.path(key)])
+
+        with self._locks.of(key):
+            if self.stat(key) is None:
+                return
+            try:
+                self._patience.keep_trying(remove)
+            except StorageError:
+                if self.stat(key) is not None:  # else another has removed it
+                    raise
+
+    def capabilities(self) -> Capabilities:
+        """Always the same: the API has no field for a condition that could be tried."""
+        return Capabilities(create=False, swap=False, note=_NOTE)
+
+    def check(self) -> None:
+        """A bucket that does not exist is made, private."""
+        if not self._client.context.token:
+            raise no_token(f"cannot use {self.url}")
+        self._patience.keep_trying(self._make_sure)
+        probe, data = f"{PROBES}{secrets.token_hex(8)}", secrets.token_bytes(16)
+        self._write(probe, data)
+        try:
+            if self.get(probe) != data:
+                raise StorageError(f"cannot use {self.url}: what is written there reads as something else")
+        finally:
+            self.delete(probe)
+
+    def _make_sure(self) -> None:
+        from huggingface_hub.errors import BucketNotFoundError
+
+        with self._made, self._client.doing("use"):
+            try:
+                self._client.api.bucket_info(self._place.id)
+            except BucketNotFoundError as error:
+                try:
+                    with self._client.doing("make"):
+                        self._client.api.create_bucket(self._place.id, private=True, exist_ok=True)
+                except HubRefused as refused:
+                    if refused.status == 403:  # of another's namespace: it may well be there
+                        raise missing(f"cannot use {self.url}", self._client.context) from error
+                    raise
+
+    def _address(self, key: str) -> str:
+        check_key(key)
+        path = quote(self._place.path(key), safe="")
+        return f"{self._client.api.endpoint}/buckets/{self._place.id}/resolve/{path}"

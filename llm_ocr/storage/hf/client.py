@@ -1,0 +1,168 @@
+"""The client of a store on the Hub, and what both kinds of stores need of it."""
+
+import contextlib
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from llm_ocr.errors import ObjectNotFound, StorageError
+from llm_ocr.storage import StoreOptions
+from llm_ocr.storage.hf import Place
+from llm_ocr.storage.hf.errors import Context, HubRefused, translated
+from llm_ocr.storage.names import TEMPORARY
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+
+T = TypeVar("T")
+
+#: Seconds without a byte after which an answer is given up; huggingface_hub itself waits for ever.
+_READ_TIMEOUT = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Retries of what may pass: `tries` in all, pauses from `first` to `longest` seconds, together at most `limit`.
+
+    A pause that the Hub asks for (429) is kept to, however long, and does not count as a try.
+    """
+
+    tries: int = 8
+    first: float = 1.0
+    longest: float = 60.0
+    limit: float = 4000.0
+
+    def keep_trying(self, call: Callable[[], T], pause: Callable[[float], object] = time.sleep) -> T:
+        """What `call` gives; the last error, when nothing helps."""
+        tried, waited = 0, 0.0
+        while True:
+            try:
+                return call()
+            except HubRefused as error:
+                asked = error.wait if error.status == 429 else None
+                tried += asked is None
+                # Jitter keeps workers that were refused together from coming back together.
+                seconds = random.uniform(0.5, 1.5) * min(self.longest, self.first * 2**tried)
+                seconds = seconds if asked is None else asked + random.uniform(0, self.first)
+                waited += seconds
+                if not error.retryable or tried >= self.tries or waited > self.limit:
+                    raise
+                pause(seconds)
+
+
+PATIENCE = Patience()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Bytes that were read, and the version that they are."""
+
+    data: bytes
+    version: str
+
+
+class HubClient:
+    """`HfApi` for one place, and reading by HTTP. Used by any number of threads; nothing is asked before it is used."""
+
+    def __init__(self, place: Place, options: StoreOptions, patience: Patience = PATIENCE) -> None:
+        self.place = place
+        self._options = options
+        self._patience = patience
+
+    @cached_property
+    def api(self) -> "HfApi":
+        """The client. Progress bars of huggingface_hub are off from now on in this process: they are not ours."""
+        from huggingface_hub import HfApi, constants
+        from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]  # no __all__ there
+
+        if constants.HF_HUB_DISABLE_PROGRESS_BARS is None:
+            disable_progress_bars()
+        return HfApi(endpoint=self._options.endpoint, token=self._options.token, library_name="llm-ocr")
+
+    @cached_property
+    def context(self) -> Context:
+        """For messages."""
+        from huggingface_hub import get_token
+
+        prefix = "datasets" if self.place.kind == "dataset" else "buckets"
+        has_token = bool(self._options.token or get_token())
+        return Context(self.place, has_token, f"{self.api.endpoint}/{prefix}/{self.place.id}")
+
+    def where(self, key: str) -> str:
+        """An object, as messages name it."""
+        return f"{self.place.url}/{key}"
+
+    @contextlib.contextmanager
+    def doing(self, action: str, key: str = "", *, reading: bool = False) -> Iterator[None]:
+        """Errors of the client inside become ours: "cannot <action> <url of the key>"."""
+        where = self.where(key) if key else self.place.url
+        with translated(action, where, self.context, reading=reading):
+            yield
+
+    def read(self, url: str, key: str, version_header: str, span: tuple[int, int] | None = None) -> Found:
+        """The object at `url`, or `span` (start and length) of it. Raises `ObjectNotFound`."""
+        from huggingface_hub.utils import (  # type: ignore[attr-defined]  # no __all__ there
+            build_hf_headers,
+            hf_raise_for_status,
+            http_backoff,
+        )
+
+        # Unpacked on the way it would have another ETag, and ranges of other bytes.
+        headers = {**build_hf_headers(token=self.api.token), "Accept-Encoding": "identity"}
+        if span is not None:
+            headers["Range"] = f"bytes={span[0]}-{span[0] + span[1] - 1}"
+
+        def get() -> Found:
+            with self.doing("read", key, reading=True):
+                # Releases before 2.0 do not retry every lost connection: retries are all made here.
+                answer = http_backoff("GET", url, headers=headers, timeout=_READ_TIMEOUT, max_retries=0)
+                if answer.status_code == 416:  # the range begins where the object ends, or after
+                    return Found(b"", "")
+                hf_raise_for_status(answer)
+                # The content may come from elsewhere; what it is, the Hub said when it sent us there.
+                first: Any = answer.history[0] if answer.history else answer
+                version = first.headers.get(f"X-Linked-{version_header}") or first.headers.get(version_header, "")
+                data = answer.content if span is None or answer.status_code == 206 else _cut(answer.content, span)
+            return Found(data, version.removeprefix("W/").strip('"'))
+
+        return self._patience.keep_trying(get)
+
+    def read_range(self, url: str, key: str, start: int, length: int, exists: Callable[[str], object]) -> bytes:
+        """`length` bytes from `start`; for none of them `exists` tells whether there is such an object at all."""
+        if length > 0:
+            return self.read(url, key, "ETag", (start, length)).data
+        if exists(key) is None:
+            raise ObjectNotFound(f"no object {self.where(key)}")
+        return b""
+
+    def download(self, key: str, path: Path, fetch: Callable[[Path], Path]) -> None:
+        """Move what `fetch` puts into a folder, which it is given, to `path`."""
+
+        def copy() -> None:
+            with (
+                self.doing(f"copy to {path} the object", key, reading=True),
+                tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=path.parent) as folder,
+            ):
+                fetch(Path(folder)).replace(path)
+
+        self._patience.keep_trying(copy)
+
+
+def _cut(data: bytes, span: tuple[int, int]) -> bytes:
+    """Of a server that does not know ranges."""
+    return data[span[0] : span[0] + span[1]]
+
+
+def cannot_swap(where: str, why: str) -> StorageError:
+    """The error of `swap` on a store that has none."""
+    return StorageError(
+        f"cannot replace one version of {where}: {why}",
+        hint="Share the units out beforehand: --shard-index I --shard-count N. Claims need S3, Google Cloud Storage, "
+        "a folder, or a bucket through the Hub's S3 gateway (s3://… with --workspace-endpoint).",
+    )

@@ -1,0 +1,490 @@
+"""Collect writes to a dataset repository into few commits, within the rate limit."""
+
+import atexit
+import contextlib
+import hashlib
+import importlib
+import itertools
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from llm_ocr.errors import LlmOcrError, ObjectExists, StorageError
+from llm_ocr.storage.hf.client import HubClient, Patience
+
+if TYPE_CHECKING:
+    from huggingface_hub import RepoFile
+
+
+# How often commits may be made, over all workers of a workspace.
+
+
+#: A user's log shows a quota of 128 commits an hour; the Hub documents none. With the first ones of a run, which may
+#: follow each other at once, it stays below 100 in any hour.
+_PER_HOUR = 80.0
+_AT_ONCE = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Commits of all workers: `per_hour` in the long run, `at_once` without a pause.
+
+    `gather` is how long (seconds) a commit that somebody waits for waits itself for others to go with it; `linger` how
+    long writes wait that nobody waits for; `most` operations make one commit (the Hub asks for 50 to 100).
+    """
+
+    per_hour: float = _PER_HOUR
+    at_once: int = _AT_ONCE
+    gather: float = 1.0
+    linger: float = 30.0
+    most: int = 50
+
+
+RATE = Rate()
+
+
+class RateLimiter:
+    """This worker's share of the rate, as a bucket of tokens. Usable from any thread."""
+
+    def __init__(self, rate: Rate) -> None:
+        self._rate = rate
+        self._lock = threading.Lock()
+        self._workers = 1
+        self._tokens = float(rate.at_once)
+        self._at = time.monotonic()
+
+    def share(self, workers: int) -> None:
+        """From now on so many workers write at the same time."""
+        with self._lock:
+            self._refill()
+            self._workers = max(1, workers)
+            self._tokens = min(self._tokens, self._size)
+
+    def due_in(self) -> float:
+        """Seconds until the next commit may be made."""
+        with self._lock:
+            self._refill()
+            return max(0.0, (1.0 - self._tokens) / self._per_second)
+
+    def spend(self) -> None:
+        """A commit is made, whether it was due or not."""
+        with self._lock:
+            self._refill()
+            self._tokens -= 1.0
+
+    @property
+    def _size(self) -> float:
+        return max(1.0, self._rate.at_once / self._workers)
+
+    @property
+    def _per_second(self) -> float:
+        return self._rate.per_hour / self._workers / 3600
+
+    def _refill(self) -> None:
+        now = time.monotonic()
+        self._tokens = min(self._size, self._tokens + (now - self._at) * self._per_second)
+        self._at = now
+
+
+# Writes to a dataset repository, gathered into few commits. Changes are committed in the order in which they were
+# added, at most `Rate.most` in one commit, by one thread of each store. `put`s do not wait for their commit; a marker
+# does, and its commit holds everything added before it, or follows it. So nothing says done that is not there: a failed
+# commit keeps the changes that nobody waits for at the front of the queue, and a later marker cannot pass them.
+
+
+_log = logging.getLogger(__name__)
+
+#: Commits' worth of changes that may wait; then who adds one waits too.
+_MOST_COMMITS_WAITING = 10
+
+#: Seconds after which a thread without work ends; the next change begins another.
+_IDLE = 20.0
+
+#: Seconds after which nobody waits any longer: more than all retries of a commit take.
+_LONGEST_WAIT = 3 * 3600.0
+
+#: After so many failures in a row the pauses between tries, while nobody waits, grow no longer.
+_SLOWEST = 20
+
+#: Seconds for what is left when a process ends.
+_LAST_WAIT = 120.0
+
+
+@dataclass(eq=False, slots=True)
+class Change:
+    """One file to write (`operation` of the client) or, with None, to remove.
+
+    `fresh`: only where there is none, and somebody waits for it. `replaces`: a fresh one whose path a change before it
+    clears. `version` is set when it is committed; `lost` when a fresh one found another file.
+    """
+
+    path: str
+    operation: Any = None
+    fresh: bool = False
+    replaces: bool = False
+    version: str | None = None
+    lost: bool = False
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing more happens to it."""
+        return self.lost or self.version is not None
+
+
+class Commits(Protocol):
+    """What makes commits."""
+
+    def commit(self, changes: Sequence[Change], *, last: bool = False) -> None:
+        """Commit and settle all of them, or raise `StorageError` and settle none. No two have the same path.
+
+        `last`: the process is about to end, so soon or never.
+        """
+
+
+class CommitQueue:
+    """Changes that wait for their commit. Usable from any number of threads."""
+
+    def __init__(self, commits: Commits, rate: Rate) -> None:
+        self.pace = RateLimiter(rate)
+        self._commits = commits
+        self._rate = rate
+        self._changed = threading.Condition()
+        self._waiting: list[Change] = []
+        self._under_way: list[Change] = []
+        self._since = 0.0  # when the first of those that wait was added
+        self._urgent_since: float | None = None
+        self._rushed = False
+        self._failures = 0
+        self._in_row = 0
+        self._error: LlmOcrError | None = None
+        self._thread: threading.Thread | None = None
+        self._ending = False
+        self._process = os.getpid()
+        _OPEN.add(self)
+
+    def add(self, change: Change) -> None:
+        """Take the change. It waits for room in the queue, not for the commit. Raises `ObjectExists` for a fresh one
+        whose path another change of this queue writes."""
+        with self._changed:
+            before = self._last(change.path) if change.fresh else None
+            if before is not None and before.operation is not None:
+                raise ObjectExists(f"{change.path} exists")
+            change.replaces = before is not None
+            room = _MOST_COMMITS_WAITING * self._rate.most
+            self._wait_for(lambda: len(self._waiting) < room)
+            if not self._waiting:
+                self._since = time.monotonic()
+            self._waiting.append(change)
+            self._wake()
+
+    def settle(self, changes: Sequence[Change], *, rush: bool = False) -> None:
+        """Return when they are committed, or raise the error of a commit; those that are fresh are taken back then.
+
+        `rush`: now, whatever the pace.
+        """
+        with self._changed:
+            if not all(change.settled for change in changes):
+                self._urgent_since = self._urgent_since or time.monotonic()
+                self._rushed = self._rushed or rush
+                self._wake()
+            try:
+                self._wait_for(lambda: all(change.settled for change in changes))
+            except LlmOcrError:
+                self._waiting = [change for change in self._waiting if not (change.fresh and change in changes)]
+                raise
+
+    def of(self, wanted: Callable[[str], bool]) -> list[Change]:
+        """The changes that are not committed and whose path is `wanted`."""
+        with self._changed:
+            return [change for change in (*self._under_way, *self._waiting) if wanted(change.path)]
+
+    def flush(self) -> None:
+        """Commit everything now, whatever the pace. Raises the error of the commit."""
+        self.settle(self.of(lambda _: True), rush=True)
+
+    def finish(self) -> None:
+        """`flush` when the process ends: by this thread, for no other may be begun any more."""
+        if self._process != os.getpid():  # a fork: the changes are its parent's
+            return
+        with self._changed:
+            self._ending = self._rushed = True
+            self._changed.notify_all()
+            if not self._changed.wait_for(lambda: not self._under_way, _LAST_WAIT):
+                raise StorageError("the last commit takes too long")
+            while self._waiting:
+                self._commit(self._take(), last=True)
+
+    def _last(self, path: str) -> Change | None:
+        every = (*self._under_way, *self._waiting)
+        return next((change for change in reversed(every) if change.path == path), None)
+
+    def _wait_for(self, true: Callable[[], bool]) -> None:
+        while True:
+            if not self._changed.wait_for(partial(self._is_over, true, self._failures), _LONGEST_WAIT):
+                raise StorageError("no commit was made for hours", hint="Run the same command again.")
+            if true():
+                return
+            if self._error is not None:  # else a later commit has done what failed
+                raise _again(self._error)
+
+    def _is_over(self, true: Callable[[], bool], failures: int) -> bool:
+        return true() or self._failures != failures
+
+    def _wake(self) -> None:
+        if self._thread is None and not self._ending:
+            self._thread = threading.Thread(target=self._run, name="hub-commits", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
+
+    def _run(self) -> None:
+        while batch := self._next():
+            with contextlib.suppress(LlmOcrError):  # who waits has got it, and it was logged
+                self._commit(batch)
+
+    def _commit(self, batch: list[Change], *, last: bool = False) -> None:
+        try:
+            self.pace.spend()
+            self._commits.commit(latest(batch), last=last)
+        except LlmOcrError as error:
+            self._failed(batch, error)
+            raise
+        except BaseException as error:
+            self._thread = None
+            self._failed(batch, StorageError(f"cannot commit: {error!r}"))
+            raise
+        self._succeeded(batch)
+
+    def _next(self) -> list[Change]:
+        """The changes of the next commit, when it is due; empty when the thread has nothing more to do."""
+        with self._changed:
+            while True:
+                something = self._changed.wait_for(lambda: self._waiting or self._ending, _IDLE)
+                if not something or self._ending:
+                    self._thread = None
+                    return []
+                seconds = self._due_in()
+                if seconds <= 0:
+                    return self._take()
+                self._changed.wait(seconds)
+
+    def _take(self) -> list[Change]:
+        batch, self._waiting = self._waiting[: self._rate.most], self._waiting[self._rate.most :]
+        self._under_way = batch
+        self._since = time.monotonic()
+        if not self._waiting:
+            self._urgent_since, self._rushed = None, False
+        return batch
+
+    def _due_in(self) -> float:
+        if self._rushed:
+            return 0.0
+        now = time.monotonic()
+        full = len(self._waiting) >= self._rate.most
+        due = [self._since + (0.0 if full else self._rate.linger)]
+        if self._urgent_since is not None:
+            due.append(self._urgent_since + self._rate.gather)
+        return max(min(due) - now, self.pace.due_in())
+
+    def _succeeded(self, batch: list[Change]) -> None:
+        with self._changed:
+            last = {change.path: change for change in batch}
+            for change in batch:
+                change.version, change.lost = last[change.path].version, last[change.path].lost
+            self._under_way, self._error, self._in_row = [], None, 0
+            self._changed.notify_all()
+
+    def _failed(self, batch: list[Change], error: LlmOcrError) -> None:
+        _log.warning("a commit of %d files failed: %s", len(batch), error)
+        with self._changed:
+            self._waiting = [*(change for change in batch if not change.fresh), *self._waiting]
+            self._under_way = []
+            self._failures += 1
+            self._in_row += 1
+            self._since = time.monotonic() + self._rate.linger * min(self._in_row, _SLOWEST)
+            self._urgent_since, self._rushed = None, False
+            self._error = error
+            self._changed.notify_all()
+
+
+def latest(changes: Sequence[Change]) -> list[Change]:
+    """Of several changes of one path the last one."""
+    return list({change.path: change for change in changes}.values())
+
+
+def _again(error: LlmOcrError) -> LlmOcrError:
+    """The same error for one more thread."""
+    made = StorageError(str(error.args[0]) if error.args else str(error), hint=error.hint)
+    made.retryable = error.retryable
+    made.__cause__ = error
+    return made
+
+
+_OPEN: "weakref.WeakSet[CommitQueue]" = weakref.WeakSet()
+
+
+def _commit_what_is_left() -> None:
+    """What was put and not flushed, when a process ends in good order."""
+    for queue in list(_OPEN):
+        try:
+            queue.finish()
+        except LlmOcrError as error:
+            left = queue.of(lambda _: True)
+            names = left[0].path if left else "the last files"
+            _log.error("%d files were not committed (%s …): %s", len(left), names, error)
+
+
+# Before the pools of threads are gone, with which huggingface_hub sends files (what they do at the end is registered
+# when they are imported, and the last that is registered is done first); and once more for what came after that.
+importlib.import_module("concurrent.futures.thread")
+getattr(threading, "_register_atexit", atexit.register)(_commit_what_is_left)
+atexit.register(_commit_what_is_left)
+
+
+# One commit to a dataset repository, and the proof that what it was to write is there.
+
+
+#: Bytes from which content is sent when it is put, not with the commit: it would wait in memory.
+SEND_EARLY = 1 << 20
+
+#: When the process ends there may be some seconds until it is killed.
+_AT_THE_END = Patience(tries=4, limit=20.0)
+
+_IGNORED = "Look for a rule in the repository's .gitignore that leaves these files out."
+
+
+class Committer:
+    """Makes the commits of one store."""
+
+    def __init__(self, client: HubClient, patience: Patience) -> None:
+        self._client = client
+        self._place = client.place
+        self._patience = patience
+
+    def prepare(self, operation: Any, size: int) -> None:
+        """Send large content ahead of the commit; it is no longer in memory then."""
+        if size < SEND_EARLY:
+            return
+
+        def send() -> None:
+            with self._client.doing("send", self._place.key(operation.path_in_repo)):
+                self._client.api.preupload_lfs_files(
+                    self._place.id, [operation], repo_type="dataset", revision=self._place.revision or None
+                )
+
+        self._patience.keep_trying(send)
+
+    def commit(self, changes: Sequence[Change], *, last: bool = False) -> None:
+        """See `hub_commits.Commits`. A fresh file that is there by now is left out, and lost."""
+        tries = itertools.count()
+        patience = _AT_THE_END if last else self._patience
+        oid = patience.keep_trying(lambda: self._try(changes, again=next(tries) > 0, last=last))
+        written = [change for change in changes if change.operation is not None and not change.lost]
+        there = patience.keep_trying(lambda: self.there([change.path for change in written], oid))
+        for change in changes:
+            if change in written:
+                change.version = self._proved(change, there.get(change.path))
+            elif not change.lost:
+                change.version = ""
+
+    def _try(self, changes: Sequence[Change], *, again: bool, last: bool) -> str:
+        """The id of the commit; empty when there was nothing to commit. `again`: some may have been committed before,
+        by a commit whose answer was lost."""
+        now = self.there(change.path for change in changes if again or change.fresh or change.operation is None)
+        operations: list[Any] = []
+        for change in changes:
+            found = now.get(change.path)
+            same = found is not None and change.operation is not None and _same(change, found)
+            change.lost = change.fresh and not change.replaces and found is not None and not same
+            if not change.lost and not (again and same):
+                operations += _operations(change, found)
+        if not operations:
+            return ""
+        with self._client.doing("write", self._place.key(operations[0].path_in_repo)):
+            if last:
+                self._send_one_by_one(operations)
+            made = self._client.api.create_commit(
+                self._place.id,
+                operations,
+                commit_message=_title(operations, self._place.key),
+                repo_type="dataset",
+                revision=self._place.revision or None,
+            )
+        return made.oid
+
+    def _send_one_by_one(self, operations: Sequence[Any]) -> None:
+        """Several files at once the client sends with threads, which may not be begun when the process ends."""
+        from huggingface_hub import CommitOperationAdd
+
+        for operation in operations:
+            if isinstance(operation, CommitOperationAdd):
+                self._client.api.preupload_lfs_files(
+                    self._place.id, [operation], repo_type="dataset", revision=self._place.revision or None
+                )
+
+    def there(self, paths: Iterable[str], revision: str = "") -> dict[str, "RepoFile"]:
+        """The files among these paths, by path."""
+        from huggingface_hub import RepoFile
+
+        asked = list(paths)
+        if not asked:
+            return {}
+        with self._client.doing("read", self._place.key(asked[0])):
+            found = self._client.api.get_paths_info(
+                self._place.id, asked, repo_type="dataset", revision=revision or self._place.revision or None
+            )
+        return {file.path: file for file in found if isinstance(file, RepoFile)}
+
+    def _proved(self, change: Change, file: "RepoFile | None") -> str:
+        where = self._client.where(self._place.key(change.path))
+        if file is None:
+            raise StorageError(f"cannot write {where}: the commit was made without it", hint=_IGNORED)
+        if not _same(change, file):
+            raise StorageError(f"cannot write {where}: other content was committed", hint="Run the same command again.")
+        return version_of(file)
+
+
+def version_of(file: "RepoFile") -> str:
+    """The token of a file: its sha256 or, of a small one, its git object id. Both are also its ETag."""
+    return file.lfs.sha256 if file.lfs else file.blob_id
+
+
+def _same(change: Change, file: "RepoFile") -> bool:
+    if file.lfs:
+        return bool(file.lfs.sha256 == change.operation.upload_info.sha256.hex())
+    data = change.operation.path_or_fileobj
+    if not isinstance(data, bytes) or len(data) != file.size:
+        return False
+    git = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False)
+    return bool(git.hexdigest() == file.blob_id)
+
+
+def _operations(change: Change, found: "RepoFile | None") -> list[Any]:
+    from huggingface_hub import CommitOperationDelete
+
+    if change.operation is not None:
+        return [_renewed(change.operation)]
+    return [CommitOperationDelete(change.path, is_folder=False)] if found else []
+
+
+def _renewed(operation: Any) -> Any:
+    """The operation as if nothing had been asked about it, but for content that was sent.
+
+    The client keeps in it what the repository held and ignored when it was sent, and leaves out what was the same then,
+    though it may be another by now; and it takes no operation twice, though a commit may have been made without it.
+    """
+    operation._is_committed = False
+    operation._remote_oid = None
+    if not operation._is_uploaded:
+        operation._upload_mode = None
+    return operation
+
+
+def _title(operations: Sequence[Any], key: Any) -> str:
+    first = key(operations[0].path_in_repo)
+    return f"llm-ocr: {first}" + (f" and {len(operations) - 1} more" if len(operations) > 1 else "")

@@ -1,0 +1,281 @@
+"""A workspace in a dataset repository of the Hugging Face Hub."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llm_ocr.errors import ObjectExists, StorageError, UsageError
+from llm_ocr.storage import BaseStore, Capabilities, ObjectInfo, StoreOptions
+from llm_ocr.storage.hf import Place
+from llm_ocr.storage.hf.client import PATIENCE, HubClient, Patience, cannot_swap
+from llm_ocr.storage.hf.commits import RATE, SEND_EARLY, Change, CommitQueue, Committer, Rate, version_of
+from llm_ocr.storage.hf.errors import HubRefused, missing, no_token
+from llm_ocr.storage.names import check_key, folder_of
+
+if TYPE_CHECKING:
+    from huggingface_hub import RepoFile
+
+
+# One lock for each key, as long as somebody holds or wants it.
+
+
+class KeyLocks:
+    """Threads of this process take turns at a key; keys do not wait for each other."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of: dict[str, tuple[threading.Lock, int]] = {}
+
+    @contextlib.contextmanager
+    def of(self, key: str) -> Iterator[None]:
+        """Hold the lock of `key`."""
+        with self._lock:
+            lock, users = self._of.get(key, (threading.Lock(), 0))
+            self._of[key] = lock, users + 1
+        try:
+            with lock:
+                yield
+        finally:
+            with self._lock:
+                lock, users = self._of[key]
+                if users == 1:
+                    del self._of[key]
+                else:
+                    self._of[key] = lock, users - 1
+
+
+# A workspace in a dataset repository of the Hugging Face Hub. Every write there is a git commit, and the Hub takes some
+# hundred of them an hour. So `put`, `upload` and `delete` return before their commit, and `create`, by which everything
+# is published, returns after the commit that holds it and all that was put before it. Within a store nothing of this
+# can be seen: who reads what waits for its commit waits for it too. Other processes see it with the next commit: of the
+# next marker, after `Rate.linger` seconds, or by `flush`, which is what makes puts durable.
+
+
+#: Files of a repository up to which the Hub stays quick are 100,000 (its documentation); this is half of them.
+MOST_FILES = 50_000
+
+_WHY = "commits to a repository are few, and a condition holds for all of it"
+_NOTE = (
+    f"{_WHY}: of two workers that finish the same unit the last one's marker stays, and units cannot be claimed. Share "
+    "them out with --shard-index and --shard-count. Writes of all workers go into less than 100 commits an hour, so a "
+    "finished unit may take minutes to be seen; when files were written is not known."
+)
+
+#: In the root of repositories, and no content of a workspace: the Hub makes them, or its user for people who look.
+_NOT_CONTENT = frozenset({".gitattributes", ".gitignore", "README.md"})
+
+
+class DatasetStore(BaseStore):
+    """Objects are files of the repository below the prefix. It can be used from any number of threads.
+
+    A plan for more than `most_files` is to be refused.
+    """
+
+    most_files = MOST_FILES
+    gathers = True
+
+    def __init__(self, place: Place, options: StoreOptions, patience: Patience = PATIENCE, rate: Rate = RATE) -> None:
+        self._place = place
+        self._client = HubClient(place, options, patience)
+        self._patience = patience
+        self._committer = Committer(self._client, patience)
+        self._queue = CommitQueue(self._committer, rate)
+
+    @property
+    def url(self) -> str:
+        return self._place.url
+
+    def share(self, workers: int) -> None:
+        """So many workers write to the repository at the same time: each makes its part of the commits of an hour."""
+        self._queue.pace.share(workers)
+
+    def flush(self) -> None:
+        """Return when all that was written is committed. Raises `StorageError`."""
+        self._queue.flush()
+
+    def get(self, key: str) -> bytes:
+        return self.fetch(key)[0]
+
+    def fetch(self, key: str) -> tuple[bytes, str]:
+        found = self._client.read(self._address(key), key, "ETag")
+        return found.data, found.version
+
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        return self._client.read_range(self._address(key), key, start, length, self.stat)
+
+    def put(self, key: str, data: bytes) -> None:
+        self._queue.add(self._addition(key, data, len(data)))
+
+    def upload(self, path: Path, key: str) -> None:
+        check_key(key)
+        with self._client.doing("read the file for", key):
+            size = path.stat().st_size
+            source = path if size >= SEND_EARLY else path.read_bytes()
+        self._queue.add(self._addition(key, source, size))
+
+    def create(self, key: str, data: bytes) -> str:
+        check_key(key)
+        path = self._place.path(key)
+        before = self._queue.of(path.__eq__)
+        if not before and self._file(path):
+            raise ObjectExists(f"{self._client.where(key)} exists")
+        change = self._addition(key, data, len(data), fresh=True)
+        self._queue.add(change)
+        self._queue.settle([change])
+        if change.lost or change.version is None:
+            raise ObjectExists(f"{self._client.where(key)} exists")
+        return change.version
+
+    def swap(self, key: str, data: bytes, version: str) -> str:
+        check_key(key)
+        raise cannot_swap(self._client.where(key), _WHY)
+
+    def delete(self, key: str) -> None:
+        check_key(key)
+        self._check_writable()
+        self._queue.add(Change(self._place.path(key)))
+
+    def _addition(self, key: str, source: bytes | Path, size: int, *, fresh: bool = False) -> Change:
+        from huggingface_hub import CommitOperationAdd
+
+        check_key(key)
+        self._check_writable()
+        path = self._place.path(key)
+        with self._client.doing("write", key):
+            operation = CommitOperationAdd(path, source)
+        self._committer.prepare(operation, size)
+        if isinstance(source, Path) and operation.path_or_fileobj != b"":  # not sent ahead, and it may be gone by then
+            with self._client.doing("read the file for", key):
+                operation.path_or_fileobj = source.read_bytes()
+        return Change(path, operation, fresh)
+
+    def _check_writable(self) -> None:
+        if self._place.is_commit:
+            raise UsageError(
+                f"{self.url} is a commit, which cannot be changed", hint="Give a branch, or none for main."
+            )
+
+    def download(self, key: str, path: Path) -> None:
+        self._settle(key)
+
+        def fetch(folder: Path) -> Path:
+            from huggingface_hub import hf_hub_download
+
+            return Path(
+                hf_hub_download(
+                    self._place.id,
+                    self._place.path(key),
+                    repo_type="dataset",
+                    revision=self._place.revision or None,
+                    local_dir=folder,
+                    endpoint=self._client.api.endpoint,
+                    token=self._client.api.token,
+                )
+            )
+
+        self._client.download(key, path, fetch)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """In key order, for which the whole list is in memory: the Hub promises none."""
+        from huggingface_hub import RepoFile
+        from huggingface_hub.errors import EntryNotFoundError
+
+        folder = folder_of(prefix)
+        self._queue.settle(self._queue.of(lambda path: path.startswith(self._place.path(prefix))))
+        below = self._place.path(folder) if folder else self._place.prefix
+        found = []
+        with self._client.doing("list", folder, reading=True):
+            try:
+                for entry in self._client.api.list_repo_tree(
+                    self._place.id,
+                    below or None,
+                    recursive=True,
+                    revision=self._place.revision or None,
+                    repo_type="dataset",
+                ):
+                    key = self._place.key(entry.path)
+                    if isinstance(entry, RepoFile) and key.startswith(prefix) and key > start_after:
+                        found.append(_info(key, entry))
+            except EntryNotFoundError:  # no such folder
+                return
+        hidden = frozenset() if self._place.prefix else _NOT_CONTENT
+        yield from sorted((info for info in found if info.key not in hidden), key=lambda info: info.key)
+
+    def unfinished(self) -> Iterator[ObjectInfo]:
+        """Nothing: what was sent and not committed cannot be seen, and the Hub removes it."""
+        return iter(())
+
+    def stat(self, key: str) -> ObjectInfo | None:
+        self._settle(key)
+        path = self._place.path(key)
+        file = self._file(path)
+        return _info(key, file) if file else None
+
+    def _file(self, path: str) -> "RepoFile | None":
+        return self._patience.keep_trying(lambda: self._committer.there([path])).get(path)
+
+    def _settle(self, key: str) -> None:
+        """Wait for the commit of what this store is about to write there."""
+        check_key(key)
+        self._queue.settle(self._queue.of(self._place.path(key).__eq__))
+
+    def _address(self, key: str) -> str:
+        from huggingface_hub import hf_hub_url
+
+        self._settle(key)
+        return hf_hub_url(
+            self._place.id,
+            self._place.path(key),
+            repo_type="dataset",
+            revision=self._place.revision or None,
+            endpoint=self._client.api.endpoint,
+        )
+
+    def capabilities(self) -> Capabilities:
+        """Always the same; nothing is tried, for that would cost commits."""
+        return Capabilities(create=False, swap=False, note=_NOTE)
+
+    def check(self) -> None:
+        """A repository that does not exist is made, private. The right to write is asked for, without a commit."""
+        self._check_writable()
+        if not self._client.context.token:
+            raise no_token(f"cannot use {self.url}")
+        self._patience.keep_trying(self._make_sure)
+
+    def _make_sure(self) -> None:
+        from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
+        api, where = self._client.api, f"cannot use {self.url}"
+        with self._client.doing("use"):
+            try:
+                api.repo_info(self._place.id, repo_type="dataset", revision=self._place.revision or None)
+            except GatedRepoError:
+                raise
+            except RepositoryNotFoundError:
+                self._make(where)
+            api.auth_check(self._place.id, repo_type="dataset", write=True)
+
+    def _make(self, where: str) -> None:
+        api = self._client.api
+        for kind in ("model", "space"):
+            if api.repo_exists(self._place.id, repo_type=kind):
+                raise StorageError(
+                    f"{where}: {self._place.id} is a {kind} repository",
+                    hint="Give a dataset repository, or a name that is free.",
+                )
+        if self._place.revision:
+            raise missing(where, self._client.context)
+        try:
+            with self._client.doing("make"):
+                api.create_repo(self._place.id, repo_type="dataset", private=True, exist_ok=True)
+        except HubRefused as refused:
+            if refused.status == 403:  # in another's namespace: it may well be there
+                raise missing(where, self._client.context) from refused
+            raise
+
+
+def _info(key: str, file: "RepoFile") -> ObjectInfo:
+    """Without its time: the Hub tells the commit of each file only in pages of 50."""
+    return ObjectInfo(key, file.size, version_of(file))

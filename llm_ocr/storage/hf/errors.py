@@ -1,0 +1,180 @@
+"""From the Hub's answers to errors that say what to do."""
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError
+from llm_ocr.storage.hf import Place
+from llm_ocr.storage.local import storage_error
+
+_TOKENS = "https://huggingface.co/settings/tokens"
+_AGAIN = "What was published stays: run the same command again later."
+_LOG_IN = "Set HF_TOKEN to a token that may write, or log in: hf auth login."
+_WRITE = f"Use a token that may write there (HF_TOKEN): {_TOKENS}"
+
+#: Conflicts of commits at the same moment, too many requests, and what is wrong with the Hub itself.
+_PASSING = frozenset({408, 409, 412, 423, 425, 429, 500, 502, 503, 504})
+
+#: What `Retry-After` and `RateLimit` (`"api";r=0;t=55`) say, in seconds.
+_RATE_LIMIT = re.compile(r"\bt=(\d+)")
+
+
+class HubRefused(StorageError):
+    """The Hub, or its storage, did not do it. `status` is 0 when no answer came; `wait` in seconds, if it said so."""
+
+    status = 0
+    wait: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What messages are about. `token`: whether requests carry one; `page`: the URL to look at in a browser."""
+
+    place: Place
+    token: bool
+    page: str
+
+
+@contextlib.contextmanager
+def translated(action: str, where: str, context: Context, *, reading: bool = False) -> Iterator[None]:
+    """Turn the client's errors into a `StorageError` "cannot <action> <where>"; for a missing file its own."""
+    from huggingface_hub import errors as hub
+
+    # The error of the HTTP library, which is another one in other releases.
+    no_answer: type[BaseException] = hub.HfHubHTTPError.__bases__[0]
+    try:
+        yield
+    except LlmOcrError:
+        raise
+    except hub.HfHubHTTPError as error:
+        raise _of_answer(error, action, where, context, reading=reading) from error
+    except hub.LocalTokenNotFoundError as error:
+        raise StorageError(f"cannot {action} {where}: there is no token", hint=_LOG_IN) from error
+    except no_answer as error:
+        raise lost(f"cannot {action} {where}: no answer from the Hub ({said(error)})") from error
+    except ConnectionError as error:  # also what hf_xet raises, whose messages are all that it tells
+        raise _of_xet(error, action, where, context) from error
+    except OSError as error:
+        raise _of_cause(error, action, where, context) or storage_error(error, action, where) from error
+    except RuntimeError as error:  # of its threads, of hf_xet, and of a connection that another thread has closed
+        raise _of_cause(error, action, where, context) or lost(f"cannot {action} {where}: {said(error)}") from error
+    except ValueError as error:
+        raise StorageError(f"cannot {action} {where}: {said(error)}") from error
+
+
+def lost(message: str) -> HubRefused:
+    """No answer came, or half of one."""
+    made = HubRefused(message, hint=f"Check the network. {_AGAIN}")
+    made.retryable = True
+    return made
+
+
+def said(error: BaseException) -> str:
+    """The first line of a message, or the error's kind where there is none."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+def _of_cause(error: BaseException, action: str, where: str, context: Context) -> StorageError | None:
+    """What the client wraps into an error of its own: uploads in its threads, downloads that found no cached copy."""
+    from huggingface_hub import errors as hub
+
+    cause = error.__cause__
+    if isinstance(cause, hub.HfHubHTTPError):
+        return _of_answer(cause, action, where, context)
+    if cause is not None and isinstance(cause, hub.HfHubHTTPError.__bases__[0]):
+        return lost(f"cannot {action} {where}: no answer from the Hub ({said(cause)})")
+    return None
+
+
+def _of_xet(error: BaseException, action: str, where: str, context: Context) -> StorageError:
+    status = re.search(r"status client error \((4\d\d)|status server error \((5\d\d)", str(error))
+    number = int(next(filter(None, status.groups()))) if status else 0
+    if number in (401, 403, 404):
+        return _refused(number, f"cannot {action} {where}", said(error), context)
+    return lost(f"cannot {action} {where}: {said(error)}")
+
+
+def _of_answer(error: Any, action: str, where: str, context: Context, *, reading: bool = False) -> StorageError:
+    from huggingface_hub import errors as hub
+
+    status, what = int(error.response.status_code), f"cannot {action} {where}"
+    message = (error.server_message or said(error)).partition("\n")[0]
+    message = _batch_failure(error.response) or message
+    if isinstance(error, hub.EntryNotFoundError) and reading:
+        return ObjectNotFound(f"no object {where}")
+    if isinstance(error, hub.GatedRepoError):
+        hint = f"Ask for access at {context.page}, with the account whose token is used."
+        return _made(403, f"{what}: the {context.place.name} is gated, and this account has no access", hint)
+    if isinstance(error, hub.RevisionNotFoundError):
+        hint = f"Make the branch first, or leave the @ and the revision out: {context.page}"
+        return _made(404, f"{what}: the {context.place.name} has no revision {context.place.revision}", hint)
+    if isinstance(error, hub.RepositoryNotFoundError | hub.BucketNotFoundError) and status in (401, 404):
+        return missing(what, context)
+    made = _refused(status, what, message, context)
+    made.wait = waiting(error.response.headers)
+    return made
+
+
+def _batch_failure(response: Any) -> str:
+    """Return why the first operation of a bucket's batch failed, "" for other answers.
+
+    Only clients since 1.30 raise the failures as an attribute; all of them keep the answer's body.
+    """
+    try:
+        body = response.json()
+    except (ValueError, RuntimeError):  # no JSON, or a body that was streamed and is closed
+        return ""
+    failed = body.get("failed") if isinstance(body, Mapping) else None
+    first = failed[0] if isinstance(failed, list) and failed else None
+    return str(first.get("error") or "") if isinstance(first, Mapping) else ""
+
+
+def missing(what: str, context: Context) -> HubRefused:
+    """What cannot be seen and what is not there get the same answer."""
+    if not context.token:
+        return _made(
+            401, f"{what}: the {context.place.name} does not exist or is private, and there is no token", _LOG_IN
+        )
+    hint = f"Check the name and which account the token belongs to (hf auth whoami): {context.page}"
+    return _made(404, f"{what}: the {context.place.name} does not exist, or this token may not see it", hint)
+
+
+def no_token(what: str) -> HubRefused:
+    """Nothing was sent that says who asks."""
+    return _made(401, f"{what}: there is no token of the Hugging Face Hub", _LOG_IN)
+
+
+def _refused(status: int, what: str, message: str, context: Context) -> HubRefused:
+    if status == 401 and not context.token:
+        return no_token(what)
+    if status == 401:
+        hint = f"It has expired or was revoked: make another ({_TOKENS}) and set HF_TOKEN, or: hf auth login."
+        return _made(status, f"{what}: the token is not valid ({message})", hint)
+    if status == 403:
+        return _made(status, f"{what}: this token may not do that ({message})", _WRITE)
+    if status == 429:
+        return _made(status, f"{what}: the Hub's limit of requests or commits is used up ({message})", _AGAIN)
+    if status in (409, 412):
+        return _made(status, f"{what}: others wrote at the same moment ({message})", _AGAIN)
+    if status >= 500:
+        return _made(status, f"{what}: the Hub failed with {status} ({message})", _AGAIN)
+    return _made(status, f"{what}: {message}", f"See {context.page}")
+
+
+def _made(status: int, message: str, hint: str) -> HubRefused:
+    made = HubRefused(message, hint=hint)
+    made.status = status
+    made.retryable = status in _PASSING
+    return made
+
+
+def waiting(headers: Mapping[str, str]) -> float | None:
+    """The seconds that the Hub asks for; None when it does not."""
+    given = headers.get("retry-after", "")
+    if given.isdigit():
+        return float(given)
+    found = _RATE_LIMIT.search(headers.get("ratelimit", ""))
+    return float(found[1]) if found else None

@@ -1,0 +1,450 @@
+"""A workspace in a local folder or on a shared file system."""
+
+import contextlib
+import errno
+import os
+import random
+import secrets
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from llm_ocr.errors import ObjectChanged, ObjectExists, ObjectNotFound, StorageError
+from llm_ocr.storage import BaseStore, Capabilities, ObjectInfo
+from llm_ocr.storage.local.locks import LOCKS, NoLocks, exclusive, may_be_held, prepare, unreliable
+from llm_ocr.storage.names import TEMPORARY, check_key, folder_of, local_folder
+
+# The version of a file: inode, time and size. Files are never changed in place, so no lock is needed to read one.
+
+
+def version_of(found: os.stat_result) -> str:
+    """The token of a file that was looked at."""
+    return f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
+
+
+def version_at(path: Path) -> str | None:
+    """The token of the file that stands there now, None for none.
+
+    By opening it: over NFS `stat` may answer from a cache what was true some seconds ago, `open` asks.
+    """
+    try:
+        with path.open("rb") as file:
+            return version_of(os.fstat(file.fileno()))
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+
+
+def set_apart(path: Path) -> None:
+    """Make the time of a new file a little other than all others', by less than a millisecond.
+
+    Kernels before Linux 6.13 count file times in ticks of some milliseconds, and ext4 uses inodes again at once: a
+    third version written within a tick would look like the first.
+    """
+    written = path.stat()
+    tick = 1_000_000
+    modified = written.st_mtime_ns - written.st_mtime_ns % tick + random.randrange(tick)
+    with contextlib.suppress(PermissionError, NotImplementedError):  # a mount that keeps its own times
+        os.utime(path, ns=(written.st_atime_ns, modified))
+
+
+# From the operating system's errors to errors that say what to do.
+
+
+_AGAIN = "What was published stays: run the same command again afterwards."
+_MAY_NOT = "This user may not do that there: change the folder's permissions, or use another folder (-w FOLDER)."
+_HINTS = {
+    errno.ENOSPC: f"The disk is full. Free some space, or use a workspace on another disk. {_AGAIN}",
+    errno.EDQUOT: f"The disk quota is used up. Free some space, or use a workspace on another disk. {_AGAIN}",
+    errno.EROFS: "The file system is mounted read-only: use a workspace elsewhere (-w FOLDER).",
+    errno.EACCES: _MAY_NOT,
+    errno.EPERM: _MAY_NOT,
+    errno.EFBIG: "The file would be larger than this process may write (ulimit -f) or the file system takes.",
+    errno.EMFILE: "Too many files are open: raise the limit (ulimit -n).",
+    errno.ENAMETOOLONG: "The path is too long for this file system: use a workspace with a shorter path.",
+    errno.ENOTDIR: "A file stands where a folder is needed: use another folder (-w FOLDER).",
+    errno.EEXIST: "A file stands where a folder is needed: use another folder (-w FOLDER).",
+    errno.EISDIR: "A folder stands where a file is needed: use another folder (-w FOLDER).",
+    errno.EIO: "The disk or the network file system failed: check it, then run the same command again.",
+    errno.ESTALE: "The network file system lost the file: run the same command again.",
+}
+_PASSING = frozenset({errno.EIO, errno.ESTALE, errno.EAGAIN, errno.ETIMEDOUT, errno.EINTR, errno.EBUSY})
+_MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
+
+#: What `link` answers where there are no hard links: FAT, exFAT, object stores mounted as folders, some shares.
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
+
+NO_LINKS_HINT = "Use a folder on another file system, or a bucket (-w s3://BUCKET/PREFIX, gs://… or hf://buckets/…)."
+NO_LOCKS_HINT = "Units cannot be claimed here. Share them out beforehand: --shard-index I --shard-count N."
+
+
+@contextlib.contextmanager
+def translated(action: str, where: str, *, reading: bool = False) -> Iterator[None]:
+    """Turn an OSError into a `StorageError` "cannot <action> <where>"; when `reading`, a missing file into its own."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        if reading and error.errno in _MISSING:
+            raise ObjectNotFound(f"no object {where}") from error
+        raise storage_error(error, action, where) from error
+
+
+def storage_error(error: OSError, action: str, where: str) -> StorageError:
+    """The error to raise for `error`, which came while doing `action` with `where`."""
+    said = StorageError(f"cannot {action} {where}: {error.strerror or error}", hint=_HINTS.get(error.errno or 0, ""))
+    said.errno = error.errno
+    said.retryable = error.errno in _PASSING
+    return said
+
+
+def has_no_links(error: OSError) -> bool:
+    """Whether `link` failed because the file system has no hard links."""
+    return error.errno in _NO_LINKS
+
+
+# The files of a folder as keys, in key order.
+
+
+#: At the root and no content: made by mkfs on ext file systems, readable by root only; and our locks.
+_NOT_CONTENT = frozenset({"lost+found/", f"{LOCKS}/"})
+
+
+def walk(root: Path, folder: str, wanted: Callable[[str], bool]) -> Iterator[str]:
+    """All files below `root`/`folder` in key order, without the subfolders (given with a `/` at the end) not `wanted`.
+
+    `folder` is a key, or empty for the root itself.
+    """
+    for name in _sorted_names(root / folder, root=not folder):
+        key = f"{folder}/{name}" if folder else name
+        if not name.endswith("/"):
+            yield key
+        elif wanted(key):
+            yield from walk(root, key[:-1], wanted)
+
+
+def _sorted_names(folder: Path, *, root: bool) -> list[str]:
+    """Sorted as keys are: a folder's name counts with the `/` that follows it. Empty for a folder that is gone."""
+    with translated("list", str(folder)):
+        try:
+            with os.scandir(folder) as entries:
+                names = [f"{entry.name}/" if _is_folder(entry) else entry.name for entry in entries]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+    return sorted(name for name in names if not root or name not in _NOT_CONTENT)
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    """`is_dir` raises for links that lead in a circle: they are no folder, and cost the other names nothing."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def is_temporary(key: str) -> bool:
+    """Whether the key is that of an unfinished write."""
+    return key.rpartition("/")[2].startswith(TEMPORARY)
+
+
+def may_hold(folder: str, prefix: str, start_after: str) -> bool:
+    """Whether a folder (with `/` at the end) may hold keys with the prefix and after `start_after`."""
+    fits = folder.startswith(prefix) or prefix.startswith(folder)
+    return fits and (folder > start_after or start_after.startswith(folder))
+
+
+# A workspace in a local folder, or on a file system that many machines have mounted. An object appears under its name
+# whole or not at all. `put` writes a temporary file beside it, syncs it and renames it; `create` makes a hard link
+# instead, which fails when the name is taken. Creating the object itself exclusively (`O_EXCL`) would let a crash leave
+# an empty marker that wins for ever. Where there are no hard links (FAT, exFAT) a lock around a look and the rename
+# decides as well, and a crash lets go of it. In a folder with neither, such as a bucket that is mounted, of two
+# creators at the same moment the last one wins: its `capabilities` say so, and each worker has to be given units of its
+# own. (An exclusive claim file would be left behind by a crash, and nobody could take it over safely.)
+
+
+#: What a file system answers that cannot sync a folder; there is nothing more that could be done for durability.
+_CANNOT_SYNC_FOLDERS = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EBADF})
+
+
+def open_local(url: str) -> "LocalStore":
+    """The store for a path or `file://` URL; nothing is read or made. Raises `UsageError` for any other scheme."""
+    return LocalStore(local_folder(url))
+
+
+class LocalStore(BaseStore):
+    """Objects are files below `root`. It can be used from any number of threads and processes."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._capabilities: Capabilities | None = None
+
+    @property
+    def url(self) -> str:
+        """The folder's absolute path."""
+        return str(self.root)
+
+    def get(self, key: str) -> bytes:
+        path = self._path(key)
+        with translated("read", str(path), reading=True):
+            return path.read_bytes()
+
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        path = self._path(key)
+        with translated("read", str(path), reading=True), path.open("rb") as file:
+            file.seek(start)
+            return file.read(length)
+
+    def put(self, key: str, data: bytes) -> None:
+        self._replace(key, lambda file: _write(file, data))
+
+    def upload(self, path: Path, key: str) -> None:
+        def copy(file: BinaryIO) -> None:
+            with path.open("rb") as source:
+                shutil.copyfileobj(source, file, 1 << 20)
+
+        self._replace(key, copy)
+
+    def create(self, key: str, data: bytes) -> str:
+        path = self._path(key)
+        if self._info(key) is not None:  # spares writing what would lose; the link below is what decides
+            raise ObjectExists(f"{path} exists")
+        with translated("write", str(path)), self._temporary(path, lambda file: _write(file, data)) as temporary:
+            version = version_of(temporary.stat())
+            try:
+                self._link(temporary, path)
+            except OSError as error:
+                # Over NFS an answer may be lost and the call repeated: two names of our file mean that it worked.
+                if temporary.stat().st_nlink < 2:
+                    if error.errno == errno.EEXIST:
+                        raise ObjectExists(f"{path} exists") from error
+                    if not has_no_links(error):
+                        raise
+                    self._create_without_links(key, temporary)
+            self._sync_folder(path.parent)
+        return version
+
+    def _create_without_links(self, key: str, temporary: Path) -> None:
+        """Under a lock; where there are none that all see, of two at the same moment the last wins (`capabilities`)."""
+        path = self._path(key)
+        with contextlib.nullcontext() if unreliable(self.root) else exclusive(self.root, key):
+            if version_at(path) is not None:
+                raise ObjectExists(f"{path} exists")
+            self._rename(temporary, path)
+
+    def fetch(self, key: str) -> tuple[bytes, str]:
+        path = self._path(key)
+        with translated("read", str(path), reading=True), path.open("rb") as file:
+            return file.read(), version_of(os.fstat(file.fileno()))
+
+    def swap(self, key: str, data: bytes, version: str) -> str:
+        path = self._path(key)
+        if not (can := self.capabilities()).swap:
+            raise StorageError(f"cannot swap {path}: {can.note}", hint=NO_LOCKS_HINT)
+        with translated("write", str(path)):
+            _expect(path, version)  # spares writing what would lose; the look under the lock is what decides
+            with self._temporary(path, lambda file: _write(file, data)) as temporary:
+                new = version_of(temporary.stat())
+                with exclusive(self.root, key):
+                    _expect(path, version)
+                    self._rename(temporary, path)
+                self._sync_folder(path.parent)
+        return new
+
+    def download(self, key: str, path: Path) -> None:
+        info = self.stat(key)
+        source = self.root / key
+        if info is None:
+            raise ObjectNotFound(f"no object {source}")
+        temporary = path.with_name(_temporary_name())
+        try:
+            with translated(f"copy {source} to", str(path)):
+                shutil.copyfile(source, temporary)
+                temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        folder = folder_of(prefix)
+        for key in walk(self.root, folder, lambda inside: may_hold(inside, prefix, start_after)):
+            if key.startswith(prefix) and key > start_after and not is_temporary(key):
+                info = self._info(key)
+                if info is not None:
+                    yield info
+
+    def unfinished(self) -> Iterator[ObjectInfo]:
+        for key in walk(self.root, "", lambda _: True):
+            if is_temporary(key):
+                info = self._info(key)
+                if info is not None:
+                    yield info
+
+    def stat(self, key: str) -> ObjectInfo | None:
+        self._path(key)
+        return self._info(key)
+
+    def delete(self, key: str) -> None:
+        folder, _, name = key.rpartition("/")
+        path = self.root / folder / name if name.startswith(TEMPORARY) else self._path(key)
+        if folder:
+            check_key(folder)
+        with (
+            translated("remove", str(path)),
+            contextlib.suppress(FileNotFoundError, NotADirectoryError),
+            self._between_swaps(key),
+        ):
+            path.unlink()
+
+    @contextlib.contextmanager
+    def _between_swaps(self, key: str) -> Iterator[None]:
+        """Without it a swap that has just looked would bring back what is removed."""
+        with contextlib.ExitStack() as stack:
+            if may_be_held(self.root):
+                with contextlib.suppress(NoLocks):
+                    stack.enter_context(exclusive(self.root, key))
+            yield
+
+    def capabilities(self) -> Capabilities:
+        if self._capabilities is None:
+            no_links, moves = self._try_writing()
+            no_locks = unreliable(self.root)
+            found = _judged(no_links is None, moves, no_locks)
+            if found.swap:
+                prepare(self.root)  # before the first swap, so that no `delete` beside it can miss the lock
+            self._capabilities = found
+        return self._capabilities
+
+    def check(self) -> None:
+        self._try_writing()
+
+    def _try_writing(self) -> tuple[OSError | None, bool]:
+        """What `link` says when there are no hard links, and whether a rename moves a file rather than copy it."""
+        probe = self.root / f"{TEMPORARY}probe-{secrets.token_hex(8)}"
+        with (
+            translated("use the folder", str(self.root)),
+            self._temporary(probe, lambda file: _write(file, b"probe")) as temporary,
+        ):
+            try:
+                no_links = self._try_links(temporary, probe)
+                probe.unlink(missing_ok=True)
+                self._write_file(probe, lambda file: _write(file, b"older"))
+                version = version_of(temporary.stat())
+                self._rename(temporary, probe)
+                if probe.read_bytes() != b"probe":
+                    raise StorageError(f"cannot use the folder {self.root}: a rename does not replace a file here")
+                return no_links, version_at(probe) == version
+            finally:
+                probe.unlink(missing_ok=True)
+                self._sync_folder(self.root)
+
+    def _try_links(self, temporary: Path, probe: Path) -> OSError | None:
+        try:
+            self._link(temporary, probe)
+        except OSError as error:
+            if has_no_links(error):
+                return error
+            raise
+        try:
+            self._link(temporary, probe)
+        except FileExistsError:
+            return None
+        where = f"cannot use the folder {self.root}"
+        raise StorageError(f"{where}: a hard link replaces a file here", hint=NO_LINKS_HINT)
+
+    # The steps of a write, one by one: what can be cut off between any two of them is what must be survived.
+
+    def _replace(self, key: str, fill: Callable[[BinaryIO], None]) -> None:
+        path = self._path(key)
+        with translated("write", str(path)), self._temporary(path, fill) as temporary:
+            self._rename(temporary, path)
+            self._sync_folder(path.parent)
+
+    @contextlib.contextmanager
+    def _temporary(self, beside: Path, fill: Callable[[BinaryIO], None]) -> Iterator[Path]:
+        """A synced file that `fill` has written, in the folder of `beside`; removed at the end unless renamed."""
+        self._make_folder(beside.parent)
+        temporary = beside.with_name(_temporary_name())
+        try:
+            self._write_file(temporary, fill)
+            set_apart(temporary)
+            yield temporary
+        finally:
+            self._unlink(temporary)
+
+    def _make_folder(self, folder: Path) -> None:
+        if folder.is_dir():
+            return
+        if folder != folder.parent:
+            self._make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        self._sync_folder(folder.parent)
+
+    def _write_file(self, path: Path, fill: Callable[[BinaryIO], None]) -> None:
+        with path.open("xb") as file:
+            fill(file)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _link(self, temporary: Path, path: Path) -> None:
+        os.link(temporary, path)
+
+    def _rename(self, temporary: Path, path: Path) -> None:
+        temporary.replace(path)
+
+    def _unlink(self, temporary: Path) -> None:
+        temporary.unlink(missing_ok=True)
+
+    def _sync_folder(self, folder: Path) -> None:
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        except OSError as error:
+            if error.errno not in _CANNOT_SYNC_FOLDERS:
+                raise
+        finally:
+            os.close(handle)
+
+    def _path(self, key: str) -> Path:
+        check_key(key)
+        return self.root / key
+
+    def _info(self, key: str) -> ObjectInfo | None:
+        path = self.root / key
+        with translated("read", str(path)):
+            try:
+                found = path.stat()
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):  # a link may lead nowhere
+                    raise
+                return None
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        return ObjectInfo(key, found.st_size, version_of(found), found.st_mtime)
+
+
+def _write(file: BinaryIO, data: bytes) -> None:
+    file.write(data)
+
+
+def _temporary_name() -> str:
+    return f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
+
+
+def _expect(path: Path, version: str) -> None:
+    found = version_at(path)
+    if found != version:
+        raise ObjectChanged(f"{path} {'is gone' if found is None else 'has been replaced by another worker'}")
+
+
+def _judged(links: bool, moves: bool, no_locks: str) -> Capabilities:
+    if not links and no_locks:
+        note = f"There are no hard links here, and {no_locks}. Give a bucket that is mounted here by its URL"
+        return Capabilities(False, False, note)
+    if not links:
+        return Capabilities(True, False, "without hard links a file's inode does not last: units cannot be claimed")
+    if no_locks:
+        return Capabilities(True, False, f"{no_locks}: units cannot be claimed")
+    if not moves:
+        return Capabilities(True, False, "a rename copies the file here: units cannot be claimed")
+    return Capabilities(True, True)

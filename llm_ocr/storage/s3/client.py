@@ -1,0 +1,280 @@
+"""Address and boto3 client of a store, with its retry policy."""
+
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from llm_ocr.errors import MissingExtra, StorageError, UsageError
+from llm_ocr.storage import StoreOptions
+from llm_ocr.storage.names import BucketPlace, checked_prefix
+from llm_ocr.storage.s3.errors import Context, translated
+
+# Which bucket and which service: what `s3://bucket/prefix` and an endpoint's URL mean. Nothing is connected to.
+
+
+_URL = re.compile(r"s3://([^/]*)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
+
+#: Looser than Amazon's rule (3 to 63 lower-case characters): other services allow more.
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+
+#: Amazon's hosts, also those of China and of the European sovereign cloud.
+_AMAZON = re.compile(r"(?:^|\.)amazonaws\.(?:com|com\.cn|eu)$")
+
+#: The gateway to the storage buckets of the Hugging Face Hub, from its documentation on S3 compatibility.
+_HUGGING_FACE = "s3.hf.co"
+
+#: The suffix of S3 Express One Zone, whose lists are in no order and know no start.
+_DIRECTORY_BUCKET = "--x-s3"
+
+
+class Service(StrEnum):
+    """Who answers: they differ in what they support."""
+
+    AMAZON = "Amazon S3"
+    HUGGING_FACE = "the Hugging Face gateway"
+    OTHER = "the S3 service"
+
+
+class Place(BucketPlace):
+    """A prefix in a bucket of S3."""
+
+    __slots__ = ()
+    scheme = "s3"
+
+
+def parse_url(url: str) -> Place:
+    """The place that an `s3://` URL names; characters mean themselves, nothing is unquoted. Raises `UsageError`."""
+    found = _URL.fullmatch(url)
+    if found is None:
+        raise UsageError("this is no S3 URL", hint="Give s3://BUCKET/PREFIX.")
+    bucket, prefix = found[1], (found[2] or "").removesuffix("/")
+    if "@" in bucket or ":" in bucket:  # may hold a secret: not repeated
+        raise UsageError(
+            "an S3 URL holds no credentials, ports or ARNs: s3://BUCKET/PREFIX",
+            hint="Name a profile with --workspace-profile, another server with --workspace-endpoint URL, and an access "
+            "point by its alias.",
+        )
+    if not _BUCKET.fullmatch(bucket):
+        raise UsageError(f"{url}: {bucket!r} cannot be the name of a bucket", hint="Give s3://BUCKET/PREFIX.")
+    if bucket.endswith(_DIRECTORY_BUCKET):
+        raise UsageError(
+            f"{url}: directory buckets (S3 Express One Zone) list their objects in no order",
+            hint="Use a general purpose bucket.",
+        )
+    return Place(bucket, checked_prefix(url, prefix, "Give s3://BUCKET/PREFIX without empty parts."))
+
+
+def check_endpoint(endpoint: str) -> None:
+    """Raise `UsageError` unless `endpoint` is `http(s)://host[:port][/path]`; secrets in it are not repeated."""
+    example = "Give it as http://localhost:9000 or https://s3.hf.co/NAMESPACE (--workspace-endpoint)."
+    if re.fullmatch(r"[A-Za-z0-9.-]+(:\d+)?(/.*)?", endpoint):
+        raise UsageError(f"the endpoint {endpoint} has no scheme", hint=f"Did you mean https://{endpoint}? {example}")
+    try:
+        parts = urlsplit(endpoint)
+        named = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        named = False
+    if not named:
+        raise UsageError("the S3 endpoint is no http or https URL", hint=example)
+    if parts.username is not None or parts.query or parts.fragment:
+        raise UsageError(
+            "the S3 endpoint has a user, a query or a fragment",
+            hint="Credentials belong into a profile (--workspace-profile) or the AWS_ variables.",
+        )
+
+
+def service_of(endpoint: str) -> Service:
+    """Who answers at an endpoint's URL."""
+    host = (urlsplit(endpoint).hostname or "").lower()
+    if host == _HUGGING_FACE:
+        return Service.HUGGING_FACE
+    return Service.AMAZON if _AMAZON.search(host) else Service.OTHER
+
+
+# How long a request to S3 is tried again. botocore's own pauses after lost connections and 5xx begin at 50 ms since
+# 1.44, and a client may have 35 such retries under way before it gives up at once, for all requests
+# (botocore/retries/standard.py, `RetryQuotaChecker`). A service that answers nobody for some seconds would end a worker
+# that reads in parallel. Ours come before them and know no quota; what they do not know stays with botocore.
+
+
+#: Seconds of the first pause: after a lost connection or an error of the service, and when it asks for patience.
+_FIRST, _FIRST_THROTTLED = 0.1, 1.0
+_LONGEST = 20.0
+_THROTTLED = frozenset({429, 503})
+_FAULTY = frozenset({500, 502, 504})
+
+
+def set_retries(client: Any, retries: int) -> None:
+    """Have the client try a request again up to `retries` times, with pauses that double, up to 20 s.
+
+    With 8 retries a request outlasts an outage of 12 s, mostly of 20 s.
+    """
+    client.meta.events.register_first("needs-retry.s3", _handler(retries), unique_id="llm-ocr-patience")
+
+
+def _handler(retries: int) -> Callable[..., float | None]:
+    def needs_retry(*, response: Any, attempts: int, caught_exception: Any, **_: Any) -> float | None:
+        """Seconds until the next try; None leaves it to botocore. `attempts` counts from 1."""
+        first = _first_pause(response, caught_exception)
+        if first is None or attempts > retries:
+            return None
+        least = 0.0 if first == _FIRST_THROTTLED else 0.5  # those who are throttled spread, as with botocore
+        return float(min(first * 2 ** (attempts - 1), _LONGEST) * random.uniform(least, 1.0))
+
+    return needs_retry
+
+
+def _first_pause(response: Any, error: Any) -> float | None:
+    from botocore.exceptions import ConnectionError as NoConnection
+    from botocore.exceptions import HTTPClientError
+
+    if response is None:
+        return _FIRST if isinstance(error, NoConnection | HTTPClientError) else None
+    status = response[0].status_code
+    if status in _THROTTLED:
+        return _FIRST_THROTTLED
+    return _FIRST if status in _FAULTY else None
+
+
+# The boto3 client of a store: made once, at the first use, and shared by all threads.
+
+
+#: The Hugging Face gateway takes no other (its documentation), and other services take it where none is set.
+_REGION = "us-east-1"
+
+_MEBI = 1 << 20
+
+#: Bytes from which a file goes up in parts: small enough that a lost connection costs little at Amazon, what its
+#: documentation recommends for the Hugging Face gateway.
+_MULTIPART = {Service.AMAZON: 64 * _MEBI, Service.OTHER: 64 * _MEBI, Service.HUGGING_FACE: 2000 * _MEBI}
+
+#: What the access key ids of temporary credentials begin with; they are worth nothing without their session token.
+_TEMPORARY_KEY = "ASIA"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Patience with the service: retries after the first try (growing pauses up to 20 s), seconds, bytes.
+
+    `multipart`: the size from which a file goes up in parts; None for what suits the service.
+    """
+
+    retries: int = 8
+    connect_timeout: float = 10.0
+    read_timeout: float = 60.0
+    multipart: int | None = None
+
+
+DEFAULT_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A client and what is known about the other side. `multipart` in bytes, see `Limits`."""
+
+    client: Any
+    service: Service
+    context: Context
+    multipart: int
+
+    @property
+    def server(self) -> str:
+        """Who answers, in words."""
+        return str(self.service) if self.service is not Service.OTHER else self.context.server
+
+
+def connect(place: Place, options: StoreOptions, limits: Limits) -> Connection:
+    """A client for the bucket; credentials are found and complete, but not yet proved.
+
+    Raises `MissingExtra`, and `StorageError` for a profile that is missing and credentials that are not complete.
+    """
+    try:
+        import boto3
+    except ImportError as error:
+        raise MissingExtra("s3:// needs boto3, which is not installed", install="s3") from error
+
+    context = Context(place.url, place.bucket, place.root, options.profile, options.endpoint, options.region)
+    with translated("use", place.url, context):
+        session = boto3.Session(
+            profile_name=options.profile, region_name=options.region, botocore_session=_botocore_session()
+        )
+        endpoint = options.endpoint
+        service = service_of(endpoint) if endpoint else Service.AMAZON
+        client = _client(session, service, endpoint, limits)
+        if endpoint is None and service_of(client.meta.endpoint_url) is not Service.AMAZON:
+            # The profile or AWS_ENDPOINT_URL names another service, which is not known before there is a client.
+            endpoint = client.meta.endpoint_url
+            service = service_of(endpoint)
+            client = _client(session, service, endpoint, limits)
+        context = Context(place.url, place.bucket, place.root, options.profile, endpoint, session.region_name)
+        _check_credentials(session, context)
+    return Connection(client, service, context, limits.multipart or _MULTIPART[service])
+
+
+def _botocore_session() -> Any:
+    """One that reads times quickly: with botocore's own parser they are most of what a listing costs."""
+    import botocore.session
+
+    session = botocore.session.get_session()
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_time)
+    return session
+
+
+def _time(value: Any) -> datetime:
+    """What S3 says in listings is ISO 8601; headers, and other services, have other forms. Raises ValueError."""
+    from botocore.utils import parse_timestamp
+
+    try:
+        found = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return cast("datetime", parse_timestamp(value))
+    return found if found.tzinfo is not None else cast("datetime", parse_timestamp(value))
+
+
+def _client(session: Any, service: Service, endpoint: str | None, limits: Limits) -> Any:
+    from botocore.config import Config
+
+    settings: dict[str, Any] = {}
+    if service is not Service.AMAZON:
+        # Others do not know the checksums that the SDK adds by itself since 2025, and some refuse them.
+        settings = {"request_checksum_calculation": "when_required", "response_checksum_validation": "when_required"}
+    if service is Service.HUGGING_FACE:
+        settings["s3"] = {"addressing_style": "path"}
+    # Without a region Amazon says where the bucket is, and the SDK follows.
+    region = session.region_name or (None if service is Service.AMAZON else _REGION)
+    config = Config(
+        max_pool_connections=64,
+        retries={"mode": "standard", "max_attempts": limits.retries},
+        connect_timeout=limits.connect_timeout,
+        read_timeout=limits.read_timeout,
+        **settings,
+    )
+    client = session.client("s3", endpoint_url=endpoint, region_name=region, config=config)
+    set_retries(client, limits.retries)
+    return client
+
+
+def _check_credentials(session: Any, context: Context) -> None:
+    from botocore.exceptions import NoCredentialsError
+
+    found = session.get_credentials()
+    if found is None:
+        raise NoCredentialsError
+    frozen = found.get_frozen_credentials()
+    if not frozen.access_key or not frozen.secret_key:
+        raise StorageError(
+            f"cannot use {context.url}: half of the credentials is missing (found by: {found.method})",
+            hint="Set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a complete profile with "
+            "--workspace-profile.",
+        )
+    if frozen.access_key.startswith(_TEMPORARY_KEY) and not frozen.token:
+        raise StorageError(
+            f"cannot use {context.url}: the credentials are temporary ones without their session token "
+            f"(found by: {found.method})",
+            hint="Set AWS_SESSION_TOKEN too (aws_session_token in a profile): it comes with the key.",
+        )

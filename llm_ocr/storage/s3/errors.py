@@ -1,0 +1,315 @@
+"""Errors of S3 and its SDK, and their remedies."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError
+from llm_ocr.storage.local import storage_error
+
+# What an answer of S3, or an error of its SDK, means for the user, and what to do about it.
+
+
+AGAIN = "What was published stays: run the same command again."
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What an error's text names. `root` is what the store's keys begin with in the bucket."""
+
+    url: str
+    bucket: str
+    root: str = ""
+    profile: str | None = None
+    endpoint: str | None = None
+    region: str | None = None
+
+    @property
+    def server(self) -> str:
+        """Who was asked."""
+        return self.endpoint or "Amazon S3"
+
+    @property
+    def credentials(self) -> str:
+        """Which credentials were used, without them."""
+        return f"profile {self.profile}" if self.profile else "these credentials"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An error answer. `code` is the status in digits where the answer had no body; `region`: the bucket's, if said."""
+
+    code: str
+    status: int
+    message: str
+    region: str
+    operation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What is wrong, and what to do."""
+
+    what: str
+    hint: str
+    retryable: bool = False
+
+
+#: Error codes are those of the S3 API reference ("Error responses") and of STS.
+_REGION = frozenset(
+    {
+        *("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"),
+        *("TemporaryRedirect", "301", "302", "307"),
+    }
+)
+#: What says that the credentials are good, and not for this.
+DENIED = frozenset({"AccessDenied", "AllAccessDisabled", "AccountProblem", "AccessControlListNotSupported", "403"})
+_EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "InvalidToken"})
+_WRONG_KEY = frozenset(
+    {
+        *("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidSecurity", "InvalidClientTokenId", "NotSignedUp"),
+        *("UnrecognizedClientException", "Unauthorized", "401"),
+    }
+)
+_FULL = frozenset({"QuotaExceeded", "InsufficientStorage", "XMinioStorageFull", "507"})
+_BUSY = frozenset(
+    {
+        *("SlowDown", "SlowDownRead", "SlowDownWrite", "Throttling", "ThrottlingException", "RequestLimitExceeded"),
+        *("TooManyRequests", "TooManyRequestsException", "ServiceUnavailable", "BandwidthLimitExceeded", "429", "503"),
+    }
+)
+
+#: What a policy must allow for a request, where it is not called `s3:` and the request's own name.
+_PERMISSIONS = {
+    "ListObjectsV2": "s3:ListBucket",
+    "HeadObject": "s3:GetObject",
+    "ListMultipartUploads": "s3:ListBucketMultipartUploads",
+    "ListParts": "s3:ListMultipartUploadParts",
+    "CreateMultipartUpload": "s3:PutObject",
+    "UploadPart": "s3:PutObject",
+    "CompleteMultipartUpload": "s3:PutObject",
+}
+
+
+def advice_for(answer: Answer, context: Context) -> Advice:
+    """What an error answer means."""
+    for codes, advise in _ADVICE:
+        if answer.code in codes:
+            return advise(answer, context)
+    if answer.status in (429, 503):
+        return _busy(answer, context)
+    said = f"{answer.code} {answer.message}".strip()
+    if answer.status >= 500 or answer.code == "RequestTimeout":
+        return Advice(f"{context.server} failed ({said})", "", answer.status not in (501, 505))
+    if answer.code == "400":
+        hint = "The answer says no more: the credentials may have expired, or the region may be another."
+        return Advice(f"{context.server} refused the request (400)", hint)
+    return Advice(f"{context.server} refused the request ({said})", "")
+
+
+def _region(answer: Answer, context: Context) -> Advice:
+    asked = f", not in {context.region}" if context.region and context.region != answer.region else ""
+    if answer.region:
+        what = f"the bucket {context.bucket} is in the region {answer.region}{asked}"
+        return Advice(what, f"Set --workspace-region {answer.region} (or AWS_DEFAULT_REGION).")
+    what = f"the bucket {context.bucket} is in another region than {context.region or 'the one asked'}"
+    return Advice(what, "Set --workspace-region (or AWS_DEFAULT_REGION) to the region of the bucket.")
+
+
+def _denied(answer: Answer, context: Context) -> Advice:
+    permission = _PERMISSIONS.get(answer.operation, f"s3:{answer.operation}")
+    on = context.bucket if permission.startswith("s3:List") else f"{context.bucket}/{context.root}*"
+    return Advice(
+        f"no permission ({answer.code} for {permission})",
+        f"Allow {permission} on arn:aws:s3:::{on} for {context.credentials}, or use others with --workspace-profile.",
+    )
+
+
+def _expired(answer: Answer, context: Context) -> Advice:
+    sign_in = f"aws sso login --profile {context.profile}" if context.profile else "aws sso login"
+    return Advice(
+        f"the credentials have expired ({answer.code})",
+        f"Sign in again ({sign_in}), or set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN anew, "
+        f"then run the same command again.",
+    )
+
+
+def _wrong_key(answer: Answer, context: Context) -> Advice:
+    return Advice(
+        f"{context.server} does not know {context.credentials} ({answer.code})",
+        "Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or --workspace-profile. Keys of another service than "
+        "Amazon's need its URL in --workspace-endpoint.",
+    )
+
+
+def _no_bucket(answer: Answer, context: Context) -> Advice:
+    return Advice(
+        f"there is no bucket {context.bucket} at {context.server}",
+        f"Create it (aws s3 mb s3://{context.bucket}) or correct the name in the workspace's URL. A bucket of another "
+        f"service needs --workspace-endpoint.",
+    )
+
+
+def _busy(answer: Answer, context: Context) -> Advice:
+    return Advice(
+        f"{context.server} still asks for patience after all retries ({answer.code})",
+        f"Use fewer workers at a time. {AGAIN}",
+        retryable=True,
+    )
+
+
+def _clock(answer: Answer, context: Context) -> Advice:
+    return Advice("the clock of this machine is wrong (RequestTimeTooSkewed)", "Set it, for example by NTP.")
+
+
+def _full(answer: Answer, context: Context) -> Advice:
+    return Advice(f"{context.server} has no space left ({answer.code})", f"Free some, or raise the quota. {AGAIN}")
+
+
+def _too_large(answer: Answer, context: Context) -> Advice:
+    return Advice("the object is larger than the service takes at once", "Use a smaller --pages-per-unit.")
+
+
+def _archived(answer: Answer, context: Context) -> Advice:
+    return Advice(
+        "the object was moved to an archive (InvalidObjectState)",
+        "Restore it, and take the workspace out of the bucket's lifecycle rule.",
+    )
+
+
+_ADVICE = (
+    (frozenset({"NoSuchBucket"}), _no_bucket),
+    (_REGION, _region),
+    (DENIED, _denied),
+    (_EXPIRED, _expired),
+    (_WRONG_KEY, _wrong_key),
+    (frozenset({"RequestTimeTooSkewed", "RequestExpired"}), _clock),
+    (_BUSY, _busy),
+    (_FULL, _full),
+    (frozenset({"EntityTooLarge"}), _too_large),
+    (frozenset({"InvalidObjectState"}), _archived),
+)
+
+_SET_KEYS = (
+    "Set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile of ~/.aws/credentials with "
+    "--workspace-profile, or sign in (aws configure, aws sso login)."
+)
+_CHECK_PROFILE = (
+    "Correct the profile in ~/.aws/config and ~/.aws/credentials, or name another with --workspace-profile."
+)
+_SIGN_IN = "Sign in again (aws sso login), or correct the profile in ~/.aws/config."
+
+#: Classes of botocore.exceptions by name, the special ones before those that they derive from.
+_SDK: tuple[tuple[frozenset[str], str, str, bool], ...] = (
+    (frozenset({"NoCredentialsError"}), "no credentials were found", _SET_KEYS, False),
+    (frozenset({"PartialCredentialsError"}), "half of the credentials is missing", _SET_KEYS, False),
+    (frozenset({"ProfileNotFound"}), "there is no such profile", _CHECK_PROFILE, False),
+    (
+        frozenset({"CredentialRetrievalError", "SSOError", "TokenRetrievalError", "NoAuthTokenError", "LoginError"}),
+        "the credentials could not be fetched",
+        _SIGN_IN,
+        False,
+    ),
+    (
+        frozenset({"ConfigParseError", "InvalidConfigError", "UnknownCredentialError"}),
+        "the AWS configuration is wrong",
+        _CHECK_PROFILE,
+        False,
+    ),
+    (
+        frozenset({"SSLError"}),
+        "no secure connection",
+        "Check that --workspace-endpoint has the right scheme, http or https; for a certificate of your own set "
+        "AWS_CA_BUNDLE.",
+        False,
+    ),
+    (
+        frozenset({"HTTPClientError", "ConnectionError", "HTTPError", "IncompleteReadError", "FlexibleChecksumError"}),
+        "the connection failed",
+        f"Check the network, and --workspace-endpoint if one is set. {AGAIN}",
+        True,
+    ),
+)
+
+
+def sdk_advice(error: Exception, context: Context) -> Advice:
+    """What an error means that came before or instead of an answer."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    for kinds, what, hint, retryable in _SDK:
+        if kinds & names:
+            return Advice(f"{what} ({error})", hint, retryable)
+    return Advice(str(error), "")
+
+
+# From the SDK's errors to errors that say what to do.
+
+
+class Conflict(StorageError):
+    """409 or 412: a conditional write met another version of the object, or another writer."""
+
+    retryable = True
+
+
+class Unsupported(StorageError):
+    """The service does not know the request, or a header of it."""
+
+
+class Denied(StorageError):
+    """The credentials are good, and do not allow this."""
+
+
+@contextlib.contextmanager
+def translated(action: str, where: str, context: Context, *, reading: bool = False) -> Iterator[None]:
+    """Turn the SDK's errors into a `StorageError` "cannot <action> <where>"; when `reading`, 404 into its own."""
+    from botocore.exceptions import BotoCoreError, ClientError
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield
+    except LlmOcrError:
+        raise
+    except ClientError as error:
+        if reading and _is_missing(error):
+            raise ObjectNotFound(f"no object {where}") from error
+        raise _from_answer(error, f"cannot {action} {where}", context) from error
+    except (BotoCoreError, HTTPError) as error:
+        raise _made(StorageError, f"cannot {action} {where}", sdk_advice(error, context)) from error
+    except OSError as error:  # of the local file that is sent or written
+        raise storage_error(error, action, where) from error
+
+
+def _is_missing(error: Any) -> bool:
+    code, status = _code(error)
+    return status == 404 and code != "NoSuchBucket"
+
+
+def _code(error: Any) -> tuple[str, int]:
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0)
+    return str(error.response.get("Error", {}).get("Code") or status), status
+
+
+def _from_answer(error: Any, what: str, context: Context) -> StorageError:
+    code, status = _code(error)
+    said = error.response.get("Error", {})
+    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    region = str(said.get("Region") or headers.get("x-amz-bucket-region") or "")
+    return _made(
+        _kind(code, status),
+        what,
+        advice_for(Answer(code, status, said.get("Message") or "", region, error.operation_name), context),
+    )
+
+
+def _kind(code: str, status: int) -> type[StorageError]:
+    if status in (409, 412) or code in ("PreconditionFailed", "ConditionalRequestConflict"):
+        return Conflict
+    if code in DENIED:
+        return Denied
+    return Unsupported if status in (405, 501) or code in ("NotImplemented", "MethodNotAllowed") else StorageError
+
+
+def _made(kind: type[StorageError], what: str, advice: Advice) -> StorageError:
+    made = kind(f"{what}: {advice.what}", hint=advice.hint or (AGAIN if advice.retryable else ""))
+    made.retryable = advice.retryable or kind is Conflict
+    return made

@@ -1,1 +1,0 @@
-"""Fakes that ship: real servers and stores that misbehave on purpose."""

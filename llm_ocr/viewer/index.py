@@ -1,0 +1,313 @@
+"""Lists and search index of the site, in a temporary SQLite file."""
+
+import json
+import re
+import sqlite3
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import unescape
+from itertools import groupby, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from llm_ocr.results.markdown import clean
+
+# The text that a reader of a page's HTML sees, and the words that a search finds it by. `terms` has its twin in
+# `site/search.js`: both must cut a text alike.
+
+
+#: Tags and the text between them, in HTML that nh3 has written: it escapes `<` and `>` in texts and attributes.
+PIECES = re.compile(r"<[^>]*>|[^<]+")
+_INLINE = re.compile(r"</?(?:b|i|em|strong|u|s|del|sub|sup|code|a|mark)[\s>]")
+_TERM = re.compile(r"[^\W_]+")
+#: Scripts that are written without spaces, as ranges of a regular expression: Thai to Myanmar, kana, Han.
+UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff"
+)
+_RUN = re.compile(f"[{UNSPACED}]+")
+#: Characters of a term; longer ones are cut, in searches too.
+LONGEST_TERM = 40
+
+
+def visible_text(html: str) -> str:
+    """The text of a page's HTML with single spaces."""
+    pieces = (" " if piece[0] == "<" and not _INLINE.match(piece) else _text(piece) for piece in PIECES.findall(html))
+    return " ".join("".join(pieces).split())
+
+
+def terms(text: str) -> Iterator[str]:
+    """The search terms of a text, with repetitions: words in lower case without accents, pairs where no spaces are."""
+    plain = unicodedata.normalize("NFKD", text).lower()
+    plain = plain if plain.isascii() else "".join(one for one in plain if unicodedata.category(one)[0] != "M")
+    for word in _TERM.findall(plain):
+        if word.isascii():
+            yield word[:LONGEST_TERM]
+        else:
+            yield from _split(word)
+
+
+def _split(word: str) -> Iterator[str]:
+    at = 0
+    for run in _RUN.finditer(word):
+        if run.start() > at:
+            yield word[at : run.start()][:LONGEST_TERM]
+        text = run[0]
+        yield from (text[place : place + 2] for place in range(max(1, len(text) - 1)))
+        at = run.end()
+    if at < len(word):
+        yield word[at:][:LONGEST_TERM]
+
+
+def _text(piece: str) -> str:
+    return "" if piece[0] == "<" else unescape(piece)
+
+
+# Data as scripts: `llmOcr("rows/0", [...]);`. A page opened from disk may load scripts, but fetch nothing.
+
+
+#: What could end a script or begin a comment where one is read as HTML, and the line ends of old JavaScript.
+_ESCAPED = {"</": "<\\/", "<!--": "\\u003c!--", "<script": "\\u003cscript", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+
+def script(name: str, value: Any) -> str:
+    """The text of one data file. Lists only or objects with our own keys: `__proto__` is no key of a literal."""
+    text = clean(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    for mark, escaped in _ESCAPED.items():
+        text = text.replace(mark, escaped)
+    return f'llmOcr("{name}",{text});\n'
+
+
+class DataFiles:
+    """The folder of data files; their names are made of our words and numbers."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def write(self, name: str, value: Any) -> None:
+        """One file, `<name>.js`."""
+        path = self._folder / f"{name}.js"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(script(name, value), encoding="utf-8", newline="\n")
+
+
+# What the site's lists are made of, in a temporary SQLite file: memory does not grow with the pages.
+
+
+#: Values of a filter that are offered.
+_OFFERED = 100
+
+_TABLES = """
+CREATE TABLE documents (d INTEGER PRIMARY KEY, id TEXT UNIQUE, name TEXT, source TEXT);
+CREATE TABLE pages (
+    n INTEGER PRIMARY KEY, d INTEGER, id TEXT UNIQUE, number INTEGER, badness REAL, status TEXT, reason TEXT,
+    engine TEXT, quality REAL, share REAL, side TEXT, row TEXT
+);
+CREATE TABLE places (bucket INTEGER, id TEXT, n INTEGER, rank INTEGER);
+CREATE TABLE readings (n INTEGER PRIMARY KEY, first TEXT, second TEXT);
+CREATE INDEX by_name ON documents (name);
+CREATE INDEX by_document ON pages (d, number);
+"""
+_COUNTED = "COUNT(*), SUM(status = 'ok'), SUM(status = 'degraded'), SUM(status = 'failed')"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A page of the list. `row` is what its line shows; `side` tells which readings there are: "", first or second.
+
+    `share` of equal words and `quality` are 0..1, None where there is none.
+    """
+
+    n: int
+    d: int
+    id: str
+    number: int | None
+    badness: float
+    status: str
+    reason: str
+    engine: str
+    quality: float | None
+    row: list[Any]
+    share: float | None = None
+    side: str = ""
+
+
+class Catalogue:
+    """The pages and documents of one site; `close` (or `with`) ends it, the file is the caller's."""
+
+    def __init__(self, file: Path) -> None:
+        self.database = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+        self.database.executescript(f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; {_TABLES}")
+        self.database.execute("BEGIN")
+
+    def close(self) -> None:
+        """No more is asked."""
+        self.database.close()
+
+    def document(self, document: str, name: str, source: str) -> int:
+        """The document's number, from 0."""
+        found = self.database.execute("SELECT d FROM documents WHERE id = ?", (document,)).fetchone()
+        if found:
+            return int(found[0])
+        insert = "INSERT INTO documents (d, id, name, source) VALUES ((SELECT COUNT(*) FROM documents), ?, ?, ?)"
+        return int(self.database.execute(f"{insert} RETURNING d", (document, name, source)).fetchone()[0])
+
+    def put(self, page: Listed) -> None:
+        """A page, or a page anew."""
+        values = (page.n, page.d, page.id, page.number, page.badness, page.status, page.reason, page.engine)
+        row = json.dumps(page.row, ensure_ascii=False)
+        marks = ", ".join("?" * 12)
+        more = (page.quality, page.share, page.side, row)
+        self.database.execute(f"INSERT OR REPLACE INTO pages VALUES ({marks})", (*values, *more))
+
+    def get(self, n: int) -> Listed:
+        """The page of this number."""
+        query = (
+            "SELECT d, id, number, badness, status, reason, engine, quality, row, share, side FROM pages WHERE n = ?"
+        )
+        d, page_id, number, badness, status, reason, engine, quality, row, share, side = self.database.execute(
+            query, (n,)
+        ).fetchone()
+        return Listed(n, d, page_id, number, badness, status, reason, engine, quality, json.loads(row), share, side)
+
+    def has(self, page_id: str) -> bool:
+        """Whether a page of this id is there."""
+        return self.database.execute("SELECT 1 FROM pages WHERE id = ?", (page_id,)).fetchone() is not None
+
+    def scored(self) -> bool:
+        """Whether any page has a quality score."""
+        return self.database.execute("SELECT 1 FROM pages WHERE quality IS NOT NULL LIMIT 1").fetchone() is not None
+
+    def match(self, page_id: str, name: str, number: int | None) -> tuple[int, int] | None:
+        """Number and document of the page that this one is another reading of: by id, else by document and number."""
+        query = "SELECT n, pages.d FROM pages JOIN documents USING (d) WHERE side = 'first' AND "
+        by_id = self.database.execute(f"{query} pages.id = ?", (page_id,)).fetchone()
+        found = by_id or self.database.execute(f"{query} name = ? AND number IS ?", (name, number)).fetchone()
+        return (int(found[0]), int(found[1])) if found else None
+
+    def keep(self, n: int, first: str | None, second: str | None) -> None:
+        """The readings of a page, as JSON, until all are known."""
+        self.database.execute("INSERT OR REPLACE INTO readings VALUES (?, ?, ?)", (n, first, second))
+
+    def first_reading(self, n: int) -> str:
+        """What `keep` was given for the page."""
+        return str(self.database.execute("SELECT first FROM readings WHERE n = ?", (n,)).fetchone()[0])
+
+    def readings(self) -> Iterator[tuple[int, str | None, str | None]]:
+        """All that were kept, in the order of their numbers."""
+        yield from self.database.execute("SELECT n, first, second FROM readings ORDER BY n")
+
+    def rows(self) -> Iterator[tuple[int, str, list[Any]]]:
+        """Number, id and row of each page, the worst first."""
+        for n, page_id, row in self.database.execute("SELECT n, id, row FROM pages ORDER BY badness, n"):
+            yield n, page_id, json.loads(row)
+
+    def documents(self) -> Iterator[list[Any]]:
+        """Each document with its counts and means, the worst first."""
+        yield from map(
+            list,
+            self.database.execute(
+                f"SELECT d, name, source, {_COUNTED}, ROUND(AVG(quality), 4), ROUND(AVG(share), 4) "
+                "FROM pages JOIN documents USING (d) GROUP BY d ORDER BY MIN(badness), AVG(badness), d"
+            ),
+        )
+
+    def place(self, bucket: int, page_id: str, n: int, rank: int) -> None:
+        """Where a page stands in the list, the worst first."""
+        self.database.execute("INSERT INTO places VALUES (?, ?, ?, ?)", (bucket, page_id, n, rank))
+
+    def places(self) -> Iterator[tuple[int, str, int, int]]:
+        """All of them, by bucket."""
+        yield from self.database.execute("SELECT bucket, id, n, rank FROM places ORDER BY bucket, id")
+
+    def counts(self) -> list[int]:
+        """Pages in all, ok, degraded, failed."""
+        return [int(count or 0) for count in self.database.execute(f"SELECT {_COUNTED} FROM pages").fetchone()]
+
+    def values(self, column: str) -> list[list[Any]]:
+        """The most frequent values of reason, engine or side with their counts, empty ones aside."""
+        query = f"SELECT {column}, COUNT(*) FROM pages WHERE {column} != '' GROUP BY 1 ORDER BY 2 DESC LIMIT {_OFFERED}"
+        return list(map(list, self.database.execute(query)))
+
+
+# The search index: which pages hold a term. Terms in order, in files of about a hundred kilobytes. A browser loads the
+# list of the files' first terms and then only the files that may hold what is looked for. Postings are gathered in
+# memory up to a limit, then laid down in a temporary database, which keeps them in order.
+
+
+#: Postings in memory, of about 40 bytes each.
+_HELD = 1_000_000
+#: Bytes of a file, about: numbers and terms as JSON.
+_FILE = 100_000
+#: Pages that a term is found on; what stands on more of them tells nothing.
+MOST = 200_000
+#: First terms in one file of the directory.
+_DIRECTORY = 4_000
+
+
+class SearchIndex:
+    """Takes pages by ascending number, then writes the files `terms/<n>` and `directory/<n>`."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        self._held: defaultdict[str, list[int]] = defaultdict(list)
+        self._count = 0
+        database.execute(
+            "CREATE TABLE postings (term TEXT, part INTEGER, pages TEXT, PRIMARY KEY (term, part)) WITHOUT ROWID"
+        )
+        self._parts = 0
+
+    def add(self, page: int, text: str) -> None:
+        """The terms of a page; a page may be added again before the next one is."""
+        for term in set(terms(text)):
+            held = self._held[term]
+            if not held or held[-1] != page:
+                held.append(page)
+                self._count += 1
+        if self._count >= _HELD:
+            self._lay_down()
+
+    def write(self, files: DataFiles) -> tuple[int, int]:
+        """All files: how many there are of terms, and of the directory."""
+        self._lay_down()
+        firsts: list[str] = []
+        number = 0
+        for chunk in _by_size(self._entries()):
+            firsts.append(chunk[0][0])
+            files.write(f"terms/{number}", chunk)
+            number += 1
+        directories = [firsts[at : at + _DIRECTORY] for at in range(0, len(firsts), _DIRECTORY)]
+        for at, part in enumerate(directories):
+            files.write(f"directory/{at}", part)
+        return number, len(directories)
+
+    def _lay_down(self) -> None:
+        rows = ((term, self._parts, " ".join(map(str, self._held[term]))) for term in sorted(self._held))
+        self._database.executemany("INSERT INTO postings VALUES (?, ?, ?)", rows)
+        self._held.clear()
+        self._count = 0
+        self._parts += 1
+
+    def _entries(self) -> Iterator[tuple[str, list[int]]]:
+        """Each term with its pages: the first one, then the steps to the next ones. In the order of code points."""
+        rows = self._database.execute("SELECT term, pages FROM postings ORDER BY term, part")
+        for term, parts in groupby(rows, key=itemgetter(0)):
+            found = (int(page) for _, text in parts for page in text.split())
+            pages = sorted(set(islice(found, MOST)))
+            yield term, [page - before for before, page in zip([0, *pages], pages, strict=False)]
+
+
+def _by_size(entries: Iterator[tuple[str, list[int]]]) -> Iterator[list[Any]]:
+    chunk: list[Any] = []
+    size = 0
+    for entry in entries:
+        chunk.append(entry)
+        size += len(entry[0]) + 2 * len(entry[1]) + 6
+        if size >= _FILE:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk

@@ -1,0 +1,184 @@
+"""Data that the site shows of one page."""
+
+import json
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llm_ocr.results.dataset import DatasetRow
+from llm_ocr.results.figure_text import figure_words
+from llm_ocr.results.markdown import IMAGE, blocks_to_markdown, clean
+from llm_ocr.results.schema import image_extension
+from llm_ocr.types import FURNITURE, Block, BlockKind, Box, EncodedImage, PageRecord, Status
+from llm_ocr.viewer.index import visible_text
+from llm_ocr.viewer.rendering import Places, render
+
+# Which lines of a page's Markdown were made of which block: what links a box to its text.
+
+
+def lines_of_blocks(markdown: str, blocks: Sequence[Block]) -> dict[int, int]:
+    """The block's place among `blocks` for each line number of the Markdown, as far as it can be told. Linear.
+
+    A block is looked for by its first line, behind the block before it; a page whose Markdown was not made of its
+    blocks has no links.
+    """
+    lines = [_known(line) for line in markdown.split("\n")]
+    where: defaultdict[str, list[int]] = defaultdict(list)
+    for number, line in enumerate(lines):
+        if line:
+            where[line].append(number)
+    found: dict[int, int] = {}
+    cursor = 0
+    for place, block in enumerate(blocks):
+        text = [] if block.kind in FURNITURE else blocks_to_markdown([block]).split("\n")
+        first = next((known for line in text if (known := _known(line))), "")
+        places = where.get(first, [])
+        at = bisect_left(places, cursor)
+        if at < len(places):
+            start = places[at]
+            cursor = start + len(text)
+            end = cursor if block.kind is not BlockKind.FIGURE else _next_text(lines, cursor)
+            found.update(dict.fromkeys(range(start, end), place))
+    return found
+
+
+def _known(line: str) -> str:
+    """What does not change when a list is indented, or when a figure's alt text gets its description."""
+    line = line.strip()
+    image = IMAGE.match(line)
+    return image["target"] if image else line
+
+
+def _next_text(lines: Sequence[str], start: int) -> int:
+    """The line behind the description that follows a figure."""
+    at = start
+    while at < len(lines) and not lines[at]:
+        at += 1
+    if at < len(lines) and lines[at].startswith("*Figure "):
+        return at + 1
+    return start
+
+
+# What the site tells of a page: a row of the list, and the page as it is opened.
+
+
+#: Characters of a page's text in its row of the list.
+EXCERPT = 240
+#: Characters of what a try said that are shown.
+_DETAIL = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class PageView:
+    """One reading of a page. `name` is the document's path below its source root, `total` its pages (0: not known)."""
+
+    row: DatasetRow
+    name: str
+    total: int
+    html: str
+    text: str
+
+    @property
+    def record(self) -> PageRecord:
+        """Extract's row."""
+        return self.row.record
+
+    @property
+    def quality(self) -> float | None:
+        """The quality score 0..1, None where there is none."""
+        value = self.record.quality
+        return None if value is None else round(value, 4)
+
+
+def page_view(row: DatasetRow, name: str, total: int) -> PageView:
+    """Render a page."""
+    markdown = clean(row.final_markdown)
+    figures = {clean(figure.id): place for place, figure in enumerate(row.record.figures)}
+    html = render(markdown, Places(lines_of_blocks(markdown, row.record.blocks), figures))
+    return PageView(row, name, total, html, visible_text(html))
+
+
+def badness(view: PageView) -> float:
+    """What pages are sorted by, the worst first: failed ones, degraded ones without a score, scores, the rest."""
+    if view.record.status is Status.FAILED:
+        return -2.0
+    if view.quality is not None:
+        return view.quality
+    return -1.0 if view.record.status is Status.DEGRADED else 2.0
+
+
+def flags(view: PageView) -> str:
+    """What a page has: t(able), f(igure), m(ath), b(lank), r: read by another reader than was asked."""
+    record = view.record
+    kinds = {block.kind for block in record.blocks}
+    has = {
+        "t": BlockKind.TABLE in kinds or "<table" in view.html,
+        "f": bool(record.figures),
+        "m": 'class="math' in view.html,
+        "b": record.blank,
+        "r": record.is_fallback,
+    }
+    return "".join(flag for flag, holds in has.items() if holds)
+
+
+def page_content(view: PageView, images: Mapping[str, str]) -> dict[str, Any]:
+    """The page as it is opened; `images` names the files of the page (key "") and of its figures."""
+    record = view.record
+    return {
+        "source": record.source,
+        "total": view.total,
+        "detail": record.detail[:_DETAIL],
+        "textSource": record.text_source,
+        "tokens": [record.tokens_in, record.tokens_out],
+        "seconds": round(record.seconds, 3),
+        "probe": record.probe,
+        "rotation": record.rotation,
+        "attempts": [_pairs(attempt) for attempt in record.attempts],
+        "notes": _pairs(record.notes),
+        "quality": [[name, round(share, 4)] for name, share in record.quality_parts.items()],
+        "image": _image(record.image, images.get("")),
+        "blocks": [[block.kind.value, block.label, _boxes([block.box, *block.continued])] for block in record.blocks],
+        "figures": [
+            {
+                "image": _image(figure.image, images.get(figure.id)),
+                "label": figure.label,
+                "caption": figure.caption,
+                "description": _words(view.row, figure.id),
+            }
+            for figure in record.figures
+        ],
+        "html": view.html,
+        "markdown": view.row.final_markdown,
+    }
+
+
+def _words(row: DatasetRow, figure: str) -> str:
+    described = row.figures.get(figure)
+    return figure_words(described) if described else ""
+
+
+def _image(image: EncodedImage | None, file: str | None) -> list[Any] | None:
+    return [file, image.width, image.height] if image and file else None
+
+
+def image_name(image: EncodedImage | None, stem: str) -> str | None:
+    """The file of an image that a browser shows; None for one without bytes or of another type."""
+    if image is None or not image.data or (extension := image_extension(image.media_type)) == "bin":
+        return None
+    return f"{stem}.{extension}"
+
+
+def _boxes(boxes: Sequence[Box]) -> list[list[float]]:
+    clipped = [box.clipped() for box in boxes]
+    return [[round(side, 4) for side in (box.x0, box.y0, box.x1, box.y1)] for box in clipped]
+
+
+def _pairs(values: Mapping[str, Any]) -> list[list[str]]:
+    """Keys and values as texts; their keys are the engines' own, so they are no keys of ours."""
+    return [[str(name), _text(value)[:_DETAIL]] for name, value in values.items() if value not in (None, "", [])]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,283 @@
+"""Render Markdown from models and documents as inert HTML."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from llm_ocr.results.markdown import map_prose, target_id
+from llm_ocr.results.sanitizing import TAGS
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
+    from markdown_it.rules_inline import StateInline
+    from markdown_it.token import Token
+    from nh3 import Cleaner
+
+
+# LaTeX between `\(...\)` and `\[...\]` and in environments, for markdown-it: linear whatever is left open. Formulas
+# between dollars have a plugin (mdit-py-plugins); the one for environments takes quadratic time.
+
+
+INLINE, DISPLAY, BLOCK = "bracket_inline", "bracket_display", "bracket_block"
+_CLOSES = {"\\(": "\\)", "\\[": "\\]"}
+_OPENS = re.compile(
+    r"(?P<bracket>\\\[)|\\begin\{(?P<name>(?:equation|multline|gather|align|alignat|flalign|eqnarray"
+    r"|matrix|pmatrix|bmatrix|Bmatrix|vmatrix|Vmatrix|cases|split|aligned|gathered)\*?)\}"
+)
+
+
+def bracket_math(markdown: "MarkdownIt") -> None:
+    """The rules; tokens `bracket_inline`, `bracket_display` and `bracket_block` hold the LaTeX as `content`."""
+    markdown.inline.ruler.before("escape", INLINE, _inline)
+    markdown.block.ruler.before("fence", BLOCK, _block, {"alt": ["paragraph", "blockquote", "list"]})
+
+
+def _inline(state: "StateInline", silent: bool) -> bool:
+    opens = state.src[state.pos : state.pos + 2]
+    close = _CLOSES.get(opens)
+    if close is None:
+        return False
+    left_open = _memory(state.env, "math in text")
+    end = -1 if (state.src, close) in left_open else state.src.find(close, state.pos + 2, state.posMax)
+    if end < 0:
+        left_open[state.src, close] = True
+        return False
+    content = state.src[state.pos + 2 : end].strip()
+    if not content:
+        return False
+    if not silent:
+        token = state.push(INLINE if opens == "\\(" else DISPLAY, "math", 0)
+        token.content = content
+    state.pos = end + 2
+    return True
+
+
+def _block(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
+    found = _OPENS.match(_line(state, start))
+    if not found or state.is_code_block(start):
+        return False
+    close = "\\]" if found["bracket"] else f"\\end{{{found['name']}}}"
+    content, after = _until(state, start, end, close)
+    if found["bracket"]:
+        content = content.removeprefix("\\[").removesuffix("\\]").strip()
+    if not content or content.count(close) > (not found["bracket"]):
+        return False
+    if not silent:
+        token = state.push(BLOCK, "math", 0)
+        token.block, token.content, token.map = True, content, [start, after]
+    state.line = after
+    return True
+
+
+def _until(state: "StateBlock", start: int, end: int, close: str) -> tuple[str, int]:
+    """The text up to the line that ends with `close`, and the line behind it; "" where a blank line comes before."""
+    left_open = _memory(state.env, "math blocks")
+    lines: list[str] = []
+    if start < left_open.get(close, 0):
+        return "", start
+    for number in range(start, end):
+        lines.append(_line(state, number).rstrip())
+        if lines[-1].endswith(close):
+            return "\n".join(lines), number + 1
+        if not lines[-1]:
+            break
+    left_open[close] = start + len(lines)
+    return "", start
+
+
+def _line(state: "StateBlock", number: int) -> str:
+    return state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]]
+
+
+def _memory(env: Any, name: str) -> dict[Any, Any]:
+    """What is known to stay open, so that nothing is looked for twice."""
+    memory: dict[Any, Any] = env.setdefault(name, {})
+    return memory
+
+
+# Markdown of models and documents -> HTML that can do nothing. CommonMark with tables, formulas and HTML tables,
+# cleaned by nh3 with a list of what is allowed. The HTML holds no URL but `http:`, `https:` and `mailto:` links: a
+# figure is `<span class="figure" data-f="0">`, its place in the page's list of figures, and the viewer's script makes
+# the image. Formulas stay LaTeX in `<span class="math">` or `<div class="math">`. `data-b` names the block that an
+# element was made of.
+
+
+#: Characters of a page that are read as Markdown; a longer text, which no page has, is shown as it is.
+LONGEST = 200_000
+
+_OURS = TAGS | {"a", "blockquote", "pre", "code", "del"}
+_FOREIGN = re.compile(rf"<(?!/?(?:{'|'.join(sorted(TAGS))})(?=[\s/>]))", re.IGNORECASE)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_BLANK = re.compile(r"\n(?=[ \t]*\n)")
+_ALIGN = re.compile(r"text-align:(left|center|right)")
+_LINK = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
+_MATH_BLOCKS = ("math_block", "math_block_label", BLOCK)
+_MATH_IN_TEXT = {"math_inline": "span", INLINE: "span", "math_inline_double": "display", DISPLAY: "display"}
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What stands where in a page's Markdown.
+
+    `lines` holds the block, by its place among the page's blocks, that each line was made of; `figures` the places of
+    the page's figures by id.
+    """
+
+    lines: Mapping[int, int]
+    figures: Mapping[str, int]
+
+
+def render(markdown: str, places: Places) -> str:
+    """The HTML of one page's Markdown. Never raises for any text."""
+    if len(markdown) > LONGEST:
+        return f"<pre>{escape(markdown)}</pre>"
+    env: dict[str, Any] = {"places": places}
+    tokens = _markdown().parse(map_prose(markdown, _whole_tables), env)
+    _mark(tokens, places)
+    html = _markdown().renderer.render(tokens, _markdown().options, env)
+    return _cleaner().clean(html)
+
+
+@cache
+def _markdown() -> "MarkdownIt":
+    from markdown_it import MarkdownIt
+    from mdit_py_plugins.dollarmath import dollarmath_plugin
+
+    made = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    made.use(dollarmath_plugin, allow_space=False, allow_digits=False, double_inline=True, allow_blank_lines=False)
+    made.use(bracket_math)
+    rules: dict[str, Callable[..., str]] = {name: _math_block for name in _MATH_BLOCKS} | {
+        name: _math_in_text for name in _MATH_IN_TEXT
+    }
+    rules |= {"html_block": _html_block, "html_inline": _html_inline, "image": _image}
+    for name, rule in rules.items():
+        made.add_render_rule(name, rule)
+    return made
+
+
+@cache
+def _cleaner() -> "Cleaner":
+    from nh3 import Cleaner
+
+    return Cleaner(
+        tags=_OURS,
+        attributes={
+            "*": {"data-b"},
+            "a": {"href"},
+            "ol": {"start"},
+            "td": {"colspan", "rowspan", "align"},
+            "th": {"colspan", "rowspan", "align"},
+            "span": {"data-f"},
+        },
+        allowed_classes={
+            "span": {"math", "display", "figure", "unshown"},
+            "div": {"math"},
+            "p": {"description"},
+        },
+        attribute_filter=_plain_values,
+        set_tag_attribute_values={"a": {"target": "_blank"}},
+        url_schemes={"http", "https", "mailto"},
+        link_rel="noopener noreferrer nofollow",
+    )
+
+
+def _plain_values(_: str, name: str, value: str) -> str | None:
+    """Links that lead out, else numbers and words alone; classes have a list of their own."""
+    if name == "href":
+        return value if _LINK.match(value) else None
+    return value if name in ("class", "rel", "target") or value.isalnum() else None
+
+
+def _whole_tables(prose: str) -> str:
+    """HTML ends at a blank line in CommonMark: one within a table becomes a comment, and lines keep their numbers."""
+    parts: list[str] = []
+    lower, at = prose.lower(), 0
+    if len(lower) != len(prose):
+        return prose
+    while (start := lower.find("<table", at)) >= 0 and (end := lower.find("</table>", start)) >= 0:
+        parts += [prose[at:start], _BLANK.sub("\n<!-- -->", prose[start:end])]
+        at = end
+    return "".join([*parts, prose[at:]])
+
+
+def _mark(tokens: "Sequence[Token]", places: Places) -> None:
+    """Give elements the blocks that they were made of, links only where they lead out, alignment without `style`."""
+    inside: list[int | None] = [None]
+    for token in tokens:
+        block = places.lines.get(token.map[0]) if token.map and token.type != "inline" else None
+        listing = token.type in ("bullet_list_open", "ordered_list_open")
+        if block is not None and not listing and block != inside[-1]:
+            token.attrSet("data-b", str(block))
+        if token.nesting == 1:
+            inside.append(inside[-1] if listing or block is None else block)
+        elif token.nesting == -1:
+            inside.pop()
+        if style := _ALIGN.search(str(token.attrs.pop("style", ""))):
+            token.attrSet("align", style[1])
+        for child in token.children or ():
+            if child.type == "link_open" and not _LINK.match(str(child.attrs.get("href", ""))):
+                child.attrs.pop("href", None)
+    _mark_descriptions(tokens, places)
+
+
+def _mark_descriptions(tokens: "Sequence[Token]", places: Places) -> None:
+    """Assemble puts a figure's description below it, as a paragraph `*Figure ID: ...*`: shown without the id."""
+    for before, token in pairwise(tokens):
+        children = token.children or []
+        if before.type == "paragraph_open" and [one.type for one in children[:2]] == ["em_open", "text"]:
+            text = "".join(child.content for child in children)
+            prefix = next((f"Figure {one}: " for one in places.figures if text.startswith(f"Figure {one}: ")), "")
+            if prefix:
+                before.attrSet("class", "description")
+                _drop_start(children, len(prefix))
+
+
+def _drop_start(children: "Sequence[Token]", length: int) -> None:
+    for child in children:
+        cut = min(length, len(child.content))
+        child.content, length = child.content[cut:], length - cut
+
+
+def _attributes(token: "Token") -> str:
+    block = token.attrs.get("data-b")
+    return "" if block is None else f' data-b="{int(block)}"'
+
+
+def _math_block(_: object, tokens: "Sequence[Token]", at: int, *__: object) -> str:
+    return f'<div class="math"{_attributes(tokens[at])}>{escape(tokens[at].content.strip())}</div>\n'
+
+
+def _math_in_text(_: object, tokens: "Sequence[Token]", at: int, *__: object) -> str:
+    display = " display" if _MATH_IN_TEXT[tokens[at].type] == "display" else ""
+    return f'<span class="math{display}">{escape(tokens[at].content)}</span>'
+
+
+def _html_block(_: object, tokens: "Sequence[Token]", at: int, *__: object) -> str:
+    return f"<div{_attributes(tokens[at])}>{_tables_only(tokens[at].content)}</div>\n"
+
+
+def _html_inline(_: object, tokens: "Sequence[Token]", at: int, *__: object) -> str:
+    return _tables_only(tokens[at].content)
+
+
+def _tables_only(html: str) -> str:
+    """Tags that are not for tables or simple formatting are shown as text rather than dropped with what they say.
+
+    So is a comment that never ends: it would hide the rest of the page. It is kept from the pattern, which would look
+    for its end once for each of many.
+    """
+    closed, end, rest = html.rpartition("-->")
+    return _FOREIGN.sub("&lt;", _COMMENT.sub("", closed + end) + rest)
+
+
+def _image(_: object, tokens: "Sequence[Token]", at: int, __: object, env: Mapping[str, Any]) -> str:
+    token = tokens[at]
+    place = env["places"].figures.get(target_id(str(token.attrs.get("src", ""))) or "")
+    if place is None:
+        return f'<span class="unshown">{escape(token.content) or "image"}</span>'
+    return f'<span class="figure" data-f="{place}"></span>'

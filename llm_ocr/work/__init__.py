@@ -1,1 +1,0 @@
-"""Who does which unit, and what is done: plan, publish, resume, status."""

@@ -1,0 +1,509 @@
+"""The stored plan: immutable lists of units, one per generation."""
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+from llm_ocr.errors import ObjectNotFound, StageMissing, WorkspaceError
+from llm_ocr.types import DocumentPart, Repeated, Unit
+from llm_ocr.workspace import Workspace, codec, library_version
+from llm_ocr.workspace.marker import attempt_id, remove_lost, settle, slept_since
+
+# Cutting documents into units: either whole documents, or a page range of exactly one long document.
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The pages of one document that go into units.
+
+    `indices` has the dataset index of each expected row (one for a document that could not be opened), or those that
+    are reserved for a document that was not counted. `replaced` has, for a retry, the reason of the failed row that
+    each row stands for; "" for a row that stands for none. `repeats` has, by page number, the rows among them that were
+    not failed.
+    """
+
+    part: DocumentPart
+    indices: Sequence[int]
+    replaced: Sequence[str] = ()
+    repeats: Mapping[int, Repeated] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """Expected rows."""
+        return self.part.estimate or len(self.indices)
+
+    def cut(self, most: int) -> Iterator["Piece"]:
+        """Pieces of nearly the same size, none with more than `most` pages."""
+        rows = len(self.indices)
+        count = -(-rows // most)
+        for number in range(count):
+            chosen = slice(rows * number // count, rows * (number + 1) // count)
+            part = replace(self.part, pages=self.part.pages[chosen])
+            yield Piece(part, self.indices[chosen], self.replaced[chosen], self.repeats)
+
+    def parts(self) -> Iterator[DocumentPart]:
+        """One part for each run of indices without a gap: a page's index is `first_index` and its place in the part.
+
+        Pages that are repeated and others are in parts of their own.
+        """
+        pages = self.part.pages
+        if not pages:
+            yield replace(self.part, first_index=self.indices[0])
+            return
+        begin = 0
+        for end in range(1, len(self.indices) + 1):
+            if end == len(self.indices) or self._parted(end):
+                again = pages[begin] in self.repeats
+                yield replace(self.part, pages=pages[begin:end], first_index=self.indices[begin], again=again)
+                begin = end
+
+    def _parted(self, at: int) -> bool:
+        one, other = self.part.pages[at - 1 : at + 1]
+        return self.indices[at] != self.indices[at - 1] + 1 or (one in self.repeats) != (other in self.repeats)
+
+
+@dataclass(frozen=True, slots=True)
+class CutUnit:
+    """A unit, and what it stands for by reason. `continues`: it is a later range of the unit before it."""
+
+    unit: Unit
+    replaced: Mapping[str, int]
+    continues: bool = False
+
+
+def cut_units(pieces: Iterable[Piece], *, generation: int, pages_per_unit: int) -> Iterator[CutUnit]:
+    """Units of about `pages_per_unit` pages, in the order of the pieces. The same pieces give the same units."""
+    for index, (group, continues) in enumerate(_groups(pieces, pages_per_unit)):
+        parts = tuple(part for piece in group for part in piece.parts())
+        reasons = Counter(reason for piece in group for reason in piece.replaced if reason)
+        repeats = tuple(piece.repeats[page] for piece in group for page in piece.part.pages if page in piece.repeats)
+        unit = Unit(f"{generation:04d}-{index:06d}", generation, index, parts, reasons.total(), repeats)
+        yield CutUnit(unit, dict(reasons), continues)
+
+
+def _groups(pieces: Iterable[Piece], most: int) -> Iterator[tuple[list[Piece], bool]]:
+    group: list[Piece] = []
+    filled = 0
+    for piece in pieces:
+        rows = piece.rows
+        if group and filled + rows > most:
+            yield group, False
+            group, filled = [], 0
+        if rows > most and piece.part.counted:
+            for number, cut in enumerate(piece.cut(most)):
+                yield [cut], number > 0
+        else:
+            group.append(piece)
+            filled += rows
+    if group:
+        yield group, False
+
+
+# Documents that filters have left out of the plan: counted in the generation's marker, listed beside its units.
+
+
+#: Documents named in a marker.
+EXAMPLES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """What the marker of a generation says of them.
+
+    `counts` and `readmitted` are by cause: the filter's name, and behind a space what it found where there are kinds
+    (`language de`). `readmitted` are documents in the lists of older generations that this one plans all the same,
+    because other filters were on. `filters` says which are on.
+    """
+
+    filters: Mapping[str, Any] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    readmitted: Mapping[str, int] = field(default_factory=dict)
+    examples: tuple[Mapping[str, str], ...] = ()  # source, reason, detail
+    object: str = ""  # the list; "" where it is empty
+    sha256: str = ""
+    size: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values; `filtered_from_json` is the inverse."""
+        return asdict(self)
+
+
+class Marked(Protocol):
+    """A generation."""
+
+    @property
+    def filtered(self) -> Filtered | None:
+        """None where nothing is to be said."""
+
+
+def filtered_from_json(value: Mapping[str, Any]) -> Filtered:
+    """Raises KeyError or TypeError for anything but what `to_json` made."""
+    return Filtered(**{**value, "examples": tuple(value["examples"])})
+
+
+def cause_of(reason: str, kind: str) -> str:
+    """What documents are counted by."""
+    return f"{reason} {kind}" if kind else reason
+
+
+def counts_of(found: Iterable[Marked]) -> dict[str, int]:
+    """How many documents are left out now, by cause, the most frequent first."""
+    counts: Counter[str] = Counter()
+    for generation in found:
+        if generation.filtered is not None:
+            counts.update(generation.filtered.counts)
+            counts.subtract(generation.filtered.readmitted)
+    return {cause: count for cause, count in sorted(counts.items(), key=_most_first) if count > 0}
+
+
+def examples_of(found: Iterable[Marked]) -> tuple[Mapping[str, str], ...]:
+    """Some documents that were left out, the first ones of the first generations."""
+    every = (example for one in found if one.filtered is not None for example in one.filtered.examples)
+    return tuple(example for example, _ in zip(every, range(EXAMPLES), strict=False))
+
+
+def filtered_text(counts: Mapping[str, int]) -> str:
+    """`12 filtered: 9 language (de 7, fr 2), 3 forms`, from counts by cause; empty for none."""
+    if not counts:
+        return ""
+    by_reason: dict[str, dict[str, int]] = {}
+    for cause, count in sorted(counts.items(), key=_most_first):
+        reason, _, kind = cause.partition(" ")
+        by_reason.setdefault(reason, {})[kind] = count
+    sums = sorted(((reason, sum(kinds.values())) for reason, kinds in by_reason.items()), key=_most_first)
+    parts = (f"{count} {reason}{_kinds_text(by_reason[reason])}" for reason, count in sums)
+    return f"{sum(counts.values())} filtered: {', '.join(parts)}"
+
+
+def filtered_to_json(counts: Mapping[str, int], examples: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """As `status --json` tells it."""
+    reasons: Counter[str] = Counter()
+    languages: dict[str, int] = {}
+    for cause, count in counts.items():
+        reason, _, kind = cause.partition(" ")
+        reasons[reason] += count
+        if kind:
+            languages[kind] = count
+    return {
+        "documents": reasons.total(),
+        "reasons": dict(reasons),
+        "languages": languages,
+        "examples": [dict(example) for example in examples],
+    }
+
+
+def _most_first(counted: tuple[str, int]) -> tuple[int, str]:
+    return -counted[1], counted[0]
+
+
+def _kinds_text(kinds: Mapping[str, int]) -> str:
+    named = {kind: count for kind, count in kinds.items() if kind}
+    shown = named if len(named) == 1 else [f"{kind} {count}" for kind, count in named.items()]
+    return f" ({', '.join(shown)})" if named else ""
+
+
+# How many files a run will write, where a store holds only so many.
+
+
+#: When all stages are done: data and marker of each, the dataset file, and the note on who wrote the views.
+_OF_A_UNIT = 8
+
+
+def files_of(units: int, documents: int) -> int:
+    """Files of a finished run, those of figures aside: nobody knows them before."""
+    return _OF_A_UNIT * units + documents
+
+
+def need_file_quota(url: str, most: int, *, units: int, documents: int) -> None:
+    """Raise `WorkspaceError` when a run of such a plan would write more than `most` files there."""
+    needed = files_of(units, documents)
+    if needed > most:
+        raise WorkspaceError(
+            f"{documents:,} documents in {units:,} units would become {needed:,} files or more; {url} should hold no "
+            f"more than {most:,}",
+            hint="Use a bucket (-w hf://buckets/NS/NAME/PREFIX, s3://… or gs://…), or fewer documents; larger units "
+            "(--pages-per-unit) make fewer files.",
+        )
+
+
+# The stored plan: an immutable list of units, in generations. plan/<generation>/<attempt>/units-00000.jsonl   at most
+# 1,000 units, one a line; the same input gives the same bytes plan/<generation>/<attempt>/filtered.jsonl      documents
+# that filters left out; see `filtered_lists` plan/<generation>.done                          the marker: names the
+# parts, with hashes and counts
+
+
+_UNITS_A_PART = 1000
+
+
+class Kind(StrEnum):
+    """Why a generation was written."""
+
+    SOURCES = "sources"
+    RETRY = "retry"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPart:
+    """A stored file of units."""
+
+    object: str
+    sha256: str
+    size: int
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """The marker of a generation. Counts are of this generation alone.
+
+    `next_index` is the dataset index that the next generation begins with. A retry says what its units stand for:
+    `replaced` by unit and reason, `touched` the items of Assemble whose documents it holds pages of.
+    """
+
+    number: int
+    kind: Kind
+    attempt: str
+    pages_per_unit: int
+    next_index: int
+    documents: int = 0
+    expected: int = 0
+    items: int = 0
+    units: int = 0
+    skipped: Mapping[str, int] = field(default_factory=dict)  # files of unknown types by suffix
+    replaced: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    touched: tuple[str, ...] = ()
+    parts: tuple[PlanPart, ...] = ()
+    created_by: str = ""
+    estimated: int = 0  # documents that were not counted: what they are expected to have is in `expected`
+    filtered: Filtered | None = None  # what filters left out; None where there were none, and nothing is to be said
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        """What the marker names."""
+        listed = (self.filtered.object,) if self.filtered and self.filtered.object else ()
+        return (*(part.object for part in self.parts), *listed)
+
+    @property
+    def replaces(self) -> int:
+        """Rows of older generations that this one's rows stand for."""
+        return sum(sum(reasons.values()) for reasons in self.replaced.values())
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTotals:
+    """A whole plan. `expected` counts a page once, however often it was retried.
+
+    Of `estimated` documents the pages were not counted: then `expected` is what the plan takes them for.
+    """
+
+    generations: int
+    documents: int
+    units: int
+    items: int
+    expected: int
+    next_index: int
+    skipped: Mapping[str, int]
+    estimated: int = 0
+
+
+def generations(workspace: Workspace) -> list[Generation]:
+    """All generations in order. Raises `WorkspaceError` for a damaged marker."""
+    found: list[Generation] = []
+    while True:
+        generation = _find(workspace, len(found) + 1)
+        if generation is None:
+            return found
+        found.append(generation)
+
+
+def has_generation(workspace: Workspace, number: int) -> bool:
+    """Whether the plan has this generation by now."""
+    return workspace.store.stat(_marker_key(number)) is not None
+
+
+def totals_of(found: Iterable[Generation]) -> PlanTotals:
+    """Counts over these generations; all 0 without any."""
+    count = documents = units = items = expected = estimated = next_index = 0
+    skipped: dict[str, int] = {}
+    for generation in found:
+        count += 1
+        documents += generation.documents
+        units += generation.units
+        items += generation.items
+        expected += generation.expected - generation.replaces
+        estimated += generation.estimated
+        next_index = generation.next_index
+        for suffix, number in generation.skipped.items():
+            skipped[suffix] = skipped.get(suffix, 0) + number
+    return PlanTotals(count, documents, units, items, expected, next_index, skipped, estimated)
+
+
+def read_units(workspace: Workspace, *, kinds: Iterable[Kind] = tuple(Kind)) -> Iterator[Unit]:
+    """All units of all generations in order, one part of the plan in memory at a time.
+
+    Raises `StageMissing` at once when there is no plan, and `WorkspaceError` on the way for a damaged part.
+    """
+    found = generations(workspace)
+    if not found:
+        raise StageMissing(f"no plan in {workspace.url}", hint=f"Run first: llm-ocr plan SOURCE -w {workspace.url}")
+    wanted = frozenset(kinds)
+    return (unit for one in found if one.kind in wanted for unit in units_of(workspace, one))
+
+
+def units_of(workspace: Workspace, generation: Generation) -> Iterator[Unit]:
+    """The units of one generation. Raises `WorkspaceError` for a part that is gone or changed."""
+    for part in generation.parts:
+        where = f"{workspace.url}: {part.object}"
+        try:
+            data = workspace.store.get(part.object)
+        except ObjectNotFound as error:
+            raise codec.damaged(where, "it is missing") from error
+        if hashlib.sha256(data).hexdigest() != part.sha256:
+            raise codec.damaged(where, "its content was changed")
+        for line in data.splitlines():
+            yield codec.unit_from_json(codec.load(line, where))
+
+
+def new_draft(
+    number: int,
+    kind: Kind,
+    *,
+    pages_per_unit: int,
+    next_index: int,
+    skipped: Mapping[str, int] | None = None,
+    touched: Iterable[str] = (),
+) -> Generation:
+    """An empty generation with an attempt id of its own."""
+    left_out = dict(sorted((skipped or {}).items()))
+    return Generation(
+        number,
+        kind,
+        attempt_id(),
+        pages_per_unit,
+        next_index,
+        skipped=left_out,
+        touched=tuple(touched),
+        created_by=library_version(),
+    )
+
+
+def write_generation(
+    workspace: Workspace, draft: Generation, cut: Callable[[], Iterable[CutUnit]], listed: Path | None = None
+) -> Generation:
+    """Store the units under the draft's number; the generation that stands, this one or the one that was first.
+
+    Parts and counts are filled in; `next_index` of sources moves on by their pages. Compare `attempt` with the draft's
+    to see whose generation it is. `cut` may be called more than once; `listed` is the list that `draft.filtered` names.
+    Raises `WorkspaceError` for a plan that is too large for the store.
+    """
+    while True:
+        begun = time.time()
+        written = _write_parts(workspace, draft, cut(), listed)
+        # A planner that was stopped for long may have lost its parts as leftovers: then they are written once more.
+        if not slept_since(begun) or _stand(workspace, written):
+            break
+    _check_room(workspace, written)
+    key = _marker_key(draft.number)
+    where = f"{workspace.url}: {key}"
+    standing = _from_json(codec.load(settle(workspace.store, key, codec.dump(_to_json(written))), where), where)
+    if standing.attempt != written.attempt:
+        _remove_parts(workspace, written)
+    elif slept_since(begun) and not _stand(workspace, written):
+        _write_parts(workspace, draft, cut(), listed)  # stopped between the look and the marker: `clean` took them away
+    return standing
+
+
+def _check_room(workspace: Workspace, written: Generation) -> None:
+    most = workspace.store.most_files
+    if most is None:
+        return
+    totals = totals_of([*generations(workspace), written])
+    try:
+        need_file_quota(workspace.url, most, units=totals.units, documents=totals.documents)
+    except WorkspaceError:
+        _remove_parts(workspace, written)
+        raise
+
+
+def _remove_parts(workspace: Workspace, generation: Generation) -> None:
+    for name in generation.objects:
+        remove_lost(workspace.store, name)
+
+
+def _stand(workspace: Workspace, generation: Generation) -> bool:
+    """Whether all parts that it names are there."""
+    return all(workspace.store.stat(name) for name in generation.objects)
+
+
+def counted_generation(draft: Generation, cut: Iterable[CutUnit]) -> Generation:
+    """The draft with its counts filled in; nothing is stored."""
+    counted, rest = draft, iter(cut)
+    while chunk := list(islice(rest, _UNITS_A_PART)):
+        counted = _counted(counted, chunk)
+    return counted
+
+
+def _write_parts(workspace: Workspace, draft: Generation, cut: Iterable[CutUnit], listed: Path | None) -> Generation:
+    if listed is not None and draft.filtered is not None and draft.filtered.object:
+        workspace.store.upload(listed, draft.filtered.object)
+    written = draft
+    rest = iter(cut)
+    while chunk := list(islice(rest, _UNITS_A_PART)):
+        data = b"".join(codec.dump(codec.unit_to_json(one.unit)) for one in chunk)
+        name = f"plan/{draft.number:04d}/{draft.attempt}/units-{len(written.parts):05d}.jsonl"
+        workspace.store.put(name, data)
+        part = PlanPart(name, hashlib.sha256(data).hexdigest(), len(data), len(chunk))
+        written = _counted(replace(written, parts=(*written.parts, part)), chunk)
+    return written
+
+
+def _counted(draft: Generation, chunk: Sequence[CutUnit]) -> Generation:
+    expected = sum(one.unit.expected for one in chunk)
+    counted = replace(draft, units=draft.units + len(chunk), expected=draft.expected + expected)
+    if draft.kind is Kind.RETRY:
+        replaced = {one.unit.id: one.replaced for one in chunk if one.replaced}
+        return replace(counted, replaced={**draft.replaced, **replaced})
+    later_ranges = sum(one.continues for one in chunk)
+    return replace(
+        counted,
+        documents=draft.documents + sum(len(one.unit.parts) for one in chunk) - later_ranges,
+        items=draft.items + len(chunk) - later_ranges,
+        next_index=draft.next_index + sum(part.reserved for one in chunk for part in one.unit.parts),
+        estimated=draft.estimated + sum(one.unit.estimated for one in chunk),
+    )
+
+
+def _marker_key(number: int) -> str:
+    return f"plan/{number:04d}.done"
+
+
+def _find(workspace: Workspace, number: int) -> Generation | None:
+    key = _marker_key(number)
+    value = workspace.find_json(key)
+    return None if value is None else _from_json(value, f"{workspace.url}: {key}")
+
+
+def _to_json(generation: Generation) -> dict[str, Any]:
+    value = asdict(generation) | {"replaces": generation.replaces}
+    if not generation.estimated:
+        del value["estimated"]
+    if generation.filtered is None:
+        del value["filtered"]
+    return value
+
+
+def _from_json(value: dict[str, Any], where: str) -> Generation:
+    value = {name: given for name, given in value.items() if name != "replaces"}
+    try:
+        parts = tuple(PlanPart(**part) for part in value.pop("parts"))
+        kind, touched = Kind(value.pop("kind")), tuple(value.pop("touched"))
+        filtered = filtered_from_json(value.pop("filtered")) if value.get("filtered") else None
+        return Generation(**value, kind=kind, touched=touched, parts=parts, filtered=filtered)
+    except (KeyError, TypeError, ValueError) as error:
+        raise codec.damaged(where, f"{type(error).__name__} {error}") from error

@@ -1,0 +1,326 @@
+"""Keys: 12 hex of what changes a stage's result. Results of different settings never stand under one key.
+
+<stage>/key.json             Extract only: the one key of the workspace, with its settings
+<stage>/<key>/settings.json  written once, by the first worker
+
+Extract and Describe claim their key when a worker publishes its first unit (`Claim`). A command that failed before
+that leaves no key, so the next one may use other settings.
+"""
+
+import hashlib
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from llm_ocr.errors import ObjectChanged, ObjectNotFound, StageMissing, UsageError, WorkspaceMismatch
+from llm_ocr.workspace import Workspace, codec, library_version
+from llm_ocr.workspace.publish import done_units
+
+EXTRACT = "extract"
+DESCRIBE = "describe"
+ASSEMBLE = "assemble"
+STAGES = (EXTRACT, DESCRIBE, ASSEMBLE)
+
+_KEY = re.compile(r"[0-9a-f]{12}")
+_ONLY = f"{EXTRACT}/key.json"
+
+_VERSION = "result_version"
+#: What no setting chooses: a difference there is one between versions of llm-ocr, whatever else differs.
+_OF_VERSIONS = frozenset({f"reader.{_VERSION}", "render.revision"})
+
+#: Sorts after every character that follows in a key.
+_LAST = "\U0010ffff"
+
+
+@dataclass(frozen=True, slots=True)
+class StageKey:
+    """A key under which a stage has worked. `created` is ISO 8601 in UTC, by the clock of the worker that was first."""
+
+    key: str
+    settings: Mapping[str, Any]
+    created: str
+    number: int = 0
+
+
+def key_of(settings: Mapping[str, Any]) -> str:
+    """12 hex of the settings, whatever their order. Raises TypeError or ValueError for what is no JSON value."""
+    return hashlib.sha256(codec.dump(dict(settings))).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What is stored with a key: settings for later commands (never a secret), and the command that gave them."""
+
+    remembered: Mapping[str, Any] = field(default_factory=dict)
+    command: str = ""
+
+
+class Claim:
+    """A stage's key that is taken when the first unit is published. Usable from any number of threads."""
+
+    def __init__(
+        self, workspace: Workspace, stage: str, settings: Mapping[str, Any], origin: Origin | None = None
+    ) -> None:
+        """Raises TypeError or ValueError for settings that are no JSON values."""
+        self.stage = stage
+        self.key = key_of(settings)
+        self._workspace = workspace
+        self._settings = settings
+        self._origin = origin or Origin()
+        self._lock = threading.Lock()
+        self._unused = ""  # the version of another key's claim that had no unit when this command began
+        self._taken = self._confirmed = False
+
+    def check(self) -> str:
+        """Return the key, which is not taken yet.
+
+        A claim of another key without a published unit is left over from a worker that died between the two; `take`
+        replaces it if it is still unused then.
+
+        Raises:
+            WorkspaceMismatch: the workspace has published units under another key; shows the difference.
+        """
+        if self.stage == EXTRACT and (found := self._only()) is not None:
+            standing, version = found
+            if standing.get("key") != self.key:
+                self._unused = version if self._is_unused(standing) else ""
+                if not self._unused:
+                    raise _mismatch(self._workspace, standing, self._settings)
+        return self.key
+
+    def take(self) -> str:
+        """Store the key, unless it is stored, right before a unit is published under it. Returns the key.
+
+        Raises:
+            WorkspaceMismatch: another key was taken first; shows the difference.
+        """
+        with self._lock:
+            if not self._taken:
+                self._store()
+                self._taken = True
+        return self.key
+
+    def confirm(self) -> None:
+        """Look, after the first published unit, whether the claim is still this one.
+
+        A worker that was stopped between claim and unit may have lost its claim to another one.
+
+        Raises:
+            WorkspaceMismatch: it is not.
+        """
+        if self.stage != EXTRACT or self._confirmed:
+            return
+        found = self._only()
+        if found is not None and found[0].get("key") != self.key:
+            raise _mismatch(self._workspace, found[0], self._settings)
+        self._confirmed = True
+
+    def _store(self) -> None:
+        value = {
+            "key": self.key,
+            "settings": dict(self._settings),
+            "created": datetime.now(UTC).isoformat(timespec="microseconds"),
+            "created_by": library_version(),
+        }
+        if self._origin.command:
+            value |= {"command": self._origin.command, "remembered": dict(self._origin.remembered)}
+        if self.stage == EXTRACT:
+            standing = self._workspace.find_json(_ONLY) or self._workspace.create_json(_ONLY, value)
+            if standing.get("key") != self.key and not self._replaced(standing, value):
+                raise _mismatch(self._workspace, standing, self._settings)
+        name = f"{self.stage}/{self.key}/settings.json"
+        if self._workspace.find_json(name) is None:
+            # By number, for the clocks of workers may differ by hours, and a copied workspace has other times.
+            numbers = [one.number for one in stage_keys(self._workspace, self.stage)]
+            self._workspace.create_json(name, {**value, "number": 1 + max(numbers, default=0)})
+
+    def _replaced(self, standing: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
+        """Whether this key stands now in place of one that was unused all the time since `check`."""
+        if not self._unused or not self._is_unused(standing):
+            return False
+        store = self._workspace.store
+        try:
+            version = store.swap(_ONLY, codec.dump(value, indent=2), self._unused)
+        except ObjectChanged:
+            return False
+        if self._is_unused(standing):
+            return True
+        with suppress(ObjectChanged):  # its worker lives and has published in this moment
+            store.swap(_ONLY, codec.dump(standing, indent=2), version)
+        return False
+
+    def _only(self) -> tuple[dict[str, Any], str] | None:
+        """The claim of Extract's one key, and its version."""
+        try:
+            data, version = self._workspace.store.fetch(_ONLY)
+        except ObjectNotFound:
+            return None
+        return codec.load(data, f"{self._workspace.url}: {_ONLY}"), version
+
+    def _is_unused(self, standing: Mapping[str, Any]) -> bool:
+        """Whether a claim may be replaced. Imports claim their key before the plan, and keep it."""
+        if "imported" in standing.get("settings", {}) or not self._workspace.store.capabilities().swap:
+            return False
+        folder = f"{EXTRACT}/{standing.get('key')}/"
+        return not any(info.key.endswith(".done") for info in self._workspace.store.list(folder))
+
+
+def claim_key(workspace: Workspace, stage: str, settings: Mapping[str, Any]) -> str:
+    """The stage's key for these settings, which are stored with it unless they are already.
+
+    Raises `WorkspaceMismatch`, which shows the difference, when `stage` is extract and the workspace has another key.
+    """
+    return Claim(workspace, stage, settings).take()
+
+
+def extract_origin(workspace: Workspace) -> tuple[Origin, str]:
+    """What is stored with Extract's key, and when it was claimed; empty where nothing was extracted."""
+    value = workspace.find_json(_ONLY) or {}
+    return Origin(value.get("remembered", {}), value.get("command", "")), value.get("created", "")
+
+
+def stage_keys(workspace: Workspace, stage: str) -> list[StageKey]:
+    """All keys under which the stage has worked, oldest first."""
+    found = [workspace.find_json(f"{stage}/{key}/settings.json") for key in _names(workspace, stage)]
+    values = sorted(filter(None, found), key=lambda value: (value.get("number", 0), value.get("created", "")))
+    return [
+        StageKey(value["key"], value["settings"], value.get("created", ""), value.get("number", 0)) for value in values
+    ]
+
+
+def key_settings(workspace: Workspace, stage: str, key: str) -> dict[str, Any]:
+    """What a key of the stage is made of; empty for one that is not there."""
+    return next((dict(one.settings) for one in stage_keys(workspace, stage) if one.key == key), {})
+
+
+def newest_key(workspace: Workspace, stage: str, wanted: str = "") -> str | None:
+    """The newest key of the stage, or `wanted`; None when the stage has not begun.
+
+    Raises `UsageError` when there is no key `wanted`.
+    """
+    keys = [one.key for one in stage_keys(workspace, stage)]
+    if wanted and wanted not in keys:
+        there = f"There are: {', '.join(keys)}." if keys else f"{stage} has not begun there."
+        raise UsageError(f"{workspace.url} has no {stage} key {wanted}", hint=there)
+    return wanted or (keys[-1] if keys else None)
+
+
+def required_key(workspace: Workspace, stage: str, wanted: str = "") -> str:
+    """`newest_key`; raises `StageMissing` when the stage has not begun."""
+    key = newest_key(workspace, stage, wanted)
+    if key is None:
+        ours = f"llm-ocr {stage} -w {workspace.url}"
+        own = f"llm_ocr.transform(..., stage={stage!r})"
+        raise StageMissing(
+            f"{stage} has not begun in {workspace.url}", hint=f"Run first: {ours if stage in STAGES else own}"
+        )
+    return key
+
+
+def stages_in(workspace: Workspace) -> Iterator[str]:
+    """Our stages, and those of the user's own that have a key in the workspace."""
+    yield from STAGES
+    after = ""
+    while (found := next(workspace.store.list("", start_after=after), None)) is not None:
+        folder, _, rest = found.key.partition("/")
+        if folder not in STAGES and _KEY.fullmatch(rest.partition("/")[0]):
+            yield folder
+        after = f"{folder}/{_LAST}"
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any], within: str = "") -> list[str]:
+    """One line for each setting that differs, `image_size: 1540 -> 1024`, nested ones with dots."""
+    lines: list[str] = []
+    for name in sorted({*old, *new}):
+        before, after = old.get(name), new.get(name)
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            lines += differences(before, after, f"{within}{name}.")
+        elif before != after:
+            lines.append(f"{within}{name}: {_shown(old, name)} -> {_shown(new, name)}")
+    return lines
+
+
+def _shown(settings: Mapping[str, Any], name: str) -> str:
+    return repr(settings[name]) if name in settings else "not set"
+
+
+def stored_by(command: str, created: str) -> str:
+    """`llm-ocr run on 2026-11-22 at 22:10 UTC`, as far as it is known."""
+    when = f"on {created[:10]} at {created[11:16]} UTC" if created else ""
+    return " ".join(filter(None, (f"llm-ocr {command}" if command else "", when)))
+
+
+def need_same_version(workspace: Workspace, versions: Mapping[str, int]) -> None:
+    """Refuse to plan pages that this version of llm-ocr cannot read beside those that are extracted.
+
+    Extract would refuse the new generation, and the stages after it would wait for pages that nothing reads.
+
+    Args:
+        workspace: the workspace.
+        versions: the result version of each engine in this version of llm-ocr.
+
+    Raises:
+        WorkspaceMismatch: units were extracted by a version whose results differ.
+    """
+    standing = workspace.find_json(_ONLY) or {}
+    changed = list(_other_versions(standing.get("settings", {}), versions))
+    if changed and done_units(workspace, EXTRACT, str(standing.get("key"))):
+        raise _other_release(workspace, standing, changed)
+
+
+def _other_versions(settings: Mapping[str, Any], versions: Mapping[str, int], within: str = "") -> Iterator[str]:
+    """One line for each engine in the settings of a key whose results differ now, in the form of `differences`."""
+    stored, here = settings.get(_VERSION), versions.get(str(settings.get("engine")))
+    if stored is not None and here is not None and stored != here:
+        yield f"{within}{_VERSION}: {stored!r} -> {here!r}"
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _other_versions(value, versions, f"{within}{name}.")
+
+
+def _other_release(workspace: Workspace, standing: Mapping[str, Any], changed: Sequence[str]) -> WorkspaceMismatch:
+    by = standing.get("created_by")
+    release = f" ({by})" if by and by != library_version() else ""
+    return WorkspaceMismatch(
+        f"{workspace.url} was extracted by another version of llm-ocr{release}, whose results differ "
+        f"({'; '.join(changed)}): pages of two versions are not mixed",
+        hint="Its finished pages stay: describe, assemble, and export work with them. To read pages, use another "
+        "workspace (-w), or the version that extracted this one.",
+    )
+
+
+def _mismatch(workspace: Workspace, standing: Mapping[str, Any], new: Mapping[str, Any]) -> WorkspaceMismatch:
+    changed = differences(standing.get("settings", {}), new)
+    other = [line for line in changed if line.startswith("reader.engine: ")]
+    names = [line.partition(":")[0] for line in changed]
+    if not other and (not _OF_VERSIONS.isdisjoint(names) or all(name.endswith(f".{_VERSION}") for name in names)):
+        return _other_release(workspace, standing, changed)
+    lines = "; ".join(other or changed)  # another engine has other settings altogether
+    by = stored_by(standing.get("command", ""), standing.get("created", ""))
+    return WorkspaceMismatch(
+        f"{workspace.url} was extracted with other settings{f' by {by}' if standing.get('command') else ''}: {lines}",
+        hint="Use the settings of the workspace (on the left), or another workspace (-w) for the new ones.",
+    )
+
+
+def _names(workspace: Workspace, stage: str) -> Iterator[str]:
+    """The folders below `<stage>/` that are keys: one short listing for each, whatever they hold.
+
+    The keys of this command's own units are among them before they are listed.
+    """
+    unlisted = {name.split("/")[1] for name in workspace.published(f"{stage}/")}
+    after = ""
+    while True:
+        found = next(workspace.store.list(f"{stage}/", start_after=after), None)
+        if found is None:
+            yield from sorted(unlisted)
+            return
+        name = found.key.split("/")[1]
+        if _KEY.fullmatch(name):
+            unlisted.discard(name)
+            yield name
+        after = f"{stage}/{name}/{_LAST}"

@@ -1,0 +1,441 @@
+"""Costs and series of each worker: one small file per worker and stage."""
+
+import bisect
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from llm_ocr.errors import ObjectNotFound, WorkspaceError
+from llm_ocr.storage import ObjectInfo
+from llm_ocr.workspace import Workspace, codec
+from llm_ocr.workspace.codec import read_ahead
+from llm_ocr.workspace.keys import EXTRACT
+
+# What each worker has spent: one small file a worker and stage, replaced while it runs. metrics/<worker>-<stage>.json
+# metrics/<worker>-<stage>.series.json            the same over time: `work.series` Markers tell what was published;
+# this tells what was paid: tries that failed and pages lost in a crash too.
+
+
+FOLDER = "metrics/"
+#: How the files of `work.series` end.
+SERIES = ".series.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """One worker in one stage. `items` are pages or figures that ended, `seconds` of the wall clock, prices per million
+    tokens (None: not known); `engine` holds the numbers of `engines.asking.Load`.
+
+    `price_per_hour` is of the worker's machine, and `paid` the seconds of it: from the worker's begin, or the end of
+    its stage before, start-up included.
+    """
+
+    worker: str
+    stage: str
+    batch_id: str = ""
+    updated: str = ""  # ISO 8601, UTC
+    items: int = 0
+    seconds: float = 0.0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    price_in: float | None = None
+    price_out: float | None = None
+    price_per_hour: float | None = None
+    paid: float = 0.0
+    engine: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def cost(self) -> float | None:
+        """Of tokens and machine, in the currency of the prices; None where there are none."""
+        return _sum([self.token_cost, self.hour_cost])
+
+    @property
+    def hour_cost(self) -> float | None:
+        """Of the machine; None where its price is not known."""
+        return None if self.price_per_hour is None else self.paid / 3600 * self.price_per_hour
+
+    @property
+    def token_cost(self) -> float | None:
+        """Of the tokens; None where these have no price."""
+        if self.price_in is None and self.price_out is None:
+            return None
+        return (self.tokens_in * (self.price_in or 0.0) + self.tokens_out * (self.price_out or 0.0)) / 1e6
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values, for `status --json`."""
+        cost = self.cost
+        speed = round(self.items / self.seconds, 3) if self.seconds else 0.0
+        return {**asdict(self), "items_per_second": speed, "cost": None if cost is None else round(cost, 6)}
+
+
+def write_spending(workspace: Workspace, spending: Spending) -> None:
+    """Replace the worker's file. Raises `StorageError`."""
+    workspace.store.put(f"{FOLDER}{spending.worker}-{spending.stage}.json", codec.dump(asdict(spending)))
+
+
+def is_series(key: str) -> bool:
+    """Whether it is a file of `work.series`."""
+    return key.endswith(SERIES)
+
+
+def spendings(workspace: Workspace) -> Iterator[Spending]:
+    """All workers that have begun, in the order of their names. A file of another version is passed over."""
+    yield from Records(workspace).read()
+
+
+class Records:
+    """The files of all workers, for who reads them again and again: what has not changed is not fetched anew."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._known: dict[str, tuple[str, Spending | None]] = {}  # by key: the object's version, and what is in it
+
+    def read(self) -> list[Spending]:
+        """As `spendings`, as they stand now. Raises `StorageError`."""
+        found = [info for info in self._workspace.store.list(FOLDER) if not is_series(info.key)]
+        values = list(read_ahead(self._one, found, "metrics"))
+        self._known = {info.key: (info.version, value) for info, value in zip(found, values, strict=True)}
+        return [value for value in values if value is not None]
+
+    def _one(self, info: ObjectInfo) -> Spending | None:
+        version, value = self._known.get(info.key, ("", None))
+        if version and version == info.version:
+            return value
+        try:
+            return _spending_from_json(self._workspace.get_json(info.key))
+        except (ObjectNotFound, WorkspaceError, TypeError, ValueError):
+            return None  # numbers beside the work: a damaged file must not keep the status from being read
+
+
+def _spending_from_json(value: Mapping[str, Any]) -> Spending:
+    """Raises ValueError for a value of another type than its field's."""
+    usual = asdict(Spending(worker="", stage=""))
+    kinds = {name: type(default) for name, default in usual.items() if name in value}
+    for name, kind in kinds.items():
+        numbers = kind in (int, float) or (kind is type(None) and value[name] is not None)
+        wanted: Any = (int, float) if numbers else kind
+        if not isinstance(value[name], wanted) or isinstance(value[name], bool):
+            raise ValueError(f"{name}: {value[name]!r}")
+    return Spending(**{name: value[name] for name in kinds})
+
+
+def pages_per_second(found: Sequence[Spending]) -> float | None:
+    """Return the mean speed of one worker in Extract, its start-up aside; None before the first page."""
+    readers = [one for one in found if one.stage == EXTRACT and one.items and one.seconds > 0]
+    return sum(one.items for one in readers) / sum(one.seconds for one in readers) if readers else None
+
+
+def total_cost(found: Sequence[Spending]) -> float | None:
+    """Of all workers that know prices; None when none does."""
+    return _sum(one.cost for one in found)
+
+
+def hours_cost(found: Sequence[Spending]) -> float | None:
+    """The part of `total_cost` that is for machines by the hour; None where no price of one is known."""
+    return _sum(one.hour_cost for one in found)
+
+
+def _sum(costs: Iterable[float | None]) -> float | None:
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if known else None
+
+
+# What each worker did over time: one small file a worker and stage beside its totals, replaced while it runs.
+# metrics/<worker>-<stage>.series.json It stays small however long the run is: when there are more than `MOST` samples,
+# each two neighbours become one.
+
+
+#: Samples of a file: three minutes by the second, a week by about half an hour.
+MOST = 360
+#: Seconds of a sample at first.
+FIRST = 1.0
+#: Samples of all files together that are held while they are read.
+_MOST_HELD = 100_000
+#: Of one file then, at least.
+_FEWEST = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A span of `seconds`. Counts are of this span alone; gauges are their mean over it, None where no engine told.
+
+    `retries` are requests that were sent again, for 429 and 503 or because they were lost; the gauges are those of
+    `engines.asking.Load`.
+    """
+
+    seconds: float
+    ok: int = 0
+    degraded: int = 0
+    failed: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    retries: int = 0
+    restarts: int = 0
+    servers: float | None = None
+    window: float | None = None
+    in_flight: float | None = None
+    queued: float | None = None
+    running: float | None = None
+    waiting: float | None = None
+    bytes_waiting: float | None = None
+
+    @property
+    def items(self) -> int:
+        """Pages or figures that ended."""
+        return self.ok + self.degraded + self.failed
+
+
+# `getattr` reads the fields of these names, which are the columns: `asdict` takes eight times as long.
+COUNTS = ("ok", "degraded", "failed", "tokens_in", "tokens_out", "retries", "restarts")
+GAUGES = ("servers", "window", "in_flight", "queued", "running", "waiting", "bytes_waiting")
+_COLUMNS = tuple(field.name for field in fields(Sample))
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One worker in one stage: samples without a gap from `began` (seconds since 1970, by the worker's clock).
+
+    `before`: seconds between the command's start and `began`. `first`: seconds from `began` until the first item
+    ended; None while there is none.
+    """
+
+    worker: str
+    stage: str
+    batch_id: str = ""
+    began: float = 0.0
+    before: float = 0.0
+    first: float | None = None
+    samples: tuple[Sample, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """From `began` to the end of the last sample."""
+        return sum(sample.seconds for sample in self.samples)
+
+    @property
+    def items(self) -> int:
+        """Pages or figures that ended."""
+        return sum(sample.items for sample in self.samples)
+
+
+def merged(one: Sample, other: Sample) -> Sample:
+    """The two spans as one: counts added up, gauges weighted by time."""
+    counts = {name: getattr(one, name) + getattr(other, name) for name in COUNTS}
+    gauges: dict[str, Any] = {name: _mean(one, other, name) for name in GAUGES}
+    return Sample(one.seconds + other.seconds, **counts, **gauges)
+
+
+def _mean(one: Sample, other: Sample, name: str) -> float | None:
+    first: float | None = getattr(one, name)
+    second: float | None = getattr(other, name)
+    if first is None or second is None:
+        return second if first is None else first
+    seconds = one.seconds + other.seconds
+    return (first * one.seconds + second * other.seconds) / seconds if seconds else second
+
+
+def thinned(samples: Sequence[Sample], most: int) -> tuple[Sample, ...]:
+    """At most `most` samples of the same span and the same sums: neighbours are merged until they are so few."""
+    kept = tuple(samples)
+    while len(kept) > max(1, most):
+        pairs = [merged(*pair) for pair in zip(kept[::2], kept[1::2], strict=False)]
+        kept = (*pairs, *kept[2 * len(pairs) :])
+    return kept
+
+
+def write_series(workspace: Workspace, series: Series) -> None:
+    """Replace the worker's file. Raises `StorageError`."""
+    workspace.store.put(f"{FOLDER}{series.worker}-{series.stage}{SERIES}", codec.dump(_to_json(series)))
+
+
+def all_series(workspace: Workspace) -> list[Series]:
+    """Of all workers, by when they began. A damaged file is passed over; where workers are many, samples are merged.
+
+    Raises `StorageError` when the store cannot be read.
+    """
+    names = [info.key for info in workspace.store.list(FOLDER) if is_series(info.key)]
+    most = min(MOST, max(_FEWEST, _MOST_HELD // max(1, len(names))))
+
+    def read(name: str) -> Series | None:
+        try:
+            series = _series_from_json(workspace.get_json(name))
+        except (ObjectNotFound, WorkspaceError, ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
+            return None  # numbers beside the work: they must not keep a report from being made
+        return replace(series, samples=thinned(series.samples, most))
+
+    return sorted(filter(None, read_ahead(read, names, "series")), key=lambda one: (one.began, one.worker, one.stage))
+
+
+def _to_json(series: Series) -> dict[str, Any]:
+    columns = {name: [_short(getattr(sample, name)) for sample in series.samples] for name in _COLUMNS}
+    return {
+        "worker": series.worker,
+        "stage": series.stage,
+        "batch_id": series.batch_id,
+        "began": round(series.began, 3),
+        "before": round(series.before, 3),
+        "first": None if series.first is None else round(series.first, 3),
+        "samples": {name: column for name, column in columns.items() if _tells(name, column)},
+    }
+
+
+def _tells(name: str, column: Sequence[float | None]) -> bool:
+    """Whether a column says more than its absence does."""
+    return any(one is not None for one in column) if name in GAUGES else any(column)
+
+
+def _short(value: float | None) -> float | None:
+    return round(value, 3) if isinstance(value, float) else value
+
+
+def _series_from_json(value: Mapping[str, Any]) -> Series:
+    """Raises KeyError, TypeError or ValueError for anything but what `_to_json` makes."""
+    columns = {name: list(column) for name, column in value["samples"].items() if name in _COLUMNS}
+    count = len(columns.setdefault("seconds", []))
+    if any(len(column) != count for column in columns.values()) or count > 10 * MOST:
+        raise ValueError("columns of different lengths, or too long")
+    rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+    first = value.get("first")
+    return Series(
+        worker=str(value["worker"]),
+        stage=str(value["stage"]),
+        batch_id=str(value.get("batch_id", "")),
+        began=_number(value["began"]),
+        before=_number(value.get("before", 0.0)),
+        first=None if first is None else _number(first),
+        samples=tuple(_sample(row) for row in rows),
+    )
+
+
+def _sample(row: Mapping[str, Any]) -> Sample:
+    counts = {name: int(_number(row.get(name, 0))) for name in COUNTS}
+    gauges: dict[str, Any] = {name: None if row.get(name) is None else _number(row[name]) for name in GAUGES}
+    return Sample(_number(row["seconds"]), **counts, **gauges)
+
+
+def _number(value: object) -> float:
+    """Raises ValueError for what is no number of a size that can be drawn."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"no number: {value!r}")
+    if not 0 <= value <= 1e15:
+        raise ValueError(f"out of range: {value!r}")
+    return float(value)
+
+
+# Many workers' series on one line of time: equal bins of the time at work, pauses of all of them left out.
+
+
+#: Bins that are drawn at most.
+MOST_BINS = 120
+#: A time in which nobody was at work is a pause when it is longer than this, in seconds, and than this share of the
+#: time at work; a shorter one is shown as it was.
+_PAUSE, _SHARE = 60.0, 0.05
+
+#: What a sample gives, for its whole span.
+Value = Callable[[Sample], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """`spans`: when somebody was at work, in seconds since 1970, in order; `bins` of `width` seconds cover them."""
+
+    spans: tuple[tuple[float, float], ...]
+    starts: tuple[float, ...]  # of each span, in seconds at work
+    bins: int
+    width: float
+
+    @property
+    def seconds(self) -> float:
+        """Time at work."""
+        return self.bins * self.width
+
+    @property
+    def pauses(self) -> tuple[tuple[float, float], ...]:
+        """Where a pause was left out, in seconds at work, and how long it was."""
+        gaps = zip(self.starts[1:], self.spans, self.spans[1:], strict=False)
+        return tuple((start, after[0] - before[1]) for start, before, after in gaps)
+
+    def at(self, moment: float) -> float:
+        """Seconds at work before a moment (seconds since 1970)."""
+        place = bisect.bisect_right(self.spans, (moment, float("inf"))) - 1
+        if place < 0:
+            return 0.0
+        begin, end = self.spans[place]
+        return self.starts[place] + min(moment, end) - begin
+
+
+def timeline(found: Sequence[Series], most: int = MOST_BINS) -> Timeline | None:
+    """None where nothing was sampled. Bins are no shorter than most samples are."""
+    worked = [(one.began, one.began + one.seconds) for one in found if one.seconds > 0]
+    if not worked:
+        return None
+    spans = _without_pauses(_union(worked))
+    starts = [0.0]
+    for begin, end in spans:
+        starts.append(starts[-1] + end - begin)
+    seconds = starts.pop()
+    lengths = sorted(sample.seconds for one in found for sample in one.samples)
+    usual = max(lengths[len(lengths) // 2], 1e-3)
+    bins = max(1, min(most, int(seconds / usual)))
+    return Timeline(tuple(spans), tuple(starts), bins, seconds / bins)
+
+
+def _union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    joined: list[tuple[float, float]] = []
+    for begin, end in sorted(spans):
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(joined[-1][1], end)
+        else:
+            joined.append((begin, end))
+    return joined
+
+
+def _without_pauses(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    longest = max(_PAUSE, _SHARE * sum(end - begin for begin, end in spans))
+    kept: list[tuple[float, float]] = []
+    for begin, end in spans:
+        if kept and begin - kept[-1][1] <= longest:
+            kept[-1] = kept[-1][0], end
+        else:
+            kept.append((begin, end))
+    return kept
+
+
+def rates(line: Timeline, found: Iterable[Series], value: Value) -> list[float]:
+    """`value` per second in each bin, summed over the series; within a sample it is taken to be spread evenly."""
+    sums = [0.0] * line.bins
+    for sample, share in _placed(line, found):
+        amount = value(sample)
+        for place, part in share if amount else ():
+            sums[place] += (amount or 0.0) * part / line.width
+    return sums
+
+
+def levels(line: Timeline, found: Iterable[Series], value: Value) -> list[float]:
+    """The mean of a gauge in each bin, summed over the series; a series counts nothing while it tells none."""
+    sums = [0.0] * line.bins
+    for sample, share in _placed(line, found):
+        amount = value(sample)
+        for place, part in share if amount else ():
+            sums[place] += (amount or 0.0) * part * sample.seconds / line.width
+    return sums
+
+
+def _placed(line: Timeline, found: Iterable[Series]) -> Iterator[tuple[Sample, list[tuple[int, float]]]]:
+    """Every sample, and its share of each bin that it touches; the shares of one are 1 together."""
+    for series in found:
+        begin = series.began
+        for sample in series.samples:
+            end = begin + sample.seconds
+            yield sample, _shares(line, line.at(begin), line.at(end))
+            begin = end
+
+
+def _shares(line: Timeline, begin: float, end: float) -> list[tuple[int, float]]:
+    first = min(int(begin / line.width), line.bins - 1)
+    last = min(int(end / line.width), line.bins - 1)
+    if end <= begin or first == last:
+        return [(first, 1.0)]
+    edges = [begin, *(line.width * place for place in range(first + 1, last + 1)), end]
+    return [(first + place, (edges[place + 1] - edges[place]) / (end - begin)) for place in range(last - first + 1)]

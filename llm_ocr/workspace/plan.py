@@ -1,0 +1,537 @@
+"""Turn documents into a stored plan. The same documents in the same order give the same plan."""
+
+import asyncio
+import hashlib
+from array import array
+from collections import Counter
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Self
+
+from llm_ocr.documents.remote.urls import shown
+from llm_ocr.errors import ObjectNotFound, UsageError
+from llm_ocr.types import DocumentPart
+from llm_ocr.workspace import Workspace, codec
+from llm_ocr.workspace.codec import document_id
+from llm_ocr.workspace.generations import (
+    EXAMPLES,
+    CutUnit,
+    Filtered,
+    Generation,
+    Kind,
+    Marked,
+    Piece,
+    PlanPart,
+    cause_of,
+    counted_generation,
+    cut_units,
+    generations,
+    new_draft,
+    units_of,
+    write_generation,
+)
+from llm_ocr.workspace.marker import attempt_id
+from llm_ocr.workspace.planned import (
+    DiskDict,
+    PlannedDocument,
+    asked_content,
+    content_of,
+    contents_of,
+    counted_content,
+    document_from_json,
+    document_to_json,
+    number_of,
+    part_of,
+    wanted_pages,
+    with_reason,
+)
+
+__all__ = ["PlanResult", "PlannedDocument", "Planner", "plan_documents", "plan_stream"]
+
+
+# The lists of documents that filters have left out of a plan. plan/<generation>/<attempt>/filtered.jsonl   one a line:
+# id, source, relative, version, reason, kind, detail
+
+
+class KnownFiltered:
+    """The documents in the lists of a plan, with their causes. On the local disk; needs `close`."""
+
+    def __init__(self) -> None:
+        self._places = DiskDict()
+        self._causes: dict[str, int] = {}
+        self._names: list[str] = []
+
+    @classmethod
+    def of(cls, workspace: Workspace, found: Iterable[Marked], filters: Mapping[str, Any] | None = None) -> Self:
+        """Those of these generations; with `filters` only where the same ones were on. Blocking.
+
+        Raises `WorkspaceError` for a list that is gone or changed.
+        """
+        known = cls()
+        for one in found:
+            filtered = one.filtered
+            if filtered is not None and filtered.object and filters in (None, filtered.filters):
+                for line in _lines(workspace, filtered):
+                    known._add(line)
+        return known
+
+    def _add(self, line: Mapping[str, Any]) -> None:
+        cause = cause_of(line["reason"], line["kind"])
+        if cause not in self._causes:
+            self._causes[cause] = len(self._names)
+            self._names.append(cause)
+        self._places[_key(line["id"], line["version"])] = self._causes[cause]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __bool__(self) -> bool:
+        return bool(self._names)
+
+    def cause(self, document_id: str, version: str) -> str:
+        """Why the document with this content was left out; empty when it was not."""
+        place = self._places.get(_key(document_id, version)) if self._names else None
+        return "" if place is None else self._names[place]
+
+    def close(self) -> None:
+        """Forget them."""
+        self._places.close()
+
+
+class FilteredSpool:
+    """Takes the documents of one planning that are left out, on the local disk. For one thread at a time."""
+
+    def __init__(self, path: Path, filters: Mapping[str, Any]) -> None:
+        self._path = path
+        self._filters = filters
+        self._file = path.open("xb")
+        self._met = DiskDict()
+
+    def add(self, document: PlannedDocument) -> None:
+        """Take one, the first of several with one id and content."""
+        key = _key(document.id, document.version)
+        if self._met.get(key) is None:
+            self._met[key] = 1
+            self._file.write(codec.dump(_to_json(document)))
+
+    def new(self, is_known: Callable[[str, str], bool], list_path: Path) -> Filtered:
+        """Those that are not known by id and version, counted, and written to `list_path`."""
+        self._file.flush()
+        counts: Counter[str] = Counter()
+        examples: list[Mapping[str, str]] = []
+        digest, size = hashlib.sha256(), 0
+        with list_path.open("wb") as out:
+            for line in self._path.open("rb"):
+                value = codec.load(line, str(self._path))
+                if is_known(value["id"], value["version"]):
+                    continue
+                counts[cause_of(value["reason"], value["kind"])] += 1
+                if len(examples) < EXAMPLES:
+                    examples.append(
+                        {**{name: value[name] for name in ("reason", "detail")}, "source": shown(value["source"])}
+                    )
+                out.write(line)
+                digest.update(line)
+                size += len(line)
+        return Filtered(dict(self._filters), dict(counts), {}, tuple(examples), "", digest.hexdigest(), size)
+
+    def close(self) -> None:
+        """Remove what was taken."""
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+        self._met.close()
+
+
+def _lines(workspace: Workspace, filtered: Filtered) -> Iterator[dict[str, Any]]:
+    where = f"{workspace.url}: {filtered.object}"
+    path = workspace.spool / f"read-{filtered.sha256[:16]}.jsonl"
+    try:
+        workspace.store.download(filtered.object, path)
+        with path.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != filtered.sha256:
+                raise codec.damaged(where, "its content was changed")
+            file.seek(0)
+            for line in file:
+                yield codec.load(line, where)
+    except ObjectNotFound as error:
+        raise codec.damaged(where, "it is missing") from error
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _to_json(document: PlannedDocument) -> dict[str, Any]:
+    reason, _, kind = document.filtered.partition(" ")
+    return {
+        "id": document.id,
+        "source": document.source,
+        "relative": document.relative,
+        "version": document.version,
+        "reason": reason,
+        "kind": kind,
+        "detail": document.detail,
+    }
+
+
+def _key(document_id: str, version: str) -> str:
+    return f"{document_id}\0{version}"
+
+
+# How many pages documents have, from a few parts of the stored plan.
+
+
+#: Bytes of the plan that are read at most, one part at least: about a second's work.
+_MOST_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PageCounts:
+    """`pages`: how many documents have so many pages. `documents` were looked at, of `planned`."""
+
+    documents: int = 0
+    planned: int = 0
+    pages: Mapping[int, int] = field(default_factory=dict)
+
+
+def pages_of_documents(workspace: Workspace) -> PageCounts:
+    """Of documents that the plan has counted; of a large plan those of parts that are spread over it.
+
+    Raises `WorkspaceError` for a damaged part.
+    """
+    found = [one for one in generations(workspace) if one.kind is Kind.SOURCES]
+    totals: dict[str, int] = {}
+    for generation, part in _spread([(one, part) for one in found for part in one.parts]):
+        for unit in units_of(workspace, replace(generation, parts=(part,))):
+            totals.update({one.document_id: one.page_total for one in unit.parts if one.page_total > 0})
+    counts = Counter(totals.values())
+    return PageCounts(len(totals), sum(one.documents for one in found), dict(sorted(counts.items())))
+
+
+def _spread(parts: Sequence[tuple[Generation, PlanPart]]) -> Iterator[tuple[Generation, PlanPart]]:
+    size = sum(part.size for _, part in parts)
+    every = max(1, -(-size // _MOST_BYTES))
+    yield from parts[every // 2 :: every] if every < len(parts) else parts[:1] if every > 1 else parts
+
+
+# Which documents are new to a plan: not in it under their id, whatever their content was then.
+
+
+_MOST_EXAMPLES = 5
+
+
+@dataclass(slots=True)
+class Choice:
+    """Those of the documents that a generation is to hold; the counts are of the last pass over `pieces`."""
+
+    members: Callable[[], Iterator[list[PlannedDocument]]]
+    known: DiskDict  # by id: the number of the content
+    left_out: KnownFiltered
+    begin: int
+    check: Callable[[Mapping[str, PlannedDocument]], None]  # refuses what `differing` documents ask for in vain
+    known_count: int = 0
+    copies: int = 0
+    differing: int = 0
+    examples: list[str] = field(default_factory=list)
+    readmitted: Counter[str] = field(default_factory=Counter)  # that are in older lists of what filters left out
+    _differing: dict[str, PlannedDocument] = field(default_factory=dict)  # by id
+
+    def look(self) -> bool:
+        """Whether there is any piece; looks at all of them where readmitted ones must be counted."""
+        pieces = self.pieces()
+        some = next(pieces, None) is not None
+        if self.left_out:
+            for _ in pieces:
+                pass
+        return some
+
+    def is_settled(self, document_id: str, version: str) -> bool:
+        """Whether a document needs no place in a list of what is left out: it is planned, or in one."""
+        return self.known.get(document_id) is not None or bool(self.left_out.cause(document_id, version))
+
+    def pieces(self) -> Iterator[Piece]:
+        """What is to be cut, in order. Raises `UsageError` at the end for pages that a known document does not have."""
+        self.known_count = self.copies = self.differing = 0
+        self.examples.clear()
+        self.readmitted.clear()
+        self._differing.clear()
+        index = self.begin
+        for members in self.members():
+            new = [document for document in members if not self._is_known(document)]
+            if not new:
+                continue
+            first = new[0]
+            causes = [self.left_out.cause(one.id, one.version) for one in new]
+            self.readmitted.update(cause for cause in causes if cause)
+            aliases = tuple(dict.fromkeys(other.relative for other in new[1:] if other.relative != first.relative))
+            self.copies += len(aliases)
+            part = part_of(first, aliases)
+            yield Piece(part, range(index, index + part.reserved))
+            index += part.reserved
+        if self._differing:
+            self.check(self._differing)
+
+    def _is_known(self, document: PlannedDocument) -> bool:
+        content = self.known.get(document.id)
+        if content is None:
+            return False
+        self.known_count += 1
+        if content not in contents_of(document):
+            self.differing += 1
+            self._differing.setdefault(document.id, document)
+            if len(self.examples) < _MOST_EXAMPLES:
+                self.examples.append(document.source)
+        return True
+
+
+def check_pages(workspace: Workspace, found: Iterable[Generation], asked: Mapping[str, PlannedDocument]) -> None:
+    """Refuse pages of documents that are in the plan without them: the plan keeps the pages it was made with.
+
+    Args:
+        workspace: that of the plan.
+        found: its generations.
+        asked: documents with the same ids and other pages, as they are named now.
+
+    Raises:
+        UsageError: some of the pages are in no generation; names the first such document.
+    """
+    planned: dict[str, set[int]] = {}
+    wanted: dict[str, set[int]] = {}
+    for part in (part for one in found for unit in units_of(workspace, one) for part in unit.parts):
+        document = asked.get(part.document_id)
+        if document is None or document.version != part.version:
+            continue  # with other content it stays as it is planned, and that is said
+        total = max(document.page_total, part.page_total, document.estimate, part.estimate)
+        pages = wanted_pages(part.wanted, total) if part.estimate else part.pages
+        planned.setdefault(part.document_id, set()).update(pages)
+        wanted[part.document_id] = set(document.pages or wanted_pages(document.wanted, total))
+    for name, pages_there in planned.items():
+        if missing := sorted(wanted[name] - pages_there):
+            raise UsageError(
+                f"{shown(asked[name].source)} is in the plan with pages {codec.pages_to_text(sorted(pages_there))}, "
+                f"without {codec.pages_to_text(missing)}",
+                hint="A workspace keeps the pages that a document was planned with: read others in another one (-w).",
+            )
+
+
+def known_documents(workspace: Workspace, found: Iterable[Generation]) -> DiskDict:
+    """All documents of the plan, and under the ids that they would have the aliases."""
+    known = DiskDict()
+    for generation in found:
+        if generation.kind is Kind.SOURCES:
+            parts = (part for unit in units_of(workspace, generation) for part in unit.parts)
+            for _, ranges in groupby(parts, key=lambda part: part.document_id):
+                _remember(known, list(ranges))
+    return known
+
+
+def _remember(known: DiskDict, ranges: Sequence[DocumentPart]) -> None:
+    part = ranges[0]
+    if part.estimate:
+        content = asked_content(part.version, part.wanted)
+    else:
+        content = counted_content(part.version, tuple(page for one in ranges for page in one.pages))
+    known[part.document_id] = number_of(content)
+    for alias in part.aliases:
+        known[document_id(None, relative=alias, version=part.version, source="")] = number_of(content)
+
+
+# From documents to a stored plan. The same documents in the same order give the same plan. Documents are spooled to the
+# local disk first: a copy of a document, which becomes its alias, may come as the last of a million. In memory there
+# are eight bytes a document, and the names of copies.
+
+
+#: A plan that may have smaller units has about so many of them, until they are of the usual size.
+SMALL_PLAN = 32
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """What planning did. `generation` is None when there was nothing new.
+
+    `known` documents were in the plan already and were left as they are; `differing` of them came with another content
+    or page selection now, and `examples` are sources of such.
+    """
+
+    generation: Generation | None
+    known: int = 0
+    differing: int = 0
+    copies: int = 0  # documents with the content of another: its aliases
+    examples: tuple[str, ...] = ()
+    filtered: Filtered | None = None  # what filters newly left out
+
+
+def plan_documents(
+    workspace: Workspace,
+    documents: Iterable[PlannedDocument],
+    *,
+    pages_per_unit: int,
+    skipped: Mapping[str, int] | None = None,
+) -> PlanResult:
+    """Write a generation with those documents that are not in the plan yet.
+
+    `skipped` counts files that were left out, by suffix; it is read at the end. Raises `UsageError` for an id that
+    stands for two documents.
+    """
+    with Planner(workspace, pages_per_unit=pages_per_unit) as planner:
+        for document in documents:
+            planner.add(document)
+        return planner.finish(skipped)
+
+
+async def plan_stream(
+    workspace: Workspace,
+    documents: AsyncIterable[PlannedDocument],
+    *,
+    pages_per_unit: int,
+    skipped: Mapping[str, int] | None = None,
+    least_per_unit: int | None = None,
+    filters: Mapping[str, Any] | None = None,
+    dry_run: bool = False,
+) -> PlanResult:
+    """`plan_documents` for documents that come one by one while their pages are counted.
+
+    With `least_per_unit` a small plan has smaller units than `pages_per_unit`, of at least so many pages. `filters`
+    says which are on; empty or None: none. With `dry_run` nothing is written to the workspace.
+    """
+    with Planner(workspace, pages_per_unit=pages_per_unit, least_per_unit=least_per_unit, filters=filters) as planner:
+        async for document in documents:
+            planner.add(document)
+        return await asyncio.to_thread(planner.finish, skipped, dry_run=dry_run)
+
+
+class Planner:
+    """Takes documents, then writes them as a generation. For one thread at a time."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        pages_per_unit: int,
+        least_per_unit: int | None = None,
+        filters: Mapping[str, Any] | None = None,
+    ) -> None:
+        if pages_per_unit < 1:
+            raise UsageError(f"pages per unit must be 1 or more, not {pages_per_unit}")
+        self._workspace = workspace
+        self._pages_per_unit = pages_per_unit
+        self._least_per_unit = least_per_unit or pages_per_unit
+        self._pages = 0
+        self._path = workspace.spool / f"plan-{attempt_id()}.jsonl"
+        self._file = self._path.open("xb")
+        self._lines = DiskDict()  # by id, and by content
+        self._contents = array("Q")  # of each line
+        self._aliases: dict[int, list[tuple[str, str]]] = {}  # by line: source, relative
+        self._filters = filters or {}
+        self._filtered = FilteredSpool(self._path.with_suffix(".filtered"), self._filters) if filters else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+        self._lines.close()
+        if self._filtered is not None:
+            self._filtered.close()
+
+    def add(self, document: PlannedDocument) -> None:
+        """Take one more document. Raises `UsageError` when its id stands for another document already."""
+        if document.filtered and self._filtered is not None:
+            self._filtered.add(document)
+            return
+        document = with_reason(document)
+        name, content = f"id {document.id}", content_of(document)
+        line = self._lines.get(name)
+        if line is not None:
+            if self._contents[line] not in contents_of(document):
+                raise _two_documents(document)
+            if document.document_id is not None or document.name_in_id:  # the id does not tell paths apart
+                self._aliases.setdefault(line, []).append((document.source, document.relative))
+            return
+        may_be_copy = document.document_id is None and document.reason is None and bool(document.version)
+        line = self._lines.get(f"content {content}") if may_be_copy else None
+        if line is not None:
+            self._aliases.setdefault(line, []).append((document.source, document.relative))
+        else:
+            line = self._keep(document, content)
+            if may_be_copy:
+                self._lines[f"content {content}"] = line
+        self._lines[name] = line
+
+    def _keep(self, document: PlannedDocument, content: str) -> int:
+        self._file.write(codec.dump(document_to_json(document)))
+        self._contents.append(number_of(content))
+        self._pages += document.estimate or len(document.pages) or 1
+        return len(self._contents) - 1
+
+    def finish(self, skipped: Mapping[str, int] | None = None, *, dry_run: bool = False) -> PlanResult:
+        """Write the generation. When another planner was first, what it did not plan goes into the next one.
+
+        With `dry_run` it is only counted. Raises `UsageError` for pages that are not in the plan of a known document.
+        """
+        self._file.flush()
+        while True:
+            found = generations(self._workspace)
+            begin = found[-1].next_index if found else 0
+            with known_documents(self._workspace, found) as known, KnownFiltered.of(self._workspace, found) as left_out:
+                choice = Choice(self._members, known, left_out, begin, partial(check_pages, self._workspace, found))
+                draft = new_draft(
+                    len(found) + 1,
+                    Kind.SOURCES,
+                    pages_per_unit=min(self._pages_per_unit, max(self._least_per_unit, self._pages // SMALL_PLAN)),
+                    next_index=begin,
+                    skipped=skipped or {},
+                )
+                some = choice.look()
+                listed = self._workspace.spool / f"filtered-{draft.attempt}.jsonl"
+                draft = replace(draft, filtered=self._left_out(choice, draft, listed))
+                if not some and not (draft.filtered and draft.filtered.counts):
+                    return _result(choice, None)
+                cut = partial(_cut, choice, draft)
+                if dry_run:
+                    return _result(choice, counted_generation(draft, cut()))
+                standing = write_generation(self._workspace, draft, cut, listed)
+                if standing.attempt == draft.attempt:
+                    return _result(choice, standing)
+
+    def _left_out(self, choice: Choice, draft: Generation, listed: Path) -> Filtered | None:
+        """What filters left out newly, its list written to `listed`; None where there is nothing to say."""
+        if self._filtered is None:
+            return Filtered(readmitted=dict(choice.readmitted)) if choice.readmitted else None
+        new = self._filtered.new(choice.is_settled, listed)
+        name = f"plan/{draft.number:04d}/{draft.attempt}/filtered.jsonl" if new.counts else ""
+        return replace(new, object=name, readmitted=dict(choice.readmitted))
+
+    def _members(self) -> Iterator[list[PlannedDocument]]:
+        """The documents in order, each with those of the same content behind it."""
+        with self._path.open("rb") as lines:
+            for number, line in enumerate(lines):
+                document = document_from_json(codec.load(line, str(self._path)))
+                others = self._aliases.get(number, ())
+                yield [document, *(replace(document, source=source, relative=path) for source, path in others)]
+
+
+def _result(choice: Choice, generation: Generation | None) -> PlanResult:
+    filtered = generation.filtered if generation else None
+    return PlanResult(generation, choice.known_count, choice.differing, choice.copies, tuple(choice.examples), filtered)
+
+
+def _cut(choice: Choice, draft: Generation) -> Iterator[CutUnit]:
+    return cut_units(choice.pieces(), generation=draft.number, pages_per_unit=draft.pages_per_unit)
+
+
+def _two_documents(document: PlannedDocument) -> UsageError:
+    if document.document_id is not None:
+        return UsageError(
+            f"the id {document.document_id} stands for two documents; the second is {shown(document.source)}",
+            hint="Give each document of the manifest an id of its own.",
+        )
+    return UsageError(
+        f"{shown(document.source)} is named twice with different pages",
+        hint="Name it once, with all its pages.",
+    )

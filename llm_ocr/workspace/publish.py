@@ -1,0 +1,351 @@
+"""Publish the result of a unit: data first, then the marker."""
+
+import hashlib
+import logging
+import time
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from llm_ocr.errors import ObjectNotFound, StageMissing, StorageError, WorkspaceError
+from llm_ocr.types import Counts, FigureRecord, PageRecord, Reason, Status, Unit
+from llm_ocr.workspace import Workspace, codec, library_version
+from llm_ocr.workspace.codec import read_ahead
+from llm_ocr.workspace.marker import attempt_id, remove_lost, settle, slept_since
+from llm_ocr.workspace.superseding import not_ok_extra, quality_extra, superseded_extra
+
+# How a stage's result of one unit becomes visible: the data under a name of its own, then the marker. Readers follow
+# markers only. A unit may be done twice, and is published once: the first marker stands, for ever.
+# <stage>/<key>/<xx>/<unit>/<attempt>.parquet     <xx>: two hex digits of the unit's name, so that folders stay small
+# <stage>/<key>/<xx>/<unit>.done
+
+
+_log = logging.getLogger(__name__)
+
+_DONE = ".done"
+
+#: A marker shows so many failures; the rows hold them all.
+MOST_EXAMPLES = 5
+
+
+class NotConserved(WorkspaceError):
+    """`expected == ok + degraded + failed` does not hold: a page was lost or counted twice."""
+
+
+class DataDamaged(StorageError):
+    """The data that a marker names are gone or changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A page that failed, for messages: `page` is None for a document that could not be opened."""
+
+    page_id: str
+    source: str
+    page: int | None
+    reason: str
+    detail: str = ""
+
+
+def varied(examples: Iterable[Example]) -> tuple[Example, ...]:
+    """At most `MOST_EXAMPLES` in their order: one of each reason before a second one of any."""
+    found = list(examples)
+    seen: Counter[str] = Counter()
+    turns = []
+    for place, example in enumerate(found):
+        turns.append((seen[example.reason], place))
+        seen[example.reason] += 1
+    return tuple(found[place] for place in sorted(place for _, place in sorted(turns)[:MOST_EXAMPLES]))
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a marker tells about the rows of a unit; enough for `status` of a million pages.
+
+    `counts` are of pages (Assemble: pages as well) and `figures` of figures: Extract knows only how many are expected,
+    Describe how they ended. `reasons` counts rows that are not ok by their reason. `seconds` are the rows' own, summed.
+    """
+
+    counts: Counts = field(default_factory=Counts)
+    figures: Counts = field(default_factory=Counts)
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    examples: tuple[Example, ...] = ()
+    replaces: int = 0
+    extra: Mapping[str, Any] = field(default_factory=dict)  # JSON values of the stage's own
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A unit that is done. `object` is the key of its data, `size` in bytes."""
+
+    unit: str
+    stage: str
+    key: str
+    attempt: str
+    object: str
+    sha256: str
+    size: int
+    summary: Summary
+    created_by: str
+
+    @property
+    def counts(self) -> Counts:
+        return self.summary.counts
+
+    @property
+    def figures(self) -> Counts:
+        return self.summary.figures
+
+
+def publish(workspace: Workspace, stage: str, key: str, unit: str, data: bytes, summary: Summary) -> Marker:
+    """Publish the unit's data; the marker that counts, this one or that of another attempt that was first.
+
+    Raises `NotConserved` when the summary loses rows, before anything is written.
+    """
+    _check_conserved(stage, unit, summary)
+    attempt = attempt_id()
+    name = f"{_base(stage, key, unit)}/{attempt}.parquet"
+    digest = hashlib.sha256(data).hexdigest()
+    marker = Marker(unit, stage, key, attempt, name, digest, len(data), summary, library_version())
+    begun = time.time()
+    workspace.store.put(name, data)
+    if slept_since(begun) and workspace.store.stat(name) is None:
+        workspace.store.put(name, data)
+    place = marker_key(stage, key, unit)
+    standing = _marker_from(settle(workspace.store, place, codec.dump(_marker_to_json(marker))), workspace, unit)
+    workspace.note_published(place)
+    if standing.attempt != attempt:
+        _log.info("unit %s of %s was published by another attempt, whose result counts", unit, stage)
+        remove_lost(workspace.store, name)
+    elif slept_since(begun) and workspace.store.stat(name) is None:
+        # Stopped between the look and the marker: `clean` may have taken the data for a dead worker's.
+        workspace.store.put(name, data)
+    return standing
+
+
+def marker_key(stage: str, key: str, unit: str) -> str:
+    """Where the marker of a unit stands."""
+    return _base(stage, key, unit) + _DONE
+
+
+def is_done(workspace: Workspace, stage: str, key: str, unit: str) -> bool:
+    """Whether the unit has a marker now."""
+    return workspace.store.stat(marker_key(stage, key, unit)) is not None
+
+
+def find_marker(workspace: Workspace, stage: str, key: str, unit: str) -> Marker | None:
+    """The unit's marker; None when it is not done."""
+    try:
+        data = workspace.store.get(marker_key(stage, key, unit))
+    except ObjectNotFound:
+        return None
+    return _marker_from(data, workspace, unit)
+
+
+def standing_marker(workspace: Workspace, stage: str, key: str, unit: str) -> Marker:
+    """The marker of a unit that the stage has done. Raises `StageMissing` when it is gone."""
+    marker = find_marker(workspace, stage, key, unit)
+    if marker is None:
+        raise StageMissing(
+            f"{workspace.url}: {stage} has not done unit {unit}", hint=f"Run first: llm-ocr {stage} -w {workspace.url}"
+        )
+    return marker
+
+
+def done_units(workspace: Workspace, stage: str, key: str) -> set[str]:
+    """The ids of all units that have a marker, from their names alone."""
+    return {_unit_of(name) for name in _marker_keys(workspace, stage, key)}
+
+
+def _marker_keys(workspace: Workspace, stage: str, key: str) -> Iterator[str]:
+    """Yield the listed markers, then those of this command that a stale listing lacks and that are still there."""
+    prefix = f"{stage}/{key}/"
+    unlisted = workspace.published(prefix)
+    for info in workspace.store.list(prefix):
+        if info.key.endswith(_DONE):
+            unlisted.discard(info.key)
+            yield info.key
+    yield from (name for name in sorted(unlisted) if workspace.store.stat(name) is not None)
+
+
+def iter_markers(workspace: Workspace, stage: str, key: str, among: Container[str] | None = None) -> Iterator[Marker]:
+    """All markers of a stage, or those of the units `among`, in no order that means anything; some are read ahead."""
+    names = _marker_keys(workspace, stage, key)
+    wanted = (name for name in names if among is None or _unit_of(name) in among)
+
+    def read(name: str) -> Marker:
+        return _marker_from(workspace.store.get(name), workspace, _unit_of(name))
+
+    yield from read_ahead(read, wanted, "markers")
+
+
+def markers(workspace: Workspace, stage: str, key: str) -> dict[str, Marker]:
+    """All markers of a stage by unit id."""
+    return {marker.unit: marker for marker in iter_markers(workspace, stage, key)}
+
+
+def missing(workspace: Workspace, stage: str, key: str, units: Iterable[Unit]) -> Iterator[Unit]:
+    """Those of the units that have no marker, in their order."""
+    done = done_units(workspace, stage, key)
+    return (unit for unit in units if unit.id not in done)
+
+
+def read_data(workspace: Workspace, marker: Marker) -> bytes:
+    """The data that a marker names, proved by their size and hash. Raises `DataDamaged`."""
+    try:
+        data = workspace.store.get(marker.object)
+    except ObjectNotFound as error:
+        raise _data_damaged(workspace, marker, "missing") from error
+    if len(data) != marker.size or hashlib.sha256(data).hexdigest() != marker.sha256:
+        raise _data_damaged(workspace, marker, f"damaged ({len(data)} of {marker.size} bytes, or other content)")
+    return data
+
+
+def _data_damaged(workspace: Workspace, marker: Marker, how: str) -> DataDamaged:
+    return DataDamaged(
+        f"{workspace.url}: the data of unit {marker.unit} of {marker.stage} are {how}: {marker.object}",
+        hint=f"Remove its marker {marker_key(marker.stage, marker.key, marker.unit)} from the workspace and run the "
+        f"same command again: the unit is then done once more. No other unit is touched.",
+    )
+
+
+def _base(stage: str, key: str, unit: str) -> str:
+    return f"{stage}/{key}/{hashlib.sha256(unit.encode()).hexdigest()[:2]}/{unit}"
+
+
+def _unit_of(key: str) -> str:
+    return key.rpartition("/")[2].removesuffix(_DONE)
+
+
+def _check_conserved(stage: str, unit: str, summary: Summary) -> None:
+    checked = {"pages": summary.counts}
+    if stage == "describe":
+        checked["figures"] = summary.figures
+    for what, counts in checked.items():
+        check_conserved(counts, f"unit {unit} of {stage}", what)
+
+
+def check_conserved(counts: Counts, where: str, what: str = "pages") -> None:
+    """Raise `NotConserved` unless `expected == ok + degraded + failed`."""
+    if counts.expected != counts.ok + counts.degraded + counts.failed:
+        raise NotConserved(
+            f"{where}: expected {counts.expected} {what}, but {counts.ok} ok + {counts.degraded} degraded + "
+            f"{counts.failed} failed = {counts.ok + counts.degraded + counts.failed}",
+            hint="This is an error of llm-ocr, or the workspace was changed by hand: please report it.",
+        )
+
+
+def _marker_to_json(marker: Marker) -> dict[str, Any]:
+    summary = marker.summary
+    return {
+        "unit": marker.unit,
+        "stage": marker.stage,
+        "key": marker.key,
+        "attempt": marker.attempt,
+        "object": marker.object,
+        "sha256": marker.sha256,
+        "size": marker.size,
+        "created_by": marker.created_by,
+        "counts": codec.counts_to_json(summary.counts),
+        "figures": codec.counts_to_json(summary.figures),
+        "tokens_in": summary.tokens_in,
+        "tokens_out": summary.tokens_out,
+        "seconds": round(summary.seconds, 3),
+        "reasons": dict(summary.reasons),
+        "examples": [asdict(example) for example in varied(summary.examples)],
+        "replaces": summary.replaces,
+        "extra": dict(summary.extra),
+    }
+
+
+def _marker_from(data: bytes, workspace: Workspace, unit: str) -> Marker:
+    where = f"{workspace.url}: the marker of unit {unit}"
+    value = codec.load(data, where)
+    try:
+        summary = Summary(
+            counts=codec.counts_from_json(value["counts"]),
+            figures=codec.counts_from_json(value["figures"]),
+            tokens_in=value["tokens_in"],
+            tokens_out=value["tokens_out"],
+            seconds=value["seconds"],
+            reasons=value["reasons"],
+            examples=tuple(Example(**example) for example in value["examples"]),
+            replaces=value["replaces"],
+            extra=value["extra"],
+        )
+        names = ("unit", "stage", "key", "attempt", "object", "sha256", "size")
+        return Marker(**{name: value[name] for name in names}, summary=summary, created_by=value["created_by"])
+    except (KeyError, TypeError) as error:
+        raise codec.damaged(where, f"{type(error).__name__} {error}") from error
+
+
+# What a unit's marker tells, counted from the unit's rows.
+
+
+#: In `Summary.extra` of Extract: requests beyond the first of each page.
+RETRIES = "retries"
+#: And, where the plan had not counted documents of the unit: how many, and the pages that it took the unit for.
+ESTIMATED, PLANNED = "estimated", "planned"
+
+
+def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
+    """For Extract. What is expected comes from the plan, so that a lost row is noticed when the unit is published.
+
+    Documents of the unit that the plan did not count have been counted by now.
+    """
+    better = {one.page_id for one in unit.repeats}  # of these an older row counts
+    failed = [record for record in records if record.status is Status.FAILED and record.page_id not in better]
+    return Summary(
+        counts=_counts(unit.expected, (record.status for record in records)),
+        figures=Counts(expected=sum(len(record.figures) for record in records)),
+        tokens_in=sum(record.tokens_in for record in records),
+        tokens_out=sum(record.tokens_out for record in records),
+        seconds=sum(record.seconds for record in records),
+        reasons=_reasons(record.reason for record in records),
+        examples=varied(_example(record) for record in failed),
+        replaces=unit.replaces,
+        extra=_extra(unit, records),
+    )
+
+
+def _extra(unit: Unit, records: Sequence[PageRecord]) -> dict[str, Any]:
+    retries = sum(max(0, len(one.attempts) - 1) for one in records)
+    estimate = {ESTIMATED: unit.estimated, PLANNED: unit.planned} if unit.estimated else {}
+    told = {RETRIES: retries} if retries else {}
+    return {**estimate, **told, **quality_extra(records), **superseded_extra(unit, records)}
+
+
+def correction(summary: Summary) -> int:
+    """By how much a finished unit of Extract has more rows than the plan took it for; below 0: fewer."""
+    return summary.counts.expected - int(summary.extra.get(PLANNED, summary.counts.expected))
+
+
+def figures_summary(expected: int, records: Sequence[FigureRecord], *, replaces: int = 0) -> Summary:
+    """For Describe. `expected` is the number of figures that Extract found in the unit."""
+    return Summary(
+        figures=_counts(expected, (record.status for record in records)),
+        tokens_in=sum(record.tokens_in for record in records),
+        tokens_out=sum(record.tokens_out for record in records),
+        seconds=sum(record.seconds for record in records),
+        reasons=_reasons(record.reason for record in records),
+        replaces=replaces,
+        extra=not_ok_extra(records),
+    )
+
+
+def _counts(expected: int, statuses: Iterable[Status]) -> Counts:
+    found = Counter(statuses)
+    return Counts(expected, found[Status.OK], found[Status.DEGRADED], found[Status.FAILED])
+
+
+def _reasons(reasons: Iterable[Reason | None]) -> dict[str, int]:
+    return dict(Counter(reason.value for reason in reasons if reason is not None))
+
+
+def _example(record: PageRecord) -> Example:
+    reason = record.reason.value if record.reason else ""
+    return Example(record.page_id, record.source, record.page_number, reason, record.detail)

@@ -1,0 +1,282 @@
+"""Progress of a run from markers alone; no row is read."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
+
+from llm_ocr.types import Counts
+from llm_ocr.workspace import Workspace, codec
+from llm_ocr.workspace.generations import Generation, counts_of, examples_of, filtered_to_json, generations, totals_of
+from llm_ocr.workspace.items import parse_item_name
+from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, key_settings, newest_key
+from llm_ocr.workspace.metrics import Spending, hours_cost, pages_per_second, spendings, total_cost
+from llm_ocr.workspace.publish import (
+    ESTIMATED,
+    RETRIES,
+    Example,
+    check_conserved,
+    correction,
+    done_units,
+    iter_markers,
+    varied,
+)
+from llm_ocr.workspace.superseding import LOW_QUALITY, WORST, QualitySum, SupersededSum, WeakPage, newest_units, rank
+
+NamedT = TypeVar("NamedT", Example, WeakPage)
+
+#: Failures that are kept while markers are read; those that a retry has superseded are then left out.
+_MOST_CANDIDATES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class StageStatus:
+    """One stage under one key ("" when it has not begun). `done` and `total` are units, for Assemble items."""
+
+    key: str
+    done: int
+    total: int
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+    retries: int = 0  # requests beyond the first of each page; Extract only
+
+    @property
+    def finished(self) -> bool:
+        return self.key != "" and self.done >= self.total
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """A workspace's state. Counts are of rows that count: what a retry stands for is counted once.
+
+    `pages.expected` is that of the whole plan, the other counts those of finished units; while `estimated` it is only
+    about right: there are documents that are counted when they are read. `figures.expected` are the figures that
+    Extract has found so far, on rows that count. `reasons` count pages that are not ok now, `figure_reasons` figures.
+    Tokens and seconds were spent, superseded work included; seconds are summed over all workers.
+    """
+
+    url: str
+    generations: int
+    documents: int
+    pages: Counts
+    figures: Counts
+    stages: Mapping[str, StageStatus]  # extract, describe, assemble
+    reasons: Mapping[str, int]
+    figure_reasons: Mapping[str, int]
+    examples: tuple[Example, ...]
+    skipped: Mapping[str, int]  # files of unknown types, by suffix
+    workers: tuple[Spending, ...] = ()  # what each worker has spent, superseded and lost work included
+    estimated: bool = False
+    model: str = ""  # that read the pages; "" for the embedded engine
+    filtered: Mapping[str, int] = field(default_factory=dict)  # documents that are not in the plan, by cause
+    filtered_examples: tuple[Mapping[str, str], ...] = ()  # source, reason, detail
+    quality: tuple[int, ...] = ()  # pages by their score, in 20 bins from 0 to 1; () where none has one
+    worst: tuple[WeakPage, ...] = ()  # the worst first; of a unit's pages at most its 20 worst
+
+    @property
+    def tokens_in(self) -> int:
+        return sum(stage.tokens_in for stage in self.stages.values())
+
+    @property
+    def tokens_out(self) -> int:
+        return sum(stage.tokens_out for stage in self.stages.values())
+
+    @property
+    def seconds(self) -> float:
+        return sum(stage.seconds for stage in self.stages.values())
+
+    @property
+    def cost(self) -> float | None:
+        """What tokens and machines cost at the prices given to the workers; None when none were given."""
+        return total_cost(self.workers)
+
+    @property
+    def pages_per_second(self) -> float | None:
+        """The mean speed of one worker in Extract; None before the first page."""
+        return pages_per_second(self.workers)
+
+    @property
+    def hours_cost(self) -> float | None:
+        """The part of it that is for machines by the hour."""
+        return hours_cost(self.workers)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all three stages are done."""
+        return all(stage.finished for stage in self.stages.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values, for `status --json`."""
+        return {
+            "workspace": self.url,
+            "model": self.model or None,
+            "generations": self.generations,
+            "documents": self.documents,
+            "pages": codec.counts_to_json(self.pages) | ({"estimated": True} if self.estimated else {}),
+            "figures": codec.counts_to_json(self.figures),
+            "units": {name: asdict(stage) for name, stage in self.stages.items()},
+            "tokens": {"in": self.tokens_in, "out": self.tokens_out},
+            "seconds": round(self.seconds, 3),
+            "reasons": dict(self.reasons),
+            "figure_reasons": dict(self.figure_reasons),
+            "examples": [asdict(example) for example in self.examples],
+            "skipped": dict(self.skipped),
+            "filtered": filtered_to_json(self.filtered, self.filtered_examples),
+            "quality": list(self.quality) or None,
+            "worst": [page.to_json() for page in self.worst],
+            "pages_per_second": None if self.pages_per_second is None else round(self.pages_per_second, 3),
+            "cost": self.cost,
+            "workers": [one.to_json() for one in self.workers],
+        }
+
+
+@dataclass(slots=True)
+class _Sum:
+    """The markers of one stage, added up."""
+
+    done: set[str] = field(default_factory=set)
+    counts: Counts = field(default_factory=Counts)
+    figures: Counts = field(default_factory=Counts)
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+    retries: int = 0
+    estimated: int = 0  # documents that the plan had not counted
+    correction: int = 0  # of what the plan expected of them
+    reasons: Counter[str] = field(default_factory=Counter)
+    examples: list[tuple[str, Example]] = field(default_factory=list)  # with the unit
+    quality: QualitySum = field(default_factory=QualitySum)
+    superseded: SupersededSum = field(default_factory=SupersededSum)
+
+    def stage(self, key: str | None, total: int, done: int | None = None) -> StageStatus:
+        count = len(self.done) if done is None else done
+        return StageStatus(key or "", count, total, self.tokens_in, self.tokens_out, self.seconds, self.retries)
+
+
+def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) -> RunStatus:
+    """The state of the workspace; figures by Describe's newest key, or by the key `describe`; so many `worst` pages.
+
+    Raises `NotConserved` when a finished stage has lost or doubled a row, `UsageError` for an unknown key.
+    """
+    found = generations(workspace)
+    totals = totals_of(found)
+    keys = {
+        EXTRACT: newest_key(workspace, EXTRACT),
+        DESCRIBE: newest_key(workspace, DESCRIBE, describe),
+        ASSEMBLE: newest_key(workspace, ASSEMBLE),
+    }
+    extracted = _sum(workspace, EXTRACT, keys[EXTRACT], QualitySum(worst))
+    described = _sum(workspace, DESCRIBE, keys[DESCRIBE], without=extracted.superseded)
+    assembled = _assembled(workspace, keys[ASSEMBLE], found)
+    superseded, again = _superseded(found, extracted.done), extracted.superseded
+    pages = Counts(
+        totals.expected + extracted.correction,
+        extracted.counts.ok - again.statuses["ok"],
+        extracted.counts.degraded - again.statuses["degraded"],
+        extracted.counts.failed - again.statuses["failed"] - superseded.total(),
+    )
+    ended = described.figures
+    figures = Counts(extracted.figures.expected - again.found, ended.ok, ended.degraded, ended.failed)
+    stages = {
+        EXTRACT: extracted.stage(keys[EXTRACT], totals.units),
+        DESCRIBE: described.stage(keys[DESCRIBE], totals.units),
+        ASSEMBLE: StageStatus(keys[ASSEMBLE] or "", assembled, totals.items),
+    }
+    failures, weak = extracted.examples, extracted.quality.named()
+    named = {one.page_id for _, one in failures} | {one.page_id for _, one in weak}
+    newest = newest_units(workspace, found, extracted.done, again.kept, named)
+    if found and stages[EXTRACT].finished:
+        check_conserved(pages, workspace.url)
+        if stages[DESCRIBE].finished:
+            check_conserved(figures, workspace.url, "figures")
+    return RunStatus(
+        url=workspace.url,
+        generations=totals.generations,
+        documents=totals.documents,
+        pages=pages,
+        figures=figures,
+        stages=stages,
+        reasons=_sorted(extracted.reasons - superseded - again.reasons),
+        figure_reasons=_sorted(described.reasons),
+        examples=varied(_standing(failures, newest)),
+        skipped=totals.skipped,
+        filtered=counts_of(found),
+        filtered_examples=examples_of(found),
+        workers=tuple(spendings(workspace)),
+        estimated=totals.estimated > extracted.estimated,
+        model=_model(workspace, keys[EXTRACT]),
+        quality=extracted.quality.without(again.bins),
+        worst=tuple(sorted(_standing(weak, newest), key=rank)[:worst]),
+    )
+
+
+def _model(workspace: Workspace, key: str | None) -> str:
+    """The model in the settings of Extract's key."""
+    return str(key_settings(workspace, EXTRACT, key or "").get("reader", {}).get("model") or "")
+
+
+def _sum(
+    workspace: Workspace,
+    stage: str,
+    key: str | None,
+    quality: QualitySum | None = None,
+    without: SupersededSum | None = None,
+) -> _Sum:
+    """`without`: of Describe, figures on pages of rows that do not count."""
+    total = _Sum(quality=quality or QualitySum())
+    if key is None:
+        return total
+    for marker in iter_markers(workspace, stage, key):
+        summary = marker.summary
+        total.done.add(marker.unit)
+        total.counts += summary.counts
+        total.figures += summary.figures
+        total.tokens_in += summary.tokens_in
+        total.tokens_out += summary.tokens_out
+        total.seconds += summary.seconds
+        total.retries += int(summary.extra.get(RETRIES, 0))
+        total.estimated += int(summary.extra.get(ESTIMATED, 0))
+        total.correction += correction(summary)
+        total.reasons.update(summary.reasons)
+        total.quality.add(marker.unit, summary.extra)
+        total.superseded.add(marker.unit, summary.extra)
+        if without is not None:
+            gone, reasons = without.described(marker.unit, summary.extra)
+            total.figures -= gone
+            total.reasons -= reasons
+        if len(total.examples) < _MOST_CANDIDATES:
+            total.examples += [(marker.unit, example) for example in summary.examples]
+    return total
+
+
+def _superseded(found: Iterable[Generation], done: set[str]) -> Counter[str]:
+    """Failed rows that rows of finished retries stand for, by reason."""
+    superseded: Counter[str] = Counter()
+    for generation in found:
+        for unit, reasons in generation.replaced.items():
+            if unit in done:
+                superseded.update({reason: count for reason, count in reasons.items() if reason != LOW_QUALITY})
+    return superseded
+
+
+def _assembled(workspace: Workspace, key: str | None, found: Sequence[Generation]) -> int:
+    """Items whose newest state is assembled."""
+    if key is None:
+        return 0
+    newest: dict[str, int] = {}
+    for name in done_units(workspace, ASSEMBLE, key):
+        item, generation = parse_item_name(name)
+        newest[item] = max(generation, newest.get(item, 0))
+    needed = {item: generation.number for generation in found for item in generation.touched}
+    return sum(generation >= needed.get(item, 0) for item, generation in newest.items())
+
+
+def _standing(named: Iterable[tuple[str, NamedT]], newest: Mapping[str, str]) -> list[NamedT]:
+    """What is said of each page by its newest unit, in the order of the plan."""
+    said = {one.page_id: (unit, one) for unit, one in sorted(named, key=lambda pair: pair[0])}
+    return [one for page, (unit, one) in said.items() if unit >= newest.get(page, "")]
+
+
+def _sorted(reasons: Counter[str]) -> dict[str, int]:
+    return dict(sorted(reasons.items(), key=lambda reason: (-reason[1], reason[0])))

@@ -1,0 +1,268 @@
+"""Decide which row counts for a page that was read in several generations, and sum quality."""
+
+import heapq
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from llm_ocr.results.quality import what_is_wrong
+from llm_ocr.types import Counts, FigureRecord, PageRecord, Status, Unit, page_id
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.generations import Generation, Kind, units_of
+
+# Quality over many pages: a histogram and the worst pages, small enough for every marker.
+
+
+#: In `Summary.extra` of Extract: `{"bins": counts, "worst": the worst pages}`; missing where no page has a score.
+QUALITY = "quality"
+#: Bins of the histogram, each 0.05 wide; 1.0 is in the last one.
+BINS = 20
+#: Pages that a marker names; and the score from which on nothing is worth naming.
+WORST, _GOOD = 20, 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class WeakPage:
+    """A page of low quality. `wrong` says in words what is; `page` counts from 1."""
+
+    score: float
+    page_id: str
+    source: str
+    page: int | None
+    wrong: str
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return asdict(self)
+
+
+def bin_of(score: float) -> int:
+    """The place of a score's bin."""
+    return min(BINS - 1, max(0, int(score * BINS)))
+
+
+def quality_extra(records: Iterable[PageRecord]) -> dict[str, Any]:
+    """What a unit's marker tells of its rows' quality."""
+    bins = [0] * BINS
+    worst: list[WeakPage] = []
+    for record in records:
+        if record.quality is None:
+            continue
+        bins[bin_of(record.quality)] += 1
+        if record.quality < _GOOD:
+            wrong = what_is_wrong(record.quality_parts)
+            worst.append(WeakPage(record.quality, record.page_id, record.source, record.page_number, wrong))
+    named = [one.to_json() for one in heapq.nsmallest(WORST, worst, key=rank)]
+    return {QUALITY: {"bins": bins, "worst": named}} if any(bins) else {}
+
+
+def has_below(extra: Mapping[str, Any], score: float) -> bool:
+    """Whether a unit may have pages below the score, by its marker."""
+    bins: Sequence[int] = extra.get(QUALITY, {}).get("bins", ())
+    return any(bins[: bin_of(score) + 1])
+
+
+@dataclass(slots=True)
+class QualitySum:
+    """The quality of all markers, added up; of the pages at most `most` of each unit's worst, and 1,000."""
+
+    most: int = WORST
+    bins: list[int] = field(default_factory=lambda: [0] * BINS)
+    worst: list[tuple[str, WeakPage]] = field(default_factory=list)  # with the unit
+
+    def add(self, unit: str, extra: Mapping[str, Any]) -> None:
+        """One marker's."""
+        told = extra.get(QUALITY)
+        if told is None:
+            return
+        self.bins = [mine + more for mine, more in zip(self.bins, told["bins"], strict=True)]
+        self.worst += [(unit, WeakPage(**one)) for one in told["worst"]]
+        if len(self.worst) > 2 * self._kept:
+            self._cut()
+
+    def without(self, bins: Mapping[int, int]) -> "tuple[int, ...]":
+        """The histogram without rows that others stand for, by bin; () where no page has a score."""
+        left = tuple(count - bins.get(place, 0) for place, count in enumerate(self.bins))
+        return left if any(self.bins) else ()
+
+    def named(self) -> list[tuple[str, WeakPage]]:
+        """The worst pages with their units, the worst first."""
+        self._cut()
+        return self.worst
+
+    @property
+    def _kept(self) -> int:
+        return max(1000, 2 * self.most)  # some may be of rows that newer ones stand for
+
+    def _cut(self) -> None:
+        self.worst = heapq.nsmallest(self._kept, self.worst, key=lambda one: rank(one[1]))
+
+
+def rank(page: WeakPage) -> tuple[float, str, int]:
+    """For sorting: the worst first."""
+    return page.score, page.source, page.page or 0
+
+
+# Which row counts for a page that was tried in several generations.
+
+
+class PageKey(Protocol):
+    """Which page a row is of; `page_number` is None for a document that could not be opened."""
+
+    @property
+    def page_id(self) -> str: ...
+
+    @property
+    def document_id(self) -> str: ...
+
+    @property
+    def page_number(self) -> int | None: ...
+
+
+class Row(PageKey, Protocol):
+    """What is needed of a row; `PageRecord` has it."""
+
+    @property
+    def status(self) -> Status: ...
+
+
+RowT = TypeVar("RowT", bound=Row)
+
+
+def effective_rows(rows: Iterable[RowT]) -> list[RowT]:
+    """One row a page, from the rows of all generations, oldest first: the last ok or degraded one, else the last.
+
+    The row of a document that could not be opened (number None) counts only until a later generation has opened it.
+    Pages stand in the order in which they first came.
+    """
+    best: dict[str, RowT] = {}
+    opened: set[str] = set()
+    for row in rows:
+        known = best.get(row.page_id)
+        if known is None or row.status is not Status.FAILED or known.status is Status.FAILED:
+            best[row.page_id] = row
+        if row.page_number is not None:
+            opened.add(row.document_id)
+    return [row for row in best.values() if row.page_number is not None or row.document_id not in opened]
+
+
+# Which retry stands for a page: what older markers say of the page is then no longer so.
+
+
+def newest_units(
+    workspace: Workspace,
+    found: Iterable[Generation],
+    done: Collection[str],
+    kept: Collection[tuple[str, str]],
+    pages: Collection[str],
+) -> dict[str, str]:
+    """The newest retry in `done`, by its unit's id, that stands for each of these pages; pages without one are missing.
+
+    `kept` has retries and the pages that they have read again without success: there the older row counts.
+    """
+    newest: dict[str, str] = {}
+    for generation in found if pages else ():
+        if generation.kind is Kind.RETRY:
+            for unit in units_of(workspace, generation):
+                if unit.id in done:
+                    stands = (page for page in _pages(unit) if page in pages and (unit.id, page) not in kept)
+                    newest.update(dict.fromkeys(stands, unit.id))
+    return newest
+
+
+def _pages(unit: Unit) -> Iterator[str]:
+    """The document itself among them: it stands for its pages when it could not be opened."""
+    return (page_id(part.document_id, number) for part in unit.parts for number in (None, *part.pages))
+
+
+# Rows that count no more since newer ones do: those of pages that were read again for their quality. The plan says what
+# each repeated row was (`Unit.repeats`), the marker of the unit that read them again which of the two counts: the new
+# one, unless it failed.
+
+
+#: Stands among the reasons of `Generation.replaced` for rows that were not failed.
+LOW_QUALITY = "low quality"
+#: In `Summary.extra` of Extract.
+SUPERSEDED = "superseded"
+#: In `Summary.extra` of Describe: `[page, status, reason, how many figures]` of those that are not ok.
+NOT_OK = "not_ok"
+
+
+def superseded_extra(unit: Unit, records: Iterable[PageRecord]) -> dict[str, Any]:
+    """What the marker of a unit tells of the rows that no longer count, its own or older ones; {} without repeats."""
+    old = {one.page_id: one for one in unit.repeats}
+    if not old:
+        return {}
+    statuses: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    bins: Counter[str] = Counter()
+    kept = []
+    figures: list[tuple[str, str, int]] = []
+    for record in records:
+        before = old.get(record.page_id)
+        if before is None:
+            continue
+        failed = record.status is Status.FAILED
+        statuses[Status.FAILED.value if failed else before.status.value] += 1
+        reason = record.reason if failed else before.reason
+        reasons.update([reason.value] if reason else [])
+        by, found = (unit.id, len(record.figures)) if failed else (before.unit, before.figures)
+        if found:
+            figures.append((by, record.page_id, found))
+        if failed:
+            kept.append(record.page_id)
+        elif before.quality is not None:
+            bins[str(bin_of(before.quality))] += 1
+    told = {"statuses": statuses, "reasons": reasons, "bins": bins, "kept": kept}
+    return {SUPERSEDED: {**told, "figures": figures} if figures else told}
+
+
+def not_ok_extra(records: Iterable[FigureRecord]) -> dict[str, Any]:
+    """What Describe's marker of a unit tells of figures whose page may be read again: by page, what is not ok."""
+    ends = Counter((one.page_id, one.status.value, one.reason.value if one.reason else "") for one in records)
+    told = [[*end, count] for end, count in ends.items() if end[1:] != (Status.OK.value, "")]
+    return {NOT_OK: told} if told else {}
+
+
+@dataclass(slots=True)
+class SupersededSum:
+    """Of all markers. `kept`: pages whose older row still counts, with the unit that did not do better.
+
+    `figures`: how many there are on pages of rows that do not count, by the unit that has the row, and page.
+    """
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    bins: Counter[int] = field(default_factory=Counter)
+    kept: set[tuple[str, str]] = field(default_factory=set)
+    figures: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def add(self, unit: str, extra: Mapping[str, Any]) -> None:
+        """One marker's."""
+        told = extra.get(SUPERSEDED)
+        if told is None:
+            return
+        self.statuses.update(told["statuses"])
+        self.reasons.update(told["reasons"])
+        self.bins.update({int(place): count for place, count in told["bins"].items()})
+        self.kept.update((unit, page) for page in told["kept"])
+        for by, page, count in told.get("figures", ()):
+            self.figures.setdefault(by, {})[page] = count
+
+    @property
+    def found(self) -> int:
+        """All those figures."""
+        return sum(count for pages in self.figures.values() for count in pages.values())
+
+    def described(self, unit: str, extra: Mapping[str, Any]) -> tuple[Counts, Counter[str]]:
+        """How those of a unit ended, by its marker of Describe, and the reasons of those that are not ok."""
+        pages = self.figures.get(unit, {})
+        statuses: Counter[str] = Counter()
+        reasons: Counter[str] = Counter()
+        for page, status, reason, count in extra.get(NOT_OK, ()) if pages else ():
+            if page in pages:
+                statuses[status] += count
+                reasons.update({reason: count} if reason else {})
+        found, degraded, failed = sum(pages.values()), statuses[Status.DEGRADED], statuses[Status.FAILED]
+        return Counts(found, found - degraded - failed, degraded, failed), reasons

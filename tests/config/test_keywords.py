@@ -1,0 +1,71 @@
+"""The keywords of the Python API as type checkers see them: current, and really checked."""
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import make_keywords
+import pytest
+
+import llm_ocr
+from llm_ocr.config import keywords, models
+from llm_ocr.config.loading import settings_from
+
+PARAMETERS = {"sources", "workspace", "output", "platform", "stage"}
+RIGHT = """
+from pathlib import Path
+import llm_ocr
+
+llm_ocr.run("a.pdf", workspace=Path("w"), pages="1-3", image_size=800, model=Path("weights"), server_url=["http://a"])
+llm_ocr.extract(["a.pdf", Path("b.pdf")], workspace="w", password="secret", max_hours=2, config=Path("c.toml"))
+llm_ocr.export(workspace="w", output=Path("o"), format="markdown")
+llm_ocr.estimate(page_count=10, stage="extract", hardware="hf-jobs:l4x1")
+llm_ocr.submit("slurm", "extract", "a.pdf", workspace="w", time_limit="90m", detach=True)
+"""
+WRONG = (
+    'llm_ocr.run("a.pdf", workspace="w", pagse="1-3")',
+    'llm_ocr.plan("a.pdf", workspace="w", server_url="http://a")',
+    'llm_ocr.export(workspace="w", output="o", format="mrkdown")',
+    'llm_ocr.describe(workspace="w", follow="yes")',
+    'llm_ocr.submit("slurm", "extract", workspace="w", shards="two")',
+    'llm_ocr.open("w", reigon="eu")',
+)
+
+
+def test_the_generated_module_is_current():
+    assert make_keywords.FILE.read_text() == make_keywords.source(), "run: python tests/config/make_keywords.py"
+
+
+@pytest.mark.parametrize("name", make_keywords.CALLS)
+def test_a_call_takes_every_setting_of_its_command(name):
+    model, left_out, function = make_keywords.CALLS[name]
+    taken = set(getattr(keywords, name).__annotations__) - {"config"}
+    assert taken == set(model.model_fields) - {"sources", "workspace"} - left_out
+    assert left_out - {"max_hours", "max_cost"} <= PARAMETERS & set(
+        inspect.signature(getattr(llm_ocr, function)).parameters
+    )
+    assert f"Unpack[{name}]" in str(inspect.signature(getattr(llm_ocr, function)))
+    assert f"{keywords.__name__}.{name}" in getattr(llm_ocr, function).__doc__
+
+
+def test_paths_and_single_values_are_accepted_where_the_types_say_so(tmp_path):
+    chosen = settings_from(
+        models.RunSettings,
+        "run",
+        {"model": Path("weights"), "server_url": "http://a", "log_file": "l", "password": "p", "crop": "image,table"},
+    )
+    assert (chosen.model, chosen.server_url, chosen.log_file) == ("weights", ("http://a",), Path("l"))
+    assert (len(chosen.password), chosen.crop) == (1, ("image", "table"))
+
+
+@pytest.mark.slow
+def test_mypy_accepts_what_is_right_and_refuses_each_wrong_keyword(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(RIGHT + "\n".join(WRONG) + "\n")
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={tmp_path / 'cache'}"]
+    checked = [*command, "--follow-imports=silent", "--ignore-missing-imports", str(script)]
+    found = subprocess.run(checked, cwd=Path(llm_ocr.__file__).parent.parent, capture_output=True, text=True)
+    first = RIGHT.count("\n") + 1
+    errors = {int(line.split(":")[1]) for line in found.stdout.splitlines() if ": error:" in line}
+    assert errors == {first + number for number in range(len(WRONG))}, found.stdout + found.stderr

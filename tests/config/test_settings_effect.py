@@ -1,0 +1,72 @@
+"""Settings without effect: refused where the caller named them, told where a variable did."""
+
+import pytest
+
+from llm_ocr.config.effect import check_effect
+from llm_ocr.config.fields import settings_of
+from llm_ocr.config.groups import ALL, EMBEDDED, SERVER, VLLM
+from llm_ocr.config.loading import Stored, load
+from llm_ocr.config.models import ExtractSettings, LaunchSettings, RunSettings
+from llm_ocr.errors import UsageError
+
+#: One value for each kind of setting.
+VALUES = {bool: True, int: 3, float: 0.5, str: "x"}
+
+
+def loaded(tmp_path, flags, environ=None, stored=None, model=RunSettings):
+    return load(
+        model, {"workspace": "w", **flags}, config=None, environ=environ or {}, dotenv=tmp_path / ".env", stored=stored
+    ).settings
+
+
+def test_every_setting_of_models_is_refused_with_the_cpu_engine(tmp_path):
+    idle = [one for one in settings_of(RunSettings).values() if EMBEDDED not in one.engines]
+    assert {"model", "prompt", "guided", "anchor_text", "layout_first", "mode", "temperature", "describe_model"} <= {
+        one.name for one in idle
+    }
+    for one in idle:
+        value = (
+            one.choices[0] if one.choices else "auto" if one.name == "detector_device" else VALUES.get(one.kind, "x")
+        )
+        settings = loaded(tmp_path, {one.name: [value] if one.many else value})
+        with pytest.raises(UsageError, match=f"{one.flag} has no effect with the CPU engine, which it is") as refused:
+            check_effect(settings, EMBEDDED, "which it is")
+        assert "--server-url" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("engine", "flags"),
+    [
+        (SERVER, {"preset": "l4"}),
+        (SERVER, {"tensor_parallel_size": 2}),
+        (VLLM, {"server_model": "m"}),
+    ],
+)
+def test_what_is_for_another_kind_of_server_is_refused(tmp_path, engine, flags):
+    other = VLLM if engine == SERVER else SERVER
+    with pytest.raises(UsageError, match="has no effect with") as refused:
+        check_effect(loaded(tmp_path, {"engine": engine, **flags}), engine)
+    assert f"or use --engine {other}" in refused.value.hint
+
+
+def test_several_are_named_together_with_what_chose_the_engine(tmp_path):
+    settings = loaded(tmp_path, {"engine": "embedded", "model": "dots.mocr", "guided": True})
+    with pytest.raises(UsageError, match="--model, --guided have no effect") as refused:
+        check_effect(settings, EMBEDDED)
+    assert "which --engine embedded chose" in refused.value.args[0]
+    stored = Stored({"engine": "embedded"}, {"engine": "llm-ocr run on 2026-11-22 at 22:10 UTC"})
+    with pytest.raises(UsageError, match=r"begun \(llm-ocr run on 2026-11-22 at 22:10 UTC\)"):
+        check_effect(loaded(tmp_path, {"model": "dots.mocr"}, stored=stored), EMBEDDED)
+
+
+def test_what_a_variable_or_the_workspace_says_is_not_refused(tmp_path):
+    environ = {"MODEL_ID": "me/model", "LLM_OCR_GUIDED": "1", "LLM_OCR_SERVER_KEY": "secret"}
+    settings = loaded(tmp_path, {}, environ, {"prompt": "Read."}, model=ExtractSettings)
+    assert set(check_effect(settings, EMBEDDED)) == {"MODEL_ID", "LLM_OCR_GUIDED"}
+
+
+def test_settings_of_commands_concern_every_engine(tmp_path):
+    flags = {"stdout": True, "headers": "keep", "crop": "table", "workers": 2, "text_layer": "never", "max_hours": 1}
+    for engine in (EMBEDDED, SERVER, VLLM):
+        assert check_effect(loaded(tmp_path, flags), engine) == ()
+    assert all(settings_of(LaunchSettings)[name].engines == ALL for name in ("platform", "stage", "sources"))

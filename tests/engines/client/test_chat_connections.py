@@ -1,0 +1,427 @@
+"""Connections that break, stall, are refused or closed; certificates; what a server says of itself."""
+
+import asyncio
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from aiohttp import web
+from chat_servers import (
+    DONE,
+    ENDLESS,
+    HUGE,
+    KEY,
+    MODEL,
+    QUESTION,
+    WHOLE,
+    abort,
+    connected,
+    endless,
+    event,
+    in_turn,
+    replying,
+    serving,
+    streaming,
+    usage,
+)
+from test_chat_gauges import ONE
+
+from llm_ocr.engines import Completion, Finish, ServerFacts
+from llm_ocr.engines.client import endpoint as endpoint_module
+from llm_ocr.engines.client.probing import Gauges
+from llm_ocr.engines.client.replies import Bounds
+from llm_ocr.errors import LlmOcrError, RequestLost, ServerError
+
+
+def lost(handler, question=QUESTION, **options) -> LlmOcrError:
+    async def run() -> None:
+        async with serving(handler) as url, connected(url, **options) as endpoint:
+            await endpoint.ask(question)
+
+    with pytest.raises(LlmOcrError) as raised:
+        asyncio.run(run())
+    return raised.value
+
+
+async def silent(request: web.Request) -> web.StreamResponse:
+    """Takes the question and never says anything."""
+    await request.read()
+    await asyncio.sleep(60)
+    return web.Response()
+
+
+def stuck(*pieces: bytes):
+    """Begins an answer and stops in the middle, the connection open."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for piece in pieces:
+            await asyncio.sleep(0.05)
+            await response.write(piece)
+        await asyncio.sleep(60)
+        return response
+
+    return handler
+
+
+def test_a_reset_in_the_middle_loses_the_answer():
+    error = lost(streaming(event("Hello"), pause=0.05, end=abort))
+    assert isinstance(error, RequestLost)
+    assert (error.status, error.unreachable, error.stalled) == (200, False, False)
+
+
+def test_the_tokens_of_an_answer_that_was_lost_are_counted():
+    estimated = lost(streaming(event("word " * 200), pause=0.05, end=abort))
+    assert (estimated.tokens_in, estimated.tokens_out) == (0, 250)
+    known = lost(streaming(event("word " * 200), usage(completion_tokens=90), pause=0.05, end=abort))
+    assert (known.tokens_in, known.tokens_out) == (300, 90)
+
+
+def test_a_reset_before_the_answer_began_has_no_status():
+    async def handler(request: web.Request) -> web.StreamResponse:
+        await request.read()
+        abort(request)
+        return web.Response()
+
+    error = lost(handler)
+    assert isinstance(error, RequestLost)
+    assert (error.status, error.unreachable) == (0, False)
+
+
+def test_a_reset_while_the_image_goes_out_loses_the_answer():
+    async def handler(request: web.Request) -> web.StreamResponse:
+        await request.content.read(1000)
+        abort(request)
+        return web.Response()
+
+    assert isinstance(lost(handler, HUGE), RequestLost)
+
+
+def test_a_server_that_is_not_there_is_unreachable():
+    async def run(port: int) -> None:
+        async with connected(f"http://127.0.0.1:{port}") as endpoint:
+            assert await endpoint.probe() is None
+            assert await endpoint.gauges() is None
+            await endpoint.ask(QUESTION)
+
+    with socket.socket() as silent_port, pytest.raises(RequestLost, match="nobody answers") as raised:
+        silent_port.bind(("127.0.0.1", 0))  # held, and nobody listens
+        asyncio.run(run(silent_port.getsockname()[1]))
+    assert raised.value.unreachable and raised.value.status == 0
+
+
+@pytest.mark.parametrize(("handler", "status"), [(silent, 0), (stuck(event("Hello")), 200)])
+def test_an_answer_that_does_not_go_on_is_given_up(handler, status):
+    error = lost(handler, stall=0.8)
+    assert isinstance(error, RequestLost)
+    assert error.stalled and not error.unreachable and error.status == status
+
+
+def test_a_server_that_does_not_take_the_image_is_given_up():
+    async def handler(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(60)
+        return web.Response()
+
+    error = lost(handler, HUGE, stall=0.8)
+    assert isinstance(error, RequestLost) and error.stalled
+
+
+def test_a_slow_answer_is_not_given_up_while_it_goes_on():
+    pieces = [event("x")] * 13  # 1.3 s in all, and no silence of more than 1 s
+
+    async def run() -> str:
+        handler = streaming(*pieces, event("", "stop"), DONE, pause=0.1)
+        async with serving(handler) as url, connected(url, stall=1.0) as endpoint:
+            return (await endpoint.ask(QUESTION)).text
+
+    assert asyncio.run(run()) == "x" * 13
+
+
+def test_an_answer_is_whole_when_done_was_said_though_the_body_stays_open():
+    async def run() -> tuple[str, str]:
+        async with serving(in_turn(stuck(*WHOLE), streaming(*WHOLE))) as url, connected(url) as endpoint:
+            return (await endpoint.ask(QUESTION)).text, (await endpoint.ask(QUESTION)).text
+
+    assert asyncio.run(run()) == ("Hello wörld", "Hello wörld")
+
+
+@pytest.fixture
+def brief_usage(monkeypatch):
+    """Counts of tokens are not waited for long."""
+    monkeypatch.setattr(endpoint_module, "_USAGE_SECONDS", 0.3)
+
+
+@pytest.mark.usefixtures("brief_usage")
+@pytest.mark.parametrize("end", [stuck(*WHOLE[:3]), streaming(*WHOLE[:3], end=abort), streaming(*WHOLE[:4], end=abort)])
+def test_an_answer_is_whole_when_the_reason_for_its_end_was_said_whatever_becomes_of_the_connection(end):
+    async def run() -> str:
+        async with serving(end) as url, connected(url, stall=20) as endpoint, asyncio.timeout(10):
+            return (await endpoint.ask(QUESTION)).text
+
+    assert asyncio.run(run()) == "Hello wörld"
+
+
+@pytest.mark.usefixtures("brief_usage")
+def test_an_answer_that_is_whole_is_not_waited_for_while_comments_come():
+    ending = endless(b"".join(WHOLE[:3]), lambda _: b": ping\n\n")
+
+    async def run() -> str:
+        async with serving(ending) as url, connected(url, stall=20) as endpoint, asyncio.timeout(10):
+            return (await endpoint.ask(QUESTION)).text
+
+    assert asyncio.run(run()) == "Hello wörld"
+
+
+#: Seconds of silence in the tests of answers that never end; an answer may take ten times as long.
+STALL = 0.5
+
+
+def unending(name: str) -> Completion | LlmOcrError:
+    """How a question ends whose answer never does."""
+
+    async def run() -> Completion:
+        async with serving(ENDLESS[name]) as url, connected(url, stall=STALL) as endpoint, asyncio.timeout(30):
+            return await endpoint.ask(replace(QUESTION, settings={"max_tokens": 500}))
+
+    try:
+        return asyncio.run(run())
+    except LlmOcrError as error:
+        return error
+
+
+@pytest.mark.parametrize("name", ["comments", "empty deltas", "roles", "no choices", "blanks"])
+def test_what_only_keeps_a_connection_awake_is_no_progress(name):
+    error = unending(name)
+    assert isinstance(error, RequestLost) and error.stalled
+    assert "no new text for 0.5 s" in str(error)
+
+
+@pytest.mark.parametrize("name", ["text", "reasoning"])
+def test_an_answer_far_beyond_the_tokens_that_were_asked_for_is_cut(name):
+    answer = unending(name)
+    assert isinstance(answer, Completion)
+    assert answer.finish is Finish.LENGTH
+    assert len(answer.text) <= Bounds(500).characters
+    assert answer.estimated and 1000 < answer.tokens_out < 5000
+
+
+@pytest.mark.parametrize("name", ["JSON", "one event"])
+def test_json_far_beyond_the_tokens_that_were_asked_for_is_not_read_to_its_end(name):
+    error = unending(name)
+    assert isinstance(error, RequestLost) and not error.stalled
+    assert f"more than {Bounds(500).bytes} bytes" in str(error)
+
+
+@pytest.mark.parametrize("name", ["slow text", "slow reasoning"])
+def test_an_answer_that_takes_far_too_long_in_all_is_cut_and_what_came_is_kept(name):
+    answer = unending_slowly(name)
+    assert answer.finish is Finish.LATE
+    assert answer.seconds < 15
+    assert bool(answer.text) is (name == "slow text")
+
+
+def unending_slowly(name: str) -> Completion:
+    async def run() -> Completion:
+        async with serving(ENDLESS[name]) as url, connected(url, stall=0.4) as endpoint, asyncio.timeout(30):
+            return await endpoint.ask(QUESTION)
+
+    return asyncio.run(run())
+
+
+def test_keeping_a_connection_awake_is_no_news_for_the_watchdog():
+    async def run() -> None:
+        async with serving(ENDLESS["comments"]) as url, connected(url, stall=20) as endpoint:
+            asking = asyncio.create_task(endpoint.ask(QUESTION))
+            await asyncio.sleep(0.5)
+            heard = endpoint.received
+            await asyncio.sleep(0.5)
+            assert endpoint.received == heard
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - what is waited for happens in other code
+            await asyncio.sleep(0.01)
+
+
+def test_closing_ends_everything_that_is_under_way_and_the_server_is_told():
+    begun: list[str] = []
+    gone: list[str] = []
+
+    def telling(handler):
+        async def told(request: web.Request) -> web.StreamResponse:
+            begun.append("begun")
+            try:
+                return await handler(request)
+            finally:
+                gone.append("told")
+
+        return told
+
+    async def run() -> list[object]:
+        tiny = [event("x")] * 3000
+        handler = in_turn(*map(telling, (silent, stuck(event("Hello")), streaming(*tiny, pause=0.01), silent)))
+        async with serving(handler) as url, connected(url) as endpoint:
+            asks = [asyncio.create_task(endpoint.ask(QUESTION)) for _ in range(6)]
+            await until(lambda: len(begun) == 6)
+            await asyncio.sleep(0.2)
+            assert gone == []
+            await endpoint.close()
+            ends = await asyncio.wait_for(asyncio.gather(*asks, return_exceptions=True), 20)
+            with pytest.raises(RequestLost):
+                await endpoint.ask(QUESTION)
+            await until(lambda: len(gone) == 6)
+            return ends
+
+    ends = asyncio.run(run())
+    assert {type(end) for end in ends} == {RequestLost}
+    assert not any(end.unreachable or end.stalled for end in ends)
+
+
+def test_a_cancelled_question_leaves_the_others_alone():
+    async def run() -> str:
+        arrived = asyncio.Event()
+
+        async def first(request: web.Request) -> web.StreamResponse:
+            arrived.set()
+            return await stuck(event("a"))(request)
+
+        async with serving(in_turn(first, streaming(*WHOLE))) as url, connected(url) as endpoint:
+            asking = asyncio.create_task(endpoint.ask(QUESTION))
+            await arrived.wait()
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            return (await endpoint.ask(QUESTION)).text
+
+    assert asyncio.run(run()) == "Hello wörld"
+
+
+def test_the_last_byte_is_known_for_the_watchdog():
+    async def run() -> None:
+        async with serving(stuck(event("Hello"))) as url, connected(url) as endpoint:
+            before = endpoint.received
+            await asyncio.sleep(0.05)
+            first = asyncio.create_task(endpoint.ask(QUESTION))
+            await asyncio.sleep(0)
+            sent = endpoint.received
+            assert sent > before
+            await until(lambda: endpoint.received > sent)
+            await asyncio.sleep(0.2)
+            heard = endpoint.received
+            second = asyncio.create_task(endpoint.ask(QUESTION))
+            await asyncio.sleep(0)
+            assert endpoint.received == heard  # another request is no news of the server
+            for one in (first, second):
+                one.cancel()
+            await asyncio.gather(first, second, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+MODELS = replying(
+    200, {"data": [{"id": "other", "max_model_len": 5}, {"id": MODEL, "max_model_len": 8192, "owned_by": "vllm"}]}
+)
+
+
+def test_a_vllm_server_says_what_it_is():
+    async def run() -> tuple[ServerFacts | None, Gauges | None, dict[str, str]]:
+        pages = {
+            "models": MODELS,
+            "version": replying(200, {"version": "0.32.0"}),
+            "metrics": replying(200, ONE.encode()),
+        }
+        async with serving(streaming(*WHOLE), **pages) as url, connected(url) as endpoint:
+            return await endpoint.probe(), await endpoint.gauges(), await endpoint.served()
+
+    facts, gauges, served = asyncio.run(run())
+    assert facts == ServerFacts(vllm=True, version="0.32.0", max_model_len=8192, kv_tokens=65536, serves=MODEL)
+    assert gauges is not None and gauges.running == 32
+    assert tuple(served) == ("other", MODEL)
+
+
+@pytest.mark.parametrize(
+    ("models", "facts"),
+    [
+        (replying(200, {"data": [{"id": "other"}]}), ServerFacts(serves="other")),
+        (replying(200, {"data": [{"id": "other", "root": "/models/x/"}]}), ServerFacts(serves="other (x)")),
+        (replying(200, b"not JSON"), ServerFacts()),
+        (replying(404), ServerFacts()),
+        (replying(429), ServerFacts()),
+        (replying(502), None),
+        (replying(503), None),
+    ],
+)
+def test_other_servers_are_known_to_be_there_or_not(models, facts):
+    async def run() -> tuple[ServerFacts | None, Gauges | None]:
+        async with serving(streaming(*WHOLE), models=models) as url, connected(url) as endpoint:
+            return await endpoint.probe(), await endpoint.gauges()
+
+    assert asyncio.run(run()) == (facts, None)
+
+
+@pytest.mark.parametrize("status", [401, 403, 301])
+def test_a_wrong_key_or_url_is_found_by_the_probe(status):
+    async def run() -> None:
+        page = replying(status, {"error": f"no {KEY}"}, Location="https://host.example/")
+        async with serving(streaming(*WHOLE), models=page) as url, connected(url) as endpoint:
+            await endpoint.probe()
+
+    with pytest.raises(ServerError) as raised:
+        asyncio.run(run())
+    assert KEY not in str(raised.value)
+
+
+ASK = """
+import asyncio, sys
+from llm_ocr.engines import CompletionRequest
+from llm_ocr.engines.client.connections import address_of
+from llm_ocr.engines.client.endpoint import Endpoint
+from llm_ocr.types import EncodedImage
+async def run():
+    endpoint = Endpoint(address_of(sys.argv[1], "m"))
+    try:
+        print((await endpoint.ask(CompletionRequest("1", EncodedImage(b"", "image/png", 1, 1), "Read.", {}))).text)
+    finally:
+        await endpoint.close()
+asyncio.run(run())
+"""
+
+
+def test_https_works_with_the_systems_certificates_and_with_no_other(tmp_path):
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl, which makes the certificate, is not installed")
+    pem, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    words = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1"
+    made = ["openssl", *words.split(), "-keyout", key, "-out", pem]
+    subprocess.run(made, check=True, capture_output=True)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(pem, key)
+
+    async def trusting(url: str) -> bytes:
+        environment = {**os.environ, "SSL_CERT_FILE": str(pem)}
+        command = [sys.executable, "-c", ASK, url]
+        process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=asyncio.subprocess.PIPE)
+        return (await process.communicate())[0]
+
+    async def run() -> bytes:
+        many = [event("tls ")] * 100
+        async with serving(streaming(*many, event("", "stop"), usage(), DONE, pause=0.001), tls) as url:
+            async with connected(url) as endpoint:
+                for attempt in (endpoint.ask(QUESTION), endpoint.probe()):
+                    with pytest.raises(ServerError, match="not trusted"):
+                        await attempt
+            return await trusting(url)
+
+    assert asyncio.run(run()).decode().strip() == ("tls " * 100).strip()

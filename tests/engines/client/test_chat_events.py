@@ -1,0 +1,88 @@
+"""Server-sent events: what a stream says does not depend on how the network cut it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_ocr.engines.client import replies
+from llm_ocr.engines.client.replies import EventSplitter, TooLong
+
+DATA = [b"data: a", b"data:b", b"data:  c", b"data", b"data:", b"data: [DONE]", 'data: {"é": "日本"}'.encode()]
+OTHER = [b": comment", b"event: x", b"id: 7", b"retry: 1", b"nonsense", b"database: 1", b""]
+LINES = st.sampled_from(DATA + OTHER)
+ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
+STREAMS = st.lists(st.tuples(LINES, ENDS), max_size=30).map(lambda lines: b"".join(line + end for line, end in lines))
+
+
+def split(*pieces: bytes) -> list[bytes]:
+    splitter = EventSplitter()
+    return [event for piece in pieces for event in splitter.feed(piece)] + splitter.finish()
+
+
+def by_the_book(stream: bytes) -> list[bytes]:
+    """The standard's own words, line by line; the end of the stream counts as an empty line here.
+
+    The tests' streams have one id: an event that comes again with it is left out until it has stood for two events.
+    """
+    found: list[bytes] = []
+    data: list[bytes] = []
+    numbered = False
+    of_id: set[bytes] = set()
+    for line in [*stream.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"), b""]:
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            data.append(value.removeprefix(b" "))
+        elif name == b"id":
+            numbered = True
+        elif not line:
+            one = b"\n".join(data)
+            if data and not (numbered and of_id == {one}):
+                found.append(one)
+            if data and numbered:
+                of_id.add(one)
+            data, numbered = [], False
+    return found
+
+
+@given(STREAMS, st.data())
+def test_any_cut_of_the_stream_gives_the_same_events(stream, data):
+    places = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
+    pieces = [stream[start:end] for start, end in zip([0, *places], [*places, len(stream)], strict=True)]
+    assert split(*pieces) == split(stream) == split(*(stream[at : at + 1] for at in range(len(stream))))
+
+
+@given(STREAMS)
+def test_the_events_are_those_of_the_standard(stream):
+    assert split(stream) == by_the_book(stream)
+
+
+@pytest.mark.parametrize(
+    ("stream", "found"),
+    [
+        (b"data: 1\n\ndata: 2\n\n", [b"1", b"2"]),
+        (b"data:1\r\n\r\ndata:2\r\n\r\n", [b"1", b"2"]),
+        (b": ping\n\ndata: 1\n\n", [b"1"]),
+        (b"event: message\nid: 4\ndata: {\ndata: }\n\n", [b"{\n}"]),
+        (b"\xef\xbb\xbfdata: 1\n\n", [b"1"]),
+        (b"data: [DONE]", [b"[DONE]"]),
+        (b"", []),
+    ],
+)
+def test_the_forms_that_servers_use(stream, found):
+    assert split(stream) == found
+
+
+def test_an_event_is_given_as_soon_as_its_end_has_come():
+    splitter = EventSplitter()
+    assert splitter.feed(b"data: 1\n") == []
+    assert splitter.feed(b"\n") == [b"1"]
+    assert splitter.feed(b"data: 2\r\n\r") == []
+    assert splitter.feed(b"\n") == [b"2"]
+
+
+def test_an_event_without_an_end_is_an_error_and_not_all_memory(monkeypatch):
+    monkeypatch.setattr(replies, "LONGEST", 1000)
+    splitter = EventSplitter()
+    with pytest.raises(TooLong):
+        for _ in range(20):
+            splitter.feed(b"data: " + b"x" * 100)

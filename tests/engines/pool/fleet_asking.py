@@ -1,0 +1,66 @@
+"""What the tests of a fleet share."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from aiohttp import web
+from scripted_server import Scripted, question
+
+from llm_ocr.engines import Completion, ServerFacts
+from llm_ocr.engines.pool.pool import PoolOptions, ServerPool
+
+QUICK = PoolOptions(grace=0.1, interval=0.05)
+VLLM = ServerFacts(vllm=True, version="0.32.0", max_model_len=8192, kv_tokens=64_000, max_num_seqs=16)
+
+
+def names(count: int) -> list[str]:
+    return [f"page-{number}" for number in range(count)]
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(100):
+            await test
+
+    asyncio.run(bounded())
+
+
+async def until(true: Callable[[], object]) -> None:
+    while not true():  # noqa: ASYNC110  # what is waited for are numbers of the fleet and of the server
+        await asyncio.sleep(0.002)
+
+
+async def ask_all(fleet: ServerPool, asked: list[str]) -> dict[str, Completion | BaseException]:
+    found = await asyncio.gather(*(fleet.ask(question(name)) for name in asked), return_exceptions=True)
+    return dict(zip(asked, found, strict=True))
+
+
+def answered(found: dict[str, Completion | BaseException]) -> list[str]:
+    """The names whose own answer came."""
+    return [name for name, one in found.items() if isinstance(one, Completion) and one.text == f"answer to {name}"]
+
+
+def failing(times: int, make: Callable[[], web.Response]) -> Callable[[str], web.Response | None]:
+    """The first `times` requests, of whatever question, get this response."""
+    left = [times]
+
+    def behave(_: str) -> web.Response | None:
+        left[0] -= 1
+        return make() if left[0] >= 0 else None
+
+    return behave
+
+
+def with_fleet(
+    servers: list[Scripted], options: PoolOptions, test: Callable[[ServerPool, list[str]], Awaitable[None]]
+) -> None:
+    async def whole() -> None:
+        said: list[str] = []
+        fleet = ServerPool("model", servers, options, said.append)
+        try:
+            await test(fleet, said)
+        finally:
+            await fleet.close()
+
+    run(whole())

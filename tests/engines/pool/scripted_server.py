@@ -1,0 +1,169 @@
+"""Real HTTP servers in this process that do as they are told, as `serving.Server` objects."""
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from llm_ocr.engines import Address, CompletionRequest, ServerFacts
+from llm_ocr.errors import ServerError
+from llm_ocr.types import EncodedImage
+
+
+def question(name: str) -> CompletionRequest:
+    """A question whose prompt is its id: the scripted server goes by it."""
+    return CompletionRequest(name, EncodedImage(b"", "image/png", 1, 1), name, {"max_tokens": 10})
+
+
+@dataclass
+class Scripted:
+    """A server of a model; fields may be changed while it runs.
+
+    `slots` requests are worked on at once, each for `seconds`; more wait. It dies of questions in `killers`, hangs
+    (and goes on answering /v1/models) from one in `hangers` on, and lets `behave` answer others in its own way.
+    """
+
+    name: str = "scripted 0"
+    facts: ServerFacts = field(default_factory=ServerFacts)
+    slots: int = 1000
+    seconds: float = 0.005
+    killers: frozenset[str] = frozenset()
+    hangers: frozenset[str] = frozenset()
+    behave: Callable[[str], web.Response | None] = lambda prompt: None
+    starts_after: float = 0.0
+    fails_to_start: str = ""
+    fails_to_restart: str = ""
+    gauges: bool = False
+    ours: bool = True  # its process's end is seen
+
+    asked: Counter[str] = field(default_factory=Counter)
+    arrived: list[tuple[float, str]] = field(default_factory=list)
+    neighbours: dict[str, list[int]] = field(default_factory=dict)  # at each arrival, how many were there with it
+    running: int = 0
+    waiting: int = 0
+    most: int = 0
+    starts: int = 0
+    stops: int = 0
+
+    def __post_init__(self) -> None:
+        self._runner: web.AppRunner | None = None
+        self._end: asyncio.Future[str] | None = None
+        self._hung = False
+        self._turns = asyncio.Condition()
+
+    async def start(self) -> tuple[Address, ServerFacts]:
+        self.starts += 1
+        await asyncio.sleep(self.starts_after)
+        if self.fails_to_start:
+            raise ServerError(self.fails_to_start, hint="Look at its log.")
+        return await self._listen()
+
+    async def restart(self, why: str) -> tuple[Address, ServerFacts]:
+        await self._shut()
+        self.starts += 1
+        if self.fails_to_restart:
+            raise ServerError(self.fails_to_restart)
+        return await self._listen()
+
+    async def ended(self) -> str:
+        assert self._end is not None
+        if not self.ours:
+            await asyncio.get_running_loop().create_future()
+        return await asyncio.shield(self._end)
+
+    async def stop(self) -> None:
+        self.stops += 1
+        await self._shut()
+
+    async def die(self, why: str = "killed") -> None:
+        """As a kill -9."""
+        runner, self._runner = self._runner, None
+        if runner is None:
+            return
+        assert runner.server is not None
+        sites = list(runner.sites)
+        for site in sites:
+            await site.stop()  # nobody can connect any more
+        for handler in list(runner.server.connections):
+            if handler.transport is not None:
+                handler.transport.abort()
+        if self._end is not None and not self._end.done():
+            self._end.set_result(why)
+        await runner.cleanup()
+
+    async def _listen(self) -> tuple[Address, ServerFacts]:
+        self._hung = False
+        self.running = self.waiting = 0
+        app = web.Application(client_max_size=1 << 26)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/metrics", self._metrics)
+        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self._runner = runner
+        self._end = asyncio.get_running_loop().create_future()
+        port = runner.addresses[0][1]
+        return Address(f"http://127.0.0.1:{port}/v1", "scripted"), self.facts
+
+    async def _shut(self) -> None:
+        await self.die("stopped")
+
+    async def _models(self, request: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": "scripted"}]})
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        if not self.gauges:
+            return web.Response(status=404)
+        lines = f"vllm:num_requests_running {self.running}\nvllm:num_requests_waiting {self.waiting}\n"
+        return web.Response(text=lines)
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        prompt = next(p["text"] for p in (await request.json())["messages"][0]["content"] if p["type"] == "text")
+        self.asked[prompt] += 1
+        self.arrived.append((time.monotonic(), prompt))
+        self.neighbours.setdefault(prompt, []).append(self.running + self.waiting)
+        self.waiting += 1
+        running = False
+        try:
+            if prompt in self.hangers:
+                self._hung = True
+            if self._hung:
+                await asyncio.get_running_loop().create_future()
+            special = self.behave(prompt)
+            if special is not None:
+                return special
+            async with self._turns:
+                await self._turns.wait_for(lambda: self.running < self.slots)
+                self.waiting -= 1
+                self.running += 1
+                running = True
+            self.most = max(self.most, self.running)
+            await asyncio.sleep(self.seconds)
+            if prompt in self.killers:
+                asyncio.get_running_loop().call_soon(lambda: asyncio.ensure_future(self.die(f"killed by {prompt}")))
+                await asyncio.get_running_loop().create_future()
+            if self._hung:
+                await asyncio.get_running_loop().create_future()
+            return await self._answer(request, prompt)
+        finally:
+            if running:
+                self.running -= 1
+                async with self._turns:
+                    self._turns.notify()
+            else:
+                self.waiting -= 1
+
+    async def _answer(self, request: web.Request, prompt: str) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        choice = {"delta": {"content": f"answer to {prompt}"}, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 3, "completion_tokens": 5}
+        for event in ({"choices": [choice]}, {"choices": [], "usage": usage}):
+            await response.write(f"data: {json.dumps(event)}\n\n".encode())
+        await response.write(b"data: [DONE]\n\n")
+        return response

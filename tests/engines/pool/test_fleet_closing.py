@@ -1,0 +1,71 @@
+"""A fleet that asks no more, or ends: nobody waits for ever, and nothing is left behind."""
+
+import asyncio
+
+import pytest
+from fleet_asking import QUICK, VLLM, names, run, until
+from scripted_server import Scripted, question
+
+from llm_ocr.engines import Completion
+from llm_ocr.engines.pool.pool import ServerPool
+from llm_ocr.errors import ServerError
+
+
+def test_closing_ends_all_who_wait_and_closes_connections_before_servers() -> None:
+    class Waiting(Scripted):
+        async def stop(self) -> None:
+            await asyncio.wait_for(until(lambda: self.running + self.waiting == 0), 20)
+            await super().stop()
+
+    server = Waiting(seconds=60, facts=VLLM)
+
+    async def whole() -> None:
+        fleet = ServerPool("model", [server], QUICK)
+        asking = [asyncio.create_task(fleet.ask(question(name))) for name in names(100)]
+        await until(lambda: len(server.arrived) == 20)
+        await asyncio.gather(fleet.close(), fleet.close())
+        found = await asyncio.gather(*asking, return_exceptions=True)
+        assert all(isinstance(one, ServerError) and "closed" in str(one) for one in found)
+        await fleet.close()
+        with pytest.raises(ServerError, match="closed"):
+            await fleet.ask(question("late"))
+
+    run(whole())
+    assert server.stops == 1
+
+
+def test_on_hold_what_was_asked_is_answered_and_nothing_else_is_asked() -> None:
+    server = Scripted(seconds=0.2, facts=VLLM)
+
+    async def whole() -> None:
+        fleet = ServerPool("model", [server], QUICK)
+        asking = [asyncio.create_task(fleet.ask(question(name))) for name in names(50)]
+        await until(lambda: len(server.arrived) == 20)
+        fleet.hold()
+        await until(lambda: sum(task.done() for task in asking) == 20)
+        late = asyncio.create_task(fleet.ask(question("late")))
+        await asyncio.sleep(0.1)
+        assert (fleet.load().in_flight, fleet.load().queued, late.done()) == (0, 31, False)
+        await fleet.close()
+        found = await asyncio.gather(*asking, late, return_exceptions=True)
+        assert [type(one) for one in found] == [Completion] * 20 + [ServerError] * 31
+
+    run(whole())
+    assert server.asked.total() == 20
+
+
+def test_closing_is_safe_while_servers_start_and_before() -> None:
+    async def whole() -> None:
+        servers = [Scripted("a", starts_after=600), Scripted("b", starts_after=600)]
+        fleet = ServerPool("model", servers, QUICK)
+        asking = asyncio.create_task(fleet.ask(question("a")))
+        await asyncio.sleep(0.02)
+        await fleet.close()
+        with pytest.raises(ServerError, match="closed"):
+            await asking
+        assert [server.stops for server in servers] == [1, 1]
+        unused = ServerPool("model", [Scripted()], QUICK)
+        await unused.close()
+        unused.begin()
+
+    run(whole())

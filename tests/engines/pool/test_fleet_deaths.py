@@ -1,0 +1,234 @@
+"""Servers that die or hang under a fleet, over real HTTP servers in this process."""
+
+import asyncio
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from aiohttp import web
+from fleet_asking import QUICK, VLLM, answered, ask_all, names, until, with_fleet
+from scripted_server import Scripted, question
+
+from llm_ocr.engines import Completion
+from llm_ocr.engines.pool.pool import ServerPool
+from llm_ocr.errors import PageFailure, RequestLost, ServerError
+from llm_ocr.types import Reason
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_what_was_under_way_at_a_death_is_asked_again_and_costs_nobody_a_try(ours: bool) -> None:
+    server = Scripted(seconds=0.05, facts=VLLM, ours=ours)
+
+    async def test(fleet: ServerPool, said: list[str]) -> None:
+        asking = asyncio.create_task(ask_all(fleet, names(100)))
+        await until(lambda: fleet.load().answers >= 30 and server.running == 20)
+        await server.die("killed by signal 9")
+        assert len(answered(await asking)) == 100
+        assert fleet.load().restarts == 1
+        [line] = [line for line in said if "restart 1 of 5" in line]
+        assert "killed by signal 9" in line or not ours
+
+    with_fleet([server], QUICK, test)
+    assert server.starts == 2
+    assert max(server.asked.values()) == 2
+    assert 0 < list(server.asked.values()).count(2) <= 20  # fewer where answers still came while it died
+
+
+def test_other_servers_go_on_while_one_is_restarted() -> None:
+    servers = [Scripted("a", seconds=0.02), Scripted("b", seconds=0.02)]
+
+    async def test(fleet: ServerPool, said: list[str]) -> None:
+        asking = asyncio.create_task(ask_all(fleet, names(300)))
+        await until(lambda: fleet.load().answers >= 50)
+        servers[0].fails_to_restart = "the GPU fell off"
+        await servers[0].die()
+        assert len(answered(await asking)) == 300
+        assert [line for line in said if "a is left out: the GPU fell off" in line]
+        assert fleet.load().servers == 1
+
+    with_fleet(servers, QUICK, test)
+
+
+def test_a_server_that_keeps_dying_ends_in_an_error_within_the_budget() -> None:
+    server = Scripted(seconds=0.01, killers=frozenset(names(100)), facts=VLLM)
+
+    async def test(fleet: ServerPool, said: list[str]) -> None:
+        found = await ask_all(fleet, names(100))
+        errors = [one for one in found.values() if isinstance(one, ServerError)]
+        assert len(errors) == 100  # no page is blamed for it
+        assert "died 6 times" in str(errors[0])
+
+    with_fleet([server], QUICK, test)
+    assert server.starts == 6
+
+
+def test_restarts_are_forgotten_after_enough_answers() -> None:
+    server = Scripted(seconds=0.001, facts=VLLM)
+
+    async def test(fleet: ServerPool, said: list[str]) -> None:
+        for _ in range(4):
+            assert len(answered(await ask_all(fleet, names(110)))) == 110
+            await server.die()
+        assert len(answered(await ask_all(fleet, names(110)))) == 110
+
+    with_fleet([server], replace(QUICK, max_restarts=1), test)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_questions_that_kill_the_server_are_set_aside_alone_and_their_neighbours_are_answered(count: int) -> None:
+    killers = frozenset(f"page-{number}" for number in (40, 47, 90)[:count])
+    server = Scripted(seconds=0.03, killers=killers, facts=VLLM)
+
+    async def test(fleet: ServerPool, said: list[str]) -> None:
+        found = await ask_all(fleet, names(120))
+        assert sorted(answered(found)) == sorted(set(names(120)) - killers)
+        for name in killers:
+            failure = found[name]
+            assert isinstance(failure, PageFailure)
+            assert failure.reason is Reason.QUARANTINED
+            assert "4 times" in failure.detail
+            assert [line for line in said if f"{name} is set aside" in line]
+
+    with_fleet([server], QUICK, test)
+    for name in killers:
+        assert server.neighbours[name][-1] == 0
+        assert all(there < math.ceil(math.sqrt(20)) for there in server.neighbours[name][2:])
+        assert server.asked[name] <= 4  # less where another killer was quicker, before this one had arrived
+    assert count > 1 or server.asked["page-40"] == 4
+
+
+def test_a_question_that_was_lost_right_before_a_death_is_suspect_when_it_is_asked_again() -> None:
+    server = Scripted(seconds=0.03, facts=VLLM)
+    killer = iter(["dies later"])
+
+    def behave(prompt: str) -> web.Response | None:
+        if prompt == "killer" and next(killer, None):
+            asyncio.get_running_loop().call_later(0.4, lambda: asyncio.ensure_future(server.die()))
+            return web.Response(status=500)
+        return None
+
+    async def test(fleet: ServerPool, said: list[str]) -> None:
+        server.behave = behave
+        with pytest.raises(RequestLost):
+            await fleet.ask(question("killer"))
+        await until(lambda: fleet.load().restarts == 1 and fleet.load().servers == 1)
+        first = asyncio.create_task(ask_all(fleet, names(10)))
+        await until(lambda: server.running)
+        assert (await fleet.ask(question("killer"))).text == "answer to killer"
+        assert len(answered(await first)) == 10
+
+    with_fleet([server], replace(QUICK, kills=3), test)
+    assert server.neighbours["killer"] == [0, 0]
+
+
+def test_while_suspects_run_on_one_server_fresh_questions_go_to_others() -> None:
+    servers = [Scripted("a", seconds=0.02, killers=frozenset({"killer"})), Scripted("b", seconds=0.02)]
+
+    async def test(fleet: ServerPool, said: list[str]) -> None:
+        fleet.begin()
+        await until(lambda: fleet.load().servers == 2)
+        found = await ask_all(fleet, ["killer", *names(200)])
+        assert len(answered(found)) == 200
+        assert isinstance(found["killer"], PageFailure)
+
+    # from the first death on it is suspect; of one that is pardoned once the next server might be the other
+    with_fleet(servers, replace(QUICK, kills=3), test)
+    assert servers[1].asked["killer"] == 0
+    assert servers[1].starts == 1
+
+
+@pytest.mark.slow
+def test_a_server_that_hangs_is_restarted_and_the_question_that_does_it_set_aside() -> None:
+    server = Scripted(seconds=0.02, hangers=frozenset({"page-30"}), facts=VLLM)
+
+    async def test(fleet: ServerPool, said: list[str]) -> None:
+        found = await ask_all(fleet, names(60))
+        assert len(answered(found)) == 59
+        assert isinstance(found["page-30"], PageFailure)
+        assert fleet.load().restarts >= 4
+        assert [line for line in said if "no answer made progress for 2 s" in line]
+
+    with_fleet([server], replace(QUICK, stall=2.0), test)
+    assert server.asked["page-30"] == 4
+
+
+@pytest.mark.parametrize(("ours", "hangs"), [(True, 1), (True, 2), (False, 2), (False, 3)])
+def test_hangs_are_counted_apart_from_deaths_and_named_so(ours: bool, hangs: int) -> None:
+    server = Scripted(seconds=0.02, hangers=frozenset({"page-1"}), ours=ours)
+
+    async def test(fleet: ServerPool, said: list[str]) -> None:
+        began = asyncio.get_running_loop().time()
+        found = await ask_all(fleet, names(4))
+        assert len(answered(found)) == 3
+        failure = found["page-1"]
+        assert isinstance(failure, PageFailure)
+        asked = server.asked["page-1"]
+        times = {1: "once", 2: "twice"}.get(asked, f"{asked} times")
+        assert failure.detail == f"the server hung {times} while it read this page"
+        assert asyncio.get_running_loop().time() - began < 20  # no wait is longer than a hang
+
+    with_fleet([server], replace(QUICK, stall=0.3, hangs=hangs), test)
+    # the first hang is not with it alone, and at a server of others each counted one must be
+    assert hangs <= server.asked["page-1"] <= hangs + 1 + (not ours)
+
+
+def test_a_server_that_hangs_at_its_only_question_is_said_to_hang() -> None:
+    server = Scripted(hangers=frozenset({"page-0"}), ours=False)
+
+    async def test(fleet: ServerPool, said: list[str]) -> None:
+        with pytest.raises(ServerError, match="the server hung twice while it read page-0, and has answered nothing"):
+            await fleet.ask(question("page-0"))
+
+    with_fleet([server], replace(QUICK, stall=0.3, hangs=2), test)
+
+
+@pytest.mark.slow
+def test_one_answer_that_stalls_while_others_come_is_that_questions_loss() -> None:
+    async def test(fleet: ServerPool, said: list[str]) -> None:
+        stuck = asyncio.create_task(fleet.ask(question("stuck")))
+        while not stuck.done():
+            await ask_all(fleet, names(4))
+        with pytest.raises(RequestLost) as lost:
+            await stuck
+        assert lost.value.stalled
+        assert fleet.load().restarts == 0
+
+    class Stalling(Scripted):
+        async def _answer(self, request: web.Request, prompt: str) -> web.StreamResponse:
+            if prompt == "stuck":
+                await asyncio.get_running_loop().create_future()
+            return await super()._answer(request, prompt)
+
+    server = Stalling(seconds=0.2)
+    with_fleet([server], replace(QUICK, stall=2.0), test)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_deaths_busy_times_lost_answers_and_cancelled_callers_together_leave_nobody_waiting(seed: int) -> None:
+    chance = random.Random(seed)
+
+    def behave(prompt: str) -> web.Response | None:
+        drawn = chance.random()
+        if drawn < 0.05:
+            return web.Response(status=429, headers={"Retry-After": "0"})
+        return web.Response(status=500) if drawn < 0.1 else None
+
+    servers = [Scripted(f"scripted {n}", seconds=0.01, facts=VLLM, behave=behave, ours=n != 1) for n in range(3)]
+
+    async def test(fleet: ServerPool, said: list[str]) -> None:
+        asking = {name: asyncio.create_task(fleet.ask(question(name))) for name in names(600)}
+        cancelled = chance.sample(names(600), 60)
+        for round_ in range(12):
+            await asyncio.sleep(chance.uniform(0.01, 0.08))
+            await chance.choice(servers).die()
+            for name in cancelled[5 * round_ : 5 * round_ + 5]:
+                asking[name].cancel()
+        found = dict(zip(asking, await asyncio.gather(*asking.values(), return_exceptions=True), strict=True))
+        odd = [one for one in found.values() if not isinstance(one, Completion | RequestLost | asyncio.CancelledError)]
+        assert not odd
+        assert {name for name, one in found.items() if isinstance(one, asyncio.CancelledError)} <= set(cancelled)
+        assert len(answered(found)) > 400
+        assert (fleet.load().in_flight, fleet.load().queued) == (0, 0)
+
+    with_fleet(servers, replace(QUICK, max_restarts=20, kills=50), test)

@@ -1,0 +1,137 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_server import Toy
+
+from llm_ocr.engines import ServerFacts
+from llm_ocr.engines.client.probing import Gauges
+from llm_ocr.engines.pool.window import GaugeSteering, Window, describe, first_size, queue_band
+
+A100 = ServerFacts(True, "0.32.0", max_model_len=8192, kv_tokens=1_115_616, max_num_seqs=128)
+
+
+def steered(size: int, cap: int | None = None) -> GaugeSteering:
+    return GaugeSteering(Window(size, cap))
+
+
+def test_the_first_window_is_what_the_server_runs_at_once_and_a_small_queue() -> None:
+    first = first_size(A100, 2000, None)
+    assert first.size == 128 + 16
+    assert describe(A100, first) == (
+        "1,115,616 KV tokens, vLLM's own maximum 136.2 requests of 8,192 tokens; "
+        "window 144: KV for 557 pages of 2,000 tokens, 128 sequences at once + 16 waiting"
+    )
+
+
+def test_the_first_window_fits_into_a_small_kv_cache() -> None:
+    assert first_size(ServerFacts(True, kv_tokens=20_000, max_num_seqs=256), 2000, None).size == 10 + 4
+
+
+def test_a_kv_cache_of_unknown_size_is_told_from_the_maximum_that_vllm_printed() -> None:
+    facts = ServerFacts(True, max_model_len=8000, max_concurrency=2.5)
+    assert first_size(facts, 2000, None).size == 10 + 4
+
+
+@pytest.mark.parametrize(
+    ("facts", "size"), [(ServerFacts(True), 72), (ServerFacts(True, max_num_seqs=16), 20), (ServerFacts(), 16)]
+)
+def test_a_server_that_says_little_gets_a_modest_first_window(facts: ServerFacts, size: int) -> None:
+    assert first_size(facts, 2000, None).size == size
+
+
+def test_the_users_cap_is_never_passed() -> None:
+    first = first_size(A100, 2000, 50)
+    assert first.size == 50
+    assert "asked for" in first.why
+    steering = steered(first.size, 50)
+    steering.read(Gauges(running=50), 50)
+    assert steering.window.size == 50
+
+
+def test_a_window_converges_to_the_slots_and_a_small_queue() -> None:
+    toy = Toy(slots=128, seconds=10)
+    sizes = toy.run([steered(64)], 120)
+    low, high = queue_band(128)
+    assert all(128 + low // 2 <= size <= 128 + 3 * high for size in sizes[-50:])
+    before = toy.idle
+    toy.run([steered(sizes[-1])], 100)
+    assert toy.idle - before < 0.01 * 128 * 100
+
+
+def test_a_window_that_is_too_large_gives_up_the_surplus() -> None:
+    sizes = Toy(slots=32, seconds=5).run([steered(400)], 60)
+    assert sizes[-1] <= 32 + 2 * queue_band(32)[1]
+
+
+def test_a_window_follows_a_server_that_gets_slower_or_faster() -> None:
+    toy = Toy(slots=128, seconds=5)
+    steering = steered(64)
+    toy.run([steering], 60)
+    toy.slots = 24
+    toy.run([steering], 60)
+    assert steering.window.size <= 24 + 2 * queue_band(24)[1]
+    toy.slots = 200
+    toy.run([steering], 60)
+    assert 200 <= steering.window.size <= 200 + 3 * queue_band(200)[1]
+
+
+def test_a_wall_of_preprocessing_does_not_draw_in_more_and_more() -> None:
+    """14 images a second and 4 s for each: 56 run, whatever is sent."""
+    sizes = Toy(slots=1000, seconds=4, preprocess=1 / 14).run([steered(64)], 400)
+    assert max(sizes) <= 3 * 56
+    assert min(sizes[-100:]) >= 56
+
+
+def test_two_clients_share_a_server_without_a_flood_and_without_starving() -> None:
+    toy = Toy(slots=64, seconds=5, clients=2)
+    toy.run([steered(64), steered(16)], 60)
+    done = list(toy.finished)
+    waiting = []
+    steerings = [steered(toy.under_way[0]), steered(toy.under_way[1])]
+    for _ in range(100):
+        toy.run(steerings, 1)
+        waiting.append(toy.gauges().waiting)
+    assert max(waiting) <= 4 * queue_band(64)[1]
+    gained = [now - then for now, then in zip(toy.finished, done, strict=True)]
+    assert sum(gained) >= 0.97 * 100 * 64 / 5
+    assert min(gained) >= 0.1 * sum(gained)
+
+
+def test_preemptions_take_a_tenth_once_until_the_requests_under_way_are_fewer() -> None:
+    steering = steered(100)
+    steering.read(Gauges(running=90, waiting=8, preemptions=0), 100)
+    steering.read(Gauges(running=90, waiting=8, preemptions=3), 100)
+    assert steering.window.size == 90
+    steering.read(Gauges(running=90, waiting=8, preemptions=5), 98)
+    assert steering.window.size == 90
+    steering.read(Gauges(running=84, waiting=0, preemptions=5), 90)
+    assert steering.window.size == 90 or steering.window.size == 91
+
+
+def test_preemptions_before_the_first_reading_are_somebody_elses() -> None:
+    steering = steered(100)
+    steering.read(Gauges(running=90, waiting=8, preemptions=70), 100)
+    assert steering.window.size == 100
+
+
+def test_a_window_that_is_not_full_does_not_grow() -> None:
+    steering = steered(100)
+    steering.read(Gauges(running=40), 40)
+    assert steering.window.size == 100
+
+
+@given(
+    st.integers(1, 500),
+    st.lists(
+        st.tuples(st.integers(0, 2000), st.integers(0, 2000), st.integers(0, 100), st.integers(0, 1000)), max_size=40
+    ),
+)
+def test_whatever_the_gauges_say_the_window_stays_within_its_bounds(
+    size: int, readings: list[tuple[int, int, int, int]]
+) -> None:
+    steering = steered(size, 500)
+    for running, waiting, preemptions, under_way in readings:
+        before = steering.window.size
+        steering.read(Gauges(running, waiting, preemptions=preemptions), under_way)
+        assert 1 <= steering.window.size <= 500
+        assert steering.window.size <= max(2 * before, before + 4, before + 1 + max(2, running // 16))

@@ -1,0 +1,141 @@
+"""Figures are looked for while the model still reads the page, and only as often as must be."""
+
+import asyncio
+import gc
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from looking import Sight, reading
+from scripted_model import PAGE, PROFILE, ScriptedEngine, stop
+
+from llm_ocr.engines import Completion, CompletionRequest, noop
+from llm_ocr.engines.embedded.regions import Inspection
+from llm_ocr.errors import PageFailure
+from llm_ocr.types import Attempt, Page, Reason, Status
+
+CAPTION = "Text.\n\nFigure 1: A bridge over the river."
+
+
+class SlowEngine(ScriptedEngine):
+    """Answers when it is let."""
+
+    def __init__(self, *replies: Completion | Exception) -> None:
+        super().__init__(*replies)
+        self.go = asyncio.Event()
+
+    async def ask(self, question: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
+        admitted()
+        await self.go.wait()
+        return await super().ask(question)
+
+
+class CountingSight(Sight):
+    """Looks at pages in their order, each as long as it is not let."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.go = asyncio.Event()
+        self.pages: list[tuple[str, bool]] = []
+        self.cancelled = 0
+
+    async def see(self, page: Page, *, hinted: bool) -> Inspection:
+        self.pages.append((page.id, hinted))
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return await super().see(page, hinted=hinted)
+
+
+async def settled() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def run(sight: CountingSight, *replies: Completion | Exception) -> Attempt:
+    """One page whose answer comes after the first look is over."""
+
+    async def steps() -> Attempt:
+        engine = SlowEngine(*replies)
+        page = asyncio.create_task(reading(engine, PROFILE, sight, figures_from="page").read(PAGE))
+        await settled()
+        sight.go.set()
+        await settled()
+        engine.go.set()
+        return await asyncio.wait_for(page, 10)
+
+    return asyncio.run(steps())
+
+
+def test_a_page_is_looked_at_while_the_model_reads_it():
+    sight = CountingSight()
+    assert run(sight, stop()).status is Status.OK
+    assert sight.pages == [(PAGE.id, False)]
+
+
+def test_a_scan_left_unread_is_read_once_its_answer_speaks_of_a_figure():
+    sight = CountingSight(Inspection(unread=True))
+    run(sight, stop(CAPTION))
+    assert sight.pages == [(PAGE.id, False), (PAGE.id, True)]
+
+
+def test_what_was_read_is_not_read_again_for_a_caption():
+    sight = CountingSight(Inspection())
+    run(sight, stop(CAPTION))
+    assert sight.pages == [(PAGE.id, False)]
+
+
+def test_a_failed_look_is_said_once():
+    sight = CountingSight(PageFailure(Reason.ENGINE_TIMEOUT, "killed after 300 s"))
+    attempt = run(sight, stop())
+    assert attempt.status is Status.OK
+    assert attempt.detail.count("killed after 300 s") == 1
+
+
+def test_no_answer_waits_for_other_pages_looks():
+    async def steps() -> None:
+        engine, sight = SlowEngine(stop(CAPTION)), CountingSight()
+        made = reading(engine, PROFILE, sight, figures_from="page")
+        pages = [asyncio.create_task(made.read(replace(PAGE, id=name))) for name in ("one", "two")]
+        await settled()
+        assert sight.pages == [("one", False)]  # the other's turn comes later
+        engine.go.set()
+        await settled()
+        assert sight.pages == [("one", False), ("two", True)]  # or, now that its answer is there, at once
+        sight.go.set()
+        await asyncio.wait_for(asyncio.gather(*pages), 10)
+        assert sight.pages == [("one", False), ("two", True)]
+
+    asyncio.run(steps())
+
+
+def test_a_page_that_fails_is_not_looked_at_any_longer():
+    failure = PageFailure(Reason.QUARANTINED, "killed two servers")
+    said: list[Any] = []
+
+    async def steps() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: said.append(context))
+        engine, sight = SlowEngine(failure), CountingSight()
+        page = asyncio.create_task(reading(engine, PROFILE, sight, figures_from="page").read(PAGE))
+        await settled()
+        engine.go.set()
+        with pytest.raises(PageFailure):
+            await asyncio.wait_for(page, 10)
+        await settled()
+        assert sight.pages == [(PAGE.id, False)]
+        assert sight.cancelled == 1
+
+    asyncio.run(steps())
+    gc.collect()
+    assert said == []
+
+
+def test_nothing_is_looked_at_ahead_where_figures_come_from_the_answer():
+    sight = CountingSight()
+    sight.go.set()
+    engine = ScriptedEngine(stop(CAPTION))
+    asyncio.run(reading(engine, PROFILE, sight, figures_from="model").read(PAGE))
+    assert sight.pages == []

@@ -1,0 +1,183 @@
+"""A page read by a model: what is asked, what a good answer becomes, and what the user is told."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+from scripted_model import GOOD, PAGE, PROFILE, Fallback, ScriptedEngine, Tools, by_layer, read, reader, stop, text_of
+
+from llm_ocr.engines import PageReader
+from llm_ocr.engines.vlm.reader import ModelReader
+from llm_ocr.engines.vlm.requests import ReadOptions
+from llm_ocr.errors import UsageError
+from llm_ocr.models.registry import find_profile
+from llm_ocr.types import BlockKind, Status
+
+
+def test_the_first_request_is_the_profiles():
+    engine = ScriptedEngine(stop())
+    read(engine)
+    (question,) = engine.questions
+    assert (question.id, question.image, question.prompt) == ("d-p00001", PAGE.image, "Read it with boxes.")
+    assert question.settings == {"top_p": 0.9, "temperature": 0.0, "max_tokens": 800}
+    assert question.vllm_settings == {"skip_special_tokens": False, "vllm_xargs": {"ngram_size": 30}}
+    assert question.watch is not None
+    assert not question.watch().feed("a piece of text")
+
+
+def test_a_good_answer_becomes_blocks_and_is_kept_as_it_came():
+    attempt = read(ScriptedEngine(stop()))
+    assert (attempt.status, attempt.reason, attempt.detail) == (Status.OK, None, "")
+    assert (attempt.engine, attempt.source, attempt.raw) == ("scripted", "model", GOOD)
+    assert [(block.kind, block.text) for block in attempt.blocks] == [
+        (BlockKind.TITLE, "Rivers"),
+        (BlockKind.TEXT, "The Danube flows through ten countries."),
+    ]
+    assert (attempt.tokens_in, attempt.tokens_out, attempt.seconds, attempt.tries) == (100, 50, 2.0, ())
+
+
+def test_a_page_leaves_the_queue_once_however_often_it_is_asked_for():
+    calls: list[int] = []
+    read(
+        ScriptedEngine(stop(""), stop("")),
+        admitted=lambda: calls.append(1),
+        max_attempts=2,
+        fallback=Fallback(by_layer()),
+    )
+    assert calls == [1]
+
+
+def test_a_prompt_of_the_users_own_is_asked_at_every_rung():
+    engine = ScriptedEngine(stop(""), stop(""), stop(""), stop(""), stop())
+    attempt = read(engine, prompt="Only the title, please.", mode="marked")
+    assert {question.prompt for question in engine.questions} == {"Only the title, please."}
+    assert {one["mode"] for one in attempt.tries} == {"marked"}
+
+
+def test_the_users_temperature_is_the_first_one_and_never_gets_lower():
+    engine = ScriptedEngine(stop(""))
+    read(engine, temperature=0.2, fallback=Fallback(by_layer()), max_attempts=5)
+    assert [question.settings["temperature"] for question in engine.questions] == [0.2, 0.2, 0.2, 0.3, 0.3]
+
+
+@pytest.mark.parametrize(("wanted", "asked"), [(None, 800), (300, 300), (5000, 800)])
+def test_an_answer_is_never_asked_longer_than_what_fits(wanted, asked):
+    engine = ScriptedEngine(stop())
+    read(engine, max_tokens=wanted)
+    assert engine.questions[0].settings["max_tokens"] == asked
+
+
+def test_a_mode_that_the_profile_lacks_is_refused_and_the_known_ones_are_named():
+    with pytest.raises(UsageError, match=r"no mode 'maps'(.|\n)*layout, text, marked"):
+        reader(ScriptedEngine(stop()), mode="maps")
+
+
+def test_small_losses_are_told_and_the_page_stands():
+    attempt = read(ScriptedEngine(stop("one\ntwo\nbad\nthree")), mode="marked")
+    assert (attempt.status, attempt.detail) == (Status.OK, "the box of line 2 is malformed")
+    assert text_of(attempt) == "one\ntwo\nthree"
+
+
+def test_figures_are_those_of_the_profiles_labels_and_others_keep_their_place():
+    attempt = read(ScriptedEngine(stop("one\nfig:image\nfig:seal\ntab:a | b")), mode="marked")
+    kinds = [(block.kind, block.label, block.text) for block in attempt.blocks]
+    assert kinds == [
+        (BlockKind.TEXT, "text", "one"),
+        (BlockKind.FIGURE, "image", ""),
+        (BlockKind.TEXT, "seal", "words inside"),
+        (BlockKind.TABLE, "table", "a | b"),
+    ]
+
+
+def test_a_table_that_is_to_be_cropped_stays_as_text_with_its_figure_behind_it():
+    answer = stop("fig:image\ntab:a | b\none")
+    attempt = read(ScriptedEngine(answer), mode="marked", figure_labels=frozenset({"Table"}))
+    table, figure = attempt.blocks[1:3]
+    assert [block.kind for block in attempt.blocks] == [
+        BlockKind.TEXT,
+        BlockKind.TABLE,
+        BlockKind.FIGURE,
+        BlockKind.TEXT,
+    ]
+    assert (table.text, figure.label, figure.text, figure.box) == ("a | b", "table", "", table.box)
+
+
+def test_a_table_whose_place_is_not_known_is_not_cropped():
+    attempt = read(ScriptedEngine(stop("| a |\n|---|\n| b |")), figure_labels=frozenset({"table"}))
+    assert [block.kind for block in attempt.blocks] == [BlockKind.TABLE]
+
+
+def test_a_page_as_deepseek_answers_it():
+    def tagged(label: str, box: str, text: str) -> str:
+        return f"<|ref|>{label}<|/ref|><|det|>[[{box}]]<|/det|>\n{text}\n\n"
+
+    answer = (
+        tagged("sub_title", "71, 88, 402, 110", "## 2 Methods")
+        + tagged("text", "71, 120, 930, 200", "We measured the river.")
+        + tagged("table", "71, 210, 930, 300", "<table><tr><td>1</td></tr></table>")
+        + tagged("image", "71, 310, 930, 480", "")
+        + tagged("image_caption", "71, 490, 930, 510", "Figure 1. The gauge.")
+        + "<｜end▁of▁sentence｜>"
+    )
+    engine = ScriptedEngine(stop(answer))
+    options = ReadOptions(figure_labels=frozenset({"image", "table"}))
+    made = ModelReader(engine, find_profile("deepseek-ocr"), Tools(), options)
+    attempt = asyncio.run(made.read(PAGE))
+    assert (attempt.status, attempt.detail, attempt.raw) == (Status.OK, "", answer)
+    assert engine.questions[0].prompt == "<|grounding|>Convert the document to markdown."
+    figures = [block for block in attempt.blocks if block.kind is BlockKind.FIGURE]
+    assert [(figure.label, figure.caption) for figure in figures] == [("table", ""), ("image", "Figure 1. The gauge.")]
+    assert "We measured the river." in text_of(attempt)
+    assert "<|" not in text_of(attempt)
+    assert all(0 <= block.box.x0 < block.box.x1 <= 1 for block in attempt.blocks)
+
+
+def test_modes_for_figures_read_no_pages():
+    with pytest.raises(UsageError, match="to read pages with"):
+        ModelReader(ScriptedEngine(stop()), find_profile("deepseek-ocr"), Tools(), ReadOptions(mode="parse"))
+
+
+def identity(**options) -> str:
+    return json.dumps(reader(ScriptedEngine(stop()), **options).identity(), sort_keys=True)
+
+
+def test_the_key_holds_what_changes_results_and_nothing_else():
+    plain = identity()
+    assert plain == identity(backoff=3.0) == identity(mode="layout") == identity(temperature=0.0)
+    changes = [
+        {"mode": "text"},
+        {"prompt": "Read."},
+        {"max_tokens": 10},
+        {"temperature": 0.5},
+        {"max_attempts": 2},
+        {"figure_labels": frozenset({"table"})},
+        {"model": "somebody/else"},
+        {"revision": "fff"},
+        {"fallback": Fallback(by_layer())},
+    ]
+    assert len({plain, *(identity(**change) for change in changes)}) == len(changes) + 1
+    assert json.loads(plain)["model"] == "nobody/scripted"
+    assert json.loads(plain)["revision"] == "0123abc"
+
+
+def test_the_profile_is_in_the_key_too():
+    def of(profile) -> str:
+        made = ModelReader(ScriptedEngine(stop()), profile, Tools(), ReadOptions())
+        return json.dumps(made.identity(), sort_keys=True)
+
+    changed = [
+        replace(PROFILE, ladder=PROFILE.ladder[:1]),
+        replace(PROFILE, settings={}),
+        replace(PROFILE, system="You read."),
+        replace(PROFILE, page_settings={}),
+        replace(PROFILE, prompts={**PROFILE.prompts, "text": "Read it all."}),  # the last rung's
+    ]
+    assert len({of(PROFILE), *map(of, changed)}) == len(changed) + 1
+
+
+def test_closing_ends_the_fallback_and_leaves_the_shared_engine():
+    engine, fallback = ScriptedEngine(stop()), Fallback(by_layer())
+    made: PageReader = reader(engine, fallback=fallback)
+    asyncio.run(made.close())
+    assert (engine.closed, fallback.closed) == (0, 1)

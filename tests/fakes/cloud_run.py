@@ -1,0 +1,388 @@
+"""A fake Google Cloud Run: a real server whose tasks are subprocesses that really run."""
+
+import argparse
+import base64
+import contextlib
+import copy
+import itertools
+import json
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from tests.fakes.cloud_run_tasks import Account, Execution, Json, Refused
+
+# From requests to answers: the part of Google's REST APIs that launching on Cloud Run uses.
+
+
+_JOB = r"projects/[^/]+/locations/[^/]+/jobs/[^/:]+"
+_EXECUTION = rf"{_JOB}/executions/[^/:]+"
+_TYPE = "type.googleapis.com/google.cloud.run.v2."
+
+
+class Api:
+    """State and routes. `begin` makes a run of (name, template)."""
+
+    def __init__(self, account: Account, begin: Callable[[str, Json], Execution]) -> None:
+        self.account = account
+        self.jobs: dict[str, Json] = {}
+        self.executions: dict[str, Execution] = {}
+        self._begin = begin
+        self._lock = threading.RLock()
+        self._numbers = itertools.count(1)
+        self._operations: dict[str, Json] = {}
+        self._routes: list[tuple[str, re.Pattern[str], Callable[[str, Mapping[str, str], Json], Json]]] = [
+            ("POST", re.compile(r"v2/(projects/[^/]+/locations/[^/]+)/jobs"), self._create),
+            ("GET", re.compile(rf"v2/({_JOB})"), self._job),
+            ("PATCH", re.compile(rf"v2/({_JOB})"), self._patch),
+            ("DELETE", re.compile(rf"v2/({_JOB})"), self._delete),
+            ("POST", re.compile(rf"v2/({_JOB}):run"), self._run),
+            ("GET", re.compile(rf"v2/({_JOB})/executions"), self._list),
+            ("GET", re.compile(rf"v2/({_EXECUTION})"), lambda name, *_: self._execution(name).json()),
+            ("POST", re.compile(rf"v2/({_EXECUTION}):cancel"), self._cancel),
+            ("GET", re.compile(rf"v2/({_EXECUTION})/tasks"), self._tasks),
+            ("GET", re.compile(r"v[12]/(projects/[^/]+/locations/[^/]+/operations/[^/]+)"), self._operation),
+            ("GET", re.compile(r"v1/(projects/[^/]+/secrets/[^/]+/versions/[^/]+)"), self._secret),
+            ("POST", re.compile(r"v1/(projects/[^/]+/secrets/[^/]+):addVersion"), self._add_secret),
+            ("POST", re.compile(r"v2/(entries):list"), self._entries),
+        ]
+
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Json) -> Json:
+        """Raises `Refused`."""
+        for wanted, pattern, act in self._routes:
+            found = pattern.fullmatch(path.removeprefix("/"))
+            if found and wanted == method:
+                with self._lock:
+                    return act(found[1], query, body)
+        raise Refused(404, "NOT_FOUND", f"No route {method} {path}")
+
+    def _create(self, parent: str, query: Mapping[str, str], body: Json) -> Json:
+        name = f"{parent}/jobs/{query['jobId']}"
+        if name in self.jobs:
+            raise Refused(409, "ALREADY_EXISTS", f"Resource '{query['jobId']}' already exists.")
+        return self._store(name, query, body)
+
+    def _patch(self, name: str, query: Mapping[str, str], body: Json) -> Json:
+        if name not in self.jobs and query.get("allowMissing") != "true":
+            raise _missing(name)
+        return self._store(name, query, body)
+
+    def _store(self, name: str, query: Mapping[str, str], body: Json) -> Json:
+        self.account.check(name, body)
+        job = {**body, "name": name}
+        if query.get("validateOnly") != "true":
+            self.jobs[name] = job
+        return self._started(name, "Job", job)
+
+    def _job(self, name: str, *_: Any) -> Json:
+        if name not in self.jobs:
+            self.account.check_place(name)
+            raise _missing(name)
+        return self.jobs[name]
+
+    def _delete(self, name: str, *_: Any) -> Json:
+        job = self._job(name)
+        for one in [one for one in self.executions if one.startswith(f"{name}/")]:
+            self.executions.pop(one).cancel()
+        del self.jobs[name]
+        return self._started(name, "Job", job)
+
+    def _run(self, name: str, _: Mapping[str, str], body: Json) -> Json:
+        job = self._job(name)
+        template = with_overrides(job["template"], body.get("overrides", {}))
+        self.account.check(name, {"template": template})  # what it names may be gone by now
+        execution = f"{name}/executions/{name.rpartition('/')[2]}-{next(self._numbers):05d}"
+        self.executions[execution] = begun = self._begin(execution, template)
+        shown = {"@type": f"{_TYPE}Execution", **begun.json()}
+        return {"name": self._operation_name(name), "metadata": shown}
+
+    def _list(self, job: str, query: Mapping[str, str], _: Json) -> Json:
+        self._job(job)
+        found = [one.json() for name, one in self.executions.items() if name.startswith(f"{job}/")]
+        return _page(sorted(found, key=lambda one: str(one["name"]), reverse=True), "executions", query)
+
+    def _execution(self, name: str) -> Execution:
+        if name not in self.executions:
+            raise _missing(name)
+        return self.executions[name]
+
+    def _cancel(self, name: str, *_: Any) -> Json:
+        execution = self._execution(name)
+        if execution.over:
+            raise Refused(400, "FAILED_PRECONDITION", "Execution is already completed and cannot be cancelled.")
+        execution.cancel()
+        return self._started(name, "Execution", execution.json())
+
+    def _tasks(self, name: str, query: Mapping[str, str], _: Json) -> Json:
+        execution = self._execution(name)
+        return _page([execution.task_json(one) for one in execution.tasks], "tasks", query)
+
+    def _secret(self, name: str, *_: Any) -> Json:
+        project, secret, version = name.split("/")[1::2]
+        if secret not in self.account.secrets:
+            raise Refused(
+                404, "NOT_FOUND", f"Secret [projects/{project}/secrets/{secret}] not found or has no versions."
+            )
+        return {
+            "name": f"projects/{project}/secrets/{secret}/versions/{version}",
+            "state": self.account.states.get(secret, "ENABLED"),
+        }
+
+    def _add_secret(self, name: str, _: Mapping[str, str], body: Json) -> Json:
+        secret = name.rpartition("/")[2]
+        self.account.secrets[secret] = base64.b64decode(body["payload"]["data"]).decode()
+        return self._secret(f"{name}/versions/1")
+
+    def _entries(self, _path: str, _query: Mapping[str, str], body: Json) -> Json:
+        wanted = dict(re.findall(r'([\w."/]+?)"?>?="([^"]*)"', body.get("filter", "")))
+        name = wanted.get('labels."run.googleapis.com/execution_name', "")
+        since = wanted.get("timestamp", "")
+        execution = next((one for full, one in self.executions.items() if full.endswith(f"/executions/{name}")), None)
+        lines = [] if execution is None else [one for one in execution.collect() if one.moment >= since]
+        if body.get("orderBy") == "timestamp desc":
+            lines.reverse()
+        entries = [
+            {
+                "insertId": one.id,
+                "timestamp": one.moment,
+                "textPayload": one.text,
+                "labels": {
+                    "run.googleapis.com/execution_name": name,
+                    "run.googleapis.com/task_index": str(one.task),
+                },
+            }
+            for one in lines
+        ]
+        return _page(entries, "entries", {key: str(body[key]) for key in ("pageSize", "pageToken") if key in body})
+
+    def _operation_name(self, place: str) -> str:
+        parent = "/".join(place.split("/")[:4])
+        return f"{parent}/operations/{next(self._numbers):08d}"
+
+    def _started(self, place: str, kind: str, value: Json) -> Json:
+        """An operation that is through when it is asked for."""
+        operation = {"name": self._operation_name(place), "done": False}
+        response = {"@type": f"{_TYPE}{kind}", **value}
+        self._operations[str(operation["name"])] = {**operation, "done": True, "response": response}
+        return operation
+
+    def _operation(self, name: str, *_: Any) -> Json:
+        if name not in self._operations:
+            raise _missing(name)
+        return self._operations[name]
+
+
+def with_overrides(template: Json, overrides: Mapping[str, Any]) -> Json:
+    """A job's template as a run changes it."""
+    changed = copy.deepcopy(template)
+    changed["taskCount"] = overrides.get("taskCount") or changed.get("taskCount", 1)
+    if "timeout" in overrides:
+        changed["template"]["timeout"] = overrides["timeout"]
+    container = changed["template"]["containers"][0]
+    for one in overrides.get("containerOverrides", ()):
+        container["args"] = one.get("args") or container.get("args", [])
+        given = {variable["name"] for variable in one.get("env", ())}
+        kept = [variable for variable in container.get("env", ()) if variable["name"] not in given]
+        container["env"] = [*kept, *one.get("env", ())]
+    return changed
+
+
+def _page(found: list[Json], what: str, query: Mapping[str, str]) -> Json:
+    first, size = int(query.get("pageToken") or 0), int(query.get("pageSize") or 100)
+    more = {"nextPageToken": str(first + size)} if first + size < len(found) else {}
+    return {what: found[first : first + size], **more}
+
+
+def _missing(name: str) -> Refused:
+    return Refused(404, "NOT_FOUND", f"Resource '{name.rpartition('/')[2]}' of kind was not found.")
+
+
+# A stand-in for Google Cloud Run: a real server on loopback whose tasks are subprocesses that really run. It speaks
+# what launching uses of these REST APIs: Cloud Run v2 (jobs, runs with overrides, tasks, operations), Secret Manager (a
+# version's state), Cloud Logging (entries), Cloud Build (operations). Google's clients talk to it with
+# `client_options={"api_endpoint": url}`, `transport="rest"` and anonymous credentials. Run it with `python -m
+# tests.fakes.cloud_run`, which prints its URL: what `--platform-endpoint` takes. In tests: `with
+# running(environment={...}) as run: ...`.
+
+
+_HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An answer instead of the right one, to requests of this method whose path holds `path`; `count` times."""
+
+    method: str
+    path: str
+    code: int
+    status: str
+    message: str
+    count: int = 1
+
+
+class FakeRun:
+    """The server. `environment` is what every container has besides the job's own: what its account reaches.
+
+    `hurry`: a time limit of N seconds ends after N * `hurry`. `start_failures`: so many tasks end before their command
+    starts. `requests` are those that came: method, path, query, body.
+    """
+
+    def __init__(
+        self, *, port: int = 0, environment: Mapping[str, str] | None = None, hurry: float = 1.0, grace: float = 10.0
+    ) -> None:
+        self.account = Account()
+        self.environment = dict(environment or {})
+        self.hurry, self.grace = hurry, grace
+        self.start_failures = 0
+        self.requests: list[tuple[str, str, Mapping[str, str], Json]] = []
+        self._faults: list[Fault] = []
+        self._lock = threading.Lock()
+        self.api = Api(self.account, self._begin)
+        self._server = _Server((_HOST, port), self)
+
+    @property
+    def url(self) -> str:
+        """What `--platform-endpoint` takes."""
+        return f"http://{_HOST}:{self._server.server_address[1]}"
+
+    @property
+    def executions(self) -> list[Execution]:
+        """All runs, in the order in which they were asked for."""
+        return list(self.api.executions.values())
+
+    def refuse(self, fault: Fault) -> None:
+        """Answer so, from now on."""
+        with self._lock:
+            self._faults.extend([fault] * fault.count)
+
+    def serve(self) -> None:
+        """Answer requests until `stop`."""
+        self._server.serve_forever(poll_interval=0.05)
+
+    def stop(self) -> None:
+        """Close the port; `serve` must be running."""
+        self._server.shutdown()
+        self.close()
+
+    def close(self) -> None:
+        """Close what is open and end every container."""
+        self._server.server_close()
+        for execution in self.executions:
+            execution.remove()
+
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Json) -> tuple[int, Json]:
+        """HTTP status and body."""
+        with self._lock:
+            self.requests.append((method, path, query, body))
+            fault = next((one for one in self._faults if one.method == method and one.path in path), None)
+            if fault is not None:
+                self._faults.remove(fault)
+        try:
+            if fault is not None:
+                raise Refused(fault.code, fault.status, fault.message)
+            return 200, self.api.answer(method, path, query, body)
+        except Refused as refused:
+            return refused.code, refused.json()
+
+    def _begin(self, name: str, template: Json) -> Execution:
+        return Execution(
+            name,
+            template,
+            self.account.secrets,
+            self.environment,
+            hurry=self.hurry,
+            grace=self.grace,
+            refuse_start=self._refuse_start,
+        )
+
+    def _refuse_start(self) -> str:
+        with self._lock:
+            if self.start_failures <= 0:
+                return ""
+            self.start_failures -= 1
+        return "The container failed to start."
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    server: "_Server"
+
+    def handle(self) -> None:
+        with contextlib.suppress(ConnectionError):  # a client that went away needs no answer
+            super().handle()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: the requests are kept."""
+
+    def _do(self) -> None:
+        parts = urlsplit(self.path)
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        code, answer = self.server.fake.answer(self.command, unquote(parts.path), query, body)
+        data = json.dumps(answer).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_POST = do_PATCH = do_DELETE = _do
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 64
+
+    def __init__(self, address: tuple[str, int], fake: FakeRun) -> None:
+        self.fake = fake
+        super().__init__(address, _Handler)
+
+
+@contextlib.contextmanager
+def running(
+    *, port: int = 0, environment: Mapping[str, str] | None = None, hurry: float = 1.0, grace: float = 10.0
+) -> Iterator[FakeRun]:
+    """A server in a thread of this process; it and all containers are gone at the end."""
+    run = FakeRun(port=port, environment=environment, hurry=hurry, grace=grace)
+    thread = threading.Thread(target=run.serve, name="fake-run", daemon=True)
+    thread.start()
+    try:
+        yield run
+    finally:
+        run.stop()
+        thread.join()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until interrupted or killed; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fakes.cloud_run", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--port", type=int, default=0, help="0 (default): one that is free; it is printed")
+    parser.add_argument(
+        "--env", action="append", default=[], metavar="NAME=VALUE", help="of every container; may be repeated"
+    )
+    parser.add_argument("--secret", action="append", default=[], metavar="NAME=VALUE", help="may be repeated")
+    options = parser.parse_args(argv)
+    run = FakeRun(port=options.port, environment=dict(one.split("=", 1) for one in options.env))
+    run.account.secrets.update(one.split("=", 1) for one in options.secret)
+    sys.stdout.write(f"{run.url}\n")
+    sys.stdout.flush()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            run.serve()
+    finally:
+        run.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""A container without Docker: a job's command as a subprocess with nothing but the job's own environment.
+
+The fakes of job platforms run their jobs with it, so that what they show is real. In place of an image, a job has this
+interpreter with its packages; pip installs into a folder of the container, without a package index. The variable
+`IMAGE_PYTHON` names the interpreter of another environment, where pip is not restricted.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from llm_ocr.config.environment import environment as environment_now
+
+#: What an image brings along.
+_OF_IMAGE = ("PATH", "LANG", "LD_LIBRARY_PATH", "SSL_CERT_FILE")
+
+
+class Container:
+    """A started command. `python` in it is this interpreter; its log is standard output and standard error.
+
+    `time_limit` in seconds, as a platform sets it: SIGTERM then, and SIGKILL `grace` seconds later.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        time_limit: float | None = None,
+        grace: float = 10.0,
+    ) -> None:
+        # What was killed may finish a last call of the system, and so write a file, while the folder is removed.
+        self._folder = tempfile.TemporaryDirectory(prefix="llm-ocr-container-", ignore_cleanup_errors=True)
+        self.home = Path(self._folder.name)
+        self._log = self.home / "log"
+        self.timed_out = self.stopped = False
+        self.started = time.time()
+        self.ended: float | None = None
+        self._grace = grace
+        python = environment.get("IMAGE_PYTHON", sys.executable)
+        words = [python if word in ("python", "python3") else word for word in command]
+        brought = {name: value for name, value in environment_now().items() if name in _OF_IMAGE}
+        own = {"HOME": self._folder.name, "TMPDIR": self._folder.name, "PYTHONUNBUFFERED": "1"}
+        if python == sys.executable:
+            site = f"{self._folder.name}/site"
+            own |= {"PYTHONPATH": site, "PIP_TARGET": site, "PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1"}
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                words,
+                env={**brought, **own, **environment},
+                cwd=self._folder.name,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._over = threading.Event()
+        threading.Thread(target=self._watch, args=(time_limit,), daemon=True).start()
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.returncode if self._over.is_set() else None
+
+    def lines(self) -> list[str]:
+        """What it has written so far."""
+        return self._log.read_text(errors="replace").splitlines()
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Its exit code; None when it still runs after `timeout` seconds."""
+        self._over.wait(timeout)
+        return self.exit_code
+
+    def stop(self) -> None:
+        """SIGTERM to all of its processes, SIGKILL after the grace; returns when it is over."""
+        self.stopped = True
+        self._end()
+        self._over.wait()
+
+    def kill(self) -> None:
+        """Its machine is gone: nobody is asked to finish anything."""
+        self._signal(signal.SIGKILL)
+        self._over.wait()
+
+    def remove(self) -> None:
+        """End it at once and remove its files."""
+        self._signal(signal.SIGKILL)
+        self._over.wait()
+        self._folder.cleanup()
+
+    def _watch(self, time_limit: float | None) -> None:
+        try:
+            self._process.wait(time_limit)
+        except subprocess.TimeoutExpired:
+            self.timed_out = True
+            self._end()
+        self.ended = time.time()
+        self._over.set()
+
+    def _end(self) -> None:
+        self._signal(signal.SIGTERM)
+        try:
+            self._process.wait(self._grace)
+        except subprocess.TimeoutExpired:
+            self._signal(signal.SIGKILL)
+            self._process.wait()
+
+    def _signal(self, number: int) -> None:
+        try:
+            os.killpg(self._process.pid, number)
+        except ProcessLookupError:
+            return

@@ -1,0 +1,606 @@
+"""A fake Google Cloud Storage: a real server that honors preconditions, with faults on demand."""
+
+import argparse
+import contextlib
+import io
+import json
+import random
+import re
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from tests.fakes.gcs_objects import (
+    Conditions,
+    Objects,
+    Progress,
+    Refused,
+    Stored,
+    Uploads,
+    Wanted,
+    read_multipart,
+    resource,
+    store,
+)
+
+# What goes wrong on purpose in the stand-in for Google Cloud Storage.
+
+
+class How(StrEnum):
+    """What happens to a request."""
+
+    STATUS = "status"  # an error is answered
+    DROP = "drop"  # the connection is closed without an answer
+    CUT = "cut"  # the answer ends in its middle, then the connection
+    SHORT = "short"  # of a chunk of a resumable upload only half is kept, and the answer says so
+    DELAY = "delay"  # the answer is late by `seconds`
+
+
+class When(StrEnum):
+    """Whether the request is done all the same."""
+
+    BEFORE = "before"
+    AFTER = "after"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What goes wrong, with which requests and how often.
+
+    `operation` is one of list, stat, read, write, start, chunk, delete, patch, compose, rewrite, bucket, token; empty
+    for all of them. `match` is a part of the object's name. `rate` is the share of the requests that are hit, from 0
+    to 1, and `count` the most of them (None: no limit). `skip` lets the first ones through.
+    """
+
+    how: How = How.STATUS
+    when: When = When.BEFORE
+    operation: str = ""
+    match: str = ""
+    rate: float = 1.0
+    count: int | None = None
+    skip: int = 0
+    status: int = 503
+    reason: str = "backendError"
+    message: str = "We encountered an internal error. Please try again."
+    seconds: float = 0.0
+
+    @staticmethod
+    def of(value: Mapping[str, Any]) -> "Fault":
+        """From JSON. Raises `ValueError` for what is no fault."""
+        try:
+            fault = Fault(**value)
+        except TypeError as error:
+            raise ValueError(f"no fault: {error}") from error
+        how, when = How(fault.how), When(fault.when)
+        return Fault(**{**asdict(fault), "how": how, "when": when})
+
+
+class _Counted:
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
+        self.seen = 0
+        self.hit = 0
+
+
+class Faults:
+    """The faults that are set, for any number of threads; chances are drawn from a seeded generator."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._lock = threading.Lock()
+        self._random = random.Random(seed)
+        self._set: list[_Counted] = []
+
+    def add(self, fault: Fault) -> None:
+        with self._lock:
+            self._set.append(_Counted(fault))
+
+    def clear(self) -> None:
+        with self._lock:
+            self._set.clear()
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Each fault and how many requests it has hit."""
+        with self._lock:
+            return [{**asdict(one.fault), "hit": one.hit} for one in self._set]
+
+    def take(self, operation: str, name: str) -> Fault | None:
+        """The fault that hits this request, counted; the first that does."""
+        with self._lock:
+            return next((one.fault for one in self._set if self._hits(one, operation, name)), None)
+
+    def _hits(self, one: _Counted, operation: str, name: str) -> bool:
+        fault = one.fault
+        if fault.operation not in ("", operation) or fault.match not in name:
+            return False
+        one.seen += 1
+        used_up = fault.count is not None and one.hit >= fault.count
+        if one.seen <= fault.skip or used_up or self._random.random() >= fault.rate:
+            return False
+        one.hit += 1
+        return True
+
+
+# From requests to answers: the JSON API v1 of Google Cloud Storage, as far as its clients use it.
+
+
+_PATH = re.compile(r"/(?:(upload|download)/)?storage/v1/b(?:/([^/]+)(?:/(o)(?:/(.+))?)?)?")
+_COPY = re.compile(r"([^/]+)/(rewriteTo|copyTo)/b/([^/]+)/o/([^/]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request. Header names are in lower case; `path` is still quoted."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+    def json(self) -> dict[str, Any]:
+        try:
+            value = json.loads(self.body or b"{}")
+        except ValueError as error:
+            raise Refused(400, "parseError", "Parse Error") from error
+        if not isinstance(value, dict):
+            raise Refused(400, "parseError", "Parse Error")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is sent back."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> "Answer":
+        kind = {"Content-Type": "application/json; charset=UTF-8"}
+        return Answer(status, json.dumps(value).encode(), {**kind, **(headers or {})})
+
+
+def error(status: int, reason: str, message: str, *, media: bool = False) -> Answer:
+    """An answer that is an error: JSON, or plain text where content was asked for."""
+    if media:
+        return Answer(status, message.encode(), {"Content-Type": "text/html; charset=UTF-8"})
+    detail = {"message": message, "domain": "global", "reason": reason}
+    return Answer.json({"error": {"code": status, "message": message, "errors": [detail]}}, status)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A request that was understood: what it does (a word of `Fault.operation`), to which object, and how."""
+
+    operation: str
+    name: str
+    act: Callable[[bool], Answer]  # True: a chunk is kept only in part
+
+
+class Api:
+    """The routes over the objects."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._uploads = Uploads(objects)
+
+    def route(self, request: Request) -> Route:
+        """Understand a request; nothing is done yet. Raises `Refused` 404 for an unknown path."""
+        match = _PATH.fullmatch(request.path)
+        if match is None:
+            raise Refused(404, "notFound", f"No route {request.method} {request.path}")
+        kind, bucket, objects, name = match[1], unquote(match[2] or ""), match[3], match[4]
+        if kind == "upload":
+            return self._upload(request, bucket)
+        if not objects:
+            return Route("bucket", bucket, lambda _: self._buckets(request, bucket))
+        if not name:
+            return Route("list", request.query.get("prefix", ""), lambda _: self._list(request, bucket))
+        return self._object(request, bucket, name)
+
+    def _buckets(self, request: Request, bucket: str) -> Answer:
+        if request.method == "POST" and not bucket:
+            bucket = request.json().get("name", "")
+            self._objects.make_bucket(bucket)
+        elif request.method == "DELETE":
+            self._objects.delete_bucket(bucket)
+            return Answer(204)
+        elif not bucket:
+            return Answer.json(
+                {"kind": "storage#buckets", "items": [_bucket(name) for name in self._objects.buckets()]}
+            )
+        self._objects.has_bucket(bucket)
+        return Answer.json(_bucket(bucket))
+
+    def _list(self, request: Request, bucket: str) -> Answer:
+        page = self._objects.list(bucket, request.query)
+        found: dict[str, Any] = {"kind": "storage#objects"}
+        if page.items:
+            found["items"] = [resource(bucket, name, stored) for name, stored in page.items]
+        if page.prefixes:
+            found["prefixes"] = list(page.prefixes)
+        if page.next:
+            found["nextPageToken"] = page.next
+        return Answer.json(found)
+
+    def _object(self, request: Request, bucket: str, path: str) -> Route:
+        if path.endswith("/compose") and request.method == "POST":
+            name = unquote(path.removesuffix("/compose"))
+            return Route("compose", name, lambda _: self._compose(request, bucket, name))
+        if (copy := _COPY.fullmatch(path)) and request.method == "POST":
+            source, to_bucket, to = unquote(copy[1]), unquote(copy[3]), unquote(copy[4])
+            whole = copy[2] == "copyTo"
+            return Route("rewrite", to, lambda _: self._copy(request, (bucket, source), (to_bucket, to), whole))
+        name, conditions = unquote(path), Conditions.of(request.query)
+        if request.method == "GET":
+            media = request.query.get("alt") == "media"
+            return Route("read" if media else "stat", name, lambda _: self._get(request, bucket, name, media))
+        if request.method == "DELETE":
+            return Route("delete", name, lambda _: self._delete(request, bucket, name))
+        if request.method in ("PATCH", "PUT"):
+            patched = request.json()
+            return Route(
+                "patch",
+                name,
+                lambda _: _object_json(bucket, name, self._objects.patch(bucket, name, patched, conditions)),
+            )
+        raise Refused(405, "methodNotAllowed", f"{request.method} is not for objects")
+
+    def _get(self, request: Request, bucket: str, name: str, media: bool) -> Answer:
+        found = self._objects.find(bucket, name, Conditions.of(request.query), _generation(request))
+        if not media:
+            return _object_json(bucket, name, found)
+        headers = {
+            "Content-Type": found.content_type,
+            "ETag": f"{found.generation:x}-{found.metageneration:x}",
+            "X-Goog-Generation": str(found.generation),
+            "X-Goog-Metageneration": str(found.metageneration),
+            "X-Goog-Hash": f"crc32c={found.crc32c},md5={found.md5}",
+            "X-Goog-Storage-Class": "STANDARD",
+            "X-Goog-Stored-Content-Encoding": "identity",
+            "X-Goog-Stored-Content-Length": str(len(found.data)),
+            "Accept-Ranges": "bytes",
+        }
+        return _ranged(request.headers.get("range", ""), found.data, headers)
+
+    def _delete(self, request: Request, bucket: str, name: str) -> Answer:
+        self._objects.delete(bucket, name, Conditions.of(request.query), _generation(request))
+        return Answer(204)
+
+    def _compose(self, request: Request, bucket: str, name: str) -> Answer:
+        wanted = request.json()
+        kind = (wanted.get("destination") or {}).get("contentType") or "application/octet-stream"
+        conditions = Conditions.of(request.query)
+        sources = wanted.get("sourceObjects") or []
+        return _object_json(bucket, name, self._objects.compose(bucket, name, sources, conditions, kind))
+
+    def _copy(self, request: Request, source: tuple[str, str], to: tuple[str, str], whole: bool) -> Answer:
+        generation = request.query.get("sourceGeneration")
+        found = self._objects.find(
+            *source, Conditions.of(request.query, "ifSource"), int(generation) if generation else None
+        )
+        stored = self._objects.write(
+            *to,
+            found.data,
+            Conditions.of(request.query),
+            content_type=found.content_type,
+            metadata=found.metadata,
+        )
+        if whole:
+            return _object_json(*to, stored)
+        size = str(len(stored.data))
+        done = {"kind": "storage#rewriteResponse", "done": True, "objectSize": size, "totalBytesRewritten": size}
+        return Answer.json({**done, "resource": resource(*to, stored)})
+
+    def _upload(self, request: Request, bucket: str) -> Route:
+        query, kind = request.query, request.headers.get("content-type", "")
+        upload = query.get("upload_id")
+        if upload and request.method == "DELETE":
+            return Route("chunk", self._uploads.name(upload), lambda _: self._cancel(upload))
+        if upload:
+            return Route("chunk", self._uploads.name(upload), lambda short: self._chunk(request, upload, short))
+        how = query.get("uploadType")
+        if how == "resumable":
+            wanted = Wanted.of(bucket, query, request.json(), request.headers.get("x-upload-content-type", ""))
+            return Route("start", wanted.name, lambda _: self._begin(request, wanted))
+        if how == "multipart":
+            description, kind, data = read_multipart(kind, request.body)
+        elif how == "media":
+            description, data = {}, request.body
+        else:
+            raise Refused(400, "invalid", f"Invalid upload type: {how}")
+        wanted = Wanted.of(bucket, query, description, kind)
+        return Route(
+            "write", wanted.name, lambda _: _object_json(bucket, wanted.name, store(self._objects, wanted, data))
+        )
+
+    def _begin(self, request: Request, wanted: Wanted) -> Answer:
+        upload = self._uploads.begin(wanted)
+        host = request.headers.get("host", "")
+        place = f"http://{host}{request.path}?uploadType=resumable&upload_id={upload}"
+        return Answer(200, b"", {"Location": place, "X-GUploader-UploadID": upload})
+
+    def _chunk(self, request: Request, upload: str, short: bool) -> Answer:
+        sums = request.headers.get("x-goog-hash", "")
+        progress: Progress = self._uploads.take(
+            upload, request.headers.get("content-range", ""), request.body, sums, short=short
+        )
+        if progress.stored:
+            return _object_json(progress.wanted.bucket, progress.wanted.name, progress.stored)
+        return Answer(308, b"", {"Range": f"bytes=0-{progress.kept - 1}"} if progress.kept else {})
+
+    def _cancel(self, upload: str) -> Answer:
+        self._uploads.cancel(upload)
+        return error(499, "cancelled", "Client Closed Request")
+
+
+def _bucket(name: str) -> dict[str, str]:
+    return {"kind": "storage#bucket", "id": name, "name": name, "location": "US", "storageClass": "STANDARD"}
+
+
+def _object_json(bucket: str, name: str, stored: Stored) -> Answer:
+    return Answer.json(resource(bucket, name, stored))
+
+
+def _generation(request: Request) -> int | None:
+    named = request.query.get("generation")
+    return int(named) if named else None
+
+
+def _ranged(wanted: str, data: bytes, headers: Mapping[str, str]) -> Answer:
+    """All of the content, or the bytes that a Range header asks for."""
+    match = re.fullmatch(r"bytes=(\d*)-(\d*)", wanted)
+    if match is None or not (match[1] or match[2]):
+        return Answer(200, data, headers)
+    if match[1]:
+        start, end = int(match[1]), min(int(match[2]) if match[2] else len(data), len(data) - 1)
+    else:
+        start, end = max(0, len(data) - int(match[2])), len(data) - 1
+    if start >= len(data) or start > end:
+        return error(416, "requestedRangeNotSatisfiable", "Request range not satisfiable", media=True)
+    return Answer(206, data[start : end + 1], {**headers, "Content-Range": f"bytes {start}-{end}/{len(data)}"})
+
+
+# A stand-in for Google Cloud Storage: a real server on loopback that honours preconditions, with faults on demand. It
+# speaks what the clients use of the JSON API v1: buckets; objects with generations; uploads by media, multipart and
+# resumable session; ranges; listings in pages with prefix, delimiter and offsets; compose, rewrite and copy. Everything
+# is in memory. Run it with `python -m tests.fakes.gcs --bucket NAME`, which prints its URL, and set
+# STORAGE_EMULATOR_HOST to that. In tests: `with running("bucket") as gcs: ...`. Its own paths: POST /fake/faults adds a
+# fault (the fields of `fake_gcs_faults.Fault`), GET lists them, DELETE clears them; GET /fake/requests counts what was
+# asked for, DELETE begins anew; POST /token is an OAuth endpoint.
+
+
+_HOST = "127.0.0.1"
+
+#: Connections that may wait to be accepted; with the 5 of the standard library, 24 clients at once are turned away.
+_BACKLOG = 256
+
+
+class FakeGcs:
+    """The server. `objects` and `faults` may be used directly by a test in the same process.
+
+    With `token`, requests without `Authorization: Bearer <token>` are refused with 401.
+    """
+
+    def __init__(self, *, port: int = 0, one_write_a_second: bool = False, token: str = "") -> None:
+        self.objects = Objects(one_write_a_second=one_write_a_second)
+        self.faults = Faults()
+        self.token = token
+        self._api = Api(self.objects)
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._server = _Server((_HOST, port), self)
+
+    @property
+    def url(self) -> str:
+        """Without a path: what STORAGE_EMULATOR_HOST takes."""
+        return f"http://{_HOST}:{self._server.server_address[1]}"
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """How many requests of each operation came, those that were made to fail among them."""
+        with self._lock:
+            return dict(self._counts)
+
+    def serve(self) -> None:
+        """Answer requests until `stop`."""
+        self._server.serve_forever(poll_interval=0.05)
+
+    def stop(self) -> None:
+        """Close the port and every connection. `serve` must be running."""
+        self._server.shutdown()
+        self.close()
+
+    def close(self) -> None:
+        """Close what is open; for a server that does not serve."""
+        self._server.server_close()
+        self._server.close_connections()
+
+    def answer(self, request: Request) -> tuple[Answer | None, bool]:
+        """The answer (None: the connection is closed without one), and whether it is cut in its middle."""
+        if request.path.startswith("/fake/"):
+            return self._own(request), False
+        try:
+            route = self._token_route() if request.path == "/token" else self._api.route(request)
+        except Refused as refused:
+            return error(refused.status, refused.reason, refused.message), False
+        with self._lock:
+            self._counts[route.operation] += 1
+        return self._with_fault(request, route, self.faults.take(route.operation, route.name))
+
+    def _with_fault(self, request: Request, route: Route, fault: Fault | None) -> tuple[Answer | None, bool]:
+        if fault is None:
+            return self._act(request, route, False), False
+        if fault.how is How.DELAY:
+            time.sleep(fault.seconds)
+        instead = {How.STATUS: _faulty(fault, route, request), How.DROP: None}
+        if fault.how in instead and fault.when is When.BEFORE:
+            return instead[fault.how], False
+        answer = self._act(request, route, fault.how is How.SHORT)
+        if fault.how in instead:
+            return instead[fault.how], False
+        return answer, fault.how is How.CUT
+
+    def _act(self, request: Request, route: Route, short: bool) -> Answer:
+        media = route.operation == "read"
+        given = request.headers.get("authorization", "")
+        if self.token and route.operation != "token" and given != f"Bearer {self.token}":
+            caller = "Invalid Credentials" if given else "Anonymous caller does not have access to the bucket."
+            return error(401, "authError" if given else "required", caller, media=media)
+        try:
+            return route.act(short)
+        except Refused as refused:
+            return error(refused.status, refused.reason, refused.message, media=media)
+
+    def _token_route(self) -> Route:
+        token = {"access_token": self.token or "fake", "expires_in": 3600, "token_type": "Bearer"}
+        return Route("token", "", lambda _: Answer.json(token))
+
+    def _own(self, request: Request) -> Answer:
+        what = (request.method, request.path)
+        if what == ("POST", "/fake/faults"):
+            try:
+                self.faults.add(Fault.of(request.json()))
+            except (ValueError, Refused) as problem:
+                return error(400, "invalid", str(problem))
+        elif what == ("DELETE", "/fake/faults"):
+            self.faults.clear()
+        elif what == ("DELETE", "/fake/requests"):
+            with self._lock:
+                self._counts.clear()
+        elif what == ("GET", "/fake/requests"):
+            return Answer.json(self.requests)
+        elif what != ("GET", "/fake/faults"):
+            return error(404, "notFound", f"No route {request.method} {request.path}")
+        return Answer.json(self.faults.listed())
+
+
+def _faulty(fault: Fault, route: Route, request: Request) -> Answer:
+    if route.operation == "token":
+        return Answer.json({"error": fault.reason, "error_description": fault.message}, fault.status)
+    return error(fault.status, fault.reason, fault.message, media=request.query.get("alt") == "media")
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = io.DEFAULT_BUFFER_SIZE  # head and body go out together
+
+    server: "_Server"
+
+    def setup(self) -> None:
+        super().setup()
+        self.server.opened(self.connection)
+
+    def finish(self) -> None:
+        self.server.closed(self.connection)
+        with contextlib.suppress(OSError):
+            super().finish()
+
+    def handle(self) -> None:
+        with contextlib.suppress(ConnectionError):  # a client that went away needs no answer
+            super().handle()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: the requests are counted."""
+
+    def _do(self) -> None:
+        parts = urlsplit(self.path)
+        request = Request(
+            self.command,
+            parts.path,
+            dict(parse_qsl(parts.query, keep_blank_values=True)),
+            {name.lower(): value for name, value in self.headers.items()},
+            self.rfile.read(int(self.headers.get("Content-Length") or 0)),
+        )
+        answer, cut = self.server.fake.answer(request)
+        if answer is None:
+            self.close_connection = True
+            return
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.end_headers()
+        self.wfile.write(answer.body[: len(answer.body) // 2] if cut else answer.body)
+        self.wfile.flush()
+        self.close_connection = self.close_connection or cut
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _do
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = _BACKLOG
+
+    def __init__(self, address: tuple[str, int], fake: FakeGcs) -> None:
+        self.fake = fake
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        super().__init__(address, _Handler)
+
+    def opened(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._open.add(connection)
+
+    def closed(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._open.discard(connection)
+
+    def close_connections(self) -> None:
+        """End the connections that clients keep, so that a server that was stopped answers nobody."""
+        with self._lock:
+            for connection in self._open:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+
+@contextlib.contextmanager
+def running(*buckets: str, port: int = 0, one_write_a_second: bool = False, token: str = "") -> Iterator[FakeGcs]:
+    """A server with these buckets, in a thread of this process; gone at the end."""
+    gcs = FakeGcs(port=port, one_write_a_second=one_write_a_second, token=token)
+    thread = threading.Thread(target=gcs.serve, name="fake-gcs", daemon=True)
+    thread.start()
+    try:
+        for bucket in buckets:
+            gcs.objects.make_bucket(bucket)
+        yield gcs
+    finally:
+        gcs.stop()
+        thread.join()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until interrupted or killed; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fakes.gcs", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--port", type=int, default=0, help="0 (default): one that is free; it is printed")
+    parser.add_argument("--bucket", action="append", default=[], help="a bucket to begin with; may be repeated")
+    parser.add_argument("--one-write-a-second", action="store_true", help="429 for more writes to one object")
+    parser.add_argument("--token", default="", help="refuse requests that do not carry it")
+    parser.add_argument("--fault", action="append", default=[], help="a fault to begin with, as JSON; may be repeated")
+    options = parser.parse_args(argv)
+    gcs = FakeGcs(port=options.port, one_write_a_second=options.one_write_a_second, token=options.token)
+    for bucket in options.bucket:
+        gcs.objects.make_bucket(bucket)
+    for fault in options.fault:
+        gcs.faults.add(Fault.of(json.loads(fault)))
+    sys.stdout.write(f"{gcs.url}\n")
+    sys.stdout.flush()
+    with contextlib.suppress(KeyboardInterrupt):
+        gcs.serve()
+    gcs.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,473 @@
+"""Objects, generations, and uploads of the fake Google Cloud Storage."""
+
+import base64
+import bisect
+import hashlib
+import json
+import re
+import secrets
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import google_crc32c
+
+# What the stand-in for Google Cloud Storage keeps, in memory, and the rules of its generations. Every write gives an
+# object a new generation, larger than all before it. A request may name the generation that it expects (0: no object);
+# when another one stands, nothing is written and the answer is 412. Rules after Google's description of the JSON API
+# v1.
+
+
+#: A generation is the time of the write in microseconds since 1970.
+_MICROSECONDS = 1_000_000
+
+#: Most objects of one page of a listing.
+MOST_LISTED = 1000
+
+#: Most sources of one compose.
+_MOST_COMPOSED = 32
+
+
+class Refused(Exception):
+    """An answer that is an error: status, Google's reason word and message."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One object as it is now."""
+
+    data: bytes
+    generation: int
+    crc32c: str
+    md5: str
+    content_type: str = "application/octet-stream"
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    metageneration: int = 1
+    created: float = 0.0
+    updated: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """The preconditions of a request; None where it has none."""
+
+    generation: int | None = None
+    not_generation: int | None = None
+    metageneration: int | None = None
+    not_metageneration: int | None = None
+
+    @staticmethod
+    def of(query: Mapping[str, str], prefix: str = "if") -> "Conditions":
+        """From the parameters of a request; `prefix` is `ifSource` for those of a copy's source."""
+        names = ("GenerationMatch", "GenerationNotMatch", "MetagenerationMatch", "MetagenerationNotMatch")
+        try:
+            return Conditions(*(int(query[prefix + name]) if prefix + name in query else None for name in names))
+        except ValueError as error:
+            raise Refused(400, "invalid", f"Invalid precondition: {error}") from error
+
+    def check(self, found: Stored | None) -> None:
+        """Raise `Refused` 412 when they do not hold; generation 0 stands for no object."""
+        generation, metageneration = (found.generation, found.metageneration) if found else (0, 0)
+        holds = (
+            self.generation in (None, generation)
+            and (self.not_generation is None or self.not_generation != generation)
+            and self.metageneration in (None, metageneration)
+            and (self.not_metageneration is None or self.not_metageneration != metageneration)
+        )
+        if not holds:
+            raise Refused(412, "conditionNotMet", "At least one of the pre-conditions you specified did not hold.")
+
+
+NONE = Conditions()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a listing; `next` is the token for the part after it, empty at the end."""
+
+    items: tuple[tuple[str, Stored], ...]
+    prefixes: tuple[str, ...]
+    next: str
+
+
+@dataclass(slots=True)
+class _Bucket:
+    objects: dict[str, Stored] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)  # of the objects, sorted
+    changed: dict[str, float] = field(default_factory=dict)  # when each was last written or deleted
+
+
+class Objects:
+    """Buckets and their objects; for any number of threads.
+
+    With `one_write_a_second`, a second write to an object within a second is refused with 429, as Google may do.
+    """
+
+    def __init__(self, *, one_write_a_second: bool = False) -> None:
+        self.one_write_a_second = one_write_a_second
+        self._lock = threading.RLock()
+        self._buckets: dict[str, _Bucket] = {}
+        self._last = 0
+
+    def buckets(self) -> list[str]:
+        """Their names, sorted."""
+        with self._lock:
+            return sorted(self._buckets)
+
+    def make_bucket(self, name: str) -> None:
+        with self._lock:
+            if name in self._buckets:
+                raise Refused(409, "conflict", "Your previous request to create the named bucket succeeded.")
+            self._buckets[name] = _Bucket()
+
+    def delete_bucket(self, name: str) -> None:
+        with self._lock:
+            if self._bucket(name).objects:
+                raise Refused(409, "conflict", "The bucket you tried to delete is not empty.")
+            del self._buckets[name]
+
+    def has_bucket(self, name: str) -> None:
+        """Raise `Refused` 404 when there is none."""
+        with self._lock:
+            self._bucket(name)
+
+    def find(self, bucket: str, name: str, conditions: Conditions = NONE, generation: int | None = None) -> Stored:
+        """The object, of that generation where one is named. Raises `Refused` 404 or 412."""
+        with self._lock:
+            found = self._bucket(bucket).objects.get(name)
+            if found is None or generation not in (None, found.generation):
+                raise Refused(404, "notFound", f"No such object: {bucket}/{name}")
+            conditions.check(found)
+            return found
+
+    def expect(self, bucket: str, name: str, conditions: Conditions) -> None:
+        """Raise what a write of the object would raise now."""
+        with self._lock:
+            conditions.check(self._bucket(bucket).objects.get(name))
+
+    def write(
+        self,
+        bucket: str,
+        name: str,
+        data: bytes,
+        conditions: Conditions = NONE,
+        *,
+        content_type: str = "application/octet-stream",
+        metadata: Mapping[str, str] | None = None,
+    ) -> Stored:
+        """Write the object whole, at once. Raises `Refused` 404, 412 or 429."""
+        _check_name(name)
+        crc32c, md5 = crc32c_of(data), md5_of(data)
+        with self._lock:
+            into = self._bucket(bucket)
+            conditions.check(into.objects.get(name))
+            self._limit(into, bucket, name)
+            now = time.time()
+            self._last = max(self._last + 1, int(now * _MICROSECONDS))
+            stored = Stored(data, self._last, crc32c, md5, content_type, dict(metadata or {}), created=now, updated=now)
+            if name not in into.objects:
+                bisect.insort(into.names, name)
+            into.objects[name] = stored
+            return stored
+
+    def delete(self, bucket: str, name: str, conditions: Conditions = NONE, generation: int | None = None) -> None:
+        with self._lock:
+            self.find(bucket, name, conditions, generation)
+            from_ = self._bucket(bucket)
+            self._limit(from_, bucket, name)
+            del from_.objects[name]
+            del from_.names[bisect.bisect_left(from_.names, name)]
+
+    def patch(self, bucket: str, name: str, changes: Mapping[str, Any], conditions: Conditions) -> Stored:
+        """Change content type or metadata: a new metageneration of the same generation."""
+        with self._lock:
+            found = self.find(bucket, name, conditions)
+            metadata = {**found.metadata, **(changes.get("metadata") or {})}
+            patched = replace(
+                found,
+                content_type=changes.get("contentType", found.content_type),
+                metadata={key: value for key, value in metadata.items() if value is not None},
+                metageneration=found.metageneration + 1,
+                updated=time.time(),
+            )
+            self._bucket(bucket).objects[name] = patched
+            return patched
+
+    def compose(
+        self, bucket: str, name: str, sources: Iterable[Mapping[str, Any]], conditions: Conditions, content_type: str
+    ) -> Stored:
+        """Join objects of the bucket to one."""
+        with self._lock:
+            parts = []
+            for source in sources:
+                wanted = source.get("objectPreconditions") or {}
+                expected = Conditions.of({key: str(value) for key, value in wanted.items()})
+                generation = int(source["generation"]) if source.get("generation") else None
+                parts.append(self.find(bucket, source["name"], expected, generation).data)
+            if not 1 <= len(parts) <= _MOST_COMPOSED:
+                raise Refused(400, "invalid", f"The number of source components must be 1 to {_MOST_COMPOSED}.")
+            return self.write(bucket, name, b"".join(parts), conditions, content_type=content_type)
+
+    def list(self, bucket: str, query: Mapping[str, str]) -> Page:
+        """A page of the listing that the parameters ask for: prefix, delimiter, offsets, page token, page size."""
+        prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+        end, token = query.get("endOffset"), _plain(query.get("pageToken", ""))
+        size = max(1, min(int(query.get("maxResults") or MOST_LISTED), MOST_LISTED))
+        with self._lock:
+            found = self._bucket(bucket)
+            at = bisect.bisect_left(found.names, max(prefix, query.get("startOffset", ""), token))
+            items: list[tuple[str, Stored]] = []
+            prefixes: list[str] = []
+            while at < len(found.names):
+                name = found.names[at]
+                if not name.startswith(prefix) or (end is not None and name >= end):
+                    break
+                folder = _folder(name, prefix, delimiter)
+                if (folder or name) <= token:  # the token is the last entry of the page before
+                    at += 1
+                    continue
+                if len(items) + len(prefixes) >= size:
+                    last = max([key for key, _ in items[-1:]] + prefixes[-1:])
+                    return Page(tuple(items), tuple(prefixes), _token(last))
+                if folder:
+                    prefixes.append(folder)
+                    at = bisect.bisect_left(found.names, folder[:-1] + chr(ord(folder[-1]) + 1), at)
+                else:
+                    items.append((name, found.objects[name]))
+                    at += 1
+            return Page(tuple(items), tuple(prefixes), "")
+
+    def _bucket(self, name: str) -> _Bucket:
+        if name not in self._buckets:
+            raise Refused(404, "notFound", "The specified bucket does not exist.")
+        return self._buckets[name]
+
+    def _limit(self, bucket: _Bucket, bucket_name: str, name: str) -> None:
+        if not self.one_write_a_second:
+            return
+        now = time.monotonic()
+        if now - bucket.changed.get(name, float("-inf")) < 1.0:
+            raise Refused(
+                429,
+                "rateLimitExceeded",
+                f"The object {bucket_name}/{name} exceeded the rate limit for object mutation operations "
+                "(create, update, and delete). Please reduce your request rate.",
+            )
+        bucket.changed[name] = now
+
+
+def crc32c_of(data: bytes) -> str:
+    """As Google writes it: base64 of four bytes, the highest first."""
+    return base64.b64encode(google_crc32c.value(data).to_bytes(4, "big")).decode()
+
+
+def md5_of(data: bytes) -> str:
+    """As Google writes it: base64."""
+    return base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
+
+
+def _check_name(name: str) -> None:
+    too_long = not 1 <= len(name.encode()) <= 1024
+    if too_long or name in (".", "..") or "\r" in name or "\n" in name:
+        raise Refused(400, "invalid", f"Invalid object name: {name!r}")
+
+
+def _folder(name: str, prefix: str, delimiter: str) -> str:
+    """The prefix that stands for `name` in a listing with a delimiter; empty when it stands for itself."""
+    head, found, _ = name[len(prefix) :].partition(delimiter) if delimiter else (name, "", "")
+    return prefix + head + found if found else ""
+
+
+def _token(name: str) -> str:
+    return base64.urlsafe_b64encode(name.encode()).decode()
+
+
+def _plain(token: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(token.encode()).decode()
+    except ValueError as error:
+        raise Refused(400, "invalid", "Invalid page token.") from error
+
+
+def resource(bucket: str, name: str, stored: Stored) -> dict[str, Any]:
+    """The JSON of an object."""
+    return {
+        "kind": "storage#object",
+        "id": f"{bucket}/{name}/{stored.generation}",
+        "name": name,
+        "bucket": bucket,
+        "generation": str(stored.generation),
+        "metageneration": str(stored.metageneration),
+        "contentType": stored.content_type,
+        "storageClass": "STANDARD",
+        "size": str(len(stored.data)),
+        "crc32c": stored.crc32c,
+        "md5Hash": stored.md5,
+        "etag": f"{stored.generation:x}-{stored.metageneration:x}",
+        "metadata": dict(stored.metadata),
+        "timeCreated": _time(stored.created),
+        "updated": _time(stored.updated),
+    }
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+# Uploads to the stand-in for Google Cloud Storage: multipart bodies and resumable sessions.
+
+
+#: Chunks of a resumable upload but the last are multiples of this, in bytes.
+CHUNK = 256 * 1024
+
+_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a request asks to be written, but for the bytes. The checksums are those that the client computed."""
+
+    bucket: str
+    name: str
+    conditions: Conditions
+    content_type: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    crc32c: str = ""
+    md5: str = ""
+
+    @staticmethod
+    def of(bucket: str, query: Mapping[str, str], description: Mapping[str, Any], content_type: str) -> "Wanted":
+        """From the parameters of a request and the JSON that describes the object."""
+        name = description.get("name") or query.get("name", "")
+        if not name:
+            raise Refused(400, "required", "Required parameter: name")
+        return Wanted(
+            bucket,
+            name,
+            Conditions.of(query),
+            description.get("contentType") or content_type or "application/octet-stream",
+            description.get("metadata") or {},
+            description.get("crc32c", ""),
+            description.get("md5Hash", ""),
+        )
+
+
+def store(objects: Objects, wanted: Wanted, data: bytes) -> Stored:
+    """Write the object. Raises `Refused` 400 when it is not what the client's checksum says."""
+    sums = [("CRC32C", wanted.crc32c, crc32c_of), ("MD5 hash", wanted.md5, md5_of)]
+    for what, said, compute in sums:
+        if said and said != compute(data):
+            raise Refused(
+                400, "invalid", f'Provided {what} "{said}" doesn\'t match calculated {what} "{compute(data)}".'
+            )
+    return objects.write(
+        wanted.bucket,
+        wanted.name,
+        data,
+        wanted.conditions,
+        content_type=wanted.content_type,
+        metadata=wanted.metadata,
+    )
+
+
+def read_multipart(content_type: str, body: bytes) -> tuple[dict[str, Any], str, bytes]:
+    """The description, the content type and the bytes of a multipart/related body. Raises `Refused` 400."""
+    boundary = re.search(r'boundary="?([^";]+)', content_type)
+    parts = body.split(b"--" + boundary[1].encode()) if boundary else []
+    if len(parts) < 4:
+        raise Refused(400, "badContent", "Malformed multipart body.")
+    (_, description), (head, data) = _part(parts[1]), _part(parts[2])
+    kind = re.search(rb"(?im)^content-type:\s*(\S+)", head)
+    return json.loads(description), kind[1].decode() if kind else "", data
+
+
+def _part(part: bytes) -> tuple[bytes, bytes]:
+    head, found, data = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+    if not found:
+        raise Refused(400, "badContent", "Malformed multipart body.")
+    return head, data.removesuffix(b"\r\n")
+
+
+@dataclass(slots=True)
+class _Session:
+    wanted: Wanted
+    data: bytearray = field(default_factory=bytearray)
+    done: Stored | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a session stands: the object when it is whole, else the bytes that are kept so far."""
+
+    wanted: Wanted
+    stored: Stored | None
+    kept: int
+
+
+class Uploads:
+    """Resumable uploads that were begun. An object appears when its session is whole, not before."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._lock = threading.Lock()
+        self._sessions: dict[str, _Session] = {}
+
+    def begin(self, wanted: Wanted) -> str:
+        """A new session; its id. Raises `Refused` when the preconditions do not hold already now."""
+        self._objects.expect(wanted.bucket, wanted.name, wanted.conditions)
+        upload = secrets.token_urlsafe(24)
+        with self._lock:
+            self._sessions[upload] = _Session(wanted)
+        return upload
+
+    def name(self, upload: str) -> str:
+        """The object's name of a session; empty when there is none."""
+        with self._lock:
+            return self._sessions[upload].wanted.name if upload in self._sessions else ""
+
+    def cancel(self, upload: str) -> None:
+        with self._lock:
+            self._sessions.pop(upload, None)
+
+    def take(self, upload: str, content_range: str, body: bytes, sums: str, *, short: bool) -> Progress:
+        """Keep a chunk (or, `bytes */…`, only say where the session stands); whole, it becomes the object."""
+        with self._lock:
+            session = self._sessions.get(upload)
+        if session is None:
+            raise Refused(404, "notFound", "No such upload session.")
+        with session.lock:
+            if session.done is None:
+                whole = f"bytes 0-{len(body) - 1}/{len(body)}" if body else "bytes */0"
+                self._keep(session, content_range or whole, body, sums, short)
+            return Progress(session.wanted, session.done, len(session.data))
+
+    def _keep(self, session: _Session, content_range: str, body: bytes, sums: str, short: bool) -> None:
+        match = _RANGE.fullmatch(content_range)
+        if match is None:
+            raise Refused(400, "badRequest", f"Failed to parse Content-Range header: {content_range}")
+        total = None if match[3] == "*" else int(match[3])
+        if match[1] is not None:
+            start, kept = int(match[1]), len(session.data)
+            if start > kept or int(match[2]) - start + 1 != len(body):
+                raise Refused(
+                    400, "badRequest", f"Invalid request. Content-Range {content_range} does not go on at {kept}."
+                )
+            last = total is not None and start + len(body) >= total
+            if not last or short:
+                body = body[: len(body) // (2 if short else 1) // CHUNK * CHUNK]
+            session.data += body[kept - start :]
+        if total is not None and len(session.data) == total:
+            said = re.search(r"crc32c=([^,\s]+)", sums)
+            if said and said[1] != crc32c_of(bytes(session.data)):
+                raise Refused(400, "invalid", "The x-goog-hash header does not match the uploaded content.")
+            session.done = store(self._objects, session.wanted, bytes(session.data))

@@ -1,0 +1,335 @@
+"""A fake Amazon SageMaker: a real server whose jobs run as subprocesses."""
+
+import argparse
+import contextlib
+import json
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from llm_ocr.errors import MissingExtra
+from tests.fakes.sagemaker_jobs import ACCOUNT, INTERNAL, PROCESSING, REGION, TRAINING, FakeJob, Kind
+
+__all__ = ["ACCOUNT", "INTERNAL", "REGION", "FakeSageMaker", "Refused", "running"]
+
+
+# What stands beside SageMaker in its fake: CloudWatch's log of each job, and the account's quotas.
+
+
+#: Events of a log, and quotas, that come at once.
+_PAGE = 100
+#: Of each machine, where a test says nothing else.
+_QUOTA = 100.0
+
+
+class Refused(Exception):
+    """An error answer, in AWS's words."""
+
+    def __init__(self, code: str, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.code, self.message, self.status = code, message, status
+
+
+def hardware_of(kind: Kind) -> Sequence[str]:
+    """The machines that a kind of job may have."""
+    model = import_module("botocore.session").get_session().get_service_model("sagemaker")
+    found: Sequence[str] = model.shape_for(f"{kind.word}InstanceType").enum
+    return found
+
+
+def filtered(jobs: Mapping[str, FakeJob], body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """FilterLogEvents in pages; the page before the first line is empty, as it may be."""
+    prefix = body.get("logStreamNamePrefix", "")
+    hosts = [host for job in _of_group(jobs, body) for host in job.hosts if host.stream.startswith(prefix)]
+    since = body.get("startTime", 0)
+    events = sorted((line.time, line.id, host.stream, line.text) for host in hosts for line in host.lines)
+    events = [event for event in events if event[0] >= since]
+    if "nextToken" not in body:
+        return {"events": [], **({"nextToken": "0"} if events else {})}
+    begin = int(body["nextToken"])
+    page = [
+        {"timestamp": when, "ingestionTime": when, "eventId": id_, "logStreamName": stream, "message": text}
+        for when, id_, stream, text in events[begin : begin + _PAGE]
+    ]
+    return {"events": page, **({"nextToken": str(begin + _PAGE)} if begin + _PAGE < len(events) else {})}
+
+
+def delete_log(jobs: Mapping[str, FakeJob], body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """DeleteLogGroup."""
+    for job in _of_group(jobs, body):
+        for host in job.hosts:
+            host.lines.clear()
+    return {}
+
+
+def quotas_page(quotas: Mapping[str, float], body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """ListServiceQuotas; `quotas` by name where they are not the usual."""
+    kinds = {"processing": PROCESSING, "training": TRAINING, "spot training": TRAINING}
+    names = [f"{one} for {word} job usage" for word, kind in kinds.items() for one in hardware_of(kind)]
+    begin = int(body.get("NextToken") or 0)
+    page = [
+        {"ServiceCode": "sagemaker", "QuotaCode": f"L-{place:08X}", "QuotaName": name}
+        | {"Value": quotas.get(name, _QUOTA)}
+        for place, name in enumerate(names[begin : begin + _PAGE], begin)
+    ]
+    return {"Quotas": page, **({"NextToken": str(begin + _PAGE)} if begin + _PAGE < len(names) else {})}
+
+
+def _of_group(jobs: Mapping[str, FakeJob], body: Mapping[str, Any]) -> list[FakeJob]:
+    """The jobs whose lines are in a log group: it is there from the first line on."""
+    found = [job for job in jobs.values() if job.kind.group == body["logGroupName"]]
+    for job in found:
+        job.look()
+    if not any(host.lines for job in found for host in job.hosts):
+        raise Refused("ResourceNotFoundException", "The specified log group does not exist.")
+    return found
+
+
+# A stand-in for Amazon SageMaker: a real server on loopback whose jobs run as processes of this machine. It speaks what
+# boto3 says to SageMaker about processing and training jobs, to CloudWatch about their logs, and to Service Quotas; all
+# other services are moto's (S3, STS, IAM, ECR, Secrets Manager), on the same port. A job's containers get what
+# SageMaker gives them: their hosts, a role's credentials, the region, a folder for /opt/ml. Run it with `python -m
+# tests.fakes.sagemaker --bucket NAME`, which prints its URL, and set AWS_ENDPOINT_URL to that. In tests: `with
+# running("bucket") as sagemaker: ...`.
+
+
+_HOST = "127.0.0.1"
+_CREDENTIALS = "/fake/role-credentials"
+Answer = tuple[int, Mapping[str, Any]]
+
+
+@dataclass(slots=True)
+class Fault:
+    """The next `times` calls of an operation are refused; with `after` they are carried out all the same."""
+
+    operation: str
+    error: Refused
+    times: int = 1
+    after: bool = False
+
+
+class FakeSageMaker:
+    """The server. `image_environment` is what the image sets; `time_limit` (seconds) ends jobs earlier than they say.
+
+    `quotas`: of a quota's name, where it is not 100. `dead_machines`: so many jobs fail before anything of them runs.
+    `hold`: jobs wait for machines until it is False and `release` is called.
+    """
+
+    def __init__(self, *, port: int = 0, image_environment: Mapping[str, str] | None = None) -> None:
+        self.jobs: dict[str, FakeJob] = {}
+        self.faults: list[Fault] = []
+        self.quotas: dict[str, float] = {}
+        self.counts: Counter[str] = Counter()
+        self.image_environment = dict(image_environment or {})
+        self.time_limit: float | None = None
+        self.dead_machines = 0
+        self.hold = False
+        self._lock = threading.RLock()
+        self._moto, handler = _moto()
+        serving = import_module("werkzeug.serving")
+        self._server = serving.make_server(_HOST, port, self._application, threaded=True, request_handler=handler)
+
+    @property
+    def url(self) -> str:
+        """What AWS_ENDPOINT_URL takes."""
+        return f"http://{_HOST}:{self._server.server_port}"
+
+    def serve(self) -> None:
+        """Answer requests until `stop`."""
+        self._server.serve_forever()
+
+    def stop(self) -> None:
+        """Close the port, and end all that runs. `serve` must be running."""
+        self._server.shutdown()
+        self._server.server_close()
+        self.remove_jobs()
+
+    def remove_jobs(self) -> None:
+        """End all containers at once."""
+        for job in self.jobs.values():
+            job.remove()
+
+    def refuse(
+        self, operation: str, code: str, message: str, *, status: int = 400, times: int = 1, after: bool = False
+    ) -> None:
+        """The next calls of an operation, as CreateProcessingJob, are refused; see `Fault`."""
+        self.faults.append(Fault(operation, Refused(code, message, status), times, after))
+
+    def release(self) -> None:
+        """Give machines to the jobs that wait for them."""
+        self.hold = False
+        for job in self.jobs.values():
+            if job.started is None and not job.over:
+                job.start()
+
+    def _application(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        if environ.get("PATH_INFO") == _CREDENTIALS:
+            return _sent(start_response, 200, _role_credentials())
+        service, _, operation = str(environ.get("HTTP_X_AMZ_TARGET", "")).partition(".")
+        act = self._operation(service, operation)
+        if act is None:
+            return self._moto(environ, start_response)
+        body = json.loads(environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0)) or b"{}")
+        return _sent(start_response, *self._answer(operation, act, body))
+
+    def _answer(
+        self, operation: str, act: Callable[[dict[str, Any]], Mapping[str, Any]], body: dict[str, Any]
+    ) -> Answer:
+        with self._lock:
+            self.counts[operation] += 1
+            fault = next((one for one in self.faults if one.operation == operation and one.times > 0), None)
+            try:
+                if fault is not None:
+                    fault.times -= 1
+                    if fault.after:
+                        act(body)
+                    raise fault.error
+                return 200, act(body)
+            except Refused as refused:
+                return refused.status, {"__type": refused.code, "message": refused.message}
+
+    def _operation(self, service: str, operation: str) -> Callable[[dict[str, Any]], Mapping[str, Any]] | None:
+        if service == "SageMaker":
+            kind = TRAINING if "TrainingJob" in operation else PROCESSING
+            acts: dict[str, Callable[[Kind, dict[str, Any]], Mapping[str, Any]]] = {
+                "Create": self._create,
+                "Describe": self._describe,
+                "Stop": self._stop_job,
+                "List": self._list,
+            }
+            for word, act in acts.items():
+                if operation in (f"{word}{kind.word}Job", f"{word}{kind.word}Jobs"):
+                    return lambda body: act(kind, body)
+        if (service, operation) == ("Logs_20140328", "FilterLogEvents"):
+            return lambda body: filtered(self.jobs, body)
+        if (service, operation) == ("Logs_20140328", "DeleteLogGroup"):
+            return lambda body: delete_log(self.jobs, body)
+        if (service, operation) == ("ServiceQuotasV20190624", "ListServiceQuotas"):
+            return lambda body: quotas_page(self.quotas, body)
+        return None
+
+    def _create(self, kind: Kind, body: dict[str, Any]) -> Mapping[str, Any]:
+        name = body[kind.name]
+        if name in self.jobs:
+            raise Refused("ResourceInUse", f"Job name must be unique within an AWS account and region: {name}")
+        environment = {**self.image_environment, **self._platform_environment()}
+        job = FakeJob(kind, body, environment, self.time_limit)
+        hardware = job.machines["InstanceType"]
+        if hardware not in hardware_of(kind):
+            job.remove()
+            raise Refused("ValidationException", f"1 validation error detected: Value '{hardware}' at 'instanceType'")
+        self.jobs[name] = job
+        if self.dead_machines > 0:
+            self.dead_machines -= 1
+            job.fail_machine()
+        elif not self.hold:
+            job.start()
+        return {f"{kind.word}JobArn": job.arn}
+
+    def _platform_environment(self) -> dict[str, str]:
+        return {
+            "AWS_REGION": REGION,
+            "AWS_ENDPOINT_URL": self.url,  # the network of the account
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{self.url}{_CREDENTIALS}",
+        }
+
+    def _describe(self, kind: Kind, body: dict[str, Any]) -> Mapping[str, Any]:
+        return self._job(kind, body).described()
+
+    def _stop_job(self, kind: Kind, body: dict[str, Any]) -> Mapping[str, Any]:
+        job = self._job(kind, body)
+        job.look()
+        if job.over:
+            text = f"The request was rejected because the {kind.word.lower()} job is in status {job.status}."
+            raise Refused("ValidationException", text)
+        job.stop()
+        return {}
+
+    def _list(self, kind: Kind, body: dict[str, Any]) -> Mapping[str, Any]:
+        word, wanted = kind.word, body.get("NameContains", "")
+        found = [job.described() for job in self.jobs.values() if job.kind is kind and wanted in job.name]
+        names = (kind.name, f"{word}JobArn", f"{word}JobStatus", "CreationTime", "LastModifiedTime")
+        return {f"{word}JobSummaries": [{name: one[name] for name in names} for one in found]}
+
+    def _job(self, kind: Kind, body: dict[str, Any]) -> FakeJob:
+        job = self.jobs.get(body[kind.name])
+        if job is None or job.kind is not kind:
+            words = "Requested resource not found." if kind is TRAINING else "Could not find requested job"
+            raise Refused("ValidationException", f"{words} {body[kind.name]}")
+        return job
+
+
+def _moto() -> tuple[Any, Any]:
+    """moto's application of all services, and the request handler that it wants."""
+    try:
+        module = import_module("moto.moto_server.werkzeug_app")
+    except ImportError as error:
+        hint = 'Install it: pip install "moto[server]"'
+        raise MissingExtra("the fake of SageMaker needs moto, which is not installed", hint=hint) from error
+    quiet = {"log": lambda *arguments: None}  # the requests are counted
+    return module.DomainDispatcherApplication(module.create_backend_app), type(
+        "Handler", (module.MotoRequestHandler,), quiet
+    )
+
+
+def _role_credentials() -> dict[str, str]:
+    return {
+        "AccessKeyId": "ASIAROLEROLEROLEROLE",
+        "SecretAccessKey": "of the role",
+        "Token": "of the role",
+        "Expiration": "2099-01-01T00:00:00Z",
+    }
+
+
+def _sent(start_response: Callable[..., Any], status: int, value: Mapping[str, Any]) -> list[bytes]:
+    data = json.dumps(value).encode()
+    headers = [("Content-Type", "application/x-amz-json-1.1"), ("Content-Length", str(len(data)))]
+    start_response(f"{status} {'OK' if status == 200 else 'Error'}", headers)
+    return [data]
+
+
+def _make_buckets(url: str, names: Sequence[str]) -> None:
+    boto3 = import_module("boto3")
+    keys = {"aws_access_key_id": "AKIAFAKEFAKEFAKEFAKE", "aws_secret_access_key": "of the fake"}
+    client = boto3.client("s3", endpoint_url=url, region_name=REGION, **keys)
+    for name in names:
+        client.create_bucket(Bucket=name)
+
+
+@contextlib.contextmanager
+def running(
+    *buckets: str, port: int = 0, image_environment: Mapping[str, str] | None = None
+) -> Iterator[FakeSageMaker]:
+    """A server with these buckets, in a thread of this process; gone at the end with all that it runs."""
+    fake = FakeSageMaker(port=port, image_environment=image_environment)
+    thread = threading.Thread(target=fake.serve, name="fake-sagemaker", daemon=True)
+    thread.start()
+    try:
+        _make_buckets(fake.url, buckets)
+        yield fake
+    finally:
+        fake.stop()
+        thread.join()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until interrupted or killed; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fakes.sagemaker", description=__doc__)
+    parser.add_argument("--port", type=int, default=0, help="0 (default): one that is free; it is printed")
+    parser.add_argument("--bucket", action="append", default=[], help="a bucket to begin with; may be repeated")
+    options = parser.parse_args(argv)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what runs must end with us
+    with running(*options.bucket, port=options.port) as fake, contextlib.suppress(KeyboardInterrupt):
+        sys.stdout.write(f"{fake.url}\n")
+        sys.stdout.flush()
+        threading.Event().wait()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""The engine model gives the times of a plain step-by-step loop, and keeps its books when requests come and go."""
+
+import math
+import random
+
+import pytest
+import step_loop
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_ocr.simulator.engine import Costs, EngineModel, Limits, Place
+
+A100 = Costs(step=4.4e-3, context=49.4e-9, token=9.2e-6, image=26.8e-3, preprocess=1 / 14)
+
+
+def random_costs(rng):
+    return Costs(
+        step=rng.uniform(1e-3, 2e-2),
+        context=rng.choice((0.0, rng.uniform(0, 1e-4))),
+        token=rng.choice((0.0, rng.uniform(0, 5e-3))),
+        image=rng.choice((0.0, rng.uniform(0, 5e-2))),
+        preprocess=rng.choice((0.0, rng.uniform(0, 1e-1))),
+    )
+
+
+def random_load(seed):
+    """Costs, limits and (arrival, prompt, output, images): some roomy, some short of blocks or budget."""
+    rng = random.Random(seed)
+    number = rng.randint(1, 14)
+    span = rng.choice((0.0, 0.3, 3.0))
+    arrivals = sorted(rng.uniform(0, span) for _ in range(number))
+    prompts = [rng.randint(1, rng.choice((10, 90))) for _ in range(number)]
+    outputs = [rng.randint(1, rng.choice((3, 40, 120))) for _ in range(number)]
+    size = rng.choice((1, 4, 16))
+    slots = rng.randint(1, 8)
+    least = max(-(-(prompt + output) // size) for prompt, output in zip(prompts, outputs, strict=True))
+    limits = Limits(slots, least + rng.choice((0, 1, 5, 1000)), slots + rng.choice((0, 3, 30, 500)), size)
+    return (
+        random_costs(rng),
+        limits,
+        [
+            (arrival, prompt, output, rng.choice((0, 1, 1, 1)))
+            for arrival, prompt, output in zip(arrivals, prompts, outputs, strict=True)
+        ],
+    )
+
+
+def plain_times(costs, limits, load):
+    requests = step_loop.run([step_loop.Request(*one) for one in load], costs, limits)
+    return [(one.admitted, one.first, one.end, one.preempted) for one in requests]
+
+
+def times(sequences):
+    return [(one.admitted, one.first, one.end, one.preemptions) for one in sequences]
+
+
+def assert_same(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        assert one == pytest.approx(other, abs=1e-6)
+
+
+@given(st.integers(0, 2**32))
+def test_the_jumping_model_agrees_with_a_plain_step_loop(seed):
+    costs, limits, load = random_load(seed)
+    model = EngineModel(costs, limits)
+    sequences = [model.submit(*one) for one in load]
+    ended = model.advance(math.inf)
+    assert_same(times(sequences), plain_times(costs, limits, load))
+    assert [one.end for one in ended] == sorted(one.end for one in ended)
+    assert (model.free, model.idle, model.running, model.waiting) == (limits.blocks, True, 0, 0)
+    assert model.generated == sum(output for _, _, output, _ in load)
+
+
+@given(st.integers(0, 2**32))
+def test_a_running_clock_gives_the_same_times_as_a_jumping_one(seed):
+    costs, limits, load = random_load(seed)
+    rng = random.Random(seed + 1)
+    model = EngineModel(costs, limits)
+    sequences, ended, now = [], [], 0.0
+    for arrival, prompt, output, images in load:
+        while now + 0.02 < arrival:
+            now += rng.uniform(0, 0.02)
+            ended += model.advance(now)
+        if arrival > now:
+            now = arrival
+            ended += model.advance(now)
+        sequences.append(model.submit(now, prompt, output, images))
+    while not model.idle:
+        event = model.next_event()
+        assert event is not None
+        now = max(now, rng.choice((event, now + rng.uniform(0, 0.02))))
+        ended += model.advance(now)
+    assert len(ended) == len(load)
+    assert_same(times(sequences), plain_times(costs, limits, load))
+
+
+@given(st.integers(0, 2**32))
+def test_aborted_requests_leave_nothing_behind(seed):
+    costs, limits, load = random_load(seed)
+    rng = random.Random(seed)
+    model = EngineModel(costs, limits)
+    sequences, now = [model.submit(0.0, *one[1:]) for one in load], 0.0
+    doomed = rng.sample(sequences, rng.randint(1, len(sequences)))
+    for sequence in doomed:
+        now += rng.uniform(0, 0.2)
+        model.advance(now)
+        model.abort(sequence)
+    model.advance(math.inf)
+    assert (model.free, model.idle, model.running, model.waiting) == (limits.blocks, True, 0, 0)
+    assert all(sequence.place is Place.ENDED for sequence in sequences)
+    assert all(sequence.end is not None for sequence in sequences if sequence not in doomed)
+
+
+def test_a_full_batch_of_long_answers_takes_few_operations():
+    model = EngineModel(A100, Limits(128, 25_712))
+    calls = 0
+
+    class Counted(Costs):
+        def one_step(self, *args):
+            nonlocal calls
+            calls += 1
+            return super().one_step(*args)
+
+        def decode_steps(self, *args):
+            nonlocal calls
+            calls += 1
+            return super().decode_steps(*args)
+
+    model.costs = Counted(4.4e-3, 49.4e-9, 9.2e-6, 26.8e-3, 0.0)
+    for number in range(128):
+        model.submit(0.0, 914, 1000 + number % 7)
+    assert len(model.advance(math.inf)) == 128
+    assert calls < 300
+
+
+def test_requests_that_can_never_fit_are_refused():
+    model = EngineModel(A100, Limits(4, 10))
+    with pytest.raises(ValueError, match="do not fit"):
+        model.submit(0.0, 100, 100)
+    with pytest.raises(ValueError, match="at least one"):
+        model.submit(0.0, 0, 1)
+    with pytest.raises(ValueError, match="max_num_batched_tokens"):
+        Limits(128, 10, 64)
+
+
+def test_preprocessing_is_one_image_at_a_time_ahead_of_the_queue():
+    model = EngineModel(A100, Limits(128, 25_712))
+    sequences = [model.submit(0.0, 900, 2) for _ in range(28)]
+    assert [one.queued for one in sequences] == pytest.approx([(1 + number) / 14 for number in range(28)])
+    model.advance(1.0)
+    assert model.running + model.waiting == len([one for one in sequences if one.queued <= 1.0 and one.end is None])
+
+
+def test_gauges_count_who_runs_and_who_waits():
+    model = EngineModel(Costs(0.01, 0, 0, 0, 0), Limits(2, 100))
+    sequences = [model.submit(0.0, 16, 100) for _ in range(5)]
+    model.advance(0.5)
+    assert (model.running, model.waiting) == (2, 3)
+    assert [model.made(one) for one in sequences] == [50, 50, 0, 0, 0]
+    assert model.kv_usage == pytest.approx(2 * 5 / 100)
+    model.abort(sequences[0])
+    model.advance(0.52)
+    assert (model.running, model.waiting) == (2, 2)

@@ -1,0 +1,224 @@
+"""The simulator over HTTP, asked by a plain client: vLLM's API, errors and gauges, and the oracle in its log."""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import aiohttp
+import pytest
+from simulator_client import ask, ask_all, asked, body_of, fetched, metrics, until, url_of
+
+from llm_ocr.simulator import running
+from llm_ocr.simulator.answers import token_of
+from llm_ocr.simulator.process import command
+
+
+@pytest.fixture(scope="module")
+def simulator():
+    with running(speed=300, api_key="") as one:
+        yield one
+
+
+def test_streamed_answers_are_whole_and_belong_to_their_pages(simulator):
+    urls = [url_of(number) for number in range(40)]
+    for url, got in zip(urls, asked(simulator.url, *map(body_of, urls)), strict=True):
+        assert (got.status, got.finish, got.done) == (200, "stop", True)
+        assert token_of(url) in got.text
+        assert got.pieces == pytest.approx(got.usage["completion_tokens"] / 20, abs=2)
+        assert got.usage["total_tokens"] == got.usage["prompt_tokens"] + got.usage["completion_tokens"]
+
+
+def test_an_answer_is_the_same_streamed_and_in_one_piece(simulator):
+    url = url_of("same")
+    streamed, whole = asked(simulator.url, body_of(url), body_of(url, stream=False))
+    assert (streamed.text, streamed.finish, streamed.usage) == (whole.text, whole.finish, whole.usage)
+
+
+def test_usage_comes_only_when_it_is_asked_for(simulator):
+    (got,) = asked(simulator.url, body_of(url_of("usage"), stream_options={}))
+    assert (got.usage, got.done) == (None, True)
+
+
+def test_max_tokens_ends_an_answer_with_length(simulator):
+    (got,) = asked(simulator.url, body_of(url_of("cut"), max_tokens=50))
+    assert (got.finish, got.usage["completion_tokens"]) == ("length", 50)
+
+
+def test_a_forced_choice_comes_back_literally(simulator):
+    (got,) = asked(simulator.url, body_of(url_of("x"), structured_outputs={"choice": ["# Just this"]}))
+    assert (got.text, got.finish) == ("# Just this", "stop")
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "says"),
+    [
+        ({"model": "other"}, 404, "The model `other` does not exist."),
+        ({"max_tokens": 9000}, 400, "max_tokens=9000 cannot be greater than max_model_len=8192"),
+        ({"max_tokens": 8100}, 400, "maximum context length is 8192 tokens"),
+        (
+            {"messages": [{"role": "user", "content": "word " * 9000}]},
+            400,
+            "prompt contains at least 8193 input tokens",
+        ),
+        ({"messages": "none"}, 400, "not understood"),
+        ({"structured_outputs": {"regex": "a"}}, 400, "only choice and json"),
+    ],
+)
+def test_bad_requests_are_refused_as_vllm_refuses_them(simulator, change, status, says):
+    (got,) = asked(simulator.url, body_of(url_of("bad"), **change))
+    assert got.status == status
+    assert says in got.error
+
+
+@pytest.mark.parametrize("url", ["https://example.org/a.png", "data:text/plain;base64,AAAA", "data:image/png;base64,*"])
+def test_an_image_that_is_no_data_url_is_refused(simulator, url):
+    (got,) = asked(simulator.url, body_of(url))
+    assert (got.status, got.error[:20]) == (400, "Failed to load image")
+
+
+def test_a_second_image_is_refused(simulator):
+    part = {"type": "image_url", "image_url": {"url": url_of(1)}}
+    (got,) = asked(simulator.url, body_of("", messages=[{"role": "user", "content": [part, part]}]))
+    assert (got.status, got.error) == (400, "At most 1 image(s) may be provided in one prompt.")
+
+
+def test_models_health_and_version(simulator):
+    (model,) = json.loads(fetched(simulator.url + "/models"))["data"]
+    assert (model["id"], model["max_model_len"]) == ("deepseek-ocr", 8192)
+    assert fetched(simulator.root + "/health") == ""
+    assert json.loads(fetched(simulator.root + "/version")) == {"version": "0.32.0"}
+
+
+def test_a_key_is_needed_where_one_is_set():
+    with running(speed=300, api_key="sk-right") as simulator:
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            fetched(simulator.url + "/models")
+        assert fetched(simulator.root + "/health") == ""
+
+        async def with_keys():
+            async with aiohttp.ClientSession() as session:
+                return [await ask(session, simulator.url, body_of(url_of(1)), key) for key in ("sk-wrong", "sk-right")]
+
+        assert [got.status for got in asyncio.run(with_keys())] == [401, 200]
+
+
+def gauges(simulator):
+    """How many run, how many wait, the share of the cache in use."""
+    seen = metrics(simulator.root)
+    return tuple(seen[name] for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"))
+
+
+def test_gauges_show_who_runs_and_waits_and_leaving_frees_the_cache():
+    async def leave_in_the_middle(simulator):
+        everyone = asyncio.create_task(ask_all(simulator.url, [body_of(url_of(number)) for number in range(12)]))
+        await until(lambda: gauges(simulator)[:2] == (4, 8))
+        during = await asyncio.to_thread(gauges, simulator)
+        everyone.cancel()
+        await until(lambda: gauges(simulator) == (0, 0, 0))
+        return during
+
+    with running(speed=0.5, preprocess_seconds=0, max_num_seqs=4) as simulator:
+        running_then, waiting_then, cache = asyncio.run(leave_in_the_middle(simulator))
+        assert (running_then, waiting_then) == (4, 8)
+        assert 0 < cache < 0.1
+        assert {entry["finish"] for entry in simulator.log()["requests"]} == {"abort"}
+
+
+def test_counters_count_tokens_and_ends_and_the_cache_says_its_size():
+    with running(speed=300, kv_tokens=32_000) as simulator:
+        (got,) = asked(simulator.url, body_of(url_of(1)))
+        seen = metrics(simulator.root)
+        assert seen["prompt_tokens_total"] == got.usage["prompt_tokens"]
+        assert seen["generation_tokens_total"] == got.usage["completion_tokens"]
+        assert 'request_success_total{finished_reason="stop",engine="0",model_name="deepseek-ocr"} 1.0' in fetched(
+            simulator.root + "/metrics"
+        )
+        assert 'cache_config_info{block_size="16",engine="0",num_gpu_blocks="2000"}' in fetched(
+            simulator.root + "/metrics"
+        )
+
+
+def test_a_provider_shows_no_gauges():
+    with running(speed=300, no_metrics=True) as simulator:
+        for path in ("/metrics", "/version"):
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                fetched(simulator.root + path)
+
+
+def test_the_log_holds_every_request_and_an_oracle_that_nobody_beats():
+    with running(speed=20, max_num_seqs=8) as simulator:
+        bodies = [body_of(url_of(number)) for number in range(30)]
+        answers = asked(simulator.url, *bodies)
+        log = simulator.log()
+        assert len(log["requests"]) == 30
+        for entry in log["requests"]:
+            times = [entry[name] for name in ("arrival", "queued", "admitted", "first_token", "end")]
+            assert times == sorted(times)
+            assert (entry["finish"], entry["fault"], entry["status"], entry["asked"]) == ("stop", "", 200, 0)
+        tokens = sorted(entry["output_tokens"] for entry in log["requests"])
+        assert tokens == sorted(got.usage["completion_tokens"] for got in answers)
+        assert log["oracle"] == max(entry["oracle_end"] for entry in log["requests"])
+        assert log["measured"] > log["oracle"] * 0.97
+        simulator.reset()
+        assert simulator.log()["requests"] == []
+
+
+def test_it_ends_when_its_parents_pipe_closes():
+    words = command(speed=300, until_stdin_closes=True)
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(os.environ))
+    assert json.loads(process.stdout.readline())["pid"] == process.pid
+    process.stdin.close()
+    assert process.wait(60) == 0
+    process.stdout.close()
+
+
+def test_it_ends_after_its_lifetime():
+    process = subprocess.Popen(command(lifetime=0.1), stdout=subprocess.DEVNULL)
+    assert process.wait(60) == 0
+
+
+def test_it_starts_for_async_code_too():
+    async def ask_one():
+        async with running(speed=300) as simulator:
+            return await ask_all(simulator.url, [body_of(url_of(1))])
+
+    (got,) = asyncio.run(ask_one())
+    assert got.finish == "stop"
+
+
+def test_wrong_options_say_so():
+    with pytest.raises(RuntimeError, match="exit code 2"), running(fault={"nonsense": 1}):
+        pass
+
+
+def test_it_ends_when_its_parent_has_died():
+    code = (
+        "import subprocess, sys; process = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE); "
+        "print(process.stdout.readline().decode(), flush=True)"
+    )
+    # Its standard error would stay open, and with it this call, for as long as the simulator lives.
+    words = [sys.executable, "-c", code, *command()]
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+    url = json.loads(done.stdout)["url"]
+    deadline = time.monotonic() + 60
+    with pytest.raises(OSError):
+        while time.monotonic() < deadline:
+            fetched(url.removesuffix("/v1") + "/health")
+            time.sleep(0.1)
+
+
+@pytest.mark.parametrize("arguments", [[], ["serve", "deepseek-ai/DeepSeek-OCR"]], ids=["own", "as vllm serve"])
+def test_a_busy_port_is_said_in_one_line_with_the_way_out(arguments):
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        command = [sys.executable, "-m", "llm_ocr.simulator", *arguments, "--port", str(port)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    said = f"simulator: cannot listen on 127.0.0.1:{port}: Address already in use. --port 0 takes a free port.\n"
+    assert done.stderr == said

@@ -1,0 +1,140 @@
+"""In the place of `vllm serve`: its flags, its log lines, its ways to start, to stop and not to."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+
+import aiohttp
+import pytest
+from free_ports import free_port
+from simulator_client import ask, body_of, metrics, until, url_of
+
+SERVE = (sys.executable, "-m", "llm_ocr.simulator", "serve", "deepseek-ai/DeepSeek-OCR")
+FLAGS = (
+    "--served-model-name",
+    "deepseek-ocr",
+    "--no-enable-prefix-caching",
+    "--mm-processor-cache-gb",
+    "0",
+    "--limit-mm-per-prompt",
+    '{"image": 1}',
+    "--logits-processors",
+    "vllm.model_executor.models.deepseek_ocr:NGramPerReqLogitsProcessor",
+    "--gpu-memory-utilization=0.9",
+)
+
+
+@pytest.fixture
+def serve():
+    """Starts a server with more options by environment; all are killed at the end."""
+    started = []
+
+    def start(*flags, options="--speed 300", **environment):
+        port = free_port()
+        more = {"LLM_OCR_SIMULATOR": options, **environment}
+        process = subprocess.Popen(
+            [*SERVE, "--host", "127.0.0.1", "--port", str(port), *FLAGS, *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **more},
+        )
+        started.append(process)
+        return process, f"http://127.0.0.1:{port}/v1"
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def log_until_ready(process):
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if "startup complete" in line:
+            break
+    return "".join(lines)
+
+
+async def under_way(asking, url):
+    """The server has begun with the question, or has answered it."""
+    await until(lambda: asking.done() or metrics(url.removesuffix("/v1"))["num_requests_running"] == 1)
+
+
+async def one_answer(url, key="", **more):
+    async with aiohttp.ClientSession() as session:
+        return await ask(session, url, body_of(url_of("served"), **more), key)
+
+
+def test_it_takes_vllms_flags_and_prints_vllms_lines(serve):
+    process, url = serve("--max-model-len", "4096", VLLM_API_KEY="sk-of-the-environment")
+    log = log_until_ready(process)
+    assert "GPU KV cache size: 414,480 tokens\n" in log
+    assert "Maximum concurrency for 4,096 tokens per request: 101.19x\n" in log
+    assert log.endswith("Application startup complete.\n")
+    assert "sk-of" not in log
+    assert asyncio.run(one_answer(url)).status == 401
+    assert asyncio.run(one_answer(url, "sk-of-the-environment")).finish == "stop"
+
+
+def test_an_idle_server_ends_soon_after_sigterm(serve):
+    process, _ = serve()
+    log_until_ready(process)
+    process.terminate()
+    assert process.wait(60) == 0
+
+
+def test_sigterm_with_requests_under_way_hangs_until_their_clients_leave(serve):
+    process, url = serve(options="--speed 0.1")  # an answer takes most of a minute
+    log_until_ready(process)
+
+    async def stopped_in_the_middle():
+        asking = asyncio.create_task(one_answer(url))
+        await under_way(asking, url)
+        process.send_signal(signal.SIGTERM)
+        done, _ = await asyncio.wait([asking], timeout=1.5)
+        alive = process.poll() is None
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        return done, alive
+
+    assert asyncio.run(stopped_in_the_middle()) == (set(), True)
+    assert process.wait(60) == 0
+
+
+def test_a_shutdown_timeout_lets_requests_end(serve):
+    process, url = serve("--shutdown-timeout", "20", options="--speed 10")
+    log_until_ready(process)
+
+    async def stopped_in_the_middle():
+        asking = asyncio.create_task(one_answer(url))
+        await under_way(asking, url)
+        process.send_signal(signal.SIGTERM)
+        return await asking
+
+    assert asyncio.run(stopped_in_the_middle()).finish == "stop"
+    assert process.wait(60) == 0
+
+
+def test_too_many_sequences_are_out_of_memory_at_start(serve):
+    process, _ = serve(options="--oom-above 64 --max-num-seqs 128")
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "torch.OutOfMemoryError: CUDA out of memory." in output
+    process, _ = serve("--max-num-seqs", "64", options="--oom-above 64 --max-num-seqs 128")
+    assert "startup complete" in log_until_ready(process)
+
+
+def test_a_slow_start_does_not_listen(serve):
+    process, url = serve(options="--speed 300 --startup-seconds 600")
+    assert process.stdout.readline()
+    with pytest.raises(aiohttp.ClientConnectorError):
+        asyncio.run(one_answer(url))
+
+
+def test_it_says_its_version():
+    done = subprocess.run([*SERVE[:3], "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == "0.32.0\n"

@@ -1,0 +1,303 @@
+"""retry-failed --below-quality: pages are read again, one row of each counts, and status counts just those."""
+
+import asyncio
+import io
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_runs import Made
+
+from llm_ocr.results.schema import (
+    failed_pages,
+    figures_from_parquet,
+    figures_to_parquet,
+    iter_pages,
+    pages_to_parquet,
+    scored_pages,
+)
+from llm_ocr.types import (
+    Box,
+    Counts,
+    EncodedImage,
+    Figure,
+    FigureRecord,
+    PageRecord,
+    Reason,
+    Status,
+    figure_id,
+    page_id,
+)
+from llm_ocr.workspace.generations import Kind, generations, read_units, totals_of
+from llm_ocr.workspace.items import items
+from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, claim_key
+from llm_ocr.workspace.publish import done_units, figures_summary, find_marker, pages_summary, publish, read_data
+from llm_ocr.workspace.retry import Below, plan_retry
+from llm_ocr.workspace.status import run_status
+from llm_ocr.workspace.superseding import BINS, WORST, bin_of, effective_rows
+
+FAILED = (Status.FAILED, None)
+#: How a page may end: its status and its quality.
+ENDS = st.sampled_from(
+    [FAILED, (Status.OK, 0.1), (Status.OK, 0.3), (Status.OK, 0.97), (Status.DEGRADED, 0.2), (Status.OK, None)]
+)
+CROP = EncodedImage(b"", "image/png", 1, 1)
+REASONS = {Status.OK: None, Status.DEGRADED: Reason.LOOP, Status.FAILED: Reason.RENDER_TIMEOUT}
+
+
+class Runs:
+    """Extract and retry over a workspace, with pages that end as they are told."""
+
+    def __init__(self, made, workspace) -> None:
+        self.made = made
+        self.workspace = workspace
+        self.key = made.key(workspace)
+
+    def extract(self, end, most: int = 1000) -> None:
+        """Publish units that are not done; `end` gives status and quality of each page id."""
+        done = done_units(self.workspace, EXTRACT, self.key)
+        for unit in itertools.islice((one for one in read_units(self.workspace) if one.id not in done), most):
+            rows = [
+                self.row(part, number, part.first_index + place, *end(page_id(part.document_id, number)), unit)
+                for part in unit.parts
+                for place, number in enumerate(part.pages or (None,))
+            ]
+            publish(self.workspace, EXTRACT, self.key, unit.id, pages_to_parquet(rows), pages_summary(unit, rows))
+
+    def row(self, part, number, index, status, quality, unit) -> PageRecord:
+        """A page that was read has 0 to 2 figures, each time another number."""
+        parts = {} if quality is None else {"found": quality}
+        page = page_id(part.document_id, number)
+        count = 0 if status is Status.FAILED else ((number or 0) + unit.generation) % 3
+        figures = tuple(
+            Figure(figure_id(page, place), "figure", Box(0, 0, 1, 1), CROP) for place in range(1, count + 1)
+        )
+        return PageRecord(
+            page, part.document_id, part.source, number, index, status, REASONS[status],
+            figures=figures, quality=quality, quality_parts=parts,
+        )  # fmt: skip
+
+    def describe(self, most: int = 1000) -> None:
+        """Publish figures of units that are extracted and not described; one in three fails, the next is degraded."""
+        key = claim_key(self.workspace, DESCRIBE, {"extract": self.key})
+        left = sorted(done_units(self.workspace, EXTRACT, self.key) - done_units(self.workspace, DESCRIBE, key))
+        for unit in left[:most]:
+            rows = []
+            for page in self.pages_of(unit):
+                for place, one in enumerate(page.figures, (page.page_number or 0) + int(unit[:4])):
+                    status = (Status.FAILED, Status.DEGRADED, Status.OK)[place % 3]
+                    rows.append(
+                        FigureRecord(one.id, page.page_id, page.document_id, status, "describe", REASONS[status])
+                    )
+            publish(self.workspace, DESCRIBE, key, unit, figures_to_parquet(rows), figures_summary(len(rows), rows))
+
+    def pages_of(self, unit: str) -> list[PageRecord]:
+        marker = find_marker(self.workspace, EXTRACT, self.key, unit)
+        return list(iter_pages(io.BytesIO(read_data(self.workspace, marker)), images=False)) if marker else []
+
+    def figures(self, rows, by_unit) -> list[FigureRecord]:
+        """The figures of rows that count, as far as they are described, from the data themselves."""
+        counts = {id(row) for row in rows}
+        key = claim_key(self.workspace, DESCRIBE, {"extract": self.key})
+        found = []
+        for unit, all_rows in by_unit.items():
+            marker = find_marker(self.workspace, DESCRIBE, key, unit)
+            pages = {row.page_id for row in all_rows if id(row) in counts}
+            described = figures_from_parquet(read_data(self.workspace, marker)) if marker else []
+            found += [one for one in described if one.page_id in pages]
+        return found
+
+    def retry(self, below: float | None = None):
+        async def reopen(part):
+            return self.made.unopened(part.relative)
+
+        return asyncio.run(
+            plan_retry(
+                self.workspace,
+                self.key,
+                failed_rows=failed_pages,
+                reopen=reopen,
+                pages_per_unit=3,
+                below=None if below is None else Below(below, scored_pages),
+            )
+        )
+
+    def rows(self, by_unit=None) -> list[PageRecord]:
+        """The rows that count, from the data themselves; all rows go into `by_unit`."""
+        by_unit = {} if by_unit is None else by_unit
+        by_unit.update({unit.id: self.pages_of(unit.id) for unit in read_units(self.workspace)})
+        return effective_rows(itertools.chain.from_iterable(by_unit.values()))
+
+    def check(self) -> None:
+        """Status says what the rows say."""
+        by_unit = {}
+        rows, status = self.rows(by_unit), run_status(self.workspace)
+        ended = [row.status for row in rows]
+        counted = (ended.count(Status.OK), ended.count(Status.DEGRADED), ended.count(Status.FAILED))
+        assert (status.pages.ok, status.pages.degraded, status.pages.failed) == counted
+        bins = [0] * BINS
+        for row in rows:
+            if row.quality is not None:
+                bins[bin_of(row.quality)] += 1
+        assert list(status.quality) == bins or (not status.quality and not any(bins))
+        told = [row.reason.value for row in rows if row.reason]
+        assert dict(status.reasons) == {reason: told.count(reason) for reason in set(told)}
+        weak = sorted((row.quality, row.page_id) for row in rows if row.quality is not None and row.quality < 0.9)
+        assert sorted((page.score, page.page_id) for page in status.worst) == weak[:WORST]
+        self.check_figures(rows, self.figures(rows, by_unit), status)
+        failed = {row.page_id for row in rows if row.status is Status.FAILED}
+        assert {example.page_id for example in status.examples} <= failed
+
+    def check_figures(self, rows, figures, status) -> None:
+        ended = [one.status for one in figures]
+        counted = (ended.count(Status.OK), ended.count(Status.DEGRADED), ended.count(Status.FAILED))
+        assert (status.figures.ok, status.figures.degraded, status.figures.failed) == counted
+        assert status.figures.expected == sum(len(row.figures) for row in rows)
+        told = [one.reason.value for one in figures if one.reason]
+        assert dict(status.figure_reasons) == {reason: told.count(reason) for reason in set(told)}
+
+
+@pytest.fixture
+def runs(made, workspace) -> Runs:
+    return Runs(made, workspace)
+
+
+def ends(**given):
+    """Ends of pages by number; all others are ok and good."""
+    return lambda page: given.get(f"p{int(page[-5:])}", (Status.OK, 0.97))
+
+
+def planned(workspace, generation: int):
+    units = read_units(workspace, kinds=[Kind.RETRY])
+    return [(part.pages, part.again) for unit in units if unit.generation == generation for part in unit.parts]
+
+
+def test_pages_below_the_score_come_again_with_those_that_failed(made, workspace, runs):
+    made.plan(workspace, [made.document("a", 6)])
+    runs.extract(ends(p2=(Status.OK, 0.3), p3=FAILED, p5=(Status.DEGRADED, 0.49), p6=(Status.OK, 0.5)))
+    generation = runs.retry(below=0.5)
+    assert (generation.expected, generation.replaces) == (3, 3)
+    assert planned(workspace, 2) == [((2,), True), ((3,), False), ((5,), True)]
+    assert totals_of(generations(workspace)).expected == 6
+    runs.check()
+    runs.extract(ends())
+    assert run_status(workspace).pages == Counts(6, 6, 0, 0)
+    runs.check()
+
+
+def test_a_page_that_came_out_worse_comes_again_below_a_score_that_its_first_row_had_reached(made, workspace, runs):
+    made.plan(workspace, [made.document("a", 2)])
+    runs.extract(ends(p1=(Status.OK, 0.3)))
+    runs.retry(below=0.5)
+    runs.extract(ends(p1=(Status.OK, 0.1)))
+    assert runs.retry(below=0.25).expected == 1
+    runs.extract(ends())
+    runs.check()
+
+
+def test_the_new_row_counts_even_where_it_is_no_better(made, workspace, runs):
+    made.plan(workspace, [made.document("a", 2)])
+    runs.extract(ends(p1=(Status.OK, 0.3)))
+    runs.retry(below=0.5)
+    runs.extract(ends(p1=(Status.DEGRADED, 0.1)))
+    assert run_status(workspace).pages == Counts(2, 1, 1, 0)
+    assert [row.quality for row in runs.rows()] == [0.1, 0.97]
+    runs.check()
+
+
+def test_a_page_that_then_fails_keeps_its_old_row_and_is_not_failed(made, workspace, runs):
+    made.plan(workspace, [made.document("a", 2)])
+    runs.extract(ends(p1=(Status.OK, 0.3)))
+    runs.retry(below=0.5)
+    runs.extract(ends(p1=FAILED))
+    runs.describe()
+    status = run_status(workspace)
+    assert (status.pages, status.reasons, status.examples) == (Counts(2, 2, 0, 0), {}, ())
+    assert [page.score for page in status.worst] == [0.3]
+    runs.check()
+    assert runs.retry() is None
+    assert runs.retry(below=0.5).expected == 1  # it may be tried once more
+    runs.extract(ends())
+    runs.check()
+
+
+def test_pages_that_wait_in_a_retry_are_not_planned_twice(made, workspace, runs):
+    made.plan(workspace, [made.document("a", 4)])
+    runs.extract(ends(p1=(Status.OK, 0.3), p2=FAILED))
+    runs.retry()
+    assert [pages for pages, _ in planned(workspace, 2)] == [(2,)]
+    runs.retry(below=0.5)
+    assert planned(workspace, 3) == [((1,), True)]
+    assert runs.retry(below=0.5) is None
+    runs.extract(ends(p2=(Status.OK, 0.2)))
+    runs.check()
+    runs.retry(below=0.5)
+    assert planned(workspace, 4) == [((2,), True)]
+
+
+def test_figures_of_a_page_that_was_read_again_count_once(made, workspace, runs):
+    made.plan(workspace, [made.document("a", 4)])
+    runs.extract(ends(p1=(Status.OK, 0.3), p2=(Status.OK, 0.3)))
+    runs.describe()
+    assert run_status(workspace).figures == Counts(2 + 0 + 1 + 2, 2, 1, 2)
+    runs.retry(below=0.5)
+    runs.extract(ends())
+    assert run_status(workspace).figures.expected == 0 + 1 + 1 + 2
+    runs.check()
+    runs.describe()
+    runs.check()
+    status = run_status(workspace)
+    assert status.stages["describe"].finished
+    assert status.figures == Counts(4, 1, 2, 1)
+
+
+def test_without_the_setting_only_failed_pages_come_again(made, workspace, runs):
+    made.plan(workspace, [made.document("a", 4)])
+    runs.extract(ends(p1=(Status.OK, 0.0)))
+    assert runs.retry() is None
+
+
+def test_results_without_a_score_are_left_as_they_are(made, workspace, runs):
+    made.plan(workspace, [made.document("a", 4)])
+    runs.extract(lambda page: (Status.OK, None))
+    assert runs.retry(below=1.0) is None
+    status = run_status(workspace)
+    assert (status.quality, status.worst) == ((), ())
+
+
+def test_items_that_hold_such_pages_are_assembled_anew(made, workspace, runs):
+    made.plan(workspace, [made.document("a", 3), made.document("b", 3)], pages_per_unit=3)
+    runs.extract(lambda page: (Status.OK, 0.97 if page.startswith(made.document("a").id) else 0.1))
+    runs.retry(below=0.5)
+    assert [item.generation for item in items(workspace)] == [1, 2]
+    assert generations(workspace)[1].touched == ("0001-000001",)
+
+
+@pytest.mark.slow
+@given(st.data())
+@settings(max_examples=8)
+def test_whatever_comes_of_any_number_of_retries_every_page_counts_once(tmp_path_factory, data):
+    made = Made(tmp_path_factory.mktemp("retries") / "w")
+    with made.workspace() as workspace:
+        runs = Runs(made, workspace)
+        documents = [made.document("a", 3), made.document("long", 9), made.unopened("locked"), made.document("b", 1)]
+        made.plan(workspace, documents)
+
+        def end(page: str):
+            return FAILED if page.endswith("p00000") else data.draw(ENDS)
+
+        runs.extract(end)
+        runs.check()
+        for _ in range(data.draw(st.integers(1, 4))):
+            runs.retry(below=data.draw(st.sampled_from([None, 0.25, 0.5])))
+            runs.extract(end, most=data.draw(st.integers(0, 9)))
+            runs.describe(data.draw(st.integers(0, 9)))
+            runs.check()
+        runs.extract(end)
+        runs.check()
+        runs.describe()
+        runs.check()
+        status = run_status(workspace)
+        assert status.stages["extract"].finished
+        assert status.pages.expected == 14

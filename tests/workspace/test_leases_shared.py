@@ -1,0 +1,285 @@
+"""Many workers on one plan: every unit is done, none twice unless its holder fell silent, and few requests are made."""
+
+import random
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from leasing import BEAT, SECONDS, Clock, done, leases_left, named, publish, search, worker
+
+from llm_ocr.scheduling.leases import Leases
+from llm_ocr.scheduling.scanner import Claimed, Exhausted, Wait, leased
+from llm_ocr.storage import open_store
+from tests.fakes.memory_store import Fault, MemoryStore
+
+
+class Brisk(Leases):
+    """Its pauses take as long as its clock says, in which ten seconds are 100 ms."""
+
+    def wait(self, seconds):
+        super().wait(seconds / 100)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def all_found(searching, leases, store, units):
+    """Does all that is found, until nothing is free; the places, and the step that ended it."""
+    places = []
+    while isinstance(step := searching.step(), Claimed):
+        places.append(step.place)
+        assert publish(store, units.name(step.place), "1")
+        leases.release(units.name(step.place))
+    return places, step
+
+
+def work(store, units, leases, taken, seed):
+    with leases:
+        for unit in leased(leases, units, randomness=random.Random(seed)):
+            taken[unit] += 1
+            if leases.holds(unit):
+                publish(store, unit, str(seed))
+                leases.release(unit)
+
+
+def test_a_worker_alone_does_every_unit_once_with_few_requests(clock):
+    store, units = MemoryStore(), named(2500)
+    leases, searching = search(store, clock, units)
+    places, step = all_found(searching, leases, store, units)
+    assert step == Exhausted(0)
+    assert sorted(places) == list(range(2500))
+    assert done(store) == {units.name(place) for place in places}
+    assert leases_left(store) == []
+    assert store.calls.total() / 2500 < 4.2
+    assert store.calls["list"] < 100
+
+
+def test_workers_begin_at_different_places_and_go_on_in_the_order_of_the_plan(clock):
+    units = named(5000)
+    begins = set()
+    for seed in range(10):
+        _, searching = search(MemoryStore(), clock, units, seed)
+        places = [searching.step().place for _ in range(5)]
+        assert places == list(range(places[0], places[0] + 5))
+        begins.add(places[0])
+    assert len(begins) == 10
+
+
+def test_what_is_done_is_not_looked_at_again(clock):
+    store, units = MemoryStore(), named(3000)
+    for place in range(3000):
+        if place % 100:
+            publish(store, units.name(place), "1")
+    leases, searching = search(store, clock, units)
+    places, step = all_found(searching, leases, store, units)
+    assert (sorted(places), step) == (list(range(0, 3000, 100)), Exhausted(0))
+
+
+@pytest.fixture
+def ticking(clock):
+    """The clock goes on by itself, 100 times as fast as real ones."""
+    finished = threading.Event()
+
+    def tick():
+        while not finished.wait(0.01):
+            clock.advance(1.0)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    yield clock
+    finished.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("faults", [0.0, 0.02])
+def test_24_workers_do_200_units_once_each(ticking, faults):
+    units = named(200)
+    chance = random.Random(5)
+    lock = threading.Lock()
+
+    def fault(name, key):
+        """Answers that are lost: what was asked for has happened all the same."""
+        with lock:
+            lost = name in ("create", "swap", "delete") and chance.random() < faults
+        return Fault.AFTER if lost else None
+
+    store, taken, start = MemoryStore(fault), Counter(), threading.Barrier(24)
+    workers = [worker(store, ticking, str(seed), kind=Brisk) for seed in range(24)]
+
+    def one(seed):
+        start.wait()
+        work(store, units, workers[seed], taken, seed)
+
+    with ThreadPoolExecutor(24) as threads:
+        list(threads.map(one, range(24)))
+    assert done(store) == {units.name(place) for place in range(200)}
+    assert taken.total() == 200 + sum(one.stolen for one in workers)
+    assert leases_left(store) == []
+
+
+def test_workers_share_a_folder(ticking, tmp_path):
+    store, units, taken = open_store(str(tmp_path / "store")), named(40), Counter()
+    workers = [worker(store, ticking, str(seed), kind=Brisk) for seed in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda seed: work(store, units, workers[seed], taken, seed), range(4)))
+    assert done(store) == {units.name(place) for place in range(40)}
+    assert taken.total() == 40 + sum(one.stolen for one in workers)
+    assert leases_left(store) == []
+
+
+def test_units_of_the_dead_are_done_in_the_same_run(clock):
+    store, units = MemoryStore(), named(60)
+    dead, dying = search(store, clock, units, 1)
+    held = {dying.step().place for _ in range(5)}
+    leases, searching = search(store, clock, units, 2)
+    places, step = all_found(searching, leases, store, units)
+    assert sorted({*places, *held}) == list(range(60))
+    waited = 0.0
+    while isinstance(step, Wait):
+        assert step.seconds <= 1.25 * BEAT
+        waited += step.seconds
+        clock.advance(step.seconds)
+        more, step = all_found(searching, leases, store, units)
+        places += more
+    assert SECONDS <= waited <= SECONDS + 2 * BEAT
+    assert (sorted(places), step) == (list(range(60)), Exhausted(0))
+    assert leases.stolen == 5
+    dead.beat()
+    assert dead.lost == 5
+
+
+def test_a_lease_that_came_since_an_old_look_is_no_sign_of_life(clock):
+    store, units = MemoryStore(), named(2)
+    leases, searching = search(store, clock, units, 1)
+    place = searching.step().place
+    _, dying = search(store, clock, units, 2)
+    assert dying.step() == Claimed(1 - place)
+    for _ in range(4):
+        clock.advance(BEAT)
+        leases.beat()
+    publish(store, units.name(place), "1")
+    leases.release(units.name(place))
+    waited = 0.0
+    while isinstance(step := searching.step(), Wait):
+        waited += step.seconds
+        clock.advance(step.seconds)
+    assert step == Claimed(1 - place)
+    assert waited >= SECONDS
+
+
+def test_a_fleet_that_died_is_not_taken_for_one_that_is_at_work(clock):
+    store, units = MemoryStore(), named(40_000)
+    for place in range(40_000):
+        if place % 100:
+            publish(store, units.name(place), "1")
+    fleet, dying = search(store, clock, units, 1)
+    while isinstance(dying.step(), Claimed):
+        pass
+    leases, searching = search(store, clock, units, 2)
+    places, step = all_found(searching, leases, store, units)
+    while isinstance(step, Wait):
+        clock.advance(step.seconds)
+        more, step = all_found(searching, leases, store, units)
+        places += more
+    assert (sorted(places), step) == (list(range(0, 40_000, 100)), Exhausted(0))
+    assert leases.stolen == 400
+    fleet.close()
+    assert leases_left(store) == []
+
+
+def test_a_worker_leaves_when_all_is_in_live_hands_and_says_how_many(clock):
+    store, units = MemoryStore(), named(10)
+    holder, holding = search(store, clock, units, 1)
+    while isinstance(holding.step(), Claimed):
+        pass
+
+    class Watching(Leases):
+        def wait(self, seconds):
+            clock.advance(seconds)
+            holder.beat()
+
+    said = []
+    leases = worker(store, clock, kind=Watching)
+    assert list(leased(leases, units, say=said.append)) == []
+    assert [line.partition(";")[0] for line in said] == ["10 units are in the hands of other workers"]
+    assert clock() <= 3 * BEAT
+
+
+def test_one_of_many_workers_leaves_without_looking_at_everything(clock):
+    store, units = MemoryStore(), named(33_000)
+    others = worker(store, clock)
+    for place in range(33_000):
+        publish(store, units.name(place), "1") if place % 30 else others.claim(units.name(place))
+    _, searching = search(store, clock, units)
+    store.calls.clear()
+    while not isinstance(step := searching.step(), Exhausted):
+        clock.advance(step.seconds)
+        before = store.calls["swap"]
+        others.beat()
+        store.calls["swap"] = before
+    assert not step.exact
+    assert step.held == pytest.approx(1100, rel=0.3)
+    assert store.calls.total() < 80
+
+
+def test_a_unit_that_its_worker_gives_back_is_taken_at_the_next_look(clock):
+    store, units = MemoryStore(), named(3)
+    first, stopping = search(store, clock, units, 1)
+    stopping.step()
+    leases, searching = search(store, clock, units, 2)
+    places, step = all_found(searching, leases, store, units)
+    assert (len(places), type(step)) == (2, Wait)
+    first.close()
+    clock.advance(step.seconds)
+    places += all_found(searching, leases, store, units)[0]
+    assert sorted(places) == [0, 1, 2]
+
+
+def test_a_worker_that_is_told_to_stop_while_it_waits_stops(clock):
+    store, units = MemoryStore(), named(1)
+    worker(store, clock).claim(units.name(0))
+    leases = worker(store, clock)
+    waits = threading.Event()
+
+    def wait(seconds, inner=leases.wait):
+        waits.set()
+        inner(3600)
+
+    leases.wait = wait
+    with ThreadPoolExecutor(1) as threads:
+        ends = threads.submit(list, leased(leases, units))
+        waits.wait()
+        leases.close()
+        assert ends.result() == []
+
+
+def test_after_the_end_nothing_is_asked_of_the_store(clock):
+    store = MemoryStore()
+    leases, searching = search(store, clock, named(100))
+    searching.step()
+    leases.close()
+    store.calls.clear()
+    assert isinstance(searching.step(), Wait)
+    assert not store.calls
+
+
+def test_a_lost_unit_is_not_the_losers_to_publish_and_is_done_by_another(clock):
+    store, units = MemoryStore(), named(1)
+    zombie, slow = search(store, clock, units, 1)
+    slow.step()
+    leases, searching = search(store, clock, units, 2)
+    step = searching.step()
+    while isinstance(step, Wait):
+        clock.advance(step.seconds)
+        step = searching.step()
+    assert step == Claimed(0)
+    zombie.beat()
+    assert not zombie.holds(units.name(0))
+    assert leases.holds(units.name(0))
+
+
+def test_with_no_units_there_is_nothing_to_do(clock):
+    assert search(MemoryStore(), clock, named(0))[1].step() == Exhausted(0)

@@ -1,0 +1,287 @@
+"""Plans: the same input gives the same units, every page is in one of them, nothing is planned twice."""
+
+import asyncio
+import json
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from llm_ocr.errors import StageMissing, UsageError, WorkspaceError
+from llm_ocr.types import Reason
+from llm_ocr.workspace import codec
+from llm_ocr.workspace.generations import generations, read_units, totals_of
+from llm_ocr.workspace.marker import settle
+from llm_ocr.workspace.plan import Planner, plan_stream
+
+
+def pages_of(units):
+    return [(part.document_id, page) for unit in units for part in unit.parts for page in (part.pages or (None,))]
+
+
+def indices_of(units):
+    return [part.first_index + place for unit in units for part in unit.parts for place in range(part.expected)]
+
+
+def plan_bytes(made):
+    return [path.read_bytes() for path in sorted(made.root.glob("plan/*/*/*.jsonl"))]
+
+
+def test_short_documents_share_units_and_long_ones_are_cut_evenly(made, workspace):
+    documents = [made.document("a", 2), made.document("b", 2), made.document("c", 3), made.document("long", 10)]
+    made.plan(workspace, [*documents, made.document("z", 1)], pages_per_unit=4)
+    units = list(read_units(workspace))
+    shape = [[(part.relative, len(part.pages)) for part in unit.parts] for unit in units]
+    assert shape == [[("a", 2), ("b", 2)], [("c", 3)], [("long", 3)], [("long", 3)], [("long", 4)], [("z", 1)]]
+    assert [unit.id for unit in units] == [f"0001-{number:06d}" for number in range(6)]
+    assert indices_of(units) == list(range(18))
+    assert pages_of(units)[7:17] == [(documents[3].id, page) for page in range(1, 11)]
+    assert all(unit.expected <= 4 for unit in units)
+
+
+def test_the_same_input_gives_the_same_bytes(made, tmp_path):
+    documents = [made.document(f"日本 [{number}],x", number % 9, version=f"{number}") for number in range(1, 3000)]
+    stored = []
+    for name in ("one", "two"):
+        made.root = tmp_path / name
+        made.plan(made.workspace(), documents)
+        stored.append(plan_bytes(made))
+    assert stored[0] == stored[1]
+    assert len(stored[0]) > 1
+    assert all(part.count(b"\n") <= 1000 for part in stored[0])
+
+
+def test_what_the_plan_holds_is_what_was_given(made, workspace):
+    given = made.document("a\udcff.pdf", (2, 3, 7), page_total=9)
+    made.plan(workspace, [given, made.unopened("b.pdf")])
+    (unit,) = read_units(workspace)
+    first, second = unit.parts
+    assert (first.source, first.relative, first.version) == (given.source, given.relative, given.version)
+    assert (first.pages, first.page_total, first.first_index) == ((2, 3, 7), 9, 0)
+    assert (second.pages, second.reason, second.detail) == ((), Reason.ENCRYPTED, "cannot be opened")
+    assert (unit.expected, second.first_index) == (4, 3)
+
+
+def test_totals_come_from_the_markers(made, workspace):
+    with Planner(workspace, pages_per_unit=4) as planner:
+        for document in (made.document("a", 10), made.document("b", 1), made.unopened("c")):
+            planner.add(document)
+        planner.finish({".docx": 2, ".bin": 1})
+    totals = totals_of(generations(workspace))
+    assert (totals.documents, totals.units, totals.items, totals.expected) == (3, 4, 2, 12)
+    assert totals.skipped == {".docx": 2, ".bin": 1}
+    assert totals_of(generations(workspace)).next_index == 12
+
+
+def test_no_plan_is_said_at_once(workspace):
+    with pytest.raises(StageMissing, match="no plan"):
+        read_units(workspace)
+    assert totals_of(generations(workspace)).units == 0
+
+
+def test_copies_are_read_once_and_known_by_all_their_paths(made, workspace):
+    original = made.document("a.pdf", 3)
+    copies = [made.document(name, 3, version=original.version) for name in ("b/a.pdf", "c.pdf")]
+    other_pages = made.document("d.pdf", 2, version=original.version)
+    result = made.plan(workspace, [original, made.document("x", 1), *copies, other_pages])
+    parts = [part for unit in read_units(workspace) for part in unit.parts]
+    assert [(part.relative, part.aliases) for part in parts] == [
+        ("a.pdf", ("b/a.pdf", "c.pdf")),
+        ("x", ()),
+        ("d.pdf", ()),
+    ]
+    assert (result.copies, totals_of(generations(workspace)).expected) == (2, 6)
+
+
+def test_a_document_that_is_named_twice_is_read_once(made, workspace):
+    made.plan(workspace, [made.document("a", 2), made.document("b", 2), made.document("a", 2)])
+    assert len(pages_of(read_units(workspace))) == 4
+
+
+def test_documents_that_cannot_be_opened_are_never_one(made, workspace):
+    missing = [
+        made.document("a.pdf", 0, version="", source=f"/{folder}/a.pdf", reason=Reason.NOT_FOUND) for folder in "xy"
+    ]
+    made.plan(workspace, [*missing, made.unopened("b", Reason.UNREADABLE)])
+    assert totals_of(generations(workspace)).expected == 3
+    assert len({document for document, _ in pages_of(read_units(workspace))}) == 3
+
+
+def test_a_selection_without_pages_is_one_failed_page(made, workspace):
+    made.plan(workspace, [made.document("a", (), page_total=5)])
+    (unit,) = read_units(workspace)
+    assert (unit.expected, unit.parts[0].reason) == (1, Reason.NO_SUCH_PAGE)
+
+
+def test_an_id_for_two_documents_is_wrong_usage(made, workspace):
+    with pytest.raises(UsageError, match="mine stands for two documents"):
+        made.plan(workspace, [made.document("a", 1, document_id="mine"), made.document("b", 1, document_id="mine")])
+    with pytest.raises(UsageError, match="named twice with different pages"):
+        made.plan(workspace, [made.document("a", (1, 2)), made.document("a", (5,))])
+    assert generations(workspace) == []
+
+
+def test_ids_are_the_manifests_or_made_of_path_and_content(made):
+    assert made.document("a", 1, document_id="10.1000/xyz: ü").id == "10.1000/xyz: ü"
+    plain = made.document("a")
+    assert len(plain.id) == 16 and plain.id == made.document("a", 5, source="/elsewhere/a").id
+    assert len({plain.id, made.document("b").id, made.document("a", version="2").id}) == 3
+
+
+def test_ids_that_no_file_can_keep_are_changed_and_stay_apart(made):
+    ids = [made.document("a", document_id=given).id for given in ("x\ny", "x\0y", "x\ud800y", "a" * 300, "a" * 301)]
+    assert len(set(ids)) == 5
+    assert all(given.isprintable() and len(given) <= 200 for given in ids)
+
+
+def test_no_key_of_the_workspace_holds_an_id(made, workspace):
+    made.plan(workspace, [made.document("a", 1, document_id="../../outside")])
+    (unit,) = read_units(workspace)
+    made.extract(workspace, unit)
+    assert not any("outside" in info.key for info in workspace.store.list())
+
+
+def test_adding_sources_plans_only_what_is_new_and_goes_on_counting(made, workspace):
+    first = [made.document("a", 2), made.document("b", 9), made.unopened("locked")]
+    made.plan(workspace, first)
+    before = plan_bytes(made)
+    result = made.plan(workspace, [made.document("0", 1), *first, made.document("c", 5)])
+    assert (result.known, result.differing, result.generation.number) == (3, 0, 2)
+    assert plan_bytes(made)[: len(before)] == before
+    units = list(read_units(workspace))
+    assert [unit.id for unit in units][-3:] == ["0002-000000", "0002-000001", "0002-000002"]
+    assert indices_of(units) == list(range(18))
+    assert len(set(pages_of(units))) == 18
+    assert totals_of(generations(workspace)).documents == 5
+
+
+def test_nothing_new_writes_no_generation(made, workspace):
+    documents = [made.document("a", 9), made.document("copy", 9, version="sha of a"), made.unopened("b")]
+    made.plan(workspace, documents)
+    result = made.plan(workspace, documents)
+    assert (result.generation, result.known) == (None, 3)
+    assert made.plan(workspace, []).generation is None
+    assert len(generations(workspace)) == 1
+
+
+def test_a_new_copy_of_a_known_document_gets_its_own_markdown(made, workspace):
+    original = made.document("a", 2)
+    made.plan(workspace, [original])
+    made.plan(workspace, [original, *(made.document(name, 2, version=original.version) for name in "bc")])
+    parts = [part for unit in read_units(workspace) for part in unit.parts]
+    assert [(part.relative, part.aliases) for part in parts] == [("a", ()), ("b", ("c",))]
+
+
+def test_fewer_pages_of_a_known_document_are_told(made, workspace):
+    made.plan(workspace, [made.document("a", 3)])
+    result = made.plan(workspace, [made.document("a", 2)])
+    assert (result.generation, result.differing, result.examples) == (None, 1, ("/data/a",))
+
+
+def test_pages_that_a_known_document_is_planned_without_are_wrong_usage(made, workspace):
+    made.plan(workspace, [made.document("a", [1, 2]), made.document("b", 9)], pages_per_unit=2)
+    before = [info.key for info in workspace.store.list()]
+    asked = made.document("a", [2, 3])
+    with pytest.raises(UsageError, match="/data/a is in the plan with pages 1-2, without 3") as refused:
+        made.plan(workspace, [asked, made.document("b", [8])])
+    assert "-w" in refused.value.hint
+    assert [info.key for info in workspace.store.list()] == before
+    with pytest.raises(UsageError, match="without 3"):  # beside a new document: no generation either
+        made.plan(workspace, [made.document("new", 1), asked])
+    assert len(generations(workspace)) == 1
+
+
+def test_of_two_planners_at_once_the_first_marker_wins_and_the_other_leaves_nothing(made, workspace):
+    documents = [made.document(f"{number}", 3) for number in range(50)]
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda _: made.plan(made.workspace(), documents), range(8)))
+    assert Counter(result.generation is not None for result in results)[True] == 1
+    assert len(generations(workspace)) == 1
+    assert len(plan_bytes(made)) == 1
+    assert len(pages_of(read_units(workspace))) == 150
+
+
+def test_two_planners_with_other_documents_both_get_theirs_in(made, workspace):
+    with ThreadPoolExecutor(6) as pool:
+        list(
+            pool.map(lambda name: made.plan(made.workspace(), [made.document(name, 2), made.document("all")]), "abcdef")
+        )
+    units = list(read_units(workspace))
+    assert sorted(part.relative for unit in units for part in unit.parts) == [*"a", "all", *"bcdef"]
+    assert indices_of(units) == list(range(13))
+
+
+def test_documents_may_come_while_their_pages_are_counted(made, workspace):
+    async def counted():
+        for name in "abc":
+            await asyncio.sleep(0)
+            yield made.document(name, 2)
+
+    result = asyncio.run(plan_stream(workspace, counted(), pages_per_unit=4))
+    assert (result.generation.documents, result.generation.expected) == (3, 6)
+
+
+def test_a_changed_or_missing_part_is_said(made, workspace):
+    made.plan(workspace, [made.document("a", 2)])
+    (path,) = made.root.glob("plan/*/*/*.jsonl")
+    path.write_bytes(path.read_bytes().replace(b"1-2", b"1-3"))
+    with pytest.raises(WorkspaceError, match="changed"):
+        list(read_units(workspace))
+    path.unlink()
+    with pytest.raises(WorkspaceError, match="missing"):
+        list(read_units(workspace))
+
+
+def test_an_empty_or_torn_marker_is_never_taken_for_a_plan(made, workspace):
+    made.plan(workspace, [made.document("a", 2)])
+    marker = made.root / "plan" / "0001.done"
+    assert json.loads(marker.read_text())["expected"] == 2
+    for torn in (b"", marker.read_bytes()[:50], b"{}"):
+        marker.write_bytes(torn)
+        with pytest.raises(WorkspaceError, match=r"0001\.done is damaged"):
+            generations(workspace)
+
+
+@pytest.mark.parametrize("pages", [(), (1,), (1, 2, 3), (2, 4, 5, 9), tuple(range(5, 900))])
+def test_page_lists_survive_their_short_form(pages):
+    assert codec.pages_from_text(codec.pages_to_text(pages)) == pages
+
+
+@pytest.mark.parametrize(("pages", "per_unit"), [(1, 16), (252, 16), (512, 16), (1000, 31), (2048, 64), (9000, 64)])
+def test_a_small_plan_has_smaller_units_where_their_size_was_left_open(made, workspace, pages, per_unit):
+    with Planner(workspace, pages_per_unit=64, least_per_unit=16) as planner:
+        planner.add(made.document("long", pages))
+        generation = planner.finish().generation
+    assert generation.pages_per_unit == per_unit
+    assert max(unit.expected for unit in read_units(workspace)) == min(pages, per_unit)
+
+
+def test_pages_per_unit_must_be_possible(made, workspace):
+    with pytest.raises(UsageError):
+        made.plan(workspace, [], pages_per_unit=0)
+
+
+@pytest.mark.parametrize("asleep", ["before the look", "before the marker"])
+def test_a_planner_that_slept_writes_again_what_was_cleaned_away(made, workspace, monkeypatch, asleep):
+    sleeps = iter([asleep])
+
+    def sleep(now):
+        if now == asleep and next(sleeps, ""):
+            for info in list(workspace.store.list("plan/")):
+                workspace.store.delete(info.key)
+
+    def put_and_sleep(*data):
+        put(*data)
+        sleep("before the look")
+
+    def settle_late(*marker):
+        assert list(workspace.store.list("plan/")), "the marker would name what is not there"
+        sleep("before the marker")
+        return settle(*marker)
+
+    monkeypatch.setattr("llm_ocr.workspace.generations.settle", settle_late)
+    monkeypatch.setattr("llm_ocr.workspace.generations.slept_since", lambda begun: True)
+    put = workspace.store.put
+    monkeypatch.setattr(workspace.store, "put", put_and_sleep)
+    made.plan(workspace, [made.document("a", 4), made.document("b", 4)])
+    assert [part.relative for unit in read_units(workspace) for part in unit.parts] == ["a", "b"]
