@@ -2,11 +2,11 @@
 
 import asyncio
 
-from llm_ocr.documents import furniture
-from llm_ocr.documents.furniture import EdgeCache
+from llm_ocr.documents import rendering
+from llm_ocr.documents.rendering import EdgeCache
 from llm_ocr.types import PageContent
 
-PAGES = 10 * furniture._PAGES
+PAGES = 10 * rendering._PAGES
 
 
 def test_of_a_long_document_only_the_last_pages_margins_are_kept_and_each_is_read_once():
@@ -24,5 +24,5 @@ def test_of_a_long_document_only_the_last_pages_margins_are_kept_and_each_is_rea
         return len(cache._documents["a.pdf"])
 
     kept = asyncio.run(in_order())
-    assert kept <= furniture._PAGES + 4
+    assert kept <= rendering._PAGES + 4
     assert sorted(read) == list(range(2, PAGES + 1))

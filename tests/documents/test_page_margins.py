@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from llm_ocr.documents.furniture import EdgeCache
+from llm_ocr.documents.rendering import EdgeCache
 from llm_ocr.types import Box, Line, PageContent
 
 NOTHING_WAITS = 30.0  # seconds; far more than any of it takes
