@@ -201,7 +201,7 @@ def test_shards_that_follow_cover_everything_once(played, pool, stage):
 HOLDS = """
 import sys, time
 import llm_ocr
-import llm_ocr.runs.{module} as stage
+import llm_ocr.stages.{stage} as stage
 
 def hold(*arguments):
     sys.stdout.write("holds\\n")  # in one piece: another thread may write the same
@@ -216,21 +216,19 @@ llm_ocr.{stage}(workspace=sys.argv[1], workspace_endpoint=sys.argv[2], follow=Tr
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("stage", "module", "name", "more"),
+    ("stage", "name", "more"),
     [
-        ("describe", "describing", "publish_held", {"engine": "embedded", "ocr_workers": 1}),
-        ("assemble", "assembling", "assemble_item", {}),
+        ("describe", "publish_held", {"engine": "embedded", "ocr_workers": 1}),
+        ("assemble", "assemble_item", {}),
     ],
 )
-def test_of_two_followers_with_leases_one_is_killed(examples, pool, stage, module, name, more):
+def test_of_two_followers_with_leases_one_is_killed(examples, pool, stage, name, more):
     with s3() as (url, settings):
         llm_ocr.plan(examples, workspace=url, pages_per_unit=1, engine="embedded", **settings)
         llm_ocr.extract(workspace=url, shard_index=0, shard_count=2, **settings, **FRUGALLY)
         if stage == "assemble":
             describing = pool.submit(llm_ocr.describe, workspace=url, follow=True, **settings, **EMBEDDED)
-        script = HOLDS.format(
-            stage=stage, module=module, name=name, more=", ".join(f"{k}={v!r}" for k, v in more.items())
-        )
+        script = HOLDS.format(stage=stage, name=name, more=", ".join(f"{k}={v!r}" for k, v in more.items()))
         dying = subprocess.Popen(
             [sys.executable, "-c", script, url, settings["workspace_endpoint"]], stdout=subprocess.PIPE, text=True
         )
