@@ -26,9 +26,9 @@ from unittest import mock
 
 import soak_checks
 import soak_documents
+from fault_injection import Server, Store
 from reporting import keep
 from soak_round import AWS, REPOSITORY, Round, Soak
-from soak_weather import Server, Store
 
 from llm_ocr.errors import LlmOcrError
 

@@ -15,9 +15,9 @@ from typing import Any
 import proctree
 import soak_checks
 from fault_checking import attempts, unnamed_data
+from fault_injection import Server, Store
 from soak_documents import Corpus
 from soak_store import BUCKET
-from soak_weather import Server, Store
 from soak_workers import LEASE, Crew
 
 import llm_ocr
