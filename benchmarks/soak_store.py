@@ -18,10 +18,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+_REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(_REPOSITORY), str(_REPOSITORY / "tests" / "api")]  # the tests' servers import their helpers by name
 
-from tests.storage.s3 import making
+from tests.storage.s3 import making  # noqa: E402
 
 BUCKET = "soak"
 #: What a service says when it is asked too much, lost connections, answers that are cut, and slow ones.
