@@ -239,6 +239,18 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
+        "debug",
+        "the decisions of the embedded engine on one page, and an image of its blocks",
+        "DebugSettings",
+        "debug:run_debug",
+        "debug page FILE [--page N] [--output IMAGE] [--overwrite] [--json] [options]",
+        (
+            ("llm-ocr debug page report.pdf --page 3", "each pass's decision; writes report-p0003.png"),
+            ("llm-ocr debug page scan.png --output blocks.png --overwrite", "an image; the overlay elsewhere"),
+            ("llm-ocr debug page report.pdf --text-layer never --json", "read by OCR; printed for programs"),
+        ),
+    ),
+    Command(
         "init",
         "write a configuration file with every setting explained",
         "InitSettings",

@@ -380,6 +380,23 @@ class DoctorSettings(LogSettings, ConfinementSettings):
     json_output: bool = Field(False, description="print JSON", json_schema_extra={"flag": "json"})
 
 
+class DebugSettings(RenderSettings, EmbeddedSettings, LogSettings):
+    """llm-ocr debug: the decisions of the embedded engine on one page."""
+
+    subject: Literal["page"] = Field(
+        "page", description="page: the passes of one page", json_schema_extra={"positional": True, "metavar": "page"}
+    )
+    file: FILE = Field(description="PDF or image on this machine", json_schema_extra={"positional": True})
+    page: COUNT = Field(1, description="number of the page, from 1")
+    output: FILE | None = Field(
+        None, description="image of the page with its blocks, .png or .jpg (default: FILE's name with -p0001.png, here)"
+    )
+    overwrite: bool = Field(False, description="replace an image that is there")
+    password: SECRETS = Field((), description="password for encrypted PDFs (better: --password-file)")
+    password_file: FILE | None = Field(None, description="file with passwords to try, one a line")
+    json_output: bool = Field(False, description="print JSON", json_schema_extra={"flag": "json"})
+
+
 class InitSettings(LogSettings):
     """llm-ocr init: a configuration file with every setting of run, commented out."""
 

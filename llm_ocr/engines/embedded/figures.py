@@ -17,6 +17,7 @@ from llm_ocr.engines.embedded.figure_clusters import (
 )
 from llm_ocr.engines.embedded.regions import Region
 from llm_ocr.engines.embedded.tables.cells import is_number
+from llm_ocr.engines.embedded.trace import note, relative, tracing
 from llm_ocr.types import Box, PageContent
 
 # Which clusters without a caption are figures, how far a figure reaches, and what kind it is.
@@ -164,10 +165,17 @@ def find_figures(content: PageContent, tables: Sequence[Region]) -> list[Region]
     chosen: list[tuple[Cluster, frozenset[int]]] = [
         (joined(members), caption.lines) for caption, members in anchors.found()
     ]
+    by_caption = len(chosen)
     rest = [cluster for cluster, free in zip(clusters, anchors.free, strict=True) if free]
-    for cluster in map(shown, merged(rest, texts)):
+    candidates = [shown(cluster) for cluster in merged(rest, texts)]
+    for cluster in candidates:
         if is_figure(cluster, texts) and not any(cluster.box.covered_by(other.box) > 0.5 for other, _ in chosen):
             chosen.append((cluster, frozenset()))
+    if tracing():
+        counts = {"captions": len(captions), "by_caption": by_caption, "candidates": len(candidates)}
+        words = f"{len(clusters)} groups of objects; {len(captions)} captions, {by_caption} of them with objects; "
+        words += f"{len(chosen) - by_caption} of {len(candidates)} groups without a caption are figures"
+        note("figures", words, groups=len(clusters), chosen=len(chosen), **counts)
     return _regions(texts, chosen, frozenset(index for caption in captions for index in caption.lines))
 
 
@@ -179,10 +187,26 @@ def _regions(texts: Texts, chosen: Sequence[tuple[Cluster, frozenset[int]]], cap
         box, lines = with_labels(cluster.box, texts, taken)
         inside = texts.running(np.array(sorted(lines), dtype=np.intp))
         if inside > LEAST_PROSE and inside > (MOST_PROSE + 0.2 * bool(caption)) * prose:
+            _note_figure("no figure", "holds too much of the page's prose", box, texts, cluster, caption)
             continue
         taken |= lines
         margin = 1.5 * texts.unit
         page = Box(0, 0, texts.content.width, texts.content.height)
         edge = box.grown(margin).clipped(page.width, page.height)
-        regions.append(Region("figure", edge, lines, "", label_of(cluster, lines, texts), caption))
+        label = label_of(cluster, lines, texts)
+        _note_figure("figure", label, edge, texts, cluster, caption)
+        regions.append(Region("figure", edge, lines, "", label, caption))
     return regions
+
+
+def _note_figure(step: str, found: str, box: Box, texts: Texts, cluster: Cluster, caption: frozenset[int]) -> None:
+    """Log a figure, or an area that is none, with the reason."""
+    if not tracing():
+        return
+    page = texts.content
+    share = cluster.box.area / max(page.width * page.height, 1e-6)
+    kind = "picture" if cluster.raster_area > 0.5 * cluster.box.area else "drawing"
+    words = " ".join(page.lines[index].text for index in sorted(caption))
+    reason = "a caption names it" if caption else f"a {kind} of {share:.0%} of the page without a caption"
+    objects = {"images": cluster.rasters, "drawn": cluster.drawn, "rules": cluster.rules, "shapes": cluster.shapes}
+    note(step, f"{found}: {reason}", box=relative(box, page.width, page.height), caption=words, **objects)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from llm_ocr.engines.embedded.figures import find_figures
 from llm_ocr.engines.embedded.layout import page_blocks
 from llm_ocr.engines.embedded.tables import find_tables
+from llm_ocr.engines.embedded.trace import note, timed, tracing
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Attempt, Block, Box, EncodedImage, Page, PageContent, Reason, Status
 
@@ -38,11 +39,47 @@ def read_page(page: Page, recogniser: GetRecogniser, *, text_layer: bool) -> Att
         needs_probe = _needs_probe(page, content)
         probe = _probe(page, content, recogniser) if needs_probe else None
         if probe is None or probe <= LIE:
+            _note_source("text layer", page, probe, text_layer=text_layer)
             return replace(_by_text_layer(content), probe=probe)
     pixels = pixels_of(page.image)
     if int(pixels.max()) - int(pixels.min()) < BLANK:
+        _note_source("nothing: the image has one color", page, probe, text_layer=text_layer)
         return replace(_nothing_seen(content), probe=probe)
-    return replace(_by_ocr(page, pixels, recogniser()), probe=probe)
+    _note_source("OCR", page, probe, text_layer=text_layer)
+    with timed("loading OCR"):
+        loaded = recogniser()
+    return replace(_by_ocr(page, pixels, loaded), probe=probe)
+
+
+def _note_source(source: str, page: Page, probe: float | None, *, text_layer: bool) -> None:
+    """Log the text source of the page and the reasons for it."""
+    if not tracing():
+        return
+    content = page.content
+    if content is None:
+        note("text source", f"{source}; the page is an image without a text layer", source=source)
+        return
+    from llm_ocr.engines.embedded.probe import suspicious
+
+    characters = sum(len(line.text) for line in content.lines)
+    scan, doubtful = is_scan(content), suspicious(content)
+    causes = {"first page of the document": page.number == 1, "scan": scan, "suspicious characters": doubtful}
+    cause = ", ".join(name for name, is_cause in causes.items() if is_cause)
+    if not has_text(content):
+        why = f"the text layer of {characters} characters is only a stamp or a page number" if characters else ""
+        why = why or "the page has no text layer"
+    elif not text_layer:
+        why = "the settings ignore the text layer"
+    elif probe is not None:
+        judged = "lies" if probe > LIE else "is trusted"
+        measured = f"it differs by {probe:.2f} from OCR of sample lines, limit {LIE}"
+        why = f"the text layer {judged}: {measured} (probed: {cause})"
+    elif cause:
+        why = f"no probe was possible: no OCR, a script that OCR does not know, or no fit line (needed: {cause})"
+    else:
+        why = "the text layer is trusted without a probe: not the first page, no scan, characters of a language"
+    about = {"characters": characters, "scan": scan, "suspicious": doubtful, "probe": probe}
+    note("text source", f"{source}; {why}", source=source, **about)
 
 
 def read_text_layer(page: Page) -> Attempt:
@@ -102,21 +139,36 @@ def _probe(page: Page, content: PageContent, recogniser: GetRecogniser) -> float
 
     if not available():
         return None
-    return recogniser().probe(pixels_of(page.image), content)
+    with timed("loading OCR"):
+        loaded = recogniser()
+    with timed("probe"):
+        return loaded.probe(pixels_of(page.image), content)
 
 
 def laid_out(content: PageContent) -> tuple[Block, ...]:
     """The blocks of a page, tables and figures among them, from its lines and objects."""
-    tables = find_tables(content)
-    figures = find_figures(content, tables)
-    return page_blocks(content, [*tables, *figures])
+    if tracing():
+        lines, words = len(content.lines), sum(len(line.text.split()) for line in content.lines)
+        note("text", f"{lines} lines, {words} words", lines=lines, words=words)
+    with timed("tables"):
+        tables = find_tables(content)
+    with timed("figures"):
+        figures = find_figures(content, tables)
+    with timed("layout"):
+        return page_blocks(content, [*tables, *figures])
 
 
 def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser") -> Attempt:
     from llm_ocr.engines.embedded.scan_objects import scan_objects
 
-    read = recogniser.read(pixels)
-    objects = scan_objects(read.image, read.lines)
+    with timed("OCR"):
+        read = recogniser.read(pixels)
+    with timed("objects on the scan"):
+        objects = scan_objects(read.image, read.lines)
+    if tracing():
+        turned_by = {"rotation": read.rotation, "skew": round(read.skew, 2)}
+        note("orientation", f"turned by {read.rotation} degrees clockwise, leveled by {read.skew:.1f}", **turned_by)
+        note("OCR", f"{read.unread} places with text were not readable", unread=read.unread)
     height, width = read.image.shape[:2]
     content = PageContent(float(width), float(height), read.lines, objects.rasters, objects.paths)
     turned = _encode(read.image, page.image.media_type) if read.turned else None

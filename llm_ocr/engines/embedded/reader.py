@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llm_ocr.documents.page_wire import image_to_wire, page_to_wire
+from llm_ocr.documents.remote.urls import shown
 from llm_ocr.engines import noop
 from llm_ocr.engines.embedded.attempt_wire import attempt_from_wire, block_from_wire
 from llm_ocr.engines.embedded.regions import Inspection, nothing_drawn
+from llm_ocr.engines.embedded.trace import log_from_wire, tracing
 from llm_ocr.engines.vlm.placing import with_crops
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
 from llm_ocr.sandbox import Limits, WorkerPool
@@ -65,7 +67,8 @@ class EmbeddedReader:
     async def read(self, page: Page, admitted: Callable[[], None] = noop) -> Attempt:
         began = time.monotonic()
         payload = {"page": page_to_wire(page), "text_layer": self._options.text_layer, "ocr": self._options.ocr}
-        answer = await self._ask("read", payload)
+        answer = await self._ask("read", payload | {"trace": True} if tracing() else payload)
+        log_from_wire(answer.get("decisions", ()), f"{shown(page.source)} page {page.number}")
         attempt = attempt_from_wire(answer, seconds=time.monotonic() - began)
         labels = self._options.figure_labels
         return attempt if labels is None else replace(attempt, blocks=with_crops(attempt.blocks, labels))

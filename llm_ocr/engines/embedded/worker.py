@@ -8,6 +8,7 @@ from llm_ocr.documents.page_wire import image_from_wire, page_from_wire
 from llm_ocr.engines.embedded.attempt_wire import attempt_to_wire, block_to_wire
 from llm_ocr.engines.embedded.inspection import orientation, see, text_of
 from llm_ocr.engines.embedded.page import read_figure, read_page, read_text_layer
+from llm_ocr.engines.embedded.trace import collected, decisions_to_wire
 from llm_ocr.errors import MissingExtra, PageFailure
 from llm_ocr.sandbox.memory import give_back_memory
 from llm_ocr.sandbox.worker import serve
@@ -31,6 +32,14 @@ def _recogniser() -> "Recogniser":
 
 
 def _read(payload: Mapping[str, Any]) -> dict[str, Any]:
+    if not payload.get("trace"):
+        return _attempt(payload)
+    with collected() as decisions:
+        attempt = _attempt(payload)
+    return {**attempt, "decisions": decisions_to_wire(decisions)}
+
+
+def _attempt(payload: Mapping[str, Any]) -> dict[str, Any]:
     page = page_from_wire(payload["page"])
     if payload["ocr"]:
         return attempt_to_wire(read_page(page, _recogniser, text_layer=payload["text_layer"]))

@@ -25,6 +25,7 @@ from llm_ocr.engines.embedded.layout.rows import (
     with_level_box,
 )
 from llm_ocr.engines.embedded.regions import Region, inside_text
+from llm_ocr.engines.embedded.trace import note, relative, tracing
 from llm_ocr.types import Block, BlockKind, Box, Line, PageContent
 
 # Plain text into Markdown that shows the same characters. Only what would change the meaning is escaped (CommonMark
@@ -169,6 +170,7 @@ def page_blocks(content: PageContent, regions: Sequence[Region]) -> tuple[Block,
     """
     up = sideways(content)
     if up is not None:
+        note("orientation", f"the lines run {'up' if up else 'down'} the page: laid out on its side")
         turned, turned_regions = upright(content, regions, up)
         return turned_back(_blocks(turned, turned_regions), up)
     return _blocks(content, regions)
@@ -186,6 +188,8 @@ def _blocks(content: PageContent, regions: Sequence[Region]) -> tuple[Block, ...
     page = _Page(content, measure(content, standard or [_NO_LINE]))
     free = [with_level_box(line) for line in free]
     furniture = find_furniture(free, page.measures, len(content.lines))
+    for kind, row in furniture:
+        note("furniture", kind.value.replace("_", " "), text=row.text.replace("\t", " "))
     taken = {id(line) for _, row in furniture for line in row.lines}
     free = [line for line in free if id(line) not in taken]
     flowing = [line for line in free if not is_vertical(line)]
@@ -211,6 +215,10 @@ def _entries(content: PageContent, lines: list[Line], regions: Sequence[Region],
     for column, ids in enumerate(reading_order(sheet)):
         members = [lines[index] for index in ids if index < len(lines)]
         here = [regions[index - len(lines)] for index in ids if index >= len(lines)]
+        if tracing():
+            box = reduce(Box.union, [*(line.box for line in members), *(region.box for region in here)])
+            parts = f"part {column + 1}: {len(members)} lines, {len(here)} tables and figures"
+            note("reading order", parts, box=relative(box, content.width, content.height))
         entries += column_entries(column, members, here, measures)
     return arrange(entries, _short_rules(content), measures)
 

@@ -10,6 +10,7 @@ from llm_ocr.engines.embedded.layout.groups import ends_sentence, group_rows, ma
 from llm_ocr.engines.embedded.layout.kinds import Entry, mark_kinds
 from llm_ocr.engines.embedded.layout.rows import Measures, Row, make_rows
 from llm_ocr.engines.embedded.regions import Region
+from llm_ocr.engines.embedded.trace import note, tracing
 from llm_ocr.types import BlockKind, Box, Line, Path
 
 # Where a part of a page falls into columns: the search for white strips between texts, on a coarse grid. The grid
@@ -302,6 +303,11 @@ def reading_order(sheet: Sheet) -> list[Ints]:
             leaves.append(ids[sheet.chars[ids] > -2])
             continue
         cuts += 1
+        if tracing():
+            sides = f"{len(gutter.left)} lines and objects on the left, {len(gutter.right)} on the right"
+            place = {"x": round(gutter.x, 1), "top": round(gutter.top, 1), "bottom": round(gutter.bottom, 1)}
+            height = f"from {gutter.top:.0f} to {gutter.bottom:.0f}"
+            note("gutter", f"at {gutter.x:.0f}, {height} in page units: {sides}", **place)
         waiting += reversed(_parts(sheet, ids, _trimmed(sheet, gutter)))
     return [leaf for leaf in leaves if len(leaf)]
 
@@ -426,6 +432,11 @@ class _Joiner:
 
 def _append(text: Entry, entry: Entry) -> None:
     if text.group is not None and entry.group is not None:
+        if tracing():
+            texts = {"before": text.group.rows[-1].text, "after": entry.group.first.text}
+            same = text.column == entry.column
+            where = "behind an object or a line end" if same else f"in part {entry.column + 1}"
+            note("join", f"text of part {text.column + 1} goes on {where}", **texts)
         text.group.rows += entry.group.rows
         text.group.breaks += [False, *entry.group.breaks[1:]]
         text.column = entry.column

@@ -21,6 +21,7 @@ from llm_ocr.engines.embedded.tables.ruled import (
     ruled_table,
 )
 from llm_ocr.engines.embedded.tables.spaced import Area, aligned_tables, plain_areas, rule_chains, spaced_table
+from llm_ocr.engines.embedded.trace import note, relative, tracing
 from llm_ocr.types import Box, Line, PageContent
 
 # Captions of tables: a line that begins with "Table 3" beside the table, and the lines that go on with it.
@@ -248,6 +249,10 @@ class Finder:
         for index in members:
             box = box.union(self.content.lines[index].box)
         self.free[list(members)] = False
+        if tracing():
+            about = {"finder": label, "rows": table.rows, "columns": table.columns, "lines": len(members)}
+            place = relative(box, self.content.width, self.content.height)
+            note("table", f"{label}, {table.rows} x {table.columns}", box=place, **about)
         self.found.append(Region("table", box, frozenset(members), markup(table), label))
         return True
 

@@ -1,0 +1,237 @@
+"""llm-ocr debug page: each decision of the embedded engine on one page, and an image of its blocks.
+
+The page takes the way of a run: renderer and reader are confined worker processes. The reader's worker returns its
+decisions with the answer.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llm_ocr.cli.output import json_text, one_line, write_json, write_line
+from llm_ocr.config.models import DebugSettings
+from llm_ocr.errors import PageFailure, UsageError
+
+if TYPE_CHECKING:
+    from llm_ocr.engines.embedded.trace import Decision
+    from llm_ocr.types import Attempt, Block, Box, Page, Quality
+
+
+#: Characters of a text that are shown, and the width of the names at the left.
+_FIRST, _NAME = 60, 14
+
+
+@dataclass(frozen=True, slots=True)
+class _Traced:
+    """One page, its reading, and the way to it. `times`: name of a pass and milliseconds, in order."""
+
+    page: "Page"
+    pages: int
+    attempt: "Attempt"
+    decisions: "Sequence[Decision]"
+    quality: "Quality"
+    times: Sequence[tuple[str, float]]
+
+
+def run_debug(command: str, settings: DebugSettings) -> int:
+    """Read one page, print the decisions, and write the image; returns 0.
+
+    Raises:
+        UsageError: The document has no such page, or the image is there already.
+        PageFailure: The document cannot be opened, or the page cannot be read.
+    """
+    from llm_ocr.results.images import boxes_image
+
+    output = settings.output or Path(f"{settings.file.stem}-p{settings.page:04d}.png")
+    media_type = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg"}.get(output.suffix.lower())
+    if media_type is None:
+        raise UsageError(f"--output {output}: must end in .png or .jpg")
+    if output.exists() and not settings.overwrite:
+        raise _there(output)
+    try:
+        traced = asyncio.run(_trace(settings))
+    except PageFailure as failure:
+        place = f"{settings.file.name}, page {settings.page}"
+        raise PageFailure(failure.reason, f"{place}: {failure.why}", hint=failure.hint) from failure
+    shown = traced.attempt.image or traced.page.image
+    picture = boxes_image(shown, traced.attempt.blocks, media_type=media_type)
+    try:
+        with output.open("wb" if settings.overwrite else "xb") as file:
+            file.write(picture.data)
+    except FileExistsError as error:
+        raise _there(output) from error
+    except OSError as error:
+        raise UsageError(f"--output {output} cannot be written: {error.strerror}") from error
+    if settings.json_output:
+        write_json(_as_json(traced, settings.file, output))
+        return 0
+    for line in () if settings.quiet else _as_text(traced, settings.file):
+        write_line(one_line(line))
+    write_line(one_line(f"Blocks in reading order: {output}"))
+    return 0
+
+
+def _there(output: Path) -> UsageError:
+    return UsageError(f"{output} is there already", hint="Replace it: --overwrite. Or name another: --output FILE.png")
+
+
+async def _trace(settings: DebugSettings) -> _Traced:
+    from llm_ocr.documents.rendering import Renderer
+    from llm_ocr.engines.embedded.trace import TIME, collected
+    from llm_ocr.results.quality.scoring import score
+    from llm_ocr.stages.runtime import embedded_reader, passwords, render_options
+
+    source = str(settings.file)
+    clock = _Clock()
+    secrets = passwords(settings.password, settings.password_file)
+    async with Renderer(render_options(settings, secrets)) as renderer:
+        pages = await renderer.open(source)
+        if settings.page > pages:
+            known = f"{pages} page{'' if pages == 1 else 's'}"
+            raise UsageError(f"--page {settings.page}: {source} has {known}")
+        clock.stop("opening (with the start of a process)")
+        page = await renderer.page(source, "", settings.page, page_id="page", document_id="document")
+        clock.stop("rendering")
+    reader = embedded_reader(settings)
+    try:
+        with collected() as decisions:
+            attempt = await reader.read(page)
+    finally:
+        await reader.close()
+    passes: dict[str, float] = {}
+    for one in decisions:
+        if one.step == TIME:  # OCR is asked for twice where a text layer lies
+            name = str(one.facts["name"])
+            passes[name] = passes.get(name, 0.0) + float(str(one.facts["milliseconds"]))
+    reading = clock.since()
+    clock.times += [*passes.items(), ("start of the reader's process, transfer", reading - sum(passes.values()))]
+    clock.began = time.perf_counter()
+    quality = score(page, attempt)
+    clock.stop("quality")
+    chosen = [one for one in decisions if one.step != TIME]
+    return _Traced(page, pages, attempt, chosen, quality, [(name, round(spent, 1)) for name, spent in clock.times])
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.began = time.perf_counter()
+        self.times: list[tuple[str, float]] = []
+
+    def since(self) -> float:
+        return 1000 * (time.perf_counter() - self.began)
+
+    def stop(self, name: str) -> None:
+        """Add the time since the last stop."""
+        self.times.append((name, self.since()))
+        self.began = time.perf_counter()
+
+
+# The output for people: a name at the left, what was decided at its right.
+
+
+def _as_text(traced: _Traced, file: Path) -> Iterator[str]:
+    from llm_ocr.results.quality import on_scale, what_is_wrong
+
+    page, attempt, quality = traced.page, traced.attempt, traced.quality
+    ending = ": ".join(filter(None, (attempt.status.value, attempt.reason and attempt.reason.value, attempt.detail)))
+    yield f"{file.name}, page {page.number} of {traced.pages}: {ending}"
+    yield _row("page", _size(page))
+    for decision in traced.decisions:
+        yield _row(decision.step, decision.message + _facts(decision.facts))
+    for step in ("table", "figure", "furniture", "gutter", "join"):
+        if not any(decision.step == step for decision in traced.decisions):
+            yield _row(step, "none")
+    for number, block in enumerate(attempt.blocks, 1):
+        yield _row("block", f"{number} {_block(block)}")
+    if not attempt.blocks:
+        yield _row("block", "none: the page is blank")
+    parts = ", ".join(
+        f"{name} {value:.3f} (score {on_scale(name, value):.2f})" for name, value in quality.parts.items()
+    )
+    yield _row("quality", f"{quality.score:.2f}; {parts or 'no parts'}")
+    yield _row("wrong", what_is_wrong(quality.parts) or "nothing found")
+    yield _row("time in ms", ", ".join(f"{name} {spent:,.1f}" for name, spent in traced.times))
+
+
+def _row(name: str, text: str) -> str:
+    return f"  {name:<{_NAME}}{text}"
+
+
+def _size(page: "Page") -> str:
+    image, content = page.image, page.content
+    paper = f"{content.width:.0f} x {content.height:.0f} page units, " if content is not None else ""
+    return f"{paper}image {image.width} x {image.height} pixels"
+
+
+def _facts(facts: Mapping[str, object]) -> str:
+    """Boxes and texts of the page, which stand in no message."""
+    parts = [
+        f"{name} {json_text(value, indent=None)}" if isinstance(value, list) else f'{name} "{_first_words(value)}"'
+        for name, value in facts.items()
+        if value and (isinstance(value, list) or name in ("caption", "text", "before", "after"))
+    ]
+    return "; ".join(["", *parts])
+
+
+def _block(block: "Block") -> str:
+    level = f" {block.level}" if block.level else ""
+    label = f" ({block.label})" if block.label else ""
+    text = block.text or block.caption or block.inside
+    more = f", in {1 + len(block.continued)} pieces" if block.continued else ""
+    kind = block.kind.value.replace("_", " ")
+    return f'{kind}{level}{label} {json_text(_sides(block.box), indent=None)}{more} "{_first_words(text)}"'
+
+
+def _sides(box: "Box") -> list[float]:
+    return [round(side, 3) for side in (box.x0, box.y0, box.x1, box.y1)]
+
+
+def _first_words(text: object) -> str:
+    words = " ".join(str(text).split())
+    return words if len(words) <= _FIRST else words[: _FIRST - 1].rstrip() + "…"
+
+
+# The same for programs.
+
+
+def _as_json(traced: _Traced, file: Path, output: Path) -> dict[str, object]:
+    from llm_ocr.results.quality import on_scale, what_is_wrong
+
+    page, attempt, quality = traced.page, traced.attempt, traced.quality
+    return {
+        "source": str(file),
+        "page": page.number,
+        "pages": traced.pages,
+        "status": attempt.status.value,
+        "reason": attempt.reason.value if attempt.reason else None,
+        "detail": attempt.detail,
+        "text_source": attempt.source,
+        "rotation": attempt.rotation,
+        "probe": attempt.probe,
+        "confidence": attempt.confidence,
+        "image": {"width": page.image.width, "height": page.image.height},
+        "decisions": [{"step": one.step, "message": one.message, "facts": dict(one.facts)} for one in traced.decisions],
+        "blocks": [
+            {
+                "kind": block.kind.value,
+                "level": block.level,
+                "label": block.label,
+                "boxes": [_sides(box) for box in (block.box, *block.continued)],
+                "text": block.text,
+                "caption": block.caption,
+                "inside": block.inside,
+            }
+            for block in attempt.blocks
+        ],
+        "quality": {
+            "score": quality.score,
+            "parts": dict(quality.parts),
+            "scores": {name: round(on_scale(name, value), 4) for name, value in quality.parts.items()},
+            "wrong": what_is_wrong(quality.parts),
+        },
+        "milliseconds": dict(traced.times),
+        "overlay": str(output),
+    }
