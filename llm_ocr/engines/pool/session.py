@@ -204,7 +204,7 @@ class ServerSession:
     def doubt(self) -> None:
         """Require an identity check at the next use.
 
-        Callers: a lost connection, a gateway without a server, or an idle server.
+        Reasons are a lost connection, a gateway without a server, or an idle server.
         """
         if self.facts.serves and not self.ours:
             self._doubted = time.monotonic()
