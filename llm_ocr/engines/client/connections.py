@@ -25,7 +25,7 @@ from llm_ocr.errors import LlmOcrError, UsageError
 # Server addresses from user input.
 
 
-#: : The provider's own version in the path (/v1, /v1beta/openai, /api/paas/v4); then nothing is appended.
+#: The provider's own version in the path (/v1, /v1beta/openai, /api/paas/v4); then nothing is appended.
 _VERSION = re.compile(r"/v\d+[a-z0-9]*(?=/|$)")
 _ENDPOINT = "/chat/completions"
 
@@ -115,12 +115,12 @@ def _plain(value: Any) -> Any:
 # Transfer with aiohttp, without its features that cost time here.
 
 
-#: : Errors of aiohttp for failed or broken connections and for data that is not HTTP; `outage` classifies them.
+#: Errors of aiohttp for failed or broken connections and for data that is not HTTP; `outage` classifies them.
 OUTAGES = (aiohttp.ClientError, HttpProcessingError, OSError)
 
 CONNECT_SECONDS = 30.0  # to open a connection
 _PROBE_CONNECT_SECONDS = 5.0  # the same for small pages, name resolution included
-#: : vLLM closes a connection after 5 s without traffic (uvicorn's default); a request at that moment would be lost.
+#: vLLM closes a connection after 5 s without traffic (uvicorn's default); a request at that moment would be lost.
 IDLE_SECONDS = 4.0
 _PIECE = 192 * 1024  # bytes of an image per encoding and write; divisible by 3
 
@@ -254,7 +254,7 @@ class Flight:
 # Response bodies: event streams or complete bodies.
 
 
-#: : Interval in seconds in which events are collected. Faster events stay in the sockets until the next beat of all
+#: Interval in seconds in which events are collected. Faster events stay in the sockets until the next beat of all
 #: streams. With one event per token this saves a quarter of the client's CPU time (benchmarks/chat_client.py). The end
 #: of an answer is late by at most this interval.
 BEAT = 0.05

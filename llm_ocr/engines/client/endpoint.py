@@ -29,7 +29,7 @@ from llm_ocr.errors import LlmOcrError, RequestLost, ServerBusy, ServerError
 _ERROR_BYTES = 64 * 1024  # read from an error's body
 _PAGE_BYTES = 4 * 1024 * 1024  # read from a page with server information
 _PROBE_SECONDS = 10.0
-#: : Ratio of an answer's total time limit to its limit without progress.
+#: Ratio of an answer's total time limit to its limit without progress.
 LONGEST = 10
 _USAGE_SECONDS = 2.0  # for the token counts, which may follow the finish reason
 

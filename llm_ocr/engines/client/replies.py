@@ -11,9 +11,9 @@ from llm_ocr.engines.client.error_bodies import Failures
 # Server-sent events in a byte stream (WHATWG HTML, section 9.2.6).
 
 
-#: : Size limit of an event in bytes. An answer of 100,000 tokens in one event is smaller than 1 MB.
+#: Size limit of an event in bytes. An answer of 100,000 tokens in one event is smaller than 1 MB.
 LONGEST = 16 * 1024 * 1024
-#: : Number of remembered events with ids, for the detection of repeated events.
+#: Number of remembered events with ids, for the detection of repeated events.
 _REMEMBERED = 64
 
 
@@ -86,7 +86,7 @@ class EventSplitter:
 # Answers from the events of a stream or from one JSON value.
 
 
-#: : Finish reasons of OpenAI and their synonyms in other servers. `repetition`: vLLM detected a loop itself.
+#: Finish reasons of OpenAI and their synonyms in other servers. `repetition`: vLLM detected a loop itself.
 _FINISHES = {
     "stop": Finish.STOP,
     "eos": Finish.STOP,
@@ -99,11 +99,11 @@ _FINISHES = {
     "repetition": Finish.CUT,
 }
 _BYTES_A_TOKEN = 4  # of text, for an estimate if the server sends no counts
-#: : Maximum characters of an answer: a base amount, and an amount per token. Tokenizers produce 3 to 5 for prose.
+#: Maximum characters of an answer: a base amount, and an amount per token. Tokenizers produce 3 to 5 for prose.
 _LEAST_CHARACTERS, _CHARACTERS_A_TOKEN = 1000, 16
-#: : Maximum bytes of a JSON value: a base amount, and an amount per character (as \\uXXXX, or a token with logprobs).
+#: Maximum bytes of a JSON value: a base amount, and an amount per character (as \\uXXXX, or a token with logprobs).
 _LEAST_BYTES, _BYTES_A_CHARACTER = 64 * 1024, 12
-#: : Maximum tokens of an answer without a limit, and of any prompt: no model has a longer context.
+#: Maximum tokens of an answer without a limit, and of any prompt: no model has a longer context.
 _UNLIMITED, _LONGEST_PROMPT = 128 * 1024, 10_000_000
 
 
@@ -130,7 +130,7 @@ class Bounds:
         return _LEAST_BYTES + _BYTES_A_CHARACTER * self.characters
 
 
-#: : Parser of one JSON value in a text; also returns its end. `json.loads` takes 1.5 times as long, and this function
+#: Parser of one JSON value in a text; also returns its end. `json.loads` takes 1.5 times as long, and this function
 #: runs for every token.
 _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # typeshed leaves it out
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from llm_ocr.engines.pool.session import Request, ServerSession
 
-#: : Deaths alone with a shared server. Requests of other clients at the same moment can also kill that server.
+#: Deaths alone with a shared server. Requests of other clients at the same moment can also kill that server.
 _ALONE_ELSEWHERE = 3
-#: : Remaining deaths or hangs from which a request runs apart, and from which a request runs alone.
+#: Remaining deaths or hangs from which a request runs apart, and from which a request runs alone.
 _APART, _ALONE = 2, 1
-#: : Assumed seconds of an answer before the first measurement, and the longest time that counts here.
+#: Assumed seconds of an answer before the first measurement, and the longest time that counts here.
 _FIRST_ANSWER, _LONG_ANSWER = 4.0, 15.0
-#: : Weight of the newest answer in the moving mean.
+#: Weight of the newest answer in the moving mean.
 _NEWEST = 0.05
 
 

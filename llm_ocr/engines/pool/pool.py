@@ -36,9 +36,9 @@ def fitted(question: CompletionRequest, facts: ServerFacts) -> CompletionRequest
     return replace(question, settings={**question.settings, "max_tokens": room})
 
 
-#: : Seconds for this pool's tasks to end, and for one server to stop.
+#: Seconds for this pool's tasks to end, and for one server to stop.
 _ENDING, _STOPPING = 10.0, 60.0
-#: : Seconds between checks whether other requests are completed; such waits are rare.
+#: Seconds between checks whether other requests are completed; such waits are rare.
 _PROOF = 0.2
 _OVERLOADED = "The server is overloaded, or its quota is used up."
 

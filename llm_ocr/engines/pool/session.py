@@ -88,13 +88,13 @@ class Request:
 # One server from readiness to death.
 
 
-#: : Pauses in seconds after a 429 or 503: the first and the longest without Retry-After, and the longest with it.
+#: Pauses in seconds after a 429 or 503: the first and the longest without Retry-After, and the longest with it.
 FIRST_PAUSE, LONGEST_PAUSE, LONGEST_ASKED_PAUSE = 0.5, 60.0, 120.0
-#: : Two failed probes with this interval in seconds mean that a server is dead; the time limit of each probe.
+#: Two failed probes with this interval in seconds mean that a server is dead; the time limit of each probe.
 _BETWEEN_PROBES, _PROBE = 0.5, 8.0
-#: : Seconds before a death in which a lost request counts as a possible cause.
+#: Seconds before a death in which a lost request counts as a possible cause.
 _BEFORE_DEATH = 5.0
-#: : Seconds without requests after which another server may be at the address: loading a model takes longer.
+#: Seconds without requests after which another server may be at the address: loading a model takes longer.
 _QUIET = 2.0
 
 
@@ -255,9 +255,9 @@ class ServerSession:
 # Gauge readings and window steering.
 
 
-#: : Consecutive failed readings after which a server counts as one without gauges.
+#: Consecutive failed readings after which a server counts as one without gauges.
 _PATIENCE = 5
-#: : Time limit of one reading in seconds: a server that preprocesses images answers late.
+#: Time limit of one reading in seconds: a server that preprocesses images answers late.
 _READING = 10.0
 
 

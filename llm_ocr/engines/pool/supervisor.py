@@ -39,7 +39,7 @@ class PoolOptions:
 # Restart budget.
 
 
-#: : Answers after which a restart is forgotten.
+#: Answers after which a restart is forgotten.
 ENOUGH_ANSWERS = 100
 
 
@@ -48,7 +48,7 @@ class Budget:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        #: : Number of answers at each remembered restart, and whether the server hung.
+        #: Number of answers at each remembered restart, and whether the server hung.
         self._at: deque[tuple[int, bool]] = deque()
         self._forgiven_at = 0
 
@@ -126,7 +126,7 @@ async def moves_again(service: ServerSession, stall: float) -> bool:
 # One server through start, service, death, and restart.
 
 
-#: : Seconds for connections to close.
+#: Seconds for connections to close.
 _CLOSING = 5.0
 
 _log = logging.getLogger(__name__)

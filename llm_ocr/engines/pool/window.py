@@ -8,15 +8,15 @@ from enum import Enum, auto
 from llm_ocr.engines import ServerFacts
 from llm_ocr.engines.client.probing import Gauges
 
-#: : First window for vLLM if the size of the KV cache is unknown.
+#: First window for vLLM if the size of the KV cache is unknown.
 UNKNOWN_VLLM = 64
-#: : First window for servers without gauges.
+#: First window for servers without gauges.
 BLIND = 16
-#: : Assumed parallel sequences if the server reports none: a guess that avoids a long queue.
+#: Assumed parallel sequences if the server reports none: a guess that avoids a long queue.
 USUAL_SEQUENCES = 128
-#: : Gauge readings after a preemption or refusal in which the window grows by single steps only.
+#: Gauge readings after a preemption or refusal in which the window grows by single steps only.
 _CALM = 20
-#: : Readings with an unchanged `running` before the window grows on a server that preprocesses.
+#: Readings with an unchanged `running` before the window grows on a server that preprocesses.
 _STILL = 3
 
 
@@ -160,15 +160,15 @@ class GaugeSteering:
 # Steering by answers and refusals, for servers without gauges. Pure: the caller passes the clock.
 
 
-#: : Assumed seconds of an answer before the first measurement.
+#: Assumed seconds of an answer before the first measurement.
 _GUESS = 5.0
-#: : Shortest measurement in seconds, and its smallest number of answers.
+#: Shortest measurement in seconds, and its smallest number of answers.
 _SHORTEST, _FEWEST = 2.0, 16
-#: : Share of the ideal gain that growth must reach.
+#: Share of the ideal gain that growth must reach.
 _PAYS = 0.5
-#: : Measurements to hold after growth without gain, and their maximum.
+#: Measurements to hold after growth without gain, and their maximum.
 _HOLD, _LONGEST_HOLD = 8, 32
-#: : Overhead of an answer in tokens, so that short answers count as work.
+#: Overhead of an answer in tokens, so that short answers count as work.
 _PER_ANSWER = 100
 
 

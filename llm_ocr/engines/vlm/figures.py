@@ -21,11 +21,11 @@ from llm_ocr.models.profile import Profile
 from llm_ocr.models.profiles.shared import CHAT_PROMPTS, CLASSES, classify_prompt, structured_outputs
 from llm_ocr.types import Figure, FigureRecord, Reason, Status
 
-#: : Increased when a change alters results for the same answers, or the requests; part of the key.
+#: Increased when a change alters results for the same answers, or the requests; part of the key.
 RESULT_VERSION = 1
-#: : The same for `parse` alone.
+#: The same for `parse` alone.
 _PARSE_VERSION = 2
-#: : Limit of malformed answers per figure: a model that has not learned the format will not produce it by chance.
+#: Limit of malformed answers per figure: a model that has not learned the format will not produce it by chance.
 _MALFORMED = 2
 _FREE = "describe"  # form of answers to a prompt with a custom name: free text
 

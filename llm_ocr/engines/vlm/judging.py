@@ -13,9 +13,9 @@ from llm_ocr.types import Block, BlockKind, Reason
 
 ResultT = TypeVar("ResultT")
 
-#: : A loop up to this share of an answer that ended by itself is removed without a status change.
+#: A loop up to this share of an answer that ended by itself is removed without a status change.
 SMALL_LOOP = 0.5
-#: : Number of reported losses.
+#: Number of reported losses.
 _TOLD = 3
 
 
@@ -113,7 +113,7 @@ def _mostly_lost(parsed: Parsed) -> bool:
 # Answers about figures, by mode. Pure.
 
 
-#: : Characters quoted from an answer that is none of the classes.
+#: Characters quoted from an answer that is none of the classes.
 _QUOTED = 60
 
 

@@ -44,9 +44,9 @@ def _without_crop(block: Block) -> Block:
 # Location of a text in a model's answer, by common runs of letters. Pure and linear.
 
 
-#: : Letters and digits of a run: a common run of this length is not a coincidence.
+#: Letters and digits of a run: a common run of this length is not a coincidence.
 RUN = 12
-#: : Share of the text's runs, or of the block's own runs, from which a block holds a part of the text.
+#: Share of the text's runs, or of the block's own runs, from which a block holds a part of the text.
 _SHARE, _OWN_SHARE = 0.15, 0.5
 _TAG = re.compile(r"<[^<>]*>")
 _TWICE = -1
@@ -114,15 +114,15 @@ def _runs(letters: str) -> list[str]:
 # Detected figures in the reading order of an answer without boxes. Pure.
 
 
-#: : Limit of processed figures per answer: no page has more, and the time stays linear.
+#: Limit of processed figures per answer: no page has more, and the time stays linear.
 _MOST = 100
-#: : Minimum overlap of an answer's box with a detected figure; models guess these boxes.
+#: Minimum overlap of an answer's box with a detected figure; models guess these boxes.
 _SAME = 0.2
-#: : Area of a box that a model may have seen, as a share of the page.
+#: Area of a box that a model may have seen, as a share of the page.
 _LEAST_AREA, _MOST_AREA = 0.003, 0.9
-#: : Share of a figure's text inside the answer's tables from which the figure is a picture of a table.
+#: Share of a figure's text inside the answer's tables from which the figure is a picture of a table.
 _TABLE = 0.6
-#: : Maximum ratio of a caption-only block's letters to the detected letters of the caption.
+#: Maximum ratio of a caption-only block's letters to the detected letters of the caption.
 _CAPTION_ONLY = 1.6
 
 

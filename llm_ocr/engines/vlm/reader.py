@@ -195,11 +195,11 @@ class PageHelp:
 # One page: request, verdict, turn, and fallback.
 
 
-#: : Minimum length of a fallback's text, as a share of the best answer's text, to prefer the fallback.
+#: Minimum length of a fallback's text, as a share of the best answer's text, to prefer the fallback.
 LEAST_FALLBACK = 0.5
-#: : Maximum turns and repeated requests of a page because the model reports a wrong orientation.
+#: Maximum turns and repeated requests of a page because the model reports a wrong orientation.
 MOST_TURNS = 2
-#: : Maximum requests of a page after a sound answer of low quality; each costs as much as a whole page.
+#: Maximum requests of a page after a sound answer of low quality; each costs as much as a whole page.
 MOST_REREADS = 3
 SOURCE = "model"
 _BLANK = "the page is blank; what the model answered was left out"
@@ -402,11 +402,11 @@ def _said(notes: PageNotes | None) -> Mapping[str, Any]:
 # A `PageReader` over an engine, a profile, and a retry ladder.
 
 
-#: : Increased when a change alters results for the same answers, parsers included; part of the key.
+#: Increased when a change alters results for the same answers, parsers included; part of the key.
 RESULT_VERSION = 2
-#: : Pages that may wait for figure detection before requests are delayed: about as many megabytes.
+#: Pages that may wait for figure detection before requests are delayed: about as many megabytes.
 _WAITING = 128
-#: : Parallel inspections of pages that the model still reads. Pages with a complete answer do not wait here.
+#: Parallel inspections of pages that the model still reads. Pages with a complete answer do not wait here.
 _LOOKING_AHEAD = 1
 
 

@@ -16,9 +16,9 @@ from llm_ocr.types import Attempt, EncodedImage, Page, Quality, Reason, Status
 # Options of the model readers.
 
 
-#: : Tries per page or figure.
+#: Tries per page or figure.
 MAX_ATTEMPTS = 8
-#: : Seconds before a lost request is repeated; doubled each time, up to `LONGEST_BACKOFF`.
+#: Seconds before a lost request is repeated; doubled each time, up to `LONGEST_BACKOFF`.
 BACKOFF = 0.5
 LONGEST_BACKOFF = 8.0
 
@@ -168,9 +168,9 @@ class Images:
 # Text layer of a page as part of the prompt.
 
 
-#: : Placeholder of the text in a prompt.
+#: Placeholder of the text in a prompt.
 PLACE = "{text}"
-#: : Minimum characters per token in ordinary script.
+#: Minimum characters per token in ordinary script.
 _CHARACTERS = 2
 _GAP = "\n[...]\n"
 

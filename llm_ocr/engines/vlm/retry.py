@@ -15,7 +15,7 @@ from llm_ocr.types import Reason
 # Position on the profile's retry ladder.
 
 
-#: : Factors for a request that exceeds the context: for the sides of its image, and for its answer, a possible cause.
+#: Factors for a request that exceeds the context: for the sides of its image, and for its answer, a possible cause.
 SHRINK_IMAGE, SHRINK_ANSWER = 0.7, 0.5
 
 
