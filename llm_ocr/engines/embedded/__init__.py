@@ -1,1 +1,1 @@
-"""The CPU engine: a PDF's text layer where it is true, RapidOCR elsewhere, one layout analysis for both."""
+"""Read pages on the CPU: a PDF's text layer if it is true, otherwise RapidOCR, and one layout analysis for both."""

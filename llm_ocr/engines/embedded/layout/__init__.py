@@ -1,9 +1,9 @@
-"""Lines, tables and figures of a page into blocks in reading order: one way for text layers and for OCR.
+"""Arrange a page's lines, tables, and figures as blocks in reading order, for text layers and OCR alike.
 
-`page_blocks` takes what the page's text layer or the OCR has found and what the table and figure finders claim, and
-gives every line a place in exactly one block. Steps: furniture off the edges (`furniture`), reading order by cutting
-the page at its gutters (`order`, `gutters`), rows (`rows`), groups of rows (`groups`, `margins`), what each of them is
-(`flow`, `kinds`, `headings`, `markers`), Markdown (`writing`, `joining`, `escape`).
+`page_blocks` receives the lines of the text layer or OCR, and the regions of the table and figure finders. It assigns
+each line to exactly one block. The steps are: remove furniture at the edges (`furniture`), split the page at its
+gutters into reading order (`columns`), build rows (`rows`), group rows (`groups`), classify the groups (`kinds`), and
+write Markdown (`blocks`).
 """
 
 from llm_ocr.engines.embedded.layout.blocks import escape, page_blocks, unescape
