@@ -81,8 +81,8 @@ def _box(text_page: pypdfium2.PdfTextPage, frame: Frame, start: int, count: int)
 MAX_SCALE = 4.0
 #: Minimum side of a page image in pixels; smaller images are unreadable.
 MIN_SIDE = 8
-#: Share of the memory limit that one decoded image may occupy. pdfium silently skips images that exceed its memory, so
-#: that such a page must be refused before rendering.
+#: Share of the memory limit that one decoded image may occupy. pdfium silently skips images that exceed its memory. So
+#: such a page must be refused before rendering.
 IMAGE_SHARE = 0.7
 #: pdfium silently draws nothing for images with more bytes than this, whatever the memory (seen with 5.15.2).
 _IMAGE_BYTES = (1 << 31) - 1

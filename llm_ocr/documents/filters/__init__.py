@@ -88,8 +88,8 @@ WORDS = frozenset(
     ]
 )
 SHARE = 0.004
-#: Minimum number of different spam words. olmOCR requires one. Of 335 stretches of 3,000 characters from real
-#: documents, one word marks 11 as spam, because a page contains `free` three times; three words mark none.
+#: Minimum number of different spam words. olmOCR requires one. Measured on 335 stretches of 3,000 characters from real
+#: documents: one word marks 11 as spam, because a page contains `free` three times. Three words mark none.
 DIFFERENT = 3
 
 _WORD = re.compile(r"\w+")

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from PIL import Image
 
 
-#: Longest side in pixels of the images that are searched for ink. A dot of one point still darkens a pixel by a fifth,
-#: and the noise of an empty scanned sheet is averaged out.
+#: Longest side in pixels of the images that are searched for ink. A dot of one point still darkens a pixel by a fifth.
+#: The noise of an empty scanned sheet is averaged out.
 _SIDE = 400
 #: Limit of pages searched for form fields; in the measured documents, forms begin within the first 10.
 _FORM_PAGES = 200

@@ -250,7 +250,7 @@ _CONNECT_SECONDS = 30.0
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 #: Bytes per write; the memory of one download.
 _PIECE = 1 << 20
-#: What is taken in the cache before the size is known.
+#: Room in the cache that is taken before the size is known.
 _FIRST_GUESS = 1 << 20
 _HEADERS = {"User-Agent": "llm-ocr", "Accept": "*/*", "Accept-Encoding": "identity"}
 #: Errors of aiohttp for failed or broken connections and for data that is not HTTP.

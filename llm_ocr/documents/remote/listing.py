@@ -162,8 +162,8 @@ class RemoteListing:
     def _one(self, text: str, base: str) -> SourceDocument:
         """Return a document named individually, without a request; a source that cannot be a document fails.
 
-        The document keeps its path below the list, as a local file does. Otherwise it keeps its path in the bucket or
-        web site, and its id uses only the name, for compatibility with older versions.
+        The document keeps its path below the list, as a local file does. Other documents keep their path in the bucket
+        or web site. Their ids use only the name, for compatibility with older versions.
         """
         url = joined(base, text) if base else text
         near = below(base, url)

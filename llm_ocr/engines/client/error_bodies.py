@@ -18,8 +18,8 @@ from llm_ocr.errors import LlmOcrError, RequestLost, RequestRefused, ServerBusy,
 
 LONGEST = 300  # characters of a server's text that are shown
 
-#: Base64 in a server's echo of the request: with its header, or a long run of one of the two alphabets of RFC 4648
-#: (PHP escapes the slashes). The long path of a model's folder mixes both alphabets.
+#: Base64 in a server's echo of the request: with its header, or a long run of one alphabet of RFC 4648. PHP escapes the
+#: slashes. The long path of a model's folder mixes both alphabets.
 _BASE64 = re.compile(r"data:[\w/+.-]*;base64,[A-Za-z0-9+/=_\\-]*|[A-Za-z0-9+/=\\]{100,}|[A-Za-z0-9=_-]{100,}")
 
 #: Prompts and answers that exceed the context: vLLM ("maximum context length is", "cannot be greater than

@@ -24,8 +24,8 @@ class TooLong(ValueError):
 class EventSplitter:
     """Splitter of a byte stream into the data of its events. The cuts of the stream make no difference.
 
-    An event with the same id and the same data as an earlier one is skipped, unless the stream uses one id for several
-    events. Names and comments of events are skipped: chat servers do not use them.
+    An event with the same id and data as an earlier one is skipped. This does not apply to streams that use one id for
+    several events. Names and comments of events are skipped: chat servers do not use them.
     """
 
     __slots__ = ("_longest", "_rest", "_seen", "_shared")

@@ -1,1 +1,1 @@
-"""Read pages on the CPU: a PDF's text layer if it is true, otherwise RapidOCR, and one layout analysis for both."""
+"""Read pages on the CPU: from a true text layer or with RapidOCR, with one layout analysis for both."""

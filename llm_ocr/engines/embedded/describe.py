@@ -19,7 +19,7 @@ _NOTHING_KNOWN = "no caption and no text inside"
 
 
 class EmbeddedFigureReader:
-    """A `FigureReader` without a model: quotes the caption and the text inside the figure."""
+    """`FigureReader` without a model: quotes the caption and the text inside the figure."""
 
     def __init__(self, mode: str = "describe", prompt: str = "", read_inside: ReadInside | None = None) -> None:
         """Configure the reader.

@@ -42,7 +42,7 @@ class EmbeddedOptions:
 
 
 class EmbeddedReader:
-    """A `PageReader` without a GPU; requires `close()`."""
+    """`PageReader` without a GPU; requires `close()`."""
 
     name = "embedded"
 

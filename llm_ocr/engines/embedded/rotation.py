@@ -27,7 +27,7 @@ _LEGIBLE = 0.8
 _MARGIN = 0.15
 #: Confidence from which a line needs no second reading in the other direction.
 _SURE = 0.93
-#: Confidence and letters of a horizontal line that prevents a turn by 90 degrees: a chart's labels are vertical on an
+#: Confidence and letters of a horizontal line that prevents a turn by 90 degrees. A chart's labels are vertical on an
 #: upright page. If vertical lines exceed the larger factor, the horizontal lines are the labels.
 _VETO, _VETO_LETTERS = 0.92, 3
 _NO_VETO = 6.0

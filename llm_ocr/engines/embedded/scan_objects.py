@@ -338,7 +338,7 @@ def _areas(free: Pixels, rules: Pixels, scale: float) -> tuple[list[Box], list[B
     for mask in (strokes, core, free):
         reach = 29 if mask is core else 17
         closed = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, _disc(reach))
-        # A bright sky splits a picture: the largest part has the box of the whole, so parts inside it are skipped.
+        # A bright sky splits a picture. The largest part has the box of the whole, so parts inside it are skipped.
         for x, y, w, h, area in sorted(_components(closed), key=lambda one: -one[4]):
             box = Box(x, y, x + w, y + h)
             big = box.area >= _LEAST_AREA * width * height and w >= _LEAST_SIDE * width and h >= _LEAST_SIDE * height

@@ -18,7 +18,7 @@ _NEWEST = 0.05
 
 
 class PoisonDetector:
-    """Requests that were in flight when a server died or hung, by server number.
+    """Requests that were in flight when a server exited or hung, by server number.
 
     Deaths and hangs are counted separately: `kills` deaths or `hangs` hangs quarantine a request.
 
@@ -70,7 +70,7 @@ class PoisonDetector:
         service.recently_lost.clear()
 
     def recognise(self, request: Request, alive: Callable[[int], bool], other: int) -> None:
-        """Register a new request; it is a suspect if it was lost on a server right before the server died."""
+        """Register a new request; it is a suspect if it was lost on a server right before the server exited."""
         if self._escaped and request.id in self._escaped:
             request.deaths, number = self._escaped.pop(request.id)
             request.answered_before = self.answered

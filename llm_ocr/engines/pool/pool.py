@@ -248,7 +248,7 @@ class ServerPool:
         if lost.stalled:
             lives = await moves_again(service, self._options.stall)
         else:
-            # vLLM answers 500 as soon as its engine has died, and ends up to 2 s later.
+            # vLLM answers 500 as soon as its engine has exited, and exits up to 2 s later.
             grace = self._options.grace * (2 if lost.status >= 500 else 1)
             request.out = not lost.unreachable  # a request that never arrived has killed nothing
             await asyncio.wait({service.death}, timeout=grace)
@@ -267,7 +267,7 @@ class ServerPool:
     async def _proof(self, request: Request) -> None:
         """Wait for a server to complete another request, or until none is left. Raises `ServerError` without a server.
 
-        A server that dies at every request must not cause the quarantine of all requests.
+        A server that exits at every request must not cause the quarantine of all requests.
         """
         if self._suspects.clear(request):
             self._places.dispatch()
@@ -312,7 +312,7 @@ def _replaced(service: ServerSession) -> str:
 
 
 async def _stop(member: ServerSupervisor) -> ServerError | None:
-    """Stop its server; an error comes back, so that the others are stopped too."""
+    """Stop the supervisor's server; return an error instead of raising it, so that the others are stopped as well."""
     try:
         async with asyncio.timeout(_STOPPING):
             await member.server.stop()

@@ -74,7 +74,7 @@ class Budget:
     def explained(self, answers: int) -> None:
         """Forget deaths whose cause is gone because a request was quarantined.
 
-        This requires a completed request since the last call: a server that dies at every request has another cause.
+        This requires a completed request since the last call: a server that exits at every request has another cause.
         """
         if answers > self._forgiven_at:
             self._forgiven_at = answers
@@ -102,7 +102,7 @@ async def hang(service: ServerSession, stall: float) -> str:
 
 
 async def moves_again(service: ServerSession, stall: float) -> bool:
-    """Return True after a stalled request as soon as another request makes progress, False if the server died.
+    """Return True after a stalled request as soon as another request makes progress, False if the server exited.
 
     Without other requests in flight, recently ended requests decide: if one made recent progress, the server did not
     hang.
@@ -145,7 +145,7 @@ class ServerSupervisor:
     service: ServerSession | None = None  # set while the server accepts requests
     answers: int = 0
     restarts: int = 0
-    uninvolved: bool = False  # a shared server died without a request of this client in flight
+    uninvolved: bool = False  # a shared server exited without a request of this client in flight
     gone: Exception | None = None  # final error of a server that is not restarted
     budget: Budget = field(init=False)
 

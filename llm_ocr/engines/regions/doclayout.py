@@ -103,7 +103,7 @@ def installed() -> bool:
 
 
 class DocLayout:
-    """A `Detector` that requires `close()`. Its weights are downloaded and loaded for a check at the first page."""
+    """`Detector` that requires `close()`. Its weights are downloaded and loaded for a check at the first page."""
 
     def __init__(self, options: DetectorOptions) -> None:
         self._options = options

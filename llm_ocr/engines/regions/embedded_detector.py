@@ -42,7 +42,7 @@ class ContentTools(Protocol):
 
 
 class EmbeddedDetector:
-    """A `Detector`; `close()` also closes `reader`."""
+    """`Detector`; `close()` also closes `reader`."""
 
     name = "embedded"
 

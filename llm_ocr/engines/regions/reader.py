@@ -151,13 +151,13 @@ async def _blank(image: EncodedImage, tools: RegionTools) -> bool:
 
 #: Increased when a change alters results for the same regions and answers; part of the key.
 RESULT_VERSION = 1
-#: Share of a page without text from which a picture may contain the text, so that the page is read as a whole.
+#: Share of a page without text from which a picture may contain the text. The page is then read as a whole.
 _PICTURE = 0.5
 _NOTHING_FOUND = "no region to be read was found on it"
 
 
 class LayoutReader:
-    """A `PageReader` over a shared engine; `close()` closes the detector and `whole`.
+    """`PageReader` over a shared engine; `close()` closes the detector and `whole`.
 
     All regions of a page are requested in parallel. A page ends as `ok`, as `degraded`, or as a `PageFailure` with all
     its tries. A page is degraded if a region could not be read (`detail` names the region) or if `whole` had to read

@@ -31,7 +31,7 @@ _FREE = "describe"  # form of answers to a prompt with a custom name: free text
 
 
 class ModelFigureReader:
-    """A `FigureReader` over a shared engine, which the engine's creator closes.
+    """`FigureReader` over a shared engine, which the engine's creator closes.
 
     A figure ends as `ok`, as `degraded` with the best of the answers, or as a `PageFailure` with all its tries. `parse`
     produces JSON in `FigureRecord.data`, `classify` one of the classes in `label`. All other modes produce text in

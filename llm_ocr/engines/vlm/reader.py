@@ -62,7 +62,7 @@ class Backlog:
         self._left.set()
 
 
-# Detection of figures while the model reads the page, so that the end of a run need not wait for it.
+# Detection of figures while the model reads the page, so that a run does not wait for it at its end.
 
 
 class Ahead:
@@ -411,7 +411,7 @@ _LOOKING_AHEAD = 1
 
 
 class ModelReader:
-    """A `PageReader` over a shared engine, which its creator closes. `close()` closes `fallback` and `sight`.
+    """`PageReader` over a shared engine, which its creator closes. `close()` closes `fallback` and `sight`.
 
     A page ends as `ok`, as `degraded`, or, without any usable answer, as a `PageFailure` with all its tries. A degraded
     page is read by `fallback`, or has the best of the answers with loops cut off. A page that kills servers is never

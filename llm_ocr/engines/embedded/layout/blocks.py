@@ -81,7 +81,7 @@ def escape(text: str) -> str:
     links and images; a backslash before punctuation. Not for code.
     """
     inline = escape_inline(text)
-    # A star at the start of a line is already escaped as part of a pair: a second backslash would undo the first.
+    # A star at the start of a line is already escaped as part of a pair. A second backslash would undo the first.
     return _LEADING.sub(_lead, inline)
 
 

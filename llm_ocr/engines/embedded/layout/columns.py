@@ -12,8 +12,8 @@ from llm_ocr.engines.embedded.layout.rows import Measures, Row, make_rows
 from llm_ocr.engines.embedded.regions import Region
 from llm_ocr.types import BlockKind, Box, Line, Path
 
-# Gutters: white strips between texts on a coarse grid. The grid limits the cost by area, not by the number of lines, so
-# that a page with 20,000 words costs no more than others.
+# Gutters: white strips between texts on a coarse grid. The grid limits the cost by area, not by the number of lines. A
+# page with 20,000 words costs no more than others.
 
 
 Floats = NDArray[np.float64]

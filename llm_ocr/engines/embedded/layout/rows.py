@@ -171,8 +171,8 @@ def _body_size(lines: Sequence[Line]) -> tuple[float, float]:
 def steadied(lines: Sequence[Line]) -> list[Line]:
     """Return the lines with comparable sizes.
 
-    The heights of the lines replace the sizes if the font sizes of a page are inconsistent and the heights are not, as
-    for fonts with broken metrics.
+    Fonts with broken metrics have inconsistent sizes. If the heights of the lines are consistent, they replace the
+    sizes.
     """
     upright = [line for line in lines if line.box.height < 2.2 * line.box.width]
     if len(upright) < 5 or _body_size(upright)[1] >= _STEADY:

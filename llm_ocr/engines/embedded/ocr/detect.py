@@ -23,8 +23,8 @@ Part = tuple[int, int, int, int]
 
 #: Side of the examined squares in pixels.
 _SQUARE = 16
-#: Maximum range of a color in an empty square (of 255): half of the minimum for a page with text, and more than JPEG's
-#: noise on paper.
+#: Maximum range of a color in an empty square (of 255). The value is half of the minimum for a page with text, and
+#: exceeds JPEG's noise on paper.
 _PLAIN = 12
 #: Empty squares kept around content: the network uses the surroundings of text, and its strides are 32.
 _MARGIN = 2

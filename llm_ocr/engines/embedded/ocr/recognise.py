@@ -23,8 +23,8 @@ from llm_ocr.types import Box, Line, Word
 _HEIGHT = 48
 #: Input columns per step of the network's output.
 _STEP = 8
-#: Width above which crops are read in parts: memory grows with the width, and lines are at most about 60 times as long
-#: as high.
+#: Width above which crops are read in parts, because memory grows with the width. Lines are at most about 60 times as
+#: long as high.
 _WIDEST = 4096
 
 

@@ -199,7 +199,7 @@ class Finder:
         return rules.horizontal[left]
 
     def _take_ruled(self, lattice: Lattice) -> bool:
-        """Return whether the grid's rules are used up by a table, a form, or a picture."""
+        """Take the grid's table; return whether a table, a form, or a picture uses up the grid's rules."""
         members = self.inside(lattice.box)
         if len(members) < 2:
             return False

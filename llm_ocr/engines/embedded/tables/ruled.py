@@ -116,7 +116,7 @@ def _merged(rules: Floats, unit: float) -> Floats:
     row = np.cumsum(np.diff(rules[:, 0], prepend=rules[0, 0]) > 1.2 * unit)
     order = np.lexsort((rules[:, 1], row))
     rules, row = rules[order], row[order]
-    # Within a row, a piece begins a new rule if it starts beyond the farthest end so far: a running maximum per row.
+    # A piece begins a new rule of its row if it starts beyond the farthest end so far: a running maximum per row.
     offset = row * (np.ptp(rules[:, 1:]) + 10 * unit)
     reach = np.maximum.accumulate(rules[:, 2] + offset)
     starts = np.ones(len(rules), dtype=np.bool_)
