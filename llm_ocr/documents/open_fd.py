@@ -109,7 +109,7 @@ async def given_all(sources: Sequence[str]) -> AsyncIterator[list[Given | PageFa
 
 @asynccontextmanager
 async def _held(open_them: Callable[[], T], close_them: Callable[[T], None]) -> AsyncIterator[T]:
-    """Close at the end what a thread opens, even after the caller was cancelled."""
+    """Close at the end what a thread opens, even after the caller was canceled."""
     opening = asyncio.ensure_future(asyncio.to_thread(open_them))
     try:
         opened = await asyncio.shield(opening)

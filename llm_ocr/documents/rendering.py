@@ -156,7 +156,7 @@ class Renderer:
     async def crop(
         self, image: EncodedImage, boxes: Sequence[Box], *, image_format: str = ""
     ) -> tuple[EncodedImage, ...]:
-        """Return the parts of a page image under relative boxes, as PNG or JPEG; empty: as the page."""
+        """Return the parts of a page image under relative boxes; an empty `image_format` keeps the page's format."""
         if not boxes:
             return ()
         chosen = image_format or ("png" if image.media_type == "image/png" else "jpeg")

@@ -271,7 +271,7 @@ class FileCache:
     def _start(self, key: _Key) -> _Entry:
         name = hashlib.sha256("\0".join(key).encode("utf-8", "surrogatepass")).hexdigest()[:32]
         suffix = suffix_of(key[0])
-        # A file fetched without a version keeps its name when another version exists.
+        # A file fetched without a version keeps its own name when another fetch without a version starts.
         path = self._folder / f"{name}-{secrets.token_hex(4)}{suffix if suffix in SUFFIXES else ''}"
         entry = self._entries[key] = _Entry(key, path, self._budget)
         entry.task = asyncio.create_task(self._fetched(entry))
@@ -285,7 +285,7 @@ class FileCache:
         async with self._turns:
             try:
                 fetched = await self._with_room(entry, part)
-                part.replace(entry.path)  # not in a thread: a cancelled thread would be too late
+                part.replace(entry.path)  # not in a thread: a canceled thread would be too late
             finally:
                 part.unlink(missing_ok=True)
         return fetched

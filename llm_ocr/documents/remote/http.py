@@ -278,7 +278,7 @@ class WebClient:
             PageFailure: Not found, unreadable, source changed, or unknown type.
         """
         await room.take(_FIRST_GUESS)
-        sink = Sink(target)  # not in a thread: a cancelled thread would create the file too late
+        sink = Sink(target)  # not in a thread: a canceled thread would create the file too late
         try:
             async with asyncio.timeout(self._options.seconds):
                 fetched = await persistently(

@@ -47,7 +47,7 @@ async def persistently(attempt: Callable[[], Awaitable[T]], *, tries: int, pause
     return await attempt()
 
 
-# Documents on stores: found by their keys, and read in ranges, so that a download can be cancelled at any time.
+# Documents on stores: found by their keys, and read in ranges, so that a download can be canceled at any time.
 
 
 OpenStore = Callable[[str, StoreOptions], ObjectStore]

@@ -56,7 +56,7 @@ class ServerPool:
     """Engine over one or more servers; implements `engines.Engine`.
 
     The pool belongs to the event loop of its first use. `say` receives sentences for users when a server is ready,
-    dies, or is left out, and when a request is quarantined.
+    exits, or is left out, and when a request is quarantined.
     """
 
     def __init__(

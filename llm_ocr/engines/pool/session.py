@@ -262,7 +262,7 @@ _READING = 10.0
 
 
 async def steer(service: ServerSession, dispatch: Callable[[], None], interval: float) -> None:
-    """Steer the window until cancelled; call `dispatch` after each step, because the window may have grown."""
+    """Steer the window until canceled; call `dispatch` after each step, because the window may have grown."""
     missing = 0
     while True:
         await asyncio.sleep(interval)

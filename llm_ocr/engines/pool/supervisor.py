@@ -153,7 +153,7 @@ class ServerSupervisor:
         self.budget = Budget(self.options.max_restarts)
 
     async def live(self) -> None:
-        """Start the server and serve through its deaths until cancelled.
+        """Start the server and serve through its deaths until canceled.
 
         Raises `ServerError` when no restart is possible.
         """
