@@ -1,1 +1,1 @@
-"""Files to pages: sources, renderer processes, text layers."""
+"""Convert files to pages: sources, renderer processes, and text layers."""

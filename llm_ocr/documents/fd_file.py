@@ -1,4 +1,4 @@
-"""A document in a worker process, which reads it through a file descriptor."""
+"""Read a document in a worker process through a file descriptor."""
 
 import io
 import os
@@ -8,9 +8,9 @@ from llm_ocr.documents.file_types import HEAD_BYTES, kind_by_name, kind_of_head
 
 
 class FdFile(io.RawIOBase):
-    """A file of which only a descriptor is known; `name` tells what it is called, not where it may be opened.
+    """File over a descriptor; `name` is a label, not a path to open.
 
-    Keeps a descriptor and a position of its own.
+    The object keeps its own duplicate of the descriptor and its own position.
     """
 
     def __init__(self, descriptor: int, name: str) -> None:
@@ -21,15 +21,18 @@ class FdFile(io.RawIOBase):
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
+        """Size of the file in bytes."""
         return os.fstat(self._descriptor).st_size
 
     def kind(self) -> str:
-        """The content decides; the name where the content says nothing, so that a damaged file is called unreadable."""
+        """Kind of the file by its content, or by its name for unknown content.
+
+        So a damaged file counts as unreadable, not as unknown.
+        """
         return kind_of_head(os.pread(self._descriptor, HEAD_BYTES, 0)) or kind_by_name(self.name)
 
     def whole(self) -> bytes:
-        """All bytes."""
+        """Return all bytes."""
         self.seek(0)
         return self.readall()
 
@@ -58,7 +61,7 @@ class FdFile(io.RawIOBase):
         return count
 
     def _copied(self, buffer: Any) -> int:
-        """For systems without `preadv` (macOS before 11)."""
+        """Read without `preadv` (macOS before 11)."""
         data = os.pread(self._descriptor, len(buffer), self._at)
         memoryview(buffer)[: len(data)] = data
         return len(data)
@@ -70,6 +73,6 @@ class FdFile(io.RawIOBase):
 
 
 def state(descriptor: int) -> tuple[int, ...]:
-    """What changes when the file does, or is another."""
+    """Return values that change if the file changes or is replaced."""
     status = os.fstat(descriptor)
     return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size

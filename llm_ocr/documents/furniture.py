@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 
 from llm_ocr.types import Line, PageContent
 
-# Running headers, footers and page numbers: lines near the edge that stand at the same place on neighbouring pages.
+# Lines near the edge that recur at the same place on neighboring pages.
 
 
-#: How far from a page's edge such lines stand, in parts of its height (or width, for text turned along the side).
+#: Depth of the margin as a share of the page's height, or of its width for text along the side.
 MARGIN = 0.12
-#: Pages looked at before and after: two, because left and right pages may differ.
+#: Number of compared pages before and after: two, because left and right pages may differ.
 REACH = 2
-#: How far apart the same line may stand on two pages, in parts of width and height.
+#: Tolerance for the place of a recurring line, as a share of width and height.
 _ACROSS, _DOWN = 0.03, 0.015
 _NUMBER = re.compile(r"[0-9]+|\b[ivxlcIVXLC]{1,7}\b")
 _ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
@@ -21,7 +21,7 @@ _ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 
 @dataclass(frozen=True, slots=True)
 class EdgeLine:
-    """A line near a page's edge: its text with `#` for numbers, the numbers, and its place relative to the page."""
+    """Line near a page's edge: its text with `#` for numbers, the numbers, and its relative place."""
 
     text: str
     numbers: tuple[int, ...]
@@ -31,15 +31,19 @@ class EdgeLine:
 
 
 def edge_lines(content: PageContent) -> list[EdgeLine]:
-    """The lines near the page's edges."""
+    """Return the lines near the page's edges."""
     return [_edge_line(line, content) for line in content.lines if _near_edge(line, content)]
 
 
 def marked(content: PageContent, neighbours: Mapping[int, Sequence[EdgeLine]]) -> PageContent:
-    """The content with `recurs` set where a neighbour has the same line at the same place.
+    """Return the content with `recurs` set on lines that a neighbor has at the same place.
 
-    `neighbours`: lines by distance in pages, negative for pages before. A line without letters must count with the
-    pages: cells of a table that goes on over pages are numbers at the same place, too.
+    A line without letters must count up with the pages. Otherwise, cells of a table over several pages, which are
+    numbers at the same place, would match.
+
+    Args:
+        content: Content of the page.
+        neighbours: Lines by distance in pages, negative for earlier pages.
     """
     others: dict[str, list[tuple[int, EdgeLine]]] = {}
     for distance, lines in neighbours.items():

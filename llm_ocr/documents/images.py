@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from PIL import Image
 
 
-# PNG files in half the time that Pillow takes: one filter for the whole page instead of five tried on every row.
+# PNG encoder, twice as fast as Pillow: one filter for the whole page instead of five tried on every row.
 
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
-#: Colour types of PNG, 8 bits a channel.
+#: Color types of PNG, 8 bits per channel.
 _GREY, _RGB = 0, 2
-#: Filters of PNG: none is best for rendered text, the difference to the row above for scans (a quarter smaller).
+#: Filters of PNG: none is best for rendered text, and the difference to the row above for scans (a quarter smaller).
 _NONE, _UP = 0, 2
-#: Deflate's level: 6 costs twice the time and makes pages hardly smaller.
+#: Deflate's level: 6 takes twice the time and hardly reduces the size.
 _LEVEL = 1
-#: Rows that are packed at a time: they fit into the processor's cache, and no second copy of the page is made.
+#: Rows per compression call: they fit into the processor's cache and avoid a second copy of the page.
 _STRIP = 64
-#: Rows of each of three places on which the filters are tried.
+#: Rows of each of the three samples that decide the filter.
 _SAMPLE = 16
 
 
 def png_file(image: "Image.Image") -> bytes:
-    """An image of mode L, RGB or RGBX (whose last channel is left out) as a PNG file of 8 bits a channel."""
+    """Return an image of mode L, RGB, or RGBX (last channel dropped) as a PNG file with 8 bits per channel."""
     colour = _GREY if image.mode == "L" else _RGB
     about = struct.pack(">IIBBBBB", image.width, image.height, 8, colour, 0, 0, 0)
     pixels = _packed(image, _better_filter(image), [(0, image.height)])
@@ -44,7 +44,7 @@ def _chunk(kind: bytes, data: bytes) -> tuple[bytes, ...]:
 
 
 def _better_filter(image: "Image.Image") -> int:
-    """The filter that packs three samples of the page smaller."""
+    """Return the filter that compresses three samples of the page better."""
     height = image.height
     if height < 8 * _SAMPLE:
         return _NONE
@@ -53,7 +53,7 @@ def _better_filter(image: "Image.Image") -> int:
 
 
 def _packed(image: "Image.Image", kind: int, spans: Sequence[tuple[int, int]]) -> bytes:
-    """The rows of these spans (first, after the last), filtered and deflated."""
+    """Return the rows of these spans (first, after the last), filtered and deflated."""
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, zlib.MAX_WBITS, 9)
     parts: list[bytes] = []
     for first, end in spans:
@@ -64,15 +64,15 @@ def _packed(image: "Image.Image", kind: int, spans: Sequence[tuple[int, int]]) -
 
 
 def _rows(image: "Image.Image", kind: int, top: int, bottom: int) -> bytes | bytearray:
-    """Filtered rows, each with the filter's number behind it: that of the row that follows."""
+    """Return filtered rows, each followed by the filter number of the next row."""
     from PIL import ImageChops
 
     strip = image.crop((0, top, image.width, bottom))
-    if kind == _UP:  # above the first row `crop` gives zeros, as PNG wants it
+    if kind == _UP:  # above the first row `crop` returns zeros, as PNG requires
         strip = ImageChops.subtract_modulo(strip, image.crop((0, top - 1, image.width, bottom - 1)))
     mode = "L" if image.mode == "L" else "RGB"
     size = image.width * len(mode) + 1
-    rows = strip.tobytes("raw", mode, size, 1)  # rows are filled up with zeros to this size
+    rows = strip.tobytes("raw", mode, size, 1)  # rows are padded with zeros to this size
     if kind == _NONE:
         return rows
     numbered = bytearray(rows)
@@ -80,19 +80,21 @@ def _rows(image: "Image.Image", kind: int, top: int, bottom: int) -> bytes | byt
     return numbered
 
 
-# Pixels to image files, once; and what is made of image files.
+# Encoding of page images, and operations on encoded images.
 
 
 MEDIA_TYPES = {"png": "image/png", "jpeg": "image/jpeg"}
-#: Darkest and lightest value of each channel of a page without content differ by less than this (of 255).
+#: Upper bound (of 255) of each channel's range on a blank page.
 BLANK = 24
-#: Colour is searched for in every so many pixels of every so many rows before it is in all.
+#: Interval of pixels and rows in the first search for color, before all pixels are checked.
 _SPARSE = 16
 
 
 def encoded(image: "Image.Image", image_format: str, quality: int) -> EncodedImage:
-    """PNG or JPEG of this quality from an image of mode L, RGB or RGBX; one without colour as grey: same pixels,
-    half the time."""
+    """Return a PNG, or a JPEG of this quality, from an image of mode L, RGB, or RGBX.
+
+    An image without color is encoded as grayscale: the pixels are the same, in half the time.
+    """
     plain = image if image.mode == "L" or _has_colour(image) else image.getchannel(0)
     if image_format == "png":
         data = png_file(plain)
@@ -104,13 +106,13 @@ def encoded(image: "Image.Image", image_format: str, quality: int) -> EncodedIma
 
 
 def cropped(image: EncodedImage, boxes: Sequence[Box], image_format: str, quality: int) -> list[EncodedImage]:
-    """The parts of a page image under relative boxes, at least one pixel each."""
+    """Return the parts of a page image under relative boxes, at least one pixel each."""
     page = _decoded(image)
     return [encoded(page.crop(_pixels(box, page.width, page.height)), image_format, quality) for box in boxes]
 
 
 def resized(image: EncodedImage, scale: float, quality: int) -> EncodedImage:
-    """The image with its sides times `scale`, PNG as PNG and all else as JPEG of this quality."""
+    """Return the image with its sides multiplied by `scale`, PNG as PNG, others as JPEG of this quality."""
     from PIL import Image
 
     page = _decoded(image)
@@ -119,7 +121,7 @@ def resized(image: EncodedImage, scale: float, quality: int) -> EncodedImage:
 
 
 def turned(image: EncodedImage, degrees: int, quality: int) -> EncodedImage:
-    """The image turned clockwise by 90, 180 or 270 degrees, PNG as PNG and all else as JPEG of this quality."""
+    """Return the image turned clockwise by 90, 180, or 270 degrees, PNG as PNG, others as JPEG of this quality."""
     from PIL import Image
 
     ways = {90: Image.Transpose.ROTATE_270, 180: Image.Transpose.ROTATE_180, 270: Image.Transpose.ROTATE_90}
@@ -127,7 +129,7 @@ def turned(image: EncodedImage, degrees: int, quality: int) -> EncodedImage:
 
 
 def blank(image: EncodedImage) -> bool:
-    """Whether nothing stands out: paper of any colour is blank."""
+    """Return whether the image is blank: paper of any color is blank."""
     page = _decoded(image)
     return all(high - low < BLANK for low, high in map(_extremes, page.split()))
 
@@ -137,7 +139,7 @@ def _format(image: EncodedImage) -> str:
 
 
 def _decoded(image: EncodedImage) -> "Image.Image":
-    """RGB or grey."""
+    """Return the image in RGB or grayscale."""
     from PIL import Image
 
     with Image.open(io.BytesIO(image.data)) as opened:
@@ -147,7 +149,7 @@ def _decoded(image: EncodedImage) -> "Image.Image":
 
 
 def _has_colour(image: "Image.Image") -> bool:
-    """Whether red, green and blue differ in any pixel; most pages with colour show it in few."""
+    """Return whether red, green, and blue differ in any pixel; most color pages have only few such pixels."""
     from PIL import Image
 
     few = (-(-image.width // _SPARSE), -(-image.height // _SPARSE))
@@ -179,19 +181,19 @@ def _pixels(box: Box, width: int, height: int) -> tuple[int, int, int, int]:
     )
 
 
-# Where a page image is not paper: a coarse picture of black and white, to judge answers by.
+# Coarse black-and-white picture of a page, used to judge answers.
 
 
-#: About the longest side in pixels: a line of 10 points on A4 is then 8 pixels high, and its gaps are seen.
+#: Approximate longest side in pixels: a line of 10 points on A4 is 8 pixels high, and its gaps are visible.
 LONGEST = 700
-#: Values of 255 by which ink differs from paper, the page's commonest value; thin strokes are grey when made small.
+#: Difference of 255 between ink and paper, the page's most frequent value; thin strokes become gray when scaled down.
 _CONTRAST = 40
-#: Neighbouring values that are taken together when the commonest is looked for.
+#: Width of the histogram bins for the most frequent value.
 _BAND = 8
 
 
 def ink_of(image: "Image.Image") -> Ink:
-    """Of an image of mode L, RGB or RGBX; 3 to 4 ms for a page of 1540 pixels. On dark pages ink is what is light."""
+    """Return the ink of an image of mode L, RGB, or RGBX; 3 to 4 ms for 1540 pixels. Light is ink on dark pages."""
     small = image.reduce(max(1, round(max(image.size) / LONGEST))).convert("L")
     paper = _paper(small.histogram())
     black = small.point([255 if abs(value - paper) > _CONTRAST else 0 for value in range(256)], "1")
@@ -207,16 +209,16 @@ def _paper(counts: list[int]) -> int:
 # Image files as documents: PNG, JPEG, WebP, and every frame of a TIFF.
 
 
-#: Pixels of one image that are decoded; more is refused before anything is decoded. 200 megapixels are A2 at 600 dpi.
+#: Limit of an image's pixels, checked before decoding. 200 megapixels are A2 at 600 dpi.
 MAX_PIXELS = 200_000_000
-#: A side of a page image, in pixels, below which nothing can be read.
+#: Minimum side of a page image in pixels; smaller images are unreadable.
 MIN_SIDE = 8
 _ORIENTATION = 0x0112  # the EXIF tag
-#: What transparency is put on, in grey values: white, and others where that would hide something.
+#: Gray values of the paper behind transparency: white, and others if white would hide content.
 _WHITE, _PAPERS = 255, (0, 128)
-#: The longest side, in pixels, at which papers are compared; and by how much neighboring pixels differ at an edge.
+#: Longest side in pixels for the comparison of papers, and the minimum difference of neighboring pixels at an edge.
 _LOOKED_AT, _CLEAR = 1500, 40
-#: What Pillow's readers raise for damaged files, as fuzzing found: they compute with what stands there.
+#: Errors of Pillow's readers for damaged files, found by fuzzing: they calculate with unchecked values.
 _DAMAGED = (
     *(OSError, SyntaxError, ValueError, EOFError, TypeError, LookupError),
     *(ArithmeticError, AttributeError, AssertionError, RuntimeError, struct.error),
@@ -224,18 +226,18 @@ _DAMAGED = (
 
 
 class ImageFile:
-    """An opened image file. Raises PageFailure `unreadable` when it is none."""
+    """Opened image file. Raises `PageFailure` `unreadable` for other content."""
 
     def __init__(self, file: FdFile) -> None:
         from PIL import Image, UnidentifiedImageError
         from PIL.TiffImagePlugin import TiffImageFile
 
         Image.MAX_IMAGE_PIXELS = MAX_PIXELS
-        self._buffered = io.BufferedReader(file)  # closes the file when nobody holds it
+        self._buffered = io.BufferedReader(file)  # closes the file when unreferenced
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         try:
             self._image = Image.open(self._buffered, formats=("PNG", "JPEG", "WEBP", "TIFF"))  # a JPEG may be an MPO
-            # Frames of a TIFF are pages, those of an animation are not.
+            # Frames of a TIFF are pages; frames of an animation are not.
             self.pages = self._image.n_frames if isinstance(self._image, TiffImageFile) else 1
         except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
             raise PageFailure(Reason.RENDER_LIMIT, f"more than {MAX_PIXELS // 1_000_000} million pixels") from error
@@ -246,7 +248,10 @@ class ImageFile:
         self._file = file
 
     def page(self, number: int, *, size: int, image_format: str, quality: int) -> tuple[EncodedImage, Ink]:
-        """Page `number`, upright by EXIF, at most `size` pixels on its longest side; never enlarged. And its ink."""
+        """Return page `number` and its ink.
+
+        The page is upright by EXIF, with at most `size` pixels on its longest side; it is never enlarged.
+        """
         from PIL import Image
 
         if not 1 <= number <= self.pages:
@@ -264,10 +269,10 @@ class ImageFile:
             image.seek(number - 1)
         _check(image.width, image.height, size)
         if self._needs_no_change(image, size):
-            image.load()  # proves that it can be decoded
+            image.load()  # proves that the image can be decoded
             return EncodedImage(self._file.whole(), "image/jpeg", image.width, image.height), ink_of(image)
         if image.format in ("JPEG", "MPO"):
-            image.draft(image.mode, (size, size))  # decodes at a half, quarter or eighth where that is enough
+            image.draft(image.mode, (size, size))  # decodes at 1/2, 1/4, or 1/8 if that is large enough
         shown = _prepared(image, size)
         return encoded(shown, image_format, quality), ink_of(shown)
 
@@ -291,7 +296,7 @@ def _check(width: int, height: int, size: int) -> None:
 
 
 def _prepared(image: "Image.Image", size: int) -> "Image.Image":
-    """RGB or grey, upright, within `size`."""
+    """Return the image in RGB or grayscale, upright, within `size`."""
     from PIL import Image, ImageOps
 
     image.load()
@@ -304,8 +309,7 @@ def _prepared(image: "Image.Image", size: int) -> "Image.Image":
 
 
 def _plain(image: "Image.Image") -> "Image.Image":
-    """8 bits a channel, RGB or grey, transparency on white, or on black or grey where white would hide something."""
-
+    """Return 8 bits per channel, RGB or grayscale, on white paper, or on black or gray if white would hide content."""
     if image.mode in ("RGB", "L"):
         if "transparency" not in image.info:
             return image
@@ -320,7 +324,7 @@ def _plain(image: "Image.Image") -> "Image.Image":
 
 
 def _on_paper(layer: "Image.Image") -> "Image.Image":
-    """White, unless black or grey shows a quarter more: white letters on a transparent ground are light on light."""
+    """Choose white paper unless black or gray shows 25 % more edges, as for white letters on a transparent ground."""
     if layer.getchannel("A").getextrema()[0] == _WHITE:  # opaque
         return layer.convert("RGB")
     small = layer.reduce(max(1, round(max(layer.size) / _LOOKED_AT)))
@@ -339,7 +343,7 @@ def _composed(layer: "Image.Image", paper: int) -> "Image.Image":
 
 
 def _edges(image: "Image.Image") -> int:
-    """How many pixels differ clearly from the one to the right of them."""
+    """Return the number of pixels that differ clearly from their right neighbor."""
     from PIL import ImageChops
 
     grey = image.convert("L")
@@ -347,7 +351,7 @@ def _edges(image: "Image.Image") -> int:
 
 
 def _eight_bits(image: "Image.Image") -> "Image.Image":
-    """16-bit grey by its high byte; wider or floating values spread between their extremes."""
+    """Convert 16-bit gray by its high byte; stretch wider or floating values between their extremes."""
     import numpy as np
     from PIL import Image
 

@@ -13,11 +13,11 @@ from llm_ocr.config.groups import without_credentials
 from llm_ocr.documents.remote.urls import unknown_scheme
 from llm_ocr.errors import UsageError
 
-# Paths as users write them. What no system can have, or may not be looked at, is not there.
+# Paths from users. Impossible and inaccessible paths count as missing.
 
 
 def local_path(source: str, base: Path | None = None) -> Path:
-    """A path or `file://` URL as an absolute path, not resolved. Raises UsageError for other URLs."""
+    """Return a path or `file://` URL as an absolute, unresolved path. Raises `UsageError` for other URLs."""
     if source.startswith("file://"):
         try:
             parts = urlsplit(source.replace("#", "%23").replace("?", "%3F"))
@@ -37,7 +37,7 @@ def local_path(source: str, base: Path | None = None) -> Path:
 
 
 def exists(path: Path) -> bool:
-    """Whether something stands there that may be looked at. `Path.exists` raises for names that are too long."""
+    """Return whether the path exists and is accessible. `Path.exists` raises for names that are too long."""
     try:
         return path.exists()
     except OSError:
@@ -45,7 +45,7 @@ def exists(path: Path) -> bool:
 
 
 def is_file(path: Path) -> bool:
-    """Whether it is a regular file, or a link to one."""
+    """Return whether the path is a regular file, or a link to one."""
     try:
         return path.is_file()
     except OSError:
@@ -53,7 +53,7 @@ def is_file(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether it is a folder, or a link to one."""
+    """Return whether the path is a folder, or a link to one."""
     try:
         return path.is_dir()
     except OSError:
@@ -61,7 +61,7 @@ def is_folder(path: Path) -> bool:
 
 
 def is_unspeakable(path: Path) -> bool:
-    """Whether the name cannot be written down: bytes that are no text come as lone surrogates."""
+    """Return whether the name cannot be encoded: bytes that are not text appear as lone surrogates."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -70,14 +70,14 @@ def is_unspeakable(path: Path) -> bool:
 
 
 def _user_folder(source: str) -> Path:
-    """`~` and `~name` as their folders; where there is no such user it is a name like any other."""
+    """Expand `~` and `~name`; without such a user, the name is unchanged."""
     try:
         return Path(source).expanduser()
     except (RuntimeError, ValueError):
         return Path(source)
 
 
-# Page selections as users write them: `1-5,9,12-`.
+# Page selections such as `1-5,9,12-`.
 
 
 _PART = re.compile(r"(\d{1,9})?\s*(-)?\s*(\d{1,9})?")
@@ -90,7 +90,10 @@ class PageRanges:
     ranges: tuple[tuple[int, int | None], ...]
 
     def select(self, total: int) -> tuple[int, ...]:
-        """The numbers of a document of `total` pages, ascending, each once; those beyond its end are left out."""
+        """Return the selected numbers of a document of `total` pages, ascending and unique.
+
+        Numbers beyond its end are dropped.
+        """
         chosen: set[int] = set()
         for first, last in self.ranges:
             chosen.update(range(first, min(total, last if last is not None else total) + 1))
@@ -98,7 +101,7 @@ class PageRanges:
 
 
 def parse_pages(text: str) -> PageRanges:
-    """Read `1-5,9,12-` (`-5` is `1-5`). Raises UsageError that names the part that is wrong."""
+    """Parse `1-5,9,12-` (`-5` is `1-5`). Raises `UsageError` that names the wrong part."""
     parts = [part.strip() for part in text.split(",")]
     if not any(parts):
         raise UsageError(f"pages {text!r}: no page is named", hint=_RANGES_HINT)
@@ -124,13 +127,13 @@ def _range(part: str, text: str) -> tuple[int, int | None]:
 # Lists of paths (`.txt`) and manifests (`.jsonl`).
 
 
-#: The highest page number that a manifest may name: each page named becomes a row, there or not.
+#: Highest page number in a manifest: each named page becomes a row, even if it does not exist.
 _LAST_PAGE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """One line of a manifest. `pages` None: all of the document."""
+    """Line of a manifest. `pages` None: all pages of the document."""
 
     path: str
     document_id: str | None
@@ -138,13 +141,13 @@ class ManifestEntry:
 
 
 class UniqueIds:
-    """Which line has used an id, over all manifests of a run."""
+    """Line of each id, over all manifests of a run."""
 
     def __init__(self) -> None:
         self._places: dict[str, str] = {}
 
     def take(self, document_id: str, place: str) -> None:
-        """Raises UsageError for an id that another line has."""
+        """Register an id. Raises `UsageError` if another line has the same id."""
         if document_id in self._places:
             raise UsageError(
                 f"{place}: id {document_id!r} stands in {self._places[document_id]} already",
@@ -154,14 +157,14 @@ class UniqueIds:
 
 
 def listed_paths(file: Path) -> Iterator[str]:
-    """The paths of a list: one a line, `#` begins a comment line, empty lines are skipped."""
+    """Yield the paths of a list: one per line; comment lines (`#`) and empty lines are skipped."""
     for _, line in _lines(file):
         if line.strip() and not line.lstrip().startswith("#"):
             yield line if exists(file.parent / line) else line.strip()
 
 
 def manifest_entries(file: Path, ids: UniqueIds) -> Iterator[ManifestEntry]:
-    """The documents of a manifest. Raises UsageError that names the line and what is wrong."""
+    """Yield the documents of a manifest. Raises `UsageError` with the line and the fault."""
     for number, line in _lines(file):
         if line.strip():
             yield entry_of(line, f"{file} line {number}", ids)
@@ -177,12 +180,12 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def entry_of(line: str, place: str, ids: UniqueIds) -> ManifestEntry:
-    """The document that a manifest's line names; `place` is said of a wrong one. Raises UsageError."""
+    """Return the document of a manifest's line; `place` appears in errors. Raises `UsageError`."""
     try:
         entry = json.loads(line)
     except json.JSONDecodeError as error:
         raise UsageError(f"{place}: not JSON ({error.msg})", hint=_MANIFEST_HINT) from error
-    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, thousands of levels
+    except (ValueError, RecursionError) as error:  # numbers with thousands of digits, or thousands of levels
         raise UsageError(f"{place}: not JSON that can be read", hint=_MANIFEST_HINT) from error
     if not isinstance(entry, dict):
         raise UsageError(f"{place}: not an object", hint=_MANIFEST_HINT)
@@ -201,7 +204,7 @@ def _id(entry: dict[str, Any], place: str, ids: UniqueIds) -> str | None:
         return None
     if isinstance(given, bool) or not isinstance(given, (str, int)):
         raise UsageError(f"{place}: the id is neither text nor a number", hint=_MANIFEST_HINT)
-    document_id = str(given)  # any text: files are named by made-safe forms of ids, never by the ids themselves
+    document_id = str(given)  # any text: file names use safe forms of ids, never the ids themselves
     if not document_id.strip():
         raise UsageError(f"{place}: the id is empty", hint=_MANIFEST_HINT)
     ids.take(document_id, place)

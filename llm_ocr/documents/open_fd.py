@@ -16,16 +16,16 @@ from llm_ocr.types import Reason
 
 T = TypeVar("T")
 
-#: Files whose content was compared with the plan, remembered; far more than are read at a time.
+#: Number of remembered files whose content matched the plan; far more than are read in parallel.
 _PROVED = 256
-#: Nanoseconds: no file system counts times in longer steps.
+#: Nanoseconds: no file system has coarser timestamps.
 _STEP = 2_000_000_000
-#: What to do about a document that is not the one of the plan.
+#: Remedy for a document that differs from the plan.
 CHANGED_HINT = "Plan again in a new workspace to read it as it is now."
 
 
 class _State(NamedTuple):
-    """What changes when a file does, or is another. Users may set the time of a write, not that of a change."""
+    """Values that change if a file changes or is replaced. Users can set the time of a write, but not of a change."""
 
     device: int
     number: int
@@ -35,25 +35,25 @@ class _State(NamedTuple):
 
 
 class Given(NamedTuple):
-    """An open file; `version` is the SHA-256 of its bytes in hex."""
+    """Open file; `version` is the SHA-256 of its bytes in hex."""
 
     descriptor: int
     version: str
 
 
 class Proofs:
-    """Which local files are of the version that was planned. A file is hashed again only when it has changed since.
+    """Verified versions of local files. A file is hashed again only after a change.
 
-    The descriptor is judged, not the path: another file may take the path at any time.
+    The check applies to the descriptor, not to the path: another file may replace the path at any time.
     """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, tuple[str, _State]] = OrderedDict()  # by source: version, and state when proved
+        self._known: OrderedDict[str, tuple[str, _State]] = OrderedDict()  # by source: version, and state at the check
         self._lock = threading.Lock()
 
     @asynccontextmanager
     async def given(self, source: str, version: str = "") -> AsyncIterator[int]:
-        """Open a local file for as long as the block lasts, and prove that the block has seen one version of it.
+        """Open a local file for the duration of the block, and verify that it had one version throughout.
 
         Args:
             source: The path.
@@ -63,7 +63,7 @@ class Proofs:
             The descriptor.
 
         Raises:
-            PageFailure: Not found, unreadable; source changed, at the end of the block too.
+            PageFailure: Not found, unreadable, or source changed; also raised at the end of the block.
         """
         async with _held(lambda: self._open(source, version), os.close) as descriptor:
             yield descriptor
@@ -91,7 +91,7 @@ class Proofs:
             raise PageFailure(Reason.UNREADABLE, f"{source}: {error.strerror or error}") from error
         if found != version:
             raise PageFailure(Reason.SOURCE_CHANGED, f"{source} is not the file that was planned", hint=CHANGED_HINT)
-        # Times of files have steps: another write within the same step would not be seen.
+        # Timestamps have a resolution: a second write within the same step would be invisible.
         if abs(began - state.changed) > _STEP and _state(descriptor) == state:
             with self._lock:
                 self._known[source] = (version, state)
@@ -102,14 +102,14 @@ class Proofs:
 
 @asynccontextmanager
 async def given_all(sources: Sequence[str]) -> AsyncIterator[list[Given | PageFailure]]:
-    """Local files, read once for their versions, and open for as long as the block lasts; or why there is none."""
+    """Yield local files, read once for their versions and open for the duration of the block, or their failures."""
     async with _held(lambda: [_hashed(source) for source in sources], _close_all) as files:
         yield files
 
 
 @asynccontextmanager
 async def _held(open_them: Callable[[], T], close_them: Callable[[T], None]) -> AsyncIterator[T]:
-    """What a thread opens is closed at the end, also when nobody waits for it any more."""
+    """Close at the end what a thread opens, even after the caller was canceled."""
     opening = asyncio.ensure_future(asyncio.to_thread(open_them))
     try:
         opened = await asyncio.shield(opening)
@@ -135,7 +135,7 @@ def _hash(descriptor: int) -> str:
 
 def _open(source: str) -> int:
     try:
-        # A pipe without a writer would hang; for files the flag means nothing.
+        # A pipe without a writer would block; the flag has no effect on files.
         descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError as error:
         raise PageFailure(Reason.NOT_FOUND, f"{source} does not exist") from error

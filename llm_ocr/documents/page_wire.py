@@ -1,17 +1,17 @@
-"""Pages as JSON values and bytes, for the ways between the main process and its workers. Lists rather than objects."""
+"""Convert pages to JSON values and bytes for the transfer between processes; compact lists replace objects."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llm_ocr.types import Box, EncodedImage, Evidence, Ink, Line, Page, PageContent, Path, Raster, Word
 
-#: Digits kept of coordinates: a hundredth of a point is finer than any printer.
+#: Decimal places of coordinates: a hundredth of a point is finer than any printer.
 _DIGITS = 2
 _BOLD, _ITALIC, _MONO, _RECURS = 1, 2, 4, 8
 
 
 def page_to_wire(page: Page) -> dict[str, Any]:
-    """A page as JSON values and one `bytes`."""
+    """Return a page as JSON values and one `bytes`."""
     return {
         "id": page.id,
         "document_id": page.document_id,
@@ -23,7 +23,7 @@ def page_to_wire(page: Page) -> dict[str, Any]:
 
 
 def page_from_wire(wire: Mapping[str, Any]) -> Page:
-    """The inverse of `page_to_wire`; coordinates are rounded to 1/100."""
+    """Convert the result of `page_to_wire` back; coordinates are rounded to 1/100."""
     content = wire["content"]
     return Page(
         id=wire["id"],
@@ -36,18 +36,18 @@ def page_from_wire(wire: Mapping[str, Any]) -> Page:
 
 
 def image_to_wire(image: EncodedImage) -> list[Any]:
-    """Bytes, media type, width, height."""
+    """Return bytes, media type, width, and height."""
     return [image.data, image.media_type, image.width, image.height]
 
 
 def image_from_wire(wire: Sequence[Any]) -> EncodedImage:
-    """The inverse of `image_to_wire`."""
+    """Convert the result of `image_to_wire` back."""
     data, media_type, width, height = wire
     return EncodedImage(data, media_type, width, height)
 
 
 def evidence_to_wire(evidence: Evidence) -> dict[str, Any]:
-    """What answers are judged by, as JSON values and one `bytes`."""
+    """Return the evidence that answers are judged by, as JSON values and one `bytes`."""
     ink = evidence.ink
     return {
         "ink": [ink.width, ink.height, ink.packed] if ink else None,
@@ -57,13 +57,13 @@ def evidence_to_wire(evidence: Evidence) -> dict[str, Any]:
 
 
 def evidence_from_wire(wire: Mapping[str, Any]) -> Evidence:
-    """The inverse of `evidence_to_wire`; relative coordinates are rounded to 1/10000."""
+    """Convert the result of `evidence_to_wire` back; relative coordinates are rounded to 1/10000."""
     lines = tuple((text, Box(*sides)) for text, *sides in wire["lines"])
     return Evidence(Ink(*wire["ink"]) if wire["ink"] else None, lines, wire["pictured"])
 
 
 def content_to_wire(content: PageContent) -> dict[str, Any]:
-    """A page's text and objects as JSON values."""
+    """Return a page's text and objects as JSON values."""
     return {
         "size": [content.width, content.height],
         "unmapped": content.unmapped,
@@ -75,7 +75,7 @@ def content_to_wire(content: PageContent) -> dict[str, Any]:
 
 
 def content_from_wire(wire: Mapping[str, Any]) -> PageContent:
-    """The inverse of `content_to_wire`."""
+    """Convert the result of `content_to_wire` back."""
     width, height = wire["size"]
     return PageContent(
         width,
@@ -107,7 +107,7 @@ def _line_to_wire(line: Line) -> list[Any]:
     flags = _BOLD * line.bold | _ITALIC * line.italic | _MONO * line.mono | _RECURS * line.recurs
     words = [_numbers(word.box) for word in line.words]
     texts = [word.text for word in line.words]
-    # Nearly always the words are what the line's text says: then only their boxes are sent.
+    # Nearly always the words are those of the line's text; then only their boxes are sent.
     own = None if texts == line.text.split(" ") or not texts else texts
     return [line.text, *_numbers(line.box), line.size, flags, line.confidence, words, own]
 

@@ -19,25 +19,28 @@ if TYPE_CHECKING:
     from PIL import Image
 
 
-# What a PDF page's text layer says, quickly: lines as pdfium has them, for judging answers, not for reading.
+# Fast text layer of a PDF page: pdfium's lines, used to judge answers, not as text.
 
 
-#: Characters of a page above which its text is not looked at: maps have 40,000, and take 0.1 s.
+#: Limit of a page's characters, above which its text is skipped: maps have 40,000, which take 0.1 s.
 _MOST_CHARACTERS = 25_000
-#: pdfium's sign for a hyphen at which a word was broken (U+FFFE, or U+0002 in older releases): no text of the page.
+#: pdfium's mark for a hyphen in a broken word (U+FFFE, or U+0002 in older releases), which is not text of the page.
 _BROKEN = str.maketrans("", "", "\ufffe\u0002")
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """As in `Evidence`."""
+    """Text layer with the fields of `Evidence`."""
 
     lines: tuple[tuple[str, Box], ...] = ()
     pictured: float = 0.0
 
 
 def layer_of(page: pypdfium2.PdfPage, frame: Frame, objects: Objects, *, whole: bool) -> Layer:
-    """Lines and images of a page; takes 2 ms for most. Not `whole`: fields hold text that is not in the layer."""
+    """Return the lines of a page and its share of images; takes 2 ms for most pages.
+
+    `whole` is False if form fields contain text outside the layer; the lines are then left out.
+    """
     area = max(frame.width * frame.height, 1e-6)
     pictured = min(1.0, sum(raster.box.area for raster in objects.rasters) / area)
     return Layer(_layer_lines(page, frame) if whole else (), pictured)
@@ -61,7 +64,7 @@ def _layer_lines(page: pypdfium2.PdfPage, frame: Frame) -> tuple[tuple[str, Box]
 
 
 def _box(text_page: pypdfium2.PdfTextPage, frame: Frame, start: int, count: int) -> Box | None:
-    """Around the characters, relative; None where they have no place."""
+    """Return the relative box around the characters; None if they have no place."""
     left, top, right, bottom = (ctypes.c_double() for _ in range(4))
     around: Box | None = None
     for index in range(max(0, pdfium.FPDFText_CountRects(text_page, start, count))):
@@ -71,28 +74,28 @@ def _box(text_page: pypdfium2.PdfTextPage, frame: Frame, start: int, count: int)
     return around.scaled(1 / frame.width, 1 / frame.height).clipped() if around else None
 
 
-# A PDF opened in the worker process: pages counted, rendered and read.
+# Opened PDF in the worker process: page count, rendering, and text.
 
 
-#: Pixels per point at most: 288 dpi. A small page is not blown up to the full size.
+#: Maximum pixels per point: 288 dpi. A small page is not enlarged to the full size.
 MAX_SCALE = 4.0
-#: A side of a page image, in pixels, below which nothing can be read.
+#: Minimum side of a page image in pixels; smaller images are unreadable.
 MIN_SIDE = 8
-#: The share of the memory limit that one decoded image may take. pdfium leaves out what it has no memory for and says
-#: nothing, so that such a page must be refused before.
+#: Share of the memory limit that one decoded image may occupy. pdfium silently skips images that exceed its memory. So
+#: such a page must be refused before rendering.
 IMAGE_SHARE = 0.7
-#: pdfium silently draws nothing for images of more bytes than this, whatever memory there is (seen with 5.15.2).
+#: pdfium silently draws nothing for images with more bytes than this, whatever the memory (seen with 5.15.2).
 _IMAGE_BYTES = (1 << 31) - 1
-#: Pages whose text is kept for their neighbours' sake.
+#: Number of pages whose text is kept for comparison with their neighbors.
 _KEPT_PAGES = 16
-#: Pages up to which a document is believed; of more, how many are looked at, spread over it.
+#: Largest page count that is accepted without a check; for more pages, the number of checked pages across the document.
 _BELIEVED, _LOOKED_AT = 1000, 16
 _FILLED_IN = (pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_FREETEXT)
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How pages are made. `timeout` in seconds is for poppler's processes only, `memory` in bytes."""
+    """Options of page rendering. `timeout` in seconds applies only to poppler's processes; `memory` is in bytes."""
 
     size: int
     renderer: str
@@ -101,7 +104,7 @@ class Look:
 
 
 class PdfFile:
-    """An opened PDF. Raises PageFailure `unreadable` or `encrypted`."""
+    """Opened PDF. Raises `PageFailure` `unreadable` or `encrypted`."""
 
     def __init__(self, file: FdFile, passwords: Sequence[str], look: Look) -> None:
         self._file = file
@@ -120,7 +123,7 @@ class PdfFile:
             raise PageFailure(Reason.UNREADABLE, f"it claims {self._total:,} pages, and hardly any of them is there")
 
     def _spread(self) -> list[int]:
-        """Numbers of pages, the last one first; not the first page, which may be all that there is."""
+        """Return numbers of pages, the last one first, without the first page, which may be the only one."""
         return [1 + place * (self._total - 1) // _LOOKED_AT for place in range(_LOOKED_AT, 0, -1)]
 
     def _has(self, number: int) -> bool:
@@ -164,24 +167,24 @@ class PdfFile:
 
     @property
     def pages(self) -> int:
-        """The number of pages."""
+        """Number of pages."""
         return self._total
 
     @property
     def opened(self) -> pypdfium2.PdfDocument | None:
-        """The document in pdfium; None when only poppler can read it."""
+        """Document in pdfium; None if only poppler can read it."""
         return self._pdf
 
     def close(self) -> None:
-        """Free what pdfium holds."""
+        """Free pdfium's resources."""
         if self._pdf is not None:
             self._pdf.close()
         self._file.close()
 
     def page(self, number: int, *, text_layer: bool) -> "tuple[Image.Image, PageContent | None, Layer]":
-        """Page `number` as shown, RGB or RGBX, what it holds, and what its answers are judged by.
+        """Return page `number` as shown (RGB or RGBX), its content, and its layer for judging answers.
 
-        What it holds is None when not asked for, or when only poppler can read the page.
+        The content is None if not requested, or if only poppler can read the page.
         """
         self._check_number(number)
         loaded = self._loaded(number)
@@ -199,7 +202,7 @@ class PdfFile:
             loaded.close()
 
     def content(self, number: int) -> PageContent | None:
-        """What page `number` holds, without rendering it; None when only poppler can read it."""
+        """Return the content of page `number` without rendering; None if only poppler can read it."""
         self._check_number(number)
         if number not in self._contents:
             loaded = self._loaded(number)
@@ -212,7 +215,7 @@ class PdfFile:
         return self._contents[number]
 
     def thumbnail(self, number: int, side: int) -> "Image.Image | None":
-        """Page `number` in grey, `side` pixels on its longest side; None when only poppler can read it."""
+        """Return page `number` in grayscale, `side` pixels on its longest side; None if only poppler can read it."""
         self._check_number(number)
         loaded = self._loaded(number)
         if loaded is None:
@@ -230,7 +233,7 @@ class PdfFile:
             raise PageFailure(Reason.NO_SUCH_PAGE, f"page {number} of {self._total}")
 
     def _loaded(self, number: int) -> pypdfium2.PdfPage | None:
-        """None when only poppler can read it."""
+        """Return the page in pdfium; None if only poppler can read it."""
         if self._pdf is None:
             return None
         try:
@@ -241,7 +244,7 @@ class PdfFile:
             raise PageFailure(Reason.UNREADABLE, f"page {number} cannot be loaded") from error
 
     def _check_size(self, width: float, height: float) -> None:
-        """In points. Damaged pages have sides of zero, or that are no numbers."""
+        """Check the sides in points. Damaged pages have sides of zero, or sides that are not numbers."""
         if not (0 < width < math.inf and 0 < height < math.inf):
             raise PageFailure(Reason.UNREADABLE, "the page has no size")
         if min(width, height) * self._scale(width, height) < MIN_SIDE:
@@ -261,8 +264,8 @@ class PdfFile:
 
     def _rendered(self, page: pypdfium2.PdfPage) -> "Image.Image":
         width, height = page.get_size()
-        scale = self._scale(width, height) * (1 - 1e-7)  # sizes are rounded up: never to one pixel too many
-        # RGBX is what Pillow can take over without a copy.
+        scale = self._scale(width, height) * (1 - 1e-7)  # sizes are rounded up; avoids an additional pixel
+        # Pillow can use RGBX without a copy.
         image: Image.Image = page.render(scale=scale, rev_byteorder=True, prefer_bgrx=True).to_pil()
         return image
 
@@ -281,8 +284,8 @@ class PdfFile:
         return self._contents[number]
 
     def _read(self, number: int, page: pypdfium2.PdfPage, objects: Objects) -> PageContent:
-        """What was filled into a form, and free text notes, are text of the page: pdfium does not read annotations."""
-        # It needs numpy, which a worker that only renders goes without.
+        """Read the page's text. Form values and free-text notes are included; pdfium does not read annotations."""
+        # The import requires numpy, which a worker that only renders does not load.
         from llm_ocr.documents.pdf_text import page_content
 
         if not _filled_in(page) or pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY) != pdfium.FLATTEN_SUCCESS:
@@ -295,8 +298,11 @@ class PdfFile:
 
 
 def _forget_last_error() -> None:
-    """A PDF without pages sets no error code: an older one, that of a missing password say, would be taken for its."""
-    pdfium.FPDF_LoadMemDocument64(b"", 0, None)  # refused as no PDF
+    """Reset pdfium's last error.
+
+    A PDF without pages sets no error code, so that an older code, such as that of a missing password, would remain.
+    """
+    pdfium.FPDF_LoadMemDocument64(b"", 0, None)  # refused as not a PDF
 
 
 def _refused(error: pypdfium2.PdfiumError) -> PageFailure:
@@ -308,7 +314,7 @@ def _refused(error: pypdfium2.PdfiumError) -> PageFailure:
 
 
 def _filled_in(page: pypdfium2.PdfPage) -> bool:
-    """Whether the page has form fields or free text."""
+    """Return whether the page has form fields or free text."""
     for index in range(min(pdfium.FPDFPage_GetAnnotCount(page), 1000)):
         annotation = pdfium.FPDFPage_GetAnnot(page, index)
         kind = pdfium.FPDFAnnot_GetSubtype(annotation)

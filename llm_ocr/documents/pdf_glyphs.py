@@ -1,4 +1,4 @@
-"""Characters of a PDF page as glyphs with a meaning: ligatures resolved, overprints removed."""
+"""Convert characters of a PDF page to glyphs: ligatures resolved, overprints removed."""
 
 import ctypes
 import re
@@ -15,15 +15,14 @@ import pypdfium2.raw as pdfium
 
 from llm_ocr.documents.pdf_objects import Frame
 
-# The characters of a PDF page, as pdfium has them: codes, boxes and text objects, in arrays. The functions are called
-# some thousand times a page, so they are bound anew without the argument checks of the generated bindings, and write
-# into arrays by address.
+# Characters of a PDF page from pdfium in arrays: codes, boxes, and text objects. The functions run thousands of times
+# per page. So they are bound without the argument checks of the generated bindings, and write into arrays by address.
 
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-#: Characters read from one page. A broadsheet has 30,000; more is a bomb.
+#: Limit of characters read from one page. A broadsheet has 30,000; a larger number is an attack.
 MAX_CHARS = 200_000
 
 _BOLD = re.compile(r"bold|black|heavy|semibd|demi|medi(?!um)|cmbx|sfbx|[-,]bd|extb", re.IGNORECASE)
@@ -34,7 +33,7 @@ _FIXED_PITCH, _ITALIC_FLAG, _FORCE_BOLD = 1, 1 << 6, 1 << 18  # PDF 32000-1, tab
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a text object is set. `size` in points as shown, `angle`: whole degrees clockwise from left to right."""
+    """Style of a text object. `size` in points as shown, `angle` in whole degrees clockwise from left-to-right."""
 
     size: float
     angle: int
@@ -45,11 +44,11 @@ class Style:
 
 @dataclass(frozen=True, slots=True)
 class Chars:
-    """Characters in pdfium's order, whitespace too: it separates words.
+    """Characters in pdfium's order, including whitespace, which separates words.
 
-    `codes` (n,) code points; `boxes` (n, 4) as shown: x0, y0, x1, y1; `objects` (n,) which text object; `style` (n,)
-    index into `styles`, -1: none; `origins` (n, 2) a point on the baseline of each character's text object; `unread`:
-    how many more the page has.
+    Shapes: `codes` (n,) code points; `boxes` (n, 4) as shown: x0, y0, x1, y1; `objects` (n,) index of the text object;
+    `style` (n,) index into `styles`, -1: none; `origins` (n, 2) a point on the baseline of each character's text
+    object. `unread` is the number of further characters on the page.
     """
 
     codes: Ints
@@ -114,7 +113,7 @@ def _assembled(handle: int, frame: Frame, codes: Ints, boxes: Floats, objects: I
     count = len(codes)
     if not objects.any():
         return Chars(codes, boxes, objects, np.full(count, -1, dtype=np.int64), np.zeros((count, 2)), ())
-    starts = np.nonzero(np.diff(objects, prepend=-1))[0]  # of stretches of one object; it may come again later
+    starts = np.nonzero(np.diff(objects, prepend=-1))[0]  # starts of stretches; an object may have several
     lengths = np.diff(starts, append=count)
     looks, origins = _looks(handle, frame, starts, objects[starts], boxes)
     unique, which = np.unique(looks, axis=0, return_inverse=True)
@@ -124,7 +123,7 @@ def _assembled(handle: int, frame: Frame, codes: Ints, boxes: Floats, objects: I
 
 
 def _looks(handle: int, frame: Frame, starts: Ints, objects: Ints, boxes: Floats) -> tuple[Ints, Floats]:
-    """Of each stretch: size in 1/100 point, angle, bold, italic, mono; and a point on its baseline."""
+    """Return size in 1/100 point, angle, bold, italic, and mono of each stretch, and a point on its baseline."""
     count = len(starts)
     matrices, origins = np.zeros((count, 6), dtype=np.float32), np.zeros((count, 2))
     sizes, faces = np.zeros(count), np.zeros((count, 3), dtype=np.int64)
@@ -149,7 +148,7 @@ def _looks(handle: int, frame: Frame, starts: Ints, objects: Ints, boxes: Floats
     angles = np.round(np.degrees(np.arctan2(along_y, along_x))).astype(np.int64) % 360
     em = sizes * np.hypot(up_x, up_y)
     loose = np.where(angles % 180 == 90, boxes[starts, 2] - boxes[starts, 0], boxes[starts, 3] - boxes[starts, 1])
-    # A font with a matrix of its own (Type 3) has any size by name; slanted boxes say nothing of the height.
+    # A font with its own matrix (Type 3) has an arbitrary nominal size; slanted boxes do not determine the height.
     strange = ((em < 0.6 * loose) | (em > 1.5 * loose)) & (loose > 0) & (angles % 90 == 0)
     size = np.where(strange, loose, em)
     looks = np.column_stack((np.round(size * 100).astype(np.int64), angles, faces))
@@ -167,7 +166,10 @@ def _font_style(font: int) -> tuple[bool, bool, bool]:
 
 @lru_cache(maxsize=1024)
 def _style_of(name: str, flags: int) -> tuple[bool, bool, bool]:
-    """Bold, italic, mono of a font. Its weight is not asked: pdfium guesses it from the stem and is often wrong."""
+    """Return bold, italic, and mono of a font.
+
+    Its weight is ignored: pdfium guesses it from the stem, often wrongly.
+    """
     name = name.partition("+")[2] or name
     flags = max(flags, 0)
     return (
@@ -177,14 +179,14 @@ def _style_of(name: str, flags: int) -> tuple[bool, bool, bool]:
     )
 
 
-# From a PDF's characters to glyphs with a meaning: ligatures resolved, overprints removed. A glyph stands in the frame
-# of its writing direction: `u` runs along the text and `v` down from one line to the next, so that text turned on the
-# page is handled like any other.
+# Glyphs from a PDF's characters: ligatures resolved, overprints removed. A glyph's coordinates are in the frame of its
+# writing direction. `u` runs along the text, and `v` runs down from line to line, so that turned text needs no special
+# case.
 
 
 Bools = npt.NDArray[np.bool_]
 
-#: A glyph's nominal extent above and below its baseline, in parts of the font size (Latin text fonts).
+#: Nominal extent of a glyph above and below its baseline, in font sizes (Latin text fonts).
 ASCENT, DESCENT = 0.8, 0.22
 
 _SPACES = (9, 10, 13, 32, 0x85, 0xA0, *range(0x2000, 0x200C), 0x2028, 0x2029, 0x202F, 0x205F, 0x2060, 0x3000, 0xFEFF)
@@ -198,7 +200,7 @@ _RTL = ((0x590, 0x8FF), (0xFB1D, 0xFDFF), (0xFE70, 0xFEFD), (0x10800, 0x10FFF), 
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """Glyphs in the PDF's order. Arrays of length n but `texts`, `styles` and `thick`."""
+    """Glyphs in the PDF's order. All fields are arrays of length n, except `texts`, `styles`, and `thick`."""
 
     texts: list[str]
     boxes: Floats  # (n, 4) as shown
@@ -208,9 +210,9 @@ class Glyphs:
     base: Floats  # v of the baseline
     size: Floats
     style: Ints
-    spaced: Bools  # whitespace stands before it
+    spaced: Bools  # preceded by whitespace
     rtl: Bools
-    thick: Bools  # printed more than once: a poor man's bold
+    thick: Bools  # printed more than once, as a substitute for bold
     objects: Ints
     styles: tuple[Style, ...]
     unmapped: int
@@ -224,7 +226,7 @@ def _within(codes: Ints, ranges: tuple[tuple[int, int], ...]) -> Bools:
 
 
 def glyphs_of(chars: Chars, width: float, height: float) -> Glyphs:
-    """The glyphs that lie on a page of this size."""
+    """Return the glyphs that lie on a page of this size."""
     codes = _with_pairs_joined(chars.codes)
     space = np.isin(codes, _SPACES) | (codes < 0)
     unmapped = _unmapped(codes)
@@ -262,7 +264,7 @@ def glyphs_of(chars: Chars, width: float, height: float) -> Glyphs:
 
 
 def _with_pairs_joined(codes: Ints) -> Ints:
-    """Surrogate pairs as one code point at the first half's place; -1 at the second's."""
+    """Join surrogate pairs to one code point at the first half's place; the second half becomes -1."""
     high = (codes >= 0xD800) & (codes < 0xDC00)
     if not high.any():
         return codes
@@ -296,7 +298,7 @@ def _texts(codes: Ints, unmapped: Bools) -> list[str]:
 
 
 def _placed(boxes: Floats) -> Floats:
-    """Characters without a place (joiners, marks) stand where the one before them ends."""
+    """Place characters without a box (joiners, marks) at the end of their predecessor."""
     empty = (boxes[:, 2] <= boxes[:, 0]) & (boxes[:, 3] <= boxes[:, 1])
     if not empty.any():
         return boxes
@@ -308,11 +310,11 @@ def _placed(boxes: Floats) -> Floats:
 
 
 def _overprints(chars: Chars, codes: Ints, size: Floats, kept: Bools) -> tuple[Bools, Bools]:
-    """Which characters repeat one at the same place, and which are repeated."""
+    """Return which characters repeat another at the same place, and which are repeated."""
     boxes = chars.boxes
     again, repeated = np.zeros(len(codes), dtype=bool), np.zeros(len(codes), dtype=bool)
     index = np.nonzero(kept & (boxes[:, 2] > boxes[:, 0]))[0]
-    for shift in (0.0, 0.5):  # two near neighbours share a cell of one of two grids
+    for shift in (0.0, 0.5):  # two close neighbors share a cell in one of two grids
         rows = np.floor(boxes[index, 1] / np.maximum(size[index], 1) + shift)
         order = index[np.lexsort((boxes[index, 0], rows, codes[index]))]
         first, second = order[:-1], order[1:]
@@ -326,7 +328,7 @@ def _overprints(chars: Chars, codes: Ints, size: Floats, kept: Bools) -> tuple[B
 
 
 def _ligatures_in_order(index: Ints, codes: Ints, boxes: Floats) -> Ints:
-    """pdfium reverses right-to-left text glyph by glyph, the letters of a ligature (one box) with it: put them back."""
+    """Restore the order of letters of a ligature (one box): pdfium reverses right-to-left text glyph by glyph."""
     rtl = _within(codes[index], _RTL)
     if not rtl.any():
         return index
@@ -344,7 +346,7 @@ def _ligatures_in_order(index: Ints, codes: Ints, boxes: Floats) -> Ints:
 
 
 def _marks_after_letters(index: Ints, spaced: Bools, codes: Ints, boxes: Floats, size: Floats) -> tuple[Ints, Bools]:
-    """Right-to-left vowel marks behind their letter again, without the spaces that pdfium sees at them."""
+    """Move right-to-left vowel marks back after their letter, without the spaces that pdfium adds there."""
     marks = _within(codes[index], _RTL_MARKS)
     if not marks.any():
         return index, spaced
@@ -363,12 +365,12 @@ def _marks_after_letters(index: Ints, spaced: Bools, codes: Ints, boxes: Floats,
 
 
 def _framed(chars: Chars, boxes: Floats, size: Floats, index: Ints) -> tuple[Ints, Floats, Floats, Floats]:
-    """The frame's turn, and u0, u1 and the baseline's v in it."""
+    """Return the frame's turn, and u0, u1, and the baseline's v in the frame."""
     angles = np.array([style.angle for style in chars.styles] or [0])
     angle = angles[np.maximum(chars.style[index], 0)]
     right = (np.round(angle / 90).astype(np.int64) * 90) % 360
     tilt = (angle - right + 180) % 360 - 180
-    turn = np.where(np.abs(tilt) <= 5, right, angle)  # a scan's text is a little askew: neighbours still line up
+    turn = np.where(np.abs(tilt) <= 5, right, angle)  # a scan's text is slightly tilted: neighbors still line up
     tilt = np.where(np.abs(tilt) <= 5, tilt, 0)
     cos, sin = np.cos(np.radians(turn)), np.sin(np.radians(turn))
     box, em = boxes[index], size[index]
@@ -386,5 +388,6 @@ def _framed(chars: Chars, boxes: Floats, size: Floats, index: Ints) -> tuple[Int
     height = np.where(flat, high, wide)
     low = level + height / 2
     shared = np.minimum(base + DESCENT * em, low) - np.maximum(base - ASCENT * em, level - height / 2)
-    base = np.where((shared < 0.5 * np.minimum(em, height)) & ~slanted, low - DESCENT * em, base)  # a font that lies
+    # a font with wrong metrics
+    base = np.where((shared < 0.5 * np.minimum(em, height)) & ~slanted, low - DESCENT * em, base)
     return turn, middle - across / 2, middle + across / 2, base

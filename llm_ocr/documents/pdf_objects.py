@@ -1,4 +1,4 @@
-"""Coordinates, images, and vector objects of a PDF page."""
+"""Read coordinates, images, and vector objects of a PDF page."""
 
 import ctypes
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ import pypdfium2.raw as pdfium
 
 from llm_ocr.types import Box, Path, Raster
 
-# From a PDF page's own coordinates to the page as shown: /Rotate and CropBox applied, y down, in points.
+# Transformation from a PDF page's coordinates to the page as shown: /Rotate and CropBox applied, y down, in points.
 
 
 Matrix = tuple[float, float, float, float, float, float]
@@ -19,36 +19,36 @@ Matrix = tuple[float, float, float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """`matrix` maps a point of user space to the page as shown, `width` x `height` points."""
+    """Frame of a page. `matrix` maps a point of user space to the page as shown, `width` x `height` points."""
 
     matrix: Matrix
     width: float
     height: float
 
     def box(self, left: float, bottom: float, right: float, top: float) -> Box:
-        """The box as shown of a rectangle in user space; not clipped."""
+        """Return the box as shown of a rectangle in user space, not clipped."""
         a, b, c, d, e, f = self.matrix
         xs = (a * left + c * bottom + e, a * right + c * top + e, a * left + c * top + e, a * right + c * bottom + e)
         ys = (b * left + d * bottom + f, b * right + d * top + f, b * left + d * top + f, b * right + d * bottom + f)
         return Box(min(xs), min(ys), max(xs), max(ys))
 
     def within(self, inner: Matrix) -> "Frame":
-        """The frame for what stands inside a form XObject with the matrix `inner`."""
+        """Return the frame for the content of a form XObject with the matrix `inner`."""
         return Frame(multiplied(inner, self.matrix), self.width, self.height)
 
 
 def multiplied(first: Matrix, then: Matrix) -> Matrix:
-    """The matrix that applies `first` and after it `then`."""
+    """Return the matrix that applies `first`, then `then`."""
     a, b, c, d, e, f = first
     p, q, r, s, t, u = then
     return (a * p + b * r, a * q + b * s, c * p + d * r, c * q + d * s, e * p + f * r + t, e * q + f * s + u)
 
 
 def page_frame(page: pypdfium2.PdfPage) -> Frame:
-    """Asked of pdfium itself, so that text and objects lie where it draws them."""
+    """Return the page's frame from pdfium's own mapping, so that text and objects match the drawn positions."""
     width, height = page.get_size()
     longest = max(width, height, 1e-6)
-    fine = 1e7 / longest  # FPDF_PageToDevice answers in whole numbers: ask on a device fine enough for 1e-7 of the page
+    fine = 1e7 / longest  # FPDF_PageToDevice returns integers: the device has a resolution of 1e-7 of the page
 
     def shown(x: float, y: float) -> tuple[float, float]:
         across, down = ctypes.c_int(), ctypes.c_int()
@@ -68,19 +68,19 @@ def page_frame(page: pypdfium2.PdfPage) -> Frame:
     return Frame(matrix, width, height)
 
 
-# Image and vector objects of a PDF page, in points of the page as shown.
+# Images and vector objects of a PDF page, in points of the page as shown.
 
 
-#: Form XObjects nest; what lies deeper is not looked at. The reference measurements used the same depth.
+#: Maximum nesting of form XObjects; deeper content is ignored. The reference measurements used the same depth.
 MAX_DEPTH = 8
-#: Objects looked at and vector objects kept on one page: maps have hundreds of thousands, a chart some thousands.
+#: Limits of read objects and kept vector objects per page: maps have hundreds of thousands, charts a few thousand.
 MAX_OBJECTS = 60_000
 MAX_PATHS = 20_000
-#: Points of a clip path looked at; a longer one is not used.
+#: Limit of a clip path's points; a longer path is ignored.
 _MAX_CLIP_POINTS = 200
 
-#: Pixels from which an image's depth matters (a scanned sheet of A0 in black and white has 280 million), and from which
-#: it does not.
+#: Pixels above which an image's color depth matters, and above which it does not. A scanned sheet of A0 in black and
+#: white has 280 million pixels.
 _HUGE, _ABSURD = 100_000_000, 1_000_000_000
 
 Colour = tuple[int, int, int]
@@ -88,7 +88,7 @@ Colour = tuple[int, int, int]
 
 @dataclass(slots=True)
 class Objects:
-    """What was found among the first `MAX_OBJECTS`. `largest_image`: bytes of the largest image once decoded."""
+    """Objects among the first `MAX_OBJECTS`. `largest_image`: bytes of the largest decoded image."""
 
     rasters: list[Raster] = field(default_factory=list)
     paths: list[Path] = field(default_factory=list)
@@ -96,7 +96,7 @@ class Objects:
 
 
 def page_objects(page: pypdfium2.PdfPage, frame: Frame) -> Objects:
-    """Images and visible paths that lie on the page, clipped to it, in drawing order."""
+    """Return the images and visible paths on the page, clipped to the page, in drawing order."""
     found = Objects()
     for seen, (handle, kind, where) in enumerate(_walk(page, frame)):
         if seen >= MAX_OBJECTS or len(found.paths) >= MAX_PATHS:
@@ -111,7 +111,7 @@ def page_objects(page: pypdfium2.PdfPage, frame: Frame) -> Objects:
 
 
 def page_images(page: pypdfium2.PdfPage, frame: Frame) -> Objects:
-    """`page_objects` without paths: a third of the time, as they are passed over unread."""
+    """Return `page_objects` without paths in a third of the time, because paths are skipped unread."""
     found = Objects()
     for handle, kind, where in islice(_walk(page, frame), MAX_OBJECTS):
         if kind == pdfium.FPDF_PAGEOBJ_IMAGE:
@@ -129,7 +129,7 @@ _Handle = Any  # a ctypes pointer to an FPDF_PAGEOBJECT
 
 
 def _walk(page: pypdfium2.PdfPage, frame: Frame) -> Iterator[tuple[_Handle, int, Frame]]:
-    """All objects but text and forms themselves, those inside forms with the form's frame."""
+    """Yield all objects except text and forms; objects inside forms have the form's frame."""
 
     def level(count: int, get: Callable[[int], _Handle], frame: Frame, depth: int) -> Iterator[tuple[Any, int, Frame]]:
         for index in range(count):
@@ -158,7 +158,7 @@ _mode, _stroked = ctypes.c_int(), ctypes.c_int()
 
 
 def _decoded_size(page: pypdfium2.PdfPage, handle: _Handle) -> int:
-    """Bytes of an image in memory, at 8 bits a channel; the depth is asked of huge ones only: that may decode them."""
+    """Return an image's bytes at 8 bits per channel; only huge images use the real depth, which may decode them."""
     width, height = ctypes.c_uint(), ctypes.c_uint()
     if not pdfium.FPDFImageObj_GetImagePixelSize(handle, width, height):
         return 0
@@ -195,7 +195,7 @@ def _painted(get: Callable[..., int], handle: _Handle) -> Colour | None:
 
 
 def _visible(handle: _Handle, frame: Frame, *, clip: bool) -> Box | None:
-    """The object's box on the page; None when nothing of it is there."""
+    """Return the object's box on the page; None if it is invisible."""
     if not pdfium.FPDFPageObj_GetBounds(handle, *_bounds):
         return None
     left, bottom, right, top = (part.value for part in _bounds)
@@ -210,7 +210,7 @@ def _visible(handle: _Handle, frame: Frame, *, clip: bool) -> Box | None:
 
 
 def _clip_bounds(handle: _Handle) -> tuple[float, float, float, float] | None:
-    """The rectangle around the intersection of an object's clip paths; None without clip paths."""
+    """Return the rectangle around the intersection of an object's clip paths; None without clip paths."""
     clip = pdfium.FPDFPageObj_GetClipPath(handle)
     count = pdfium.FPDFClipPath_CountPaths(clip) if clip else 0
     left, bottom, right, top = -1e9, -1e9, 1e9, 1e9

@@ -1,4 +1,4 @@
-"""The text layer of a PDF page as words and lines."""
+"""Read the text layer of a PDF page as words and lines."""
 
 import re
 from bisect import bisect_left
@@ -13,11 +13,11 @@ from llm_ocr.documents.pdf_glyphs import ASCENT, DESCENT, Bools, Floats, Glyphs,
 from llm_ocr.documents.pdf_objects import Objects, page_frame, page_objects
 from llm_ocr.types import Box, Line, PageContent, Word
 
-# Glyphs to words, and words to runs: stretches that follow each other without a wide gap.
+# Words from glyphs, and runs from words: consecutive words without a wide gap.
 
 
-#: A gap between two words of a line, in parts of the font size, that needs no further evidence. Word spaces are 0.25 to
-#: 0.35, justified ones up to about 0.7; the narrowest gutters in print are 1.2.
+#: Gap between two words of a line, in font sizes, that needs no further evidence. Word spaces are 0.25 to 0.35,
+#: justified spaces up to about 0.7; the narrowest gutters in print are 1.2.
 NEAR = 0.75
 
 
@@ -52,12 +52,12 @@ class Runs:
 
 
 def _distance(u0: Floats, u1: Floats) -> Floats:
-    """The gap between neighbours in a list, whichever of them is left; negative when they overlap."""
+    """Return the gap between adjacent list entries, whichever is left; negative for an overlap."""
     return np.maximum(u0[1:] - u1[:-1], u0[:-1] - u1[1:])
 
 
 def _missed_spaces(glyphs: Glyphs) -> Bools:
-    """Some writers place each glyph alone and leave spaces out; pdfium then misses narrow ones."""
+    """Return missed spaces: some PDF producers place each glyph alone without spaces, and pdfium misses narrow gaps."""
     found = np.zeros(len(glyphs.texts), dtype=bool)
     alone = np.diff(glyphs.objects) != 0
     if len(alone) < 50 or alone.mean() < 0.7:
@@ -70,7 +70,7 @@ def _missed_spaces(glyphs: Glyphs) -> Bools:
 
 
 def words_of(glyphs: Glyphs) -> Words:
-    """Cut at whitespace, at gaps, and wherever the line of writing is left."""
+    """Split glyphs at whitespace, at gaps, and at changes of the line."""
     size, base, u0, u1, rtl = glyphs.size, glyphs.base, glyphs.u0, glyphs.u1, glyphs.rtl
     spaced = glyphs.spaced | _missed_spaces(glyphs)
     smaller = np.minimum(size[1:], size[:-1])
@@ -91,7 +91,7 @@ def words_of(glyphs: Glyphs) -> Words:
 
 
 def _as_shown(glyphs: Glyphs, first: Ints, turn: Ints, low: Floats, high: Floats, base: Floats, size: Floats) -> Floats:
-    """Nominal boxes for text along the axes; the glyphs' own ones otherwise."""
+    """Return nominal boxes for text along the axes, and the glyphs' own boxes otherwise."""
     top, bottom = base - ASCENT * size, base + DESCENT * size
     shown = np.column_stack(
         (
@@ -101,7 +101,7 @@ def _as_shown(glyphs: Glyphs, first: Ints, turn: Ints, low: Floats, high: Floats
             np.maximum.reduceat(glyphs.boxes[:, 3], first),
         )
     )
-    nominal = {  # where x and y of the page lie in the frame
+    nominal = {  # positions of the page's x and y in the frame
         0: (low, top, high, bottom),
         90: (-bottom, low, -top, high),
         180: (-high, -bottom, -low, -top),
@@ -115,7 +115,7 @@ def _as_shown(glyphs: Glyphs, first: Ints, turn: Ints, low: Floats, high: Floats
 
 
 def runs_of(words: Words) -> Runs:
-    """Cut where the next word is not beside the last one on its baseline."""
+    """Split where the next word does not follow on the same baseline."""
     smaller = np.minimum(words.size[1:], words.size[:-1])
     distance = _distance(words.u0, words.u1)
     cut = (words.turn[1:] != words.turn[:-1]) | (np.abs(np.diff(words.base)) > 0.15 * smaller)
@@ -134,16 +134,16 @@ def runs_of(words: Words) -> Runs:
     )
 
 
-# Runs to segments: what stands on one baseline without a wide gap, scripts and stray order included.
+# Segments from runs: text on one baseline without a wide gap, including scripts and unordered runs.
 
 
-#: Pairs of runs compared at most, in steps through the runs sorted by height: bounds the work on absurd pages.
+#: Limit of compared pairs of runs, in steps through the runs sorted by height; bounds the work on extreme pages.
 _MAX_STEPS = 1000
 
 
 @dataclass(slots=True)
 class Segment:
-    """Word indices of one line in the order in which they stand, left to right in the frame."""
+    """Word indices of one line in their order from left to right in the frame."""
 
     words: list[int]
     turn: int
@@ -181,7 +181,7 @@ class Groups:
 
 
 def segments_of(words: Words, runs: Runs) -> list[Segment]:
-    """Runs joined to lines by where they stand, whatever order the PDF has them in."""
+    """Join runs to lines by position, independent of the order in the PDF."""
     groups = Groups(len(runs.first))
     beside, scripts = _neighbours(runs)
     for one, other in beside.tolist():
@@ -192,7 +192,7 @@ def segments_of(words: Words, runs: Runs) -> list[Segment]:
 
 
 def _neighbours(runs: Runs) -> tuple[Ints, Ints]:
-    """Pairs of runs on one baseline side by side, and pairs (script, run that it may belong to)."""
+    """Return pairs of adjacent runs on one baseline, and pairs (script, run that may own it)."""
     order = np.lexsort((runs.base, runs.turn))
     turn, base, size = runs.turn[order], runs.base[order], runs.size[order]
     beside, scripts = [], []
@@ -211,7 +211,7 @@ def _neighbours(runs: Runs) -> tuple[Ints, Ints]:
 
 
 def _compared(runs: Runs, one: Ints, other: Ints) -> tuple[Bools, Bools]:
-    """For each pair: whether they stand side by side on one baseline, and whether one may be a script of the other."""
+    """Return for each pair whether the runs are adjacent on one baseline, and whether one may be the other's script."""
     small, large = np.minimum(runs.size[one], runs.size[other]), np.maximum(runs.size[one], runs.size[other])
     lift = np.abs(runs.base[one] - runs.base[other])
     gap = np.maximum(runs.u0[one], runs.u0[other]) - np.minimum(runs.u1[one], runs.u1[other])
@@ -219,7 +219,7 @@ def _compared(runs: Runs, one: Ints, other: Ints) -> tuple[Bools, Bools]:
     bottom = np.minimum(runs.base[one] + DESCENT * runs.size[one], runs.base[other] + DESCENT * runs.size[other])
     level = (lift <= 0.2 * small) & (large <= 1.6 * small) & (gap <= NEAR * small) & (gap >= -0.5 * small)
     width, across = runs.u1[one] - runs.u0[one], runs.u1[other] - runs.u0[other]
-    alike = small > 0.9 * large  # a raised or lowered glyph of the same size: a few letters, hardly moved
+    alike = small > 0.9 * large  # a raised or lowered glyph of the same size: a few letters with a small offset
     larger_is_narrow = (runs.size[one] > runs.size[other]) == (width < across)  # a large operator, not an initial
     script = ~level & (bottom - top >= np.where(alike, 0.6, 0.4) * small)
     script &= (np.minimum(width, across) <= 2 * small) | ~alike
@@ -229,7 +229,7 @@ def _compared(runs: Runs, one: Ints, other: Ints) -> tuple[Bools, Bools]:
 
 
 def _hosts(runs: Runs, pairs: Ints) -> list[tuple[int, int]]:
-    """Each script with its best host, and with others only when they stand on the same baseline as that one."""
+    """Return each script with its best host, and with other hosts only on the same baseline as the best host."""
     options: dict[int, list[tuple[float, int]]] = {}
     for script, host in pairs.tolist():
         lift = abs(float(runs.base[script] - runs.base[host]))
@@ -268,7 +268,7 @@ def _sorted(words: Words, indices: list[int]) -> list[int]:
 
 
 def _main(words: Words, indices: list[int]) -> float:
-    """The font size of most glyphs."""
+    """Return the font size of most glyphs."""
     weights: dict[float, int] = {}
     for index in indices:
         size = round(float(words.size[index]), 1)
@@ -277,25 +277,25 @@ def _main(words: Words, indices: list[int]) -> float:
 
 
 def gaps_within(words: Words, segment: Segment) -> list[float]:
-    """The gaps between a segment's words in parts of its font size, left to right; touching words count as none."""
+    """Return the gaps between a segment's words in font sizes, left to right, without touching words."""
     low, high = words.u0[segment.words], words.u1[segment.words]
     gaps: Floats = (low[1:] - np.maximum.accumulate(high)[:-1]) / max(segment.size, 1e-6)
     return [gap for gap in gaps.tolist() if gap > 0.1]
 
 
-# Wide gaps on one baseline: a gutter or the edge of a table cell, or only a wide space of a justified line?
+# Wide gaps on one baseline: gutters, edges of table cells, or wide spaces of a justified line.
 
 
-#: Gaps in parts of the font size: never joined beyond `_WIDEST`; without other evidence joined up to `_WIDE`.
+#: Gaps in font sizes: never joined beyond `_WIDEST`; joined up to `_WIDE` without other evidence.
 _WIDE, _WIDEST = 1.4, 2.5
-#: Drop capitals looked for on one page.
+#: Limit of drop capitals per page.
 _MOST_CAPITALS = 20
 _MARKER = re.compile(r"[•▪▫●○■□◦‣⁃–—*·➢✓❑-]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)]|\(?[ivxIVX]{1,5}[.)]|\[\d{1,3}\]")
 _SECTION = re.compile(r"\d{1,2}(\.\d{1,2}){1,3}\.?")
 
 
 class _Row:
-    """A gap between two segments that stand side by side."""
+    """Gap between two adjacent segments."""
 
     __slots__ = ("base", "left", "right", "size", "u0", "u1")
 
@@ -306,7 +306,7 @@ class _Row:
 
 
 def joined_over_gaps(words: Words, segments: list[Segment]) -> list[Segment]:
-    """Segments side by side become one where the gap between them is only a wide space. All of one frame."""
+    """Join adjacent segments whose gap is only a wide space. All segments belong to one frame."""
     segments = sorted(segments, key=lambda segment: segment.base)
     gaps = _gaps(segments)
     edges = _Edges(segments)
@@ -321,7 +321,7 @@ def joined_over_gaps(words: Words, segments: list[Segment]) -> list[Segment]:
 
 
 def _gaps(segments: list[Segment]) -> list[_Row]:
-    """Each segment with its next neighbour to the right on the same baseline."""
+    """Return each segment with its next neighbor to the right on the same baseline."""
     bases = [segment.base for segment in segments]
     found = []
     for index, segment in enumerate(segments):
@@ -339,13 +339,13 @@ def _gaps(segments: list[Segment]) -> list[_Row]:
 
 
 class _Edges:
-    """Left edges of segments, to see whether many begin at the same place."""
+    """Left edges of segments, for finding common edges."""
 
     def __init__(self, segments: list[Segment]) -> None:
         self._lefts = sorted((segment.u0, segment.base) for segment in segments)
 
     def begins_here(self, u: float, base: float, size: float) -> int:
-        """How many other lines within four lines above and below begin at `u`."""
+        """Return the number of other lines within four lines above and below that begin at `u`."""
         count = 0
         for index in range(bisect_left(self._lefts, (u - 0.25 * size, -1e9)), len(self._lefts)):
             left, level = self._lefts[index]
@@ -356,7 +356,7 @@ class _Edges:
 
 
 def _marks(words: Words, left: Segment, right: Segment) -> bool:
-    """Whether the left one is a list item's mark or a section's number."""
+    """Return whether the left segment is a list item's mark or a section's number."""
     if len(left.words) != 1:
         return False
     text = words.texts[left.words[0]]
@@ -367,14 +367,14 @@ def _is_space(words: Words, segments: list[Segment], gap: _Row, wide: float, gap
     left, right = segments[gap.left], segments[gap.right]
     others = gaps_within(words, left) + gaps_within(words, right)
     if len(others) >= 2 and median(others) >= 0.4 and wide <= 1.6 * median(others):
-        return True  # all of the line is stretched
+        return True  # the whole line is stretched
     if wide > _WIDE or edges.begins_here(right.u0, right.base, right.size) >= 2:
         return False
     return not _continues(gap, gaps)
 
 
 def _continues(gap: _Row, gaps: list[_Row]) -> bool:
-    """Whether a line next to it has a gap at the same place: then it is a gutter or a table's."""
+    """Return whether an adjacent line has a gap at the same place, as in a gutter or table."""
     bases = [other.base for other in gaps]
     reach = 2.2 * gap.size
     for index in range(bisect_left(bases, gap.base - reach), len(gaps)):
@@ -397,7 +397,7 @@ def _merged(members: list[Segment]) -> Segment:
 
 
 def with_drop_capitals(words: Words, segments: list[Segment]) -> list[Segment]:
-    """A large first letter joined to the line whose top it shares."""
+    """Join a large first letter to the line with the same top."""
     usual = median([segment.size for segment in segments])
     letters = [s for s in segments if s.size >= 1.8 * usual and len(s.words) == 1 and len(words.texts[s.words[0]]) == 1]
     taken: set[int] = set()
@@ -416,20 +416,23 @@ def with_drop_capitals(words: Words, segments: list[Segment]) -> list[Segment]:
     return [segment for segment in segments if id(segment) not in taken]
 
 
-# The text layer of a PDF page as lines and words.
+# Text layer of a PDF page as lines and words.
 
 
-#: A gap between glyphs that do not follow each other in the PDF is a space from here, in parts of the font size.
+#: Gap in font sizes from which non-consecutive glyphs of the PDF have a space between them.
 _SPACE = 0.17
-#: Between glyphs that do, pdfium has already said where spaces are; only a gap this wide is one nevertheless.
+#: The same for consecutive glyphs: pdfium has already reported their spaces, so that only a wide gap is a space.
 _MISSED_SPACE = 0.5
 
 
 def page_content(page: pypdfium2.PdfPage, objects: Objects | None = None) -> PageContent:
-    """What the page holds beside its pixels. Invisible text counts: it is the OCR of a scan.
+    """Return the content of the page besides its pixels. Invisible text is included: it is the OCR of a scan.
 
-    `objects` are those of `page_objects`, when the caller has them. Call it in a worker process: pdfium is not
-    thread-safe and may crash on a damaged file.
+    Call the function in a worker process: pdfium is not thread-safe and may crash on a damaged file.
+
+    Args:
+        page: Page in pdfium.
+        objects: Result of `page_objects`, if already known.
     """
     frame = page_frame(page)
     chars = read_chars(page, frame)
@@ -458,7 +461,10 @@ def _lines(glyphs: Glyphs) -> tuple[tuple[Line, ...], int]:
 
 
 class _Composer:
-    """Makes lines of segments. Keeps the words' arrays as lists: single values of arrays are slow to reach."""
+    """Composer of lines from segments.
+
+    Lists replace the words' arrays, because access to single array values is slow.
+    """
 
     def __init__(self, glyphs: Glyphs, words: Words) -> None:
         self._texts = words.texts
@@ -480,7 +486,7 @@ class _Composer:
         return Line(text, self._around(order), round(segment.size, 2), tuple(made), bold, italic, mono)
 
     def _logical(self, visual: list[int]) -> list[int]:
-        """Word order as read: left to right, or right to left where most of the line is so."""
+        """Return the words in reading order: left to right, or right to left if most of the line runs so."""
         rtl = self._rtl
         if not any(rtl[index] for index in visual):
             return visual
@@ -489,7 +495,7 @@ class _Composer:
             letters[rtl[index]] += sum(character.isalpha() for character in self._texts[index])
         base = letters[True] >= letters[False]
         result: list[int] = []
-        stretch: list[int] = []  # of words that run the other way
+        stretch: list[int] = []  # of words in the opposite direction
         for index in visual[::-1] if base else visual:
             if rtl[index] == base or not any(character.isalnum() for character in self._texts[index]):
                 result += stretch[::-1]
@@ -500,7 +506,7 @@ class _Composer:
         return result + stretch[::-1]
 
     def _joined(self, order: list[int]) -> list[list[int]]:
-        """Pieces of one word together: cut apart by a change of size, or by the PDF's order, not by a space."""
+        """Join the pieces of one word, split by a change of size or by the PDF's order, not by a space."""
         groups: list[list[int]] = []
         for index in order:
             if groups and not self._space_between(groups[-1][-1], index):
@@ -514,7 +520,7 @@ class _Composer:
         gap = (self._u0[right] - self._u1[left]) / min(self._size[one], self._size[other])
         first = self._texts[other][:1]
         if first == "⁄" or (gap < _SPACE and first in ",.;:!?)]"):
-            return False  # pdfium sees a space after a raised numerator or footnote mark
+            return False  # pdfium reports a space after a raised numerator or footnote mark
         if other != one + 1 or self._rtl[one] != self._rtl[other]:
             return gap > _SPACE
         return self._spaced[other] or gap > _MISSED_SPACE
@@ -531,7 +537,7 @@ class _Composer:
 
 
 def _face_counts(glyphs: Glyphs, words: Words) -> Ints:
-    """How many glyphs of each word are bold, italic and mono, (n, 3)."""
+    """Return the number of bold, italic, and mono glyphs of each word, (n, 3)."""
     styles = np.array([(style.bold, style.italic, style.mono) for style in glyphs.styles], dtype=np.int64)
     faces = styles[glyphs.style]
     faces[:, 0] |= glyphs.thick

@@ -1,7 +1,7 @@
-"""Pages by poppler's pdftoppm: the other renderer, and the second chance for what pdfium cannot open.
+"""Render pages with poppler's pdftoppm, the alternative to pdfium and the fallback for files that pdfium cannot open.
 
-Runs in the worker process; pdftoppm is its child, under the same limits, in the same process group. Neither may open a
-file: the child finds the document at its standard input.
+The code runs in the worker process. pdftoppm is its child, under the same limits, in the same process group. Neither
+may open a file: the child reads the document from its standard input.
 """
 
 import os
@@ -24,12 +24,12 @@ _STDIN = 0
 
 
 def installed() -> bool:
-    """Whether pdftoppm and pdfinfo are on the PATH."""
+    """Return whether pdftoppm and pdfinfo are on the PATH."""
     return all(map(shutil.which, PROGRAMS))
 
 
 def page_count(file: FdFile, password: str, timeout: float) -> int:
-    """Pages of a PDF as poppler sees it. Raises PageFailure when it cannot open it."""
+    """Return poppler's page count of a PDF. Raises `PageFailure` if poppler cannot open it."""
     from pdf2image import pdfinfo_from_path
 
     info = _asked(pdfinfo_from_path, file, userpw=password or None, timeout=timeout)
@@ -37,7 +37,7 @@ def page_count(file: FdFile, password: str, timeout: float) -> int:
 
 
 def render(file: FdFile, number: int, longest: int, *, password: str, timeout: float) -> "Image.Image":
-    """Page `number` as RGB, its longest side `longest` pixels."""
+    """Return page `number` as RGB, its longest side `longest` pixels."""
     from pdf2image import convert_from_path
 
     images: list[Image.Image] = _asked(
@@ -56,7 +56,7 @@ def render(file: FdFile, number: int, longest: int, *, password: str, timeout: f
 
 
 def page_size(file: FdFile, number: int, *, password: str, timeout: float) -> tuple[float, float]:
-    """Width and height in points, as shown."""
+    """Return width and height in points, as shown."""
     from pdf2image import pdfinfo_from_path
 
     info = _asked(
@@ -72,7 +72,7 @@ def page_size(file: FdFile, number: int, *, password: str, timeout: float) -> tu
 
 
 def _asked(function: Any, file: FdFile, *, timeout: float, **options: Any) -> Any:
-    """Call pdf2image; its errors as PageFailure."""
+    """Call pdf2image; convert its errors to `PageFailure`."""
     from pdf2image import exceptions
 
     try:
@@ -94,7 +94,7 @@ def _asked(function: Any, file: FdFile, *, timeout: float, **options: Any) -> An
 
 @contextmanager
 def _at_stdin(file: FdFile) -> Iterator[str]:
-    """A path under which programs that are started here open the document, as often as they like."""
+    """Yield a path under which child processes can open the document repeatedly."""
     document, before = _openable(file), os.dup(_STDIN)
     try:
         os.dup2(document, _STDIN)
@@ -106,9 +106,9 @@ def _at_stdin(file: FdFile) -> Iterator[str]:
 
 
 def _openable(file: FdFile) -> int:
-    """A descriptor whose file a confined process may open: on Linux a copy in memory, which Landlock leaves alone."""
+    """Return a descriptor that a confined process may open: on Linux, a memory copy outside Landlock's rules."""
     if not hasattr(os, "memfd_create"):
-        return os.dup(file.fileno())  # on macOS to open it is to duplicate it
+        return os.dup(file.fileno())  # on macOS, opening the path duplicates the descriptor
     copy = os.memfd_create("document")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
@@ -126,7 +126,7 @@ def _openable(file: FdFile) -> int:
 
 @contextmanager
 def _child_seconds(timeout: float) -> Iterator[None]:
-    """Processor seconds that a child may use: it inherits the limit, and ends by it even when this process is gone."""
+    """Limit the processor seconds of children, which inherit the limit even if this process exits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
     usage = resource.getrusage(resource.RUSAGE_SELF)
     wanted = int(usage.ru_utime + usage.ru_stime + timeout) + 10

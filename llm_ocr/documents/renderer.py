@@ -1,4 +1,4 @@
-"""The renderer's worker process: `python -m llm_ocr.documents.renderer`. Opens what nobody has looked at before."""
+"""Run the renderer's worker process, which opens untrusted files: `python -m llm_ocr.documents.renderer`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,12 +16,12 @@ from llm_ocr.sandbox.memory import give_back_memory
 from llm_ocr.sandbox.worker import serve
 from llm_ocr.types import Box, Evidence, PageContent, Reason
 
-#: Resident bytes above which memory is given back between documents: ordinary ones leave 40 to 50 MB behind.
+#: Resident bytes above which memory is released between documents: ordinary documents leave 40 to 50 MB allocated.
 _RESIDENT = 52 << 20
 
 
 class _Shelf:
-    """The document that was used last, open."""
+    """The most recently used document, kept open."""
 
     def __init__(self) -> None:
         self._key: tuple[Any, ...] = ()
@@ -69,7 +69,7 @@ def _open(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _open_all(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """The number of pages of each document, or why it cannot be opened."""
+    """Return the number of pages of each document, or its failure."""
     return {
         "opened": [
             _opened_or_why({**one, "file": file})
@@ -86,7 +86,7 @@ def _opened_or_why(payload: Mapping[str, Any]) -> int | dict[str, str]:
 
 
 def _judge(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """The number of pages, and what the filters say of the document."""
+    """Return the number of pages and the result of the filters."""
     from llm_ocr.documents.filters import judged
     from llm_ocr.documents.filters.views import view_of
 
@@ -114,14 +114,14 @@ def _content(document: PdfFile | ImageFile, content: PageContent | None) -> dict
 
 
 def _text(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """What a page holds beside its pixels."""
+    """Return a page's content besides its pixels."""
     document = _shelf.document(payload)
     content = document.content(payload["number"]) if isinstance(document, PdfFile) else None
     return _content(document, content)
 
 
 def _edges(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """The lines near a page's edges, before it is rendered."""
+    """Return the lines near a page's edges, before the page is rendered."""
     document = _shelf.document(payload)
     content = document.content(payload["number"]) if isinstance(document, PdfFile) else None
     lines = edge_lines(content) if content else []

@@ -1,4 +1,4 @@
-"""Pages of documents, made in limited worker processes: images, text layers and objects."""
+"""Render pages of documents in limited worker processes: images, text layers, and objects."""
 
 import asyncio
 import contextlib
@@ -17,17 +17,20 @@ from llm_ocr.sandbox import Limits, WorkerPool
 from llm_ocr.types import Box, EncodedImage, Page, PageContent, Reason
 
 MODULE = "llm_ocr.documents.renderer"
-#: Raised when what stands in text layers, or how pixels are made, changes: then results of older versions do not mix.
+#: Increased when text layers or pixels change, so that results of different versions do not mix.
 REVISION = 1
-#: Seconds that reading neighbours' margins may take: they are only asked whether a header recurs.
+#: Time limit in seconds for reading neighbors' margins, which only show whether a header recurs.
 _EDGES_TIMEOUT = 10.0
-#: And opening some documents together: one that takes its time is then opened alone, with all of it.
+#: Time limit in seconds for opening several documents together; a slow document is then opened alone with `timeout`.
 _TOGETHER_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class RenderOptions:
-    """How pages are made. `image_size`: longest side in pixels; `timeout`: seconds a page; `memory`: bytes a worker."""
+    """Options of page images.
+
+    `image_size` is the longest side in pixels, `timeout` is in seconds per page, `memory` is in bytes per worker.
+    """
 
     image_size: int = 1540
     image_format: str = "png"  # or "jpeg"
@@ -38,12 +41,12 @@ class RenderOptions:
     memory: int = 2 << 30
     passwords: tuple[str, ...] = field(default=(), repr=False)
     workers: int = field(default_factory=cores)
-    confined: bool = True  # off: workers keep network, files and programs
+    confined: bool = True  # off: workers keep network, files, and programs
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What filters say of a document. `text` is what its language is to be judged by, `trouble` what they met."""
+    """Result of the filters for a document. `text` is for the language check; `trouble` lists the filters' errors."""
 
     pages: int
     left_out: LeftOut | None
@@ -52,7 +55,7 @@ class Judged:
 
 
 class Renderer:
-    """Makes pages. A page that hangs, eats memory or crashes its worker costs that page, and nothing beside it."""
+    """Renderer of pages. A page that hangs, exhausts memory, or crashes its worker affects only that page."""
 
     def __init__(self, options: RenderOptions) -> None:
         self._options = options
@@ -69,7 +72,7 @@ class Renderer:
         await self.close()
 
     def identity(self) -> dict[str, Any]:
-        """What changes pixels or text, as JSON values."""
+        """Return the settings that change pixels or text, as JSON values."""
         options = self._options
         about: dict[str, Any] = {
             "revision": REVISION,
@@ -90,14 +93,14 @@ class Renderer:
         return int(reply["pages"])
 
     async def open_all(self, documents: Sequence[tuple[str, str, int]]) -> list[int | PageFailure]:
-        """`open` for documents by source, kind and the descriptor of the opened file: one request for all of them."""
+        """Open documents by source, kind, and descriptor of the opened file in one request; see `open`."""
         payload = {"documents": [self._payload(source, kind) for source, kind, _ in documents]}
         files = [file for *_, file in documents]
         deadline = min(self._options.timeout, _TOGETHER_TIMEOUT)
         try:
             reply = await self._pool.call("open_all", payload, deadline=deadline, files=files)
         except (WorkerDied, WorkerError):
-            return [await self._open_alone(source, kind) for source, kind, _ in documents]  # one costs no other
+            return [await self._open_alone(source, kind) for source, kind, _ in documents]  # isolates failures
         return [one if isinstance(one, int) else _failed(one) for one in reply["opened"]]
 
     async def _open_alone(self, source: str, kind: str) -> int | PageFailure:
@@ -107,7 +110,7 @@ class Renderer:
             return failure
 
     async def judge(self, source: str, kind: str, filters: FilterOptions) -> Judged:
-        """`open`, and what the filters say. Raises PageFailure, also when it is a filter that takes too much."""
+        """Open a document and run the filters. Raises `PageFailure`, also if a filter exceeds the limits."""
         payload = self._payload(source, kind) | {"filters": asdict(filters)}
         reply = await self._call("judge", payload, source, "the document was not looked at")
         left_out = LeftOut(*reply["left_out"]) if reply["left_out"] else None
@@ -120,14 +123,14 @@ class Renderer:
 
         Args:
             source: The local file.
-            kind: What the file is where its content and name say nothing; may be empty.
+            kind: Kind of the file if its content and name are inconclusive; may be empty.
             number: The page, from 1.
             page_id: The id of the page.
             document_id: The id of the document.
-            version: The SHA-256 that the file must have while the page is made; empty: any.
+            version: The SHA-256 that the file must have during rendering; empty: any.
 
         Raises:
-            PageFailure: The page cannot be made, or the file is of another version.
+            PageFailure: The page cannot be rendered, or the file is of another version.
         """
         options = self._options
         payload = self._payload(source, kind) | {
@@ -143,7 +146,7 @@ class Renderer:
         return Page(page_id, document_id, number, image, content, source, evidence, version=version)
 
     async def content(self, source: str, kind: str, number: int, page: Page, version: str = "") -> Page:
-        """Return the page with its text layer and objects, when it was made without. Raises as `page`."""
+        """Return the page with its text layer and objects if it was rendered without them. Raises as `page`."""
         if page.content is not None:
             return page
         payload = self._payload(source, kind) | {"number": number}
@@ -153,7 +156,7 @@ class Renderer:
     async def crop(
         self, image: EncodedImage, boxes: Sequence[Box], *, image_format: str = ""
     ) -> tuple[EncodedImage, ...]:
-        """The parts of a page image under relative boxes, as PNG or JPEG; empty: as the page is."""
+        """Return the parts of a page image under relative boxes; an empty `image_format` keeps the page's format."""
         if not boxes:
             return ()
         chosen = image_format or ("png" if image.media_type == "image/png" else "jpeg")
@@ -167,19 +170,19 @@ class Renderer:
         return tuple(image_from_wire(crop) for crop in reply["crops"])
 
     async def resized(self, image: EncodedImage, scale: float) -> EncodedImage:
-        """The image with its sides times `scale` in the same format. Raises PageFailure."""
+        """Return the image with its sides multiplied by `scale` in the same format. Raises `PageFailure`."""
         payload = {"image": image_to_wire(image), "scale": scale, "quality": self._options.quality}
         reply = await self._call("resize", payload, "", "an image was not resized")
         return image_from_wire(reply["image"])
 
     async def turned(self, image: EncodedImage, degrees: int) -> EncodedImage:
-        """The image turned clockwise by 90, 180 or 270 degrees. Raises PageFailure."""
+        """Return the image turned clockwise by 90, 180, or 270 degrees. Raises `PageFailure`."""
         payload = {"image": image_to_wire(image), "degrees": degrees, "quality": self._options.quality}
         reply = await self._call("turn", payload, "", "an image was not turned")
         return image_from_wire(reply["image"])
 
     async def blank(self, image: EncodedImage) -> bool:
-        """Whether darkest and lightest value of each channel differ by less than 24 of 255. Raises PageFailure."""
+        """Return whether the range of each channel is below 24 of 255. Raises `PageFailure`."""
         reply = await self._call("blank", {"image": image_to_wire(image)}, "", "an image was not looked at")
         return bool(reply["blank"])
 
@@ -201,7 +204,7 @@ class Renderer:
     async def _call(
         self, operation: str, payload: dict[str, Any], source: str, failing: str, version: str = ""
     ) -> dict[str, Any]:
-        """One request, once more on another worker after a crash; workers' deaths as PageFailure."""
+        """Send a request, and repeat it on another worker after a crash; deaths of workers become `PageFailure`."""
         for last in (False, True):
             try:
                 return await self._ask(operation, payload, source, version, self._options.timeout)
@@ -215,7 +218,7 @@ class Renderer:
     async def _ask(
         self, operation: str, payload: dict[str, Any], source: str, version: str, deadline: float
     ) -> dict[str, Any]:
-        """One request; of a document, which is handed over open: workers may open nothing themselves."""
+        """Send one request; a document is passed as an open file, because workers may not open files."""
         if not source:
             return await self._pool.call(operation, payload, deadline=deadline)
         async with self._proofs.given(source, version) as file:
@@ -238,20 +241,20 @@ class Renderer:
         return PageFailure(Reason.RENDER_CRASHED, f"{failing}: the renderer {death}", retryable=True)
 
     async def _content_of(self, reply: Mapping[str, Any], source: str, version: str, number: int) -> PageContent | None:
-        """What a worker read, its lines marked where they stand on neighbouring pages, too."""
+        """Return a worker's page content with lines marked that recur on neighboring pages."""
         content = content_from_wire(reply["content"]) if reply["content"] else None
         if content is None or not content.lines:
             return content
         return marked(content, await self._edges.around(source, version, number, reply["pages"], content))
 
     async def _read_edges(self, source: str, version: str, number: int) -> list[EdgeLine]:
-        """The margins of a page that has not been rendered yet. A page that costs its worker has none."""
+        """Read the margins of a page that has not been rendered; a page that kills its worker has none."""
         payload = self._payload(source, "") | {"number": number}
         deadline = min(self._options.timeout, _EDGES_TIMEOUT)
         try:
             reply = await self._ask("edges", payload, source, version, deadline)
         except (PageFailure, WorkerDied, WorkerError):
-            return []  # the page itself says why when its turn comes
+            return []  # the page reports its own failure when it is rendered
         return [EdgeLine(text, tuple(numbers), *place) for text, numbers, *place in reply["edges"]]
 
 
@@ -259,18 +262,18 @@ def _failed(told: Mapping[str, str]) -> PageFailure:
     return PageFailure(Reason(told["reason"]), told["detail"], hint=told["hint"])
 
 
-# The margins of pages, kept in the main process so that each page's is read once for all its neighbours.
+# Margins of pages in the main process: each page's margins are read once for all its neighbors.
 
 
 ReadEdges = Callable[[str, str, int], Awaitable[list[EdgeLine]]]
-_Future = asyncio.Future[list[EdgeLine] | None]  # None: the page was to be made, and was not
+_Future = asyncio.Future[list[EdgeLine] | None]  # None: the page was planned, but not rendered
 
-#: Documents whose margins are kept, and pages of one.
+#: Documents with kept margins, and pages per document.
 _DOCUMENTS, _PAGES = 64, 64
 
 
 class EdgeCache:
-    """Margins by document and page number; asked for once even when several pages want them at a time."""
+    """Margins by document and page number; concurrent requests for the same page share one read."""
 
     def __init__(self, read: ReadEdges) -> None:
         self._read = read
@@ -279,7 +282,7 @@ class EdgeCache:
     async def around(
         self, source: str, version: str, number: int, total: int, content: PageContent
     ) -> dict[int, list[EdgeLine]]:
-        """The margins of the pages beside `number` by distance; its own `content` is known."""
+        """Return the margins of the pages next to `number` by distance; its own `content` is known."""
         loop = asyncio.get_running_loop()
         known = self._known(source)
         self._keep(known, number, edge_lines(content))
@@ -292,7 +295,7 @@ class EdgeCache:
 
     @contextlib.contextmanager
     def coming(self, source: str, number: int) -> Iterator[None]:
-        """Around the making of a page that ends in `around`: its neighbours wait for it, and do not read it too."""
+        """Announce a page whose processing ends in `around`; its neighbors wait for it instead of reading it."""
         known = self._known(source)
         if number in known:
             yield
@@ -304,10 +307,10 @@ class EdgeCache:
             yield
         finally:
             if not future.done():
-                future.set_result(None)  # it failed, or has no text: whoever waits asks for the margins
+                future.set_result(None)  # the page failed, or has no text: waiting callers read the margins themselves
 
     def close(self) -> None:
-        """Forget everything; whoever still waits gets nothing."""
+        """Discard all margins; waiting callers receive none."""
         for known in self._documents.values():
             for future in known.values():
                 if not future.done():
@@ -317,7 +320,7 @@ class EdgeCache:
     async def _lines(self, known: OrderedDict[int, _Future], page: int, source: str, version: str) -> list[EdgeLine]:
         while page in known:
             future = known[page]
-            lines = await asyncio.shield(future)  # others wait for the same one
+            lines = await asyncio.shield(future)  # shared with other callers
             if lines is not None:
                 return lines
             if known.get(page) is future:

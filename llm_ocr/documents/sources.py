@@ -36,18 +36,18 @@ if TYPE_CHECKING:
     from llm_ocr.documents.remote.urls import RemoteOptions
 
 
-# Files below a folder, in a fixed order, safe against loops of links. In memory are the folders, never all files.
+# Files below a folder in a fixed order, safe against link cycles. Memory holds the folders, never all files.
 
 
-#: Names of one folder that are sorted in memory; of more, sorted runs go to files.
+#: Limit of a folder's names sorted in memory; larger folders use sorted runs in files.
 RUN = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Unlisted:
-    """A folder that could not be listed, or a link that could not be followed.
+    """Folder that could not be listed, or link that could not be followed.
 
-    `dangling`: the link leads to nothing.
+    `dangling`: the link has no target.
     """
 
     path: Path
@@ -56,13 +56,14 @@ class Unlisted:
 
 
 def files_below(root: Path) -> Iterator[Path | Unlisted]:
-    """Return files by path, without hidden files and hidden folders. Links are followed; each folder is visited once.
+    """Yield files by path, without hidden files and folders. Links are followed; each folder is visited once.
 
-    A folder that can be reached without a link is listed under its own name. An entry that cannot be looked at comes as
-    `Unlisted` in its place, and costs no other entry.
+    A folder that is reachable without a link is listed under its own name. An inaccessible entry is yielded as
+    `Unlisted` in its place and does not affect other entries.
     """
     visited: set[tuple[int, int]] = set()
-    second: frozenset[str] | None = None  # links to folders that are listed elsewhere; None: no link was met yet
+    # links to folders that are listed under another path; None: no link found so far
+    second: frozenset[str] | None = None
     stack = [_entries(str(root), visited)]
     while stack:
         entry = next(stack[-1], None)
@@ -87,7 +88,7 @@ class _Entry:
 
 
 def unfollowed(entry: "Path | os.DirEntry[str]") -> Unlisted | None:
-    """Return why the entry cannot be looked at; None when it can be."""
+    """Return the reason why the entry is inaccessible; None for an accessible one."""
     try:
         entry.stat()
     except OSError as error:
@@ -98,8 +99,8 @@ def unfollowed(entry: "Path | os.DirEntry[str]") -> Unlisted | None:
 
 
 def _entries(folder: str, visited: set[tuple[int, int]]) -> Iterator[_Entry | Unlisted]:
-    """What stands in a folder, by name; nothing of one that was visited before."""
-    folders: dict[str, bool] = {}  # by name: whether it is a link
+    """Yield a folder's entries by name; nothing for a visited folder."""
+    folders: dict[str, bool] = {}  # by name: whether the folder is a link
     broken: dict[str, Unlisted] = {}  # by name
     with ExitStack() as runs:
         try:
@@ -111,12 +112,12 @@ def _entries(folder: str, visited: set[tuple[int, int]]) -> Iterator[_Entry | Un
             yield Unlisted(Path(folder), f"folder cannot be listed: {error.strerror or error}")
             return
         for name in names:
-            yield broken.get(name) or _Entry(os.path.join(folder, name), name in folders, folders.get(name, False))  # noqa: PTH118 - a text
+            yield broken.get(name) or _Entry(os.path.join(folder, name), name in folders, folders.get(name, False))  # noqa: PTH118 - a string
 
 
 def _first_time(folder: str, visited: set[tuple[int, int]]) -> bool:
-    """Raises OSError."""
-    status = os.stat(folder)  # noqa: PTH116 - a text
+    """Return whether the folder is new, and mark it as visited. Raises `OSError`."""
+    status = os.stat(folder)  # noqa: PTH116 - a string
     number = (status.st_dev, status.st_ino)
     if number in visited:
         return False
@@ -125,7 +126,7 @@ def _first_time(folder: str, visited: set[tuple[int, int]]) -> bool:
 
 
 def _names(found: Iterable["os.DirEntry[str]"], folders: dict[str, bool], broken: dict[str, Unlisted]) -> Iterator[str]:
-    """The names that are not hidden; those of folders and broken links are put into `folders` and `broken`, too."""
+    """Yield the names that are not hidden; also record folders in `folders` and broken links in `broken`."""
     for entry in found:
         if entry.name.startswith("."):
             continue
@@ -137,7 +138,7 @@ def _names(found: Iterable["os.DirEntry[str]"], folders: dict[str, bool], broken
 
 
 def _is_folder(entry: "os.DirEntry[str]") -> bool:
-    """`is_dir` raises for links that lead in a circle, or to where this user may not look."""
+    """Return whether the entry is a folder; `is_dir` raises for link cycles and for inaccessible targets."""
     try:
         return entry.is_dir()
     except OSError:
@@ -145,14 +146,14 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
 
 
 def _sorted(names: Iterator[str], open_files: ExitStack) -> Iterator[str]:
-    """All names are read at once, and given in order; files stay open until the stack is closed."""
+    """Yield the names in order after reading all of them; files stay open until the stack is closed."""
     run = sorted(islice(names, RUN))
     if len(run) < RUN:
         return iter(run)
     runs = []
     while run:
-        file = open_files.enter_context(tempfile.TemporaryFile("w+", encoding="ascii"))  # noqa: SIM115 - so it is closed
-        file.writelines(json.dumps(name) + "\n" for name in run)  # a name may hold any character
+        file = open_files.enter_context(tempfile.TemporaryFile("w+", encoding="ascii"))  # noqa: SIM115 - the stack closes
+        file.writelines(json.dumps(name) + "\n" for name in run)  # a name may contain any character
         file.seek(0)
         runs.append(map(json.loads, file))
         run = sorted(islice(names, RUN))
@@ -160,7 +161,7 @@ def _sorted(names: Iterator[str], open_files: ExitStack) -> Iterator[str]:
 
 
 def _second_ways(root: Path) -> frozenset[str]:
-    """Paths of folders below which nothing is listed, because another path leads there: links come last."""
+    """Return the folders that are skipped because another path leads there; links have lower priority."""
     visited: set[tuple[int, int]] = set()
     second = []
     plain, linked = [str(root)], list[str]()
@@ -173,9 +174,9 @@ def _second_ways(root: Path) -> frozenset[str]:
             with os.scandir(folder) as found:
                 below = sorted((entry.name, entry.is_symlink()) for entry in found if _is_shown_folder(entry))
         except OSError:
-            continue  # said where it is listed
+            continue  # reported where the entry is listed
         for name, link in below:
-            (linked if link else plain).append(os.path.join(folder, name))  # noqa: PTH118 - a text
+            (linked if link else plain).append(os.path.join(folder, name))  # noqa: PTH118 - a string
     return frozenset(second)
 
 
@@ -183,32 +184,32 @@ def _is_shown_folder(entry: "os.DirEntry[str]") -> bool:
     return not entry.name.startswith(".") and _is_folder(entry)
 
 
-# Which documents the user means: files, folders, globs, lists of paths and manifests.
+# Documents from user input: files, folders, globs, lists of paths, and manifests.
 
 
 @dataclass(frozen=True, slots=True)
 class SourceDocument:
-    """A document that the user named, directly or through a folder, glob, list or manifest."""
+    """Document that the user named, directly or through a folder, glob, list, or manifest."""
 
     source: str  # absolute path, or URL
     relative: str  # path below its source root, with `/`
-    kind: str = ""  # "pdf" or "image"; empty when `reason` is set
-    version: str = ""  # of stores that know it without reading; local files: `version_of`
+    kind: str = ""  # "pdf" or "image"; empty if `reason` is set
+    version: str = ""  # from stores that report it without reading; local files: `version_of`
     document_id: str | None = None  # from a manifest
     pages: tuple[int, ...] | None = None  # from a manifest; None: all
-    reason: Reason | None = None  # why it will be a failed document
+    reason: Reason | None = None  # reason for a failed document
     detail: str = ""
-    size: int | None = None  # bytes; None where the listing does not say
-    page_total: int | None = None  # None: it must be opened to count them
-    name_in_id: str = ""  # what its id is made of in the place of `relative`; empty: `relative` itself
+    size: int | None = None  # bytes; None if the listing does not include the size
+    page_total: int | None = None  # None: requires opening the document
+    name_in_id: str = ""  # replaces `relative` in the id; empty: `relative` itself
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Documents in a fixed order, to be taken once: most are looked for when they are asked for.
+    """Documents in a fixed order, found lazily and to be consumed once.
 
-    That raises what `find_documents` does. `skipped` counts the files of folders and globs that are of no known type,
-    by suffix; it is whole when the documents are at their end.
+    The iteration raises the errors of `find_documents`. `skipped` counts the files of folders and globs with an unknown
+    type, by suffix. The count is complete at the end of the documents.
     """
 
     documents: Iterator[SourceDocument]
@@ -223,16 +224,24 @@ def find_documents(
     remote: "RemoteOptions | None" = None,
     rows: Iterable[SourceDocument] = (),
 ) -> Found:
-    """Expand what the user named; the same pages of a file are taken once, at their first place.
+    """Expand the user's sources; the same pages of a file are included once, at their first place.
 
-    `remote`: how URLs are read. `only`: file names or patterns of names. `rows`: documents of a dataset, behind all
-    others. What is named and is not there, or of no known type, comes as a document with a reason, so that it is
-    counted as failed. Raises UsageError when nothing else is left, and for bad lists and manifests; looks no further
-    than the first document without reason.
+    A named file that is missing or of an unknown type becomes a document with a reason, and counts as failed. The
+    function looks no further than the first document without a reason.
+
+    Args:
+        sources: Files, folders, globs, lists, manifests, and URLs.
+        only: File names or patterns of names.
+        max_samples: Maximum number of documents.
+        remote: Options for reading URLs.
+        rows: Documents of a dataset, after all others.
+
+    Raises:
+        UsageError: No document is left, or a list or manifest is invalid.
     """
     skipped: Counter[str] = Counter()
     named = _expanded(sources, skipped, remote)
-    every = chain(named if _names_none_twice(sources) else _first_of_each(named), rows)  # a row is there only once
+    every = chain(named if _names_none_twice(sources) else _first_of_each(named), rows)  # rows are already unique
     documents = islice(_chosen(every, only), max_samples)
     begin: list[SourceDocument] = []
     for document in documents:
@@ -243,7 +252,7 @@ def find_documents(
 
 
 def _names_none_twice(sources: Sequence[str]) -> bool:
-    """Of one folder, pattern or prefix each document comes once; lists and manifests may repeat what they name."""
+    """Return whether no document can repeat: only lists and manifests, or several sources, repeat documents."""
     return len(sources) == 1 and _suffix(sources[0]) not in (".txt", ".jsonl")
 
 
@@ -252,12 +261,14 @@ def _suffix(source: str) -> str:
 
 
 def _first_of_each(documents: Iterable[SourceDocument]) -> Iterator[SourceDocument]:
-    """In memory are 16 bytes of a hash for each, which take about 100: among a billion, two are the same once in 10^20
-    runs.
+    """Yield each document once.
+
+    Memory holds a hash of 16 bytes per document, about 100 bytes in total. Among 10^9 documents, a collision occurs
+    once in 10^20 runs.
     """
     seen: set[bytes] = set()
     for document in documents:
-        # With other pages it is not the same: the plan refuses that, where it would lose pages.
+        # A selection of other pages makes another document; the plan refuses that where pages would be lost.
         named = f"{document.source}\0{document.document_id or ''}\0{document.pages}".encode("utf-8", "surrogatepass")
         number = hashlib.sha256(named).digest()[:16]
         if number not in seen:
@@ -266,7 +277,7 @@ def _first_of_each(documents: Iterable[SourceDocument]) -> Iterator[SourceDocume
 
 
 def version_of(path: str | Path) -> str:
-    """The SHA-256 of a file's bytes, in hex. Raises OSError."""
+    """Return the SHA-256 of a file's bytes in hex. Raises `OSError`."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -274,7 +285,7 @@ def version_of(path: str | Path) -> str:
 def _expanded(
     sources: Sequence[str], skipped: Counter[str], options: "RemoteOptions | None"
 ) -> Iterator[SourceDocument]:
-    from llm_ocr.documents.remote.listing import RemoteListing  # it is made of what stands here
+    from llm_ocr.documents.remote.listing import RemoteListing  # avoids a circular import
 
     ids = UniqueIds()
     remote = RemoteListing(skipped, ids, options)
@@ -294,7 +305,7 @@ def _expanded(
 
 
 def _from_path(path: Path, skipped: Counter[str]) -> Iterator[SourceDocument]:
-    """A literal path wins over a pattern of the same spelling."""
+    """Yield the documents of a path; a literal path has priority over a pattern with the same spelling."""
     if is_folder(path):
         yield from _from_folder(files_below(path), path, skipped)
     elif os.path.lexists(path) or not glob.has_magic(str(path)):
@@ -307,7 +318,7 @@ def _from_folder(found: Iterable[Path | Unlisted], root: Path, skipped: Counter[
     for entry in found:
         if isinstance(entry, Unlisted):
             if entry.dangling and entry.path.suffix and not kind_by_name(entry.path):
-                skipped[entry.path.suffix.lower()] += 1  # whatever it was, it was no document
+                skipped[entry.path.suffix.lower()] += 1  # the file is not a document, whatever its type
                 continue
             reason = Reason.NOT_FOUND if entry.dangling else Reason.UNREADABLE
             yield _failed(entry.path, _relative(entry.path, root), reason, entry.problem)
@@ -322,7 +333,7 @@ def _from_glob(pattern: Path, skipped: Counter[str]) -> Iterator[SourceDocument]
     for part in pattern.parts[1:]:
         if not os.path.lexists(root / part):
             break
-        root /= part  # as it stands, whatever brackets are in it
+        root /= part  # literal, even with brackets
     parts = pattern.relative_to(root).parts
     deep = parts.index("**") if "**" in parts and not hidden("/".join(parts)) else len(parts)
     found = glob.glob(str(Path(*parts[:deep])), root_dir=root, recursive=True)  # noqa: PTH207 - leaves hidden files out
@@ -336,17 +347,17 @@ def _from_glob(pattern: Path, skipped: Counter[str]) -> Iterator[SourceDocument]
 
 
 def _below(folders: Iterable[Path], pattern: str) -> Iterator[Path | Unlisted]:
-    """Files below the folders that match. `glob` would follow a link to a folder above it forty times."""
+    """Yield matching files below the folders. `glob` would follow a link to a parent folder forty times."""
     fits = matcher(pattern)
     for folder in filter(is_folder, folders):
         for entry in files_below(folder):
             path, hides = (entry.path, not entry.dangling) if isinstance(entry, Unlisted) else (entry, False)
-            if hides or fits(_relative(path, folder)):  # what cannot be looked at may hold files that match
+            if hides or fits(_relative(path, folder)):  # an inaccessible folder may contain matching files
                 yield entry
 
 
 def _matched(matches: Iterable[Path], themselves: bool) -> Iterator[Path | Unlisted]:
-    """Files as they are, folders as what is below them, unless their files match `themselves`."""
+    """Yield files as they are and the files below folders, unless their files match `themselves`."""
     for match in matches:
         if not is_folder(match):
             yield unfollowed(match) or match
@@ -377,7 +388,7 @@ def _from_manifest(file: Path, ids: UniqueIds, remote: "RemoteListing") -> Itera
 
 
 def _listed(source: str, file: Path) -> Path:
-    """A path in a list or manifest. Raises UsageError that names the list, too."""
+    """Return a path in a list or manifest. Raises `UsageError` that also names the list."""
     try:
         return local_path(source, file.parent)
     except UsageError as error:
@@ -385,7 +396,7 @@ def _listed(source: str, file: Path) -> Path:
 
 
 def _explicit(path: Path, relative: str, entry: ManifestEntry | None = None) -> SourceDocument:
-    """A file that was named itself: what is wrong with it is recorded."""
+    """Return the document of an explicitly named file; its faults are recorded."""
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):
@@ -427,7 +438,7 @@ def _size(path: Path) -> int | None:
     try:
         return path.stat().st_size
     except OSError:
-        return None  # the renderer says what is wrong with it
+        return None  # the renderer reports the error
 
 
 def _is_document(path: Path) -> bool:
@@ -438,14 +449,14 @@ def _is_document(path: Path) -> bool:
 
 
 def _kind_in_folder(path: Path) -> str:
-    """By content where the name promises a document or says nothing; other files are not opened."""
+    """Return the kind by content if the name indicates a document or nothing; other files are not opened."""
     by_name = kind_by_name(path)
     if (path.suffix and not by_name) or not is_file(path):
         return ""
     try:
         return kind_by_content(path) or by_name
     except OSError:
-        return by_name  # the renderer says what is wrong with it
+        return by_name  # the renderer reports the error
 
 
 def _relative(path: Path, root: Path) -> str:
@@ -478,14 +489,14 @@ def _nothing(
     )
 
 
-# A sample of the documents found, the same whatever order they come in.
+# Sample of the documents, independent of their order.
 
 
 def sampled(documents: Iterable[SourceDocument], count: int, seed: int) -> Iterator[SourceDocument]:
-    """`count` of the documents, each as likely as any other, in the order in which they came.
+    """Yield `count` of the documents, with equal probability and in their original order.
 
-    Those of the smallest keyed hash are taken: a larger sample with the same seed holds the smaller one. All documents
-    are listed before the first one is given; in memory are `count` of them.
+    The sample consists of the smallest keyed hashes, so that a larger sample with the same seed includes the smaller
+    one. All documents are listed before the first one is yielded; memory holds `count` of them.
     """
     chosen: list[tuple[int, int, SourceDocument]] = []  # a heap: the largest hash first
     for place, document in enumerate(documents):
@@ -499,9 +510,9 @@ def sampled(documents: Iterable[SourceDocument], count: int, seed: int) -> Itera
 
 
 def _hash(document: SourceDocument, seed: int) -> int:
-    """By id, or by path below the root, which another machine shares; those with one name are told apart by the whole.
+    """Return the hash of the id, or of the path below the root, which other machines share, and of the full path.
 
-    The version is not in it: a local file would have to be read for it.
+    The version is not included, because a local file would have to be read for it.
     """
     key = seed.to_bytes((seed.bit_length() + 7) // 8 or 1)[-64:]
     parts = (document.document_id or document.relative, document.source)

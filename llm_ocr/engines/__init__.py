@@ -1,4 +1,4 @@
-"""Protocols between stages, page readers, and inference engines."""
+"""Define the protocols between stages, page readers, engines, and servers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -7,77 +7,85 @@ from typing import Any, Protocol
 
 from llm_ocr.types import Attempt, EncodedImage, Figure, FigureRecord, Page
 
-# How an answer is made from an image: the protocols; implementations stand beside.
+# Readers of pages and figures.
 
 
 def noop() -> None:
-    """For `admitted` where nobody listens."""
+    """Do nothing; the default for `admitted`."""
 
 
 class PageReader(Protocol):
-    """Reads pages. Raises `PageFailure` for a page that it cannot read; other errors end the run."""
+    """Reader of pages.
+
+    `read` raises `PageFailure` for an unreadable page. Other errors end the run.
+    """
 
     @property
     def name(self) -> str:
-        """Shown to users and stored with each page."""
+        """Name shown to users and stored with each page."""
 
     def identity(self) -> Mapping[str, Any]:
-        """What changes its answers, as JSON values: goes into the stage's key."""
+        """Return the settings that change the results, as JSON values for the stage's key."""
 
     async def read(self, page: Page, admitted: Callable[[], None] = noop) -> Attempt:
-        """The best that could be made of a page.
+        """Read a page and return the best available result.
 
-        A reader that queues pages calls `admitted` when this one's turn has come: then the next may be prepared.
+        Args:
+            page: Page with its image.
+            admitted: Called when a queued page is dispatched, so that the caller can prepare the next page.
         """
 
     async def close(self) -> None:
-        """End its processes and connections."""
+        """End the reader's processes and close its connections."""
 
 
 class FigureReader(Protocol):
-    """Describes figures. Raises `PageFailure` for a figure that it cannot describe."""
+    """Reader that describes figures.
+
+    `describe` raises `PageFailure` for a figure that cannot be described.
+    """
 
     @property
     def name(self) -> str:
-        """Shown to users and stored with each figure."""
+        """Name shown to users and stored with each figure."""
 
     def identity(self) -> Mapping[str, Any]:
-        """What changes its answers, as JSON values: goes into the stage's key."""
+        """Return the settings that change the results, as JSON values for the stage's key."""
 
     async def describe(
         self, figure: Figure, page_id: str, document_id: str, admitted: Callable[[], None] = noop
     ) -> FigureRecord:
-        """One figure's row. `admitted` as in `PageReader.read`."""
+        """Describe a figure and return its row. `admitted` is used as in `PageReader.read`."""
 
     async def close(self) -> None:
-        """End its processes and connections."""
+        """End the reader's processes and close its connections."""
 
 
-# What passes between the readers, which know pages and prompts, and an engine, which knows servers.
+# Requests and completions between a reader and an engine.
 
 
 class TextWatch(Protocol):
-    """Looks at an answer while it streams."""
+    """Observer of an answer while the answer streams."""
 
     def feed(self, piece: str) -> bool:
-        """The next piece of text; True when the answer is to be cut here: it repeats itself."""
+        """Receive the next piece of text; return True if the answer repeats itself and must be cut."""
 
 
 class Finish(StrEnum):
-    """Why an answer ended."""
+    """Reason for the end of an answer."""
 
     STOP = "stop"
-    LENGTH = "length"  # max_tokens or the context was reached
-    CUT = "cut"  # by our `TextWatch`
-    LATE = "late"  # by us: the answer took too long in all
+    LENGTH = "length"  # max_tokens or the context limit was reached
+    CUT = "cut"  # cut by the client's `TextWatch`
+    LATE = "late"  # cut by the client: the total time limit was reached
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """One request to a model: an image and a prompt.
+    """Request to a model: an image and a prompt.
 
-    `id` is the page's or figure's, for messages and for telling which one kills servers. `settings` go into the
-    request as they are (temperature, max_tokens ...); `vllm_settings` only to servers that are vLLM.
+    `id` identifies the page or figure in messages and in the detection of requests that kill servers. `settings` are
+    sent unchanged (temperature, max_tokens ...). `vllm_settings` are sent only to vLLM servers.
     """
 
     id: str
@@ -88,12 +96,15 @@ class CompletionRequest:
     image_first: bool = True
     system: str | None = None
     watch: Callable[[], TextWatch] | None = None
-    reserve: int = 0  # tokens kept for the prompt, where a server's context leaves less than `max_tokens`
+    reserve: int = 0  # tokens kept for the prompt if the server's context is smaller than `max_tokens`
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What came back, whole. `seconds` from the request to its end, `waited` before it for a place in the window."""
+    """Complete answer to a request.
+
+    `seconds` is the time from sending to the end. `waited` is the time in the queue before sending.
+    """
 
     text: str
     finish: Finish
@@ -101,100 +112,119 @@ class Completion:
     tokens_out: int = 0
     seconds: float = 0.0
     waited: float = 0.0
-    server: str = ""  # which server answered
-    estimated: bool = False  # `tokens_out` is an estimate: the server sent no plausible count
+    server: str = ""  # name of the server that answered
+    estimated: bool = False  # `tokens_out` is an estimate because the server sent no plausible count
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The live numbers of an engine, counted since it began."""
+    """Live counters of an engine since its start."""
 
-    servers: int = 0  # ready now
-    window: int = 0  # requests that may be under way
-    in_flight: int = 0  # requests under way
-    queued: int = 0  # our own questions that wait for a place
-    bytes_waiting: int = 0  # of pages that are prepared, or being so, and not sent yet
-    running: int | None = None  # by the servers' gauges; None where they have none
+    servers: int = 0  # servers that are ready now
+    window: int = 0  # maximum requests in flight
+    in_flight: int = 0  # requests in flight
+    queued: int = 0  # requests of this client that wait for a place in the window
+    bytes_waiting: int = 0  # bytes of pages that are prepared or in preparation and not yet sent
+    running: int | None = None  # from the servers' gauges; None without gauges
     waiting: int | None = None
     answers: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
-    busy: int = 0  # 429 and 503
-    lost: int = 0  # requests without a whole answer
+    busy: int = 0  # responses with status 429 or 503
+    lost: int = 0  # requests without a complete answer
     restarts: int = 0
 
 
 class Engine(Protocol):
-    """Answers questions: one or many servers behind a window of requests."""
+    """Engine that completes requests on one or more servers within a window of requests."""
 
     @property
     def name(self) -> str:
-        """The model, as users know it."""
+        """Model name as shown to users."""
 
     async def ask(self, question: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
-        """The answer; `admitted` is called when the request goes out (again after a server's death, harmlessly).
+        """Complete a request.
 
-        Patience with busy servers, replays after a server's death and restarts happen inside. Raises
-        `RequestRefused` and `RequestLost` (one try of the page is spent), `PageFailure` quarantined for a question that
-        kills servers, `ServerError` when no server can be had.
+        The engine waits for busy servers, restarts dead servers, and replays their requests.
+
+        Args:
+            question: The request.
+            admitted: Called when the request is sent, and again for each replay after a server's death.
+
+        Raises:
+            RequestRefused: The server refused the request; one try of the page is spent.
+            RequestLost: The answer was lost; one try of the page is spent.
+            PageFailure: The request kills servers and is quarantined.
+            ServerError: No server is available.
         """
 
     def load(self) -> Load:
-        """The numbers now; cheap."""
+        """Return the current counters; the call is cheap."""
 
     async def close(self) -> None:
         """Close the connections, then stop the servers."""
 
 
-# What passes between an engine and the servers behind it, our own or somebody else's.
+# Servers behind an engine, started by this client or external.
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server answers: `url` ends in /v1. `key` is its API key, "" for none; never shown."""
+    """Address of a server.
+
+    `url` ends in /v1. `key` is the API key, "" for none; the key is never shown.
+    """
 
     url: str
-    model: str  # the name to ask for
+    model: str  # model name for requests
     key: str = field(default="", repr=False)
 
     @property
     def root(self) -> str:
-        """The URL without /v1: /health, /metrics and /version stand there."""
+        """URL without /v1, the base of /health, /metrics, and /version."""
         return self.url.removesuffix("/v1")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What is known of a running server; None where it is not."""
+    """Known facts about a running server; None for unknown values."""
 
-    vllm: bool = False  # it is vLLM: its own settings are understood, its gauges can be read
+    vllm: bool = False  # a vLLM server, which supports vLLM's own settings and has gauges
     version: str = ""
-    max_model_len: int | None = None  # tokens, prompt and answer together
-    kv_tokens: int | None = None  # size of its KV cache
-    max_concurrency: float | None = None  # requests of max_model_len at once, as vLLM printed it
-    max_num_seqs: int | None = None  # sequences that it runs at once
-    serves: str = ""  # the model that it lists: its name and what it was loaded from; "" where it does not say
+    max_model_len: int | None = None  # tokens of prompt and answer together
+    kv_tokens: int | None = None  # size of the KV cache in tokens
+    max_concurrency: float | None = None  # parallel requests of max_model_len tokens, as printed by vLLM
+    max_num_seqs: int | None = None  # maximum number of sequences that run in parallel
+    serves: str = ""  # name and source of the listed model; "" if the server does not report them
 
 
 class Server(Protocol):
-    """One server of a model."""
+    """Server of one model."""
 
     @property
     def name(self) -> str:
-        """For messages: `vLLM 0`, or the URL."""
+        """Name for messages: `vLLM 0`, or the URL."""
 
     @property
     def ours(self) -> bool:
-        """Whether nobody else asks it, and `restart` makes it anew."""
+        """Whether this client is the only user and `restart` starts a new process."""
 
     async def start(self) -> tuple[Address, ServerFacts]:
-        """Returns when it answers. Raises `ServerError` that says why it does not, with the log's last lines."""
+        """Start the server and return when requests are accepted.
+
+        Raises:
+            ServerError: The server did not start; the error includes the reason and the last log lines.
+        """
 
     async def restart(self, why: str) -> tuple[Address, ServerFacts]:
-        """After its death, or when it hangs: bring it back, or wait for a server of others. Raises `ServerError`."""
+        """Restart a dead or hung server, or wait for an external server. Raises `ServerError`."""
 
     async def ended(self) -> str:
-        """Returns when its process has ended, with the reason; never for a server that is not ours."""
+        """Wait for the end of the server's process and return the reason; never returns for an external server."""
 
     async def stop(self) -> None:
-        """End it. All connections to it must be closed before. May be called twice, and before `start`."""
+        """Stop the server.
+
+        All connections to the server must be closed before the call. The method may be called twice, and before
+        `start`.
+        """

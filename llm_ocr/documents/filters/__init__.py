@@ -1,4 +1,4 @@
-"""Filters that leave documents out of a plan: forms, spam, other languages, blank documents."""
+"""Exclude documents from a plan: forms, spam, other languages, and blank documents."""
 
 import re
 from collections import Counter
@@ -6,26 +6,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-# Which documents are left out of a plan: forms, spam, other languages, blank ones. Documents are looked at in the
-# renderer's processes (`judging`), which take the text of the first pages, too; its language is identified in a process
-# of its own (`languages`). `looking` is the main process's side. A document in doubt stays.
+# Filters run in the renderer's processes (`judged`), which also extract the text of the first pages. The language is
+# identified in separate processes (`languages`). `Filters` is the main process's side. A document in doubt stays.
 
 
 LANGUAGE, FORMS, SPAM, BLANK = "language", "forms", "spam", "blank"
-#: Raised when a filter's rule changes: then what an older version left out is looked at again.
+#: Increased when a filter's rule changes, so that documents excluded by an older version are checked again.
 REVISION = 1
-#: Pages whose text is taken, as olmOCR's filter does (allenai/olmocr @ 4f34e02, olmocr/filter/filter.py).
+#: Number of pages whose text is used, as in olmOCR's filter (allenai/olmocr @ 4f34e02, olmocr/filter/filter.py).
 TEXT_PAGES = 5
-#: Characters taken of one page; a broadsheet has 30,000, and a language is known after some hundred.
+#: Limit of characters per page; a broadsheet has 30,000, and a few hundred identify a language.
 TEXT_CHARACTERS = 8000
-#: Characters below which a text is not judged, and the share of them that must be letters: olmOCR's numbers. Scans
-#: without a text layer have none, tables of numbers and text layers that are wrong have few letters.
+#: Minimum characters of a text to judge, and minimum share of letters among them: olmOCR's numbers. Scans without a
+#: text layer have no characters; tables of numbers and wrong text layers have few letters.
 ENOUGH_CHARACTERS, LETTERS = 200, 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class FilterOptions:
-    """Which filters are on. `languages` are the codes of those that stay, in order; none: any language stays."""
+    """Enabled filters. `languages` are the codes of languages to keep, in order; none: every language is kept."""
 
     languages: tuple[str, ...] = ()
     forms: bool = False
@@ -34,17 +33,20 @@ class FilterOptions:
 
     @property
     def any(self) -> bool:
-        """Whether one is on."""
+        """Return whether a filter is enabled."""
         return bool(self.languages or self.forms or self.spam or self.blank)
 
     def identity(self) -> dict[str, Any]:
-        """What decides what they leave out, as JSON values."""
+        """Return the settings that determine the excluded documents, as JSON values."""
         return {**asdict(self), "languages": list(self.languages), "revision": REVISION} if self.any else {}
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Why a document is left out. `reason` is the filter's name, `kind` what it found where there are kinds: a code."""
+    """Reason for excluding a document.
+
+    `reason` is the filter's name; `kind` is its finding, such as a language code.
+    """
 
     reason: str
     detail: str
@@ -52,32 +54,32 @@ class LeftOut:
 
     @property
     def cause(self) -> str:
-        """What documents are counted by: `language de`, `forms`."""
+        """Return the category for counts: `language de`, `forms`."""
         return f"{self.reason} {self.kind}" if self.kind else self.reason
 
 
 class DocumentView(Protocol):
-    """What filters look at. Each is taken from the document when it is first asked for."""
+    """View of a document for filters; each value is extracted at its first use."""
 
     def text(self) -> str:
-        """The text layer of the first pages; empty where there is none."""
+        """Return the text layer of the first pages; "" without one."""
 
     def form(self) -> str:
-        """The kind of form that can be filled in, in words; empty for no form."""
+        """Return the kind of fillable form in words; "" for no form."""
 
     def blank(self) -> bool:
-        """Whether no page has text or ink."""
+        """Return whether no page has text or ink."""
 
 
 def enough_text(text: str) -> bool:
-    """Whether a text can be judged at all."""
+    """Return whether a text is long enough to judge."""
     return len(text) >= ENOUGH_CHARACTERS and sum(map(str.isalpha, text)) >= LETTERS * len(text)
 
 
-# Text that was made for search engines: download sites for books, and shops for medicine.
+# Text for search engines: download sites for books, and shops for medicine.
 
 
-#: The words of olmOCR's rule, and the share of a text's words above which it is spam (allenai/olmocr @ 4f34e02,
+#: Words of olmOCR's rule, and the share of a text's words above which the text is spam (allenai/olmocr @ 4f34e02,
 #: olmocr/filter/filter.py).
 WORDS = frozenset(
     [
@@ -86,15 +88,15 @@ WORDS = frozenset(
     ]
 )
 SHARE = 0.004
-#: Different ones of the words that must be there. olmOCR asks for one, and of 335 stretches of 3,000 characters of real
-#: documents calls 11 spam, because a page says `free` three times; with three of them none is.
+#: Minimum number of different spam words. olmOCR requires one. Measured on 335 stretches of 3,000 characters from real
+#: documents: one word marks 11 as spam, because a page contains `free` three times. Three words mark none.
 DIFFERENT = 3
 
 _WORD = re.compile(r"\w+")
 
 
 def spam(view: DocumentView) -> LeftOut | None:
-    """Left out when several of the words make up more than `SHARE` of the text."""
+    """Exclude a document if several of the words make up more than `SHARE` of its text."""
     text = view.text()
     if not enough_text(text):
         return None
@@ -107,17 +109,17 @@ def spam(view: DocumentView) -> LeftOut | None:
     return LeftOut(SPAM, f"{share:.1%} of {words.total()} words: {shown}")
 
 
-# The filters over one opened document, in the renderer's process.
+# Filters over an opened document in the renderer's process.
 
 
 Rule = Callable[[DocumentView], LeftOut | None]
 
 
 def judged(view: DocumentView, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What the filters say, as JSON values; `options` are the fields of `FilterOptions`.
+    """Return the result of the filters as JSON values; `options` are the fields of `FilterOptions`.
 
-    `left_out`: reason and detail, or None. `text`: what the language is to be judged by, empty where it is not.
-    `trouble`: what a filter met that could not look; its document stays.
+    `left_out`: reason and detail, or None. `text`: text for the language check, empty without a check. `trouble`:
+    errors of filters, whose documents stay.
     """
     trouble: list[str] = []
     for name, rule in _RULES.items():
@@ -140,7 +142,7 @@ def _tried(name: str, rule: Rule, view: DocumentView, trouble: list[str]) -> Lef
         return rule(view)
     except MemoryError:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever a damaged file leads to, a filter must not cost the document
+    except Exception as error:  # noqa: BLE001 - a filter's error, whatever its type, must not affect the document
         trouble.append(f"{name}: {type(error).__name__} {error}")
         return None
 
@@ -158,5 +160,5 @@ def _text(view: DocumentView, options: Mapping[str, Any], trouble: list[str]) ->
     return text if enough_text(text) else ""
 
 
-#: The cheapest first; one that is only asked when no other has spoken stands last.
+#: Cheapest first; the last filter runs only if no other filter matched.
 _RULES: Mapping[str, Rule] = {FORMS: _forms, SPAM: spam, BLANK: _blank}

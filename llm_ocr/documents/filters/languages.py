@@ -12,20 +12,20 @@ from llm_ocr.documents.rendering import Judged, Renderer
 from llm_ocr.errors import MissingExtra, PageFailure, UsageError, WorkerDied, WorkerError
 from llm_ocr.sandbox import Limits, WorkerPool
 
-# Languages of texts, identified in processes with limits: the model takes 110 MB and is not loaded where none asks.
+# Languages of texts, identified in processes with limits; the model is loaded only if the filter is enabled.
 
 
 MODULE = "llm_ocr.documents.filters.language_worker"
-#: The model is 65 MiB when it is unpacked, which py3langid does into a file.
+#: py3langid unpacks the model, 65 MiB, into a file.
 _LIMITS = Limits(memory=2 << 30, file_size=256 << 20, requests=100_000)
-#: Processes at most, and one for two cores: a text takes 1 to 4 ms, its document more.
+#: Maximum number of processes, and one per two cores: a text takes 1 to 4 ms, its document more.
 _WORKERS = 4
-#: Seconds; the first text waits for the model.
+#: Seconds; the first text includes the time to load the model.
 _DEADLINE = 60.0
 
 
 class Languages:
-    """Judges texts. Needs `close`."""
+    """Language filter; requires `close`."""
 
     def __init__(self, wanted: Sequence[str], *, confined: bool = True) -> None:
         self._wanted = list(wanted)
@@ -39,7 +39,12 @@ class Languages:
         await self.close()
 
     async def check(self) -> None:
-        """Raises `MissingExtra` where languages cannot be identified, `UsageError` for a code that is not known."""
+        """Check the installation and the codes.
+
+        Raises:
+            MissingExtra: The language identifier is not installed.
+            UsageError: A code is unknown.
+        """
         if find_spec("py3langid") is None:
             raise MissingExtra("--filter-language: py3langid is not installed", install="filters")
         known = (await self._pool.call("known", {}, deadline=_DEADLINE))["codes"]
@@ -52,7 +57,7 @@ class Languages:
                 )
 
     async def judge(self, text: str) -> LeftOut | None:
-        """Why the document of this text is left out. Raises `WorkerDied` and `WorkerError`."""
+        """Return the reason for excluding the document of this text. Raises `WorkerDied` and `WorkerError`."""
         payload = {"text": text, "wanted": self._wanted}
         reply = await self._pool.call("judge", payload, deadline=_DEADLINE)
         if not reply["code"]:
@@ -64,15 +69,15 @@ class Languages:
         await self._pool.close()
 
 
-# Documents looked at by the filters: opened and judged in the renderer's process, the language in another.
+# Filters of a plan: documents are opened and judged in the renderer's process, languages in another.
 
 
-#: Documents named of those that could not be looked at.
+#: Maximum number of documents named in the summary of errors.
 _NAMED = 3
 
 
 class Filters:
-    """The filters of one planning. What they cannot look at stays, and is counted in `trouble`."""
+    """Filters of one plan. Documents that cannot be judged stay and are counted in `trouble`."""
 
     def __init__(self, renderer: Renderer, options: FilterOptions, *, confined: bool = True) -> None:
         self.options = options
@@ -88,14 +93,17 @@ class Filters:
         await self._languages.close()
 
     async def look(self, path: str, kind: str, source: str) -> tuple[int, LeftOut | None]:
-        """The number of pages of a local file, and why its document is left out; `source` is how it is named.
+        """Return the number of pages of a local file, and the reason for excluding its document.
 
-        Raises `PageFailure` when it cannot be opened.
+        `source` is the name for messages.
+
+        Raises:
+            PageFailure: The document cannot be opened.
         """
         try:
             found = await self._renderer.judge(path, kind, self.options)
         except PageFailure as failure:
-            # The document may be at fault, or only what a filter did with it.
+            # The cause may be the document, or only a filter.
             pages = await self._renderer.open(path, kind)
             self._keep(source, str(failure))
             return pages, None
@@ -118,7 +126,7 @@ class Filters:
             self._named.append(f"{source} ({why.splitlines()[0]})")
 
     def said(self) -> str:
-        """What could not be looked at, in words; empty for nothing."""
+        """Return a sentence about documents that could not be judged; "" for none."""
         if not self.trouble:
             return ""
         documents = "document" if self.trouble == 1 else "documents"

@@ -1,4 +1,4 @@
-"""What filters see of an opened document. In the renderer's process: pdfium is not thread-safe and may crash."""
+"""Show an opened document to the filters, in the renderer's process: pdfium is not thread-safe and may crash."""
 
 import re
 from functools import cached_property
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from PIL import Image
 
 
-#: Longest side in pixels of the images in which ink is searched for: a dot of a point still darkens a pixel by a fifth,
-#: the noise of a scanned empty sheet is averaged away.
+#: Longest side in pixels of the images that are searched for ink. A dot of one point still darkens a pixel by a fifth.
+#: The noise of an empty scanned sheet is averaged out.
 _SIDE = 400
-#: Pages whose form fields are looked at; the forms of the documents measured begin within the first 10.
+#: Limit of pages searched for form fields; in the measured documents, forms begin within the first 10.
 _FORM_PAGES = 200
-#: Annotations of a page that are looked at.
+#: Limit of checked annotations per page.
 _ANNOTATIONS = 1000
 _XFA = (pdfium.FORMTYPE_XFA_FULL, pdfium.FORMTYPE_XFA_FOREGROUND)
-#: Buttons that are pushed, and signatures, make no form: slides and signed reports have them.
+#: Push buttons and signatures do not make a form: slides and signed reports contain them.
 _FILLABLE = {
     pdfium.FPDF_FORMFIELD_TEXTFIELD: "text field",
     pdfium.FPDF_FORMFIELD_COMBOBOX: "choice",
@@ -37,13 +37,13 @@ _SPACE = re.compile(r"\s+")
 
 
 class PdfView:
-    """Of a PDF. One that only poppler can open shows nothing, and stays."""
+    """View of a PDF. A PDF that only poppler can open shows nothing, and stays."""
 
     def __init__(self, document: PdfFile) -> None:
         self._document = document
 
     def text(self) -> str:
-        """The text layer of the first pages, each stretch of space as one space."""
+        """Return the text layer of the first pages, each run of whitespace as one space."""
         return self._text
 
     @cached_property
@@ -55,7 +55,7 @@ class PdfView:
         return _SPACE.sub(" ", "\n".join(pages)).strip()
 
     def form(self) -> str:
-        """An XFA form, or the first field of an AcroForm that is there to be filled in."""
+        """Return an XFA form, or the first fillable field of an AcroForm."""
         pdf = self._document.opened
         kind = pdf.get_formtype() if pdf is not None else pdfium.FORMTYPE_NONE
         if pdf is None or kind == pdfium.FORMTYPE_NONE:
@@ -68,7 +68,7 @@ class PdfView:
         return ""
 
     def blank(self) -> bool:
-        """Whether no page has text or ink; one that cannot be looked at may have."""
+        """Return whether no page has text or ink; an unreadable page may have some."""
         pdf = self._document.opened
         return pdf is not None and all(
             not _page_text(pdf, index).strip() and self._without_ink(index + 1) for index in range(len(pdf))
@@ -83,7 +83,7 @@ class PdfView:
 
 
 class ImageView:
-    """Of an image file, which has no text layer."""
+    """View of an image file, which has no text layer."""
 
     def __init__(self, document: ImageFile) -> None:
         self._document = document
@@ -95,7 +95,7 @@ class ImageView:
         return ""
 
     def blank(self) -> bool:
-        """Whether no frame has ink; one that cannot be decoded may have."""
+        """Return whether no frame has ink; an undecodable frame may have some."""
         return all(self._without_ink(number) for number in range(1, self._document.pages + 1))
 
     def _without_ink(self, number: int) -> bool:
@@ -107,12 +107,12 @@ class ImageView:
 
 
 def view_of(document: PdfFile | ImageFile) -> PdfView | ImageView:
-    """What filters look at."""
+    """Return the view of a document for the filters."""
     return PdfView(document) if isinstance(document, PdfFile) else ImageView(document)
 
 
 def _page_text(pdf: pypdfium2.PdfDocument, index: int) -> str:
-    """Empty for a page that cannot be loaded."""
+    """Return the text of a page; "" for a page that cannot be loaded."""
     try:
         page = pdf[index]
     except pypdfium2.PdfiumError:
@@ -126,7 +126,7 @@ def _page_text(pdf: pypdfium2.PdfDocument, index: int) -> str:
 
 
 def _fillable(pdf: pypdfium2.PdfDocument, index: int) -> str:
-    """The first field of a page that may be filled in, in words."""
+    """Return the first fillable field of a page in words."""
     try:
         page = pdf[index]
     except pypdfium2.PdfiumError:
@@ -145,6 +145,6 @@ def _fillable(pdf: pypdfium2.PdfDocument, index: int) -> str:
 
 
 def _plain(image: "Image.Image") -> bool:
-    """Whether nothing stands out of a grey image: paper of any shade is plain."""
+    """Return whether a grayscale image is uniform: paper of any shade is uniform."""
     values = [value for value, count in enumerate(image.convert("L").histogram()) if count]
     return values[-1] - values[0] < BLANK

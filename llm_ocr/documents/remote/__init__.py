@@ -1,1 +1,1 @@
-"""Documents on object stores (s3, gs, hf) and on the web (https, http)."""
+"""Read documents from object stores (s3, gs, hf) and the web (https, http)."""

@@ -1,4 +1,4 @@
-"""Local copies of remote documents, fetched once for all pages in flight."""
+"""Keep local copies of remote documents, fetched once for all pages in flight."""
 
 import asyncio
 import contextlib
@@ -19,28 +19,28 @@ from llm_ocr.storage import ObjectInfo
 from llm_ocr.storage.own_folder import OwnFolder
 from llm_ocr.types import Reason
 
-# The folder of local copies: removed when its process ends, and by the next process when that was killed.
+# Folder of local copies, removed at the end of its process, or by a later process after a kill.
 
 
 _PREFIX = "llm-ocr-documents-"
 
 
 class CopyFolder(OwnFolder):
-    """A folder of this process's own below `parent`, locked for as long as the process lives."""
+    """Folder of this process below `parent`, locked for the lifetime of the process."""
 
     def __init__(self, parent: Path | None = None) -> None:
         super().__init__(_PREFIX, parent)
 
 
-# How many bytes of documents stand on the local disk, and who waits for room.
+# Disk budget for documents.
 
 
 class Budget:
-    """Bytes under a limit. Who takes waits, in order, until idle bytes were given up or others let go.
+    """Disk budget in bytes.
 
-    The limit is passed in two cases only: by one document that is larger than all of it, and by documents whose size
-    was not known when they were taken. `give_up` frees idle bytes, least recently used first, by calling `free`, and
-    says whether there were any.
+    Callers of `take` wait in order until idle bytes are removed or other documents are released. Only two cases exceed
+    the limit: a single document larger than the limit, and documents of unknown size. `give_up` removes idle bytes,
+    least recently used first, by calling `free`, and returns whether there were any.
     """
 
     def __init__(self, limit: int, give_up: Callable[[], bool]) -> None:
@@ -60,18 +60,18 @@ class Budget:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self.used -= size  # it was given in the same moment
+                self.used -= size  # the room was assigned at the same moment
             self._waiting = deque(one for one in self._waiting if one[1] is not turn)
             self.settle()
             raise
 
     def resize(self, before: int, after: int) -> None:
-        """What was taken is of another size."""
+        """Correct the size of a taken document."""
         self.used += after - before
         self.settle()
 
     def settle(self) -> None:
-        """Give up what is idle above the limit, and let those in that fit: called whenever bytes were let go."""
+        """Remove idle bytes above the limit and admit waiting callers; called after each release."""
         while self.used > self._limit and self._give_up():
             pass
         while self._waiting and self._fits(self._waiting[0][0]):
@@ -81,7 +81,7 @@ class Budget:
                 turn.set_result(None)
 
     def free(self, size: int) -> None:
-        """Bytes that are no longer there."""
+        """Subtract removed bytes."""
         self.used -= size
 
     def _fits(self, size: int) -> bool:
@@ -91,33 +91,33 @@ class Budget:
         return True
 
 
-# What fetching a document gives, and what it needs of the cache.
+# Results of fetching a document, and its requirements on the cache.
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A document that stands in a local file, whole."""
+    """Complete document in a local file."""
 
     version: str
     size: int  # bytes
 
 
 class Room(Protocol):
-    """The place that one document takes in the cache."""
+    """Room of one document in the cache."""
 
     async def take(self, size: int) -> None:
-        """Wait until there is room for so many bytes. Once, before anything is written."""
+        """Wait until the bytes fit. Call once, before writing."""
 
     def resize(self, size: int) -> None:
-        """The document is found to have so many bytes; never waits."""
+        """Set the actual size of the document; never waits."""
 
 
 class DiskError(StorageError):
-    """The local disk does not take a document: no fault of the document, and of the store neither."""
+    """The local disk cannot store a document; neither the document nor the store is at fault."""
 
 
 class Sink:
-    """A local file that is written while its bytes come. Blocking; one thread at a time.
+    """Local file for a download. Blocking; one thread at a time.
 
     Raises `DiskError`.
     """
@@ -138,14 +138,14 @@ class Sink:
         self.size += len(data)
 
     def sha256(self) -> str:
-        """In hex, of what has been written."""
+        """Return the SHA-256 in hex of the written bytes."""
         return self._digest.hexdigest()
 
     def close(self) -> None:
         self._file.close()
 
     def clear(self) -> None:
-        """Begin again."""
+        """Start over with an empty file."""
         with self._local():
             self._file.seek(0)
             self._file.truncate()
@@ -164,33 +164,33 @@ class Sink:
 
 
 def store_version(url: str, info: ObjectInfo) -> str:
-    """A version of the object that was found without reading it.
+    """Return a version of the object without reading it.
 
-    Documents of one version count as copies of each other. ETags of S3 are made of the content; tokens of other stores
-    may be equal for two objects, so that theirs hold the URL, too.
+    Documents of one version count as copies of each other. ETags of S3 depend on the content. Tokens of other stores
+    may be equal for two objects, so their versions include the URL.
     """
     version = f"{info.version.strip(chr(34))}-{info.size}"
     return version if scheme_of(url) == "s3" else f"{version}@{fingerprint(url)}"
 
 
 def changed(what: str) -> PageFailure:
-    """The failure for a document that is not the one of the plan."""
+    """Return the failure for a document that differs from the plan."""
     return PageFailure(Reason.SOURCE_CHANGED, what, hint=CHANGED_HINT)
 
 
-# Local files of remote documents, fetched once for all pages in flight and kept while there is room.
+# Local files of remote documents, fetched once for all pages in flight and kept within the budget.
 
 
 Fetch = Callable[[str, str, Path, Room], Awaitable[Fetched]]
 _Key = tuple[str, str]  # source and version
 
-#: Failures that are remembered.
+#: Limit of remembered failures.
 _MOST_FAILURES = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class LocalCopy:
-    """A document as a local file. `version` is the plan's, or what was found when none was asked for."""
+    """Document as a local file. `version` is the plan's, or the actual version if none was requested."""
 
     path: Path
     version: str
@@ -198,7 +198,7 @@ class LocalCopy:
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """One document: on its way, in use, or idle. It is the place (`Room`) that its fetching asks for."""
+    """Document in transfer, in use, or idle; also the `Room` of its download."""
 
     key: _Key
     path: Path
@@ -221,26 +221,26 @@ class _Entry:
 
 
 class FileCache:
-    """Documents below `folder`, at most `options.cache_bytes` of them. For one event loop."""
+    """Documents below `folder`, at most `options.cache_bytes` of them, for one event loop."""
 
     def __init__(self, folder: Path, fetch: Fetch, options: RemoteOptions) -> None:
         self._folder = folder
         self._fetch = fetch
         self._options = options
-        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()  # the least recently used first
-        self._failures: OrderedDict[_Key, tuple[PageFailure, float]] = OrderedDict()  # and until when, monotonic
+        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()  # least recently used first
+        self._failures: OrderedDict[_Key, tuple[PageFailure, float]] = OrderedDict()  # and the expiry time, monotonic
         self._tasks: set[asyncio.Task[Fetched]] = set()
         self._turns = asyncio.Semaphore(options.fetches)
         self._budget = Budget(options.cache_bytes, self._give_up)
 
     @property
     def used(self) -> int:
-        """Bytes that documents take on the local disk, or will when they are whole."""
+        """Bytes of complete and incoming documents on the local disk."""
         return self._budget.used
 
     @contextlib.asynccontextmanager
     async def open(self, source: str, version: str) -> AsyncIterator[LocalCopy]:
-        """The document as a file that stays until the block ends. Raises `PageFailure`, and `DiskError`."""
+        """Provide the document as a file for the duration of the block. Raises `PageFailure` and `DiskError`."""
         key = (source, version)
         self._raise_known(key)
         entry = self._entries.get(key) or self._start(key)
@@ -255,7 +255,7 @@ class FileCache:
             self._let_go(entry)
 
     async def close(self) -> None:
-        """End what is on its way."""
+        """Cancel the transfers."""
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -265,12 +265,13 @@ class FileCache:
         try:
             return await asyncio.shield(entry.task)
         except PageFailure as failure:
-            raise _again(failure) from failure  # several may wait for one: each raises its own
+            # several callers may wait for the same document: each raises its own error
+            raise _again(failure) from failure
 
     def _start(self, key: _Key) -> _Entry:
         name = hashlib.sha256("\0".join(key).encode("utf-8", "surrogatepass")).hexdigest()[:32]
         suffix = suffix_of(key[0])
-        # What was fetched without a version keeps its name when there is another without one.
+        # A file fetched without a version keeps its own name when another fetch without a version starts.
         path = self._folder / f"{name}-{secrets.token_hex(4)}{suffix if suffix in SUFFIXES else ''}"
         entry = self._entries[key] = _Entry(key, path, self._budget)
         entry.task = asyncio.create_task(self._fetched(entry))
@@ -279,18 +280,18 @@ class FileCache:
         return entry
 
     async def _fetched(self, entry: _Entry) -> Fetched:
-        """The document whole under its name, or nothing."""
+        """Write the complete document under its name, or nothing."""
         part = entry.path.with_suffix(".part")
         async with self._turns:
             try:
                 fetched = await self._with_room(entry, part)
-                part.replace(entry.path)  # here, not in a thread: one that was given up would come too late
+                part.replace(entry.path)  # not in a thread: a canceled thread would be too late
             finally:
                 part.unlink(missing_ok=True)
         return fetched
 
     async def _with_room(self, entry: _Entry, part: Path) -> Fetched:
-        """Once more without the idle documents when the disk is smaller than the limit."""
+        """Fetch the document; retry without the idle documents if the disk is smaller than the limit."""
         try:
             return await self._fetch(*entry.key, part, entry)
         except DiskError:
@@ -310,7 +311,7 @@ class FileCache:
             self._forget(entry)
             entry.resize(0)
             return
-        if entry.key[1] != task.result().version:  # "whatever there is" is asked anew the next time
+        if entry.key[1] != task.result().version:  # a request for any version is repeated the next time
             self._forget(entry)
             entry.key = (entry.key[0], task.result().version)
             self._entries.setdefault(entry.key, entry)
@@ -321,7 +322,7 @@ class FileCache:
         if entry.users == 0 and entry.task is not None:
             if not entry.task.done():
                 self._forget(entry)
-                entry.task.cancel()  # nobody waits for it any more
+                entry.task.cancel()  # no caller waits for the document
             elif self._entries.get(entry.key) is not entry:
                 self._remove(entry)
         self._budget.settle()
@@ -336,7 +337,7 @@ class FileCache:
         entry.size = 0
 
     def _give_up(self) -> bool:
-        """Remove the idle document that was not used for the longest time; whether there was one."""
+        """Remove the least recently used idle document; return whether there was one."""
         entry = next((entry for entry in self._entries.values() if entry.idle), None)
         if entry is None:
             return False
@@ -345,7 +346,7 @@ class FileCache:
         return True
 
     def _remember(self, key: _Key, failure: PageFailure) -> None:
-        """All pages of a document would fail one by one, each after all tries."""
+        """Remember a failure: otherwise each page of the document would repeat all tries."""
         self._failures[key] = (failure, time.monotonic() + self._options.remember_seconds)
         while len(self._failures) > _MOST_FAILURES:
             self._failures.popitem(last=False)

@@ -27,13 +27,13 @@ from llm_ocr.documents.remote.urls import RemoteOptions, fingerprint, shown
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Reason
 
-# Which addresses may be connected to. A host is resolved, checked and connected to in one step: no second look-up.
+# Allowed addresses. A host is resolved, checked, and connected to in one step, without a second look-up.
 
 
 _HINT = "Give --allow-private-addresses if documents are to be read from inside this network."
-#: Ranges that hold no public hosts. Source: the IANA IPv4 and IPv6 Special-Purpose Address Registries (RFC 6890),
-#: IPv4 as updated on 2020-09-04, with the later RFC 9602 (5f00::/16), 9637 (3fff::/20), and 9780 (100:0:0:1::/64);
-#: also multicast and Azure's wire server. The table replaces `ipaddress`, whose notion of private and global differs
+#: Ranges without public hosts. Source: the IANA IPv4 and IPv6 Special-Purpose Address Registries (RFC 6890), IPv4 as
+#: updated on 2020-09-04, with the later RFC 9602 (5f00::/16), 9637 (3fff::/20), and 9780 (100:0:0:1::/64); also
+#: multicast and Azure's wire server. The table replaces `ipaddress`, whose definition of private and global differs
 #: between Python releases. Globally reachable entries (AS112, AMT, anycast of PCP and TURN) publish no documents.
 _SPECIAL = tuple(
     (ipaddress.ip_network(block), kind)
@@ -43,7 +43,8 @@ _SPECIAL = tuple(
         ("10.0.0.0/8", "private"),
         ("100.64.0.0/10", "private"),  # shared address space of carriers
         ("127.0.0.0/8", "loopback"),
-        ("168.63.129.16/32", "private"),  # public in form; inside a virtual machine of Azure it tells of the machine
+        # Formally public; inside a virtual machine of Azure, the address serves the machine's metadata.
+        ("168.63.129.16/32", "private"),
         ("169.254.0.0/16", "link-local"),
         ("172.16.0.0/12", "private"),
         ("192.0.0.0/24", "reserved"),  # IETF protocol assignments, such as 192.0.0.192 of Oracle's metadata
@@ -60,7 +61,7 @@ _SPECIAL = tuple(
         ("240.0.0.0/4", "reserved"),  # limited broadcast included
         ("::1/128", "loopback"),
         ("::/128", "unspecified"),
-        ("64:ff9b:1::/48", "private"),  # local translators: where the IPv4 address is in it is not known
+        ("64:ff9b:1::/48", "private"),  # local translators: the position of the IPv4 address is unknown
         ("100::/64", "reserved"),  # discard-only
         ("100:0:0:1::/64", "reserved"),  # dummy prefix
         ("2001::/23", "reserved"),  # IETF protocol assignments, Teredo included
@@ -74,21 +75,21 @@ _SPECIAL = tuple(
         ("ff00::/8", "multicast"),
     )
 )
-#: The only IPv6 addresses that are given to hosts of the internet; the rest is not assigned.
+#: The only IPv6 addresses of internet hosts; the rest is unassigned.
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
-#: Prefixes before an IPv4 address, and the bits behind it: IPv4-mapped, NAT64 (RFC 6052), 6to4.
+#: Prefixes before an IPv4 address, and the bits after it: IPv4-mapped, NAT64 (RFC 6052), 6to4.
 _EMBEDDING = (
     (ipaddress.IPv6Network("::ffff:0:0/96"), 0),
     (ipaddress.IPv6Network("64:ff9b::/96"), 0),
     (ipaddress.IPv6Network("2002::/16"), 80),
 )
-#: A last label that is a number makes a host an IPv4 address in one of its old spellings (URL Standard, "ends in a
-#: number"): 127.1, 0x7f.1 and 2130706433 all are 127.0.0.1.
+#: A numeric last label makes a host an IPv4 address in a legacy spelling (URL Standard, "ends in a number"): 127.1,
+#: 0x7f.1, and 2130706433 are all 127.0.0.1.
 _NUMBER = re.compile(r"(?:\d+|0[xX][0-9a-fA-F]*)")
 
 
 def problem(address: IPv4Address | IPv6Address) -> str:
-    """Why the address is not one of the public internet; empty when it is."""
+    """Return the reason why the address is not public; "" for a public address."""
     if isinstance(address, IPv6Address) and (inner := _embedded(address)) is not None:
         return problem(inner)
     kind = next((kind for block, kind in _SPECIAL if block.version == address.version and address in block), "")
@@ -97,9 +98,10 @@ def problem(address: IPv4Address | IPv6Address) -> str:
 
 
 def check_literal(host: str) -> None:
-    """Check a host that is an address itself: such hosts are connected to without asking a resolver.
+    """Check a host that is an address: such hosts are connected to without a resolver.
 
-    Raises `PageFailure` for addresses that are not public and for old spellings of addresses.
+    Raises:
+        PageFailure: The address is not public, or is in a legacy spelling.
     """
     plain = host.rstrip(".")
     if ":" not in plain and not _NUMBER.fullmatch(plain.rpartition(".")[2]):
@@ -112,7 +114,7 @@ def check_literal(host: str) -> None:
 
 
 class CheckedResolver(AbstractResolver):
-    """Gives the addresses of a host only when all of them are public."""
+    """Resolver that returns a host's addresses only if all of them are public."""
 
     def __init__(self, resolver: AbstractResolver | None = None) -> None:
         self._resolver = resolver or ThreadedResolver()
@@ -136,23 +138,23 @@ def _refuse(host: str, address: IPv4Address | IPv6Address) -> None:
 
 
 def _embedded(address: IPv6Address) -> IPv4Address | None:
-    """Return the IPv4 address at which packets for an IPv6 address end."""
+    """Return the IPv4 address that receives packets for an IPv6 address."""
     behind = next((bits for block, bits in _EMBEDDING if address in block), None)
     return None if behind is None else IPv4Address(int(address) >> behind & 0xFFFFFFFF)
 
 
-# What answers of web servers mean: failures that pass, failures that stay, and versions.
+# Responses of web servers: temporary failures, permanent failures, and versions.
 
 
 _GONE = frozenset({404, 410})
 _LOCKED = frozenset({401, 402, 403, 407})
-#: Too Early, Too Many Requests, Request Timeout and all that servers say of their own troubles.
+#: Temporary: Too Early, Too Many Requests, Request Timeout, and all server errors.
 _PASSING = frozenset({408, 425, 429})
-_LONGEST = 200  # characters of a server's own words in a reason
+_LONGEST = 200  # characters of a server's text in a reason
 
 
 def refused(response: aiohttp.ClientResponse, url: str) -> PageFailure | None:
-    """The failure that a response is, None for one with the document."""
+    """Return the failure in a response, or None for a response with the document."""
     status = response.status
     said = f"{url}: {status} {short(response.reason or '')}".rstrip()
     if status in _GONE:
@@ -170,9 +172,10 @@ def refused(response: aiohttp.ClientResponse, url: str) -> PageFailure | None:
 
 
 def version_in(headers: Mapping[str, str], fingerprint: str) -> str:
-    """The version that a response names, empty where it names none.
+    """Return the version in a response, or "" without one.
 
-    ETag, else Last-Modified with the size. Both say something of this URL alone, hence its fingerprint.
+    The version is the ETag, otherwise Last-Modified with the size. Both apply only to this URL, so its fingerprint is
+    included.
     """
     tag = headers.get("ETag", "").removeprefix("W/")
     if tag.strip('"'):
@@ -182,14 +185,14 @@ def version_in(headers: Mapping[str, str], fingerprint: str) -> str:
 
 
 def too_large(url: str, most: int) -> PageFailure:
-    """The failure for a document above the limit."""
+    """Return the failure for a document above the limit."""
     return PageFailure(
         Reason.UNREADABLE, f"{url}: larger than {most >> 20} MiB", hint="Raise the limit if the document is wanted."
     )
 
 
 def outage(error: Exception, url: str) -> PageFailure:
-    """The failure for what the client raised."""
+    """Return the failure for an error of the client."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return PageFailure(
             Reason.UNREADABLE,
@@ -206,12 +209,13 @@ def outage(error: Exception, url: str) -> PageFailure:
         return NotNow(PageFailure(Reason.UNREADABLE, f"{url}: ended before it was whole"))
     what = short(str(error)) or type(error).__name__
     if isinstance(error, (HttpProcessingError, aiohttp.ClientResponseError)):
-        what = "the server's answer is no HTTP that can be read"  # the error quotes it, and the URL with its signature
+        # the error quotes the response, and the URL with its signature
+        what = "the server's answer is no HTTP that can be read"
     return NotNow(PageFailure(Reason.UNREADABLE, f"{url}: {what}"))
 
 
 def short(text: str) -> str:
-    """What a server said, on one line and cut: it may be anything."""
+    """Return untrusted server text on one line and shortened."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
 
@@ -224,7 +228,7 @@ def _unknown_host(error: aiohttp.ClientConnectorDNSError, url: str) -> PageFailu
 
 
 def _patience(headers: Mapping[str, str]) -> float | None:
-    """Seconds that Retry-After asks for, in either of its forms."""
+    """Return the seconds of Retry-After in either of its forms."""
     wanted = headers.get("Retry-After", "").strip()
     if wanted.isdigit():
         return float(wanted[:9])
@@ -238,23 +242,23 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
-# Documents over HTTP: limited in size, time and redirects, and only from addresses that were checked. No cookies, no
-# proxies, no netrc. Credentials that stand in a URL go to that host alone.
+# Documents over HTTP: limited in size, time, and redirects, and only from checked addresses. Cookies, proxies, and
+# netrc are off. Credentials in a URL are sent only to its host.
 
 
 _CONNECT_SECONDS = 30.0
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-#: Bytes that are written at a time; what one download holds in memory.
+#: Bytes per write; the memory of one download.
 _PIECE = 1 << 20
-#: What is taken in the cache before the size is known.
+#: Room in the cache that is taken before the size is known.
 _FIRST_GUESS = 1 << 20
 _HEADERS = {"User-Agent": "llm-ocr", "Accept": "*/*", "Accept-Encoding": "identity"}
-#: What aiohttp raises for connections that do not come, break, or carry what is not HTTP.
+#: Errors of aiohttp for failed or broken connections and for data that is not HTTP.
 _OUTAGES = (aiohttp.ClientError, HttpProcessingError, OSError)
 
 
 class WebClient:
-    """Fetches documents. For one event loop; `close` at the end.
+    """HTTP client for documents, for one event loop; requires `close`.
 
     `resolver` and `tls` replace the system's resolver and its trusted certificates.
     """
@@ -268,12 +272,13 @@ class WebClient:
         self._session: aiohttp.ClientSession | None = None
 
     async def fetch(self, url: str, version: str, target: Path, room: Room) -> Fetched:
-        """Write the document to `target`, and prove that it is the one of `version` unless that is empty.
+        """Write the document to `target`, and verify its version unless `version` is empty.
 
-        Raises `PageFailure`: not found, unreadable, source changed, unknown type.
+        Raises:
+            PageFailure: Not found, unreadable, source changed, or unknown type.
         """
         await room.take(_FIRST_GUESS)
-        sink = Sink(target)  # here, not in a thread: one that was given up would make the file when nobody wants it
+        sink = Sink(target)  # not in a thread: a canceled thread would create the file too late
         try:
             async with asyncio.timeout(self._options.seconds):
                 fetched = await persistently(
@@ -300,7 +305,7 @@ class WebClient:
                 await asyncio.to_thread(sink.clear)
                 return await self._body(response, url, version, sink, resize)
         except DiskError:
-            raise  # an OSError, too
+            raise  # includes OSError
         except _OUTAGES as error:
             raise outage(error, shown(url)) from error
 
@@ -329,7 +334,7 @@ class WebClient:
 
     @contextlib.asynccontextmanager
     async def _response(self, url: str) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The response behind all redirects, its status 200."""
+        """Return the response after all redirects, with status 200."""
         first = at = _parsed(url)
         for _ in range(self._options.redirects + 1):
             async with self._get(at, first) as response:
@@ -372,7 +377,7 @@ class WebClient:
 
 
 async def _pieces(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """The body in pieces that are worth a change of threads."""
+    """Yield the body in pieces large enough for a thread switch."""
     piece = bytearray()
     async for data in content.iter_any():
         piece += data
@@ -384,7 +389,7 @@ async def _pieces(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 
 def _parsed(url: str) -> URL:
-    """Raises `PageFailure` for what is no URL. What is quoted already stays as it is: signatures are made over it."""
+    """Parse a URL; raises `PageFailure` if it is invalid. Quoted parts are unchanged, because signatures cover them."""
     try:
         ready = url.isascii() and url.isprintable() and " " not in url
         parsed = URL(url, encoded=ready)
@@ -404,7 +409,7 @@ def _next(response: aiohttp.ClientResponse, at: URL, url: str) -> URL:
     place = response.headers.get("Location", "")
     try:
         target = at.join(_relative(place))
-        port = target.port  # raises for one that cannot be
+        port = target.port  # raises for an invalid port
     except ValueError as error:
         raise PageFailure(Reason.UNREADABLE, f"{shown(url)}: redirected to no URL: {short(str(error))}") from error
     if not place or target.scheme not in ("http", "https") or not target.host or not port:
@@ -420,7 +425,7 @@ def _relative(place: str) -> URL:
 
 
 def _no_web_page(url: str, path: Path) -> None:
-    """Servers send pages of HTML where a document has moved or a login is wanted, and call them a success."""
+    """Raise for an HTML page: servers return one with a success status after a move, or for a login."""
     if kind_by_content(path):
         return
     with path.open("rb") as file:

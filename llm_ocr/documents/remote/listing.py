@@ -40,11 +40,11 @@ from llm_ocr.errors import ObjectNotFound, PageFailure, UsageError
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.types import Reason
 
-# Lists and manifests that stand on a store or on the web, read line by line from a local copy.
+# Lists and manifests on a store or on the web, read line by line from a local copy.
 
 
 class ListFile:
-    """A local copy of a list, for as long as the block lasts. Blocking. Raises `UsageError` when there is no list."""
+    """Local copy of a list for the duration of the block. Blocking. Raises `UsageError` if the list is missing."""
 
     def __init__(self, url: str, options: RemoteOptions, stores: Stores) -> None:
         self._url = url
@@ -52,7 +52,7 @@ class ListFile:
         self.path = Path(self._folder.name, "list")
         try:
             if is_web(url):
-                with ThreadPoolExecutor(1) as thread:  # the caller's may have a running loop
+                with ThreadPoolExecutor(1) as thread:  # the caller's thread may have a running loop
                     thread.submit(asyncio.run, _fetch(url, self.path, options)).result()
             else:
                 place = split(url)
@@ -71,13 +71,13 @@ class ListFile:
         self._folder.cleanup()
 
     def lines(self) -> Iterator[str]:
-        """Paths and URLs: one a line, `#` begins a comment line, empty lines are skipped."""
+        """Yield paths and URLs: one per line; comment lines (`#`) and empty lines are skipped."""
         for _, line in self._numbered():
             if line.strip() and not line.lstrip().startswith("#"):
                 yield line.strip()
 
     def entries(self, ids: UniqueIds) -> Iterator[ManifestEntry]:
-        """The documents of a manifest. Raises `UsageError` that names the line and what is wrong."""
+        """Yield the documents of a manifest. Raises `UsageError` with the line and the fault."""
         for number, line in self._numbered():
             if line.strip():
                 yield entry_of(line, f"{shown(self._url)} line {number}", ids)
@@ -89,13 +89,13 @@ class ListFile:
 
 
 class _AnyRoom:
-    """A list is no document: it takes no place among them."""
+    """Unlimited room: a list is not a document and takes no room in the cache."""
 
     async def take(self, size: int) -> None:
-        """At once."""
+        """Return at once."""
 
     def resize(self, size: int) -> None:
-        """Without limit; the download has one."""
+        """Accept any size; the download has its own limit."""
 
 
 async def _fetch(url: str, path: Path, options: RemoteOptions) -> None:
@@ -106,21 +106,21 @@ async def _fetch(url: str, path: Path, options: RemoteOptions) -> None:
         await web.close()
 
 
-# Remote documents that the user means: one by one, below a prefix or pattern, and by lists and manifests. What is below
-# a prefix comes with its version from the listing. What is named one by one in a list or manifest is not looked at
-# here: whether it is there, and its version, turn out when it is opened.
+# Remote documents from user input: single URLs, prefixes, patterns, lists, and manifests. The listing of a prefix
+# includes versions. A document named in a list or manifest is not checked here; its existence and version are
+# determined when it is opened.
 
 
 _LISTS = (".txt", ".jsonl")
-#: Objects whose first bytes are asked for at a time, where the name says nothing.
+#: Number of parallel reads of first bytes, for names without a known suffix.
 _AT_ONCE = 64
 
 
 class RemoteListing:
-    """Finds documents. Blocking, lazy, and with nothing in memory but a page of a listing.
+    """Finder of remote documents. Blocking and lazy; memory holds only one page of a listing.
 
-    `skipped` counts what is below prefixes and of no known type, by suffix; `ids` are those of all manifests. Errors of
-    a store end a listing: half of it would be a wrong plan.
+    `skipped` counts the objects below prefixes with an unknown type, by suffix; `ids` are those of all manifests.
+    Errors of a store end a listing, because an incomplete listing would produce a wrong plan.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class RemoteListing:
         self._stores = stores or Stores(self._options.store)
 
     def documents(self, source: str) -> Iterator[SourceDocument]:
-        """What a remote source of the user means. Raises `UsageError`, `StorageError`, `MissingExtra`."""
+        """Yield the documents of a remote source. Raises `UsageError`, `StorageError`, and `MissingExtra`."""
         if suffix_of(source) in _LISTS and not source.endswith("/") and (is_web(source) or not has_magic(source)):
             yield from self._list(source)
         elif is_web(source):
@@ -146,7 +146,7 @@ class RemoteListing:
             yield from self._stored(SourceDocument(source, name_of(source)))
 
     def line(self, text: str, base: str = "") -> Iterator[SourceDocument]:
-        """What a remote line of a list means; `base` is the URL of the list, empty for a local one."""
+        """Yield the documents of a remote line in a list; `base` is the URL of the list, empty for a local list."""
         found = self._one(text, base)
         if found.reason is None and not is_web(found.source):
             key = split(found.source).key
@@ -156,14 +156,14 @@ class RemoteListing:
         yield found
 
     def entry(self, entry: ManifestEntry, base: str = "") -> SourceDocument:
-        """The document of a manifest's line; `base` is the URL of the manifest, empty for a local one."""
+        """Return the document of a manifest's line; `base` is the URL of the manifest, empty for a local one."""
         return replace(self._one(entry.path, base), document_id=entry.document_id, pages=entry.pages)
 
     def _one(self, text: str, base: str) -> SourceDocument:
-        """What is named by itself, nothing asked of its server; what cannot be a document is one that failed.
+        """Return a document named individually, without a request; a source that cannot be a document fails.
 
-        Like a local file it keeps its path below the list. What is elsewhere keeps its path in the bucket or web site,
-        and has only its name in the id: so it was before it kept its path.
+        The document keeps its path below the list, as a local file does. Other documents keep their path in the bucket
+        or web site. Their ids use only the name, for compatibility with older versions.
         """
         url = joined(base, text) if base else text
         near = below(base, url)
@@ -190,7 +190,7 @@ class RemoteListing:
                     yield from self.line(line, source)
 
     def _stored(self, named: SourceDocument) -> Iterator[SourceDocument]:
-        """A literal key wins over a pattern and over a folder of the same spelling."""
+        """Yield the documents of a store URL; a literal key has priority over a pattern and over a folder."""
         place = split(named.source)
         store = self._stores.at(place.root)
         info = store.stat(place.key) if place.key and not place.key.endswith("/") else None
@@ -230,8 +230,8 @@ class RemoteListing:
         yield from self._kept(place, chain([first], found), folder)
 
     def _kept(self, place: StoreUrl, infos: Iterable[ObjectInfo], folder: str) -> Iterator[SourceDocument]:
-        """Those of a known type, by suffix; by their first bytes where there is none."""
-        objects = (info for info in infos if info.size or not info.key.endswith("/"))  # empty ones stand for folders
+        """Yield objects of a known type by suffix, or by their first bytes without a suffix."""
+        objects = (info for info in infos if info.size or not info.key.endswith("/"))  # empty objects represent folders
         with ThreadPoolExecutor(self._options.fetches) as threads:
             while batch := list(islice(objects, _AT_ONCE)):
                 unnamed = [info for info in batch if not suffix_of(place.at(info.key))]
@@ -251,7 +251,7 @@ class RemoteListing:
         try:
             head = self._stores.at(root).read_range(info.key, 0, min(HEAD_BYTES, info.size)) if info.size else b""
         except ObjectNotFound:
-            return ""  # removed since it was listed
+            return ""  # removed since the listing
         return kind_of_head(head)
 
 
@@ -259,16 +259,16 @@ def _failed(url: str, relative: str, reason: Reason, detail: str) -> SourceDocum
     return SourceDocument(shown(url), relative, reason=reason, detail=detail)
 
 
-# Remote documents as local files: the one way in for everything that reads pages.
+# Remote documents as local files: the common entry point for reading pages.
 
 
 class RemoteDocuments:
-    """Local files of documents on stores and on the web. Made and used in one event loop; `close` removes the files.
+    """Local files of documents on stores and on the web, for one event loop; `close` removes the files.
 
         async with RemoteDocuments() as remote, remote.open(url, version) as copy:
             pages = await renderer.open(str(copy.path))
 
-    `stores` and `web` replace what the options would open.
+    `stores` and `web` replace the clients that the options would open.
     """
 
     def __init__(
@@ -289,15 +289,20 @@ class RemoteDocuments:
 
     @property
     def used(self) -> int:
-        """Bytes of documents on the local disk, those on their way included."""
+        """Bytes of documents on the local disk, including incoming ones."""
         return self._cache.used if self._cache else 0
 
     def open(self, source: str, version: str = "") -> AbstractAsyncContextManager[LocalCopy]:
-        """The document as a local file, for as long as the block lasts.
+        """Provide the document as a local file for the duration of the block.
 
-        `version` is the plan's, and what is there must be of it; empty: whatever is there, `LocalCopy.version` says of
-        which version it is. Entering raises `PageFailure` (not found, unreadable, source changed, unknown type), also
-        for what is no URL; `DiskError` when the local disk is full, and `MissingExtra`.
+        Args:
+            source: URL of the document.
+            version: The plan's version, which is verified. Empty: any version; `LocalCopy.version` is the actual one.
+
+        Raises:
+            PageFailure: Not found, unreadable, source changed, unknown type, or not a URL.
+            DiskError: The local disk is full.
+            MissingExtra: The package for the store is not installed.
         """
         if self._cache is None:
             self._folder = CopyFolder(self._options.cache_folder)
@@ -305,7 +310,7 @@ class RemoteDocuments:
         return self._cache.open(source, version)
 
     async def look(self, source: str) -> Fetched:
-        """Version and size of a document on a store, without reading it. Raises `PageFailure`, and `MissingExtra`."""
+        """Return version and size of a document on a store without reading it. Raises `PageFailure`, `MissingExtra`."""
         return await self._client().look(source)
 
     def _client(self) -> StoreClient:
@@ -314,7 +319,7 @@ class RemoteDocuments:
         return self._store
 
     async def close(self) -> None:
-        """End what is on its way, and remove all files."""
+        """Cancel the transfers and remove all files."""
         if self._cache is not None:
             await self._cache.close()
         await self._web.close()

@@ -1,4 +1,4 @@
-"""Documents on object stores, listed by key and read in ranges."""
+"""Read documents from object stores, listed by key and fetched in ranges."""
 
 import asyncio
 import functools
@@ -16,17 +16,17 @@ from llm_ocr.errors import ObjectNotFound, PageFailure, StorageError, UsageError
 from llm_ocr.storage import ObjectInfo, ObjectStore, StoreOptions, open_store
 from llm_ocr.types import Reason
 
-# Trying again what may be better the next time.
+# Retries of temporary failures.
 
 
 T = TypeVar("T")
 
-#: Seconds; a server that asks for more patience gets this much.
+#: Limit in seconds, also for a pause that the server requests.
 _LONGEST_PAUSE = 60.0
 
 
 class NotNow(PageFailure):
-    """A failure that may pass. `after`: seconds that the server asked to wait."""
+    """Temporary failure. `after`: seconds that the server asked to wait."""
 
     def __init__(self, failure: PageFailure, after: float | None = None) -> None:
         super().__init__(failure.reason, failure.detail, hint=failure.hint, retryable=True)
@@ -34,9 +34,9 @@ class NotNow(PageFailure):
 
 
 async def persistently(attempt: Callable[[], Awaitable[T]], *, tries: int, pause: float) -> T:
-    """The first result of up to `tries` attempts; only `NotNow` is tried again, the last one is raised.
+    """Return the first result of up to `tries` attempts; only `NotNow` is retried, and the last one is raised.
 
-    Pauses double and are spread by chance, so that many workers do not come back at the same moment.
+    Pauses double and are randomized, so that parallel workers do not retry at the same moment.
     """
     for number in range(1, tries):
         try:
@@ -47,17 +47,17 @@ async def persistently(attempt: Callable[[], Awaitable[T]], *, tries: int, pause
     return await attempt()
 
 
-# Documents on stores: found by their keys, and read in ranges, so that a download can be ended at any time.
+# Documents on stores: found by their keys, and read in ranges, so that a download can be canceled at any time.
 
 
 OpenStore = Callable[[str, StoreOptions], ObjectStore]
 
-#: Bytes of one request; what one download holds in memory. Smaller objects come in one, with their version.
+#: Bytes per request; the memory of one download. Smaller objects are read in one request, with their version.
 _PIECE = 16 << 20
 
 
 class Stores:
-    """The stores that sources stand on, each opened once. For any number of threads."""
+    """Stores of the sources, each opened once; thread-safe."""
 
     def __init__(self, options: StoreOptions, opening: OpenStore = open_store) -> None:
         self._options = options
@@ -66,7 +66,7 @@ class Stores:
         self._lock = threading.Lock()
 
     def at(self, root: str) -> ObjectStore:
-        """The store of a root as `urls.split` gives it. Raises `UsageError`, `MissingExtra`."""
+        """Return the store of a root as returned by `urls.split`. Raises `UsageError` and `MissingExtra`."""
         with self._lock:
             if root not in self._open:
                 self._open[root] = self._opening(root, self._options)
@@ -74,7 +74,7 @@ class Stores:
 
 
 class StoreClient:
-    """Fetches documents from stores, in threads of its own."""
+    """Client that fetches documents from stores in its own threads."""
 
     def __init__(self, options: RemoteOptions, stores: Stores) -> None:
         self._options = options
@@ -82,9 +82,10 @@ class StoreClient:
         self._threads = ThreadPoolExecutor(options.fetches, thread_name_prefix="llm-ocr-documents")
 
     async def fetch(self, url: str, version: str, target: Path, room: Room) -> Fetched:
-        """Write the document to `target`, and prove that it is the one of `version` unless that is empty.
+        """Write the document to `target`, and verify its version unless `version` is empty.
 
-        Raises `PageFailure`: not found, unreadable, source changed.
+        Raises:
+            PageFailure: Not found, unreadable, or source changed.
         """
         stop = threading.Event()
         try:
@@ -96,12 +97,12 @@ class StoreClient:
             stop.set()
 
     async def look(self, url: str) -> Fetched:
-        """Version and size of the document, without reading it. Raises `PageFailure`: not found, unreadable."""
+        """Return version and size of the document without reading it. Raises `PageFailure`: not found, unreadable."""
         info = await self._persist(self._stat, url, "")
         return Fetched(store_version(url, info), info.size)
 
     def close(self) -> None:
-        """End the threads; downloads that nobody waits for end at their next piece."""
+        """End the threads; abandoned downloads end at their next piece."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _persist(self, step: Callable[..., ObjectInfo], url: str, *rest: object) -> ObjectInfo:
@@ -121,7 +122,7 @@ class StoreClient:
         return info
 
     def _copy(self, url: str, info: ObjectInfo, target: Path, stop: threading.Event) -> ObjectInfo:
-        """The object, proved to have been of one version from the first to the last byte."""
+        """Copy the object and verify that it had one version from the first to the last byte."""
         sink = Sink(target)
         try:
             if info.size <= _PIECE:
@@ -131,7 +132,7 @@ class StoreClient:
         finally:
             sink.close()
             if stop.is_set():
-                target.unlink(missing_ok=True)  # it may have been made after it was cleared away
+                target.unlink(missing_ok=True)  # the file may have been created after the cleanup
         return info
 
     def _copy_whole(self, url: str, info: ObjectInfo, sink: Sink) -> None:
@@ -160,7 +161,7 @@ def _changed(url: str) -> PageFailure:
 
 
 def _as_failures(step: Callable[..., ObjectInfo], url: str, *rest: object) -> ObjectInfo:
-    """The step's result; errors of the store as failures of this document."""
+    """Return the step's result; errors of the store become failures of this document."""
     try:
         return step(url, *rest)
     except DiskError:

@@ -1,4 +1,4 @@
-"""Parts of remote URLs and key patterns. No I/O."""
+"""Split remote URLs and match key patterns. No I/O."""
 
 import difflib
 import fnmatch
@@ -14,34 +14,34 @@ from llm_ocr.errors import UsageError
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.names import OTHER_SCHEMES
 
-# How remote documents are read.
+# Options for reading remote documents.
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteOptions:
     """Limits and credentials. Sizes in bytes, times in seconds.
 
-    `store` is that of the sources, which may be another account than that of the workspace.
+    `store` contains the sources' credentials, which may differ from the workspace's.
     """
 
     store: StoreOptions = field(default_factory=StoreOptions)
-    cache_bytes: int = 4 << 30  # local files of documents, all together
-    cache_folder: Path | None = None  # where they stand; None: the system's folder for temporary files
+    cache_bytes: int = 4 << 30  # all local files of documents together
+    cache_folder: Path | None = None  # folder of local files; None: the system's folder for temporary files
     most_bytes: int = 512 << 20  # of one document over HTTP
     seconds: float = 600.0  # for one document over HTTP, redirects and tries included
-    stall_seconds: float = 60.0  # without a byte
+    stall_seconds: float = 60.0  # without received bytes
     redirects: int = 5
     allow_private_addresses: bool = False
-    tries: int = 4  # of what may be better the next time
-    pause: float = 1.0  # before the second try; doubles from then on
-    fetches: int = 8  # at a time
-    remember_seconds: float = 60.0  # a failure is not tried again for so long
+    tries: int = 4  # for temporary failures
+    pause: float = 1.0  # before the second try; then doubled
+    fetches: int = 8  # parallel downloads
+    remember_seconds: float = 60.0  # time without a retry after a failure
 
 
-# What is a remote source, and the parts of its URL. Nothing here reads anything.
+# Remote sources and the parts of their URLs.
 
 
-#: Read through `llm_ocr.storage`, and over HTTP.
+#: Schemes read through `llm_ocr.storage`, and over HTTP.
 STORES = ("s3", "gs", "hf")
 WEB = ("https", "http")
 
@@ -49,7 +49,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _HUB_KINDS = ("datasets", "buckets")
 #: Names of query parameters that may grant access; their values are hidden.
 _SECRET = re.compile(r"sig|signature|token|secret|password|passwd|credential|api_?key|access_?key|auth|code", re.I)
-#: Query parameters of presigned URLs (S3, CloudFront, GCS, Azure): the document is the same with others.
+#: Query parameters of presigned URLs (S3, CloudFront, GCS, Azure), which do not identify the document.
 _SIGNING = re.compile(
     r"x-(amz|goog)-.*|signature|expires|awsaccesskeyid|googleaccessid|key-pair-id|policy|token|access_token"
     r"|sig|se|st|sp|sv|sr|spr|skoid|sktid|skt|ske|sks|skv",
@@ -57,40 +57,40 @@ _SIGNING = re.compile(
 )
 _CREDENTIALS = re.compile(r"(//)[^/?#]*@")
 _LOGIN = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@")
-#: Where a name becomes a pattern.
+#: Characters that make a name a pattern.
 _MAGIC = re.compile(r"[*?[]")
 
 
 @dataclass(frozen=True, slots=True)
 class StoreUrl:
-    """An object or folder on a store. `root` is what `storage.open_store` takes; `key` may be empty or end in `/`."""
+    """Object or folder on a store. `root` is for `storage.open_store`; `key` may be empty or end in `/`."""
 
     root: str
     key: str
 
     def at(self, key: str) -> str:
-        """The URL of another key on the same store."""
+        """Return the URL of another key on the same store."""
         return f"{self.root}/{key}" if key else self.root
 
 
 def scheme_of(source: str) -> str:
-    """The scheme in lower case; empty for paths."""
+    """Return the scheme in lower case; "" for paths."""
     found = _SCHEME.match(source)
     return found[1].lower() if found else ""
 
 
 def is_remote(source: str) -> bool:
-    """Whether the source is on a store or on the web."""
+    """Return whether the source is on a store or on the web."""
     return scheme_of(source) in (*STORES, *WEB)
 
 
 def is_web(source: str) -> bool:
-    """Whether the source is read over HTTP."""
+    """Return whether the source is read over HTTP."""
     return scheme_of(source) in WEB
 
 
 def unknown_scheme(source: str) -> UsageError | None:
-    """The error for a URL of a scheme that cannot be read; None for paths, `file://` and remote sources."""
+    """Return the error for an unsupported scheme; None for paths, `file://`, and remote sources."""
     scheme = scheme_of(source)
     known = (*STORES, *WEB, "file")
     if not scheme or scheme in known:
@@ -101,9 +101,10 @@ def unknown_scheme(source: str) -> UsageError | None:
 
 
 def split(url: str) -> StoreUrl:
-    """The store and the key of an s3, gs or hf URL; keys are taken as they are written, without percent-decoding.
+    """Return the store and the key of an s3, gs, or hf URL; keys are unchanged, without percent-decoding.
 
-    Raises `UsageError` for a URL without bucket, and for `hf://` URLs of neither datasets nor buckets.
+    Raises:
+        UsageError: The URL has no bucket, or is an `hf://` URL of neither datasets nor buckets.
     """
     scheme = scheme_of(url)
     parts = url[len(scheme) + 3 :].split("/")
@@ -121,18 +122,18 @@ def split(url: str) -> StoreUrl:
 
 
 def has_magic(key: str) -> bool:
-    """Whether the key may be a pattern."""
+    """Return whether the key may be a pattern."""
     return bool(_MAGIC.search(key))
 
 
 def fixed_part(pattern: str) -> str:
-    """What all keys that match begin with."""
+    """Return the common prefix of all matching keys."""
     found = _MAGIC.search(pattern)
     return pattern[: found.start()] if found else pattern
 
 
 def name_of(url: str) -> str:
-    """The last part of the path, as a file would be called; that of the host for a URL without a path."""
+    """Return the last part of the path, as a file name; the host for a URL without a path."""
     if not is_web(url):
         return url.rstrip("/").rpartition("/")[2]
     parts = _parts(url)
@@ -141,17 +142,17 @@ def name_of(url: str) -> str:
 
 
 def suffix_of(url: str) -> str:
-    """The suffix of the name in lower case, with its dot."""
+    """Return the suffix of the name in lower case, with its dot."""
     return PurePosixPath(name_of(url)).suffix.lower().rstrip()
 
 
 def kind_by_url(url: str) -> str:
-    """`pdf`, `image`, or empty, by the suffix."""
+    """Return `pdf`, `image`, or "" by the suffix."""
     return SUFFIXES.get(suffix_of(url), "")
 
 
 def joined(base: str, name: str) -> str:
-    """What a line of the list at `base` means: itself when it is a URL, else a path beside the list."""
+    """Return the meaning of a line of the list at `base`: the URL itself, otherwise a path relative to the list."""
     if scheme_of(name):
         return name
     if is_web(base):
@@ -170,7 +171,7 @@ def joined(base: str, name: str) -> str:
 
 
 def below(base: str, url: str) -> str:
-    """Return the path of `url` below the folder of the list at `base`; empty for what is elsewhere."""
+    """Return the path of `url` below the folder of the list at `base`; "" for other URLs."""
     if not base:
         return ""
     if not is_web(url):
@@ -184,34 +185,35 @@ def below(base: str, url: str) -> str:
 
 
 def path_of(url: str) -> str:
-    """Return the path in the bucket, repository or web site; the name alone where there is no path.
+    """Return the path in the bucket, repository, or web site; only the name without a path.
 
-    Raises `UsageError` for a URL of a store that `split` refuses.
+    Raises:
+        UsageError: `split` refuses the URL of a store.
     """
-    parts = _parts(url)  # without a host it is no URL
+    parts = _parts(url)  # a URL without a host is invalid
     path = split(url).key if not is_web(url) else unquote(parts.path) if parts.netloc else ""
     return path.lstrip("/") if path.strip("/") else name_of(url)
 
 
 def shown(url: str) -> str:
-    """The URL for messages and results: without passwords, and with the values of signatures and tokens hidden."""
+    """Return the URL for messages and results, without passwords, signatures, and tokens."""
     if not is_web(url):
-        return _LOGIN.sub(r"\1", url)  # behind the bucket, `//` and `@` are parts of a key
+        return _LOGIN.sub(r"\1", url)  # after the bucket, `//` and `@` are parts of a key
     return _with_query(url, lambda name, pair: f"{name}=***" if _SECRET.search(name) else pair)
 
 
 def identity(url: str) -> str:
-    """What stays the same when only the credentials of a URL change."""
+    """Return the part of a URL that is independent of its credentials."""
     return _with_query(url, lambda name, pair: "" if _SIGNING.fullmatch(name) else pair) if is_web(url) else url
 
 
 def fingerprint(url: str) -> str:
-    """16 hex of what the URL names."""
+    """Return 16 hex digits of the URL's identity."""
     return hashlib.sha256(identity(url).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _parts(url: str) -> SplitResult:
-    """Also of what is no URL: that it is none is said when it is opened."""
+    """Split any text; an invalid URL is reported when it is opened."""
     try:
         return urlsplit(url)
     except ValueError:
@@ -219,14 +221,17 @@ def _parts(url: str) -> SplitResult:
 
 
 def _with_query(url: str, change: Callable[[str, str], str]) -> str:
-    """The URL without user, password and fragment, each `name=value` of its query changed; empty ones are left out."""
+    """Return the URL without user, password, and fragment, with `change` applied to each `name=value` of its query.
+
+    Empty results are left out.
+    """
     rest, mark, query = _LOGIN.sub(r"\1", url.partition("#")[0]).partition("?")
     pairs = (change(unquote(pair.partition("=")[0]), pair) for pair in query.split("&"))
     kept = "&".join(pair for pair in pairs if pair)
     return f"{rest}{mark}{kept}" if kept else rest
 
 
-# Patterns of keys, with the meaning that they have for files.
+# Key patterns with the semantics of file patterns.
 
 
 #: Any number of folders.
@@ -234,10 +239,10 @@ _ANY = "**"
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a key matches. `*`, `?` and `[…]` stay within a path segment, `**` stands for any number of folders.
+    """Return a function that matches keys. `*`, `?`, and `[…]` match within a path segment, `**` any number of folders.
 
-    Folders that match give what is below them, unless the pattern has `**`. Hidden names (with a leading dot) match
-    only where the pattern writes the dot, as in a shell.
+    A matching folder includes its content, unless the pattern has `**`. Hidden names (with a leading dot) match only if
+    the pattern includes the dot, as in a shell.
     """
     segments = pattern.split("/")
     tests = [_test(segment) for segment in segments]
@@ -245,7 +250,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     end = len(tests)
 
     def skip(places: Iterable[int]) -> set[int]:
-        """The places, and those behind a `**` that stands for nothing."""
+        """Return the places, and those after a `**` that matches no folder."""
         found = set(places)
         for place in range(end):
             if place in found and segments[place] == _ANY:
@@ -266,12 +271,12 @@ def matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def hidden(relative: str) -> bool:
-    """Whether a name of the path begins with a dot."""
+    """Return whether a name in the path begins with a dot."""
     return not all(map(_visible, relative.split("/")))
 
 
 def _visible(segment: str) -> bool:
-    """Keys are names, not paths: `.` and `..` lead nowhere, and hide nothing."""
+    """Return whether the segment is visible. Keys are not paths: `.` and `..` are ordinary names."""
     return not segment.startswith(".") or segment in (".", "..")
 
 

@@ -1,1 +1,1 @@
-"""Rows of Hugging Face datasets as documents: one row is one document."""
+"""Read rows of Hugging Face datasets as documents: one row is one document."""

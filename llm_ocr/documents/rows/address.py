@@ -1,10 +1,10 @@
-"""URLs of dataset rows, and the options that select rows."""
+"""Define the URLs of dataset rows and the options that select rows."""
 
 import re
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
-# Where a row is: the URL that a plan keeps of it, by which any machine can read its images.
+# Address of a row: the URL in a plan, by which any machine can read the row's images.
 
 
 _ROW = re.compile(
@@ -16,7 +16,7 @@ _ROW = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file of a dataset repository, at a commit. `repository` is namespace/name."""
+    """Parquet file of a dataset repository at a commit. `repository` is namespace/name."""
 
     repository: str
     commit: str
@@ -24,13 +24,13 @@ class DataFile:
 
     @property
     def url(self) -> str:
-        """As stores name it."""
+        """Return the URL in the format of stores."""
         return f"hf://datasets/{self.repository}@{self.commit}/{self.path}"
 
 
 @dataclass(frozen=True, slots=True)
 class RowAddress:
-    """A row, counted from 0 in its file, and the column with its image or images."""
+    """Row, counted from 0 in its file, and the column with its image or images."""
 
     file: DataFile
     row: int
@@ -38,22 +38,22 @@ class RowAddress:
 
     @property
     def url(self) -> str:
-        """The source of its document."""
+        """Return the source of the row's document."""
         return f"{self.file.url}#row={self.row}&column={quote(self.column, safe='')}"
 
     @property
     def relative(self) -> str:
-        """Its path below the source root: the file's, and the row in six digits or more."""
+        """Return the path below the source root: the file's path, and the row in at least six digits."""
         return f"{self.file.path}/{self.row:06d}"
 
     @property
     def version(self) -> str:
-        """Names commit, file and row: two rows are never copies of each other."""
+        """Return the version from commit, file, and row: two rows are never copies of each other."""
         return f"{self.file.commit}/{self.file.path}#{self.row}"
 
 
 def row_address(source: str) -> RowAddress | None:
-    """The row that a document's source names; None for any other source."""
+    """Return the row address in a document's source; None for other sources."""
     found = _ROW.fullmatch(source)
     if found is None:
         return None
@@ -61,20 +61,20 @@ def row_address(source: str) -> RowAddress | None:
     return RowAddress(file, int(found["row"]), unquote(found["column"]))
 
 
-# Rows that name a file instead of holding an image.
+# Rows that reference a file instead of containing an image.
 
 
-#: A file of a dataset repository on the Hub, as `datasets` and the Hub's pages name it.
+#: File of a dataset repository on the Hub, as written by `datasets` and by the Hub's pages.
 _HUB = re.compile(
     r"(?:hf://datasets/(?P<a>[^/@]+/[^/@]+)(?:@[^/]+)?|https://[^/]+/datasets/(?P<b>[^/]+/[^/]+)/resolve/[^/]+)/(?P<path>.+)"
 )
 
 
 def in_repository(file: DataFile, reference: str) -> list[str]:
-    """Where in the repository the file may be that a row of `file` names; empty for what is elsewhere.
+    """Return candidate paths in the repository for a file that a row of `file` references; empty for external files.
 
-    A relative path is looked for from the root, then beside the data file. Nothing outside the repository is ever
-    fetched because a row names it.
+    A relative path is looked up from the root, then next to the data file. Files outside the repository are never
+    fetched on behalf of a row.
     """
     found = _HUB.fullmatch(reference)
     if found is not None:
@@ -92,12 +92,12 @@ def _is_inside(path: str) -> bool:
     return all(part not in ("", ".", "..") for part in path.split("/"))
 
 
-# Which rows the user means.
+# Selection of rows.
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetOptions:
-    """As `--dataset` and the settings beside it; None for what was left open."""
+    """Settings of `--dataset` and its related flags; None for unset ones."""
 
     name: str
     config: str | None = None

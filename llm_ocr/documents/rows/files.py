@@ -1,4 +1,4 @@
-"""Data files of datasets: image columns and footers."""
+"""Read data files of datasets: image columns and footers."""
 
 import io
 import threading
@@ -18,24 +18,31 @@ if TYPE_CHECKING:
     from huggingface_hub import HfFileSystem
 
 
-# Which column has the images, and how they stand in it.
+# Column with the images, and their format.
 
 
 @dataclass(frozen=True, slots=True)
 class ImageColumn:
-    """`many`: each row has a list of images."""
+    """Image column; `many`: each row has a list of images."""
 
     name: str
     many: bool
 
 
 def image_column(schema: Any, features: Mapping[str, Any] | None, wanted: str | None, where: str) -> ImageColumn:
-    """The column that is wanted, or the only one with images.
+    """Return the requested column, or the only one with images.
 
-    `schema` is the Arrow schema of a data file; `features` are those that the dataset's card declares, if it does.
-    Raises UsageError that names what there is.
+    Args:
+        schema: Arrow schema of a data file.
+        features: Features from the dataset's card, if present.
+        wanted: Name of the column; None: find it.
+        where: Name of the dataset for errors.
+
+    Raises:
+        UsageError: The column is missing or ambiguous; the error names the candidates.
     """
-    several = {name for name, count in Counter(schema.names).items() if count > 1}  # Arrow gives neither by its name
+    # Arrow returns no column by an ambiguous name
+    several = {name for name, count in Counter(schema.names).items() if count > 1}
     shapes = {field.name: shape for field in schema if field.name not in several and (shape := _shape(field.type))}
     likely = _with_images(schema, features, shapes)
     if wanted is not None:
@@ -62,7 +69,7 @@ def _there_is(schema: Any, likely: list[str]) -> str:
 
 
 def _with_images(schema: Any, features: Mapping[str, Any] | None, shapes: Mapping[str, str]) -> list[str]:
-    """By what the dataset declares; where it declares nothing of a column, by what its values look like."""
+    """Return the image columns by the declared features, or by the types of the values for undeclared columns."""
     declared = {**_stored_features(schema), **(features or {})}
     found = []
     for name in shapes:
@@ -75,7 +82,7 @@ def _with_images(schema: Any, features: Mapping[str, Any] | None, shapes: Mappin
 
 
 def _stored_features(schema: Any) -> Mapping[str, Any]:
-    """What `datasets` wrote into the file about its columns."""
+    """Return the column features that `datasets` stored in the file."""
     if b"huggingface" not in (schema.metadata or {}):
         return {}
     from datasets import Features
@@ -83,7 +90,7 @@ def _stored_features(schema: Any) -> Mapping[str, Any]:
     try:
         return dict(Features.from_arrow_schema(schema))
     except (TypeError, ValueError, KeyError, AttributeError):
-        return {}  # of another release: the values tell
+        return {}  # from another release: the values decide
 
 
 def _is_image(feature: Any) -> bool:
@@ -93,7 +100,7 @@ def _is_image(feature: Any) -> bool:
         return len(feature) == 1 and _is_image(feature[0])
     if isinstance(feature, Image):
         return True
-    inner = getattr(feature, "feature", None)  # List, LargeList and Sequence
+    inner = getattr(feature, "feature", None)  # List, LargeList, and Sequence
     return inner is not None and not isinstance(inner, Mapping) and _is_image(inner)
 
 
@@ -105,7 +112,7 @@ def _looks_like_images(kind: Any) -> bool:
 
 
 def _shape(kind: Any) -> str:
-    """`one`, `many`, or empty for what cannot be images: a struct with bytes, or bytes alone, is an image."""
+    """Return `one`, `many`, or "" for other types: a struct with bytes, or bytes alone, is an image."""
     import pyarrow as pa
 
     if _is_list(kind):
@@ -128,13 +135,13 @@ def _is_bytes(kind: Any) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
 
 
-# Data files on the Hub, opened so that only what is asked for is fetched.
+# Data files on the Hub, with reads of the requested ranges only.
 
 
 class HubFiles:
-    """Opens data files, for any number of threads. Nothing is asked before the first one is opened.
+    """Opener of data files, thread-safe. The first request occurs at the first file.
 
-    What may pass is tried again as `patience` says; `pause` is how to wait for that.
+    Temporary failures are retried by `patience`; `pause` implements the wait.
     """
 
     def __init__(self, patience: Patience = PATIENCE, pause: Callable[[float], object] | None = None) -> None:
@@ -146,24 +153,26 @@ class HubFiles:
     def _system(self) -> "HfFileSystem":
         from huggingface_hub import HfFileSystem
 
-        # Not the instance that others in this process share: what it remembers goes with this object.
+        # Not the shared instance of this process: the cached listings are discarded with this object.
         return HfFileSystem(skip_instance_cache=True)
 
     def open(self, file: DataFile) -> io.RawIOBase:
-        """The file for reading; each read fetches its bytes and no more.
+        """Open the file for reading; each read fetches only its bytes.
 
-        This and each read raise `StorageError`, `ObjectNotFound` for a file that is not there.
+        Raises:
+            StorageError: The Hub failed; also raised by each read.
+            ObjectNotFound: The file is missing.
         """
         client = HubClient(Place("dataset", file.repository, "", file.commit), StoreOptions())
 
         def opened() -> IO[bytes]:
-            # One listing of its folder says the sizes of all files in it; several at once would each make it.
+            # One listing of the folder returns the sizes of all its files; parallel threads would each request it.
             with client.doing("read", file.path, reading=True), self._lock:
                 path = f"datasets/{file.repository}@{file.commit}/{file.path}"
                 try:
                     made: IO[bytes] = self._system.open(path, "rb", cache_type="none")
                 except FileNotFoundError as error:
-                    if error.__cause__ is None:  # else the repository or the commit is not there
+                    if error.__cause__ is None:  # otherwise the repository or the commit is missing
                         raise ObjectNotFound(f"no object {file.url}") from error
                     raise
                 return made
@@ -179,7 +188,7 @@ class HubFiles:
 
 
 class _Patient(io.RawIOBase):
-    """A remote file whose reads are tried again, and fail with errors of ours."""
+    """Remote file whose reads are retried and raise this library's errors."""
 
     def __init__(self, file: IO[bytes], keep_trying: Callable[[Callable[[], bytes]], bytes]) -> None:
         self._file = file
@@ -205,14 +214,14 @@ class _Patient(io.RawIOBase):
         super().close()
 
 
-# What planning reads of a data file: its footer, the lengths of lists of images, the ids. Never an image.
+# Metadata of a data file for planning: footer, lengths of image lists, ids. Images are never read.
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """Rows of a file, the first of them its row `first`.
+    """Rows of a file that start at row `first`.
 
-    `images`: how many each row has, None for one each. `ids`: None where the dataset gives none.
+    `images`: number per row, None for one each. `ids`: None if the dataset has no ids.
     """
 
     first: int
@@ -222,7 +231,7 @@ class RowGroup:
 
 
 class Footer:
-    """A data file, its footer read. Blocking; for one thread at a time; `close` at the end."""
+    """Data file with its footer. Blocking, for one thread at a time; requires `close`."""
 
     def __init__(self, files: HubFiles, file: DataFile) -> None:
         from pyarrow import ArrowException
@@ -242,11 +251,11 @@ class Footer:
 
     @property
     def schema(self) -> Any:
-        """Arrow's."""
+        """Return the Arrow schema."""
         return self._parquet.schema_arrow
 
     def groups(self, column: ImageColumn, id_column: str | None) -> Iterator[RowGroup]:
-        """All row groups in order. Raises `UsageError` for a file without these columns, and for rows without id."""
+        """Yield all row groups in order. Raises `UsageError` for missing columns and for rows without an id."""
         self._check(column, id_column)
         first = 0
         metadata = self._parquet.metadata
@@ -276,9 +285,9 @@ class Footer:
             raise UsageError(f"--id-column {id_column}: it holds {kind}, neither text nor whole numbers")
 
     def _images(self, number: int, column: str) -> list[int] | None:
-        """How many images each row has; None when it is one each.
+        """Return the number of images per row; None for one each.
 
-        A row without images stands there as one value, too: it turns out when it is read.
+        A row without images also counts as one value here; the reader detects it.
         """
         import pyarrow.compute as pc
 
@@ -302,7 +311,7 @@ class Footer:
         return ids
 
     def _read(self, number: int, path: str) -> Any:
-        """The one column of the row group to which the leaf at `path` belongs."""
+        """Return the column of the row group that contains the leaf at `path`."""
         from pyarrow import ArrowException
 
         try:
@@ -312,7 +321,7 @@ class Footer:
 
 
 def _damaged(file: DataFile, error: Exception) -> Exception:
-    """An error of ours stays what it is."""
+    """Return the error for a damaged file; this library's errors are unchanged."""
     if isinstance(error, LlmOcrError):
         return error
     said = str(error).strip().partition("\n")[0]

@@ -1,4 +1,4 @@
-"""Images of rows as local files, copied by row group."""
+"""Provide images of rows as local files, copied by row group."""
 
 import asyncio
 import bisect
@@ -21,19 +21,19 @@ from llm_ocr.documents.rows.listing import no_image
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, PageFailure
 from llm_ocr.types import Reason
 
-# Row groups of data files, copied to local files from which single images are taken.
+# Local copies of row groups, the source of single images.
 
 
-#: Files whose footers are kept.
+#: Limit of cached footers.
 _FOOTERS = 64
-#: Bytes of one request, and about what the rows take in memory that are decoded at a time.
+#: Bytes per request, and approximate memory for rows that are decoded together.
 _PIECE = 8 << 20
 _MOST_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A row group of a file; `first` is its first row, `size` what its images take, in bytes."""
+    """Row group of a file; `first` is its first row, `size` the bytes of its images."""
 
     file: DataFile
     number: int
@@ -43,9 +43,9 @@ class Group:
 
 
 class Groups:
-    """Finds and copies row groups. Blocking, for any number of threads.
+    """Finder and copier of row groups. Blocking; thread-safe.
 
-    Raises `PageFailure` for what is wrong with a file, `StorageError` when nothing of the dataset can be read.
+    The methods raise `PageFailure` for a faulty file, `StorageError` if the dataset cannot be read.
     """
 
     def __init__(self, files: HubFiles) -> None:
@@ -54,7 +54,7 @@ class Groups:
         self._lock = threading.Lock()
 
     def of(self, address: RowAddress) -> Group:
-        """The row group in which a row stands."""
+        """Return the row group of a row."""
         metadata, firsts = self._footer(address.file)
         if not 0 <= address.row < metadata.num_rows:
             raise PageFailure(Reason.NOT_FOUND, f"{address.file.url} has no row {address.row}")
@@ -65,7 +65,7 @@ class Groups:
         return Group(address.file, number, firsts[number], group.num_rows, size)
 
     def copy(self, group: Group, column: str, target: Path, stop: threading.Event) -> int:
-        """Write the column as an Arrow file in which each row is a batch of its own; its size in bytes.
+        """Write the column as an Arrow file with one batch per row; return the size in bytes.
 
         Ends early when `stop` is set.
         """
@@ -84,10 +84,10 @@ class Groups:
             return target.stat().st_size
         finally:
             if stop.is_set():
-                target.unlink(missing_ok=True)  # it may have been made after it was cleared away
+                target.unlink(missing_ok=True)  # the file may have been created after the cleanup
 
     def _footer(self, file: DataFile) -> tuple[Any, list[int]]:
-        """Fetched once for all that ask at the same time."""
+        """Return the footer, fetched once for concurrent callers."""
         with self._lock:
             if file not in self._footers:
                 with self._opened(file, None) as parquet:
@@ -112,7 +112,7 @@ class Groups:
             raise PageFailure(Reason.NOT_FOUND, f"no file {file.url}") from error
         with opened:
             with _decoding(file):
-                # Not `pre_buffer`, which has the columns of a whole row group in memory.
+                # Not `pre_buffer`, which loads the columns of a whole row group into memory.
                 parquet = ParquetFile(opened, metadata=metadata, buffer_size=_PIECE, pre_buffer=False)
             with parquet:
                 yield parquet
@@ -134,7 +134,7 @@ def _is_of(path: str, column: str) -> bool:
 
 @contextlib.contextmanager
 def _decoding(file: DataFile) -> Iterator[None]:
-    """What is no error of the Hub is one of the file."""
+    """Convert errors that are not from the Hub to errors of the file."""
     from pyarrow import ArrowException
 
     try:
@@ -162,8 +162,11 @@ def _disk(path: Path) -> Iterator[None]:
 def take_image(copied: Path, place: int, number: int, row: int, target: Path) -> str:
     """Write image `number`, from 1, of the row at `place` in a copied group to `target`.
 
-    Returns the path that stands there instead of bytes, empty when they were written. Raises `PageFailure` where there
-    is neither.
+    Returns:
+        The path that the row contains instead of bytes, or "" if the bytes were written.
+
+    Raises:
+        PageFailure: The row has neither bytes nor a path.
     """
     import pyarrow as pa
 
@@ -186,34 +189,36 @@ def take_image(copied: Path, place: int, number: int, row: int, target: Path) ->
         return path
 
 
-# Images of rows as local files: the way in for everything that reads pages of datasets.
+# Images of rows as local files: the common entry point for reading pages of datasets.
 
 
-#: Gives a document on a store as a local file: `RemoteDocuments.open`.
+#: Opens a document on a store as a local file: `RemoteDocuments.open`.
 OpenOther = Callable[[str, str], AbstractAsyncContextManager[LocalCopy]]
 
 
 class RowImages:
-    """Images of dataset rows. Made and used in one event loop; `close` removes the files.
+    """Images of dataset rows, for one event loop; `close` removes the files.
 
-    A row group is fetched once for all rows that are asked for while it is here, and goes when there is no room.
+    A row group is fetched once for all rows that are requested while it is local. It is removed when room is needed.
     """
 
     def __init__(self, options: RemoteOptions, other: OpenOther) -> None:
         self._other = other
         self._stop = threading.Event()
         self._groups = Groups(HubFiles(pause=self._stop.wait))
-        # Twice, so that looking up where a row stands does not wait for the groups that are on their way.
+        # Twice the number, so that row look-ups do not wait for groups in transfer.
         self._threads = ThreadPoolExecutor(2 * options.fetches, thread_name_prefix="llm-ocr-rows")
         self._folder = CopyFolder(options.cache_folder)
         self._cache = FileCache(self._folder.path, self._fetch, options)
 
     @contextlib.asynccontextmanager
     async def open(self, address: RowAddress, number: int) -> AsyncIterator[Path]:
-        """Image `number`, from 1, of the row as a local file, for as long as the block lasts.
+        """Provide image `number`, from 1, of the row as a local file for the duration of the block.
 
-        Entering raises `PageFailure` (not found, unreadable, no such page) for what is wrong with this row or file,
-        `StorageError` when the dataset cannot be read, `DiskError` when the local disk is full.
+        Raises:
+            PageFailure: Not found, unreadable, or no such page: a fault of this row or file.
+            StorageError: The dataset cannot be read.
+            DiskError: The local disk is full.
         """
         path = self._folder.path / f"{secrets.token_hex(16)}.image"
         try:
@@ -227,7 +232,7 @@ class RowImages:
             yield path
 
     async def close(self) -> None:
-        """End what is on its way, and remove all files."""
+        """Cancel the transfers and remove all files."""
         self._stop.set()
         await self._cache.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -236,7 +241,7 @@ class RowImages:
     async def _take(self, address: RowAddress, number: int, target: Path) -> str:
         loop = asyncio.get_running_loop()
         group = await loop.run_in_executor(self._threads, self._groups.of, address)
-        first = RowAddress(address.file, group.first, address.column)  # stands for the group
+        first = RowAddress(address.file, group.first, address.column)  # represents the group
         async with self._cache.open(first.url, address.file.commit) as copy:
             return await asyncio.to_thread(
                 take_image, copy.path, address.row - group.first, number, address.row, target
@@ -257,7 +262,7 @@ class RowImages:
 
     @contextlib.asynccontextmanager
     async def _referred(self, address: RowAddress, reference: str) -> AsyncIterator[Path]:
-        """The file of the repository that a row names instead of holding an image."""
+        """Provide the file of the repository that a row references instead of containing an image."""
         for path in in_repository(address.file, reference):
             url = DataFile(address.file.repository, address.file.commit, path).url
             async with contextlib.AsyncExitStack() as stack:

@@ -19,19 +19,19 @@ from llm_ocr.storage.hf import Place, parse
 from llm_ocr.storage.hf.client import HubClient, Patience
 from llm_ocr.types import Reason
 
-# From what the user said about a dataset to a commit and its data files, found as `datasets` finds them.
+# Commit and data files of a dataset, found in the same way as in `datasets`.
 
 
-#: Where the Hub keeps the Parquet that it makes of datasets in other formats.
+#: Branch of the Hub with the Parquet conversion of datasets in other formats.
 CONVERTED = "refs/convert/parquet"
-#: Somebody waits for the answer.
+#: Retries during an interactive command.
 PATIENCE = Patience(tries=4, longest=10.0)
 _SUFFIXES = (".parquet", ".geoparquet", ".gpq")
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """The data files of a split, in the order of its rows; `features` where the dataset's card declares them."""
+    """Data files of a split, in the order of its rows; `features` if the dataset's card declares them."""
 
     files: tuple[DataFile, ...]
     features: Mapping[str, Any] | None
@@ -39,11 +39,12 @@ class Dataset:
 
 
 def resolve(options: DatasetOptions) -> Dataset:
-    """What is to be read, at the commit of this moment. Blocking.
+    """Return the data files at the current commit. Blocking.
 
-    Raises `UsageError` for a revision, configuration or split that is not there, and for files that are no Parquet;
-    `StorageError` for a dataset that is not there or that this account may not read, and when the Hub does not answer;
-    `MissingExtra` without the package `datasets`.
+    Raises:
+        UsageError: The revision, configuration, or split does not exist, or the files are not Parquet.
+        StorageError: The dataset is missing or inaccessible, or the Hub does not answer.
+        MissingExtra: The package `datasets` is not installed.
     """
     try:
         import datasets  # noqa: F401
@@ -102,7 +103,7 @@ def _commit(client: HubClient, revision: str | None) -> str:
                 f"--dataset-revision {revision}: the dataset {name} has no such branch, tag or commit",
                 hint=f"There are: {names}.",
             ) from error
-        if found.gated:  # then it can be looked at without a right to read it
+        if found.gated:  # gated: the dataset is visible, but not readable, without access
             client.api.auth_check(name, repo_type="dataset")
     return str(found.sha)
 
@@ -110,11 +111,11 @@ def _commit(client: HubClient, revision: str | None) -> str:
 def _data_files(
     client: HubClient, commit: str, options: DatasetOptions
 ) -> tuple[str, list[str], Mapping[str, Any] | None]:
-    """The split, the URLs of its files, and what the card declares of its columns."""
+    """Return the split, the URLs of its files, and the features from the card."""
     given: dict[str, Any] = {"name": options.config}
     if options.revision == CONVERTED:
         config = _converted_configuration(client, commit, options.config)
-        # On this branch folders name configurations and splits: no card does.
+        # On this branch, folders and not a card name configurations and splits.
         given = {"data_files": {split: f"{config}/{split}/*.parquet" for split in _folders(client, commit, config)}}
     with client.doing("read"):
         builder = _builder(client.place.id, commit, given)
@@ -128,21 +129,21 @@ def _data_files(
 
 
 def _builder(name: str, commit: str, given: Mapping[str, Any]) -> Any:
-    """What `datasets` makes of the repository; nothing of it stays on the disk but the Hub's own cache of the card."""
+    """Return the builder that `datasets` creates for the repository; only the Hub's cache of the card stays on disk."""
     import datasets
     from datasets.exceptions import DatasetNotFoundError
 
     try:
         with _quiet(), tempfile.TemporaryDirectory(prefix="llm-ocr-dataset-") as folder:
-            # With its scheme: a folder of this name on the local disk is not meant.
+            # With the scheme: not a local folder of this name.
             return datasets.load_dataset_builder(f"hf://datasets/{name}", revision=commit, cache_dir=folder, **given)
     except DatasetNotFoundError as error:
         if error.__cause__ is not None:
-            raise error.__cause__ from error  # what the Hub said
+            raise error.__cause__ from error  # the Hub's error
         raise UsageError(f"--dataset {name}: {error}") from error
     except FileNotFoundError as error:
         raise UsageError(f"the dataset {name} has no data files: {error}") from error
-    except RuntimeError as error:  # a script, which `datasets` does not run any more
+    except RuntimeError as error:  # a script, which `datasets` no longer runs
         raise UsageError(f"the dataset {name} cannot be read: {error}", hint=_SCRIPT) from error
     except ValueError as error:
         raise _no_configuration(name, commit, given, error) from error
@@ -150,7 +151,7 @@ def _builder(name: str, commit: str, given: Mapping[str, Any]) -> Any:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the progress bars of `datasets`."""
+    """Disable the progress bars of `datasets`."""
     import datasets
 
     before = datasets.are_progress_bars_disabled()
@@ -212,18 +213,23 @@ def _folders(client: HubClient, commit: str, below: str) -> list[str]:
         return [entry.path.rpartition("/")[2] for entry in entries if isinstance(entry, RepoFolder)]
 
 
-# The rows that the user means, as documents.
+# Rows of a dataset as documents.
 
 
-#: Files whose footers are read ahead of the rows that are asked for.
+#: Number of files whose footers are read ahead.
 _AHEAD = 8
 
 
 def dataset_rows(options: DatasetOptions, *, only_first: bool = False) -> Iterator[SourceDocument]:
-    """The rows of a split in file order, each found when it is asked for. Blocking.
+    """Yield the rows of a split in file order, lazily. Blocking.
 
-    `only_first`: not all of them will be asked for, so that no file is looked at before its turn. Raises `UsageError`
-    and `StorageError` as `resolve`, and for columns and ids that are not there.
+    Args:
+        options: Selection of rows.
+        only_first: Whether the caller needs only the first rows, so that files are not read ahead.
+
+    Raises:
+        UsageError: As in `resolve`, and for missing columns and ids.
+        StorageError: As in `resolve`.
     """
     dataset = resolve(options)
     if not dataset.files:
@@ -241,7 +247,7 @@ def dataset_rows(options: DatasetOptions, *, only_first: bool = False) -> Iterat
 
 
 def _column(files: HubFiles, dataset: Dataset, options: DatasetOptions) -> ImageColumn:
-    """By the first file: `Footer.groups` says when another one differs."""
+    """Return the image column of the first file; `Footer.groups` reports other files that differ."""
     footer = Footer(files, dataset.files[0])
     try:
         return image_column(footer.schema, dataset.features, options.image_column, dataset.where)
@@ -260,7 +266,7 @@ def _groups(files: HubFiles, file: DataFile, column: ImageColumn, id_column: str
 def _ahead(
     files: Sequence[DataFile], read: Callable[[DataFile], list[RowGroup]]
 ) -> Iterator[tuple[DataFile, list[RowGroup]]]:
-    """Each file and what `read` gives of it, some of them read at the same time."""
+    """Yield each file with its result of `read`; several files are read in parallel."""
     waiting: deque[tuple[DataFile, Future[list[RowGroup]]]] = deque()
     threads = ThreadPoolExecutor(_AHEAD, thread_name_prefix="llm-ocr-footers")
     try:
@@ -293,5 +299,5 @@ def _documents(file: DataFile, group: RowGroup, column: ImageColumn) -> Iterator
 
 
 def no_image(row: int) -> str:
-    """What is said of a row that has none."""
+    """Return the message for a row without an image."""
     return f"no image in row {row}"

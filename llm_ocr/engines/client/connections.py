@@ -1,4 +1,4 @@
-"""HTTP connections to a server: request bodies out, response bodies in."""
+"""Open HTTP connections to a server, send request bodies, and receive response bodies."""
 
 import asyncio
 import binascii
@@ -22,23 +22,24 @@ from llm_ocr.engines.client.error_bodies import Failures
 from llm_ocr.engines.client.replies import EventSplitter, Reply
 from llm_ocr.errors import LlmOcrError, UsageError
 
-# Where a server answers, from what a user typed.
+# Server addresses from user input.
 
 
-#: A version in the path (/v1, /v1beta/openai, /api/paas/v4): the provider's own; nothing is appended then.
+#: The provider's own version in the path (/v1, /v1beta/openai, /api/paas/v4); then nothing is appended.
 _VERSION = re.compile(r"/v\d+[a-z0-9]*(?=/|$)")
 _ENDPOINT = "/chat/completions"
 
 
 def address_of(url: str, model: str, key: str = "") -> Address:
-    """The address of a server, given with or without /v1, a slash at the end, or /chat/completions.
+    """Return the address of a server whose URL may end in /v1, a slash, or /chat/completions.
 
-    Raises `UsageError` for what is not the URL of a server, and for a key that no HTTP header can carry.
+    Raises:
+        UsageError: The URL is not a server's URL, or an HTTP header cannot carry the key.
     """
     text = url.strip()
     try:
         parts = urlsplit(text)
-        host, _ = parts.hostname, parts.port  # reading the port checks it
+        host, _ = parts.hostname, parts.port  # `port` raises for an invalid port
     except ValueError as error:
         raise UsageError(f"the server's URL cannot be read: {error}") from None
     if "@" in parts.netloc:
@@ -65,7 +66,7 @@ def _sendable(key: str) -> str:
     return key
 
 
-# The JSON of a request, made around the image, of which nobody ever holds the base64 as a whole.
+# JSON of a request around its image; the complete base64 text is never held in memory.
 
 
 _IMAGE = ('{"type": "image_url", "image_url": {"url": "', '"}}')
@@ -73,9 +74,9 @@ _OURS = frozenset({"model", "messages", "stream", "stream_options"})
 
 
 def body_parts(question: CompletionRequest, model: str, vllm: bool) -> tuple[bytes, bytes, bytes]:
-    """The JSON before the image's base64, the image itself (the same object), and the JSON behind it."""
+    """Return the JSON before the image's base64, the image itself (the same object), and the JSON after it."""
     before, after = _content(question)
-    # An empty one is a message too: HunyuanOCR was trained with it.
+    # An empty system message is sent as well: HunyuanOCR was trained with it.
     given = question.system is not None
     system = f'{{"role": "system", "content": {json.dumps(question.system)}}}, ' if given else ""
     start = f'{{"model": {json.dumps(model)}, "messages": [{system}{{"role": "user", "content": [{before}'
@@ -84,7 +85,7 @@ def body_parts(question: CompletionRequest, model: str, vllm: bool) -> tuple[byt
 
 
 def _content(question: CompletionRequest) -> tuple[str, str]:
-    """The parts of the user's message before and behind the image. An empty prompt leaves no text part."""
+    """Return the parts of the user's message before and after the image; an empty prompt has no text part."""
     opening, closing = _IMAGE
     if not question.prompt:
         return opening, closing
@@ -93,41 +94,41 @@ def _content(question: CompletionRequest) -> tuple[str, str]:
 
 
 def _settings(question: CompletionRequest, vllm: bool) -> str:
-    """All other members, without the braces."""
+    """Return all other members without the braces."""
     options: dict[str, Any] = {"include_usage": True}
     settings = dict(question.settings)
     if vllm:
         settings |= question.vllm_settings
-        # Counts come with each event then, so that those of an answer that we cut are known too.
+        # Each event then includes the counts, so that the counts of a cut answer are known.
         options["continuous_usage_stats"] = True
     settings = {name: value for name, value in settings.items() if name not in _OURS}
     return json.dumps({**settings, "stream": True, "stream_options": options}, default=_plain)[1:-1]
 
 
 def _plain(value: Any) -> Any:
-    """What `json` does not know of a profile's frozen values: mappings and sets."""
+    """Convert a profile's frozen mappings and sets, which `json` does not support."""
     if isinstance(value, frozenset | set):
         return sorted(value)
     return dict(value)
 
 
-# How bytes go to a server and come back: aiohttp without what costs time here.
+# Transfer with aiohttp, without its features that cost time here.
 
 
-#: What aiohttp raises for a connection that does not come, breaks, or carries what is not HTTP; `outage` tells apart.
+#: Errors of aiohttp for failed or broken connections and for data that is not HTTP; `outage` classifies them.
 OUTAGES = (aiohttp.ClientError, HttpProcessingError, OSError)
 
-CONNECT_SECONDS = 30.0  # until a connection stands
-_PROBE_CONNECT_SECONDS = 5.0  # the same for small pages, the look-up of the name included
-#: vLLM closes a connection that was idle for 5 s (uvicorn's default); a request sent just then would be lost.
+CONNECT_SECONDS = 30.0  # to open a connection
+_PROBE_CONNECT_SECONDS = 5.0  # the same for small pages, name resolution included
+#: vLLM closes a connection after 5 s without traffic (uvicorn's default); a request at that moment would be lost.
 IDLE_SECONDS = 4.0
-_PIECE = 192 * 1024  # bytes of an image that are encoded and given to the socket at once; divisible by 3
+_PIECE = 192 * 1024  # bytes of an image per encoding and write; divisible by 3
 
 
 class Body(payload.Payload):
-    """A request's body: JSON, an image in base64, JSON. The base64 is made piece by piece as it goes to the socket.
+    """Request body: JSON, an image in base64, JSON. The base64 is encoded in pieces during the transfer.
 
-    A page that waits for its answer is so held once, not one and a third times more.
+    So a page that waits for its answer occupies its size once, not 1 + 4/3 times.
     """
 
     def __init__(self, parts: tuple[bytes, bytes, bytes]) -> None:
@@ -143,7 +144,7 @@ class Body(payload.Payload):
             await writer.write(piece)
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        """`content_length` is this body's own size: nobody else sets the header."""
+        """Write the body; `content_length` is the body's own size, because nothing else sets the header."""
         await self.write(writer)
 
     def _pieces(self) -> Iterator[bytes]:
@@ -155,9 +156,9 @@ class Body(payload.Payload):
 
 
 def open_session(key: str) -> aiohttp.ClientSession:
-    """A pool of connections without a limit of its own and without time limits but for connecting.
+    """Open a connection pool without limits, except for the time to connect.
 
-    Needs the running loop. Proxies of the environment, cookies and compression are off.
+    The function requires the running loop. Proxies of the environment, cookies, and compression are off.
     """
     headers = {"Accept-Encoding": "identity", "User-Agent": "llm-ocr"}
     if key:
@@ -176,12 +177,12 @@ def open_session(key: str) -> aiohttp.ClientSession:
 
 
 def probing() -> aiohttp.ClientTimeout:
-    """Return the time limits for the connection of a request for a small page."""
+    """Return the time limits for requests for a small page."""
     return aiohttp.ClientTimeout(total=None, connect=_PROBE_CONNECT_SECONDS, sock_connect=_PROBE_CONNECT_SECONDS)
 
 
 def outage(error: Exception, failures: Failures, status: int) -> LlmOcrError:
-    """The typed error for one of `OUTAGES`. `status` of the response, 0 before it began."""
+    """Return the typed error for one of `OUTAGES`. `status`: of the response, 0 before its start."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return failures.unusable(
             f"its certificate is not trusted: {error.certificate_error}",
@@ -198,22 +199,22 @@ def outage(error: Exception, failures: Failures, status: int) -> LlmOcrError:
 
 
 class Flight:
-    """One request under way.
+    """Request in flight with its time limits.
 
-    It ends with `TimeoutError` when it made no progress for `stall` seconds, after `longest` seconds in all, or by
-    `end`. One timer looks when it is due, instead of being set again with each progress.
+    The request ends with `TimeoutError` after `stall` seconds without progress, after `longest` seconds in total, or by
+    `end`. A single timer checks the limits, so that progress does not reset a timer.
     """
 
     __slots__ = ("_handle", "_last", "_loop", "_stall", "_timeout", "late", "reply", "seen", "stalled", "status")
 
     def __init__(self, stall: float, longest: float) -> None:
-        self.stalled = self.late = False  # which of the two ended it
-        self.status = 0  # of the response, once it has begun
-        self.reply: Reply | None = None  # the part of the answer that has come
+        self.stalled = self.late = False  # which limit ended the request
+        self.status = 0  # status of the response after its start
+        self.reply: Reply | None = None  # received part of the answer
         self._stall = stall
         self._loop = asyncio.get_running_loop()
-        self.seen = time.monotonic()  # when it made progress last
-        self._last = self.seen + longest  # when it must be over
+        self.seen = time.monotonic()  # time of the last progress
+        self._last = self.seen + longest  # time of the total limit
         self._timeout = asyncio.timeout(None)
         self._handle: asyncio.TimerHandle | None = None
 
@@ -230,12 +231,12 @@ class Flight:
         await self._timeout.__aexit__(kind, error, trace)
 
     def end(self) -> None:
-        """End it now."""
+        """End the request now."""
         if not self._timeout.expired():
             self._timeout.reschedule(self._loop.time())
 
     def end_within(self, seconds: float) -> None:
-        """Let it go on for so many seconds at most."""
+        """Limit the remaining time of the request in seconds."""
         if self._handle is not None:
             self._handle.cancel()
         self._last = min(self._last, time.monotonic() + seconds)
@@ -250,24 +251,24 @@ class Flight:
             self._handle = self._loop.call_later(min(self._last, self.seen + self._stall) - now, self._look)
 
 
-# The body of a response: a stream of events, or all of it.
+# Response bodies: event streams or complete bodies.
 
 
-#: Where events come faster than this (seconds), they are left in the sockets and taken together at the next beat, for
-#: all streams at once: with an event a token that saves a quarter of the client's CPU time (benchmarks/chat_client.py).
-#: It is also the most by which the end of an answer is late.
+#: Interval in seconds in which events are collected. Faster events stay in the sockets until the next beat of all
+#: streams. With one event per token this saves a quarter of the client's CPU time (benchmarks/chat_client.py). The end
+#: of an answer is late by at most this interval.
 BEAT = 0.05
-_TAIL_SECONDS = 1.0  # for the end of a body whose answer is already whole; then the connection is given up
+_TAIL_SECONDS = 1.0  # for the end of a body after the complete answer; then the connection is closed
 
 
 class Pulse:
-    """Lets streams rest until its next beat. It beats only while somebody rests."""
+    """Common beat of all streams; a stream rests until the next beat. The timer runs only while a stream rests."""
 
     def __init__(self) -> None:
         self._resting: list[tuple[asyncio.Transport, asyncio.Future[None]]] = []
 
     async def rest(self, response: aiohttp.ClientResponse) -> None:
-        """Read nothing of a stream until the next beat, at most `BEAT` seconds."""
+        """Read nothing from a stream until the next beat, at most `BEAT` seconds."""
         connection = response.connection
         transport = connection.transport if connection is not None else None
         if transport is None:  # the body has ended
@@ -290,10 +291,20 @@ class Pulse:
 
 
 async def read_events(response: aiohttp.ClientResponse, reply: Reply, heard: Callable[[], None], pulse: Pulse) -> None:
-    """Feed a stream into `reply` until it is done, cut, or the body ends. `heard` is called when it has made progress.
+    """Feed a stream into `reply` until the answer is complete or cut, or the body ends.
 
-    A body that was read to its end leaves the connection for the next request. Raises what `Reply.take` raises,
-    `TooLong`, and aiohttp's errors for a broken connection.
+    A body that was read to its end frees the connection for the next request.
+
+    Args:
+        response: Response with a stream of events.
+        reply: Receiver of the events.
+        heard: Called after each progress.
+        pulse: Common beat of all streams.
+
+    Raises:
+        TooLong: An event exceeds its size limit.
+        aiohttp.ClientError: The connection broke.
+        LlmOcrError: An event contains an error; see `Reply.take`.
     """
     content = response.content
     splitter = EventSplitter(reply.bounds.bytes)
@@ -316,7 +327,7 @@ async def read_events(response: aiohttp.ClientResponse, reply: Reply, heard: Cal
 
 
 async def read_whole(response: aiohttp.ClientResponse, limit: int, heard: Callable[[], None] | None = None) -> bytes:
-    """A body, or its first `limit` bytes. `heard` is called when bytes have come that are not blank."""
+    """Read a body, at most its first `limit` bytes; `heard` is called after bytes that are not blank."""
     pieces, size = [], 0
     while size < limit and (piece := await response.content.readany()):
         if heard is not None and not piece.isspace():
@@ -327,7 +338,7 @@ async def read_whole(response: aiohttp.ClientResponse, limit: int, heard: Callab
 
 
 async def _finish(content: aiohttp.StreamReader) -> None:
-    """Read what stands behind [DONE]. The answer is whole: an error here costs the connection only."""
+    """Read the data after [DONE]. The answer is complete: an error here costs only the connection."""
     with contextlib.suppress(*OUTAGES):
         async with asyncio.timeout(_TAIL_SECONDS):
             while await content.readany():

@@ -1,4 +1,4 @@
-"""One server that answers chat requests, and the connections to it."""
+"""Send chat requests to one server and probe its state."""
 
 import asyncio
 import time
@@ -26,12 +26,12 @@ from llm_ocr.engines.client.probing import Gauges, facts_of, parse, roots_in
 from llm_ocr.engines.client.replies import Bounds, Reply, TooLong
 from llm_ocr.errors import LlmOcrError, RequestLost, ServerBusy, ServerError
 
-_ERROR_BYTES = 64 * 1024  # read of an error's body
-_PAGE_BYTES = 4 * 1024 * 1024  # read of what a server says of itself
+_ERROR_BYTES = 64 * 1024  # read from an error's body
+_PAGE_BYTES = 4 * 1024 * 1024  # read from a page with server information
 _PROBE_SECONDS = 10.0
-#: An answer may take so many times as long as it may make no progress.
+#: Ratio of an answer's total time limit to its limit without progress.
 LONGEST = 10
-_USAGE_SECONDS = 2.0  # for what may follow the reason for an answer's end: the counts of tokens
+_USAGE_SECONDS = 2.0  # for the token counts, which may follow the finish reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +42,29 @@ class _Got:
 
 
 class Endpoint:
-    """Asks one server. Belongs to the event loop in which it is first used; `close` ends it for good.
+    """Client of one server.
 
-    `received` is `time.monotonic()` of the last progress of any answer, or of a request sent while none was under way.
-    Progress is the begin of a response, new text or tokens, and the end: nothing that only keeps a connection awake.
+    The endpoint belongs to the event loop of its first use; `close` is final.
+
+    `received` is the `time.monotonic()` of the last progress of any answer, or of a request sent to an idle endpoint.
+    Progress is the start of a response, new text or tokens, and the end. Keep-alive data is not progress.
     """
 
     def __init__(
         self, address: Address, *, vllm: bool = False, stall: float = 180.0, limit: int = 0, known: bool = False
     ) -> None:
-        """`stall`: seconds without progress after which an answer is lost; after `LONGEST` times as many it is cut.
+        """Configure the endpoint.
 
-        `limit`: requests at once, 0 for any number. `vllm`: the server understands vLLM's own settings. `known`: it has
-        answered questions before, so that a 404 comes from a gateway whose server is away.
+        Args:
+            address: Address of the server.
+            vllm: Whether the server supports vLLM's own settings.
+            stall: Seconds without progress after which an answer is lost. After `LONGEST` times as many it is cut.
+            limit: Maximum number of parallel requests, 0 for no limit.
+            known: Whether the server has completed requests before, so that a 404 is from a gateway without its server.
         """
         self.address = address
         self.received = time.monotonic()
-        self.absent: RequestLost | None = None  # why `probe` found no server, where nothing answered it
+        self.absent: RequestLost | None = None  # reason why the last `probe` received no answer
         self._vllm = vllm
         self._known = known
         self._stall = stall
@@ -71,9 +77,13 @@ class Endpoint:
         self._closed = False
 
     async def ask(self, question: CompletionRequest) -> Completion:
-        """The whole answer.
+        """Send a request and return the complete answer.
 
-        Raises `ServerBusy`, `RequestRefused`, `RequestLost`, and `ServerError` for a wrong key, model or URL.
+        Raises:
+            ServerBusy: The server is overloaded; try again later.
+            RequestRefused: The server refused the request.
+            RequestLost: The answer was lost.
+            ServerError: The key, model, or URL is wrong.
         """
         if self._places is None:
             return await self._ask(question)
@@ -81,16 +91,18 @@ class Endpoint:
             return await self._ask(question)
 
     async def served(self) -> dict[str, str]:
-        """What each model of the server was loaded from ("": not said), by its name; empty where no model is named."""
+        """Return the source of each served model by name, "" if not reported; empty if no model is listed."""
         got = await self._get(f"{self.address.url}/models")
         return roots_in(got.body) if got is not None and got.status == 200 else {}
 
     async def probe(self) -> ServerFacts | None:
-        """What the server says of itself; None when nobody answers, or a proxy without a server behind it.
+        """Return the facts that the server reports, or None without an answer, or from a proxy without a server.
 
-        `absent` says why no answer came. It is None for an answer, including "not ready".
+        Afterwards `absent` contains the reason for a missing answer. It is None after any answer, including "not
+        ready".
 
-        Raises `ServerError` for 401, 403, a redirect, and a certificate that is not trusted.
+        Raises:
+            ServerError: Status 401 or 403, a redirect, or an untrusted certificate.
         """
         models = await self._get(f"{self.address.url}/models")
         if models is None or models.status >= 500:
@@ -103,12 +115,12 @@ class Endpoint:
         return facts_of(self.address.model, *bodies)
 
     async def gauges(self) -> Gauges | None:
-        """vLLM's numbers now; None where there are none."""
+        """Return vLLM's current gauges, or None without gauges."""
         got = await self._get(f"{self.address.root}/metrics")
         return parse(got.body.decode("utf-8", "replace")) if got is not None and got.status == 200 else None
 
     async def close(self) -> None:
-        """Close all connections at once. Requests under way, and later ones, end as `RequestLost`."""
+        """Close all connections at once. Current and later requests raise `RequestLost`."""
         self._closed = True
         for flight in self._flights:
             flight.end()
@@ -139,7 +151,7 @@ class Endpoint:
         return answer
 
     async def _fly(self, question: CompletionRequest, flight: Flight) -> Reply:
-        """The exchange, with what ends it from outside made into typed errors."""
+        """Run the exchange and convert external interruptions to typed errors."""
         self._flights.add(flight)
         try:
             async with flight:
@@ -149,11 +161,11 @@ class Endpoint:
             if reply is not None and not self._closed:
                 if reply.finish is None and flight.late:
                     reply.finish = Finish.LATE
-                if reply.finish is not None:  # the answer is whole, whatever becomes of its connection
+                if reply.finish is not None:  # the answer is complete, whatever happens to the connection
                     return reply
             raise self._interrupted(error, flight) from error
         except RuntimeError as error:
-            if self._closed:  # aiohttp's word for a session or connection that was closed meanwhile
+            if self._closed:  # aiohttp's exception for a session or connection that was closed in the meantime
                 raise self._ended() from error
             raise
         finally:
@@ -167,7 +179,7 @@ class Endpoint:
 
         body = Body(body_parts(question, self.address.model, self._vllm))
         response = await self._session().post(self._chat, data=body, allow_redirects=False)
-        del body  # the image may go while the answer is read
+        del body  # frees the image while the answer is read
         try:
             flight.status = response.status
             heard()
@@ -179,10 +191,10 @@ class Endpoint:
             await self._read(response, reply, heard)
             return reply
         finally:
-            response.close()  # of a body that was read to its end, the connection has gone back already
+            response.close()  # a body that was read to its end has already returned the connection
 
     async def _read(self, response: aiohttp.ClientResponse, reply: Reply, heard: Callable[[], None]) -> None:
-        """The body of a response with status 200."""
+        """Read the body of a response with status 200."""
         encoding, kind = response.headers.get("Content-Encoding", "identity"), response.content_type
         if encoding != "identity":
             raise self._failures.lost(f"the answer came compressed ({encoding}), unasked", status=200)
@@ -198,7 +210,7 @@ class Endpoint:
             raise self._failures.lost(f"it came as {kind}, and without the end of an answer", status=200)
 
     async def _get(self, url: str) -> _Got | None:
-        """One small page of the server; None when nobody answers, `ServerError` when nobody ever will."""
+        """Read a small page of the server; None without an answer, `ServerError` if no answer is possible."""
         if self._closed:
             return None
         try:
@@ -213,7 +225,7 @@ class Endpoint:
             failure = outage(error, self._failures, 0)
             if not isinstance(failure, RequestLost):
                 raise failure from error
-            # A server that takes the connection and is silent is being loaded, or is busy: it is there.
+            # A server that accepts the connection and is silent is loading or busy; it is not absent.
             self.absent = None if type(error) is TimeoutError else failure
             return None
 

@@ -1,4 +1,4 @@
-"""Error bodies of vLLM, OpenAI, FastAPI, and proxies, and the typed errors they become."""
+"""Parse error bodies of vLLM, OpenAI, FastAPI, and proxies, and convert them to typed errors."""
 
 import json
 import math
@@ -13,17 +13,18 @@ from urllib.parse import urlsplit
 from llm_ocr.engines import Address
 from llm_ocr.errors import LlmOcrError, RequestLost, RequestRefused, ServerBusy, ServerError
 
-# What a server says when it does not answer, in the shapes of vLLM, OpenAI, FastAPI and plain proxies.
+# Error bodies in the formats of vLLM, OpenAI, FastAPI, and plain proxies.
 
 
 LONGEST = 300  # characters of a server's text that are shown
 
-#: Base64 in a server's echo of the request: with its head, or a long run of one of the two alphabets of RFC 4648 (PHP
-#: escapes the slashes). The long path of a model's folder mixes both.
+#: Base64 in a server's echo of the request: with its header, or a long run of one alphabet of RFC 4648. PHP escapes the
+#: slashes. The long path of a model's folder mixes both alphabets.
 _BASE64 = re.compile(r"data:[\w/+.-]*;base64,[A-Za-z0-9+/=_\\-]*|[A-Za-z0-9+/=\\]{100,}|[A-Za-z0-9=_-]{100,}")
 
-#: Prompts and answers that do not fit: vLLM ("maximum context length is", "cannot be greater than max_model_len",
-#: "exceeds the pre-allocated encoder cache size", seen in 0.32), OpenAI's code, SGLang, llama.cpp, TGI, Gemini.
+#: Prompts and answers that exceed the context: vLLM ("maximum context length is", "cannot be greater than
+#: max_model_len", "exceeds the pre-allocated encoder cache size", seen in 0.32), OpenAI's code, SGLang, llama.cpp, TGI,
+#: Gemini.
 _TOO_LONG = re.compile(
     r"maximum context length|max_model_len|maximum model length|encoder cache size|context_length_exceeded"
     r"|longer than the model'?s context|exceeds? the (?:available|model'?s(?: maximum)?) context|exceed_context_size"
@@ -35,21 +36,21 @@ _TOO_LONG = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """An error as the server gave it; nothing in it is trusted or cleaned yet."""
+    """Error as sent by the server; its text is untrusted and not yet cleaned."""
 
     message: str
-    code: str = ""  # OpenAI's word (`context_length_exceeded`) or vLLM's repetition of the status
+    code: str = ""  # OpenAI's code (`context_length_exceeded`), or the status repeated by vLLM
     kind: str = ""  # `type` in the JSON
     param: str = ""
 
     @property
     def too_long(self) -> bool:
-        """The prompt or the room for the answer does not fit into the model's context."""
+        """Whether the prompt or the answer exceeds the model's context."""
         return self.param == "input_tokens" or bool(_TOO_LONG.search(f"{self.code} {self.kind} {self.message[:2000]}"))
 
     @property
     def status(self) -> int:
-        """The HTTP status that an error inside a stream stands for; 500 where it does not say."""
+        """HTTP status that corresponds to an error in a stream; 500 if the error does not include it."""
         if re.fullmatch(r"[45][0-9][0-9]", self.code):
             return int(self.code)
         words = f"{self.code} {self.kind}".lower()
@@ -70,7 +71,7 @@ _WORDS = {
 
 
 def complaint_in(body: bytes) -> Complaint:
-    """The error in the body of a response: JSON of any known shape, else the text as it stands."""
+    """Return the error in a response body: JSON of any known format, otherwise the plain text."""
     try:
         return complaint_of(json.loads(body))
     except (ValueError, RecursionError):
@@ -78,7 +79,7 @@ def complaint_in(body: bytes) -> Complaint:
 
 
 def complaint_of(value: Any) -> Complaint:
-    """The error in a JSON value."""
+    """Return the error in a JSON value."""
     if isinstance(value, list) and value:
         return complaint_of(value[0])
     if not isinstance(value, Mapping):
@@ -89,14 +90,14 @@ def complaint_of(value: Any) -> Complaint:
     elif isinstance(inner, str):
         value = {"message": inner, **value}
     message = value.get("message") or value.get("detail") or value.get("error") or ""
-    if isinstance(message, list | tuple):  # FastAPI: one entry a field, with the whole input beside the text
+    if isinstance(message, list | tuple):  # FastAPI: one entry per field, with the complete input next to the text
         message = "; ".join(str(one.get("msg", "")) if isinstance(one, Mapping) else str(one) for one in message)
     code, kind, param = (str(value.get(name) or "") for name in ("code", "type", "param"))
     return Complaint(str(message), code, kind, param)
 
 
 def shown(text: str, key: str) -> str:
-    """A server's text as it may be shown: one line, not long, without the key, images and control characters."""
+    """Return a server's text for display: one short line without the key, images, and control characters."""
     if key:
         text = text.replace(key, "[key]")
     text = _BASE64.sub("[data]", text)
@@ -106,9 +107,9 @@ def shown(text: str, key: str) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, from `Retry-After` in seconds or as a date; None when there is none that can be read.
+    """Return the seconds to wait by `Retry-After` in seconds or as a date; None without a valid value.
 
-    A date is taken against the server's own `Date`: its clock may differ from ours.
+    A date is compared with the server's own `Date`, because the server's clock may differ.
     """
     text = headers.get("Retry-After", "").strip()
     if not text:
@@ -131,44 +132,44 @@ def _moment(text: str) -> float | None:
         return None
 
 
-# From what went wrong to the typed error that says what the engine may do about it.
+# Typed errors that tell the engine how to react.
 
 
-_BUSY = frozenset({429, 503, 529})  # 529: "overloaded" of some providers
+_BUSY = frozenset({429, 503, 529})  # 529: "overloaded" at some providers
 
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Makes the errors of one server. No text of it ever holds the key or an image."""
+    """Factory for the errors of one server; no error text includes the key or an image."""
 
     address: Address
 
     def answered(self, status: int, headers: Mapping[str, str], body: bytes) -> LlmOcrError:
-        """The error for a response that is not 200. `body` may be cut."""
+        """Return the error for a response with a status other than 200; `body` may be cut."""
         if 300 <= status < 400:
             return self._redirected(headers.get("Location", ""))
         return self._error(status, complaint_in(body), headers)
 
     def streamed(self, value: Any) -> LlmOcrError:
-        """The error for an error object that came inside an answer."""
+        """Return the error for an error object inside an answer."""
         complaint = complaint_of(value)
         return self._error(complaint.status, complaint, {})
 
     def lost(self, what: str, *, status: int = 0, unreachable: bool = False, stalled: bool = False) -> RequestLost:
-        """The error for an answer that did not come whole."""
+        """Return the error for an incomplete answer."""
         what = shown(what, self.address.key)
         return RequestLost(f"{self.address.url}: {what}", status=status, unreachable=unreachable, stalled=stalled)
 
     def unusable(self, what: str, hint: str) -> ServerError:
-        """The error for a server that will not answer any question."""
+        """Return the error for a server that cannot complete any request."""
         return ServerError(f"{self.address.url}: {shown(what, self.address.key)}", hint=hint)
 
     def filtered(self) -> RequestRefused:
-        """The error for an answer that a provider's content filter ended."""
+        """Return the error for an answer that a provider's content filter ended."""
         return RequestRefused(f"{self.address.url}: the content filter of the server ended the answer", status=200)
 
     def unknown(self, error: LlmOcrError, served: tuple[str, ...]) -> LlmOcrError:
-        """The error for 404: names the models that the server has, when the one asked for is not among them."""
+        """Return the error for a 404, with the names of the served models if the requested one is missing."""
         model = self.address.model
         if not served or model in served:
             return error
@@ -192,7 +193,7 @@ class Failures:
             return ServerError(message, hint="Is the URL right, and the model's name?")
         if status >= 500 or status in (408, 425) or status < 400:
             return RequestLost(message, status=status)
-        # 413: the body itself is too large for a proxy; a smaller image is the remedy there as well.
+        # 413: the body is too large for a proxy; a smaller image is the remedy as well.
         return RequestRefused(message, status=status, too_long=status == 413 or complaint.too_long)
 
     def _redirected(self, location: str) -> ServerError:

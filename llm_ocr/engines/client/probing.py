@@ -1,4 +1,4 @@
-"""Facts that a server reports: models, versions, and Prometheus gauges."""
+"""Parse facts that a server reports: models, versions, and Prometheus gauges."""
 
 import json
 import math
@@ -9,8 +9,8 @@ from typing import Any
 
 from llm_ocr.engines import ServerFacts
 
-# What vLLM tells of itself under /metrics, in Prometheus' text format. Names as vLLM 0.32 gives them;
-# `gpu_cache_usage_perc` is what `kv_cache_usage_perc` was called before 0.10.
+# Gauges of vLLM under /metrics in Prometheus' text format, with the names of vLLM 0.32. Before 0.10,
+# `kv_cache_usage_perc` was named `gpu_cache_usage_perc`.
 
 
 _VALUE = re.compile(
@@ -20,14 +20,14 @@ _VALUE = re.compile(
 )
 _CACHE = re.compile(r"^vllm:cache_config_info\{(.*)\} ", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-_COUNT = re.compile("[0-9]{1,12}")  # Python reads no number of thousands of digits
+_COUNT = re.compile("[0-9]{1,12}")  # Python refuses to convert numbers with thousands of digits
 
 
 @dataclass(frozen=True, slots=True)
 class Gauges:
-    """The numbers of a vLLM server now, summed over its engines; `kv_usage` is their mean, 0..1.
+    """Current gauges of a vLLM server, summed over its engines; `kv_usage` is their mean, 0..1.
 
-    From `preemptions` on they are counted since the server began. `finished` leaves aborted requests out.
+    `preemptions` and the fields after it count from the server's start. `finished` excludes aborted requests.
     """
 
     running: int = 0
@@ -40,7 +40,7 @@ class Gauges:
 
 
 def parse(text: str) -> Gauges | None:
-    """The gauges in the text of /metrics; None when it is not vLLM's."""
+    """Parse the text of /metrics; return None if it is not from vLLM."""
     found: dict[str, list[float]] = {}
     for name, value in _VALUE.findall(text):
         found.setdefault(name, []).append(_number(value))
@@ -63,7 +63,7 @@ def parse(text: str) -> Gauges | None:
 
 
 def cache_tokens(text: str) -> int | None:
-    """Tokens that fit into the KV cache, summed over the engines; None when the text of /metrics does not say it."""
+    """Return the tokens of the KV cache, summed over the engines, or None if the text of /metrics lacks them."""
     engines: dict[str, int] = {}
     for labels in _CACHE.findall(text):
         values = dict(_LABEL.findall(labels))
@@ -81,21 +81,21 @@ def _number(text: str) -> float:
     return value if math.isfinite(value) else 0.0
 
 
-# What a server says of itself, read from the bodies of its answers.
+# Facts in the response bodies of a server.
 
 
 def roots_in(body: bytes) -> dict[str, str]:
-    """What each model of the answer to /v1/models was loaded from, by its name; "" where the server does not say.
+    """Return the source of each model in a response of /v1/models by name; "" if not reported.
 
-    Empty for any other text.
+    The result is empty for any other text.
     """
     return {str(entry["id"]): str(entry.get("root") or "") for entry in _entries(body)}
 
 
 def facts_of(model: str, models: bytes, version: bytes, metrics: bytes) -> ServerFacts:
-    """The facts in the answers to /v1/models, /version and /metrics; empty bytes where there was none.
+    """Return the facts in the responses of /v1/models, /version, and /metrics; empty bytes for a missing response.
 
-    A server is vLLM when it names itself as the models' owner, or has vLLM's gauges.
+    A server is vLLM if the models' owner is vLLM or vLLM's gauges exist.
     """
     entries = _entries(models)
     entry = next((entry for entry in entries if entry["id"] == model), entries[0] if len(entries) == 1 else {})

@@ -8,42 +8,42 @@ from typing import Any, TypeGuard
 from llm_ocr.engines import Completion, Finish, TextWatch
 from llm_ocr.engines.client.error_bodies import Failures
 
-# Server-sent events, cut from a stream of bytes (WHATWG HTML, section 9.2.6).
+# Server-sent events in a byte stream (WHATWG HTML, section 9.2.6).
 
 
-#: An event's longest size in bytes. An answer of 100,000 tokens in one event has under 1 MB.
+#: Size limit of an event in bytes. An answer of 100,000 tokens in one event is smaller than 1 MB.
 LONGEST = 16 * 1024 * 1024
-#: Events with ids that are remembered, to find those that come again.
+#: Number of remembered events with ids, for the detection of repeated events.
 _REMEMBERED = 64
 
 
 class TooLong(ValueError):
-    """An event has no end."""
+    """An event exceeds its size limit."""
 
 
 class EventSplitter:
-    """Gives the data of each event as soon as its end has come. How the stream was cut makes no difference.
+    """Splitter of a byte stream into the data of its events. The cuts of the stream make no difference.
 
-    An event that comes again with the same id and the same data is left out, unless the stream gives one id to several
-    events. Names and comments of events are left out: chat servers use none that matter.
+    An event with the same id and data as an earlier one is skipped. This does not apply to streams that use one id for
+    several events. Names and comments of events are skipped: chat servers do not use them.
     """
 
     __slots__ = ("_longest", "_rest", "_seen", "_shared")
 
     def __init__(self, longest: int | None = None) -> None:
-        """`longest`: bytes of an event, `LONGEST` at most."""
+        """Configure the splitter; `longest`: bytes of an event, at most `LONGEST`."""
         self._longest = LONGEST if longest is None else min(longest, LONGEST)
         self._rest = b""
-        self._seen: dict[bytes, bytes] = {}  # the data of the last events that had an id
-        self._shared = False  # an id stood for several events: ids show no repetition
+        self._seen: dict[bytes, bytes] = {}  # data of the last events with an id
+        self._shared = False  # an id was used for several events, so ids do not identify repetitions
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The events that end in the next piece of the stream. Raises `TooLong`."""
+        """Return the events that end in the next piece of the stream. Raises `TooLong`."""
         if self._rest:
             data = self._rest + data
         held = b""
         if b"\r" in data:
-            if data.endswith(b"\r"):  # perhaps the first half of a CRLF
+            if data.endswith(b"\r"):  # possibly the first half of a CRLF
                 data, held = data[:-1], b"\r"
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         blocks = data.split(b"\n\n")
@@ -53,13 +53,13 @@ class EventSplitter:
         return [found for block in blocks if (found := self._data(block)) is not None]
 
     def finish(self) -> list[bytes]:
-        """What stands at the end of the stream without an empty line behind it."""
+        """Return the data at the end of the stream that no empty line terminates."""
         rest, self._rest = self._rest, b""
         found = self._data(rest.replace(b"\r", b"\n"))
         return [] if found is None else [found]
 
     def _data(self, block: bytes) -> bytes | None:
-        """Return the data of one event, its lines joined; None for an event without any, and for a repeated one."""
+        """Return the data of one event, its lines joined; None for an event without data and for a repeated event."""
         if block.startswith(b"data:") and b"\n" not in block:
             return block[6:] if block.startswith(b"data: ") else block[5:]
         lines, event_id = [], b""
@@ -83,10 +83,10 @@ class EventSplitter:
         return before is not None and not self._shared
 
 
-# An answer, put together from the events of a stream or from one JSON value.
+# Answers from the events of a stream or from one JSON value.
 
 
-#: OpenAI's words and those that other servers use for the same. `repetition`: vLLM saw a loop itself.
+#: Finish reasons of OpenAI and their synonyms in other servers. `repetition`: vLLM detected a loop itself.
 _FINISHES = {
     "stop": Finish.STOP,
     "eos": Finish.STOP,
@@ -98,18 +98,18 @@ _FINISHES = {
     "model_length": Finish.LENGTH,
     "repetition": Finish.CUT,
 }
-_BYTES_A_TOKEN = 4  # of text, for an estimate where a server counts nothing
-#: Characters that an answer may have: so many, and so many for each token. Tokenizers need 3 to 5 for prose.
+_BYTES_A_TOKEN = 4  # of text, for an estimate if the server sends no counts
+#: Maximum characters of an answer: a base amount, and an amount per token. Tokenizers produce 3 to 5 for prose.
 _LEAST_CHARACTERS, _CHARACTERS_A_TOKEN = 1000, 16
-#: Bytes of a JSON value around an answer, and for each character of it (as \\uXXXX, or as a token with its logprobs).
+#: Maximum bytes of a JSON value: a base amount, and an amount per character (as \\uXXXX, or a token with logprobs).
 _LEAST_BYTES, _BYTES_A_CHARACTER = 64 * 1024, 12
-#: Tokens of an answer for a request that does not limit them, and of any prompt: no model has a longer context.
+#: Maximum tokens of an answer without a limit, and of any prompt: no model has a longer context.
 _UNLIMITED, _LONGEST_PROMPT = 128 * 1024, 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How long the answer to a request for `tokens` may be, whatever the server sends."""
+    """Size limits of the answer to a request for `tokens`, independent of the server."""
 
     tokens: int
 
@@ -121,24 +121,24 @@ class Bounds:
 
     @property
     def characters(self) -> int:
-        """Characters of text and reasoning together."""
+        """Maximum characters of text and reasoning together."""
         return _LEAST_CHARACTERS + _CHARACTERS_A_TOKEN * self.tokens
 
     @property
     def bytes(self) -> int:
-        """Bytes of a whole answer in JSON, or of one event of a stream."""
+        """Maximum bytes of a complete answer in JSON, or of one event of a stream."""
         return _LEAST_BYTES + _BYTES_A_CHARACTER * self.characters
 
 
-#: One JSON value at a place of a text, and where it ends. `json.loads` costs half as much again, and this runs for
-#: every token.
+#: Parser of one JSON value in a text; also returns its end. `json.loads` takes 1.5 times as long, and this function
+#: runs for every token.
 _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # typeshed leaves it out
 
 
 class Reply:
-    """The part of an answer that has come.
+    """Received part of an answer.
 
-    Only `content` is the answer. Reasoning is not kept, but counts: as progress, as length, and as tokens.
+    Only `content` is the answer. Reasoning is discarded, but counts as progress, length, and tokens.
     """
 
     __slots__ = (
@@ -149,21 +149,21 @@ class Reply:
     def __init__(self, watch: TextWatch | None, failures: Failures, bounds: Bounds) -> None:
         self.bounds = bounds
         self.finish: Finish | None = None
-        self.done = False  # the server said that nothing follows
-        self.cut = False  # nothing more is to be read: the text repeats itself, or is too long
-        self.progress = 0  # grows with each new text, token, and the end; not with what only keeps a connection awake
+        self.done = False  # the server reported the end
+        self.cut = False  # stop reading: the text repeats itself, or is too long
+        self.progress = 0  # grows with new text, tokens, and the end, but not with keep-alive data
         self._pieces: list[str] = []
         self._size = 0  # characters of text and reasoning
-        self._events = 0  # that held text or reasoning
+        self._events = 0  # events with text or reasoning
         self._tokens_in = 0
-        self._count = -1  # tokens of the answer by the server's last plausible usage; -1 before it
-        self._counts_rise: bool | None = None  # whether the counts of tokens only grow; None before the first growth
+        self._count = -1  # tokens by the server's last plausible usage; -1 before the first
+        self._counts_rise: bool | None = None  # whether token counts only grow; None before the first growth
         self._last = b""  # the last event
         self._watch = watch
         self._failures = failures
 
     def answer(self, seconds: float, server: str) -> Completion:
-        """What came, for an answer whose `finish` is known."""
+        """Return the completion after `finish` is known."""
         if self.finish is None:
             raise self._failures.lost("the answer ended without a reason for its end", status=200)
         tokens_in, tokens_out, estimated = self.counts()
@@ -172,17 +172,22 @@ class Reply:
         )
 
     def take(self, event: bytes) -> None:
-        """One event of the stream. Raises `RequestError` or `ServerError` for an error and for what is no answer."""
+        """Process one event of the stream.
+
+        Raises:
+            RequestError: The event is an error of the request, or is not part of an answer.
+            ServerError: The event is an error of the server.
+        """
         if event.startswith(b"[DONE]"):
             self.done = True
-        elif event:  # an empty one only keeps the connection awake
+        elif event:  # an empty event only keeps the connection open
             self._read(event, "delta")
             self._last = event
 
     def take_whole(self, body: bytes) -> None:
-        """The answer of a server that does not stream. Raises as `take`."""
+        """Process the answer of a server that does not stream. Raises the errors of `take`."""
         self._read(body, "message")
-        self._events = 0  # one event says nothing about tokens
+        self._events = 0  # a single event says nothing about the number of tokens
 
     def _read(self, data: bytes, name: str) -> None:
         value = self._value(data)
@@ -191,7 +196,7 @@ class Reply:
         usage = value.get("usage")
         count = self._count_in(usage)
         if count > 0 and self._counts_rise and data == self._last:
-            return  # sent twice: the count of tokens would have grown with more text
+            return  # a repeated event: more text would have increased the token count
         choices = value.get("choices")
         if choices and isinstance(choices, list):
             self._take_choice(choices[0], name)
@@ -209,7 +214,7 @@ class Reply:
         return value
 
     def _check(self, value: dict[str, Any]) -> None:
-        """Some servers send `"error": null` with each event."""
+        """Raise for an error object; some servers send `"error": null` with each event."""
         if value.get("error") or value.get("object") == "error":
             raise self._failures.streamed(value)
 
@@ -242,11 +247,12 @@ class Reply:
         self._events += 1
         self.progress += 1
         self._size += characters
-        if self._size >= self.bounds.characters:  # no tokenizer makes so few tokens of it: the server ignores the limit
+        # no tokenizer encodes so many characters in the allowed tokens: the server ignores the limit
+        if self._size >= self.bounds.characters:
             self.finish, self.cut = Finish.LENGTH, True
 
     def _finish(self, reason: Any) -> Finish:
-        """Only an end that is known to be sound is taken for one: vLLM also says `abort` and `error`."""
+        """Return the finish for a known sound reason only: vLLM also sends `abort` and `error`."""
         if reason == "content_filter":
             raise self._failures.filtered()
         finish = _FINISHES.get(reason) if isinstance(reason, str) else None
@@ -255,9 +261,9 @@ class Reply:
         return finish
 
     def _count_in(self, usage: Any) -> int:
-        """Return the tokens of the answer that a usage names; -1 where it names none or no possible number."""
+        """Return the answer's tokens in a usage object; -1 for a missing or impossible number."""
         count = usage.get("completion_tokens") if isinstance(usage, dict) else None
-        # Hidden reasoning may be in it, too: it is not limited by the text, but by the request.
+        # The count may include hidden reasoning, which is limited by the request and not by the text.
         return count if _is_count(count, max(self.bounds.tokens, self._size) + _LEAST_CHARACTERS) else -1
 
     def _take_usage(self, usage: dict[str, Any], count: int) -> None:
@@ -276,7 +282,7 @@ class Reply:
     def counts(self) -> tuple[int, int, bool]:
         """Return the tokens in and out, and whether the tokens out are estimated.
 
-        The server's last plausible counts are taken. Without one the tokens are estimated by the bytes and the events.
+        The counts are the server's last plausible ones. Without them, the estimate uses the bytes and the events.
         """
         most = _LEAST_CHARACTERS + _CHARACTERS_A_TOKEN * self._count
         if self._count >= 0 and self._size <= most:
@@ -291,7 +297,7 @@ def _is_count(value: Any, most: int) -> TypeGuard[int]:
 
 
 def _parts(content: Any) -> str:
-    """The text of content in parts, as some providers give it."""
+    """Return the text of content in parts, the format of some providers."""
     if not isinstance(content, list):
         return ""
     parts = [part for part in content if isinstance(part, dict) and part.get("type") == "text"]

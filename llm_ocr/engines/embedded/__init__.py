@@ -1,1 +1,1 @@
-"""The CPU engine: a PDF's text layer where it is true, RapidOCR elsewhere, one layout analysis for both."""
+"""Read pages on the CPU: from a true text layer or with RapidOCR, with one layout analysis for both."""

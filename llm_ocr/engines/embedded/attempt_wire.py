@@ -1,4 +1,4 @@
-"""Attempts as JSON values and bytes, for the way from a worker process to the main one."""
+"""Convert attempts to JSON values and bytes for the transfer from a worker process."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from llm_ocr.types import Attempt, Block, BlockKind, Box, Reason, Status
 
 
 def attempt_to_wire(attempt: Attempt) -> dict[str, Any]:
-    """What the embedded engine fills of an attempt; times and tokens are the caller's."""
+    """Return the fields of an attempt that the embedded engine sets; times and tokens are the caller's."""
     return {
         "source": attempt.source,
         "status": attempt.status.value,
@@ -23,7 +23,7 @@ def attempt_to_wire(attempt: Attempt) -> dict[str, Any]:
 
 
 def attempt_from_wire(wire: Mapping[str, Any], *, seconds: float) -> Attempt:
-    """The attempt; `seconds` as the caller measured them."""
+    """Return the attempt; the caller measured `seconds`."""
     return Attempt(
         engine="embedded",
         source=wire["source"],
@@ -40,7 +40,7 @@ def attempt_from_wire(wire: Mapping[str, Any], *, seconds: float) -> Attempt:
 
 
 def block_to_wire(block: Block) -> list[Any]:
-    """What the embedded engine fills of a block."""
+    """Return the fields of a block that the embedded engine sets."""
     box = block.box
     continued = [[more.x0, more.y0, more.x1, more.y1] for more in block.continued]
     about = [block.text, block.label, block.level, block.inside, block.caption, continued]
@@ -48,7 +48,7 @@ def block_to_wire(block: Block) -> list[Any]:
 
 
 def block_from_wire(wire: Sequence[Any]) -> Block:
-    """The inverse of `block_to_wire`."""
+    """Convert the result of `block_to_wire` back."""
     kind, x0, y0, x1, y1, text, label, level, inside, caption, continued = wire
     return Block(
         BlockKind(kind),

@@ -1,4 +1,4 @@
-"""Figure reader of the embedded engine: reports text that the document has about a figure."""
+"""Describe figures without a model: report the document's text about a figure."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
@@ -8,23 +8,29 @@ from llm_ocr.engines import noop
 from llm_ocr.errors import UsageError
 from llm_ocr.types import EncodedImage, Figure, FigureRecord, Status
 
-#: Gives the text inside a picture, one line a row; empty when there is none.
+#: Returns the text inside a picture, one line per row; "" without text.
 ReadInside = Callable[[EncodedImage], Awaitable[str]]
 
-#: What the Describe stage can ask of a figure; this engine can only do the first.
+#: Modes of the Describe stage; this engine supports only the first.
 MODES = ("describe", "parse", "classify")
-_RESULT = 1  # raised when the same figure gets another description
+_RESULT = 1  # increased when the description of the same figure changes
 _LONGEST_INSIDE = 1000  # characters
 _NOTHING_KNOWN = "no caption and no text inside"
 
 
 class EmbeddedFigureReader:
-    """A `FigureReader` without a model: quotes the caption and the text inside the figure."""
+    """`FigureReader` without a model: quotes the caption and the text inside the figure."""
 
     def __init__(self, mode: str = "describe", prompt: str = "", read_inside: ReadInside | None = None) -> None:
-        """`read_inside` reads the text of figures whose text Extract does not know (pictures in PDFs).
+        """Configure the reader.
 
-        Raises `UsageError` for every mode but `describe`, and for a prompt: no model would read it.
+        Args:
+            mode: Must be `describe`.
+            prompt: Must be empty, because no model would use it.
+            read_inside: Reads figures whose text Extract does not have (pictures in PDFs).
+
+        Raises:
+            UsageError: Another mode, or a prompt.
         """
         if mode != MODES[0]:
             raise UsageError(
@@ -40,11 +46,11 @@ class EmbeddedFigureReader:
 
     @property
     def name(self) -> str:
-        """Stored with each figure."""
+        """Name stored with each figure."""
         return "embedded"
 
     def identity(self) -> Mapping[str, Any]:
-        """What changes the descriptions."""
+        """Return the settings that change the descriptions."""
         return {
             "engine": self.name,
             "mode": MODES[0],
@@ -55,7 +61,7 @@ class EmbeddedFigureReader:
     async def describe(
         self, figure: Figure, page_id: str, document_id: str, admitted: Callable[[], None] = noop
     ) -> FigureRecord:
-        """Always `ok`: an empty description has the detail that nothing is known."""
+        """Describe a figure; always `ok`. An empty description has a detail that nothing is known."""
         started = perf_counter()
         inside = figure.inside
         if not (figure.described or inside) and self._read_inside is not None:
@@ -74,11 +80,11 @@ class EmbeddedFigureReader:
         )
 
     async def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing: there are no resources."""
 
 
 def known_text(caption: str, inside: str) -> str:
-    """`Caption: "…" Text inside the figure: "…"`; the part that is not known is left out, rows are joined by `; `."""
+    """Return `Caption: "…" Text inside the figure: "…"` without unknown parts; rows are joined by `; `."""
     rows = [" ".join(row.split()) for row in inside.splitlines()]
     parts = {
         "Caption": " ".join(caption.split()),

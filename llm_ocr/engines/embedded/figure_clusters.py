@@ -1,4 +1,4 @@
-"""Candidates for figures: captions, and clusters of images and strokes."""
+"""Find candidates for figures: captions, and clusters of images and strokes."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from llm_ocr.engines.embedded.tables.finder import caption_lines
 from llm_ocr.engines.embedded.tables.ruled import page_unit
 from llm_ocr.types import Box, Line, PageContent
 
-# What the figure finder asks of a page's text: which lines are running text, and what lies behind them.
+# Text of a page as the figure finder uses it: running text, and the areas behind it.
 
 
 Floats = npt.NDArray[np.float64]
@@ -20,7 +20,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 class Texts:
-    """The lines of a page as arrays. `body` marks running text; `free` what no table has."""
+    """Lines of a page as arrays. `body` marks running text; `free` marks lines outside tables."""
 
     def __init__(self, content: PageContent, taken: frozenset[int]) -> None:
         self.content = content
@@ -34,7 +34,7 @@ class Texts:
         self.letters = np.array([sum(map(str.isalpha, line.text)) for line in lines], dtype=np.int64)
         self.free: Bools = np.array([index not in taken for index in range(len(lines))], dtype=np.bool_)
         self.centres: Floats = (self.boxes[:, :2] + self.boxes[:, 2:]) / 2
-        # Wordy: prose rather than labels. "L L L L" on a map has many words and no prose.
+        # Wordy: prose, not labels. "L L L L" on a map has many words and no prose.
         self.wordy: Bools = (self.words >= 4) & (self.letters >= 2.5 * self.words)
         self.body_size = self._body_size()
         self.body = self._body()
@@ -49,7 +49,7 @@ class Texts:
         return float(sizes[order][min(int(half), len(sizes) - 1)])
 
     def _body(self) -> Bools:
-        """Wordy lines of the body's size that are as wide as a column, and the short last lines below them."""
+        """Return wordy lines of the body's size and a column's width, and the short last lines below them."""
         if not len(self.boxes):
             return np.zeros(0, dtype=np.bool_)
         width = self.boxes[:, 2] - self.boxes[:, 0]
@@ -74,13 +74,13 @@ class Texts:
         return bool(above.any())
 
     def inside(self, box: Box, margin: float = 0.0) -> npt.NDArray[np.intp]:
-        """Lines of no table whose centre lies in the box grown by `margin`."""
+        """Return lines outside tables with their center in the box, extended by `margin`."""
         x, y = self.centres[:, 0], self.centres[:, 1]
         within = (x >= box.x0 - margin) & (x <= box.x1 + margin) & (y >= box.y0 - margin) & (y <= box.y1 + margin)
         return np.nonzero(within & self.free)[0]
 
     def is_text_box(self, box: Floats, *, picture: bool) -> bool:
-        """Whether running text lies on the shape as on a background: lines of body size over most of its height."""
+        """Return whether the shape is a background of running text: lines of body size over most of its height."""
         x0, y0, x1, y1 = box.tolist()
         area = Box(x0, y0, x1, y1)
         members = self.inside(area)
@@ -91,21 +91,21 @@ class Texts:
         return len(body) >= 2 and covered > 0.3 * area.height
 
     def outside_margins(self, box: Box) -> float:
-        """The share of the box's width that lies outside the columns of running text; 0 without running text."""
+        """Return the share of the box's width outside the columns of running text; 0 without running text."""
         if int(self.body.sum()) < 5:
             return 0.0
         left, right = float(self.boxes[self.body, 0].min()), float(self.boxes[self.body, 2].max())
         return (max(0.0, left - box.x0) + max(0.0, box.x1 - right)) / max(box.width, 1e-6)
 
     def covered(self, box: Box) -> float:
-        """The share of the box that lines of running text cover."""
+        """Return the share of the box that lines of running text cover."""
         x0, y0, x1, y1 = self.boxes[self.body].T
         across = np.clip(np.minimum(x1, box.x1) - np.maximum(x0, box.x0), 0, None)
         down = np.clip(np.minimum(y1, box.y1) - np.maximum(y0, box.y0), 0, None)
         return float((across * down).sum()) / max(box.area, 1e-6)
 
     def without_drawn(self, drawings: Sequence[Box]) -> None:
-        """Lines inside drawings are labels, however long, unless they are most of the page's prose."""
+        """Remove lines inside drawings from the body: they are labels, unless they are most of the page's prose."""
         for box in drawings:
             members = self.inside(box)
             inside = int(self.letters[members][self.body[members]].sum())
@@ -113,14 +113,14 @@ class Texts:
                 self.body[members] = False
 
     def running(self, members: npt.NDArray[np.intp]) -> int:
-        """Letters of prose in the lines."""
+        """Return the letters of prose in the lines."""
         return int(self.letters[members][self.wordy[members]].sum())
 
 
-# Captions of figures: "Figure 3: …" at the start of a paragraph, with the lines that go on with it.
+# Captions of figures: "Figure 3: …" at the start of a paragraph, with its continuation lines.
 
 
-#: Lines of the longest captions.
+#: Maximum lines of a caption.
 _LONGEST = 40
 _MARKED = re.compile(r"[.:|)–—-]\s*$")
 _SENTENCE = re.compile(
@@ -130,14 +130,14 @@ _SENTENCE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Caption:
-    """`lines`: indices of its lines; `box` around them."""
+    """Caption with the indices of its `lines`, and the `box` around them."""
 
     lines: frozenset[int]
     box: Box
 
 
 def find_captions(texts: Texts) -> list[Caption]:
-    """Captions from top to bottom. A sentence of the text that begins with "Figure 3 shows" is none."""
+    """Return captions from top to bottom. A sentence that begins with "Figure 3 shows" is not a caption."""
     lines = texts.content.lines
     order = sorted(range(len(lines)), key=lambda i: (lines[i].box.y0, lines[i].box.x0))
     found: list[tuple[str, Caption]] = []
@@ -154,7 +154,7 @@ def find_captions(texts: Texts) -> list[Caption]:
 
 
 def _begins(texts: Texts, index: int) -> str:
-    """The name of the figure, such as "figure3", where the line begins a caption; else empty."""
+    """Return the figure's name, such as "figure3", if the line begins a caption; otherwise ""."""
     line = texts.content.lines[index]
     match = FIGURE_CAPTION.match(line.text)
     if match is None:
@@ -170,7 +170,7 @@ def _begins(texts: Texts, index: int) -> str:
 
 
 def _in_paragraph(texts: Texts, index: int) -> bool:
-    """Whether body text stands directly above."""
+    """Return whether body text is directly above."""
     line = texts.content.lines[index]
     step = line.box.y0 - texts.boxes[:, 1]
     beside = (texts.boxes[:, 0] < line.box.x1) & (texts.boxes[:, 2] > line.box.x0)
@@ -186,7 +186,7 @@ def _members(lines: tuple[Line, ...], start: int, texts: Texts) -> set[int]:
 
 
 def _one_of_each(found: list[tuple[str, Caption]], texts: Texts) -> list[Caption]:
-    """Of captions with the same number, the one that is set unlike the text; else the first."""
+    """Return one caption per number: the one in a different style from the text, otherwise the first."""
     best: dict[str, tuple[int, Caption]] = {}
     for name, caption in found:
         line = texts.content.lines[min(caption.lines, key=lambda i: texts.boxes[i, 1])]
@@ -196,18 +196,18 @@ def _one_of_each(found: list[tuple[str, Caption]], texts: Texts) -> list[Caption
     return sorted((caption for _, caption in best.values()), key=lambda caption: caption.box.y0)
 
 
-# Pictures and drawings of a page, joined where they touch: tiles of an image, the strokes of a chart.
+# Pictures and drawings of a page, joined if they touch: tiles of an image, strokes of a chart.
 
 
 Ints = npt.NDArray[np.int64]
 
-#: Cells along the longer side of the grid in which objects are joined.
+#: Cells along the longer side of the grid for joining objects.
 _CELLS = 240
 
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """What may belong to a figure. `boxes` (n, 4); `drawn`: curves and slanted lines; `rule`: thin, along an axis."""
+    """Possible parts of figures. `boxes` (n, 4); `drawn`: curves and slanted lines; `rule`: thin, along an axis."""
 
     boxes: Floats
     raster: npt.NDArray[np.bool_]
@@ -217,13 +217,13 @@ class Objects:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Objects that touch: their common box, how many there are of each kind, and what area images cover."""
+    """Touching objects: their common box, the number of each kind, and the area of images."""
 
     box: Box
     rasters: int
     drawn: int
     rules: int
-    shapes: int  # rectangles and the like
+    shapes: int  # rectangles and similar shapes
     raster_area: float
     picture: Box | None  # around the images only
 
@@ -237,7 +237,7 @@ class Cluster:
 
 
 def page_objects(texts: Texts, tables: Floats) -> Objects:
-    """Visible objects outside tables that are not behind the text: no page background, no text box, no underline."""
+    """Return visible objects outside tables, without page backgrounds, text boxes, and underlines."""
     content, unit = texts.content, texts.unit
     rasters = [(r.box.x0, r.box.y0, r.box.x1, r.box.y1) for r in content.rasters]
     visible = [p for p in content.paths if _is_visible(p.stroke) or _is_visible(p.fill)]
@@ -252,7 +252,7 @@ def page_objects(texts: Texts, tables: Floats) -> Objects:
     slanted = ~thin & ~filled & (segments <= 3)
     drawn = ~raster & ((segments > 6) | slanted)
     keep = ~_inside(boxes, tables) & (np.maximum(width, height) > 0.8 * unit) & ~(raster & thin)
-    # Rules between the columns of a page would join all that they touch.
+    # Rules between the columns of a page would join everything that they touch.
     keep &= ~(thin & ((width > 0.5 * content.width) | (height > 0.4 * content.height)))
     keep &= ~_behind_text(texts, boxes, raster, segments)
     frame = ~raster & ~filled & ~thin & (segments <= 24) & (width * height > 0.02 * content.width * content.height)
@@ -260,7 +260,7 @@ def page_objects(texts: Texts, tables: Floats) -> Objects:
 
 
 def _in_frames(boxes: Floats, frame: npt.NDArray[np.bool_]) -> Floats:
-    """Images reach beyond the frame that cuts them; what has its centre in a frame ends there."""
+    """Clip boxes to the frame that contains their center: images extend beyond the frame that clips them."""
     cut = boxes.copy()
     x, y = (boxes[:, 0] + boxes[:, 2]) / 2, (boxes[:, 1] + boxes[:, 3]) / 2
     for x0, y0, x1, y1 in boxes[frame][:60].tolist():
@@ -282,7 +282,7 @@ def _inside(boxes: Floats, areas: Floats) -> npt.NDArray[np.bool_]:
 
 
 def _behind_text(texts: Texts, boxes: Floats, raster: npt.NDArray[np.bool_], segments: Ints) -> npt.NDArray[np.bool_]:
-    """Objects that cover the page, and plain shapes or images with lines of running text on them."""
+    """Return objects that cover the page, and plain shapes or images behind lines of running text."""
     page = texts.content.width * texts.content.height
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     behind = area > 0.8 * page
@@ -294,7 +294,7 @@ def _behind_text(texts: Texts, boxes: Floats, raster: npt.NDArray[np.bool_], seg
 
 
 def clusters_of(objects: Objects, width: float, height: float) -> list[Cluster]:
-    """Connected sets of objects; near counts as touching, up to two cells of the grid."""
+    """Return connected sets of objects; objects within two grid cells are connected."""
     if not len(objects.boxes):
         return []
     cell = max(width, height) / _CELLS
@@ -341,7 +341,7 @@ def _around(boxes: Floats) -> Box:
 
 
 def joined(clusters: list[Cluster]) -> Cluster:
-    """Several clusters as one."""
+    """Join several clusters to one."""
     box, picture = clusters[0].box, clusters[0].picture
     for cluster in clusters[1:]:
         box = box.union(cluster.box)
@@ -359,7 +359,7 @@ def joined(clusters: list[Cluster]) -> Cluster:
 
 
 def labelled(painted: npt.NDArray[np.bool_]) -> Ints:
-    """A number for each connected set of painted cells (eight neighbours), -1 elsewhere."""
+    """Return a number for each connected set of painted cells (eight neighbors), -1 for other cells."""
     labels = np.full(painted.shape, -1, dtype=np.int64)
     parents: list[int] = []
 
@@ -392,17 +392,17 @@ def labelled(painted: npt.NDArray[np.bool_]) -> Ints:
     return labels
 
 
-# Figures that a caption tells of: what stands between it and the text above (or below) in its column.
+# Figures of captions: the content between a caption and the text above (or below) in its column.
 
 
-#: A figure is at least this share of the page wide, and this share high.
+#: Minimum width and height of a figure as shares of the page.
 _LEAST_WIDTH, _LEAST_HEIGHT = 0.06, 0.025
-#: Lines of running text around a caption that tell the column.
+#: Number of lines of running text around a caption that determine the column.
 _AROUND = 16
 
 
 class Anchors:
-    """Gives each caption the clusters of its zone; a cluster belongs to one caption at most."""
+    """Assignment of each zone's clusters to its caption; a cluster belongs to at most one caption."""
 
     def __init__(
         self, texts: Texts, captions: Sequence[Caption], clusters: Sequence[Cluster], tables: Sequence[Box]
@@ -417,7 +417,7 @@ class Anchors:
         self.below_first = False
 
     def found(self) -> list[tuple[Caption, list[Cluster]]]:
-        """Captions with their clusters: those above or below first, then those beside."""
+        """Return captions with their clusters: first those above or below, then those at the side."""
         pairs: list[tuple[Caption, list[Cluster]]] = []
         alone: list[Caption] = []
         for number, caption in enumerate(self.captions):
@@ -426,7 +426,7 @@ class Anchors:
             chosen = self._members(first, caption)
             if not chosen:
                 chosen = self._members(second, caption)
-                # Where the topmost caption stands above its figure, the others do.
+                # If the topmost caption is above its figure, so are the others.
                 self.below_first = bool(number == 0 and chosen and len(self.captions) > 1)
             if chosen:
                 pairs.append((caption, self._taken(chosen)))
@@ -444,15 +444,15 @@ class Anchors:
         return [self.clusters[index] for index in chosen]
 
     def _column(self, caption: Caption) -> tuple[float, float]:
-        """Left and right end of the column of text that the caption belongs to."""
+        """Return the left and right end of the text column of the caption."""
         x0, x1 = caption.box.x0, caption.box.x1
         over = [box for box in self.body if min(box.x1, x1) - max(box.x0, x0) > 0.5 * min(box.width, x1 - x0)]
         if over:
             usual = float(np.median([box.width for box in over]))
-            over = [box for box in over if box.width < 1.3 * usual]  # an abstract across two columns is in neither
+            over = [box for box in over if box.width < 1.3 * usual]  # an abstract across two columns belongs to neither
             x0 = min(x0, float(np.percentile([box.x0 for box in over], 10)))
             x1 = max(x1, float(np.percentile([box.x1 for box in over], 90)))
-        if len(over) < 3:  # nothing tells the columns: a figure may be wider than its caption
+        if len(over) < 3:  # too little text to determine the columns: a figure may be wider than its caption
             centre, page = (x0 + x1) / 2, self.texts.content.width
             reach = max(0.5 * (x1 - x0), min(centre, page - centre))
             x0, x1 = centre - reach, centre + reach
@@ -473,7 +473,7 @@ class Anchors:
         return self._widened(zone, caption)
 
     def _widened(self, zone: Box, caption: Caption) -> Box:
-        """The zone out to the page's edge on each side where no text and no other caption stands beside it."""
+        """Extend the zone to the page's edge on each side without text or other captions."""
         page = self.texts.content
         reach = 0.1 * page.height
         beside = [box for box in self.body if box.y1 > zone.y0 and box.y0 < zone.y1]
@@ -483,7 +483,7 @@ class Anchors:
         return Box(min(left, zone.x0), zone.y0, max(right, zone.x1), zone.y1)
 
     def _beside(self, caption: Caption) -> list[int]:
-        """The cluster at the caption's left or right that reaches at least as high and as low as the caption."""
+        """Return the cluster to the left or right of the caption that covers the caption's height."""
         page, text = self.texts.content, caption.box
         for index, cluster in enumerate(self.clusters):
             box = cluster.box
@@ -495,7 +495,7 @@ class Anchors:
         return []
 
     def _members(self, zone: Box, caption: Caption) -> list[int]:
-        """Clusters of the zone, without lone rules; none when they are too small or too far to be the figure."""
+        """Return the zone's clusters without lone rules; none if they are too small or too distant."""
         slack = 4 * self.texts.unit
         members = []
         for index, cluster in enumerate(self.clusters):
@@ -523,7 +523,7 @@ class Anchors:
         return inside or (box.area > 0 and box.covered_by(zone) > 0.8)
 
     def _near(self, members: list[int], caption: Caption) -> list[int]:
-        """The clusters reached from the caption without a gap wider than some lines of labels."""
+        """Return the clusters that are connected to the caption without a gap wider than a few label lines."""
         gap = max(8 * self.texts.body_size, 0.06 * self.texts.content.height)
         group = caption.box
         left, chosen = list(members), []

@@ -1,4 +1,4 @@
-"""Find the figures of a page: captions first, then images and drawings that touch."""
+"""Find the figures of a page: captions first, then touching images and drawings."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,21 +20,21 @@ from llm_ocr.engines.embedded.tables.cells import is_number
 from llm_ocr.engines.embedded.trace import note, relative, tracing
 from llm_ocr.types import Box, PageContent
 
-# Which clusters without a caption are figures, how far a figure reaches, and what kind it is.
+# Figures without captions, the extent of figures, and their kind.
 
 
-#: Least share of the page that a picture, and a drawing, without a caption covers.
+#: Minimum share of the page for a picture, and for a drawing, without a caption.
 _PICTURE, _DRAWING = 0.018, 0.03
-#: What ends within this share of the page's height from the top is a letterhead or a logo, unless it is large.
+#: Share of the page's height from the top within which an object is a letterhead or logo, unless it is large.
 _HEAD = 0.2
-#: A figure that holds more than this share of the page's prose is a poster or a slide: its text stays text.
+#: Share of the page's prose above which a figure is a poster or slide, whose text stays text.
 MOST_PROSE = 0.4
-#: Fewer letters of prose than this are labels and a legend.
+#: Letters of prose below which a text is labels and a legend.
 LEAST_PROSE = 300
 
 
 def merged(clusters: Sequence[Cluster], texts: Texts) -> list[Cluster]:
-    """Clusters a small gap apart made one, where no running text stands between them."""
+    """Merge clusters with a small gap and no running text between them."""
     groups = [cluster for cluster in clusters if not cluster.only_rules or cluster.total > 2]
     groups = sorted(groups, key=lambda cluster: -cluster.box.area)[:300]
     gap = 10 * texts.unit
@@ -65,14 +65,14 @@ def _together(first: Cluster, second: Cluster, gap: float, texts: Texts) -> bool
 
 
 def shown(cluster: Cluster) -> Cluster:
-    """Without the rules and frame around it, when images are all that is drawn."""
+    """Return the cluster without its rules and frame if it contains only images."""
     if cluster.picture is None or cluster.drawn or cluster.picture.area > 0.9 * cluster.box.area:
         return cluster
     return replace(cluster, box=cluster.picture, rules=0, shapes=0)
 
 
 def is_figure(cluster: Cluster, texts: Texts) -> bool:
-    """Whether a cluster that no caption names is a figure: large, not in the letterhead, not decoration."""
+    """Return whether a cluster without a caption is a figure: large, outside the letterhead, not decoration."""
     page = texts.content
     box = cluster.box
     share = box.area / max(page.width * page.height, 1e-6)
@@ -102,7 +102,7 @@ def _is_drawing(cluster: Cluster, texts: Texts, members: npt.NDArray[np.intp]) -
 
 
 def with_labels(box: Box, texts: Texts, keep_out: frozenset[int]) -> tuple[Box, frozenset[int]]:
-    """The figure grown by the labels at its edges, and the lines that it takes in."""
+    """Return the figure's box extended by the labels at its edges, and the lines inside."""
     own = {int(index) for index in texts.inside(box)} - keep_out
     grown = box
     margin = 1.3 * min(texts.body_size, 12 * texts.unit)
@@ -127,18 +127,18 @@ def with_labels(box: Box, texts: Texts, keep_out: frozenset[int]) -> tuple[Box, 
 
 
 def _is_label(index: int, texts: Texts, box: Box) -> bool:
-    """A short line at the edge, not running text, not larger than it, not reaching far beyond the figure."""
+    """Return whether a line is a label: short, at the edge, not larger than running text, mostly within the figure."""
     line = texts.content.lines[index]
     if texts.body[index] or line.size > 1.05 * texts.body_size or line.recurs:
         return False
     if min(line.box.width, line.box.height) > 2.5 * line.size:
-        return False  # slanted: its box says little of where it stands
+        return False  # slanted: the box does not determine the position
     beyond = max(box.x0 - line.box.x0, 0) + max(line.box.x1 - box.x1, 0)
     return beyond <= 0.5 * line.box.width or line.box.width < 4 * line.size
 
 
 def label_of(cluster: Cluster, lines: frozenset[int], texts: Texts) -> str:
-    """ "image", "chart" or "diagram"."""
+    """Return "image", "chart", or "diagram"."""
     if cluster.raster_area > 0.5 * cluster.box.area:
         return "image"
     own = [texts.content.lines[index].text for index in lines]
@@ -146,13 +146,13 @@ def label_of(cluster: Cluster, lines: frozenset[int], texts: Texts) -> str:
     return "chart" if numbers >= 5 and numbers * 3 >= len(own) else "diagram"
 
 
-# Figures of a page: images, drawings and what both make together, found by their captions first.
+# Figures of a page: images, drawings, and combinations, found by captions first.
 
 
 def find_figures(content: PageContent, tables: Sequence[Region]) -> list[Region]:
-    """The figures, from top to bottom; none takes a line of a table or of another figure. Never raises on odd content.
+    """Return the figures from top to bottom, without lines of tables or of other figures.
 
-    `tables`: what `find_tables` found on the same page.
+    The function never raises on unusual content. `tables` is the result of `find_tables` on the same page.
     """
     if not content.rasters and not content.paths:
         return []

@@ -1,4 +1,4 @@
-"""Inspect a page that a model reads: figures, orientation, and text. Runs in a worker process."""
+"""Inspect a page for a model reader: figures, orientation, and text. Runs in a worker process."""
 
 import math
 from dataclasses import replace
@@ -20,10 +20,10 @@ _NO_OCR = "figures on scans are not looked for: OCR is not installed"
 
 
 def see(page: Page, recogniser: GetRecogniser, *, hinted: bool) -> Inspection:
-    """The page's blocks where there are figures among them.
+    """Return the page's blocks if they include figures.
 
-    A digital page is judged by its own objects, a scan by its pixels: OCR reads it only if a picture is seen on it, or
-    with `hinted`, when the text speaks of one. Pages on which nothing is drawn do not come here. Raises PageFailure.
+    A digital page is inspected by its objects, a scan by its pixels. OCR runs only if a scan shows a picture, or with
+    `hinted`, if the text mentions one. Callers exclude pages without drawings. Raises `PageFailure`.
     """
     content = page.content
     if content is not None and content.lines and not is_scan(content):
@@ -32,9 +32,9 @@ def see(page: Page, recogniser: GetRecogniser, *, hinted: bool) -> Inspection:
 
 
 def orientation(page: Page, recogniser: GetRecogniser) -> int:
-    """Degrees clockwise, 0, 90, 180 or 270, by which the page must be turned to be upright. Raises PageFailure.
+    """Return the clockwise turn in degrees (0, 90, 180, or 270) that makes the page upright. Raises `PageFailure`.
 
-    A text layer says whether the lines stand; only OCR can tell whether the page stands on its head.
+    A text layer shows whether lines are vertical; only OCR can detect an upside-down page.
     """
     content = page.content
     if content is not None and has_text(content) and not is_scan(content):
@@ -44,7 +44,7 @@ def orientation(page: Page, recogniser: GetRecogniser) -> int:
 
 
 def text_of(page: Page) -> str:
-    """The text layer in reading order, "" without one, and for one of no language."""
+    """Return the text layer in reading order; "" without one, or for text in no language."""
     content = page.content
     if content is None or not has_text(content) or suspicious(content):
         return ""
@@ -58,7 +58,7 @@ def _with_figures(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
 def _seen_on_scan(page: Page, recogniser: GetRecogniser, *, hinted: bool) -> Inspection:
     from llm_ocr.engines.embedded.ocr import available
 
-    if not available():  # OpenCV comes with it
+    if not available():  # OpenCV is part of the OCR package
         return Inspection(detail=f"{_NO_OCR} ({install_command('embedded')})")
     from llm_ocr.engines.embedded.scan_objects import scan_objects
 
@@ -82,7 +82,7 @@ def _laid_out_on(pixels: Any, lines: tuple[Line, ...]) -> tuple[Block, ...]:
 
 
 def _in_pixels(content: PageContent, pixels: Any) -> tuple[Line, ...]:
-    """The lines of a text layer with their boxes in pixels."""
+    """Return the lines of a text layer with their boxes in pixels."""
     height, width = pixels.shape[:2]
     across, down = width / content.width, height / content.height
     return tuple(
@@ -97,7 +97,7 @@ def _in_pixels(content: PageContent, pixels: Any) -> tuple[Line, ...]:
 
 
 def _turned_back(block: Block, read: "OcrPage") -> Block:
-    """The block's box on the page as it was given, before OCR turned and levelled it."""
+    """Return the block with its box on the original page, before OCR turned and leveled the image."""
     box = block.box
     if read.skew:
         box = _skewed(box, read)

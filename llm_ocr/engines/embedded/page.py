@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from llm_ocr.engines.embedded.ocr import OcrPage, Recogniser
 
 
-#: A text layer that disagrees with OCR by more than this share of its characters lies (embedded_engine.md: liars score
-#: above 0.9, true layers 0.0).
+#: Share of differing characters between text layer and OCR above which the layer is false (embedded_engine.md: false
+#: layers score above 0.9, true layers 0.0).
 LIE = 0.3
-#: An image that covers more than this share of a page makes it a scan, whose text layer, if any, is older OCR.
+#: Share of the page that an image covers above which the page is a scan; its text layer, if any, is older OCR.
 SCAN = 0.6
-#: Fewer characters than this on a scan are a stamp or a page number, not the page's text.
+#: Number of characters below which a scan's text is a stamp or a page number, not the page's text.
 FEW = 30
-#: Darkest and lightest pixel of a page without content differ by less than this (of 255).
+#: Range of pixel values (of 255) below which a page is blank.
 BLANK = 24
-#: So many places with text that cannot be read, and more than lines that can, are a script that the model lacks.
+#: Number of unreadable text areas from which, if they outnumber the read lines, the model does not support the script.
 UNREAD = 5
 
 GetRecogniser = Callable[[], "Recogniser"]
 
 
 def read_page(page: Page, recogniser: GetRecogniser, *, text_layer: bool) -> Attempt:
-    """Blocks of one page; raises PageFailure when the page needs OCR and none is installed."""
+    """Return the blocks of one page. Raises `PageFailure` if the page needs OCR and OCR is not installed."""
     content = page.content
     probe: float | None = None
     if content is not None and text_layer and has_text(content):
@@ -83,7 +83,7 @@ def _note_source(source: str, page: Page, probe: float | None, *, text_layer: bo
 
 
 def read_text_layer(page: Page) -> Attempt:
-    """Blocks of one page from its text layer, never by OCR; raises PageFailure when there is none to be believed."""
+    """Return the blocks of one page from its text layer, without OCR. Raises `PageFailure` without a credible layer."""
     from llm_ocr.engines.embedded.probe import suspicious
 
     content = page.content
@@ -95,7 +95,7 @@ def read_text_layer(page: Page) -> Attempt:
 
 
 def _by_text_layer(content: PageContent) -> Attempt:
-    """A text layer that is read in part only is not the page's text."""
+    """Read the text layer; a partially read layer is not the page's text."""
     read = Attempt("embedded", "text-layer", Status.OK, laid_out(content))
     if not content.unread:
         return read
@@ -104,7 +104,7 @@ def _by_text_layer(content: PageContent) -> Attempt:
 
 
 def _nothing_seen(content: PageContent | None) -> Attempt:
-    """A page of one color. Text that nobody can see is not read, and not passed over in silence."""
+    """Return the attempt for a page of one color. Invisible text is not used, but reported."""
     blank = Attempt("embedded", "text-layer" if content is not None else "ocr", Status.OK)
     if content is None or not has_text(content):
         return blank
@@ -114,7 +114,7 @@ def _nothing_seen(content: PageContent | None) -> Attempt:
 
 
 def has_text(content: PageContent) -> bool:
-    """Whether there is a text layer: more than a stamp or a page number on a scan."""
+    """Return whether there is a text layer: on a scan, more than a stamp or a page number."""
     characters = sum(len(line.text) for line in content.lines)
     if not characters:
         return False
@@ -122,13 +122,16 @@ def has_text(content: PageContent) -> bool:
 
 
 def is_scan(content: PageContent) -> bool:
-    """Whether an image covers most of the page."""
+    """Return whether an image covers most of the page."""
     page = Box(0, 0, content.width, content.height)
     return any(page.covered_by(raster.box) > SCAN for raster in content.rasters)
 
 
 def _needs_probe(page: Page, content: PageContent) -> bool:
-    """The first page of a document, what may be older OCR, and what looks wrong: a probe costs more than the layout."""
+    """Return whether to probe the layer: on a document's first page, for older OCR, and for suspicious text.
+
+    A probe costs more than the layout.
+    """
     from llm_ocr.engines.embedded.probe import suspicious
 
     return page.number == 1 or is_scan(content) or suspicious(content)
@@ -146,7 +149,7 @@ def _probe(page: Page, content: PageContent, recogniser: GetRecogniser) -> float
 
 
 def laid_out(content: PageContent) -> tuple[Block, ...]:
-    """The blocks of a page, tables and figures among them, from its lines and objects."""
+    """Return the blocks of a page, including tables and figures, from its lines and objects."""
     if tracing():
         lines, words = len(content.lines), sum(len(line.text.split()) for line in content.lines)
         note("text", f"{lines} lines, {words} words", lines=lines, words=words)
@@ -189,14 +192,14 @@ def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser") -> Attempt:
 
 
 def _confidence(read: "OcrPage") -> float | None:
-    """Over all characters; places of which nothing could be read have none."""
+    """Return the confidence over all characters; unreadable areas have none."""
     characters = sum(len(line.text) for line in read.lines)
     sure = sum(line.confidence * len(line.text) for line in read.lines)
     return round(sure / characters, 4) if characters else None
 
 
 def _script(read: "OcrPage") -> tuple[Status, Reason | None, str]:
-    """A page of a script that the model does not know is text of which nothing, or little, could be read."""
+    """Return the status for the script: in an unsupported script, most of the text is unreadable."""
     if read.unread < UNREAD or read.unread <= len(read.lines):
         return Status.OK, None, ""
     detail = f"{read.unread} places with text that OCR cannot read; it knows Latin, Greek, Chinese and Japanese"
@@ -204,7 +207,7 @@ def _script(read: "OcrPage") -> tuple[Status, Reason | None, str]:
 
 
 def read_figure(image: EncodedImage, recogniser: GetRecogniser) -> str:
-    """The text inside a figure, one line a row; empty where OCR is not installed."""
+    """Return the text inside a figure, one line per row; "" without OCR."""
     from llm_ocr.engines.embedded.ocr import available
 
     if not available():
@@ -214,7 +217,7 @@ def read_figure(image: EncodedImage, recogniser: GetRecogniser) -> str:
 
 
 def pixels_of(image: EncodedImage) -> Any:
-    """Height x width x 3, RGB. Raises PageFailure for an image that cannot be decoded."""
+    """Return the pixels: height x width x 3, RGB. Raises `PageFailure` for an undecodable image."""
     import numpy
     from PIL import Image
 

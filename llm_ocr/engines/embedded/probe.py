@@ -1,7 +1,7 @@
-"""Whether a text layer is true: a few of its lines are read from the picture of the page and compared.
+"""Check whether a text layer is true by comparing a few of its lines with OCR of the page's image.
 
-`suspicious` and `script_supported` look at the characters only and cost next to nothing; `disagreement` needs the
-recogniser and costs about 55 ms of processor time.
+`suspicious` and `script_supported` examine only the characters and cost almost nothing. `disagreement` requires the
+recognizer and takes about 55 ms of processor time.
 """
 
 import unicodedata
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from llm_ocr.engines.embedded.ocr.recognise import Reader
 
 
-#: The scripts of the PP-OCRv6 recogniser's alphabet (rapidocr 3.10): first words of their characters' Unicode names.
+#: Scripts in the alphabet of the PP-OCRv6 recognizer (rapidocr 3.10): first words of the characters' Unicode names.
 _SCRIPTS = frozenset(
     (
         *("LATIN", "GREEK", "CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA"),
@@ -24,37 +24,37 @@ _SCRIPTS = frozenset(
         *("MICRO", "MATHEMATICAL", "MODIFIER", "SCRIPT", "DOUBLE-STRUCK", "PLANCK"),
     )
 )
-#: Share of a text's letters that must be of those scripts.
+#: Minimum share of a text's letters in those scripts.
 _KNOWN = 0.8
 
-#: Share of characters without a meaning from which a text layer is in doubt; and from which it is judged by the lines
-#: that hold them, since a page can be true in one font and lie in another. Formulas of a true page bring up to 0.013.
+#: Share of unmapped characters from which a text layer is doubtful, and from which only the lines with such characters
+#: are judged. A page can be true in one font and false in another. Formulas of a true page cause up to 0.013.
 _UNMAPPED, _MANY_UNMAPPED = 0.02, 0.05
-#: The commonest letters of the languages written in Latin letters: 57 to 68 % of the letters on 60 pages, most of them
-#: English; the same pages with every letter shifted by 1 to 25 have 46 % at most.
+#: Most frequent letters of languages in Latin script: 57 to 68 % of the letters on 60 pages, most of them English. The
+#: same pages with every letter shifted by 1 to 25 have 46 % at most.
 _COMMON = frozenset("aeinorst")
 _COMMON_SHARE = 0.47
-#: Fewer letters than this have no statistics.
+#: Minimum number of letters for statistics.
 _ENOUGH_LETTERS = 60
 
-#: Lines that are read, and how long: enough letters to compare, few enough to cost little.
+#: Number and length of sample lines: enough letters to compare at low cost.
 _SAMPLES = 3
 _LEAST_LETTERS, _MOST_LETTERS = 6, 20
-#: Height of a line's box that is added above and below: the recogniser was trained on crops with some room.
+#: Share of a line's height added above and below: the recognizer was trained on crops with a margin.
 _ROOM = 0.12
-#: Lines lower than this in pixels cannot be read well enough to accuse the text layer.
+#: Height in pixels below which OCR is too unreliable to reject the text layer.
 _LEAST_HEIGHT = 9.0
 
 
 def script_supported(text: str) -> bool:
-    """Whether the recogniser knows the script of most letters of `text`; true for text without letters."""
+    """Return whether the recognizer supports the script of most letters of `text`; True for text without letters."""
     letters = [c for c in text if c.isalpha()]
     known = sum(unicodedata.name(c, "?").split(" ", 1)[0] in _SCRIPTS for c in letters)
     return known >= _KNOWN * len(letters)
 
 
 def suspicious(content: PageContent) -> bool:
-    """Whether a text layer looks wrong by its characters alone: many of no meaning, or Latin letters of no language."""
+    """Return whether a text layer looks wrong: many unmapped characters, or Latin letters of no language."""
     text = "".join(line.text for line in content.lines)
     if not text:
         return False
@@ -72,9 +72,12 @@ def _meaningless(text: str) -> int:
 
 
 def disagreement(image: "Pixels", content: PageContent, reader: "Reader") -> float | None:
-    """The median over sample lines of the edit distance to what OCR reads there, 0..1; None where it cannot be judged.
+    """Return the median edit distance between sample lines and their OCR, 0..1; None if unknown.
 
-    `image` (height x width x 3, RGB) shows the whole page, `content` is its text layer.
+    Args:
+        image: Whole page, height x width x 3, RGB.
+        content: Content with the text layer.
+        reader: Line recognizer.
     """
     if not script_supported("".join(line.text for line in content.lines)):
         return None
@@ -89,7 +92,7 @@ def disagreement(image: "Pixels", content: PageContent, reader: "Reader") -> flo
 
 
 def samples(content: PageContent, least_height: float) -> list[tuple[Box, str]]:
-    """Up to three pieces of lines, spread over the page, with their boxes in page units."""
+    """Return up to three pieces of lines, spread over the page, with their boxes in page units."""
     fit = sorted((line for line in content.lines if _fit(line, content, least_height)), key=lambda line: line.box.y0)
     doubtful = [line for line in fit if _meaningless(line.text)]
     if sum(_meaningless(line.text) for line in doubtful) > _MANY_UNMAPPED * sum(len(line.text) for line in fit):
@@ -110,13 +113,13 @@ def _fit(line: Line, content: PageContent, least_height: float) -> bool:
 
 
 def _worth(line: Line) -> float:
-    """Letters say more than digits and signs; more of them than are read say nothing more."""
+    """Return a line's value as a sample: letters count more than digits and signs, up to the sample length."""
     text = line.text[:_MOST_LETTERS]
     return sum(1.0 if c.isalpha() or c == "\ufffd" else 0.2 for c in text)
 
 
 def _first_words(line: Line) -> tuple[Box, str]:
-    """The first words of a line, without the rest; its first part where it has no words to cut at."""
+    """Return the first words of a line, or its first part without word boundaries."""
     box: Box | None = None
     text = ""
     for word in line.words:
@@ -132,7 +135,7 @@ def _first_words(line: Line) -> tuple[Box, str]:
 
 
 def _difference(layer: str, seen: str) -> float:
-    """Edit distance over the longer length, of letters and digits alone; 1 where only one side has any."""
+    """Return the edit distance divided by the longer length, of letters and digits only; 1 if only one side has any."""
     expected, found = _plain(layer), _plain(seen)
     longest = max(len(expected), len(found))
     return edit_distance(expected, found) / longest if longest else 0.0
@@ -147,7 +150,7 @@ def _kept(characters: Iterable[str]) -> Iterable[str]:
 
 
 def edit_distance(one: str, other: str) -> int:
-    """Levenshtein's: the fewest insertions, deletions and replacements that make one the other."""
+    """Return the Levenshtein distance: the minimum number of insertions, deletions, and replacements."""
     before = list(range(len(other) + 1))
     for row, character in enumerate(one, 1):
         now = [row]

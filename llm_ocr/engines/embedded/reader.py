@@ -1,4 +1,4 @@
-"""The embedded engine as the stages see it: pages go to worker processes, attempts come back."""
+"""Read pages with the embedded engine: send pages to worker processes and return their attempts."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -16,21 +16,21 @@ from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
 from llm_ocr.sandbox import Limits, WorkerPool
 from llm_ocr.types import Attempt, EncodedImage, Page, Reason
 
-#: Raised when a change alters what the engine makes of the same page: it goes into the key.
+#: Increased when a change alters results for the same page; part of the key.
 RESULT_VERSION = 2
-#: What a worker is asked for that then has the OCR models in memory: the next page without text goes there, too.
+#: Affinity key of workers with loaded OCR models, so that the next page without text uses the same worker.
 _PIXELS = "pixels"
-#: Beside a model: niceness, and seconds that a page waits for a process before another is started, which takes as long.
+#: With a model in parallel: niceness, and seconds that a page waits before a process starts, which takes as long.
 _NICE, _PATIENCE = 10, 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedOptions:
-    """`memory` in bytes and `timeout` in seconds for one worker process and page.
+    """Options of the embedded engine: `memory` in bytes and `timeout` in seconds per worker process and page.
 
-    `beside` a model: what feeds the GPU gets the processors first, and few processes do the work where they can.
-    Without `ocr`, pages are read from their text layer only, and figures not at all: what has no text layer that can be
-    believed fails. `figure_labels`: of blocks that are cut out as figures; None for all pictures and drawings.
+    `beside` a model: the GPU's feeding processes have priority, and as few processes as possible are used. Without
+    `ocr`, pages are read from their text layer only, and figures are not read. Pages without a credible text layer then
+    fail. `figure_labels`: blocks that are cut out as figures; None: all pictures and drawings.
     """
 
     workers: int
@@ -44,7 +44,7 @@ class EmbeddedOptions:
 
 
 class EmbeddedReader:
-    """A `PageReader` without a GPU; needs `close()`."""
+    """`PageReader` without a GPU; requires `close()`."""
 
     name = "embedded"
 
@@ -74,14 +74,17 @@ class EmbeddedReader:
         return attempt if labels is None else replace(attempt, blocks=with_crops(attempt.blocks, labels))
 
     async def read_figure(self, image: EncodedImage) -> str:
-        """The text inside a figure, one line a row."""
+        """Return the text inside a figure, one line per row."""
         if not self._options.ocr:
             return ""
         answer = await self._ask("read_figure", {"image": image_to_wire(image)})
         return str(answer["inside"])
 
     async def see(self, page: Page, *, hinted: bool) -> Inspection:
-        """Where figures are on a page that a model reads; `hinted`: its text speaks of some. Raises PageFailure."""
+        """Return the figures of a page that a model reads; `hinted`: its text mentions figures.
+
+        Raises `PageFailure`.
+        """
         if page.content is not None and nothing_drawn(page.content):
             return Inspection(digital=True)  # most pages of plain text: not worth a process
         pixels = page.content is None or not page.content.lines
@@ -91,12 +94,15 @@ class EmbeddedReader:
         return Inspection(blocks, answer["digital"], answer["detail"], answer["unread"])
 
     async def text(self, page: Page) -> str:
-        """The page's text layer in reading order; "" without one that can be believed. Raises PageFailure."""
+        """Return the page's text layer in reading order; "" without a credible one. Raises `PageFailure`."""
         answer = await self._ask("text", {"page": page_to_wire(page)})
         return str(answer["text"])
 
     async def orientation(self, page: Page) -> int:
-        """Degrees clockwise by which the page must be turned to be upright: 0, 90, 180 or 270. Raises PageFailure."""
+        """Return the clockwise turn in degrees (0, 90, 180, or 270) that makes the page upright.
+
+        Raises `PageFailure`.
+        """
         answer = await self._ask("orientation", {"page": page_to_wire(page)})
         return int(answer["degrees"])
 
@@ -107,7 +113,7 @@ class EmbeddedReader:
             except WorkerDied as death:
                 if death.timed_out:
                     raise
-            # A worker can die of what an earlier page left behind: once more in a fresh one.
+            # An earlier page may have damaged the worker: retry in a fresh one.
             return await self._pool.call(operation, payload, deadline=self._options.timeout)
         except WorkerDied as death:
             reason = Reason.ENGINE_TIMEOUT if death.timed_out else Reason.ENGINE_ERROR

@@ -1,11 +1,11 @@
-"""Regions that table and figure finders pass to the layout."""
+"""Define the regions that table and figure finders pass to the layout."""
 
 import re
 from dataclasses import dataclass
 
 from llm_ocr.types import Block, Box, Line, PageContent, Path, Raster
 
-# How captions begin, in the languages that the engine knows.
+# Beginnings of captions in the supported languages.
 
 
 _NUMBER = r"(?:[A-Z]{0,2}[\s.\-]?\d+(?:[.\-–]\d+)*[a-z]?|[IVXL]+\b|[A-Z]\b)"
@@ -20,24 +20,24 @@ FIGURE_CAPTION = re.compile(
 )
 
 
-# What the table and figure finders hand to the layout: rectangles of a page that are read as one thing.
+# Results of the table and figure finders: rectangles of a page that are laid out as a whole.
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A table or figure. `box` in page units; `lines` are indices into `PageContent.lines` that it takes in."""
+    """Table or figure. `box` in page units; `lines` are the indices of its lines in `PageContent.lines`."""
 
     kind: str  # "table" or "figure"
     box: Box
     lines: frozenset[int]
-    text: str = ""  # tables: Markdown pipe table, or HTML when cells span
+    text: str = ""  # tables: Markdown pipe table, or HTML if cells span
     label: str = ""  # figures: image, chart or diagram; tables: ruled, booktabs, filled, keys, plain or aligned
-    caption: frozenset[int] = frozenset()  # lines of its caption; they stay in the page's text
+    caption: frozenset[int] = frozenset()  # lines of its caption, which stay in the page's text
 
 
 @dataclass(frozen=True, slots=True)
 class ScanObjects:
-    """What is seen in the pixels of a scan, as a PDF's objects would be given. Page units are pixels of the image."""
+    """Objects in a scan's pixels, in the form of a PDF's objects. Page units are pixels of the image."""
 
     rasters: tuple[Raster, ...] = ()  # picture-like areas
     paths: tuple[Path, ...] = ()  # ruling lines
@@ -45,11 +45,11 @@ class ScanObjects:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What was found on a page that something else reads: blocks in reading order, figures among them.
+    """Inspection of a page for another reader: blocks in reading order, including figures.
 
-    `blocks` are empty where there is no figure. `digital`: they come from the page's own objects, which are all there
-    are; else from its pixels. `unread`: those of a scan that was not read, since no picture is seen on it and nobody
-    spoke of one. `detail` says why it could not be looked for figures.
+    `blocks` are empty without figures. `digital`: the blocks are from the page's own objects and therefore complete;
+    otherwise from its pixels. `unread`: a scan that was not read, because no picture is visible and the text mentions
+    none. `detail` is the reason for a failed search.
     """
 
     blocks: tuple[Block, ...] = ()
@@ -59,11 +59,11 @@ class Inspection:
 
 
 def nothing_drawn(content: PageContent) -> bool:
-    """Whether the page has neither images nor drawings: then there are no figures on it."""
+    """Return whether the page has neither images nor drawings, and therefore no figures."""
     return not content.rasters and not content.paths
 
 
 def inside_text(lines: tuple[Line, ...], members: frozenset[int]) -> str:
-    """The text of a figure, one line a row, top to bottom, left to right."""
+    """Return the text of a figure, one line per row, top to bottom, left to right."""
     chosen = sorted((lines[index] for index in members), key=lambda line: (round(line.box.y0), line.box.x0))
     return "\n".join(line.text for line in chosen)

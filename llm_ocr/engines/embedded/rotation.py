@@ -1,6 +1,6 @@
-"""Which way up a scan is: the shapes of its lines tell lying from standing, a few lines read both ways tell the rest.
+"""Detect the orientation of a scan: by the shapes of its lines, then by OCR of a few lines in both directions.
 
-A page is turned only on evidence that it is wrong and that the turned one is right; everything else stays as it is.
+A page is turned only on evidence that it is wrong and that the turned page is right.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,21 +14,21 @@ from llm_ocr.engines.embedded.ocr.recognise import Reading, cut_out
 
 Read = Callable[[Pixels], Reading]
 
-#: Lines that are read to judge, and their first part only: the whole check costs a few hundredths of a page.
+#: Number of sample lines, of which only the start is read: the check costs a few hundredths of a page.
 _SAMPLES = 3
 _SAMPLE_ASPECT = 7.0
-#: A line must be this many times longer than high to show a direction.
+#: Minimum ratio of length to height for a line that shows a direction.
 _SLENDER = 2.0
-#: Standing lines must be longer in sum than lying ones by this factor.
+#: Factor by which the total length of vertical lines must exceed that of horizontal lines.
 _MAJORITY = 2.0
-#: Mean confidence of lines read the right way, and by how much it must beat the other way. Measured on 30 pages in
-#: their four positions: right way 0.93 to 1.0, wrong way up to 0.81, mostly below 0.7.
+#: Mean confidence of lines in the right direction, and the required lead over the other direction. Measured on 30 pages
+#: in four positions: right direction 0.93 to 1.0, wrong direction up to 0.81, mostly below 0.7.
 _LEGIBLE = 0.8
 _MARGIN = 0.15
-#: Lines this sure need no second reading the other way.
+#: Confidence from which a line needs no second reading in the other direction.
 _SURE = 0.93
-#: Confidence and letters of a lying line that vetoes turning a page on its side: a chart's labels stand while its page
-#: is upright. Where standing lines prevail by the larger factor, the lying ones are the labels.
+#: Confidence and letters of a horizontal line that prevents a turn by 90 degrees. A chart's labels are vertical on an
+#: upright page. If vertical lines exceed the larger factor, the horizontal lines are the labels.
 _VETO, _VETO_LETTERS = 0.92, 3
 _NO_VETO = 6.0
 
@@ -36,12 +36,12 @@ _TURNS = {90: cv2.ROTATE_90_CLOCKWISE, 180: cv2.ROTATE_180, 270: cv2.ROTATE_90_C
 
 
 def turn(image: Pixels, degrees: int) -> Pixels:
-    """The image turned clockwise by 0, 90, 180 or 270 degrees."""
+    """Return the image turned clockwise by 0, 90, 180, or 270 degrees."""
     return np.ascontiguousarray(cv2.rotate(image, _TURNS[degrees])) if degrees else image
 
 
 def needed_turn(image: Pixels, quads: Sequence[Quad], read: Read) -> int:
-    """Degrees clockwise, 0, 90, 180 or 270, by which the image must be turned for its text to be upright."""
+    """Return the clockwise turn in degrees (0, 90, 180, or 270) that makes the image's text upright."""
     standing = [quad for quad in quads if quad.height > _SLENDER * quad.width]
     lying = [quad for quad in quads if quad.width > _SLENDER * quad.height]
     upwards = sum(quad.height for quad in standing)
@@ -76,9 +76,9 @@ def _turn_of_standing(image: Pixels, standing: Sequence[Quad], lying: Sequence[Q
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    confidence: float  # mean over the samples that say anything
-    lines: int  # samples that say something
-    ideographs: bool  # most characters are
+    confidence: float  # mean over the informative samples
+    lines: int  # number of informative samples
+    ideographs: bool  # most characters are ideographs
 
 
 def _judge(crops: Iterable[Pixels], degrees: int, read: Read) -> _Verdict:
@@ -98,7 +98,7 @@ def _legible(reading: Reading) -> bool:
 
 
 def _stacked(crops: Iterable[Pixels], degrees: int, read: Read) -> bool:
-    """Ideographs are written downwards too, and the recogniser reads such columns; single ones tell which it is."""
+    """Return whether a column has stacked ideographs, which the recognizer can read; single characters decide."""
     here = turned = 0.0
     for crop in crops:
         for cell in _cells(crop):
@@ -108,7 +108,7 @@ def _stacked(crops: Iterable[Pixels], degrees: int, read: Read) -> bool:
 
 
 def _cells(column: Pixels, most: int = 4) -> list[Pixels]:
-    """The first few characters of a column of them, cut at its empty rows."""
+    """Return the first few characters of a column, split at its empty rows."""
     grey = cv2.cvtColor(column, cv2.COLOR_RGB2GRAY)
     far = np.abs(grey.astype(np.int16) - int(np.median(grey))) > 64
     filled = np.concatenate(([0], far.any(axis=1).astype(np.int8), [0]))
@@ -119,7 +119,7 @@ def _cells(column: Pixels, most: int = 4) -> list[Pixels]:
 
 
 def _samples(quads: Sequence[Quad]) -> list[Quad]:
-    """The longest lines for their height: what they say is the surest."""
+    """Return the longest lines relative to their height, which give the most reliable result."""
     return sorted(quads, key=lambda quad: -max(quad.width, quad.height))[:_SAMPLES]
 
 

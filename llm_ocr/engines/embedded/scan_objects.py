@@ -1,4 +1,4 @@
-"""Rules, table header bars, and pictures found in the pixels of a scan."""
+"""Find rules, table heading bars, and pictures in the pixels of a scan."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ import numpy.typing as npt
 from llm_ocr.engines.embedded.regions import ScanObjects
 from llm_ocr.types import Box, Line, Path, Raster
 
-# Heading bars of tables on a scan: dark cells side by side with light text in them, as a PDF's filled rectangles. The
-# OCR reads their text, but a dark bar is neither a rule nor paper: without it a table loses its headings, and the rules
-# that end at the bar are not seen as rules.
+# Heading bars of tables on a scan: adjacent dark cells with light text, similar to a PDF's filled rectangles. OCR reads
+# their text, but a dark bar is neither a rule nor paper. Without this detection, a table loses its headings, and rules
+# that end at the bar are missed.
 
 
 Pixels = npt.NDArray[np.uint8]
 
-#: A bar is at most so many lines of text high, and at least this share of the page wide.
+#: Maximum height of a bar in text lines, and minimum width as a share of the page.
 _MOST_LINES, _LEAST_WIDTH = 5, 0.12
-#: The share of a cell's box that is dark, its letters counted as dark.
+#: Dark share of a cell's box, including its letters.
 _SOLID = 0.85
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Dark cells on one height, left to right, with two texts at least. Boxes in pixels."""
+    """Adjacent dark cells at one height, left to right, with at least two texts. Boxes in pixels."""
 
     box: Box
     cells: tuple[Box, ...]
@@ -33,7 +33,12 @@ class Bar:
 
 
 def heading_bars(dark: Pixels, lines: Sequence[Line]) -> list[Bar]:
-    """The bars of a page. `dark`: 1 where a pixel is darker than paper. `lines`: the OCR's, in the same pixels."""
+    """Return the bars of a page.
+
+    Args:
+        dark: 1 for pixels that are darker than paper.
+        lines: Lines from OCR, in the same pixels.
+    """
     if not lines:
         return []
     texts = [line.box for line in lines]
@@ -44,7 +49,7 @@ def heading_bars(dark: Pixels, lines: Sequence[Line]) -> list[Bar]:
 
 
 def _solid(dark: Pixels, texts: Sequence[Box], high: float) -> list[Box]:
-    """Rectangles that are dark but for the letters in them."""
+    """Return rectangles that are dark except for their letters."""
     import cv2
 
     filled = dark.copy()
@@ -64,7 +69,10 @@ def _solid(dark: Pixels, texts: Sequence[Box], high: float) -> list[Box]:
 
 
 def _is_on_dark(dark: Pixels, box: Box) -> bool:
-    """Whether ink stands directly above and below, or in most of the box: light letters leave the dark between them."""
+    """Return whether ink is directly above and below, or in most of the box.
+
+    Light letters on a dark cell leave the dark between them.
+    """
     x0, x1 = max(0, round(box.x0)), round(box.x1)
     y0, y1 = max(0, round(box.y0)), round(box.y1)
     inside = dark[y0:y1, x0:x1]
@@ -72,7 +80,7 @@ def _is_on_dark(dark: Pixels, box: Box) -> bool:
 
 
 def _rows(cells: Sequence[Box]) -> list[list[Box]]:
-    """Cells of the same height that stand side by side with no more than a rule between them."""
+    """Return adjacent cells of the same height with at most a rule between them."""
     rows: list[list[Box]] = []
     for cell in sorted(cells, key=lambda box: box.x0):
         for row in rows:
@@ -100,7 +108,7 @@ def _bar(row: Sequence[Box], texts: Sequence[Box], high: float) -> Bar | None:
 
 
 def without_bars(mask: Pixels, bars: Sequence[Bar], scale: float = 1.0) -> Pixels:
-    """The mask, at `scale`, without the bars, so that what touches them is seen alone."""
+    """Return the mask, at `scale`, without the bars, so that touching objects are separate."""
     free = mask.copy()
     height, width = mask.shape
     for bar in bars:
@@ -110,7 +118,7 @@ def without_bars(mask: Pixels, bars: Sequence[Bar], scale: float = 1.0) -> Pixel
 
 
 def edged(bars: Sequence[Bar], horizontal: Sequence[Box], reach: float) -> list[Bar]:
-    """All cells of a bar as high as the bar, which ends at the rule beside its edge where there is one."""
+    """Return all cells with the height of their bar, which ends at a nearby rule."""
     placed = []
     for bar in bars:
         y0, y1 = (_at_rule(y, bar.box, horizontal, reach) for y in (bar.box.y0, bar.box.y1))
@@ -126,7 +134,7 @@ def _at_rule(y: float, box: Box, horizontal: Sequence[Box], reach: float) -> flo
 
 
 def through_bars(upright: Sequence[Box], bars: Sequence[Bar], reach: float) -> list[Box]:
-    """Upright rules that end at a bar go on through it, unless text stands in the way: there its columns are parted."""
+    """Extend vertical rules that end at a bar through the bar, unless text in the bar blocks them."""
     longer = list(upright)
     for bar in bars:
         for number, rule in enumerate(longer):
@@ -137,30 +145,32 @@ def through_bars(upright: Sequence[Box], bars: Sequence[Bar], reach: float) -> l
     return longer
 
 
-# Rules and pictures seen in the pixels of a scan, given as a PDF's objects would be. Ink is what is darker than the
-# paper around it, or coloured. Long thin ink is a rule. What is left without the text is closed into areas: solid ones
-# are pictures (`Raster`), those of thin strokes are drawings (a `Path` of many segments), which only a caption makes a
-# figure, because handwriting looks the same. OpenCV comes with the OCR, so it is imported where it is used.
+# Rules and pictures in the pixels of a scan, in the form of a PDF's objects. Ink is darker than the surrounding paper,
+# or colored. Long thin ink is a rule. The remaining ink without text is closed into areas. Solid areas are pictures
+# (`Raster`). Areas of thin strokes are drawings (a `Path` of many segments), which are figures only with a caption,
+# because handwriting looks the same. OpenCV is part of the OCR package, so it is imported locally.
 
 
-#: Longest side, in pixels, at which pictures are looked for; rules are looked for at full size.
+#: Longest side in pixels for the picture search; rules are searched at full size.
 _SMALL = 1000
-#: Ink is darker than this share of the paper's brightness, or this much more coloured (0..255) than the paper.
+#: Ink is darker than this share of the paper's brightness, or exceeds the paper's color by this much (0..255).
 _DARK, _COLOURED = 0.74, 42
-#: Grey levels between a light rule and the paper on both sides.
+#: Difference in gray levels between a light rule and the paper on both sides.
 _CONTRAST = 18
-#: A rule is at least this share of the page's width long.
+#: Minimum length of a rule as a share of the page's width.
 _RULE = 0.03
-#: A picture is at least this share of the page, and this share of each side.
+#: Minimum size of a picture as a share of the page, and of each side.
 _LEAST_AREA, _LEAST_SIDE = 0.008, 0.04
-#: Segments of a drawing's path: many, as a curve has.
+#: Number of segments in a drawing's path: many, as in a curve.
 _STROKES = 40
 
 
 def scan_objects(image: Pixels, lines: tuple[Line, ...]) -> ScanObjects:
-    """Ruling lines and picture-like areas of an upright page.
+    """Return ruling lines and picture-like areas of an upright page, with boxes in pixels of the image.
 
-    `image`: height x width x 3, RGB. `lines`: the OCR's lines, in pixels of the image. Boxes are in the same pixels.
+    Args:
+        image: Height x width x 3, RGB.
+        lines: Lines from OCR, in pixels of the image.
     """
     import cv2
 
@@ -169,7 +179,7 @@ def scan_objects(image: Pixels, lines: tuple[Line, ...]) -> ScanObjects:
         return ScanObjects()
     grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
     paper = _paper(grey)
-    # Thin rules are often printed light: there the contrast to both sides counts.
+    # Thin rules are often printed light; the contrast to both sides detects them.
     contrast = cv2.morphologyEx(grey, cv2.MORPH_BLACKHAT, np.ones((11, 11), np.uint8))
     below_paper = grey < _DARK * paper
     bars = heading_bars(_without_margin(below_paper.astype(np.uint8)), lines)
@@ -194,7 +204,7 @@ def scan_objects(image: Pixels, lines: tuple[Line, ...]) -> ScanObjects:
 
 
 def _paper(grey: Pixels) -> npt.NDArray[np.float32]:
-    """The paper's brightness at each pixel: a smooth surface through the bright tiles, which pictures do not bend."""
+    """Return the paper's brightness at each pixel: a smooth surface through bright tiles, unaffected by pictures."""
     import cv2
 
     tiles = cv2.dilate(cv2.resize(grey, (48, 48), interpolation=cv2.INTER_AREA), np.ones((3, 3), np.uint8))
@@ -214,14 +224,14 @@ def _paper(grey: Pixels) -> npt.NDArray[np.float32]:
 
 
 def _without_margin(mask: Pixels) -> Pixels:
-    """Without the outermost pixels, where scanners leave dark edges."""
+    """Return the mask without the outermost pixels, where scanners leave dark edges."""
     y, x = max(2, round(0.008 * mask.shape[0])), max(2, round(0.008 * mask.shape[1]))
     mask[:y], mask[-y:], mask[:, :x], mask[:, -x:] = 0, 0, 0, 0
     return mask
 
 
 def _rules(dark: Pixels, *, upright: bool) -> list[Box]:
-    """Straight thin ink, as boxes in pixels; breaks and a slight slope do not matter."""
+    """Return straight thin ink as boxes in pixels; small breaks and a slight slope are tolerated."""
     import cv2
 
     mask = dark.T.copy() if upright else dark
@@ -239,14 +249,14 @@ def _rules(dark: Pixels, *, upright: bool) -> list[Box]:
             and w > 6 * h
             and _is_thin(mask, x, y, w, h, thick)
         ):
-            middle, half = y + h / 2, 1.0  # its weight says nothing, and a shape that is not thin is taken for a fill
+            middle, half = y + h / 2, 1.0  # the thickness has no meaning, and a thick shape would count as a fill
             box = Box(x, middle - half, x + w, middle + half)
             found.append(Box(box.y0, box.x0, box.y1, box.x1) if upright else box)
     return found
 
 
 def _is_thin(mask: Pixels, x: int, y: int, w: int, h: int, thick: int) -> bool:
-    """Whether paper lies above and below: the edge of a dark area is no rule, nor is a row of letters."""
+    """Return whether paper is above and below; excludes edges of dark areas and rows of letters."""
     above = mask[max(0, y - thick - 2) : max(0, y - 2), x : x + w]
     below = mask[y + h + 2 : y + h + thick + 2, x : x + w]
     sides = [float(side.mean()) for side in (above, below) if side.size]
@@ -254,7 +264,7 @@ def _is_thin(mask: Pixels, x: int, y: int, w: int, h: int, thick: int) -> bool:
 
 
 def _is_lettering(rule: Box, lines: tuple[Line, ...]) -> bool:
-    """Whether the rule is a stroke of letters: within a line's height, and not longer than the line."""
+    """Return whether the rule is part of letters: within a line's height, and not longer than the line."""
     x, y = rule.centre
     for line in lines:
         box = line.box
@@ -266,7 +276,7 @@ def _is_lettering(rule: Box, lines: tuple[Line, ...]) -> bool:
 
 
 def _components(mask: Pixels) -> list[tuple[int, int, int, int, int]]:
-    """x, y, width, height and area of each connected set of pixels."""
+    """Return x, y, width, height, and area of each connected set of pixels."""
     import cv2
 
     _, _, stats, _ = cv2.connectedComponentsWithStats(mask, connectivity=8)
@@ -280,7 +290,7 @@ def _small_ink(image: Pixels, grey: Pixels, paper: npt.NDArray[np.float32], scal
     small = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
     level = cv2.resize(paper, size, interpolation=cv2.INTER_AREA)
     colour = small.max(axis=2).astype(np.int16) - small.min(axis=2)
-    usual = float(np.median(colour))  # old paper is coloured too
+    usual = float(np.median(colour))  # old paper is colored as well
     ink = (cv2.cvtColor(small, cv2.COLOR_RGB2GRAY) < _DARK * level) | (colour > usual + _COLOURED)
     return _without_margin(ink.astype(np.uint8))
 
@@ -291,7 +301,7 @@ def _fill(mask: Pixels, box: Box, value: int) -> None:
 
 
 def _without_text(ink: Pixels, lines: tuple[Line, ...], scale: float) -> Pixels:
-    """Ink without the lines that stand on paper; text in a picture, with ink around it, stays."""
+    """Return ink without the lines on paper; text inside a picture, surrounded by ink, stays."""
     import cv2
 
     free = ink.copy()
@@ -314,7 +324,7 @@ def _count(sums: Any, box: Box) -> float:
 
 
 def _areas(free: Pixels, rules: Pixels, scale: float) -> tuple[list[Box], list[Box]]:
-    """Boxes, in full-size pixels, of solid areas and of areas of strokes."""
+    """Return the boxes, in full-size pixels, of solid areas and of areas of strokes."""
     import cv2
 
     height, width = free.shape
@@ -323,12 +333,12 @@ def _areas(free: Pixels, rules: Pixels, scale: float) -> tuple[list[Box], list[B
     core = cv2.morphologyEx(cv2.morphologyEx(solid, cv2.MORPH_CLOSE, _disc(7)), cv2.MORPH_OPEN, _disc(15))
     rasters: list[Box] = []
     drawings: list[Box] = []
-    # Without the rules first: a frame would make one area of a picture and all else that it holds. Then with them: the
-    # axes hold the bars of a chart together. In between, the solid parts alone: on a dense page the OCR leaves text.
+    # First without the rules: a frame would join a picture and its surroundings. Then with the rules: axes join the
+    # bars of a chart. In between, only the solid parts, because on a dense page OCR misses text.
     for mask in (strokes, core, free):
         reach = 29 if mask is core else 17
         closed = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, _disc(reach))
-        # A bright sky parts a picture: the large part has the box of the whole, those within it are not asked.
+        # A bright sky splits a picture. The largest part has the box of the whole, so parts inside it are skipped.
         for x, y, w, h, area in sorted(_components(closed), key=lambda one: -one[4]):
             box = Box(x, y, x + w, y + h)
             big = box.area >= _LEAST_AREA * width * height and w >= _LEAST_SIDE * width and h >= _LEAST_SIDE * height
@@ -353,7 +363,7 @@ def _disc(size: int) -> Any:
 
 
 def _is_edge(x: int, y: int, w: int, h: int, width: int, height: int) -> bool:
-    """A dark edge of the scan: at the border, long and narrow, or around the whole page."""
+    """Return whether a box is a dark edge of the scan: at the border, long and narrow, or around the whole page."""
     near = 0.02
     at_side = x < near * width or x + w > (1 - near) * width
     at_end = y < near * height or y + h > (1 - near) * height

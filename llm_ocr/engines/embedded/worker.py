@@ -1,4 +1,4 @@
-"""The reader's worker process: `python -m llm_ocr.engines.embedded.worker`."""
+"""Run the reader's worker process: `python -m llm_ocr.engines.embedded.worker`."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @cache
 def _recogniser() -> "Recogniser":
-    """Loaded when the first page needs it: pages with a true text layer never do."""
+    """Return the recognizer, loaded at its first use: pages with a true text layer do not need it."""
     from llm_ocr.engines.embedded.ocr import Recogniser
 
     try:
         loaded = Recogniser()
     except MissingExtra as missing:
         raise PageFailure(Reason.OCR_NOT_INSTALLED, missing.hint or str(missing)) from missing
-    give_back_memory()  # the files as they were read: 15 to 20 MB
+    give_back_memory()  # the model files as read: 15 to 20 MB
     return loaded
 
 

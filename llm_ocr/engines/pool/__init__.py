@@ -1,1 +1,1 @@
-"""Many servers of one model as one engine: scheduling, windows, restarts, and poison requests."""
+"""Run many servers of one model as one engine: scheduling, windows, restarts, and poison detection."""

@@ -7,48 +7,49 @@ from collections.abc import Callable
 
 from llm_ocr.engines.pool.session import Request, ServerSession
 
-#: Deaths alone with a server that others ask, too: what one of them asked in the same moment kills as well.
+#: Deaths alone with a shared server. Requests of other clients at the same moment can also kill that server.
 _ALONE_ELSEWHERE = 3
-#: A question with so few deaths or hangs left until it is set aside runs apart, and with so few alone.
+#: Remaining deaths or hangs from which a request runs apart, and from which a request runs alone.
 _APART, _ALONE = 2, 1
-#: Seconds of an answer before any has come, and the longest that count here.
+#: Assumed seconds of an answer before the first measurement, and the longest time that counts here.
 _FIRST_ANSWER, _LONG_ANSWER = 4.0, 15.0
-#: Weight of the newest answer in the mean.
+#: Weight of the newest answer in the moving mean.
 _NEWEST = 0.05
 
 
 class PoisonDetector:
-    """Requests that were under way when a server died or hung, by the number of that server.
+    """Requests that were in flight when a server exited or hung, by server number.
 
-    Deaths and hangs are counted apart: `kills` of the one or `hangs` of the other set a question aside.
+    Deaths and hangs are counted separately: `kills` deaths or `hangs` hangs quarantine a request.
 
-    After the first death they are asked again like all others: most deaths are not a question's doing. Then they run on
-    that server with no others, a few at a time, and from the last but one death that sets a question aside alone. So
-    nobody is set aside for what a neighbour did.
+    After the first death, requests are sent again as usual, because most deaths are not caused by a request. Then
+    suspects run on that server without other requests, a few at a time. From the last death before quarantine, a
+    suspect runs alone. So no request is quarantined for a death that a neighbor caused.
 
-    Neighbours at a server that is not ours are not seen. There a question is set aside after several deaths alone, and
-    waits before each for a time by chance, up to `scatter` times as long as an answer takes, and each time twice that:
-    so those who suspect different questions of the same deaths do not go on asking them in the same moments.
+    Requests of other clients on an external server are invisible. On such a server, a request is quarantined after
+    several deaths alone. Before each of these attempts the request waits a random time. The wait is at most `scatter`
+    times the duration of an answer and doubles each time. So clients with different suspects do not repeat them at the
+    same moments.
     """
 
     def __init__(self, kills: int, hangs: int, scatter: float, stall: float) -> None:
-        """`stall`: the longest pause in seconds before a question is asked alone after a hang."""
+        """Configure the limits. `stall` is the longest pause in seconds before a request is sent alone after a hang."""
         self._kills = kills
         self._hangs = hangs
         self._scatter = scatter
         self._stall = stall
-        self._seconds = _FIRST_ANSWER  # of an answer, a moving mean
-        self.answered = 0  # questions, by any server
+        self._seconds = _FIRST_ANSWER  # moving mean of the duration of an answer
+        self.answered = 0  # completed requests on all servers
         self._held: dict[int, set[Request]] = {}
-        self._escaped: dict[str, tuple[int, int]] = {}  # question id: deaths and server
+        self._escaped: dict[str, tuple[int, int]] = {}  # request id: deaths and server number
 
     def hear(self, seconds: float) -> None:
-        """A question was answered, in so many seconds."""
+        """Record a completed request and its duration in seconds."""
         self.answered += 1
         self._seconds += (min(seconds, _LONG_ANSWER) - self._seconds) * max(_NEWEST, 1 / self.answered)
 
     def accuse(self, service: ServerSession) -> None:
-        """The server has died or hung: everything under way there is suspect."""
+        """Mark all requests in flight on a dead or hung server as suspects."""
         under_way = [request for request in service.holders if request.out]
         for request in under_way:
             if not request.harm:
@@ -69,7 +70,7 @@ class PoisonDetector:
         service.recently_lost.clear()
 
     def recognise(self, request: Request, alive: Callable[[int], bool], other: int) -> None:
-        """A new request; suspect if its question was lost at a server right before that died."""
+        """Register a new request; it is a suspect if it was lost on a server right before the server exited."""
         if self._escaped and request.id in self._escaped:
             request.deaths, number = self._escaped.pop(request.id)
             request.answered_before = self.answered
@@ -77,11 +78,11 @@ class PoisonDetector:
                 self._hold(request, number if alive(number) else other)
 
     def proven(self, request: Request) -> bool:
-        """Whether anything was answered since it first met a death: else the server itself is to blame."""
+        """Return whether any request succeeded since the request's first death; otherwise the server is at fault."""
         return self.answered > request.answered_before
 
     def clear(self, request: Request) -> bool:
-        """The request has ended and the server lives, or nobody waits for it. False when it was not suspect."""
+        """Clear a request that ended on a live server or was abandoned; return False if it was not a suspect."""
         if request.suspect_at is None:
             return False
         held = self._held[request.suspect_at]
@@ -92,36 +93,36 @@ class PoisonDetector:
         return True
 
     def move(self, number: int, other: int) -> None:
-        """A server is gone for good: its suspects go to another one."""
+        """Move the suspects of a permanently stopped server to another server."""
         for request in list(self._held.get(number, ())):
             self.clear(request)
             self._hold(request, other)
 
     def apart(self, number: int) -> bool:
-        """Whether that server takes suspects only."""
+        """Return whether the server accepts only suspects."""
         return number in self._held
 
     def next(self, service: ServerSession) -> Request | None:
-        """The suspect whose turn it is on that server; None: none, or not yet."""
+        """Return the next suspect for the server, or None if there is none or the time has not come."""
         held = self._held.get(service.number)
         if not held or any(request.suspect_at != service.number for request in service.holders):
-            return None  # others have to finish first
+            return None  # requests in flight must finish first
         waiting = [request for request in held if request.waits]
         if any(request.left <= _ALONE for request in service.holders):
             return None
         few = [request for request in waiting if request.left > _ALONE]
-        if few:  # the least suspect first: their answers clear them, and show that the server lives
+        if few:  # least suspect first: their answers clear them and prove that the server works
             room = len(service.holders) < math.ceil(math.sqrt(service.window.size))
             return _first(few) if room else None
         ready = [request for request in waiting if time.monotonic() - service.began >= request.pause]
         return _first(ready) if ready and not service.holders else None
 
     def pauses(self, number: int) -> list[float]:
-        """Seconds from that server's start after which suspects may be asked there alone."""
+        """Return the pauses in seconds after the server's start before suspects may be sent there alone."""
         return [request.pause for request in self._held.get(number, ())]
 
     def waiting(self) -> list[Request]:
-        """All that wait for a place."""
+        """Return all suspects that wait for a place."""
         return [request for held in self._held.values() for request in held if request.waits]
 
     def _count(self, request: Request) -> float:

@@ -1,4 +1,4 @@
-"""The servers of one model as one engine."""
+"""Run the servers of one model as one engine."""
 
 import asyncio
 import functools
@@ -18,30 +18,27 @@ from llm_ocr.types import Reason
 __all__ = ["PoolOptions", "ServerPool"]
 
 
-# Questions made to fit the server that gets them.
+# Requests adjusted to the context of their server.
 
 
 def fitted(question: CompletionRequest, facts: ServerFacts) -> CompletionRequest:
-    """The question with fewer `max_tokens` where the server's context is smaller than its model's.
+    """Return the request with fewer `max_tokens` if the server's context is smaller than the model's.
 
-    vLLM refuses a request whose prompt and `max_tokens` do not fit together, whatever the answer would have needed.
+    vLLM refuses a request if the prompt and `max_tokens` together exceed the context, even if the answer is short.
     """
     wanted = question.settings.get("max_tokens")
     if facts.max_model_len is None or not isinstance(wanted, int):
         return question
-    # What a model with a long context keeps free may be all that this server has: half of it is for the answer.
+    # The reserve of a model with a long context may exceed the whole context of this server. Half is for the answer.
     room = max(1, facts.max_model_len - question.reserve, facts.max_model_len // 2)
     if wanted <= room:
         return question
     return replace(question, settings={**question.settings, "max_tokens": room})
 
 
-# The servers of one model as one engine.
-
-
-#: Seconds for our own tasks to end, and for one server to stop.
+#: Seconds for this pool's tasks to end, and for one server to stop.
 _ENDING, _STOPPING = 10.0, 60.0
-#: Seconds between looks whether others are answered; rare.
+#: Seconds between checks whether other requests are completed; such waits are rare.
 _PROOF = 0.2
 _OVERLOADED = "The server is overloaded, or its quota is used up."
 
@@ -56,9 +53,10 @@ class _Counts:
 
 
 class ServerPool:
-    """Implements `asking.Engine` over one or many servers. Belongs to the event loop in which it is first used.
+    """Engine over one or more servers; implements `engines.Engine`.
 
-    `say` is told, in sentences for users, when a server is ready, dies, is left out, and when a question is set aside.
+    The pool belongs to the event loop of its first use. `say` receives sentences for users when a server is ready,
+    exits, or is left out, and when a request is quarantined.
     """
 
     def __init__(
@@ -76,16 +74,16 @@ class ServerPool:
         self._lives: list[asyncio.Task[None]] = []
         self._tickets = itertools.count()
         self._counts = _Counts()
-        self._busy_since: float | None = None  # since when nothing but 429 and 503 came
+        self._busy_since: float | None = None  # start of the time with only 429 and 503 responses
         self._closing: asyncio.Task[None] | None = None
 
     @property
     def name(self) -> str:
-        """The model, as users know it."""
+        """Model name as shown to users."""
         return self._name
 
     def begin(self) -> None:
-        """Start the servers in the background, all at once; the first that is ready serves. May be called again."""
+        """Start all servers in the background; the first ready server accepts requests. May be called again."""
         if self._lives or self._closing is not None:
             return
         if not self._members:
@@ -96,7 +94,7 @@ class ServerPool:
             self._lives.append(life)
 
     async def ask(self, question: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
-        """As `asking.Engine.ask` says."""
+        """Complete a request; see `engines.Engine.ask`."""
         self.begin()
         request = self._request(question)
         began = time.monotonic()
@@ -114,7 +112,7 @@ class ServerPool:
                 self._places.dispatch()
 
     def load(self) -> Load:
-        """The numbers now; cheap."""
+        """Return the current counters; the call is cheap."""
         services = self._places.services
         gauges = [service.gauges for service in services if service.gauges is not None]
         window = sum(service.window.size for service in services)
@@ -135,11 +133,14 @@ class ServerPool:
         )
 
     def hold(self) -> None:
-        """Ask no question any more: those that were asked are answered, all others wait until `close`."""
+        """Stop sending requests. Sent requests are completed; all others wait until `close`."""
         self._places.hold()
 
     async def close(self) -> None:
-        """Close the connections, then stop the servers. Who still asks gets a `ServerError`. May be called twice."""
+        """Close the connections, then stop the servers.
+
+        Pending calls raise `ServerError`. The method may be called twice.
+        """
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
         await asyncio.shield(self._closing)
@@ -148,7 +149,7 @@ class ServerPool:
         self._places.fail(ServerError(f"{self._name}: the engine was closed"))
         for life in self._lives:
             life.cancel()
-        if self._lives:  # each closes the connections to its server
+        if self._lives:  # each task closes the connections to its server
             await asyncio.wait(self._lives, timeout=_ENDING)
         troubles = [one for one in await asyncio.gather(*map(_stop, self._members)) if one is not None]
         if troubles:
@@ -170,7 +171,7 @@ class ServerPool:
     async def _once(
         self, service: ServerSession, request: Request, question: CompletionRequest, admitted: Callable[[], None]
     ) -> Completion | None:
-        """Ask one server; None when the question is to be asked again, at no cost to its page."""
+        """Send the request to one server; return None if the request must be sent again at no cost to its page."""
         try:
             if not service.alive:
                 return None
@@ -183,7 +184,7 @@ class ServerPool:
             self._counts.lost += 1
             return None
         finally:
-            request.pardoned()  # for a revocation that the exchange had swallowed
+            request.pardoned()  # clears a revocation that the exchange did not observe
             self._places.leave(service, request)
 
     async def _asked(self, service: ServerSession, request: Request, question: CompletionRequest) -> Completion | None:
@@ -199,7 +200,8 @@ class ServerPool:
             service.doubt()
             self._counts.tokens_in += lost.tokens_in
             self._counts.tokens_out += lost.tokens_out
-            lives_on = await self._lives_on(service, request, lost)  # a death found meanwhile takes the request away
+            # a death detected during the wait revokes the request
+            lives_on = await self._lives_on(service, request, lost)
             self._counts.lost += 1
             if lives_on:
                 raise
@@ -238,24 +240,24 @@ class ServerPool:
         self._wake(service)
 
     def _wake(self, service: ServerSession) -> None:
-        """Have the queue looked at when the server's pause is over."""
+        """Schedule a dispatch for the end of the server's pause."""
         asyncio.get_running_loop().call_at(service.paused_until + 0.001, self._places.dispatch)
 
     async def _lives_on(self, service: ServerSession, request: Request, lost: RequestLost) -> bool:
-        """Whether the loss was the request's alone; False: ask again. While this waits, the request stays under way."""
+        """Return whether only the request failed; False: send it again. The request stays in flight during the wait."""
         if lost.stalled:
             lives = await moves_again(service, self._options.stall)
         else:
-            # vLLM answers 500 as soon as its engine has died, and ends up to 2 s later.
+            # vLLM answers 500 as soon as its engine has exited, and exits up to 2 s later.
             grace = self._options.grace * (2 if lost.status >= 500 else 1)
-            request.out = not lost.unreachable  # what never arrived has killed nothing
+            request.out = not lost.unreachable  # a request that never arrived has killed nothing
             await asyncio.wait({service.death}, timeout=grace)
             lives = service.alive and await service.answers()
         if not (lives and service.alive):
             why = _replaced(service) or f"a request was lost and nobody answers any more ({lost})"
             self._members[service.number].accuse(service, why)
             return False
-        if lost.unreachable:  # it never arrived
+        if lost.unreachable:  # the request never arrived
             service.pause(request.sent, None, refused=False)
             self._wake(service)
             return False
@@ -263,9 +265,9 @@ class ServerPool:
         return True
 
     async def _proof(self, request: Request) -> None:
-        """Wait until a server has answered another question, or none is left to ask. Raises when no server can be had.
+        """Wait for a server to complete another request, or until none is left. Raises `ServerError` without a server.
 
-        A server that dies of every question must not have them set aside one by one.
+        A server that exits at every request must not cause the quarantine of all requests.
         """
         if self._suspects.clear(request):
             self._places.dispatch()
@@ -288,7 +290,7 @@ class ServerPool:
         return PageFailure(Reason.QUARANTINED, detail)
 
     def _gone(self, member: ServerSupervisor, life: asyncio.Task[None]) -> None:
-        """A server's life has ended: it could not be started, or not again."""
+        """Handle the end of a supervisor: its server could not be started or restarted."""
         if life.cancelled():
             return
         error = life.exception() or ServerError(f"{member.server.name} ended")
@@ -305,12 +307,12 @@ class ServerPool:
 
 
 def _replaced(service: ServerSession) -> str:
-    """Return why the server is another one now; "" where it is not."""
+    """Return the reason if another server runs at the address now; "" otherwise."""
     return f"it served {service.facts.serves}, and now serves {service.replaced}" if service.replaced else ""
 
 
 async def _stop(member: ServerSupervisor) -> ServerError | None:
-    """Stop its server; an error comes back, so that the others are stopped too."""
+    """Stop the supervisor's server; return an error instead of raising it, so that the others are stopped as well."""
     try:
         async with asyncio.timeout(_STOPPING):
             await member.server.stop()

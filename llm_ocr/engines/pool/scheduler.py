@@ -11,13 +11,13 @@ from llm_ocr.errors import LlmOcrError
 
 
 class RequestScheduler:
-    """Gives each waiting request a place in the least loaded window as soon as there is one. Nothing polls."""
+    """Queue that places waiting requests in the least loaded window; no polling."""
 
     def __init__(self, cap: int | None, suspects: PoisonDetector) -> None:
         self._cap = cap
         self._suspects = suspects
         self._services: list[ServerSession] = []
-        self._queue: list[tuple[int, Request]] = []  # a heap; what does not wait any more is passed over
+        self._queue: list[tuple[int, Request]] = []  # heap; entries that no longer wait are skipped
         self._failure: Exception | None = None
         self._held = False
         self.queued = 0
@@ -25,16 +25,16 @@ class RequestScheduler:
 
     @property
     def services(self) -> list[ServerSession]:
-        """The servers that are ready."""
+        """Servers that are ready."""
         return self._services
 
     @property
     def failure(self) -> Exception | None:
-        """Why nobody gets a place any more."""
+        """Error that ended the scheduling."""
         return self._failure
 
     async def take(self, request: Request) -> ServerSession:
-        """Wait for a place. The older request goes first. Raises what `fail` was given."""
+        """Wait for a place; older requests first. Raises the error that `fail` received."""
         if self._failure is not None:
             raise _anew(self._failure)
         place: asyncio.Future[ServerSession] = asyncio.get_running_loop().create_future()
@@ -48,29 +48,29 @@ class RequestScheduler:
         except asyncio.CancelledError:
             if place.cancelled():
                 self.queued -= 1
-            elif place.exception() is None:  # it was given in the same moment
+            elif place.exception() is None:  # the place was assigned at the same moment
                 self.leave(place.result(), request)
             raise
         finally:
             request.place = None
 
     def leave(self, service: ServerSession, request: Request) -> None:
-        """Give the place back."""
+        """Release the request's place."""
         service.leave(request)
         self.taken -= 1
         self.dispatch()
 
     def open(self, service: ServerSession) -> None:
-        """A server is ready."""
+        """Add a ready server."""
         self._services.append(service)
         self.dispatch()
 
     def close(self, service: ServerSession) -> None:
-        """A server takes no more requests; those there keep their places until they leave."""
+        """Remove a server; its requests keep their places until they leave."""
         self._services = [other for other in self._services if other is not service]
 
     def fail(self, error: Exception) -> None:
-        """Nobody gets a place any more: all who wait, now or later, get the error."""
+        """Stop scheduling: all current and later callers of `take` receive the error."""
         if self._failure is not None:
             return
         self._failure = error
@@ -82,11 +82,11 @@ class RequestScheduler:
                 self.queued -= 1
 
     def hold(self) -> None:
-        """Nobody gets a place any more; those who wait go on waiting."""
+        """Stop scheduling; waiting requests keep waiting."""
         self._held = True
 
     def dispatch(self) -> None:
-        """Give away what places there are."""
+        """Assign all free places."""
         now = time.monotonic()
         for service in self._services:
             while self._open(service, now) and (suspect := self._suspects.next(service)) is not None:
@@ -122,5 +122,5 @@ class RequestScheduler:
 
 
 def _anew(error: Exception) -> Exception:
-    """An error of its own for each who gets it: one that is raised many times collects all their tracebacks."""
+    """Return a separate error for each caller: an exception that is raised many times collects all tracebacks."""
     return copy.copy(error) if isinstance(error, LlmOcrError) else error

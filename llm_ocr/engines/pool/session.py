@@ -1,4 +1,4 @@
-"""One server from its readiness to its end, and the requests in flight."""
+"""Represent one server from readiness to death, and its requests in flight."""
 
 import asyncio
 import math
@@ -14,7 +14,7 @@ from llm_ocr.engines.client.probing import Gauges
 from llm_ocr.engines.pool.window import GaugeSteering, LatencySteering, Window
 from llm_ocr.errors import ServerError
 
-# One question on its way through the fleet.
+# One request in the pool.
 
 
 _TIMES = {1: "once", 2: "twice"}
@@ -27,7 +27,10 @@ def harm(deaths: int, hangs: int) -> str:
 
 
 class Request:
-    """Lives as long as one `Fleet.ask`, in the caller's task. Older tickets go first, also after a replay."""
+    """Request in the caller's task for the duration of one `ServerPool.ask`.
+
+    Older tickets have priority, also in replays.
+    """
 
     __slots__ = (
         "_cancelling", "_revoked", "alone", "answered_before", "deaths", "guilty", "hangs", "id", "left", "out",
@@ -38,70 +41,70 @@ class Request:
         self.id = question_id
         self.ticket = ticket
         self.task = task
-        self.place: asyncio.Future[ServerSession] | None = None  # while it waits for one
-        self.out = False  # it has been sent
+        self.place: asyncio.Future[ServerSession] | None = None  # set while the request waits for a place
+        self.out = False  # the request has been sent
         self.sent = 0.0
-        self.deaths = 0  # of servers, while it was under way there
-        self.hangs = 0  # of servers, while it was under way there
-        self.left = math.inf  # deaths or hangs, whichever are fewer, until it is set aside
-        self.answered_before = 0  # questions that were answered when it met its first death or hang
-        self.alone = 0  # the last so many of them with nothing else of ours under way
-        self.guilty = False  # it is to be set aside, once it is sure that the server answers others
-        self.pause = 0.0  # seconds from a server's start until it is asked there alone
-        self.suspect_at: int | None = None  # the number of the server where it runs apart
+        self.deaths = 0  # deaths of servers with this request in flight
+        self.hangs = 0  # hangs of servers with this request in flight
+        self.left = math.inf  # deaths or hangs, whichever are fewer, until quarantine
+        self.answered_before = 0  # completed requests at the first death or hang of this request
+        self.alone = 0  # number of the last deaths or hangs without other requests of this client in flight
+        self.guilty = False  # to be quarantined as soon as the server is known to complete other requests
+        self.pause = 0.0  # seconds after a server's start before the request is sent there alone
+        self.suspect_at: int | None = None  # number of the server where the request runs apart
         self._revoked = False
         self._cancelling = 0
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for a place."""
+        """Whether the request waits for a place."""
         return self.place is not None and not self.place.done()
 
     @property
     def harm(self) -> str:
-        """What happened to servers while it was under way: `died 4 times`, `hung twice`."""
+        """Deaths and hangs with this request in flight: `died 4 times`, `hung twice`."""
         return harm(self.deaths, self.hangs)
 
     def go(self, now: float) -> None:
-        """It is being sent."""
+        """Record that the request is being sent."""
         self.out = True
         self.sent = now
         self._cancelling = self.task.cancelling()
 
     def revoke(self) -> None:
-        """Take it back from its server, as a time-out would: its task notices by `pardoned`."""
+        """Cancel the request's exchange with its server, as a timeout would; the task calls `pardoned`."""
         if self.out and not self._revoked and self.task is not asyncio.current_task():
             self._revoked = True
             self.task.cancel()
 
     def pardoned(self) -> bool:
-        """After a `CancelledError`: True when only `revoke` was behind it, and the task goes on."""
+        """Return True after a `CancelledError` if only `revoke` caused it; the task then continues."""
         if not self._revoked:
             return False
         self._revoked = False
         return self.task.uncancel() <= self._cancelling
 
 
-# One server from the moment when it is ready until its death.
+# One server from readiness to death.
 
 
-#: Pauses after a 429 or 503 in seconds: without Retry-After from the first to the longest, and the longest with it.
+#: Pauses in seconds after a 429 or 503: the first and the longest without Retry-After, and the longest with it.
 FIRST_PAUSE, LONGEST_PAUSE, LONGEST_ASKED_PAUSE = 0.5, 60.0, 120.0
-#: Two probes so many seconds apart must fail before a server counts as dead; each may take so long.
+#: Two failed probes with this interval in seconds mean that a server is dead; the time limit of each probe.
 _BETWEEN_PROBES, _PROBE = 0.5, 8.0
-#: A request that was lost so many seconds before the death may have caused it.
+#: Seconds before a death in which a lost request counts as a possible cause.
 _BEFORE_DEATH = 5.0
-#: Seconds without a request after which another server may be there: a model takes longer to load.
+#: Seconds without requests after which another server may be at the address: loading a model takes longer.
 _QUIET = 2.0
 
 
 class ServerSession:
-    """Its connections, its window, and the requests there."""
+    """Connections, window, and requests of one running server."""
 
     def __init__(
         self, number: int, name: str, endpoint: Endpoint, facts: ServerFacts, window: Window, *, ours: bool = True
     ) -> None:
-        """`ours`: nobody else asks it."""
+        """Open the session. `ours`: this client is the only user of the server."""
         now = time.monotonic()
         self.ours = ours
         self.began = now
@@ -113,23 +116,23 @@ class ServerSession:
         self.by_gauges = GaugeSteering(window)
         self.by_latency = LatencySteering(window, now)
         self.gauges: Gauges | None = None
-        self.blind = not facts.vllm  # it has no gauges
-        self.holders: set[Request] = set()  # requests with a place here
-        self.recently_lost: deque[tuple[float, str, int]] = deque(maxlen=256)  # when, question id, deaths before
+        self.blind = not facts.vllm  # the server has no gauges
+        self.holders: set[Request] = set()  # requests with a place in the window
+        self.recently_lost: deque[tuple[float, str, int]] = deque(maxlen=256)  # time, request id, deaths before
         self.death: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.replaced = ""  # the model that the server lists now, where it is another one
-        self._doubted = -math.inf  # when the server may have been replaced by another one
-        self._quiet_since = now  # when the last request ended
-        self.hung = False  # it did not die: its answers made no progress
+        self.replaced = ""  # model listed by the server now, if it is another model
+        self._doubted = -math.inf  # time at which another server may have replaced this one
+        self._quiet_since = now  # end of the last request
+        self.hung = False  # the server is alive, but its answers made no progress
         self.paused_until = 0.0
-        self.stalled = 0  # requests that stalled, while it is open whether the server hangs: nothing is sent then
-        self._pauses = 0  # since the last answer
+        self.stalled = 0  # stalled requests while a hang is being verified; nothing is sent during that time
+        self._pauses = 0  # number of pauses since the last answer
         self._busy_since = now
         self._probe: asyncio.Task[bool] | None = None
 
     @property
     def alive(self) -> bool:
-        """Whether it takes requests, or will after a pause."""
+        """Whether the server accepts requests now or after a pause."""
         return not self.death.done()
 
     @property
@@ -138,7 +141,7 @@ class ServerSession:
         return sum(1 for request in self.holders if request.out)
 
     def enter(self, request: Request) -> None:
-        """The request has a place here."""
+        """Give the request a place."""
         if not self.holders:
             self._busy_since = time.monotonic()
             if self._busy_since - self._quiet_since > _QUIET:
@@ -146,17 +149,17 @@ class ServerSession:
         self.holders.add(request)
 
     def leave(self, request: Request) -> None:
-        """It has none any more."""
+        """Release the request's place."""
         self.holders.discard(request)
         request.out = False
         self._quiet_since = time.monotonic()
 
     def progressed(self) -> float:
-        """When something moved last, by `time.monotonic`; the beginning of work counts too."""
+        """Time of the last progress by `time.monotonic`; the start of work counts as progress."""
         return max(self.endpoint.received, self._busy_since)
 
     def die(self, why: str, accuse: Callable[["ServerSession"], None] | None = None, *, hung: bool = False) -> None:
-        """It serves no more, as it is dead or `hung`. All requests under way are taken back; `accuse` comes before."""
+        """End the session of a dead or hung server: call `accuse`, then revoke all requests in flight."""
         if self.death.done():
             return
         self.hung = hung
@@ -170,18 +173,18 @@ class ServerSession:
             request.revoke()
 
     def answered(self, seconds: float, tokens: int) -> None:
-        """An answer came whole."""
+        """Record a complete answer."""
         self._pauses = 0
         self.by_latency.answered(time.monotonic(), seconds, tokens)
 
     def lost(self, request: Request) -> None:
-        """A request ended without an answer, and the server seems to live."""
+        """Record a request without an answer on a server that seems to be alive."""
         self.recently_lost.append((time.monotonic(), request.id, request.deaths))
 
     def pause(self, sent: float, retry_after: float | None, *, refused: bool = True) -> None:
-        """Nothing is sent for a while: a request of the time `sent` was refused, or could not be delivered.
+        """Send nothing for a while after a refused or undeliverable request that was sent at time `sent`.
 
-        Without Retry-After twice as long each time; what was sent before the last pause ended is no new sign.
+        Without Retry-After the pause doubles each time. Requests sent before the end of the last pause are ignored.
         """
         now = time.monotonic()
         if retry_after is not None:
@@ -199,23 +202,26 @@ class ServerSession:
             self.by_gauges.refused(self.under_way)
 
     def doubt(self) -> None:
-        """A connection was lost, a gateway had no server, or nothing was asked for a while: look who answers there."""
+        """Require an identity check at the next use.
+
+        Reasons are a lost connection, a gateway without a server, or an idle server.
+        """
         if self.facts.serves and not self.ours:
             self._doubted = time.monotonic()
 
     async def same(self) -> bool:
-        """Return whether the model of the beginning is still served; looks only after a doubt."""
+        """Return whether the original model is still served; checks only after `doubt`."""
         if self._doubted == -math.inf:
             return True
         doubted = self._doubted
         if not await self.answers():
-            return not self.replaced  # the server that answered is gone again: the next request will tell
+            return not self.replaced  # the server is gone again; the next request shows its state
         if self._doubted == doubted:
             self._doubted = -math.inf
         return True
 
     async def answers(self) -> bool:
-        """Whether the same server answers there. Many may ask at once: the server is asked once."""
+        """Return whether the same server answers. Concurrent callers share one probe."""
         if self._probe is None or self._probe.done():
             self._probe = asyncio.create_task(self._answers())
         return await asyncio.shield(self._probe)
@@ -227,9 +233,9 @@ class ServerSession:
                     if (facts := await self.endpoint.probe()) is not None:
                         return self._still(facts)
             except TimeoutError:
-                return True  # somebody took the connection; whether it hangs is the watchdog's to say
+                return True  # the port accepts connections; the watchdog detects hangs
             except ServerError:
-                return True  # it does not like us, but it lives
+                return True  # the server refuses the probe, but is alive
             await asyncio.sleep(pause)
         return False
 
@@ -239,24 +245,24 @@ class ServerSession:
         return not self.replaced
 
     async def close(self, seconds: float) -> None:
-        """Close all connections, within so many seconds."""
+        """Close all connections within the given number of seconds."""
         if self._probe is not None:
             self._probe.cancel()
         async with asyncio.timeout(seconds):
             await self.endpoint.close()
 
 
-# The task that reads a server's gauges and steers its window.
+# Gauge readings and window steering.
 
 
-#: Readings without gauges after which a server counts as one that has none.
+#: Consecutive failed readings after which a server counts as one without gauges.
 _PATIENCE = 5
-#: Longest time for one reading in seconds: a server that preprocesses images answers late.
+#: Time limit of one reading in seconds: a server that preprocesses images answers late.
 _READING = 10.0
 
 
 async def steer(service: ServerSession, dispatch: Callable[[], None], interval: float) -> None:
-    """Steer until cancelled; `dispatch` is called after each step, for a window that has grown."""
+    """Steer the window until canceled; call `dispatch` after each step, because the window may have grown."""
     missing = 0
     while True:
         await asyncio.sleep(interval)

@@ -16,26 +16,27 @@ from llm_ocr.engines.pool.session import ServerSession, harm, steer
 from llm_ocr.engines.pool.window import Window, describe, first_size
 from llm_ocr.errors import ServerError
 
-# What a user may set of a fleet.
+# Options of a server pool.
 
 
 @dataclass(frozen=True, slots=True)
 class PoolOptions:
-    """Times in seconds."""
+    """Options of a server pool; times in seconds."""
 
-    max_inflight: int | None = None  # requests under way at all servers together; None: as the servers allow
-    page_tokens: int = 2000  # of a full page, prompt and answer
-    stall: float = 180.0  # without progress of any answer: the server hangs
-    kills: int = 4  # deaths of the server, the last one alone with it, that set a question aside
-    hangs: int = 4  # hangs of the server that do so, in the same way
-    scatter: float = 4.0  # answers' times, over which suspects are spread that are asked alone where others ask, too
-    max_restarts: int = 5  # of one server, without `ENOUGH_ANSWERS` since
-    busy_timeout: float = 1800.0  # of nothing but 429 and 503
-    grace: float = 1.0  # after a lost connection, for the server's death to be seen; twice as long after a 500
+    # limit of requests in flight over all servers; None: chosen by the servers' capacity
+    max_inflight: int | None = None
+    page_tokens: int = 2000  # tokens of a full page, prompt and answer together
+    stall: float = 180.0  # a server without progress of any answer for this time hangs
+    kills: int = 4  # deaths that quarantine a request, the last one with the request alone
+    hangs: int = 4  # hangs that quarantine a request, in the same way
+    scatter: float = 4.0  # answer durations over which suspects are spread on a shared server
+    max_restarts: int = 5  # restarts of one server without `ENOUGH_ANSWERS` in between
+    busy_timeout: float = 1800.0  # limit for a time with only 429 and 503 responses
+    grace: float = 1.0  # wait after a lost connection for a server's death to show; twice as long after a 500
     interval: float = 0.7  # between two readings of the gauges
 
 
-# How often a server may be restarted.
+# Restart budget.
 
 
 #: Answers after which a restart is forgotten.
@@ -43,26 +44,26 @@ ENOUGH_ANSWERS = 100
 
 
 class Budget:
-    """Allows `most` restarts of one server; each is forgotten after `ENOUGH_ANSWERS` answers of that server."""
+    """Budget of `most` restarts of one server; each is forgotten after `ENOUGH_ANSWERS` answers of that server."""
 
     def __init__(self, most: int) -> None:
         self.most = most
-        #: The server's answers at each restart that is not forgotten, and whether it hung.
+        #: Number of answers at each remembered restart, and whether the server hung.
         self._at: deque[tuple[int, bool]] = deque()
         self._forgiven_at = 0
 
     @property
     def used(self) -> int:
-        """Restarts that are not forgotten."""
+        """Number of remembered restarts."""
         return len(self._at)
 
     @property
     def hangs(self) -> int:
-        """Those of them after which the server hung, instead of being dead."""
+        """Number of remembered restarts that were caused by a hang."""
         return sum(hung for _, hung in self._at)
 
     def spend(self, answers: int, *, hung: bool = False) -> bool:
-        """One more restart, after so many answers; False when none is left."""
+        """Spend a restart at the given number of answers; return False if none is left."""
         while self._at and answers - self._at[0][0] >= ENOUGH_ANSWERS:
             self._at.popleft()
         if len(self._at) >= self.most:
@@ -71,42 +72,43 @@ class Budget:
         return True
 
     def explained(self, answers: int) -> None:
-        """The deaths had a cause that is gone: a question was set aside.
+        """Forget deaths whose cause is gone because a request was quarantined.
 
-        Only where something was answered since the last time: a server that dies of every question has another cause.
+        This requires a completed request since the last call: a server that exits at every request has another cause.
         """
         if answers > self._forgiven_at:
             self._forgiven_at = answers
             self._at.clear()
 
 
-# A server is judged by progress: one that answers /health and finishes nothing hangs.
+# Progress decides whether a server works: a server that answers /health and completes nothing hangs.
 
 
 _MOMENT = 0.1  # seconds
 
 
 async def hang(service: ServerSession, stall: float) -> str:
-    """Returns why, when requests were under way for `stall` seconds without a byte of any answer."""
+    """Return the reason when requests were in flight for `stall` seconds without a byte of any answer."""
     pause = min(1.0, stall / 10)
-    own_fault = 0.0  # until when this process itself stood still
+    own_fault = 0.0  # end of the last time in which this process itself was suspended
     while True:
         before = time.monotonic()
         await asyncio.sleep(pause)
         now = time.monotonic()
         if now - before > pause + stall / 4:
-            own_fault = now  # bytes may have come that nobody has read yet
+            own_fault = now  # received bytes may still be unread
         if service.holders and now - max(service.progressed(), own_fault) > stall:
             return f"no answer made progress for {stall:g} s"
 
 
 async def moves_again(service: ServerSession, stall: float) -> bool:
-    """After a request that stalled: True as soon as another one gets on, False when the server has died meanwhile.
+    """Return True after a stalled request as soon as another request makes progress, False if the server exited.
 
-    With no other under way, those that have ended tell: while one of them got on lately, the server did not hang.
+    Without other requests in flight, recently ended requests decide: if one made recent progress, the server did not
+    hang.
     """
-    # A request sent to a server without others looks like progress: none is sent from now on, and what was being sent
-    # in this moment does not count.
+    # A request on an otherwise idle server looks like progress. So nothing is sent from now on, and requests that are
+    # being sent at this moment do not count.
     since = time.monotonic() + _MOMENT
     service.stalled += 1
     try:
@@ -121,7 +123,7 @@ async def moves_again(service: ServerSession, stall: float) -> bool:
     return False
 
 
-# One server of a fleet through all its lives: start, service, death, restart.
+# One server through start, service, death, and restart.
 
 
 #: Seconds for connections to close.
@@ -132,7 +134,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ServerSupervisor:
-    """`live` runs it; the rest is read by the fleet."""
+    """Supervisor of one server; `live` runs it, and the pool reads the other members."""
 
     number: int
     server: Server
@@ -140,18 +142,21 @@ class ServerSupervisor:
     places: RequestScheduler
     suspects: PoisonDetector
     say: Callable[[str], None]
-    service: ServerSession | None = None  # while it serves
+    service: ServerSession | None = None  # set while the server accepts requests
     answers: int = 0
     restarts: int = 0
-    uninvolved: bool = False  # others ask it, too, and nothing of ours was under way when it died
-    gone: Exception | None = None  # why it serves no more, for good
+    uninvolved: bool = False  # a shared server exited without a request of this client in flight
+    gone: Exception | None = None  # final error of a server that is not restarted
     budget: Budget = field(init=False)
 
     def __post_init__(self) -> None:
         self.budget = Budget(self.options.max_restarts)
 
     async def live(self) -> None:
-        """Start the server and serve until cancelled, through its deaths. Raises `ServerError` when that is over."""
+        """Start the server and serve through its deaths until canceled.
+
+        Raises `ServerError` when no restart is possible.
+        """
         address, facts = await self.server.start()
         while True:
             why, hung = await self._serve(address, facts)
@@ -173,7 +178,7 @@ class ServerSupervisor:
             address, facts = await self.server.restart(why)
 
     def accuse(self, service: ServerSession, why: str, *, hung: bool = False) -> None:
-        """The server is dead or `hung`: what is under way there is suspect and asked again. Once for each service."""
+        """Mark requests on a dead or hung server as suspects and replay them; once per session."""
         if not service.alive:
             return
         self.uninvolved = not service.ours and not service.under_way
@@ -182,7 +187,7 @@ class ServerSupervisor:
             self.budget.explained(self.answers)
 
     async def _serve(self, address: Address, facts: ServerFacts) -> tuple[str, bool]:
-        """Serve from ready to dead; return why it died, and whether it hung instead."""
+        """Serve from readiness to death; return the reason, and whether the server hung."""
         first = first_size(facts, self.options.page_tokens, self.options.max_inflight)
         endpoint = Endpoint(address, vllm=facts.vllm, stall=self.options.stall, known=self.answers > 0)
         window = Window(first.size, self.options.max_inflight)

@@ -1,4 +1,4 @@
-"""Number of requests in flight at one server. Pure: the caller passes the clock."""
+"""Steer the number of requests in flight at one server. Pure: the caller passes the clock."""
 
 import math
 from collections import deque
@@ -8,31 +8,31 @@ from enum import Enum, auto
 from llm_ocr.engines import ServerFacts
 from llm_ocr.engines.client.probing import Gauges
 
-# How many requests may be under way at one server. Pure: no clock, no I/O.
-
-
-#: vLLM whose KV cache is not known.
+#: First window for vLLM if the size of the KV cache is unknown.
 UNKNOWN_VLLM = 64
-#: Servers without gauges: where their window begins.
+#: First window for servers without gauges.
 BLIND = 16
-#: Sequences at once to begin with where the server does not say how many it runs: a guess that leaves no flood waiting.
+#: Assumed parallel sequences if the server reports none: a guess that avoids a long queue.
 USUAL_SEQUENCES = 128
-#: Gauge readings after a preemption or a refusal in which the window grows by ones only.
+#: Gauge readings after a preemption or refusal in which the window grows by single steps only.
 _CALM = 20
-#: Readings over which `running` must have stood still before more is sent to a server that preprocesses.
+#: Readings with an unchanged `running` before the window grows on a server that preprocesses.
 _STILL = 3
 
 
 @dataclass(frozen=True, slots=True)
 class FirstSize:
-    """The window to begin with, and a sentence that says why."""
+    """First size of the window, and the reason as a sentence."""
 
     size: int
     why: str
 
 
 def first_size(facts: ServerFacts, page_tokens: int, cap: int | None) -> FirstSize:
-    """What fits into the KV cache, at most what the server runs at once, and a small queue; never above `cap`."""
+    """Return the first window.
+
+    The window is the capacity of the KV cache, at most the server's sequences, plus a small queue. `cap` limits it.
+    """
     kv_tokens = _kv_tokens(facts)
     if not facts.vllm and kv_tokens is None:
         return _capped(BLIND, "no gauges: steered by latency and by refusals", cap)
@@ -47,7 +47,7 @@ def first_size(facts: ServerFacts, page_tokens: int, cap: int | None) -> FirstSi
 
 
 def describe(facts: ServerFacts, first: FirstSize) -> str:
-    """What a user is told when a server is ready."""
+    """Return the message for users about a ready server."""
     parts = []
     if (kv_tokens := _kv_tokens(facts)) is not None:
         parts.append(f"{kv_tokens:,} KV tokens")
@@ -75,30 +75,30 @@ def _capped(size: int, why: str, cap: int | None) -> FirstSize:
 
 @dataclass(slots=True)
 class Window:
-    """How many requests may be under way; between 1 and `cap`."""
+    """Limit of requests in flight, between 1 and `cap`."""
 
     size: int
     cap: int | None = None
 
     def resize(self, size: int) -> None:
-        """Set it, within its bounds."""
+        """Set the size within its bounds."""
         self.size = max(1, size if self.cap is None else min(size, self.cap))
 
     def full(self, under_way: int) -> bool:
-        """Whether so many requests fill it. A few places are always just being given away."""
+        """Return whether this number of requests fills the window; a few places are always in transfer."""
         return under_way >= self.size - self.size // 16
 
 
 def queue_band(running: int) -> tuple[int, int]:
-    """The fewest and the most requests that should wait in a server that runs `running`."""
+    """Return the smallest and largest useful queue of a server that runs `running` requests."""
     return max(2, math.ceil(running / 16)), max(4, math.ceil(running / 8))
 
 
 class GaugeSteering:
-    """Steers a window by vLLM's gauges, so that a small queue always waits there.
+    """Steering by vLLM's gauges that keeps a small queue in the server.
 
-    Requests that the server preprocesses, or that are on their way, are in neither gauge. They count as a queue, not
-    as room: a server whose wall is its preprocessing runs no more for getting more.
+    Requests in preprocessing or in transit are in neither gauge. They count as queued, not as free capacity: more
+    requests do not speed up a server that is limited by its preprocessing.
     """
 
     def __init__(self, window: Window) -> None:
@@ -108,7 +108,7 @@ class GaugeSteering:
         self._calm = 0
 
     def read(self, gauges: Gauges, under_way: int) -> None:
-        """One reading; `under_way` are our own requests at that server."""
+        """Process one gauge reading; `under_way` is the number of this client's requests at the server."""
         rising = not self._running or gauges.running > min(self._running)
         preempted = self._preemptions is not None and gauges.preemptions > self._preemptions
         self._running.append(gauges.running)
@@ -123,17 +123,20 @@ class GaugeSteering:
             self._grow(gauges, under_way, rising)
 
     def refused(self, under_way: int) -> None:
-        """The server answered 429 or 503."""
+        """Process a 429 or 503 response."""
         self._back_off(under_way)
 
     def _back_off(self, under_way: int) -> None:
-        """A tenth less; not again before the requests under way have come down to it."""
+        """Reduce the window by a tenth; again only after the requests in flight have fallen to the new size."""
         self._calm = _CALM
         if under_way <= self.window.size:
             self.window.resize(self.window.size - max(1, self.window.size // 10))
 
     def _drain(self, gauges: Gauges, under_way: int, target: int) -> None:
-        """Give up our share of what waits too much. From what is under way, so that it may be done at each reading."""
+        """Reduce this client's share of an excessive queue, based on requests in flight.
+
+        Each reading may do so, because the requests in flight shrink as well.
+        """
         share = min(1.0, under_way / (gauges.running + gauges.waiting))
         wanted = under_way - math.ceil((gauges.waiting - target) * share)
         self.window.resize(min(self.window.size, wanted))
@@ -154,37 +157,37 @@ class GaugeSteering:
         self.window.resize(size)
 
 
-# Steering a window by answers and refusals, for servers without gauges. Pure: the clock is given.
+# Steering by answers and refusals, for servers without gauges. Pure: the caller passes the clock.
 
 
-#: Answers' mean time until one is known, in seconds.
+#: Assumed seconds of an answer before the first measurement.
 _GUESS = 5.0
-#: Shortest measurement in seconds, and its fewest answers.
+#: Shortest measurement in seconds, and its smallest number of answers.
 _SHORTEST, _FEWEST = 2.0, 16
-#: Growth must bring this part of what it would in a server with room.
+#: Share of the ideal gain that growth must reach.
 _PAYS = 0.5
-#: Measurements to hold after growth that did not pay, and the most of them.
+#: Measurements to hold after growth without gain, and their maximum.
 _HOLD, _LONGEST_HOLD = 8, 32
-#: What an answer costs beside its tokens, in tokens: short answers are work too.
+#: Overhead of an answer in tokens, so that short answers count as work.
 _PER_ANSWER = 100
 
 
 class _Pace(Enum):
-    FAST = auto()  # by half: nothing has stood against it yet
-    SLOW = auto()  # by a few
+    FAST = auto()  # grow by half: no measurement has failed yet
+    SLOW = auto()  # grow by small steps
 
 
 class LatencySteering:
-    """Grows the window while work done per second grows with it, holds when only latency does, halves at a refusal."""
+    """Steering by throughput: grow while throughput grows, hold when only latency does, halve at a refusal."""
 
     def __init__(self, window: Window, now: float) -> None:
         self.window = window
         self._latency = _GUESS
         self._known = False
         self._pace = _Pace.FAST
-        self._before: tuple[int, float, float] | None = None  # size, work per second and latency before it grew
-        self._came = False  # an answer, since the last tick
-        self._held: tuple[float, float] | None = None  # work per second and latency when holding began
+        self._before: tuple[int, float, float] | None = None  # size, throughput, and latency before the growth
+        self._came = False  # whether an answer arrived since the last tick
+        self._held: tuple[float, float] | None = None  # throughput and latency at the start of holding
         self._hold_for = _HOLD
         self._hold_left = 0
         self._refused_at = float("-inf")
@@ -192,11 +195,11 @@ class LatencySteering:
 
     @property
     def latency(self) -> float:
-        """Seconds that an answer takes; a running mean."""
+        """Moving mean of the seconds per answer."""
         return self._latency
 
     def answered(self, now: float, seconds: float, tokens: int) -> None:
-        """One answer came whole."""
+        """Record a complete answer."""
         self._latency = seconds if not self._known else self._latency + 0.1 * (seconds - self._latency)
         self._known = self._came = True
         if now >= self._start:
@@ -205,7 +208,7 @@ class LatencySteering:
             self._seconds += seconds
 
     def refused(self, now: float) -> None:
-        """The server answered 429 or 503. Halves, at most once in the time that an answer takes."""
+        """Process a 429 or 503 response: halve the window, at most once per answer duration."""
         if now - self._refused_at < self._latency:
             return
         self._refused_at = now
@@ -216,9 +219,9 @@ class LatencySteering:
         self._measure_from(now + self._latency)
 
     def tick(self, now: float, full: bool) -> None:
-        """To be called about every second; `full`: as many requests are under way as the window allows."""
+        """Update the window; call about once a second. `full`: the requests in flight fill the window."""
         came, self._came = self._came, False
-        if not full:  # what is measured now says nothing of the window
+        if not full:  # the measurement says nothing about a window that is not full
             self._measure_from(now)
         elif (
             came
@@ -226,7 +229,7 @@ class LatencySteering:
             and self._answers >= max(_FEWEST, self.window.size)
         ):
             self._judge(self._work / (now - self._start), self._seconds / self._answers)
-            self._measure_from(now + self._latency)  # until what was under way at the old size has gone
+            self._measure_from(now + self._latency)  # until the requests from the old size have ended
 
     def _measure_from(self, start: float) -> None:
         self._start = start
@@ -253,7 +256,10 @@ class LatencySteering:
         self.window.resize(self.window.size + max(2, step))
 
     def _holds(self, rate: float, latency: float) -> bool:
-        """One measurement while holding: less where the server has become slower. False when the hold is over."""
+        """Process a measurement while holding; shrink if the server has slowed down.
+
+        Return False at the end of the hold.
+        """
         self._hold_left -= 1
         if self._held is not None and rate < 0.8 * self._held[0] and latency > 1.4 * self._held[1]:
             self.window.resize(self.window.size - self.window.size // 5)

@@ -1,1 +1,1 @@
-"""Pages read region by region: detect, request each region, merge in reading order."""
+"""Read pages by regions: detect regions, request each region, and merge in reading order."""

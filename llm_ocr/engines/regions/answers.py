@@ -27,10 +27,10 @@ from llm_ocr.models.parsers.labels import kind_of, labelled, normal, with_captio
 from llm_ocr.models.profile import Profile
 from llm_ocr.types import Attempt, Block, BlockKind, Box, EncodedImage, Reason, Status
 
-# One region asked for: its crop and its task's prompt, up the profile's retry ladder.
+# Requests for one region: its crop and its task's prompt, up the profile's retry ladder.
 
 
-#: A region without an answer that takes less than this share of the page is taken to be empty after so many tries.
+#: A region without an answer below this share of the page counts as empty after this number of tries.
 SMALL, EMPTY_TRIES = 0.002, 3
 _NOTHING = "nothing was read in it"
 
@@ -39,7 +39,11 @@ Blocks = tuple[Block, ...]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A region to be read: `id` for messages and suspicions, its crop, what is asked, its share 0..1 of the page."""
+    """Region to read.
+
+    `id` appears in messages and in poison detection. The other fields are the crop, the task, and the region's share
+    0..1 of the page.
+    """
 
     id: str
     image: EncodedImage
@@ -49,14 +53,14 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """How asking for a region ended, and with which requests."""
+    """Result of the requests for a region, and the requests."""
 
     ended: Ended[Blocks]
     tries: Tries
 
 
 class Questions:
-    """How regions are asked for: the prompts, settings and ladder of a profile, with the user's options."""
+    """Prompts, settings, and retry ladder of a profile for regions, with the user's options."""
 
     def __init__(self, engine: Engine, profile: Profile, tools: ImageTools, options: ReadOptions) -> None:
         self.engine = engine
@@ -68,7 +72,7 @@ class Questions:
         self.max_tokens = what_fits(profile, options.max_tokens)
 
     def identity(self) -> Mapping[str, Any]:
-        """What changes the answers beside what stands in a reader of whole pages, as JSON values."""
+        """Return the settings that change the answers, in addition to those of a whole-page reader, as JSON values."""
         modes = sorted(set(self.profile.region_tasks.values()))
         return {
             "region_tasks": dict(self.profile.region_tasks),
@@ -80,11 +84,19 @@ class Questions:
         }
 
     def guide(self, mode: str) -> Mapping[str, Any]:
-        """What forces the form of answers in a mode, where that is wanted."""
+        """Return the settings that force the form of answers in a mode, if `guided` is on."""
         return self.profile.guides.get(mode, {}) if self.options.guided else {}
 
     async def ask(self, piece: Piece, went_out: Callable[[], None]) -> Asked:
-        """Never raises `PageFailure`; `ServerError` passes. `went_out` is called when the first request goes out."""
+        """Run the requests for a region.
+
+        Args:
+            piece: Region to read.
+            went_out: Called when the first request is sent.
+
+        Raises:
+            ServerError: No server is available. `PageFailure` is part of the result.
+        """
         tries = Tries(self.options.max_attempts)
         ladder = Ladder(Step(piece.mode, self.temperature, self.max_tokens), self.rungs)
         climber = AttemptLoop(self.engine, _Region(self, piece), ladder, tries, went_out, self.options.backoff)
@@ -92,7 +104,7 @@ class Questions:
 
 
 class _Region:
-    """A region on its way."""
+    """Task of the attempt loop for one region."""
 
     def __init__(self, how: Questions, piece: Piece) -> None:
         self._how = how
@@ -123,23 +135,23 @@ class _Region:
         return Verdict((), None, _NOTHING) if await self._is_blank() else verdict
 
     async def _is_blank(self) -> bool:
-        """Asked of each region once, and only of one whose answer is no good."""
+        """Return whether the region is blank; checked once per region, and only after a bad answer."""
         if self._blank is None:
             try:
                 self._blank = await self._how.tools.blank(self._piece.image)
             except PageFailure:
-                self._blank = False  # then its answer is judged as it is
+                self._blank = False  # then the answer is judged without this information
         return self._blank
 
 
-# Answers about the regions of a page -> its blocks in reading order. Pure.
+# Blocks of a page in reading order from the answers about its regions. Pure.
 
 
 _NUMBER = re.compile(r"[(\[（【]?\s*(?P<number>[\w.\-–'*]{1,12})\s*[)\]）】]?")
 _END = "\n$$"
-#: Least share of a number's height that it has in common with its formula.
+#: Minimum common height of a number and its formula, as a share of the number's height.
 _BESIDE = 0.5
-#: Kinds that a region's label decides, whatever its answer looks like.
+#: Kinds that the region's label decides, whatever the answer looks like.
 _BY_LABEL = frozenset(
     {
         BlockKind.TITLE,
@@ -156,14 +168,14 @@ _BY_LABEL = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A region and the blocks of its answer, their boxes relative to the region; None where it has no answer."""
+    """Region with the blocks of its answer (None without an answer); their boxes are relative to the region."""
 
     assigned: Assigned
     blocks: tuple[Block, ...] | None = None
 
 
 def merged(read: Sequence[Read]) -> tuple[Block, ...]:
-    """The page's blocks: by their regions' labels, numbers at their formulas, captions at their figures."""
+    """Return the page's blocks with kinds by region label, numbers in their formulas, captions at their figures."""
     numbered = _with_numbers([(one.assigned, list(_placed(one))) for one in read])
     return with_captions(tuple(block for _, blocks in numbered for block in blocks))
 
@@ -186,13 +198,13 @@ def _placed(one: Read) -> Iterator[Block]:
 
 
 def _by_label(label: str, box: Box, blocks: Sequence[Block]) -> Iterator[Block]:
-    """A title, heading, caption ...: one block, of the level that the label has and not of the answer's marks."""
+    """Return a title, heading, caption etc. as one block; the label sets the level, not the answer's marks."""
     for block in labelled(label, (box,), _words(blocks), []):
         yield replace(block, level=1) if block.kind is BlockKind.HEADING and not block.level else block
 
 
 def _texts(label: str, box: Box, blocks: Iterable[Block]) -> Iterator[Block]:
-    """Text and lists; what looks like a heading in a region of text is text. Paragraphs in a row are one block."""
+    """Return text and lists. Headings in a text region become text, and consecutive paragraphs become one block."""
     plain = BlockKind.LIST_ITEM if kind_of(label) is BlockKind.LIST_ITEM else BlockKind.TEXT
     run: Block | None = None
     for block in blocks:
@@ -214,13 +226,13 @@ def _joined(one: Block, other: Block) -> Block:
 
 
 def _words(blocks: Iterable[Block]) -> str:
-    """All that the blocks say, as Markdown without heading marks."""
+    """Return the text of all blocks as Markdown without heading marks."""
     said = (block.text.strip() or block.described.strip() for block in blocks)
     return "\n\n".join(text for text in said if text)
 
 
 def _within(box: Box, region: Box) -> Box:
-    """A box relative to the region, as one relative to the page."""
+    """Convert a box relative to the region to one relative to the page."""
     if box == WHOLE_PAGE:
         return region
     width, height = region.width, region.height
@@ -233,7 +245,7 @@ _Placed = list[tuple[Assigned, list[Block]]]
 
 
 def _with_numbers(placed: _Placed) -> _Placed:
-    """Numbers of formulas go into the formula beside them; one without a formula stays as it is."""
+    """Move numbers into the formulas next to them; a number without a formula is unchanged."""
     formulas = [place for place, (one, _) in enumerate(placed) if one.task == FORMULA]
     made = dict(enumerate(blocks for _, blocks in placed))
     for place, (one, blocks) in enumerate(placed):
@@ -247,7 +259,7 @@ def _with_numbers(placed: _Placed) -> _Placed:
 
 
 def _beside(number: Box, formulas: Sequence[tuple[int, Box]]) -> int | None:
-    """The nearest formula on the number's height."""
+    """Return the nearest formula at the number's height."""
     best, least = None, 2.0
     for place, box in formulas:
         common = min(number.y1, box.y1) - max(number.y0, box.y0)
@@ -258,7 +270,7 @@ def _beside(number: Box, formulas: Sequence[tuple[int, Box]]) -> int | None:
 
 
 def _tagged(blocks: Sequence[Block], number: str) -> list[Block] | None:
-    r"""The blocks with `\tag{}` in the last formula; None where none can take it."""
+    r"""Return the blocks with `\tag{}` in the last formula; None if no formula can contain the tag."""
     last = blocks[-1] if blocks else None
     if last is None or last.kind is not BlockKind.FORMULA or not last.text.endswith(_END):
         return None
@@ -267,44 +279,44 @@ def _tagged(blocks: Sequence[Block], number: str) -> list[Block] | None:
     return [*blocks[:-1], replace(last, text=f"{last.text.removesuffix(_END)} \\tag{{{number}}}{_END}")]
 
 
-# What came of a page's regions, as an `Attempt`.
+# An `Attempt` from the results of a page's regions.
 
 
 SOURCE = "model"
-#: What the first requests of a page's regions are called together, in its tries.
+#: Mode of the row that sums up the first requests of a page's regions.
 _MODE = "layout-first"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The regions of a page in reading order, and how asking for those to be read ended; None for a blank one.
+    """Regions of a page in reading order, and the results of the requested ones; None for a blank region.
 
     Regions with the same image share one `Asked`.
     """
 
     regions: tuple[Assigned, ...]
-    asked: tuple[Asked | None, ...] = ()  # of the regions to be read, in order
+    asked: tuple[Asked | None, ...] = ()  # of the requested regions, in order
 
     def pairs(self) -> list[tuple[Assigned, Asked | None]]:
-        """Every region; None for one that was not asked for."""
+        """Return every region with its result; None for a region that was not requested."""
         left = iter(self.asked)
         return [(one, next(left) if one.task in READ else None) for one in self.regions]
 
     def requested(self) -> list[Asked]:
-        """What was asked, once each."""
+        """Return the distinct results."""
         return list({id(one): one for one in self.asked if one is not None}.values())
 
     def unread(self) -> bool:
-        """Whether something was asked for, and no answer is of any use."""
+        """Whether regions were requested and no answer is usable."""
         asked = self.requested()
         return bool(asked) and not any(one.ended.best for one in asked)
 
     def failures(self) -> list[PageFailure]:
-        """Why regions are not read, or not well."""
+        """Return the failures of regions that are unread or degraded."""
         return [one.ended.failure for one in self.requested() if one.ended.failure is not None]
 
     def tries(self) -> tuple[Mapping[str, Any], ...]:
-        """One row for the first requests of all regions, and one for each that had to be repeated; () without any."""
+        """Return one row for the first requests of all regions, and one for each repeated request; () for none."""
         rows = [one.tries.rows for one in self.requested() if one.tries.rows]
         if not rows:
             return ()
@@ -326,7 +338,14 @@ class Outcome:
 
 
 def attempt_of(engine: str, layout: Layout, outcome: Outcome, labels: frozenset[str] | None) -> Attempt:
-    """The page of which at least one region was read, or none was to be. `labels`: of figures that are cut out; all."""
+    """Return the attempt for a page with at least one read region, or with none to read.
+
+    Args:
+        engine: Name of the engine.
+        layout: Regions of the page.
+        outcome: Results of the regions.
+        labels: Labels of figures that are cut out; None: all.
+    """
     blocks = merged([Read(one, _blocks(asked)) for one, asked in outcome.pairs()])
     failures = outcome.failures()
     tries = outcome.tries()
@@ -349,7 +368,15 @@ def attempt_of(engine: str, layout: Layout, outcome: Outcome, labels: frozenset[
 
 
 def with_regions(attempt: Attempt, layout: Layout, outcome: Outcome, why: str, failure: PageFailure | None) -> Attempt:
-    """A page that was read whole, with what had been asked before. `failure`: it was to be read by its regions."""
+    """Add the region results to a page that was read as a whole.
+
+    Args:
+        attempt: Attempt of the whole-page reader.
+        layout: Regions of the page.
+        outcome: Results of the regions.
+        why: Reason for reading the whole page.
+        failure: Failure of the regions, if the page was meant to be read by regions.
+    """
     tries = outcome.tries()
     asked = outcome.requested()
     degraded = failure is not None
@@ -368,7 +395,7 @@ def with_regions(attempt: Attempt, layout: Layout, outcome: Outcome, why: str, f
 
 
 def with_spent(regions: Attempt, tries: tuple[Mapping[str, Any], ...], said: str) -> Attempt:
-    """A page that was read whole as well, in vain: `tries` are those of both."""
+    """Add a rejected whole-page attempt to a page read by regions; `tries` are those of both."""
     return replace(
         regions,
         detail=joined(regions.detail, said),
@@ -380,7 +407,7 @@ def with_spent(regions: Attempt, tries: tuple[Mapping[str, Any], ...], said: str
 
 
 def with_failure(figures: Attempt, failure: PageFailure) -> Attempt:
-    """A page of pictures that was asked for its text in vain: that it has none is no fault."""
+    """Add a failed text request to a page of pictures; the missing text is not a fault."""
     empty = failure.reason is Reason.EMPTY
     return replace(
         figures,
@@ -395,7 +422,7 @@ def with_failure(figures: Attempt, failure: PageFailure) -> Attempt:
 
 
 def rows_of(attempt: Attempt) -> tuple[Mapping[str, Any], ...]:
-    """A page's tries; its only request as a row."""
+    """Return a page's tries; a single request as one row."""
     if attempt.tries:
         return attempt.tries
     about = {"status": Status.OK.value, "reason": None, "tokens_in": attempt.tokens_in}
@@ -408,7 +435,7 @@ def _blocks(asked: Asked | None) -> tuple[Block, ...]:
 
 
 def _detail(outcome: Outcome, failed: int) -> str:
-    """Which regions are not read, or not well; then what was lost in the others."""
+    """Return the unread and degraded regions, then the losses in the others."""
     lost: list[str] = []
     said: list[str] = []
     for one, asked in outcome.pairs():
@@ -432,7 +459,7 @@ def _where(one: Assigned) -> str:
 
 
 def _raw(outcome: Outcome) -> str:
-    """The regions and their answers as they came, as JSON."""
+    """Return the regions and their raw answers as JSON."""
     rows = [
         {
             "label": one.region.label,

@@ -1,4 +1,4 @@
-"""Detected regions: labels, tasks, deduplication, and reading order. Pure."""
+"""Define detected regions: labels, tasks, deduplication, and reading order. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,61 +10,65 @@ from llm_ocr.errors import UsageError
 from llm_ocr.models.parsers.labels import known_kind, normal
 from llm_ocr.types import FURNITURE, BlockKind, Box, EncodedImage, Page
 
-# What finds the regions of a page.
+# Region detectors.
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A part of a page that is one thing. `box` is relative; `label` as the detector named it."""
+    """Part of a page with one kind of content. `box` is relative; `label` is the detector's name."""
 
     label: str
     box: Box
     score: float = 1.0  # 0..1
-    order: int | None = None  # its turn to be read; None where the detector does not know
+    order: int | None = None  # position in reading order; None if unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The regions of a page, those that the detector believes in. `image` is the upright page, where it was turned."""
+    """Regions of a page above the detector's threshold. `image` is the upright page if the page was turned."""
 
     regions: tuple[Region, ...]
     image: EncodedImage | None = None
-    rotation: int = 0  # degrees clockwise by which the page was turned
+    rotation: int = 0  # clockwise turn of the page in degrees
 
 
 class Detector(Protocol):
-    """Finds regions, many pages at a time; needs `close()`."""
+    """Detector of regions for many pages in parallel; requires `close()`."""
 
     @property
     def name(self) -> str:
-        """Shown to users."""
+        """Name shown to users."""
 
     @property
     def parallel(self) -> int:
-        """Pages that it can have at the same time without one of them waiting for long."""
+        """Number of pages that the detector processes in parallel without a long wait."""
 
     def identity(self) -> Mapping[str, Any]:
-        """What changes the regions, as JSON values: goes into the stage's key."""
+        """Return the settings that change the regions, as JSON values for the stage's key."""
 
     async def detect(self, page: Page) -> Layout:
-        """The page's regions. Raises `PageFailure` for a page that it cannot look at; other errors end the run."""
+        """Return the page's regions.
+
+        Raises:
+            PageFailure: The page cannot be processed; other errors end the run.
+        """
 
     async def close(self) -> None:
-        """End its processes."""
+        """End the processes."""
 
 
-# What is done with a region, by its label. The table is that of GLM-OCR's SDK (`label_task_mapping`), with two
-# differences: footnotes are read, since they are the author's words, and `reference`, a box around the entries of a
-# bibliography, is read where no entry was found in it.
+# Tasks by region label, from the table of GLM-OCR's SDK (`label_task_mapping`) with two differences. Footnotes are
+# read, because they are the author's text. `reference`, a box around the entries of a bibliography, is read if it
+# contains no entry.
 
 
 TEXT, TABLE, FORMULA, CHART = "text", "table", "formula", "chart"
 SKIP, ABANDON = "skip", "abandon"
-#: Read by the model; `skip` keeps box and crop as a figure, `abandon` leaves the region out.
+#: Tasks for the model. `skip` keeps box and crop as a figure; `abandon` drops the region.
 READ = (TEXT, TABLE, FORMULA, CHART)
 TASKS = (*READ, SKIP, ABANDON)
 
-# The labels of PP-DocLayoutV3 by their class ids.
+# Labels of PP-DocLayoutV3 by class id.
 _IDS = """
 abstract algorithm aside_text chart content display_formula doc_title figure_title footer footer_image footnote
 formula_number header header_image image inline_formula number paragraph_title reference reference_content seal
@@ -86,9 +90,14 @@ _BY_KIND = {BlockKind.TABLE: TABLE, BlockKind.FORMULA: FORMULA, BlockKind.FIGURE
 
 
 def tasks_with(changes: Sequence[str], *, any_label: bool = False) -> Mapping[str, str]:
-    """The task of each label, with the changes `LABEL=TASK`.
+    """Return the task of each label, with the changes `LABEL=TASK`.
 
-    Labels that nothing is known of are allowed with `any_label`: another detector may have them. Raises `UsageError`.
+    Args:
+        changes: Changes as `LABEL=TASK`.
+        any_label: Whether unknown labels are allowed, because another detector may produce them.
+
+    Raises:
+        UsageError: A change is invalid.
     """
     tasks = dict(DEFAULT_TASKS)
     for change in changes:
@@ -107,10 +116,9 @@ def tasks_with(changes: Sequence[str], *, any_label: bool = False) -> Mapping[st
 
 
 def task_of(label: str, tasks: Mapping[str, str], able: Mapping[str, str]) -> str:
-    """The task of a region, among those that the model is `able` to do (its profile's `region_tasks`).
+    """Return the task of a region, among those that the model supports (`able`, its profile's `region_tasks`).
 
-    A label that stands in no table goes by its meaning. What the model has no prompt for is read as text, a chart kept
-    as a figure.
+    The meaning of an unknown label decides. Content without a prompt is read as text, and a chart is kept as a figure.
     """
     task = tasks.get(normal(label)) or _meant(label)
     if task in able or task in (SKIP, ABANDON):
@@ -125,33 +133,33 @@ def _meant(label: str) -> str:
     return _BY_KIND.get(kind, TEXT) if kind else TEXT
 
 
-# From what a detector found to the regions of a page: doubles and nested ones left out, in reading order. Pure.
+# Regions of a page from a detector's output: no duplicates and nested regions, in reading order. Pure.
 
 
-#: Regions of a page that are looked at, those with the highest scores; detectors give 300 at most.
+#: Limit of processed regions per page, by score; detectors return 300 at most.
 MOST_FOUND = 400
-#: Two boxes are one thing from this intersection over union on, with the same label and with different ones.
+#: Intersection over union from which two boxes are duplicates, with the same label and with different labels.
 _SAME, _SAME_BY_ANY_NAME = 0.6, 0.98
-#: A region is part of another that covers this share of it.
+#: Covered share from which a region is part of another.
 _INSIDE = 0.9
-#: A picture that covers more than this share of the page is its paper, where other things were found on it.
+#: Share of the page from which a picture is the paper, if other regions were found on it.
 _PAPER = 0.9
-#: Boxes around others that are regions themselves: they stand only where they are empty.
+#: Labels of boxes around other regions: they are kept only without regions inside.
 _AROUND = frozenset({"reference"})
-#: Least side of a region, as a share of the page's: less is a speck.
+#: Minimum side of a region as a share of the page's side; smaller regions are specks.
 _SPECK = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """A region and what is to be done with it."""
+    """Region and its task."""
 
     region: Region
     task: str
 
 
 def assigned(found: Iterable[Region], task: Callable[[str], str]) -> tuple[Assigned, ...]:
-    """The regions that count, each with its task, in reading order; abandoned ones are gone."""
+    """Return the relevant regions with their tasks in reading order; `abandon` regions are dropped."""
     clipped = (replace(region, box=region.box.clipped()) for region in found)
     sound = [one for one in clipped if one.box.width > _SPECK and one.box.height > _SPECK]
     sound = sorted(sound, key=lambda one: (-one.score, one.order or 0, one.box.y0, one.box.x0))[:MOST_FOUND]
@@ -161,7 +169,7 @@ def assigned(found: Iterable[Region], task: Callable[[str], str]) -> tuple[Assig
 
 
 def _without_doubles(regions: Sequence[Region]) -> list[Region]:
-    """Of two boxes for one thing, the one with the higher score, which comes first."""
+    """Keep the box with the highest score among duplicates; the input is sorted by score."""
     kept: list[Region] = []
     for region in regions:
         if not any(_doubles(region, other) for other in kept):
@@ -180,7 +188,7 @@ def _without_paper(found: list[Assigned]) -> list[Assigned]:
 
 
 def _without_parts(found: list[Assigned]) -> list[Assigned]:
-    """Without regions that are read with the one that they stand in, and without boxes that only hold others."""
+    """Drop regions that are read as part of another region, and boxes that only enclose others."""
     bare = [one for one in found if not (_holds_others(one) and any(_part(other, one) for other in found))]
     return [one for one in bare if not any(_part(one, other) and _says_all(other, one) for other in bare)]
 
@@ -195,9 +203,9 @@ def _part(one: Assigned, other: Assigned) -> bool:
 
 
 def _says_all(other: Assigned, one: Assigned) -> bool:
-    """Whether what is made of `other` holds what would be made of `one` in it: a picture in a text is not read with it.
+    """Return whether the result for `other` includes that for `one`; a picture inside a text is not read with the text.
 
-    What is abandoned takes nothing along that would be read.
+    An `abandon` region does not include regions that would be read.
     """
     if other.task == ABANDON:
         return one.task == ABANDON
@@ -205,14 +213,14 @@ def _says_all(other: Assigned, one: Assigned) -> bool:
 
 
 def in_order(found: Sequence[Assigned]) -> list[Assigned]:
-    """In the detector's order where it has one, else by columns."""
+    """Return the regions in the detector's order if known, otherwise by columns."""
     if all(one.region.order is not None for one in found):
         return sorted(found, key=lambda one: one.region.order or 0)
     return [found[place] for place in by_columns([one.region.box for one in found])]
 
 
 def by_columns(boxes: Sequence[Box]) -> list[int]:
-    """The places of boxes in reading order: columns from left to right, bands over several columns between them."""
+    """Return the indices of boxes in reading order: columns left to right, bands across columns between them."""
     ordered: list[int] = []
     waiting = [list(range(len(boxes)))]
     while waiting:
@@ -230,7 +238,7 @@ def by_columns(boxes: Sequence[Box]) -> list[int]:
 
 
 def _bands(boxes: Sequence[Box], members: list[int]) -> list[list[int]]:
-    """Cut where nothing stands from left to right; neighbours that have columns in common stay together."""
+    """Split at empty horizontal bands; adjacent bands with common columns stay together."""
     bands: list[list[int]] = []
     for part in _parts(members, lambda place: (boxes[place].y0, boxes[place].y1)):
         columns = bands and (_has_columns(boxes, part) or _has_columns(boxes, bands[-1]))
@@ -246,7 +254,7 @@ def _has_columns(boxes: Sequence[Box], members: Sequence[int]) -> bool:
 
 
 def _parts(members: Sequence[int], span: Callable[[int], tuple[float, float]]) -> list[list[int]]:
-    """Groups whose spans do not overlap, in order; touching by a thousandth of the page does not count."""
+    """Return groups whose spans do not overlap, in order; an overlap of a thousandth of the page does not count."""
     parts: list[list[int]] = []
     end = 0.0
     for place in sorted(members, key=lambda one: span(one)):

@@ -1,4 +1,4 @@
-"""Worker process of the detector: `python -m llm_ocr.engines.regions.detector_worker`."""
+"""Run the detector in a worker process: `python -m llm_ocr.engines.regions.detector_worker`."""
 
 import io
 import json
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     import torch
 
 
-# A detection transformer of the PP-DocLayout or RT-DETR family: page images to regions. Runs in a worker process. Made
-# of torch and the model's own class alone: what its image processor would do (resize, scale, boxes from centre and
-# size, order by pairs) are a few lines, and torchvision and OpenCV need not be installed for them.
+# Detection transformer of the PP-DocLayout or RT-DETR family. The code uses only torch and the model's own class. The
+# steps of the image processor (resize, scale, boxes from center and size, order by pairs) are a few lines here, so that
+# torchvision and OpenCV are not required.
 
 
-#: Models whose boxes, scores and order come in this form.
+#: Model types with this form of boxes, scores, and order.
 FAMILIES = ("pp_doclayout_v3", "pp_doclayout_v2", "rt_detr", "rt_detr_v2")
 _PROCESSOR = "preprocessor_config.json"
-_SIDE = 800  # pixels; of PP-DocLayoutV3 where its processor's file says nothing
-_RESAMPLING = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
-_THREADS_ON_CPU = 1  # a process for each core
-_DECODERS = 8  # threads that decode the pages of a batch, of which there are some only on a GPU
+_SIDE = 800  # pixels; of PP-DocLayoutV3, if its processor's file has no size
+_RESAMPLING = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # Pillow's constants
+_THREADS_ON_CPU = 1  # one process per core
+_DECODERS = 8  # threads that decode the pages of a batch; batches have several pages only on a GPU
 
 
 class Model:
-    """A detector's weights, ready on a device."""
+    """Weights of a detector, loaded on a device."""
 
     def __init__(self, folder: Path, device: str) -> None:
-        """Raises `LlmOcrError` for a model of another family, and what torch and transformers raise."""
+        """Load the weights. Raises `LlmOcrError` for another model family, and the errors of torch and transformers."""
         import torch
         from transformers import AutoConfig, AutoModelForObjectDetection
 
@@ -55,7 +55,7 @@ class Model:
         self._decoders = ThreadPoolExecutor(_DECODERS)
 
     def detect(self, images: Sequence[EncodedImage], threshold: float) -> list[tuple[Region, ...] | PageFailure]:
-        """The regions of each page whose scores are not below `threshold`, best first, or why there are none."""
+        """Return each page's regions with scores of at least `threshold`, best first, or the page's failure."""
         import torch
 
         looked = list(self._decoders.map(self._look.pixels, images))
@@ -73,7 +73,7 @@ class Model:
     def _regions(self, outputs: Any, number: int, threshold: float) -> tuple[Region, ...]:
         scores = outputs.logits[number].float().sigmoid()
         boxes = outputs.pred_boxes[number].float().cpu().tolist()
-        logits = getattr(outputs, "order_logits", None)  # transformers: not every model predicts an order
+        logits = getattr(outputs, "order_logits", None)  # transformers: some models predict no order
         turns = _turns(logits[number].float()) if logits is not None else [None] * len(boxes)
         best = scores.flatten().topk(len(boxes))
         found = []
@@ -89,12 +89,12 @@ class Model:
 
 @cache
 def loaded(folder: str, device: str) -> Model:
-    """The model of this process: there is one."""
+    """Return the model of this process, which has only one."""
     return Model(Path(folder), device)
 
 
 class _Look:
-    """How images are made for the model, by the file of its processor."""
+    """Image preprocessing from the file of the model's processor."""
 
     def __init__(self, folder: Path) -> None:
         file = folder / _PROCESSOR
@@ -108,7 +108,10 @@ class _Look:
         self._std = about.get("image_std", [1, 1, 1]) if normalised else [1, 1, 1]
 
     def pixels(self, image: EncodedImage) -> "torch.Tensor | PageFailure":
-        """The image as the model takes it, or why it cannot be decoded. Always on the CPU: the same everywhere."""
+        """Return the image as the model's input, or the decoding failure.
+
+        CPU only, for identical results everywhere.
+        """
         import numpy
         import torch
         from PIL import Image
@@ -126,7 +129,7 @@ class _Look:
 
 
 def _labels(config: Any) -> list[str]:
-    """The names of the classes; those of PP-DocLayoutV3 in full, where its file gives several the same name."""
+    """Return the class names; PP-DocLayoutV3's full names if its file repeats names."""
     count = int(config.num_labels)
     if config.model_type == "pp_doclayout_v3" and count == len(LABELS):
         return list(LABELS)
@@ -134,34 +137,34 @@ def _labels(config: Any) -> list[str]:
 
 
 def _turns(logits: Any) -> list[int]:
-    """Each query's turn to be read. Above the diagonal stands whether the row's query comes before the column's."""
+    """Return each query's position in reading order. Entries above the diagonal: row before column."""
     import torch
 
     upper = torch.ones_like(logits).triu(1)
     before = logits.sigmoid() * upper  # 0..1 for each pair
-    earlier = before.sum(0) + (upper - before).sum(1)  # how many stand before each
+    earlier = before.sum(0) + (upper - before).sum(1)  # number of predecessors
     turns = torch.empty(len(logits), dtype=torch.int64)
     turns[earlier.argsort().cpu()] = torch.arange(len(logits))
     return [int(turn) for turn in turns]
 
 
-# The detector's worker process: `python -m llm_ocr.engines.regions.detector_worker`.
+# Worker process.
 
 
 def region_to_wire(region: Region) -> list[Any]:
-    """Label, score, the box's sides, order."""
+    """Return label, score, the box's sides, and order."""
     box = region.box
     return [region.label, region.score, box.x0, box.y0, box.x1, box.y1, region.order]
 
 
 def region_from_wire(wire: Sequence[Any]) -> Region:
-    """The inverse of `region_to_wire`."""
+    """Convert the result of `region_to_wire` back."""
     label, score, x0, y0, x1, y1, order = wire
     return Region(str(label), Box(x0, y0, x1, y1), score, order)
 
 
 def page_from_wire(wire: Mapping[str, Any]) -> tuple[Region, ...] | PageFailure:
-    """A page's regions, or why it has none."""
+    """Return a page's regions or its failure."""
     if "failure" in wire:
         return PageFailure(Reason(wire["failure"]), str(wire["detail"]))
     return tuple(map(region_from_wire, wire["regions"]))

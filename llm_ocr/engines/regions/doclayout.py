@@ -1,4 +1,4 @@
-"""PP-DocLayoutV3 and similar detectors in worker processes, on CPU or GPU."""
+"""Run PP-DocLayoutV3 and similar detectors in worker processes, on CPU or GPU."""
 
 import asyncio
 import importlib.metadata
@@ -18,16 +18,25 @@ from llm_ocr.models.choosing import numbers
 from llm_ocr.sandbox import Interpreter, Limits, WorkerPool
 from llm_ocr.types import EncodedImage, Page, Reason
 
-# A detector's files, in a folder on this machine.
+# Files of a detector in a local folder.
 
 
 _FILES = ("*.json", "*.safetensors")
 
 
 def weights_folder(model: str, revision: str | None, offline: bool, cache: Path | None) -> Path:
-    """The folder of a model: itself, or that of a download. `model` is a folder or a Hugging Face id.
+    """Return the folder of a model: the given folder, or that of a download.
 
-    Done here, not in the worker, which gets neither network nor token. Raises `LlmOcrError`.
+    The download runs here, because the worker has neither network access nor a token.
+
+    Args:
+        model: Folder or Hugging Face id.
+        revision: Revision on the Hub.
+        offline: Whether only local files are allowed.
+        cache: Folder of downloaded models.
+
+    Raises:
+        LlmOcrError: The model is not available.
     """
     if Path(model).is_dir():
         return Path(model).resolve()
@@ -50,16 +59,16 @@ def weights_folder(model: str, revision: str | None, offline: bool, cache: Path 
     return Path(found)
 
 
-# PP-DocLayoutV3, and other detectors of its kind, in processes of their own, on the CPU or a GPU.
+# Detector of the PP-DocLayoutV3 kind in worker processes.
 
 
-#: Raised when a change alters what is made of the same page and weights: it goes into the key.
+#: Increased when a change alters results for the same page and weights; part of the key.
 RESULT_VERSION = 1
 MODEL = "PaddlePaddle/PP-DocLayoutV3_safetensors"
-THRESHOLD = 0.3  # of GLM-OCR's SDK
-#: Pages that a GPU looks at together; on the CPU a batch takes as long as its pages one after the other.
+THRESHOLD = 0.3  # from GLM-OCR's SDK
+#: Batch size on a GPU; on the CPU a batch takes as long as its pages in sequence.
 GPU_BATCH = 8
-#: Bytes of one process on the CPU. None on a GPU: CUDA reserves address space beyond any limit.
+#: Memory limit of a CPU process in bytes. No limit on a GPU: CUDA reserves address space beyond any limit.
 _MEMORY = 8 << 30
 _LEAST_TRANSFORMERS = (5, 2)
 _MODULE = "llm_ocr.engines.regions.detector_worker"
@@ -67,14 +76,14 @@ _MODULE = "llm_ocr.engines.regions.detector_worker"
 
 @dataclass(frozen=True, slots=True)
 class DetectorOptions:
-    """Which detector, where it runs. `timeout` in seconds, for loading it and for each batch of pages."""
+    """Options of a detector. `timeout` in seconds, for loading the model and for each batch of pages."""
 
     workers: int
     model: str = MODEL  # Hugging Face id or folder
     revision: str | None = None
     threshold: float = THRESHOLD
-    device: str = "auto"  # cpu, cuda, cuda:1 ...; auto: a GPU where there is one
-    gpu: bool = False  # whether there may be one: then memory is not limited
+    device: str = "auto"  # cpu, cuda, cuda:1 ...; auto: a GPU if available
+    gpu: bool = False  # whether a GPU may be used: then memory is not limited
     offline: bool = False
     cache: Path | None = None  # of downloaded models
     python: str = ""  # another Python that has torch and transformers
@@ -83,7 +92,7 @@ class DetectorOptions:
 
 
 def installed() -> bool:
-    """Whether torch and a transformers that knows the detector are here."""
+    """Return whether torch and a transformers release that supports the detector are installed."""
     if not all(map(importlib.util.find_spec, ("torch", "transformers"))):
         return False
     try:
@@ -94,7 +103,7 @@ def installed() -> bool:
 
 
 class DocLayout:
-    """A `Detector`; needs `close()`. Its weights are found, and loaded once for a proof, at the first page."""
+    """`Detector` that requires `close()`. Its weights are downloaded and loaded for a check at the first page."""
 
     def __init__(self, options: DetectorOptions) -> None:
         self._options = options
@@ -112,16 +121,16 @@ class DocLayout:
 
     @property
     def name(self) -> str:
-        """The model, as users know it."""
+        """Model name as shown to users."""
         return self._options.model
 
     @property
     def parallel(self) -> int:
-        """Pages that it can have at the same time."""
+        """Number of pages processed in parallel."""
         return max(2 * self._options.workers, 2 * GPU_BATCH if self._options.gpu else 0)
 
     def identity(self) -> Mapping[str, Any]:
-        """What changes the regions; not where it runs."""
+        """Return the settings that change the regions; the device is not included."""
         options = self._options
         return {
             "model": options.model,
@@ -131,7 +140,12 @@ class DocLayout:
         }
 
     async def detect(self, page: Page) -> Layout:
-        """The page's regions. Raises `PageFailure`; `LlmOcrError` when the model cannot be had or loaded."""
+        """Return the page's regions.
+
+        Raises:
+            PageFailure: The page cannot be processed.
+            LlmOcrError: The model is not available or cannot be loaded.
+        """
         batches = self._batches or await self._begin()
         found = await batches.ask(page.image)
         if isinstance(found, PageFailure):
@@ -139,7 +153,7 @@ class DocLayout:
         return Layout(found)
 
     async def close(self) -> None:
-        """End its processes."""
+        """End the processes."""
         if self._batches is not None:
             await self._batches.close()
         await self._pool.close()
@@ -170,7 +184,10 @@ class DocLayout:
             return self._batches
 
     async def _detected(self, images: Sequence[EncodedImage]) -> list[tuple[Region, ...] | PageFailure]:
-        """Regions of each page. A batch that fails is taken apart: one page, or their number, may be what is wrong."""
+        """Return the regions of each page.
+
+        A failed batch is retried page by page: one page or the size may be the cause.
+        """
         try:
             return await self._call(images)
         except (WorkerDied, WorkerError) as error:
@@ -179,7 +196,7 @@ class DocLayout:
         return [one for image in images for one in await self._detected([image])]
 
     async def _again(self, image: EncodedImage, last: WorkerDied | WorkerError) -> tuple[Region, ...] | PageFailure:
-        """After a death once more in a fresh process, which an earlier page cannot have spoilt."""
+        """Retry a page after a death in a fresh process, which no earlier page has affected."""
         if isinstance(last, WorkerDied) and not last.timed_out:
             try:
                 return (await self._call([image]))[0]
@@ -202,7 +219,7 @@ class DocLayout:
 
 
 def _interpreter(python: str, folder: str) -> Interpreter:
-    """Another Python that finds this package, and nothing else of this environment."""
+    """Return another Python that imports this package and nothing else from this environment."""
     package = Path(__file__).parents[2]
     Path(folder, package.name).symlink_to(package, target_is_directory=True)
     return Interpreter(python, folder)

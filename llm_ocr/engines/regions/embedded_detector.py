@@ -1,6 +1,7 @@
-"""The embedded engine's layout as a detector: regions where its blocks stand. Its text is thrown away.
+"""Detect regions with the embedded engine's layout; its text is discarded.
 
-Known for less than a trained detector: formulas are found as text, and on scans its own OCR must see the lines.
+Known limits compared with a trained detector: formulas are detected as text, and scans require that its OCR detects the
+lines.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,9 +13,9 @@ from llm_ocr.engines import PageReader
 from llm_ocr.engines.regions.detection import Layout, Region
 from llm_ocr.types import Block, BlockKind, Box, Page
 
-#: Raised when a change alters what is made of the same blocks: it goes into the key.
+#: Increased when a change alters results for the same blocks; part of the key.
 RESULT_VERSION = 1
-#: Margin around what was seen, as a share of the page's sides: boxes of letters are tight.
+#: Margin around the detected boxes, as a share of the page's sides, because boxes of letters are tight.
 _MARGIN_ACROSS, _MARGIN_DOWN = 0.006, 0.003
 _LABELS = {
     BlockKind.TITLE: "doc_title",
@@ -34,14 +35,14 @@ _LABELS = {
 
 
 class ContentTools(Protocol):
-    """What is needed of the page's document."""
+    """Access to the page's document."""
 
     async def content(self, page: Page) -> Page:
-        """The page with its text layer read; as it is where it has none. Raises `PageFailure`."""
+        """Return the page with its text layer; unchanged without one. Raises `PageFailure`."""
 
 
 class EmbeddedDetector:
-    """A `Detector`; needs `close()`, which closes `reader`."""
+    """`Detector`; `close()` also closes `reader`."""
 
     name = "embedded"
 
@@ -54,7 +55,7 @@ class EmbeddedDetector:
         return {"model": self.name, "result_version": RESULT_VERSION, "reader": dict(self._reader.identity())}
 
     async def detect(self, page: Page) -> Layout:
-        """The regions of the page's blocks. Raises `PageFailure`, where OCR is needed and missing, too."""
+        """Return the regions of the page's blocks. Raises `PageFailure`, also if OCR is required and missing."""
         known = page if page.content is not None else await self._tools.content(page)
         attempt = await self._reader.read(known)
         return Layout(tuple(regions_of(attempt.blocks)), attempt.image, attempt.rotation)
@@ -64,7 +65,7 @@ class EmbeddedDetector:
 
 
 def regions_of(blocks: Iterable[Block]) -> Iterator[Region]:
-    """A region for each block and for each place where its text goes on; items of a list in a row are one region."""
+    """Yield a region for each block and each continuation of its text; consecutive list items form one region."""
     order = 0
     for is_list, run in groupby(blocks, key=lambda block: block.kind is BlockKind.LIST_ITEM and not block.continued):
         members = list(run)
@@ -77,7 +78,7 @@ def regions_of(blocks: Iterable[Block]) -> Iterator[Region]:
 
 
 def _in_columns(items: list[Block]) -> list[Block]:
-    """List items as one block a column: one that begins above the last stands in the next column."""
+    """Merge list items into one block per column: an item that starts above the last one begins the next column."""
     joined = items[:1]
     for item in items[1:]:
         last = joined[-1]

@@ -25,7 +25,7 @@ from llm_ocr.errors import PageFailure
 from llm_ocr.models.profile import Profile
 from llm_ocr.types import Attempt, BlockKind, Box, EncodedImage, Page, Reason, Status
 
-# Single questions put together to batches: as many as wait when a place gets free, never waiting for more.
+# Batches of single requests: all requests that wait when a place becomes free, without waiting for more.
 
 
 ItemT = TypeVar("ItemT")
@@ -33,12 +33,15 @@ ResultT = TypeVar("ResultT")
 
 
 class Batches(Generic[ItemT, ResultT]):
-    """Runs at most `parallel` batches of at most `size` items at a time."""
+    """Runner of at most `parallel` batches of at most `size` items."""
 
     def __init__(
         self, run: Callable[[Sequence[ItemT]], Awaitable[Sequence[ResultT]]], *, size: int, parallel: int
     ) -> None:
-        """`run` gives one result for each item, in order; what it raises goes to all who asked."""
+        """Configure the runner.
+
+        `run` returns one result per item, in order; its errors reach all callers of the batch.
+        """
         self._run = run
         self._size = size
         self._parallel = parallel
@@ -46,7 +49,7 @@ class Batches(Generic[ItemT, ResultT]):
         self._running: set[asyncio.Task[Any]] = set()
 
     async def ask(self, item: ItemT) -> ResultT:
-        """The item's result."""
+        """Return the item's result."""
         answer: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, answer))
         if len(self._running) < self._parallel:
@@ -54,7 +57,7 @@ class Batches(Generic[ItemT, ResultT]):
         return await answer
 
     async def close(self) -> None:
-        """End what runs; who still waits is cancelled."""
+        """Cancel the running batches and the waiting callers."""
         for task in tuple(self._running):
             task.cancel()
         await asyncio.gather(*tuple(self._running), return_exceptions=True)
@@ -68,7 +71,7 @@ class Batches(Generic[ItemT, ResultT]):
                 batch = [(item, answer) for item, answer in batch if not answer.done()]
                 if batch:
                     await self._one(batch)
-        finally:  # at once, not by a callback: who asks in between must not count on this one
+        finally:  # directly, not in a callback: a caller in between must not rely on this worker
             if (task := asyncio.current_task()) is not None:
                 self._running.discard(task)
 
@@ -79,7 +82,7 @@ class Batches(Generic[ItemT, ResultT]):
             for _, answer in batch:
                 answer.cancel()
             raise
-        except Exception as error:  # noqa: BLE001 - each who asked raises it
+        except Exception as error:  # noqa: BLE001 - each caller raises it
             for _, answer in batch:
                 if not answer.done():
                     answer.set_exception(error)
@@ -89,34 +92,34 @@ class Batches(Generic[ItemT, ResultT]):
                 answer.set_result(result)
 
 
-# Regions cut out of a page's image, within limits.
+# Crops of regions within limits.
 
 
-#: Regions of a page that are asked for one by one; a page with more is read whole.
+#: Limit of regions that are requested individually; a page with more is read as a whole.
 MOST_REGIONS = 200
-#: The sum of the regions' areas, in pages: overlapping ones must not make a page many times as large.
+#: Limit of the regions' total area in pages: overlapping regions must not multiply the pixels of a page.
 MOST_AREA = 4.0
-#: Bytes of a page's crops.
+#: Limit of the bytes of a page's crops.
 MOST_BYTES = 64 << 20
-#: Bytes per pixel of a crop that may be blank: text takes more in every format.
+#: Bytes per pixel below which a crop may be blank: text needs more in every format.
 _BLANK_BYTES, _BLANK_LEAST = 0.02, 2000
 
 
 class RegionTools(ImageTools, Protocol):
-    """Work on images, done in other processes. Raises `PageFailure` when it cannot be done."""
+    """Work on images in other processes. Raises `PageFailure` if the work fails."""
 
     async def crops(self, image: EncodedImage, boxes: Sequence[Box]) -> tuple[EncodedImage, ...]:
-        """The parts of an image under relative boxes, in order."""
+        """Return the parts of an image under relative boxes, in order."""
 
 
 class TooMany(Exception):
-    """A page with more regions than are asked for one by one; its text says how many."""
+    """A page has more regions than can be requested individually; the text includes the number."""
 
 
 async def cut(
     page_id: str, image: EncodedImage, wanted: Sequence[Assigned], modes: Mapping[str, str], tools: RegionTools
 ) -> list[Piece | None]:
-    """The regions as they are asked for; None for a blank one. Raises `TooMany`, and `PageFailure`."""
+    """Return the crops with their requests; None for a blank region. Raises `TooMany` and `PageFailure`."""
     area = sum(one.region.box.area for one in wanted)
     if len(wanted) > MOST_REGIONS or area > MOST_AREA:
         raise TooMany(f"{len(wanted)} regions were found, {area:.1f} times the page")
@@ -134,33 +137,35 @@ async def cut(
 
 
 async def _blank(image: EncodedImage, tools: RegionTools) -> bool:
-    """Whether there is nothing on it; looked at only where it has few bytes for its pixels."""
+    """Return whether the image is blank; checked only for few bytes per pixel."""
     if len(image.data) > max(_BLANK_LEAST, _BLANK_BYTES * image.width * image.height):
         return False
     try:
         return await tools.blank(image)
     except PageFailure:
-        return False  # the model will see
+        return False  # the model decides
 
 
-# Pages read by their regions: a `PageReader` over a detector and a model, with a reader of whole pages behind it.
+# A `PageReader` over a detector and a model, with a fallback that reads whole pages.
 
 
-#: Raised when a change alters what is made of the same regions and answers: it goes into the key.
+#: Increased when a change alters results for the same regions and answers; part of the key.
 RESULT_VERSION = 1
-#: Pictures that cover more than this share of a page without text may hold its text: then the page is read whole.
+#: Share of a page without text from which a picture may contain the text. The page is then read as a whole.
 _PICTURE = 0.5
 _NOTHING_FOUND = "no region to be read was found on it"
 
 
 class LayoutReader:
-    """A `PageReader`; needs `close()`, which closes the detector and `whole`. The engine is shared.
+    """`PageReader` over a shared engine; `close()` closes the detector and `whole`.
 
-    All regions of a page are asked for at the same time. A page ends as `ok`; as `degraded`, where a region could not
-    be read (`detail` says which) or `whole` had to read the page instead; or as a `PageFailure` with all its tries.
-    `whole` reads pages that the detector cannot look at, that have too many regions, or of which no region could be
-    read; and those on which nothing is found, unless they are blank, which is no fault. With a `rule`, it reads pages
-    of low quality, too, and the better of both answers counts.
+    All regions of a page are requested in parallel. A page ends as `ok`, as `degraded`, or as a `PageFailure` with all
+    its tries. A page is degraded if a region could not be read (`detail` names the region) or if `whole` had to read
+    the page.
+
+    `whole` reads pages that the detector cannot process, with too many regions, or without any readable region. It also
+    reads pages without regions, unless they are blank, which is not a fault. With a `rule`, `whole` also reads pages of
+    low quality, and the better result counts.
     """
 
     def __init__(
@@ -185,11 +190,11 @@ class LayoutReader:
 
     @property
     def name(self) -> str:
-        """The model, as users know it."""
+        """Model name as shown to users."""
         return self.whole.name
 
     def identity(self) -> Mapping[str, Any]:
-        """What changes the attempts; no address, key or cap of the servers."""
+        """Return the settings that change the attempts, without addresses, keys, or caps of the servers."""
         by_regions = {
             "result_version": RESULT_VERSION,
             "detector": dict(self.detector.identity()),
@@ -199,7 +204,12 @@ class LayoutReader:
         return {**self.whole.identity(), "layout_first": by_regions}
 
     async def read(self, page: Page, admitted: Callable[[], None] = noop) -> Attempt:
-        """The best that could be made of the page. Raises `PageFailure`; `ServerError` when no server can be had."""
+        """Read the page and return the best available result.
+
+        Raises:
+            PageFailure: No answer is usable.
+            ServerError: No server is available.
+        """
         try:
             layout = await self.detector.detect(page)
         except PageFailure as failure:
@@ -208,18 +218,18 @@ class LayoutReader:
         return await _Reading(self, page, layout, admitted).run()
 
     async def close(self) -> None:
-        """End the detector and the reader of whole pages."""
+        """Close the detector and the reader of whole pages."""
         await self.detector.close()
         await self.whole.close()
 
 
 class _Reading:
-    """One page on its way."""
+    """Reading of one page."""
 
     def __init__(self, reader: LayoutReader, page: Page, layout: Layout, admitted: Callable[[], None]) -> None:
         self._reader = reader
         self._given = page
-        # What is known of a page is not turned with it.
+        # The evidence of a page is not turned with its image.
         self._page = replace(page, image=layout.image, evidence=None) if layout.image else page
         self._layout = layout
         self._admitted = admitted
@@ -241,7 +251,7 @@ class _Reading:
         return await self._unread() if self._outcome.unread() else await self._rated(self._by_regions())
 
     async def _rated(self, regions: Attempt) -> Attempt:
-        """The better of this and the whole page's answer, where this is of low quality."""
+        """Return the better of this attempt and the whole page's attempt if this attempt is of low quality."""
         rule = self._reader.rule
         quality = await rule.quality(self._given, regions) if rule else 1.0
         if rule is None or quality >= rule.below:
@@ -257,7 +267,7 @@ class _Reading:
         return with_spent(regions, rows_of(whole), f"{why}; read as a whole page it is no better")
 
     async def whole(self, why: str, failure: PageFailure | None) -> Attempt:
-        """The page read by the reader of whole pages. `failure` is None where that is no fault."""
+        """Read the page with the reader of whole pages. `failure` is None if that is not a fault."""
         try:
             attempt = await self._reader.whole.read(self._page, self._admitted)
         except PageFailure as last:
@@ -269,7 +279,7 @@ class _Reading:
         return attempt_of(reader.name, self._layout, self._outcome, reader.options.figure_labels)
 
     async def _without_text(self) -> Attempt:
-        """A page of pictures, a blank one, or one on which the detector is blind."""
+        """Read a page of pictures, a blank page, or a page without detected regions."""
         pictures = self._outcome.regions
         if not pictures:
             return self._by_regions() if await self._is_blank() else await self.whole(_NOTHING_FOUND, None)
@@ -287,10 +297,10 @@ class _Reading:
         try:
             return await self._reader.tools.blank(self._page.image)
         except PageFailure:
-            return False  # then the model looks at it
+            return False  # then the model reads it
 
     async def _unread(self) -> Attempt:
-        """Nothing of any region could be read. Regions that take the server down are not tried in another way."""
+        """Handle a page without any readable region. Regions that kill the server are not tried in another way."""
         failures = self._outcome.failures()
         first = failures[0]
         if all(one.ended.final for one in self._outcome.requested()):
@@ -302,7 +312,7 @@ class _Reading:
         return failure.with_tries(self._outcome.tries(), joined(why, failure.detail))
 
     async def _ask(self, pieces: Sequence[Piece | None]) -> tuple[Asked | None, ...]:
-        """All pieces at the same time, those with the same image once; the page leaves the queue with the last one."""
+        """Request all pieces in parallel, equal images once; the page leaves the queue with its last request."""
         alike = [(piece.mode, piece.image.data) if piece else None for piece in pieces]
         single = {what: piece for what, piece in zip(alike, pieces, strict=True) if what and piece}
         waiting = set(single)

@@ -1,1 +1,1 @@
-"""Our own model servers: `vllm serve` under supervision, and servers that somebody else runs."""
+"""Run model servers: `vllm serve` under supervision, and connections to external servers."""

@@ -10,10 +10,10 @@ from llm_ocr.config.environment import server_environment
 from llm_ocr.errors import UsageError
 from llm_ocr.models.profile import Profile
 
-# Words of a `vllm serve` command line: which argument they are, and which of them win.
+# Arguments on a `vllm serve` command line, and their precedence.
 
 
-#: Short forms that stand for the same argument (vLLM's engine arguments).
+#: Short forms of arguments (vLLM's engine arguments).
 _SHORT = {
     "-tp": "tensor-parallel-size",
     "-pp": "pipeline-parallel-size",
@@ -24,10 +24,10 @@ _SHORT = {
 
 
 def argument_name(word: str) -> str | None:
-    """The argument that a word names, "max-num-seqs" for `--no-max_num_seqs=8`; None when it is a value.
+    """Return the argument that a word names, "max-num-seqs" for `--no-max_num_seqs=8`; None for a value.
 
-    vLLM takes `_` for `-`, `--name=value`, `--no-name` for switches and `--name.key value` for JSON arguments:
-    all of them are the argument `name`.
+    vLLM accepts `_` for `-`, `--name=value`, `--no-name` for switches, and `--name.key value` for JSON arguments. All
+    of them are the argument `name`.
     """
     if word.startswith("--") and len(word) > 2:
         name = word[2:].partition("=")[0].partition(".")[0].replace("_", "-").lower()
@@ -36,7 +36,7 @@ def argument_name(word: str) -> str | None:
 
 
 def groups(words: Iterable[str]) -> list[list[str]]:
-    """Each argument with its values. Values before the first argument stand in a group of their own."""
+    """Group each argument with its values. Values before the first argument form their own group."""
     found: list[list[str]] = []
     for word in words:
         if argument_name(word) is not None or not found:
@@ -47,14 +47,14 @@ def groups(words: Iterable[str]) -> list[list[str]]:
 
 
 def overridden(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
-    """Our words without the arguments that `theirs` names too, then `theirs`, untouched."""
+    """Return our words without the arguments in `theirs`, then `theirs` unchanged."""
     named = {argument_name(word) for word in theirs} - {None}
     kept = [word for group in groups(ours) if argument_name(group[0]) not in named for word in group]
     return [*kept, *theirs]
 
 
 def value_of(words: Sequence[str], name: str) -> str | None:
-    """The last value given to an argument, "" for a switch without one, None when it is not there."""
+    """Return the last value of an argument, "" for a switch without a value, None for a missing argument."""
     value = None
     for group in groups(words):
         if argument_name(group[0]) == name:
@@ -64,9 +64,9 @@ def value_of(words: Sequence[str], name: str) -> str | None:
 
 
 def number_of(words: Sequence[str], name: str) -> int | None:
-    """The last whole number given to an argument; None when there is none, or it is no whole number.
+    """Return the last value of an argument as an integer; None without a valid integer.
 
-    vLLM reads `8k` as 8,000 and `8K` as 8,192 for counts of tokens.
+    vLLM parses `8k` as 8,000 and `8K` as 8,192 for counts of tokens.
     """
     value = value_of(words, name) or ""
     scale = {"k": 1000, "K": 1024, "m": 1000**2, "M": 1024**2}.get(value[-1:], 0)
@@ -77,25 +77,25 @@ def number_of(words: Sequence[str], name: str) -> int | None:
         return None
 
 
-# Ports of our servers.
+# Ports of managed servers.
 
 
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
 def reached_at(host: str, port: int) -> str:
-    """The URL at which we reach a server that listens on `host`."""
+    """Return the URL that reaches a server listening on `host`."""
     host = _EVERYWHERE.get(host, host)
     return f"http://[{host}]:{port}/v1" if ":" in host else f"http://{host}:{port}/v1"
 
 
 def free_port(host: str, wanted: int = 0) -> int | None:
-    """`wanted` if nobody listens there, or any free port for 0; None when it is taken.
+    """Return `wanted` if the port is free (any free port for 0), or None if it is in use.
 
-    Nothing holds it until the server binds it: whoever starts one must be ready to try another.
+    The port is not reserved until the server binds it, so the caller must be ready to try another port.
     """
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As vLLM does: connections of the server before, which linger for a minute, do not keep the port.
+        # As in vLLM: connections of the previous server, which remain for a minute, do not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, wanted))
@@ -104,10 +104,10 @@ def free_port(host: str, wanted: int = 0) -> int | None:
         return int(probe.getsockname()[1])
 
 
-# The command line of `vllm serve`, as data.
+# Command line of `vllm serve` as data.
 
 
-#: Arguments that we must know to reach the server, and secrets, which anybody on the machine could read in `ps`.
+#: Arguments that the client must control to reach the server, and secrets, which `ps` shows to all local users.
 _OURS = {
     "host": "the server listens where llm-ocr reaches it",
     "port": "use --vllm-port",
@@ -118,49 +118,50 @@ _OURS = {
     "model": "use --model",
 }
 
-#: `--stream-interval` came with vLLM pull request 27869, merged in November 2025; 0.12.0 is the first release after it.
+#: `--stream-interval` is from vLLM pull request 27869, merged in November 2025; first released in 0.12.0.
 _STREAM_INTERVAL_SINCE = (0, 12, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """How our own servers are started. None leaves the choice to the profile or to vLLM.
+    """Options of managed servers. None leaves the choice to the profile or to vLLM.
 
-    `command` is any prefix before the word `serve`: `/other/bin/vllm`, or a container, which must share the network and
-    take the key and the devices by name: `docker run --rm --init --gpus all --network host --ipc host -e VLLM_API_KEY
-    -e CUDA_VISIBLE_DEVICES --entrypoint vllm IMAGE`.
+    `command` is any prefix before the word `serve`: `/other/bin/vllm`, or a container. A container must share the
+    network and receive the key and the devices by name: `docker run --rm --init --gpus all --network host --ipc host -e
+    VLLM_API_KEY -e CUDA_VISIBLE_DEVICES --entrypoint vllm IMAGE`.
     """
 
     command: tuple[str, ...] = ("vllm",)
-    args: tuple[str, ...] = ()  # of --vllm-arg, untouched and last
-    preset: tuple[str, ...] = ()  # arguments for the kind of GPU: over the profile's, below everything chosen
-    model: str | None = None  # another than the profile's: an id or a folder
+    args: tuple[str, ...] = ()  # from --vllm-arg, unchanged and last
+    # arguments for the type of GPU: override the profile's, overridden by all chosen options
+    preset: tuple[str, ...] = ()
+    model: str | None = None  # id or folder that replaces the profile's model
     revision: str | None = None
     tensor_parallel: int | None = None
     data_parallel: int | None = None
     replicas: int | None = None
     max_model_len: int | None = None  # tokens
     gpu_memory_utilization: float | None = None  # 0..1 of a device
-    port: int | None = None  # of the first replica; the next ones follow
+    port: int | None = None  # of the first replica; the others follow
     host: str = "127.0.0.1"
     model_cache: Path | None = None
     compile_cache: Path | None = None
     offline: bool = False
-    startup_timeout: float = 1800.0  # seconds, downloading the model included
-    log_folder: Path | None = None  # none: the log is kept in memory only
-    stream_interval: int | None = 20  # tokens per piece of a streamed answer
+    startup_timeout: float = 1800.0  # seconds, including the download of the model
+    log_folder: Path | None = None  # None: the log is kept in memory only
+    stream_interval: int | None = 20  # tokens per event of a streamed answer
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is lowered step by step when the device runs out of memory."""
+    """Limits that are lowered step by step after the device ran out of memory."""
 
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
 
 
 def served_name(profile: Profile, options: ServeOptions) -> str:
-    """The name under which our server offers the model."""
+    """Return the name under which the managed server serves the model."""
     return options.model or profile.model
 
 
@@ -172,15 +173,22 @@ def serve_command(
     version: tuple[int, ...] = (),
     limits: Limits = Limits(),
 ) -> list[str]:
-    """The words of `vllm serve` for a model.
+    """Return the words of `vllm serve` for a model.
 
-    In this order: the model, where it listens, defaults, the profile's arguments, `options.preset`, options,
-    `options.args`. An argument of a later group replaces the one of the same name in an earlier group, whether it is
-    written `--x=y`, `--x y`, `--x` or `--no-x`; `options.args` go through untouched and stand last. `limits` replace
-    even those, for a server that ran out of memory. Devices and the key are not here: they go by the environment.
-    `version` is vLLM's, () when it is not known: arguments that older versions do not have are left out.
+    The order is: model, listening address, defaults, the profile's arguments, `options.preset`, options,
+    `options.args`. An argument of a later group replaces the same argument of an earlier group, whether written
+    `--x=y`, `--x y`, `--x`, or `--no-x`. `options.args` are passed unchanged and last. `limits` override even those,
+    for a server that ran out of memory. Devices and the key are passed in the environment.
 
-    Raises `UsageError` for arguments in `options.args` that would keep us from reaching the server, or hold a secret.
+    Args:
+        profile: Profile of the model.
+        options: Options of the server.
+        port: Port to listen on.
+        version: Version of vLLM, () if unknown. Arguments that an older version lacks are left out.
+        limits: Lowered limits.
+
+    Raises:
+        UsageError: `options.args` contain a secret, or an argument that would make the server unreachable.
     """
     _refuse_ours(options.args)
     model = served_name(profile, options)
@@ -194,7 +202,7 @@ def serve_command(
 
 
 def shown(argv: Sequence[str]) -> str:
-    """The command for people to read and paste."""
+    """Return the command as text to read and paste."""
     return shlex.join(argv)
 
 
@@ -203,7 +211,7 @@ def _refuse_ours(args: Sequence[str]) -> None:
         name = argument_name(group[0])
         if name in _OURS:
             raise UsageError(f"--vllm-arg cannot give --{name}: {_OURS[name]}")
-        # A value before the first argument would be a second model, and `--name value` in one word is no argument.
+        # A value before the first argument would be a second model; `--name value` in one word is not an argument.
         if name is None or " " in name:
             raise UsageError(f"--vllm-arg {group[0]!r} is no argument", hint="Write --vllm-arg=--name=value.")
 
@@ -218,7 +226,7 @@ def _defaults(profile: Profile, options: ServeOptions, version: tuple[int, ...])
 
 
 def _chosen(profile: Profile, options: ServeOptions) -> list[str]:
-    # A profile's revision is one of the profile's model: of another model it would name nothing.
+    # A profile's revision belongs to the profile's model and is meaningless for another model.
     own_model = options.model in (None, profile.model)
     values = {
         "--revision": options.revision or (profile.revision if own_model else None),
@@ -235,18 +243,18 @@ def _lowered(limits: Limits) -> list[str]:
     return [word for name, value in values.items() if value is not None for word in (name, str(value))]
 
 
-# The environment of a server's process.
+# Environment of a server's process.
 
 
 _SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD")
 
 
 def surroundings(options: ServeOptions, *, key: str = "", devices: str = "") -> dict[str, str]:
-    """What the server sees of our environment, and what is for it alone.
+    """Return the server's environment: the allowed part of this process's environment, and its own variables.
 
-    `devices` for CUDA_VISIBLE_DEVICES, "" leaves it as it is. Usage reports of vLLM are off.
+    `devices` sets CUDA_VISIBLE_DEVICES; "" leaves the variable unchanged. vLLM's usage reports are off.
     """
-    # One thread per process for image preprocessing: more of them only get into each other's way.
+    # One thread per process for image preprocessing; more threads compete with each other.
     made = {"OMP_NUM_THREADS": "1"} | server_environment()
     made |= {"PYTHONUNBUFFERED": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     if key:
@@ -254,7 +262,7 @@ def surroundings(options: ServeOptions, *, key: str = "", devices: str = "") -> 
     if devices:
         made["CUDA_VISIBLE_DEVICES"] = devices
     if options.model_cache:
-        # Weights, tokenizers and configurations; --download-dir would move the weights only.
+        # Weights, tokenizers, and configurations; --download-dir would move only the weights.
         made["HF_HUB_CACHE"] = str(options.model_cache.absolute())
     if options.compile_cache:
         made["VLLM_CACHE_ROOT"] = str(options.compile_cache.absolute())
@@ -264,5 +272,5 @@ def surroundings(options: ServeOptions, *, key: str = "", devices: str = "") -> 
 
 
 def secrets_of(environment: dict[str, str]) -> list[str]:
-    """Values that must not reach a log."""
+    """Return the values that must not appear in a log."""
     return [value for name, value in environment.items() if name.upper().endswith(_SECRET)]

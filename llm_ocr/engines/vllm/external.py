@@ -1,4 +1,4 @@
-"""A server that this library did not start: probed and awaited, never ended."""
+"""Connect to a server that this library did not start: probe and wait, never stop."""
 
 import asyncio
 import time
@@ -13,29 +13,31 @@ from llm_ocr.engines.client.endpoint import LONGEST, Endpoint
 from llm_ocr.engines.client.probing import identity
 from llm_ocr.errors import ServerError
 
-# Whether a server answers, and what it says of itself.
+# Probes of a server's state and facts.
 
 
 _PATIENCE = 10.0  # seconds for /health
-_WORD_BYTES = 64 * 1024  # read of the answer to one word
+_WORD_BYTES = 64 * 1024  # read from the answer to the one-word request
 
-#: From what a server's models were loaded from, by their names ("": it does not say), to the name to ask for.
+#: Choice of the model name from the source of each listed model by name ("": not reported).
 Chooser = Callable[[Mapping[str, str]], str]
 
 
 @dataclass(frozen=True, slots=True)
 class NotReady:
-    """A server that does not answer yet. `why`: nobody answers at its address; "": it is there and loads its model."""
+    """Server that is not ready. `why` explains an unreachable address; "" means that the server loads its model."""
 
     why: str = ""
 
 
 async def look(address: Address, choose: Chooser | None = None) -> tuple[Address, ServerFacts] | NotReady:
-    """What the server says of itself, `NotReady` while it does not answer; vLLM must call itself healthy too.
+    """Return the server's facts, or `NotReady`; a vLLM server must also report itself as healthy.
 
-    An address without a model comes back with the one that `choose` names, without it the only one that the server has.
-    Raises `ServerError` when the server refuses our key, or has several models and the address names none, and what
-    `choose` raises.
+    An address without a model returns with the model that `choose` picks, or with the only served model.
+
+    Raises:
+        ServerError: The server refuses the key, or serves several models and the address names none.
+        LlmOcrError: Any error of `choose`.
     """
     endpoint = Endpoint(address)
     try:
@@ -54,7 +56,10 @@ async def look(address: Address, choose: Chooser | None = None) -> tuple[Address
 
 
 async def converses(address: Address, patience: float) -> bool:
-    """False when one word gets no answer within `patience` seconds; an error, or a lost connection, is an answer."""
+    """Return whether a one-word request has an answer within `patience` seconds.
+
+    Errors and lost connections count as answers.
+    """
     asked = {"model": address.model, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}
     try:
         async with (
@@ -66,12 +71,12 @@ async def converses(address: Address, patience: float) -> bool:
     except TimeoutError:
         return False
     except (aiohttp.ClientError, OSError):
-        return True  # it does not hang; whether it is dead is seen by what is asked next
+        return True  # not a hang; the next request shows whether the server is dead
     return True
 
 
 async def _healthy(address: Address) -> bool:
-    # Its engine may be dead while /v1/models still answers; a proxy in front may not pass /health on.
+    # The engine may be dead while /v1/models still answers; a proxy in front may not forward /health.
     try:
         async with (
             asyncio.timeout(_PATIENCE),
@@ -91,19 +96,19 @@ def _only(address: Address, models: tuple[str, ...]) -> str:
     raise ServerError(f"the server {address.url} {what}", hint="Say which to ask for: --server-model NAME")
 
 
-# A server that somebody else runs: waited for, never started or ended.
+# Server of another operator, never started or stopped here.
 
 
-#: Seconds for one word from a server that hung, the first time; then twice as long, as others may be before us.
+#: Seconds for the first one-word answer of a hung server; then doubled, because other clients may be served first.
 _FIRST_PATIENCE = 30.0
-#: Seconds until an address at which nobody answers is taken for a wrong one.
+#: Seconds until an unreachable address counts as wrong.
 WRONG_ADDRESS = 5.0
 
 
 class ExternalServer:
-    """Implements `serving.Server` for `--server-url`.
+    """Implements `engines.Server` for `--server-url`.
 
-    An address without a model stands for the one that `choose` picks, without it for the only one that the server has.
+    For an address without a model, `choose` picks the model; without `choose`, the only served model is used.
     """
 
     def __init__(
@@ -117,19 +122,19 @@ class ExternalServer:
         say: Callable[[str], None] = lambda _: None,
         choose: Chooser | None = None,
     ) -> None:
-        """All times in seconds.
+        """Configure the server; all times in seconds.
 
         Args:
-            address: of the server.
-            timeout: until a server that loads its model, or is to come back, is given up.
-            wait: until a server is given up at whose address nobody has answered yet.
-            stall: the longest silence of an answer; a server that hangs is given up after `LONGEST` times as long.
-            poll: between two looks.
-            say: is told what is waited for.
-            choose: picks the model of an address without one.
+            address: Address of the server.
+            timeout: Limit for loading the model, or for the return of a lost server.
+            wait: Limit for an address that has never answered.
+            stall: Longest silence of an answer. A hung server is given up after `LONGEST` times as long.
+            poll: Interval of probes.
+            say: Receives messages about the reason for waiting.
+            choose: Picks the model for an address without one.
         """
         self.address = self._given = address
-        self._serves = ""  # the model that it listed first
+        self._serves = ""  # the first listed model
         self._choose = choose
         self._timeout = timeout
         self._wait_for = wait
@@ -139,23 +144,25 @@ class ExternalServer:
 
     @property
     def name(self) -> str:
-        """Its URL."""
+        """URL of the server."""
         return self.address.url
 
     @property
     def ours(self) -> bool:
-        """Never: others may ask it, too."""
+        """Always False: other clients may use the server."""
         return False
 
     async def start(self) -> tuple[Address, ServerFacts]:
-        """Returns when it answers.
+        """Return when the server answers.
 
-        Raises `ServerError` after the time-out, and at once when it refuses the key, and what `choose` raises.
+        Raises:
+            ServerError: The timeout has passed, or the server refuses the key (at once).
+            LlmOcrError: Any error of `choose`.
         """
         return await self._wait(f"waiting for {self.name}", self._timeout, self._wait_for)
 
     async def restart(self, why: str) -> tuple[Address, ServerFacts]:
-        """Returns when it answers again, a question too: one that hangs says nothing of it under /health."""
+        """Return when the server answers requests again; /health does not reveal a hang."""
         told, patience = f"{self.name}: {why}; waiting until it is back", min(_FIRST_PATIENCE, self._stall)
         longest = min(self._timeout, LONGEST * self._stall)
         answer = await self._wait(told, self._timeout, self._timeout)
@@ -173,15 +180,15 @@ class ExternalServer:
             answer = await self._wait(told, self._timeout, self._timeout)
 
     async def ended(self) -> str:
-        """Never returns: it is not ours to see."""
+        """Never return: the end of an external server is not observable."""
         await asyncio.get_running_loop().create_future()
         return ""
 
     async def stop(self) -> None:
-        """Nothing: it goes on."""
+        """Do nothing: the server keeps running."""
 
     async def _wait(self, told: str, there: float, absent: float) -> tuple[Address, ServerFacts]:
-        """Look until it answers: for `absent` seconds while nobody is there, for `there` seconds once somebody is."""
+        """Probe until the server answers: `absent` seconds while it is unreachable, `there` seconds afterwards."""
         began, said, seconds = time.monotonic(), "", absent
         while isinstance(answer := await look(self._given, self._choose), NotReady):
             if not answer.why:
@@ -194,7 +201,7 @@ class ExternalServer:
                 said = words
             await asyncio.sleep(self._poll)
         self.address, facts = answer
-        if self._choose is None or self._given.model:  # nothing else says which model it is
+        if self._choose is None or self._given.model:  # only the model name identifies the model
             self._serves = self._serves or facts.serves
             if facts.serves not in ("", self._serves):
                 raise ServerError(

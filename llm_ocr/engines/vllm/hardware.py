@@ -1,4 +1,4 @@
-"""Which GPUs there are, and whether vLLM is installed."""
+"""List the GPUs and check whether vLLM is installed."""
 
 import importlib.util
 import re
@@ -10,24 +10,24 @@ from llm_ocr.config.environment import environment
 from llm_ocr.engines.vllm.server import found
 from llm_ocr.errors import ServerError
 
-#: `nvidia-smi -L`: "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-…)", and below it "  MIG 1g.5gb Device 0: (UUID: MIG-…)".
+#: `nvidia-smi -L`: "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-…)", followed by "  MIG 1g.5gb Device 0: (UUID: MIG-…)".
 _GPU = re.compile(r"^GPU (\d+):.*\(UUID: ([^)]+)\)", re.MULTILINE)
 _MIG = re.compile(r"^\s+MIG .*\(UUID: (MIG-[^)]+)\)", re.MULTILINE)
 
 
 def gpus() -> tuple[str, ...]:
-    """The GPUs that this process may use, each as CUDA_VISIBLE_DEVICES names it: its number or its UUID.
+    """Return the GPUs that this process may use, as in CUDA_VISIBLE_DEVICES: number or UUID.
 
-    Empty where there is no NVIDIA driver.
+    The result is empty without an NVIDIA driver.
     """
     listed = _listed()
     return visible(listed, environment().get("CUDA_VISIBLE_DEVICES")) if listed else ()
 
 
 def gpu_memory() -> dict[str, int]:
-    """Bytes of memory of each GPU that this process may use, by the names of `gpus`.
+    """Return the bytes of memory of each GPU that this process may use, by the names of `gpus`.
 
-    Without those of which it is not known: parts of a divided GPU have less than the whole, which is what is told.
+    GPUs of unknown memory are missing: parts of a divided GPU have less memory than the reported total.
     """
     answer = _asked("--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits")
     sizes = memory_in(answer)
@@ -35,16 +35,16 @@ def gpu_memory() -> dict[str, int]:
 
 
 def memory_in(text: str) -> dict[str, int]:
-    """Bytes by number and by UUID, from `nvidia-smi --query-gpu=index,uuid,memory.total` without units (MiB)."""
+    """Parse `nvidia-smi --query-gpu=index,uuid,memory.total` without units (MiB): bytes by number and by UUID."""
     rows = [[part.strip() for part in line.split(",")] for line in text.splitlines()]
     sound = [row for row in rows if len(row) == 3 and row[2].isdigit()]
     return {name: int(row[2]) << 20 for row in sound for name in row[:2]}
 
 
 def vllm_installed(command: Sequence[str] = ("vllm",)) -> bool:
-    """Whether servers can be started by this command."""
+    """Return whether this command can start servers."""
     package = importlib.util.find_spec("vllm") if tuple(command) == ("vllm",) else None
-    if package is not None and package.origin is not None:  # a folder of that name is no package
+    if package is not None and package.origin is not None:  # a folder of that name is not a package
         return True
     try:
         found(command, environment().get("PATH"))
@@ -54,13 +54,13 @@ def vllm_installed(command: Sequence[str] = ("vllm",)) -> bool:
 
 
 def parsed(text: str) -> tuple[str, ...]:
-    """The devices in what `nvidia-smi -L` prints: numbers, or UUIDs of the parts where a GPU is divided (MIG)."""
+    """Parse the output of `nvidia-smi -L`: numbers, or the UUIDs of the parts of a divided GPU (MIG)."""
     parts = tuple(_MIG.findall(text))
     return parts or tuple(number for number, _ in _GPU.findall(text))
 
 
 def visible(listed: Sequence[str], setting: str | None) -> tuple[str, ...]:
-    """Those of the listed devices that CUDA_VISIBLE_DEVICES leaves; CUDA stops at the first that is not there."""
+    """Return the listed devices that CUDA_VISIBLE_DEVICES allows; CUDA stops at the first missing device."""
     if setting is None:
         return tuple(listed)
     kept: list[str] = []
@@ -77,12 +77,12 @@ def _listed() -> tuple[str, ...]:
 
 
 def _asked(*arguments: str) -> str:
-    """What `nvidia-smi` prints; "" where there is none."""
+    """Return the output of `nvidia-smi`; "" without it."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return ""
     try:
         done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return ""  # a driver that hangs or cannot be asked is one that vLLM could not use either
+        return ""  # vLLM could not use a hung or unreachable driver either
     return done.stdout if done.returncode == 0 else ""

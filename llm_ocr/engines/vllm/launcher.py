@@ -1,11 +1,11 @@
-"""Runs a server and ends it, with all that it started, when we are gone, however we went.
+"""Run a server and end it with all its processes after the parent process exits for any reason.
 
-A script of its own that imports the standard library only: `python -I -S launcher.py WORD…`. It is the leader of a
-session and a process group; the server runs in the same group. Its standard input is a pipe whose other end is held
-by the process that started it: the end of file, or another parent, means that this process is dead, kill -9 included.
+The file is a script that imports only the standard library: `python -I -S launcher.py WORD…`. It leads a session and a
+process group, and the server runs in the same group. Its standard input is a pipe whose other end belongs to the parent
+process. End of file, or another parent, means that the parent is dead, also after kill -9.
 
 Processes of a server may leave its group (`setsid`) and lose their parent (a daemon forks twice). On Linux the launcher
-adopts those without a parent, so that all of them stay below it, and ends when none of them is left.
+adopts processes without a parent, so that all of them stay below it. It exits when none of them is left.
 """
 
 import contextlib
@@ -18,9 +18,9 @@ import sys
 import time
 from pathlib import Path
 
-#: Seconds between SIGTERM and SIGKILL. vLLM needs 2.6 s once its clients are gone.
+#: Seconds between SIGTERM and SIGKILL. vLLM needs 2.6 s after its clients have disconnected.
 _PATIENCE = 10.0
-#: Seconds that killed processes may take to end. A driver that frees a device's memory may hold them for a while.
+#: Seconds for killed processes to end. A driver that frees a device's memory may block them for a while.
 _END = 10.0
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PR_SET_CHILD_SUBREAPER = 36
@@ -28,9 +28,9 @@ NOT_STARTED = 127  # as in a shell: no such command
 
 
 def main(words: list[str]) -> int:
-    """Run the command until it ends or our parent does; its exit code, by its signal if it died of one."""
+    """Run the command until it or the parent ends; return its exit code, by its signal if a signal ended it."""
     parent = os.getppid()
-    # Both come to the whole group, and are meant for the server.
+    # The whole group receives both signals, which are meant for the server.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
@@ -52,19 +52,19 @@ def main(words: list[str]) -> int:
         if (0 in ready and not os.read(0, 512)) or os.getppid() != parent:
             _end_server(server)
     if not kill_below(os.getpid()) and os.getppid() != parent:
-        os.killpg(0, signal.SIGKILL)  # nobody else would end what the server left behind
+        os.killpg(0, signal.SIGKILL)  # no other process would end the server's remaining processes
     return _leave(server.returncode)
 
 
 def kill_below(launcher: int, seconds: float = _END) -> bool:
-    """Kill the processes below a launcher with SIGKILL, those in other sessions too.
+    """Kill the processes below a launcher with SIGKILL, also those in other sessions.
 
     Args:
-        launcher: The id of a launcher that runs, so that nothing can leave the tree.
-        seconds: How long the processes may take to end.
+        launcher: The id of a running launcher, so that no process can leave the tree.
+        seconds: Time limit for the processes to end.
 
     Returns:
-        Whether none is left. Without `/proc` (macOS) nothing is killed, and the answer is False.
+        Whether no process is left. Without `/proc` (macOS) nothing is killed, and the result is False.
     """
     deadline = time.monotonic() + seconds
     with contextlib.suppress(OSError):
@@ -97,23 +97,23 @@ def _below(root: int) -> list[int]:
 
 
 def _bury(server: "subprocess.Popen[bytes]") -> None:
-    """Take in the adopted processes that have ended. The server's own end is left to `poll`."""
+    """Reap the adopted processes that have ended. The server itself is left to `poll`."""
     while server.poll() is None:
         try:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return
         if ended is None or ended.si_pid == server.pid:
-            return  # with nothing to take in, or with the server, which `poll` sees next
+            return  # nothing to reap, or only the server, which `poll` reaps next
         os.waitpid(ended.si_pid, 0)
 
 
 def _prepare() -> None:
-    """In the child, before the command: our own signal settings must not become the server's."""
+    """Restore default signal handling in the child before the command, so that the server does not inherit ours."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.platform == "linux":
-        # Should this launcher be killed too, together with our parent: the server then stops in its own order.
+        # If this launcher is killed together with its parent, the server still stops in its own order.
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
@@ -123,7 +123,7 @@ def _end_server(server: "subprocess.Popen[bytes]") -> None:
     while server.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     if not kill_below(os.getpid()):
-        os.killpg(0, signal.SIGKILL)  # this process too
+        os.killpg(0, signal.SIGKILL)  # includes this process
 
 
 def _leave(code: int) -> int:
@@ -131,7 +131,7 @@ def _leave(code: int) -> int:
         return code
     import resource
 
-    # End as the server ended, so that the signal is seen; the core dump, if any, is the server's.
+    # End in the same way as the server, so that the signal is visible; the core dump, if any, is the server's.
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if -code not in (signal.SIGKILL, signal.SIGSTOP):

@@ -1,4 +1,4 @@
-"""Log of a server: copied to a file without secrets and parsed for facts."""
+"""Copy a server's log to a file without secrets, and parse it for facts."""
 
 import re
 from collections import deque
@@ -9,17 +9,17 @@ from typing import BinaryIO
 
 from llm_ocr.engines.vllm.log_diagnosis import Trouble, bare, is_cause, surest, telling, trouble_in
 
-# What a server's log tells on its way: facts, and how far the start has come.
+# Facts and start-up progress in a server's log.
 
 
 _PROCESS = re.compile(r"^\(([^()]{1,60}) pid=\d+\)")
-#: vLLM prints both in one line or in two, once per engine; the device's name stands before "KV".
+#: vLLM prints both in one line or in two, once per engine; the device's name precedes "KV".
 _CACHE = re.compile(r"KV cache size: ([\d,]+) tokens")
 _CONCURRENCY = re.compile(r"Maximum concurrency for [\d,]+ tokens per request: ([\d.]+)x")
 _BATCHED = re.compile(r"max_num_batched_tokens['\"]?[=:] ?(\d+)")
 _SEQUENCES = re.compile(r"max_num_seqs['\"]?[=:] ?(\d+)")
 
-#: Steps of a start, with a percentage where the line has one. tqdm: "Loading safetensors checkpoint shards:  45% ...".
+#: Steps of a start, with a percentage if the line has one. tqdm: "Loading safetensors checkpoint shards:  45% ...".
 _STEPS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), told)
     for pattern, told in (
@@ -36,7 +36,7 @@ _STEPS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 
 def step_of(line: str) -> str | None:
-    """How far a start has come by this line, "loading weights 45 %"; None when it does not say."""
+    """Return the start-up progress in this line, such as "loading weights 45 %"; None without progress."""
     for pattern, told in _STEPS:
         if match := pattern.search(line):
             return told.format(*match.groups())
@@ -45,7 +45,7 @@ def step_of(line: str) -> str | None:
 
 @dataclass(slots=True)
 class LogFacts:
-    """What the log has told of the server's sizes; several engines (data parallel) are added up."""
+    """Sizes from the log; the values of several engines (data parallel) are added."""
 
     max_num_batched_tokens: int | None = None
     max_num_seqs: int | None = None
@@ -59,11 +59,11 @@ class LogFacts:
 
     @property
     def max_concurrency(self) -> float | None:
-        """Requests of the longest length that fit at once."""
+        """Number of longest requests that fit at the same time."""
         return sum(self._concurrency.values()) if self._concurrency else None
 
     def learn(self, line: str) -> None:
-        """Take what the line tells."""
+        """Extract the facts of a line."""
         if "oncurrency for" in line or "KV cache size" in line:
             process = match.group(1) if (match := _PROCESS.match(line)) else ""
             if match := _CACHE.search(line):
@@ -77,20 +77,20 @@ class LogFacts:
                 self.max_num_seqs = int(match.group(1))
 
 
-# A server's log: on its way into a file, without secrets, and read as it comes.
+# Server log in memory and in a file, without secrets.
 
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _TOKEN = re.compile(r"hf_[A-Za-z0-9]{16,}")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
-_LONGEST = 64 << 10  # bytes of a line; a longer one is cut
+_LONGEST = 64 << 10  # bytes of a line; the rest is cut
 _KEPT = 4000  # characters of a line kept in memory
 
 
 class ServerLog:
-    """Takes what a server prints. One for the life of a server; `begin` for each start.
+    """Receiver of a server's output, for the lifetime of the server; `begin` starts each run.
 
-    The file is appended to, and renamed to `….1` (replacing the one before) when it reaches `bound` bytes.
+    The file is appended to. At `bound` bytes it is renamed to `….1`, which replaces the previous one.
     """
 
     def __init__(self, path: Path | None, *, secrets: Iterable[str] = (), bound: int = 16 << 20) -> None:
@@ -99,7 +99,7 @@ class ServerLog:
         self._secrets = sorted({secret for secret in secrets if len(secret) >= 8}, key=len, reverse=True)
         self._file: BinaryIO | None = None
         self._size = 0
-        self.unwritable = ""  # why the file could not be written; a server is not ended for that
+        self.unwritable = ""  # reason for a failed write; the server keeps running
         self._begin_reading()
 
     def _begin_reading(self) -> None:
@@ -112,18 +112,18 @@ class ServerLog:
         self.step = ""
 
     def begin(self, headline: str) -> None:
-        """A new start: forget what the last one said. `headline` goes into the file."""
+        """Start a new run: forget the output of the last run, and write `headline` to the file."""
         self._begin_reading()
         self.unwritable = ""
         self._write(f"\n=== {self._clean(headline)}\n")
 
     def feed(self, data: bytes) -> None:
-        """What the server printed, cut anywhere."""
+        """Process a piece of output, cut at any byte."""
         self._unfinished += data
         start = 0
         for end in _LINE_END.finditer(self._unfinished):
             if end.end() == len(self._unfinished) and end.group() == b"\r":
-                break  # perhaps the first half of \r\n
+                break  # possibly the first half of \r\n
             self._take(self._unfinished[start : end.start()], whole=end.group() != b"\r")
             start = end.end()
         self._unfinished = self._unfinished[start:]
@@ -131,10 +131,10 @@ class ServerLog:
             self._take(self._unfinished, whole=True)
             self._unfinished = b""
         elif self._unfinished.strip():
-            self._notice(self._line(self._unfinished))  # tqdm ends no state of its bars
+            self._notice(self._line(self._unfinished))  # tqdm does not terminate the states of its bars
 
     def finish(self) -> None:
-        """The server prints no more."""
+        """Process the end of the output."""
         if self._unfinished:
             self._take(self._unfinished.rstrip(b"\r"), whole=True)
             self._unfinished = b""
@@ -147,7 +147,7 @@ class ServerLog:
 
     @property
     def trouble(self) -> Trouble | None:
-        """What went wrong since `begin`, as far as it was recognised."""
+        """Recognized cause of a failure since `begin`."""
         return surest(self._troubles)
 
     @property
@@ -156,17 +156,17 @@ class ServerLog:
         return Trouble.OUT_OF_MEMORY in self._troubles
 
     def telling(self, count: int = 20) -> list[str]:
-        """The lines that matter most when something went wrong, causes first."""
+        """Return the most informative lines after a failure, causes first."""
         return telling(list(self._causes), list(self._tail), count)
 
     @property
     def latest_words(self) -> str:
-        """What the log says last, in short."""
+        """Return the end of the log in short form."""
         return bare(self.latest)[:150]
 
     @property
     def last_words(self) -> str:
-        """The one line that says most about an end."""
+        """Return the single most informative line about the end of a server."""
         lines = self.telling(4) if self._causes else [*self._tail][-1:]
         return bare(lines[0])[:300] if lines else ""
 
@@ -177,7 +177,7 @@ class ServerLog:
         if line:
             self._notice(line)
         if not whole or not line:
-            return  # a state of a progress bar: the last one ends in a new line
+            return  # a state of a progress bar: the last state ends in a newline
         line = line[:_KEPT]
         self._tail.append(line)
         self.facts.learn(line)

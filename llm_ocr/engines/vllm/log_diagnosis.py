@@ -1,4 +1,4 @@
-"""Causes of failures in a server's log, and their remedies."""
+"""Find causes of failures and their remedies in a server's log."""
 
 import re
 from dataclasses import dataclass
@@ -6,20 +6,20 @@ from enum import StrEnum
 
 
 class Trouble(StrEnum):
-    """What a line of the log tells, the surest first."""
+    """Cause of a failure in a log line, most certain first."""
 
-    OUT_OF_MEMORY = "out of memory"  # fewer sequences or tokens at once may help
+    OUT_OF_MEMORY = "out of memory"  # fewer parallel sequences or tokens may help
     DEVICE_TAKEN = "device taken"
     CACHE_TOO_SMALL = "cache too small"
     PORT_TAKEN = "port taken"
     NO_REVISION = "no revision"
-    NO_MODEL = "no model"  # before GATED: the Hub answers 401 for a model that does not exist, too
+    NO_MODEL = "no model"  # before GATED: the Hub also answers 401 for a model that does not exist
     GATED = "gated"
     NOT_CACHED = "not cached"
     ARGUMENT = "argument"
     ARCHITECTURE = "architecture"
     REMOTE_CODE = "remote code"
-    DRIVER_TOO_OLD = "driver too old"  # before NO_DEVICE, which it leads to
+    DRIVER_TOO_OLD = "driver too old"  # before NO_DEVICE, which it causes
     NO_COMPATIBILITY = "no compatibility"
     NO_KERNEL = "no kernel"
     NO_DEVICE = "no device"
@@ -37,7 +37,7 @@ def _sign(trouble: Trouble, pattern: str, hint: str) -> _Sign:
     return _Sign(trouble, re.compile(pattern, re.IGNORECASE), hint)
 
 
-#: Messages of vLLM 0.11 to 0.32, transformers, huggingface_hub and PyTorch, in `Trouble`'s order: the first counts.
+#: Messages of vLLM 0.11 to 0.32, transformers, huggingface_hub, and PyTorch, in `Trouble`'s order: the first counts.
 _SIGNS = (
     _sign(
         Trouble.OUT_OF_MEMORY,
@@ -102,7 +102,7 @@ _SIGNS = (
         r"trust_remote_code=True|please pass the argument .?trust.remote.code",
         "The model brings code of its own: if you trust it, give --vllm-arg=--trust-remote-code and --revision.",
     ),
-    # CUDA's own numbers: 803 is cudaErrorSystemDriverMismatch, 804 cudaErrorCompatNotSupportedOnDevice.
+    # CUDA's error codes: 803 is cudaErrorSystemDriverMismatch, 804 cudaErrorCompatNotSupportedOnDevice.
     _sign(
         Trouble.DRIVER_TOO_OLD,
         r"nvidia driver on your system is too old|error 803\b|unsupported display driver / cuda driver combination"
@@ -140,13 +140,13 @@ _SIGNS = (
 _HINTS = {sign.trouble: sign.hint for sign in _SIGNS}
 _ORDER = list(Trouble)
 
-#: vLLM's own prefix of a line: "(EngineCore_DP0 pid=12) ERROR 11-21 01:01:18 [core.py:133] ".
+#: vLLM's prefix of a line: "(EngineCore_DP0 pid=12) ERROR 11-21 01:01:18 [core.py:133] ".
 _PREFIX = re.compile(
     r"^(\([^()]{1,60} pid=\d+\) ?)?((DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? \[[^\]]+\] ?)?"
 )
 #: The last line of a traceback, or of argparse.
 _CAUSE = re.compile(r"^(?:[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt)\b|[\w.\- ]+: error:)")
-#: Causes that only say that another process failed.
+#: Causes that only report the failure of another process.
 _SECOND_HAND = re.compile(
     r"engine core (initialization|proc)|EngineDeadError|EngineCore .*died|see stack trace|root cause above"
     r"|WorkerProc init|SystemExit|KeyboardInterrupt|CancelledError|resource_tracker|worker failed with error",
@@ -155,7 +155,7 @@ _SECOND_HAND = re.compile(
 
 
 def trouble_in(line: str) -> Trouble | None:
-    """What the line tells, None when nothing."""
+    """Return the cause in a line; None without a cause."""
     for sign in _SIGNS:
         if sign.pattern.search(line):
             return sign.trouble
@@ -163,32 +163,32 @@ def trouble_in(line: str) -> Trouble | None:
 
 
 def hint_for(trouble: Trouble | None) -> str:
-    """One sentence that says what to do, "" when it is not known."""
+    """Return the remedy in one sentence, "" if unknown."""
     return _HINTS[trouble] if trouble else ""
 
 
 def surest(troubles: set[Trouble]) -> Trouble | None:
-    """Which of several says most about the cause."""
+    """Return the most certain of several causes."""
     return min(troubles, key=_ORDER.index, default=None)
 
 
 def bare(line: str) -> str:
-    """A line without vLLM's prefix."""
+    """Return a line without vLLM's prefix."""
     return line[match.end() :].strip() if (match := _PREFIX.match(line)) else line.strip()
 
 
 def is_cause(line: str) -> bool:
-    """Whether a line names an exception, or what argparse refused."""
+    """Return whether a line names an exception, or an argument that argparse refused."""
     return bool(_CAUSE.match(bare(line)))
 
 
 def is_second_hand(line: str) -> bool:
-    """Whether a cause only repeats that another process of the server failed."""
+    """Return whether a cause only repeats that another process of the server failed."""
     return bool(_SECOND_HAND.search(line))
 
 
 def telling(causes: list[str], tail: list[str], count: int = 20) -> list[str]:
-    """The lines that matter most, at most `count`: the causes, first-hand ones first, then the end of the log."""
+    """Return at most `count` informative lines: the causes, first-hand ones first, then the end of the log."""
     firsthand = [line for line in causes if not is_second_hand(line)]
     second = [line for line in causes if is_second_hand(line)]
     best = list(dict.fromkeys(bare(line) for line in [*reversed(firsthand), *second]))[: count // 4]

@@ -1,4 +1,4 @@
-"""A server's process group: started by the launcher, read, and ended as a whole."""
+"""Start a server's process group with the launcher, read its output, and end the whole group."""
 
 import asyncio
 import contextlib
@@ -11,12 +11,12 @@ from pathlib import Path
 from llm_ocr.engines.vllm import launcher
 from llm_ocr.engines.vllm.log import ServerLog
 
-#: Seconds that a launcher takes to end when nothing is left below it; usually a few hundredths.
+#: Seconds for a launcher without remaining processes to exit; usually a few hundredths of a second.
 _LAUNCHER_ENDS = 10.0
 
 
 class _Ears(asyncio.SubprocessProtocol):
-    """Hears of the end itself: asyncio's `wait` also waits until nobody holds the pipe, and the engine may."""
+    """Protocol that observes the exit itself: asyncio's `wait` also waits until the pipe is closed by all processes."""
 
     def __init__(self, log: ServerLog) -> None:
         self._log = log
@@ -37,7 +37,7 @@ class _Ears(asyncio.SubprocessProtocol):
 
 
 class ServerProcess:
-    """One run of a server. What it prints goes to the log."""
+    """One run of a server; its output goes to the log."""
 
     def __init__(self, transport: asyncio.SubprocessTransport, ears: _Ears, log: ServerLog) -> None:
         self._transport = transport
@@ -48,12 +48,12 @@ class ServerProcess:
 
     @classmethod
     async def start(cls, words: Sequence[str], environment: Mapping[str, str], log: ServerLog) -> "ServerProcess":
-        """Start the command in a session of its own, under the launcher."""
+        """Start the command under the launcher in its own session."""
         transport, ears = await asyncio.get_running_loop().subprocess_exec(
             lambda: _Ears(log),
-            # Isolated: neither PYTHONPATH nor site-packages, which are the server's, touch the launcher.
+            # Isolated: the server's PYTHONPATH and site-packages do not affect the launcher.
             sys.executable, "-I", "-S", str(Path(launcher.__file__)), *words,
-            stdin=asyncio.subprocess.PIPE,  # never written: its end tells the launcher that we are gone
+            stdin=asyncio.subprocess.PIPE,  # never written to: its end tells the launcher that this process is gone
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             env=dict(environment),
@@ -63,31 +63,32 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """The launcher's, and the group's."""
+        """Process id of the launcher, and id of the group."""
         return self._transport.get_pid()
 
     @property
     def running(self) -> bool:
-        """Whether the server has not ended."""
+        """Whether the server is still running."""
         return self._transport.get_returncode() is None
 
     @property
     def stopping(self) -> bool:
-        """Whether it ended, or ends, because we wanted it."""
+        """Whether the end of the server was requested."""
         return self._stopping
 
     async def ended(self) -> str:
-        """Returns when the server has ended and what it printed is read: how it ended, "ended with code 1"."""
+        """Wait for the end of the server and of its output; return how it ended, such as "ended with code 1"."""
         return await asyncio.shield(self._ended)
 
     async def stop(self, patience: float) -> None:
-        """SIGTERM to the group, `patience` seconds, then SIGKILL. Returns when nothing of it is left."""
+        """Send SIGTERM to the group and SIGKILL after `patience` seconds; return when no process is left."""
         self._stopping = True
         if self._ended.done():
-            return  # the group's number may be another program's by now
+            return  # the group's number may belong to another program by now
         self._signal(signal.SIGTERM)
         await asyncio.wait([self._ended], timeout=patience)
-        # Without its launcher, what is in other sessions could not be found any more: it goes last, by itself.
+        # Processes in other sessions can be found only below the launcher, so the launcher is not killed and exits
+        # last.
         if not self._ended.done() and await asyncio.to_thread(launcher.kill_below, self.pid):
             await asyncio.wait([self._ended], timeout=_LAUNCHER_ENDS)
         if not self._ended.done():
@@ -96,7 +97,7 @@ class ServerProcess:
 
     async def _wait(self) -> str:
         await self._ears.exited
-        # The engine's processes may outlive the one that failed; they hold the device's memory.
+        # The engine's processes may outlive the failed process; they hold the device's memory.
         self._signal(signal.SIGKILL)
         await asyncio.wait([self._ears.silent], timeout=5)
         await self._gone()
@@ -107,14 +108,14 @@ class ServerProcess:
         return _how(code or 0)
 
     async def _gone(self, patience: float = 5.0) -> None:
-        """Until the kernel has taken away what was killed: only then is the device's memory free."""
+        """Wait until the kernel has removed the killed processes: only then is the device's memory free."""
         for _ in range(int(patience / 0.02)):
             if not _alive(self.pid):
                 return
             await asyncio.sleep(0.02)
 
     def _signal(self, number: int) -> None:
-        # No such group: all of it has ended. PermissionError is what macOS says of a group of zombies.
+        # No such group: all processes have ended. macOS raises PermissionError for a group of zombies.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
@@ -124,24 +125,24 @@ def _alive(group: int) -> bool:
         os.killpg(group, 0)
     except (ProcessLookupError, PermissionError):
         return False
-    # In a container whose first process takes no orphans in, the dead stay listed as zombies; they hold nothing.
+    # In a container whose first process does not reap orphans, dead processes stay listed as zombies without resources.
     states = [state for state, of in map(_state, Path("/proc").glob("[0-9]*/stat")) if of == group]
     return any(state not in "ZX" for state in states) if states else sys.platform != "linux"
 
 
 def _state(stat: Path) -> tuple[str, int]:
-    """State and group of a process, from Linux's /proc/PID/stat: "PID (name) STATE PARENT GROUP …"."""
+    """Return state and group of a process from Linux's /proc/PID/stat: "PID (name) STATE PARENT GROUP …"."""
     try:
         fields = stat.read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
-        return "X", 0  # gone meanwhile
+        return "X", 0  # exited in the meantime
     return fields[0], int(fields[2])
 
 
 def _how(code: int) -> str:
     if code < 0:
         return f"was killed by {_signal_name(-code)}"
-    # A shell or a container tells so of the signal that ended what it ran.
+    # A shell or container reports the signal that ended its command in this way.
     return f"ended with code {code}" + (f" ({_signal_name(code - 128)})" if 128 < code < 160 else "")
 
 

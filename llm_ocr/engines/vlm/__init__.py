@@ -1,1 +1,1 @@
-"""Pages and figures to requests for a vision-language model, and answers to pages."""
+"""Convert pages and figures to requests for a vision-language model, and answers to results."""

@@ -21,24 +21,28 @@ from llm_ocr.models.profile import Profile
 from llm_ocr.models.profiles.shared import CHAT_PROMPTS, CLASSES, classify_prompt, structured_outputs
 from llm_ocr.types import Figure, FigureRecord, Reason, Status
 
-#: Raised when a change alters what is made of the same answers, or how figures are asked for: it goes into the key.
+#: Increased when a change alters results for the same answers, or the requests; part of the key.
 RESULT_VERSION = 1
 #: The same for `parse` alone.
 _PARSE_VERSION = 2
-#: Answers in another form than asked for that are had of a figure: a model that has not learnt it will not by chance.
+#: Limit of malformed answers per figure: a model that has not learned the format will not produce it by chance.
 _MALFORMED = 2
-_FREE = "describe"  # the form of answers to a prompt with a name of its own: free text
+_FREE = "describe"  # form of answers to a prompt with a custom name: free text
 
 
 class ModelFigureReader:
-    """A `FigureReader`. The engine is shared: who made it closes it.
+    """`FigureReader` over a shared engine, which the engine's creator closes.
 
     A figure ends as `ok`, as `degraded` with the best of the answers, or as a `PageFailure` with all its tries. `parse`
-    gives JSON in `FigureRecord.data`, `classify` one of the classes in `label`, all else text in `description`.
+    produces JSON in `FigureRecord.data`, `classify` one of the classes in `label`. All other modes produce text in
+    `description`.
     """
 
     def __init__(self, engine: Engine, profile: Profile, options: DescribeOptions | None = None) -> None:
-        """Raises `UsageError` for a mode that is neither known nor named for a prompt of the user's own."""
+        """Configure the reader.
+
+        Raises `UsageError` for a mode that is neither known nor the name of a custom prompt.
+        """
         self._engine = engine
         self._profile = profile
         self._options = chosen = options or DescribeOptions()
@@ -46,7 +50,7 @@ class ModelFigureReader:
         self._classes = chosen.classes or CLASSES
         self._prompt = _prompt(profile, chosen, self._classes)
         self._structured = structured_outputs(profile, self._form, self._classes, own_prompt=chosen.prompt is not None)
-        # A model that was trained on one string takes no other: only chat models are told what the document says.
+        # A model that was trained on one prompt supports no other: only chat models receive the document's text.
         self._tells = profile.prompts.get("describe") == CHAT_PROMPTS["describe"]
         self._rungs = rungs_for(profile, modes=False, scales=False)
         temperature = profile.temperature if chosen.temperature is None else chosen.temperature
@@ -54,11 +58,11 @@ class ModelFigureReader:
 
     @property
     def name(self) -> str:
-        """The model, as users know it."""
+        """Model name as shown to users."""
         return self._engine.name
 
     def identity(self) -> Mapping[str, Any]:
-        """What changes the descriptions; no address, key or cap of the servers."""
+        """Return the settings that change descriptions, without addresses, keys, or caps of the servers."""
         options = self._options
         return {
             "engine": "model",
@@ -80,7 +84,12 @@ class ModelFigureReader:
     async def describe(
         self, figure: Figure, page_id: str, document_id: str, admitted: Callable[[], None] = noop
     ) -> FigureRecord:
-        """The best that could be had. Raises `PageFailure`; `ServerError` when no server can be had."""
+        """Describe a figure and return the best available result.
+
+        Raises:
+            PageFailure: No answer is usable.
+            ServerError: No server is available.
+        """
         tries = Tries(self._options.max_attempts)
         malformed = None if self._form == _FREE else _MALFORMED
         climber = AttemptLoop(
@@ -112,21 +121,21 @@ class ModelFigureReader:
         )
 
     async def close(self) -> None:
-        """Nothing to end: the engine is shared."""
+        """Do nothing: the engine is shared."""
 
     def question(self, figure: Figure, step: Step) -> CompletionRequest:
-        """One request about a figure."""
+        """Return the request for a figure."""
         known = known_text(figure.caption, figure.inside) if self._tells else ""
         said = f"{self._prompt}\n\nWhat the document says about it. {known}" if known else self._prompt
         return question_of(self._profile, step, figure.id, figure.image, said, vllm_settings=self._structured)
 
     def judge(self, answer: Completion) -> Verdict[Description]:
-        """What an answer is worth."""
+        """Judge an answer."""
         return judge_figure(answer, self._form, self._classes, own_prompt=self._options.prompt is not None)
 
 
 class _Asked:
-    """One figure on its way."""
+    """Task of the attempt loop for one figure."""
 
     def __init__(self, reader: ModelFigureReader, figure: Figure) -> None:
         self._reader = reader
@@ -161,5 +170,5 @@ def _outcome(ended: Ended[Description], tries: Tries) -> tuple[Status, Reason | 
         return Status.OK, None, best.verdict.detail, best.verdict.result
     if best is not None:
         return Status.DEGRADED, best.verdict.reason, ended.shortfall(len(tries.rows)), best.verdict.result
-    assert failure is not None  # a climb without an answer ends with one
+    assert failure is not None  # a loop without an answer ends with a failure
     raise failure.with_tries(tries.rows) from failure

@@ -11,23 +11,21 @@ from llm_ocr.models.parsers.tokens import without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, PageNotes, Parsed, Parser
 from llm_ocr.types import Block, BlockKind, Reason
 
-# Whether an answer is what was asked for. Pure.
-
-
 ResultT = TypeVar("ResultT")
 
-#: A loop at the end of an answer that ended by itself is cut off in silence up to this share of it.
+#: A loop up to this share of an answer that ended by itself is removed without a status change.
 SMALL_LOOP = 0.5
-#: Sentences about losses that are kept.
+#: Number of reported losses.
 _TOLD = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict(Generic[ResultT]):
-    """What an answer is worth: `reason` None for a sound one, else why not; `worth` 0 when nothing of it is usable.
+    """Verdict on an answer.
 
-    `again`: the same is to be asked once more, which is not held against it, since what is asked about has changed.
-    `quality` of a sound answer, where it was judged; `weak`: it is too low, and another way may do better.
+    `reason` is None for a sound answer, otherwise the fault; `worth` is 0 if nothing is usable. `again`: repeat the
+    request without a penalty, because its subject has changed. `quality` is the score of a sound answer if rated.
+    `weak`: the quality is too low, and another way may produce a better answer.
     """
 
     result: ResultT
@@ -41,13 +39,13 @@ class Verdict(Generic[ResultT]):
 
     @property
     def sound(self) -> bool:
-        """Whether the answer can stand."""
+        """Whether the answer is acceptable."""
         return self.reason is None and not self.again
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """An answer's text without the loop at its end, and why it ended as it should not have (None: it did)."""
+    """Text of an answer without the loop at its end, and the fault in its ending (None: no fault)."""
 
     text: str
     reason: Reason | None
@@ -55,7 +53,7 @@ class Ending:
 
 
 def ending(answer: Completion) -> Ending:
-    """Looks at how an answer ended, not at what it says."""
+    """Judge the end of an answer, not its content."""
     sound = sound_length(answer.text)
     looped = sound is not None
     text = answer.text if sound is None else answer.text[:sound]
@@ -75,7 +73,10 @@ def ending(answer: Completion) -> Ending:
 
 
 def judge_page(answer: Completion, parse: Parser, frame: Frame = NO_FRAME) -> Verdict[tuple[Block, ...]]:
-    """A page's answer: its blocks, and whether they can stand. A page without any is empty: it may be blank."""
+    """Judge an answer about a page: its blocks, and whether they are acceptable.
+
+    A page without blocks has the reason `empty`, because the page may be blank.
+    """
     end = ending(answer)
     parsed = parse(end.text, frame)
     return replace(_judged(end, parsed), notes=parsed.notes)
@@ -95,12 +96,12 @@ def _judged(end: Ending, parsed: Parsed) -> Verdict[tuple[Block, ...]]:
 
 
 def worth_of(blocks: Sequence[Block]) -> int:
-    """Characters of text; a block without any still counts for something."""
+    """Return the characters of text; a block without text still has a small worth."""
     return sum(max(1, len(block.text)) for block in blocks)
 
 
 def told(lost: Sequence[str]) -> str:
-    """The first losses, and how many more there are."""
+    """Return the first losses and the number of the others."""
     more = len(lost) - _TOLD
     return "; ".join([*lost[:_TOLD], *([f"and {more} more"] if more > 0 else [])])
 
@@ -109,16 +110,16 @@ def _mostly_lost(parsed: Parsed) -> bool:
     return len(parsed.lost) > len(parsed.blocks)
 
 
-# What an answer about a figure is worth, by what was asked. Pure.
+# Answers about figures, by mode. Pure.
 
 
-#: Characters of an answer that are quoted where it is none of the classes.
+#: Characters quoted from an answer that is none of the classes.
 _QUOTED = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """As in `FigureRecord`."""
+    """Description with the fields of `FigureRecord`."""
 
     description: str = ""
     data: str = ""
@@ -128,13 +129,13 @@ class Description:
 def judge_figure(
     answer: Completion, mode: str, classes: Sequence[str], *, own_prompt: bool = False
 ) -> Verdict[Description]:
-    """Return the worth of an answer.
+    """Judge an answer about a figure.
 
     Args:
-        answer: the model's answer about one figure.
-        mode: parse, classify, or any other for free text.
-        classes: the names to choose from, for classify.
-        own_prompt: whether the user's prompt decides the form of JSON, for parse.
+        answer: The model's answer about one figure.
+        mode: parse, classify, or any other mode for free text.
+        classes: Names to choose from, for classify.
+        own_prompt: Whether the user's prompt defines the JSON format, for parse.
     """
     end = ending(answer)
     text = without_special(end.text).strip()
@@ -149,7 +150,7 @@ def judge_figure(
 
 
 def _data(end: Ending, text: str, *, as_asked: bool) -> Verdict[Description]:
-    """An answer without data is still worth its text."""
+    """Judge an answer to parse; without valid data, the answer is still worth its text."""
     data, complaint = read_parse(text, as_asked=as_asked)
     if data is None:
         reason = end.reason or Reason.MALFORMED

@@ -12,14 +12,14 @@ from llm_ocr.models.parsers.labels import normal
 from llm_ocr.models.parsers.plain import is_placeless
 from llm_ocr.types import Block, BlockKind
 
-# Which blocks of a page are cut out as figures.
+# Blocks that are cut out as figures.
 
 
 def with_crops(blocks: Sequence[Block], labels: Iterable[str]) -> tuple[Block, ...]:
-    """The blocks, with a figure block for each that is to be cut out by its label, and for no other.
+    """Return the blocks with a figure block for each label to cut out, and for no other label.
 
-    A figure with another label keeps its place in the layout and its text, without a crop. A block of text with one of
-    the labels (`table`) stays, and the figure block of its crop stands right after it, unless its place is not known.
+    A figure with another label keeps its place in the layout and its text, without a crop. A text block with one of the
+    labels (`table`) stays. The figure block of its crop follows it if its place is known.
     """
     wanted = frozenset(map(normal, labels))
     return tuple(made for block in blocks for made in _made(block, wanted))
@@ -41,19 +41,19 @@ def _without_crop(block: Block) -> Block:
     return replace(block, kind=BlockKind.TEXT, text=text, inside="", caption="")
 
 
-# Where a text that was found on a page stands in a model's answer: by runs of letters that both have. Pure, linear.
+# Location of a text in a model's answer, by common runs of letters. Pure and linear.
 
 
-#: Letters and digits of a run: so many in a row are not the same by chance.
+#: Letters and digits of a run: a common run of this length is not a coincidence.
 RUN = 12
-#: A block holds a part of a text with this share of the text's runs, or with this share of its own.
+#: Share of the text's runs, or of the block's own runs, from which a block holds a part of the text.
 _SHARE, _OWN_SHARE = 0.15, 0.5
 _TAG = re.compile(r"<[^<>]*>")
 _TWICE = -1
 
 
 class Places:
-    """The blocks of an answer by their texts; what stands in two of them is in none."""
+    """Index of an answer's blocks by their runs; a run in two blocks is ignored."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._runs: dict[str, int] = {}
@@ -70,9 +70,9 @@ class Places:
                 self._whole[letters] = _TWICE if letters in self._whole else index
 
     def find(self, text: str) -> tuple[int, int] | None:
-        """The first and the last block in which the text stands; None where that is not known.
+        """Return the first and the last block with the text; None if unknown.
 
-        Parts far from each other are no parts of one text: then it stands in the block that holds most of it.
+        Distant parts do not belong to one text. In that case, the result is the block with the largest part.
         """
         letters = letters_of(text)
         whole = self._whole.get(letters, _TWICE)
@@ -96,13 +96,13 @@ class Places:
         return first, last
 
     def share(self, text: str, indices: frozenset[int]) -> float:
-        """Which share, 0..1, of the text's runs stands in these blocks; 0 for a text that is too short for one."""
+        """Return the share (0..1) of the text's runs in these blocks; 0 for a text shorter than one run."""
         runs = _runs(letters_of(text))
         return sum(self._runs.get(run) in indices for run in runs) / len(runs) if runs else 0.0
 
 
 def letters_of(text: str) -> str:
-    """Its letters and digits, without case, marks of Markdown and tags."""
+    """Return the letters and digits without case, Markdown marks, and tags."""
     plain = unicodedata.normalize("NFKC", _TAG.sub("", text)).casefold()
     return "".join(filter(str.isalnum, plain))
 
@@ -111,38 +111,38 @@ def _runs(letters: str) -> list[str]:
     return [letters[start : start + RUN] for start in range(len(letters) - RUN + 1)]
 
 
-# Figures that were found on a page, put into the reading order of a model's answer that has no places. Pure.
+# Detected figures in the reading order of an answer without boxes. Pure.
 
 
-#: Figures of an answer that are looked at: more stand on no page, and the time stays linear.
+#: Limit of processed figures per answer: no page has more, and the time stays linear.
 _MOST = 100
-#: Least overlap of a figure's box in the answer with one that was found; the models that give such boxes guess them.
+#: Minimum overlap of an answer's box with a detected figure; models guess these boxes.
 _SAME = 0.2
 #: Area of a box that a model may have seen, as a share of the page.
 _LEAST_AREA, _MOST_AREA = 0.003, 0.9
-#: From this share of its text on that stands in the answer's tables, a figure is the picture of one.
+#: Share of a figure's text inside the answer's tables from which the figure is a picture of a table.
 _TABLE = 0.6
-#: A caption of its own has at most so many times the letters that were found of it.
+#: Maximum ratio of a caption-only block's letters to the detected letters of the caption.
 _CAPTION_ONLY = 1.6
 
 
 def speaks_of_figures(blocks: Sequence[Block]) -> bool:
-    """Whether an answer names a figure: by a link, or by a caption."""
+    """Return whether an answer names a figure, by a link or by a caption."""
     return any(_stands_for_figure(block) or _is_caption(block) for block in blocks)
 
 
 def with_seen(blocks: Sequence[Block], seen: Inspection) -> tuple[Block, ...]:
-    """The answer's blocks with the figures that were found on the page, each in its place.
+    """Return the answer's blocks with the figures detected on the page, each in its place.
 
-    Figures of the answer get the boxes of those that were found, by overlap, by number, or by their neighbours; what
-    the model says of them goes with them. Those without are text, except on scans, where not all may have been found.
+    Figures of the answer receive the boxes of detected figures by overlap, number, or neighbors, and keep the model's
+    text. A figure without a detected box becomes text, except on scans, where the detection may be incomplete.
     """
     return _Page(blocks, seen).blocks()
 
 
 @dataclass(slots=True)
 class _Found:
-    """A figure that was found: its block, and before which block of the answer it goes."""
+    """Detected figure: its block, and the index of the answer's block that follows it."""
 
     block: Block
     before: int
@@ -177,13 +177,13 @@ class _Page:
         return _captioned(made)
 
     def _is_new(self, block: Block) -> bool:
-        """Whether it is a figure, and no picture of a table that the model has read."""
+        """Return whether the block is a figure and not a picture of a table that the model has read."""
         if block.kind is not BlockKind.FIGURE:
             return False
         return self._places.share(block.inside, self._tables) < _TABLE
 
     def _placed(self, index: int) -> _Found:
-        """Beside its caption, else behind what stands before it on the page, else before what stands behind it."""
+        """Place a figure next to its caption, else after its predecessor on the page, else before its successor."""
         block = self._seen.blocks[index]
         beside = self._beside_caption(index, block)
         if beside is not None:
@@ -207,7 +207,7 @@ class _Page:
         return None
 
     def _matched(self) -> dict[int, _Found]:
-        """Which figure of the answer, by its index, is which that was found."""
+        """Match figures of the answer, by index, to detected figures."""
         named = [index for index, block in enumerate(self._blocks) if _stands_for_figure(block)][:_MOST]
         left = self._found[:_MOST]
         matched: dict[int, _Found] = {}
@@ -237,7 +237,7 @@ class _Page:
         return matched
 
     def _figure(self, block: Block, found: _Found | None) -> Block:
-        """A block of the answer; one that stands for a figure as that which was found, or as text."""
+        """Return a block of the answer; a figure becomes the detected figure, or text."""
         if not _stands_for_figure(block):
             return block
         words = block.described or (block.text if is_placeless(block) else "")
@@ -248,7 +248,7 @@ class _Page:
         return replace(block, kind=BlockKind.TEXT, box=WHOLE_PAGE, text=block.text or words, described="")
 
     def _stays(self, block: Block) -> bool:
-        """Whether a figure that was not found is kept where the model says: on a scan, if no text stands there."""
+        """Return whether a figure without a detected box keeps the model's place: on a scan, without text there."""
         if block.box == WHOLE_PAGE:
             return len(self._blocks) == 1  # the page is the figure
         over = sum(other.kind is not BlockKind.FIGURE and _within(other, block) for other in self._seen.blocks)
@@ -266,7 +266,7 @@ def _within(block: Block, figure: Block) -> bool:
 
 
 def _captioned(blocks: list[Block]) -> tuple[Block, ...]:
-    """A figure without a caption takes the one that stands right behind it, or right before it."""
+    """Give a figure without a caption the caption directly after it, or directly before it."""
     for index, block in enumerate(blocks):
         if block.kind is not BlockKind.FIGURE or block.caption:
             continue
@@ -279,6 +279,6 @@ def _captioned(blocks: list[Block]) -> tuple[Block, ...]:
 
 
 def _is_caption(block: Block) -> bool:
-    """One that no figure has taken yet; a sentence that begins with "Figure 3 shows" is none."""
+    """Return whether the block is an unassigned caption; a sentence such as "Figure 3 shows" is not a caption."""
     found = FIGURE_CAPTION.match(block.text) if block.kind is BlockKind.TEXT else None
     return found is not None and not (found[0][-1:].isspace() and block.text[found.end() : found.end() + 1].islower())

@@ -35,11 +35,11 @@ from llm_ocr.models.profile import PageNotes, Profile
 from llm_ocr.models.registry import PROFILES
 from llm_ocr.types import Attempt, Block, Page, Reason, Status
 
-# Back-pressure from work that comes after the model: pages that wait for it hold back new questions.
+# Back-pressure from work after the model: pages that wait for this work delay new requests.
 
 
 class Backlog:
-    """`async with` is around the work; `room` waits while `most` pages are at it."""
+    """Limit of pages in later work. `async with` encloses the work; `room` waits while `most` pages are in it."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -47,7 +47,7 @@ class Backlog:
         self._left = asyncio.Event()
 
     async def room(self) -> None:
-        """Returns when fewer pages wait."""
+        """Return when fewer pages wait."""
         while self._count >= self._most:
             self._left.clear()
             await self._left.wait()
@@ -62,11 +62,14 @@ class Backlog:
         self._left.set()
 
 
-# A page is looked at for figures while the model reads it: the end of a run need not wait for it.
+# Detection of figures while the model reads the page, so that a run does not wait for it at its end.
 
 
 class Ahead:
-    """One page's look, when its turn in the lane comes. Few look ahead at a time: each OCR at work takes 300 MB."""
+    """Inspection of one page ahead of the answer, when its turn in the lane arrives.
+
+    Few inspections run at a time, because each OCR process takes 300 MB.
+    """
 
     def __init__(self, look: Callable[[], Awaitable[Inspection]], lane: asyncio.Semaphore) -> None:
         self._begun = False
@@ -74,14 +77,14 @@ class Ahead:
         self._task.add_done_callback(_heard)
 
     async def seen(self) -> Inspection | None:
-        """What was seen; None where its turn has not come, and now will not. Raises what `look` raises."""
+        """Return the inspection; None if its turn has not arrived. Then it never runs. Raises the errors of `look`."""
         if not self._begun:
             self.drop()
             return None
         return await self._task
 
     def drop(self) -> None:
-        """Nobody wants to know any more."""
+        """Cancel the inspection."""
         self._task.cancel()
 
     async def _run(self, look: Callable[[], Awaitable[Inspection]], lane: asyncio.Semaphore) -> Inspection:
@@ -91,24 +94,24 @@ class Ahead:
 
 
 def _heard(task: "asyncio.Task[Inspection]") -> None:
-    """What went wrong with a look that nobody wants is not worth a word."""
+    """Consume the error of an inspection whose result is not needed."""
     if not task.cancelled():
         task.exception()
 
 
-# What is known of a page beside a model's answer: its text layer, which way up it stands, where its figures are.
+# Facts about a page besides the model's answer: text layer, orientation, places of figures.
 
 
 @dataclass(frozen=True, slots=True)
 class FigureRule:
-    """Which figures a page gets. `labels`: of what is cut out; None for all that is found on the page."""
+    """Rule for a page's figures. `labels`: labels that are cut out; None: all figures detected on the page."""
 
     labels: frozenset[str] | None
     from_page: bool = False
 
 
 class PageHelp:
-    """One page, each thing looked up once. What cannot be had is missing, and `doubt` says why."""
+    """Facts about one page, each determined once. Missing facts are explained in `doubt`."""
 
     def __init__(self, page: Page, tools: ImageTools, sight: PageInspector | None, backlog: Backlog) -> None:
         self._page = page
@@ -121,17 +124,17 @@ class PageHelp:
 
     @property
     def doubt(self) -> str:
-        """What could not be had, and why."""
+        """Missing facts and the reasons."""
         return "; ".join(self._doubts)
 
     async def page(self) -> Page:
-        """The page with its text layer. Raises `PageFailure`."""
+        """Return the page with its text layer. Raises `PageFailure`."""
         if self._page.content is None:
             self._page = await self._tools.content(self._page)
         return self._page
 
     async def orientation(self) -> int:
-        """Degrees clockwise by which the page must be turned to be upright; 0 where that is not known."""
+        """Return the clockwise turn in degrees that makes the page upright; 0 if unknown."""
         if self._sight is None:
             return 0
         try:
@@ -141,7 +144,7 @@ class PageHelp:
             return 0
 
     async def anchor(self, most: int) -> str:
-        """The text layer in at most `most` characters; "" without one that can be believed."""
+        """Return the text layer in at most `most` characters; "" without a credible text layer."""
         if self._text is None:
             self._text = ""
             if self._sight is not None:
@@ -152,17 +155,17 @@ class PageHelp:
         return self._text
 
     def look_ahead(self, rule: FigureRule, lane: asyncio.Semaphore) -> None:
-        """Begin to look for figures before there is an answer, when the page's turn in the lane comes."""
+        """Start the detection of figures before the answer, when the page's turn in the lane arrives."""
         if rule.from_page and self._sight is not None and self._ahead is None:
             self._ahead = Ahead(self._look, lane)
 
     def over(self) -> None:
-        """The page is done, however it ended."""
+        """Release the resources at the end of the page."""
         if self._ahead is not None:
             self._ahead.drop()
 
     async def with_figures(self, blocks: Sequence[Block], rotation: int, rule: FigureRule) -> tuple[Block, ...]:
-        """The answer's blocks with figures by the rule. `rotation`: degrees clockwise by which its image was turned."""
+        """Return the answer's blocks with figures by the rule. `rotation`: degrees clockwise of the turned image."""
         if rule.from_page and blocks:
             async with self._backlog:
                 seen = await self._seen(hinted=speaks_of_figures(blocks))
@@ -185,18 +188,18 @@ class PageHelp:
         return seen
 
     async def _look(self, *, hinted: bool = False) -> Inspection:
-        assert self._sight is not None  # the callers look
+        assert self._sight is not None  # checked by the callers
         return await self._sight.see(await self.page(), hinted=hinted)
 
 
-# One page on its way through a model: asked, judged, turned, or left to the fallback.
+# One page: request, verdict, turn, and fallback.
 
 
-#: Least share of the best answer's text that a fallback must have read to be preferred to it.
+#: Minimum length of a fallback's text, as a share of the best answer's text, to prefer the fallback.
 LEAST_FALLBACK = 0.5
-#: So often a page is turned by the model's word, and asked for again.
+#: Maximum turns and repeated requests of a page because the model reports a wrong orientation.
 MOST_TURNS = 2
-#: So often, at most, a page is asked for again since a sound answer is of low quality: each time costs a whole page.
+#: Maximum requests of a page after a sound answer of low quality; each costs as much as a whole page.
 MOST_REREADS = 3
 SOURCE = "model"
 _BLANK = "the page is blank; what the model answered was left out"
@@ -204,7 +207,7 @@ _BLANK = "the page is blank; what the model answered was left out"
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What an answer says, and how it was asked for. `rotation`: degrees clockwise by which the page was turned."""
+    """Content of an answer and the settings of its request. `rotation`: degrees clockwise of the turned page."""
 
     blocks: tuple[Block, ...]
     mode: str
@@ -213,7 +216,7 @@ class Read:
 
 
 class PageReading:
-    """One page; a `Task` of the climber."""
+    """Reading of one page; a `Task` of the attempt loop."""
 
     def __init__(self, reader: "ModelReader", page: Page) -> None:
         self._reader = reader
@@ -221,12 +224,12 @@ class PageReading:
         self._images = Images(page.image, reader.tools)
         self._help = PageHelp(page, reader.tools, reader.sight, reader.backlog)
         self._tries = Tries(reader.options.max_attempts)
-        self._rotations = [0]  # those in which the model saw it
+        self._rotations = [0]  # rotations in which the model has seen the page
         self._blank: bool | None = None
-        self._doubt = ""  # why it is not known whether the page is blank
+        self._doubt = ""  # reason why the blankness of the page is unknown
 
     async def run(self, admitted: Callable[[], None]) -> Attempt:
-        """The best that could be made of it. Raises `PageFailure` with all tries."""
+        """Read the page and return the best result. Raises `PageFailure` with all tries."""
         try:
             return await self._run(admitted)
         finally:
@@ -240,7 +243,7 @@ class PageReading:
             self._rotations = [self._images.rotation]
         ladder = Ladder(reader.first, reader.rungs)
         if self._page.again:
-            ladder.climb()  # the first way is the one that was not good enough
+            ladder.climb()  # the first rung was not good enough
         rereads = min(MOST_REREADS, len(reader.rungs))
 
         def sent() -> None:
@@ -252,11 +255,11 @@ class PageReading:
         failure = ended.failure
         if failure is None and ended.best is not None:
             return await self._of_model(ended, Status.OK, None, ended.best.verdict.detail)
-        assert failure is not None  # a climb without a sound answer ends with one
+        assert failure is not None  # a loop without a sound answer ends with a failure
         return await self._degraded(ended, failure)
 
     async def question(self, step: Step) -> CompletionRequest:
-        """The request of a step. Raises `PageFailure` when its image cannot be made."""
+        """Return the request of a step. Raises `PageFailure` if its image cannot be created."""
         reader = self._reader
         profile = reader.profile
         most = reader.anchored(step)
@@ -275,7 +278,7 @@ class PageReading:
         )
 
     async def judge(self, answer: Completion, step: Step) -> Verdict[Read]:
-        """What an answer is worth; a page that does not stand upright is turned, and asked for again."""
+        """Judge an answer; a page that is not upright is turned, and its request repeated."""
         parsers = self._reader.profile.parsers
         verdict = judge_page(answer, parsers.get(step.mode) or parsers[""], self._images.frame(step.scale))
         read = Read(verdict.result, step.mode, self._images.rotation, verdict.notes)
@@ -293,7 +296,7 @@ class PageReading:
         return replace(found, detail=f"{verdict.detail}; {self._doubt}") if self._doubt else found
 
     async def _rated(self, found: Verdict[Read]) -> Verdict[Read]:
-        """A sound answer with its quality, where one is asked for."""
+        """Return a sound verdict with its quality if the rule requires one."""
         rule, read = self._reader.rule, found.result
         if rule is None:
             return found
@@ -305,7 +308,7 @@ class PageReading:
         return replace(found, quality=quality, weak=True, detail=said)
 
     def _wrong_by(self, notes: PageNotes | None) -> int:
-        """Degrees clockwise by which the model wants the page turned; 0 where it was seen like that already."""
+        """Return the clockwise turn in degrees that the model reports; 0 for an orientation that was already sent."""
         if notes is None or notes.is_rotation_valid is not False or self._reader.options.rotate == "never":
             return 0
         degrees = notes.rotation_correction or 0
@@ -317,7 +320,7 @@ class PageReading:
             self._images.turn(degrees)
 
     async def _is_blank(self) -> bool:
-        """Asked of each page once, and only of one whose answer is no good."""
+        """Return whether the page is blank; checked once per page, and only after a bad answer."""
         if self._blank is None:
             try:
                 self._blank = await self._reader.tools.blank(self._page.image)
@@ -339,7 +342,7 @@ class PageReading:
         raise failure.with_tries(self._tries.rows, joined(failure.detail, why_not)) from failure
 
     async def _by_fallback(self, worth: int) -> tuple[Attempt | None, str]:
-        """What the fallback makes of the page; None and why where it cannot, or an answer of that `worth` is better."""
+        """Read the page with the fallback; None and the reason if it fails or an answer of that `worth` is better."""
         fallback = self._reader.fallback
         if fallback is None:
             return None, ""
@@ -370,7 +373,7 @@ class PageReading:
 
     async def _of_model(self, ended: Ended[Read], status: Status, reason: Reason | None, detail: str) -> Attempt:
         best = ended.best
-        assert best is not None  # the callers look
+        assert best is not None  # checked by the callers
         read = best.verdict.result
         rows = tuple(self._tries.rows)
         blocks = await self._help.with_figures(read.blocks, read.rotation, self._reader.figures(read.mode))
@@ -396,25 +399,25 @@ def _said(notes: PageNotes | None) -> Mapping[str, Any]:
     return {name: value for name, value in asdict(notes).items() if value is not None} if notes else {}
 
 
-# Pages read by a model: a `PageReader` over an engine, a profile and a retry ladder.
+# A `PageReader` over an engine, a profile, and a retry ladder.
 
 
-#: Raised when a change alters what is made of the same answers, parsers included: it goes into the key.
+#: Increased when a change alters results for the same answers, parsers included; part of the key.
 RESULT_VERSION = 2
-#: Pages that may wait to be looked at for figures before no more are asked for: about so many megabytes.
+#: Pages that may wait for figure detection before requests are delayed: about as many megabytes.
 _WAITING = 128
-#: Pages at a time that are looked at while the model still reads them. Those whose answers are there do not wait here.
+#: Parallel inspections of pages that the model still reads. Pages with a complete answer do not wait here.
 _LOOKING_AHEAD = 1
 
 
 class ModelReader:
-    """A `PageReader`; needs `close()`, which closes `fallback` and `sight`. The engine is shared: its maker closes it.
+    """`PageReader` over a shared engine, which its creator closes. `close()` closes `fallback` and `sight`.
 
-    A page ends as `ok`, as `degraded` (read by `fallback`, else the best of the answers, loop cut off) or, where
-    nothing of any answer is usable, as a `PageFailure` with all its tries. A page that kills servers never comes to
-    `fallback`: the server or the settings may be what is wrong. Without `sight`
-    pages have the figures of the answers only, and are turned by the model's word only. With a `rule`, a sound answer
-    of low quality is asked for again up the ladder, some times at most, and the best sound one counts.
+    A page ends as `ok`, as `degraded`, or, without any usable answer, as a `PageFailure` with all its tries. A degraded
+    page is read by `fallback`, or has the best of the answers with loops cut off. A page that kills servers is never
+    passed to `fallback`, because the server or its settings may be the cause. Without `sight`, pages have only the
+    figures of the answers, and only the model reports rotations. With a `rule`, a sound answer of low quality is
+    repeated up the ladder, at most `MOST_REREADS` times. The best sound answer counts.
     """
 
     def __init__(
@@ -427,7 +430,7 @@ class ModelReader:
         sight: PageInspector | None = None,
         rule: QualityRule | None = None,
     ) -> None:
-        """Raises `UsageError` for a mode that the profile does not have, and for help that it does not take."""
+        """Configure the reader. Raises `UsageError` for a mode that the profile lacks, or an unsupported anchor."""
         self.engine = engine
         self.profile = profile
         self.tools = tools
@@ -462,11 +465,11 @@ class ModelReader:
 
     @property
     def name(self) -> str:
-        """The model, as users know it."""
+        """Model name as shown to users."""
         return self.engine.name
 
     def identity(self) -> Mapping[str, Any]:
-        """What changes the attempts; no address, key or cap of the servers."""
+        """Return the settings that change the attempts, without addresses, keys, or caps of the servers."""
         options = self.options
         modes = {self.first.mode, *(rung.mode for rung in self.rungs if rung.mode)}
         about = {
@@ -495,28 +498,28 @@ class ModelReader:
         return about | dict(options.chosen)
 
     def prompt(self, mode: str) -> str:
-        """What is asked in a mode: the user's own prompt, or the profile's."""
+        """Return the prompt of a mode: the user's own, or the profile's."""
         own = self.options.prompt
         return self.profile.prompts[mode] if own is None else own
 
     def asked(self, mode: str, anchor: str) -> str:
-        """The prompt with the page's own text, "" for none."""
+        """Return the prompt with the page's text layer, "" for none."""
         prompt = self.prompt(mode)
         if self.options.prompt is None:
             return self.profile.anchor.replace(PLACE, anchor) if anchor else prompt
         return prompt.replace(PLACE, anchor) if self.options.anchor else prompt
 
     def anchored(self, step: Step) -> int:
-        """Characters of the page's own text for a request: none when one did not fit."""
+        """Return the characters of the text layer for a request: 0 after a request that did not fit."""
         fits = step.max_tokens == self.first.max_tokens
         return self.options.anchor if fits and self._anchors(step.mode) else 0
 
     def guides(self, mode: str) -> Mapping[str, Any]:
-        """Settings that force the form of answers in a mode; a prompt of the user's own has its own form."""
+        """Return the settings that force the form of answers in a mode; a custom prompt has its own form."""
         return self.profile.guides.get(mode, {}) if self.options.guided and self.options.prompt is None else {}
 
     def figures(self, mode: str) -> FigureRule:
-        """Where the figures of an answer in a mode come from, and which they are."""
+        """Return the source and the labels of the figures of an answer in a mode."""
         chosen = self.options.figures_from
         if chosen == "none":
             return FigureRule(frozenset())
@@ -529,11 +532,16 @@ class ModelReader:
         return PLACE in own if own is not None else bool(self.profile.anchor) and mode == self.profile.mode
 
     async def read(self, page: Page, admitted: Callable[[], None] = noop) -> Attempt:
-        """The best that could be made of a page. Raises `PageFailure`; `ServerError` when no server can be had."""
+        """Read a page and return the best available result.
+
+        Raises:
+            PageFailure: No answer is usable.
+            ServerError: No server is available.
+        """
         return await PageReading(self, page).run(admitted)
 
     async def close(self) -> None:
-        """End the fallback, and what looks at pages."""
+        """Close the fallback and the page inspector."""
         if self.fallback is not None:
             await self.fallback.close()
         if self.sight is not None:
@@ -541,5 +549,5 @@ class ModelReader:
 
 
 def has_places(profile: Profile, mode: str) -> bool:
-    """Whether the answers in a mode say where figures are."""
+    """Return whether the answers in a mode include the places of figures."""
     return bool(profile.figure_labels) and gives_places(profile.parsers.get(mode) or profile.parsers[""])

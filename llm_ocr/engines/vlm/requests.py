@@ -1,4 +1,4 @@
-"""Requests that a profile describes, page images in the sizes it asks for, and reader options."""
+"""Build a profile's requests and images, define reader options, and record tries."""
 
 import asyncio
 import time
@@ -13,139 +13,143 @@ from llm_ocr.models.parsers.repetition import RepetitionWatch
 from llm_ocr.models.profile import Frame, Profile
 from llm_ocr.types import Attempt, EncodedImage, Page, Quality, Reason, Status
 
-# What users choose about the model readers.
+# Options of the model readers.
 
 
-#: Tries at a page or figure before it is given up.
+#: Tries per page or figure.
 MAX_ATTEMPTS = 8
-#: Seconds before the same request is sent again after it was lost; doubled each time, up to `LONGEST_BACKOFF`.
+#: Seconds before a lost request is repeated; doubled each time, up to `LONGEST_BACKOFF`.
 BACKOFF = 0.5
 LONGEST_BACKOFF = 8.0
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How pages are asked for; None: as the profile says. `backoff` in seconds, as `BACKOFF`.
+    """Options for reading pages; None: as in the profile. `backoff` in seconds, as `BACKOFF`.
 
-    `rotate`: auto turns a page whose model says that it does not stand upright, probe looks at it before, too.
-    `figures_from`: the model's boxes, what is seen on the page, none; auto: the model's where its answers have places.
-    `anchor` characters of the text layer go into the prompt. `guided`: vLLM forces the form of the answers.
+    `rotate`: auto turns a page that the model reports as not upright; probe also checks the page before the request.
+    `figures_from`: the model's boxes, the detection on the page, or none. auto uses the model's boxes if its answers
+    have places. `anchor` characters of the text layer are part of the prompt. `guided`: vLLM enforces the form of the
+    answers.
     """
 
-    mode: str | None = None  # which of the profile's prompts
-    prompt: str | None = None  # the user's own instead
+    mode: str | None = None  # name of one of the profile's prompts
+    prompt: str | None = None  # custom prompt that replaces the profile's
     max_tokens: int | None = None  # of an answer
     temperature: float | None = None  # of the first try
     max_attempts: int = MAX_ATTEMPTS
-    figure_labels: frozenset[str] | None = None  # of blocks that are cut out as figures
-    model: str | None = None  # the weights, where they are not the profile's
+    figure_labels: frozenset[str] | None = None  # labels of the blocks that are cut out as figures
+    model: str | None = None  # other weights than the profile's
     revision: str | None = None
     backoff: float = BACKOFF
     rotate: str = "auto"  # "never" or "probe"
     figures_from: str = "auto"  # "model", "page" or "none"
     anchor: int = 0
     guided: bool = False
-    chosen: Mapping[str, Any] = field(default_factory=dict)  # what else changes results, for the key
+    chosen: Mapping[str, Any] = field(default_factory=dict)  # other settings that change results, for the key
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeOptions:
-    """What is asked of figures; None: as the profile says.
+    """Options for describing figures; None: as in the profile.
 
-    `mode` is describe, parse, classify, or the name of a `prompt` of the user's own. Such a prompt may also stand in
-    for one of the three: then its answers must have that mode's form, and `{classes}` in it is filled in for classify.
+    `mode` is describe, parse, classify, or the name of a custom `prompt`. A custom prompt may also replace one of the
+    three. Then its answers must have that mode's form, and `{classes}` is filled in for classify.
     """
 
     mode: str = "describe"
     prompt: str | None = None
-    classes: tuple[str, ...] = ()  # for classify; empty: the usual ones
+    classes: tuple[str, ...] = ()  # for classify; empty: the default classes
     max_tokens: int | None = None
     temperature: float | None = None
     max_attempts: int = MAX_ATTEMPTS
     model: str | None = None
     revision: str | None = None
     backoff: float = BACKOFF
-    chosen: Mapping[str, Any] = field(default_factory=dict)  # what else changes results, for the key
+    chosen: Mapping[str, Any] = field(default_factory=dict)  # other settings that change results, for the key
 
 
-# What the model readers need done with images and documents, away from the event loop.
+# Work on images and documents outside the event loop.
 
 
 class ImageTools(Protocol):
-    """Work that takes processor time, done in other processes. All raise `PageFailure` when it cannot be done."""
+    """CPU-bound work in other processes. All methods raise `PageFailure` if the work fails."""
 
     async def resized(self, image: EncodedImage, scale: float) -> EncodedImage:
-        """The image with its sides multiplied by `scale`."""
+        """Return the image with its sides multiplied by `scale`."""
 
     async def turned(self, image: EncodedImage, degrees: int) -> EncodedImage:
-        """The image turned clockwise by 90, 180 or 270 degrees."""
+        """Return the image turned clockwise by 90, 180, or 270 degrees."""
 
     async def blank(self, image: EncodedImage) -> bool:
-        """Whether nothing is to be seen on it."""
+        """Return whether the image is blank."""
 
     async def content(self, page: Page) -> Page:
-        """The page with its text layer read; as it is where it has none."""
+        """Return the page with its text layer; unchanged without one."""
 
 
 class PageInspector(Protocol):
-    """What is seen on pages without a model, on processors of our own. All raise `PageFailure`."""
+    """Inspection of pages on local CPUs without a model. All methods raise `PageFailure` if the work fails."""
 
     def identity(self) -> Mapping[str, Any]:
-        """What changes what is seen, as JSON values."""
+        """Return the settings that change the results, as JSON values."""
 
     async def see(self, page: Page, *, hinted: bool) -> Inspection:
-        """Where figures are; `hinted`: the page's text speaks of some."""
+        """Detect the figures; `hinted`: the page's text mentions figures."""
 
     async def text(self, page: Page) -> str:
-        """The text layer in reading order; "" without one that can be believed."""
+        """Return the text layer in reading order; "" without a credible text layer."""
 
     async def orientation(self, page: Page) -> int:
-        """Degrees clockwise by which the page must be turned to be upright: 0, 90, 180 or 270."""
+        """Return the clockwise turn in degrees that makes the page upright: 0, 90, 180, or 270."""
 
     async def close(self) -> None:
-        """End its processes."""
+        """End the processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class QualityRule:
-    """Sound answers whose quality is `below` this are asked for again; `score` says what it is. `version` of that."""
+    """Rule that repeats sound answers with a quality `below` the limit.
+
+    `score` computes the quality, and `version` is the version of the score.
+    """
 
     below: float
     score: Callable[[Page, Attempt], Quality]
     version: int
 
     def identity(self) -> Mapping[str, Any]:
-        """What changes which answer is taken, as JSON values."""
+        """Return the settings that change the choice of answers, as JSON values."""
         return {"below": self.below, "version": self.version}
 
     async def quality(self, page: Page, attempt: Attempt) -> float:
-        """The score, made beside the event loop."""
+        """Return the quality of an attempt, computed outside the event loop."""
         return (await asyncio.to_thread(self.score, page, attempt)).score
 
 
-# One image in several sizes, turned where it must be; each made when it is asked for, the newest kept.
+# Versions of one image in several sizes and rotations, created on request; the newest is kept.
 
 
 class Images:
-    """A page's image, or a region's, as it is asked about."""
+    """Image of a page or region as sent in requests."""
 
     def __init__(self, image: EncodedImage, tools: ImageTools) -> None:
         self._given = image
         self._tools = tools
         self._upright: dict[int, EncodedImage] = {0: image}
-        self._resized: tuple[int, float, EncodedImage] | None = None  # of which rotation, and by what
+        self._resized: tuple[int, float, EncodedImage] | None = None  # rotation, scale, and image
         self.rotation = 0  # degrees clockwise
 
     def turn(self, degrees: int) -> None:
-        """From now on the image is turned clockwise by so many degrees more."""
+        """Turn the image clockwise by these degrees, in addition to earlier turns."""
         self.rotation = (self.rotation + degrees) % 360
 
     def upright(self, rotation: int) -> EncodedImage | None:
-        """The image as it was sent with that rotation; None where it is as it was given."""
+        """Return the image as sent with that rotation; None for the original image."""
         return self._upright.get(rotation) if rotation else None
 
     async def sized(self, scale: float) -> EncodedImage:
-        """The image with its sides multiplied by `scale`. Raises `PageFailure`."""
+        """Return the image with its sides multiplied by `scale`. Raises `PageFailure`."""
         if self.rotation not in self._upright:
             self._upright[self.rotation] = await self._tools.turned(self._given, self.rotation)
         image = self._upright[self.rotation]
@@ -156,23 +160,23 @@ class Images:
         return self._resized[2]
 
     def frame(self, scale: float) -> Frame:
-        """The size in pixels of the image that was asked for last, at that scale."""
+        """Return the size in pixels of the last requested image at that scale."""
         image = self._resized[2] if scale != 1.0 and self._resized else self._upright[self.rotation]
         return Frame(image.width, image.height)
 
 
-# The text layer of a page as help for the model that reads it.
+# Text layer of a page as part of the prompt.
 
 
-#: The place of the text in a prompt.
+#: Placeholder of the text in a prompt.
 PLACE = "{text}"
-#: Characters of a token, at the least, in ordinary script.
+#: Minimum characters per token in ordinary script.
 _CHARACTERS = 2
 _GAP = "\n[...]\n"
 
 
 def fitted(text: str, most: int) -> str:
-    """The text in at most `most` characters: what is too much is left out of its middle, between words if possible."""
+    """Return the text in at most `most` characters, shortened in its middle, between words if possible."""
     if len(text) <= most:
         return text
     half = max(0, most - len(_GAP)) // 2
@@ -182,22 +186,22 @@ def fitted(text: str, most: int) -> str:
 
 
 def tokens(text: str) -> int:
-    """The most tokens that the text takes of the context."""
+    """Return the maximum number of tokens that the text occupies in the context."""
     return -(-len(text) // _CHARACTERS)
 
 
 def _first(text: str, most: int) -> str:
-    """The first words in so many characters; all of these where they are one word."""
+    """Return the first words within the limit, or the first characters of a single long word."""
     cut = max(text.rfind(" "), text.rfind("\n"))
     return (text[:cut] if cut > most // 2 else text[:most]).rstrip()
 
 
-# The requests made for one page or figure: each as a row of JSON values, and their sums.
+# Records of the requests for one page or figure, and their sums.
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one request asks with. `scale` is of the image's sides; `max_tokens` of the answer."""
+    """Settings of one request. `scale` applies to the image's sides, `max_tokens` to the answer."""
 
     mode: str
     temperature: float
@@ -207,9 +211,9 @@ class Step:
 
 @dataclass(slots=True)
 class Clock:
-    """When a request was handed over and when it went out, by the engine's call of `admitted`; in seconds.
+    """Times of a request's handover to the engine and of its dispatch (`admitted`), in seconds.
 
-    Passes that call on, the first time only: a page leaves the queue once, however often it is asked for.
+    The clock forwards only the first `admitted` call: a page leaves the queue once, however many requests it needs.
     """
 
     admitted: Callable[[], None]
@@ -218,18 +222,18 @@ class Clock:
     _told: bool = False
 
     def start(self) -> None:
-        """A request is handed to the engine now."""
+        """Record the handover of a request to the engine."""
         self._asked, self._out = time.monotonic(), None
 
     def went_out(self) -> None:
-        """For the engine: the request goes out now."""
+        """Record the dispatch of the request; called by the engine."""
         self._out = time.monotonic()
         if not self._told:
             self._told = True
             self.admitted()
 
     def spent(self) -> tuple[float, float]:
-        """Seconds under way and seconds waited before, until now."""
+        """Return the seconds in flight and the seconds of waiting before, until now."""
         now = time.monotonic()
         out = now if self._out is None else self._out
         return now - out, out - self._asked
@@ -237,7 +241,7 @@ class Clock:
 
 @dataclass(slots=True)
 class Tries:
-    """At most `limit` requests, beside those that do not count."""
+    """Record of at most `limit` requests, plus the requests that do not count."""
 
     limit: int
     rows: list[Mapping[str, Any]] = field(default_factory=list)
@@ -260,7 +264,7 @@ class Tries:
         counts: bool = True,
         quality: float | None = None,
     ) -> None:
-        """A request that was answered; `reason` says why the answer is no good."""
+        """Record a completed request; `reason` is the fault of the answer."""
         self.uncounted += not counts
         self.tokens_in += answer.tokens_in
         self.tokens_out += answer.tokens_out
@@ -269,7 +273,7 @@ class Tries:
             self.rows[-1] = {**self.rows[-1], "quality": quality}
 
     def failed(self, step: Step, reason: Reason, detail: str, spent: tuple[float, float]) -> None:
-        """A request without an answer; `spent` as `Clock.spent` says."""
+        """Record a request without an answer; `spent` is the result of `Clock.spent`."""
         self._add(step, reason, detail, *spent, None)
 
     def _add(
@@ -294,7 +298,7 @@ class Tries:
         )
 
 
-# Requests as a profile asks for them, and what of it changes the answers.
+# Requests of a profile, and their part of the key.
 
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
@@ -310,9 +314,16 @@ def question_of(
     vllm_settings: Mapping[str, Any] = _NONE,
     beside: int = 0,
 ) -> CompletionRequest:
-    """A step's request. `about`: the page's or figure's id; `beside`: tokens that the prompt takes beside the usual.
+    """Return the request of a step.
 
-    `vllm_settings`: those beside the ones that all requests of the profile have.
+    Args:
+        profile: Profile of the model.
+        step: Settings of the request.
+        about: Id of the page or figure.
+        image: Image in the size of the step.
+        prompt: Prompt of the request.
+        vllm_settings: Settings in addition to those of all requests of the profile.
+        beside: Tokens of the prompt in addition to the usual prompt.
     """
     return CompletionRequest(
         id=about,
@@ -328,19 +339,19 @@ def question_of(
 
 
 def answer_room(profile: Profile) -> int:
-    """Tokens of the context that a full page's prompt leaves for its answer."""
+    """Return the tokens of the context that a full page's prompt leaves for its answer."""
     return profile.context - min(profile.page_tokens, profile.context // 2)
 
 
 def what_fits(profile: Profile, wanted: int | None) -> int:
-    """Tokens of an answer: the profile's, or as many as `wanted` where they fit beside a full page's prompt."""
+    """Return the maximum tokens of an answer: the profile's value, or `wanted` if it fits with a full page's prompt."""
     if wanted is None:
         return profile.max_tokens
     return max(1, min(wanted, max(profile.max_tokens, answer_room(profile))))
 
 
 def profile_as_json(profile: Profile, *, model: str | None, revision: str | None) -> dict[str, Any]:
-    """What of a profile changes answers, whatever is asked."""
+    """Return the profile's settings that change answers in all modes."""
     return {
         "model": model or profile.model,
         "revision": revision or (None if model else profile.revision),
@@ -352,7 +363,7 @@ def profile_as_json(profile: Profile, *, model: str | None, revision: str | None
 
 
 def json_values(value: Any) -> Any:
-    """Mappings and sequences as dicts and lists."""
+    """Convert mappings and sequences to dicts and lists."""
     if isinstance(value, Mapping):
         return {str(key): json_values(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

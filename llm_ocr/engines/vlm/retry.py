@@ -1,4 +1,4 @@
-"""Attempts for one page or figure: the retry ladder and the loop."""
+"""Run the attempts for one page or figure: the retry ladder and the loop."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -12,17 +12,17 @@ from llm_ocr.errors import PageFailure, RequestError, RequestRefused
 from llm_ocr.models.profile import Profile, Rung
 from llm_ocr.types import Reason
 
-# Where a page or figure stands on its profile's retry ladder.
+# Position on the profile's retry ladder.
 
 
-#: What a prompt that does not fit is cut by: the sides of its image, and, since that may be the cause, its answer.
+#: Factors for a request that exceeds the context: for the sides of its image, and for its answer, a possible cause.
 SHRINK_IMAGE, SHRINK_ANSWER = 0.7, 0.5
 
 
 class Ladder:
-    """The request to make next. The last rung repeats; without rungs the first request does.
+    """Retry ladder that returns the next request. The last rung repeats; without rungs the first request repeats.
 
-    `resizes`: images can be made smaller; without, a request that does not fit only asks for a shorter answer.
+    `resizes`: images can be scaled down. Otherwise, a request that does not fit only requests a shorter answer.
     """
 
     def __init__(self, first: Step, rungs: Sequence[Rung], *, resizes: bool = True) -> None:
@@ -34,7 +34,7 @@ class Ladder:
 
     @property
     def step(self) -> Step:
-        """A rung never lowers the temperature: the same answer would come again."""
+        """Settings of the next request. A rung never lowers the temperature: the same answer would repeat."""
         step = self._first
         if self._climbed and self._rungs:
             rung = self._rungs[min(self._climbed, len(self._rungs)) - 1]
@@ -46,17 +46,17 @@ class Ladder:
         return step
 
     def climb(self) -> None:
-        """The answer was no good."""
+        """Move up one rung after a bad answer."""
         self._climbed += 1
 
     def shrink(self) -> bool:
-        """The request did not fit: all from now on are smaller. False when they already are."""
+        """Shrink all further requests after one that did not fit; return False if they are already small."""
         shrunk, self._shrunk = self._shrunk, True
         return not shrunk
 
 
 def rungs_for(profile: Profile, *, modes: bool = True, scales: bool = True) -> tuple[Rung, ...]:
-    """The profile's ladder, without other prompts or sizes of the image where they make no sense."""
+    """Return the profile's ladder without prompts or image sizes that do not apply."""
     rungs = [
         replace(rung, mode=rung.mode if modes else None, scale=rung.scale if scales else 1.0) for rung in profile.ladder
     ]
@@ -64,29 +64,29 @@ def rungs_for(profile: Profile, *, modes: bool = True, scales: bool = True) -> t
 
 
 def rungs_as_json(rungs: Sequence[Rung]) -> list[dict[str, Any]]:
-    """The ladder for a key."""
+    """Return the ladder for a key."""
     return [asdict(rung) for rung in rungs]
 
 
-# Asking until an answer is good, or nothing more may be tried.
+# Attempts until an answer is sound or no further try is allowed.
 
 
 ResultT = TypeVar("ResultT")
 
 
 class Task(Protocol[ResultT]):
-    """One page or figure: how it is asked for, and what an answer is worth."""
+    """Requests and verdicts for one page or figure."""
 
     async def question(self, step: Step) -> CompletionRequest:
-        """The request. Raises `PageFailure` when its image cannot be made."""
+        """Return the request. Raises `PageFailure` if its image cannot be created."""
 
     async def judge(self, answer: Completion, step: Step) -> Verdict[ResultT]:
-        """What the answer is worth. Raises nothing."""
+        """Judge the answer; never raises."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[ResultT]):
-    """An answer's text and what it is worth."""
+    """Text of an answer and its verdict."""
 
     verdict: Verdict[ResultT]
     text: str
@@ -94,9 +94,9 @@ class Found(Generic[ResultT]):
 
 @dataclass(frozen=True, slots=True)
 class Ended(Generic[ResultT]):
-    """How it ended. `failure` is None when `best` is sound, else the last one.
+    """Result of an attempt loop. `failure` is None for a sound `best`, otherwise the last failure.
 
-    `final`: another reader is not to be asked: the page kills servers.
+    `final`: no other reader may read the page, because the page kills servers.
     """
 
     best: Found[ResultT] | None
@@ -104,7 +104,7 @@ class Ended(Generic[ResultT]):
     final: bool = False
 
     def shortfall(self, tries: int) -> str:
-        """What is wrong with `best`, and how the tries ended where that is something else; "" without both."""
+        """Return the fault of `best`, and the end of the tries if it differs; "" without both."""
         if self.best is None or self.failure is None:
             return ""
         verdict, failure = self.best.verdict, self.failure
@@ -114,17 +114,17 @@ class Ended(Generic[ResultT]):
 
 
 def joined(*parts: str) -> str:
-    """The parts that say something, as one detail."""
+    """Join the parts that are not empty as one detail."""
     return "; ".join(part for part in parts if part)
 
 
 @dataclass(slots=True)
 class AttemptLoop(Generic[ResultT]):
-    """Sends the requests of one task, up the ladder and within its tries.
+    """Loop over the requests of one task, up the ladder and within its tries.
 
-    An answer that is no good climbs; a lost request is repeated as it is after a pause. `malformed_left`: after so many
-    malformed answers no more are asked for; None: as many as there are tries. `rereads`: tries at most after a sound
-    answer of low quality; the best of the sound ones is kept, whatever comes of the others.
+    A bad answer moves up the ladder. A lost request is repeated unchanged after a pause. `malformed_left` limits the
+    number of malformed answers; None: limited by the tries only. `rereads` limits the tries after a sound answer of low
+    quality. The best sound answer is kept, whatever the later answers are.
     """
 
     engine: Engine
@@ -136,10 +136,10 @@ class AttemptLoop(Generic[ResultT]):
     malformed_left: int | None = None
     rereads: int = 0
     _best: Found[ResultT] | None = None
-    _lost: int = 0  # in a row
+    _lost: int = 0  # consecutive lost requests
 
     async def run(self) -> Ended[ResultT]:
-        """Never raises `PageFailure`; `ServerError` passes."""
+        """Run the loop. Never raises `PageFailure`; `ServerError` propagates."""
         clock = Clock(self.admitted)
         failure: PageFailure | None = None
         while self.tries.left and self._may_go_on():
@@ -209,7 +209,7 @@ class AttemptLoop(Generic[ResultT]):
         return verdict
 
     def _is_better(self, verdict: Verdict[ResultT]) -> bool:
-        """Than what is kept: a sound answer beats all others, and another sound one of lower quality."""
+        """Return whether the verdict beats the kept one: sound beats unsound, and higher beats lower quality."""
         best = self._best.verdict if self._best else None
         if best is not None and best.sound:
             return verdict.sound and (verdict.quality or 0.0) > (best.quality or 0.0)

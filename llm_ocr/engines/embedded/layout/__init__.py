@@ -1,9 +1,13 @@
-"""Lines, tables and figures of a page into blocks in reading order: one way for text layers and for OCR.
+"""Arrange a page's lines, tables, and figures as blocks in reading order, for text layers and OCR alike.
 
-`page_blocks` takes what the page's text layer or the OCR has found and what the table and figure finders claim, and
-gives every line a place in exactly one block. Steps: furniture off the edges (`furniture`), reading order by cutting
-the page at its gutters (`order`, `gutters`), rows (`rows`), groups of rows (`groups`, `margins`), what each of them is
-(`flow`, `kinds`, `headings`, `markers`), Markdown (`writing`, `joining`, `escape`).
+`page_blocks` receives the lines of the text layer or OCR, and the regions of the table and figure finders. It assigns
+each line to exactly one block. The steps are:
+
+1. Remove furniture at the edges (`furniture`).
+2. Split the page at its gutters into reading order (`columns`).
+3. Build rows (`rows`) and group them (`groups`).
+4. Classify the groups (`kinds`).
+5. Write Markdown (`blocks`).
 """
 
 from llm_ocr.engines.embedded.layout.blocks import escape, page_blocks, unescape

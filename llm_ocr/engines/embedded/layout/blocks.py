@@ -28,9 +28,9 @@ from llm_ocr.engines.embedded.regions import Region, inside_text
 from llm_ocr.engines.embedded.trace import note, relative, tracing
 from llm_ocr.types import Block, BlockKind, Box, Line, PageContent
 
-# Plain text into Markdown that shows the same characters. Only what would change the meaning is escaped (CommonMark
-# 0.31 and GitHub's strikethrough): the text is read by people and by language models, and a backslash before every
-# punctuation mark serves neither.
+# Plain text to Markdown with the same visible characters. Only characters that would change the meaning are escaped
+# (CommonMark 0.31 and GitHub's strikethrough). People and language models read the text, and a backslash before every
+# punctuation mark would disturb both.
 
 
 _LEADING = re.compile(
@@ -51,7 +51,7 @@ _PLAIN = re.compile(r"[\\<&!\[*`_~]")
 
 
 def escape_inline(text: str) -> str:
-    """As `escape`, for text that does not begin a line, such as that of a heading."""
+    """Escape text that does not begin a line, such as that of a heading; see `escape`."""
     if not _PLAIN.search(text):
         return text
     text = _BACKSLASH.sub(r"\\\\", text)
@@ -75,26 +75,26 @@ def _lead(match: re.Match[str]) -> str:
 
 
 def escape(text: str) -> str:
-    """Markdown that reads as `text`, which may hold several lines.
+    """Return Markdown that shows `text`, which may have several lines.
 
-    Escaped are: marks at the start of a line that would open a heading, quote, list, rule, fence or link definition;
-    pairs of `*`, `` ` `` and `~~`; underscores around words (never inside them); `<` before a tag name; entities; links
-    and images; a backslash before punctuation. Not for code.
+    Escaped are: marks at the start of a line that would open a heading, quote, list, rule, fence, or link definition;
+    pairs of `*`, `` ` ``, and `~~`; underscores around words (never inside them); `<` before a tag name; entities;
+    links and images; a backslash before punctuation. Not for code.
     """
     inline = escape_inline(text)
-    # A star at the start of a line is already escaped as one of a pair: a second backslash would undo the first.
+    # A star at the start of a line is already escaped as part of a pair. A second backslash would undo the first.
     return _LEADING.sub(_lead, inline)
 
 
 def unescape(text: str) -> str:
-    """The characters that Markdown written by `escape` shows."""
+    """Return the characters that Markdown written by `escape` shows."""
     return re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", text)
 
 
-# Groups of rows into the Markdown text of blocks.
+# Markdown text of blocks from groups of rows.
 
 
-#: A line break within a paragraph.
+#: Line break within a paragraph.
 _BREAK = "  \n"
 
 
@@ -106,7 +106,7 @@ def _texts(group: Group) -> list[str]:
 
 
 def plain_text(group: Group, words: frozenset[str]) -> list[str]:
-    """The lines of a group as they are read, unescaped; most groups have one. Hyphens at line ends are resolved."""
+    """Return the lines of a group, unescaped, with hyphens at line ends resolved; most groups have one line."""
     lines: list[str] = []
     for text, own in zip(_texts(group), group.breaks or [False] * len(group.rows), strict=True):
         if lines and not own:
@@ -117,12 +117,12 @@ def plain_text(group: Group, words: frozenset[str]) -> list[str]:
 
 
 def heading_text(group: Group, words: frozenset[str]) -> str:
-    """All rows on one line, a section number with it; Markdown."""
+    """Return all rows as one line of Markdown, including a section number."""
     return escape_inline(clean(reduce(lambda one, other: join(one, other, words), (row.text for row in group.rows))))
 
 
 def code_text(group: Group) -> str:
-    """Rows of code with their indentation; empty lines where the rows stand apart. Not escaped."""
+    """Return rows of code with their indentation, unescaped; wide row gaps become empty lines."""
     rows = group.rows
     width = _character_width(rows)
     left = min(row.x0 for row in rows)
@@ -151,22 +151,22 @@ def _code_row(row: Row, left: float, width: float) -> str:
 
 
 def markdown(group: Group, words: frozenset[str]) -> str:
-    """The text of a paragraph, caption, footnote or list item; Markdown."""
+    """Return the Markdown of a paragraph, caption, footnote, or list item."""
     lines = plain_text(group, words)
     if group.marker is None:
         return _BREAK.join(escape(line) for line in lines)
     return f"{group.marker.mark} " + _BREAK.join(escape(line) for line in lines)
 
 
-# From a page's content to its blocks.
+# Blocks from a page's content.
 
 
 def page_blocks(content: PageContent, regions: Sequence[Region]) -> tuple[Block, ...]:
-    """The blocks of a page in reading order: furniture of the top, body, footnotes, furniture of the foot.
+    """Return the blocks of a page in reading order: top furniture, body, footnotes, bottom furniture.
 
-    `regions` are laid out as wholes; lines that they claim appear in their TABLE or FIGURE block only, their captions
-    as CAPTION blocks beside them. Every other line of `content` is in exactly one block. Boxes of the result are
-    relative. Pages with no lines and no regions give no blocks.
+    `regions` are laid out as a whole. Their lines appear only in their TABLE or FIGURE block, and their captions as
+    adjacent CAPTION blocks. Every other line of `content` is in exactly one block. Boxes of the result are relative. A
+    page without lines and regions has no blocks.
     """
     up = sideways(content)
     if up is not None:
@@ -202,7 +202,7 @@ def _blocks(content: PageContent, regions: Sequence[Region]) -> tuple[Block, ...
     return tuple([*top, *body, *aside, *foot])
 
 
-#: Characters outside of tables and figures from which on they set the page's standards.
+#: Number of characters outside tables and figures from which they determine the page's measures.
 _ENOUGH = 150
 _NO_LINE = Line("", Box(0, 0, 1, 10), 10.0)
 
@@ -224,12 +224,12 @@ def _entries(content: PageContent, lines: list[Line], regions: Sequence[Region],
 
 
 def _place(content: PageContent, region: Region) -> Box:
-    """The region with its caption: they are placed as one."""
+    """Return the box of the region with its caption, because both are placed together."""
     return reduce(Box.union, (content.lines[index].box for index in region.caption), region.box)
 
 
 def _short_rules(content: PageContent) -> list[Box]:
-    """Rules as they stand above footnotes: thin, short, low on the page."""
+    """Return rules in the style of footnote separators: thin, short, low on the page."""
     found = [
         path.box
         for path in content.paths
@@ -241,7 +241,7 @@ def _short_rules(content: PageContent) -> list[Box]:
 
 
 def _pieces(group: Group) -> Iterator[list[Box]]:
-    """The boxes of a group's lines, parted where it goes on in the next column or behind a figure."""
+    """Yield the boxes of a group's lines, split where the group continues in the next column or after a figure."""
     piece: list[Box] = []
     for row in group.rows:
         boxes = [line.box for line in row.lines]
@@ -255,7 +255,7 @@ def _pieces(group: Group) -> Iterator[list[Box]]:
 
 
 class _Page:
-    """Writes blocks with relative boxes."""
+    """Writer of blocks with relative boxes."""
 
     def __init__(self, content: PageContent, measures: Measures) -> None:
         self.content, self.measures = content, measures
@@ -288,7 +288,7 @@ class _Page:
         return blocks
 
     def region(self, region: Region) -> list[Block]:
-        """The table or figure with its caption above or below, as on the page."""
+        """Return the table or figure with its caption above or below, as on the page."""
         lines = self.content.lines
         box = self.box([region.box])
         rows = make_rows([lines[index] for index in sorted(region.caption) if lines[index].text.strip()], self.measures)

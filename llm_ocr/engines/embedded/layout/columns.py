@@ -1,4 +1,4 @@
-"""Columns and reading order of a page."""
+"""Find the columns and the reading order of a page."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ from llm_ocr.engines.embedded.regions import Region
 from llm_ocr.engines.embedded.trace import note, tracing
 from llm_ocr.types import BlockKind, Box, Line, Path
 
-# Where a part of a page falls into columns: the search for white strips between texts, on a coarse grid. The grid
-# bounds the cost by the area, not by the number of lines: a page with 20,000 words costs what others do.
+# Gutters: white strips between texts on a coarse grid. The grid limits the cost by area, not by the number of lines. A
+# page with 20,000 words costs no more than others.
 
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-#: Cells of the grid in line heights, and their greatest numbers.
+#: Size of the grid's cells in line heights, and their maximum numbers.
 _CELL_X, _CELL_Y, _MOST_X, _MOST_Y = 0.15, 0.4, 480, 320
-#: Width of the narrowest gutter in cells (0.6 line heights less what rounding takes), and rows beside it at least.
+#: Minimum width of a gutter in cells (0.6 line heights minus rounding), and minimum number of adjacent rows.
 _WINDOW, _LEAST_ROWS = 3, 2.5
-#: Newspapers and padded boxes of OCR leave less; then only a long gutter between many lines counts.
+#: Limits for newspapers and padded OCR boxes, which leave less space; only a long gutter between many lines counts.
 _NARROW_WINDOW, _NARROW_LEAST_ROWS, _NARROW_LINES = 2, 10.0, 40
-#: Where sizes waver, boxes of OCR lie across gutters: holes of this many cells in a long gutter are closed.
+#: With unsteady sizes, OCR boxes overlap gutters: holes of this many cells in a long gutter are closed.
 _HOLE = 4
-#: Pieces of one row that cover this share of it are running text, not cells.
+#: Share of a row covered by its pieces from which they are running text, not cells.
 _DENSE = 0.82
 _TRIES = 4
 
@@ -41,18 +41,18 @@ class Sheet:
     boxes: Floats  # n x 4, page units
     size: Floats
     chars: Ints
-    lower: Bools  # begins in lower case: goes on from the line before
+    lower: Bools  # begins in lower case: continues the previous line
     rtl: bool
-    worn: bool = False  # boxes are those of poor OCR: some lie across gutters
+    worn: bool = False  # boxes are from poor OCR: some overlap gutters
 
     def lines(self, ids: Ints) -> Ints:
-        """The elements among `ids` that are lines of text."""
+        """Return the elements among `ids` that are lines of text."""
         return ids[self.chars[ids] >= 0]
 
 
 @dataclass(frozen=True, slots=True)
 class Gutter:
-    """A white strip at `x` from `top` to `bottom`; `left` and `right` are the elements beside it."""
+    """White strip at `x` from `top` to `bottom`; `left` and `right` are the elements next to it."""
 
     x: float
     top: float
@@ -63,7 +63,7 @@ class Gutter:
 
 @dataclass(frozen=True, slots=True)
 class _Grid:
-    ink: Ints  # running sums of occupied cells along x, one column more than the grid
+    ink: Ints  # cumulative sums of occupied cells along x, one column more than the grid
     x0: float
     y0: float
     cell_x: float
@@ -92,7 +92,7 @@ def _grid(boxes: Floats, height: float) -> _Grid:
 
 
 def _strips(ink: Ints, window: int, hole: int) -> tuple[Bools, Ints]:
-    """For each row and strip of `window` cells: is it white, and how many rows so far have text on both sides."""
+    """Return for each row and strip of `window` cells whether it is white, and the rows with text on both sides."""
     white = ink[:, window:] == ink[:, :-window]
     if hole:
         white = _closed(white, hole)
@@ -103,7 +103,7 @@ def _strips(ink: Ints, window: int, hole: int) -> tuple[Bools, Ints]:
 
 
 def _closed(white: Bools, hole: int) -> Bools:
-    """With dark runs of at most `hole` cells made white, where they stand between white runs three times as long."""
+    """Close dark runs of at most `hole` cells between white runs that are three times as long."""
     result = white.copy()
     for column in range(white.shape[1]):
         edges = np.flatnonzero(np.diff(white[:, column])) + 1
@@ -117,7 +117,7 @@ def _closed(white: Bools, hole: int) -> Bools:
 
 
 def _extent(white: Bools, row: int) -> tuple[int, int]:
-    """First and last white row around `row` in one strip."""
+    """Return the first and last white row around `row` in one strip."""
     dark = np.flatnonzero(~white)
     at = int(np.searchsorted(dark, row))
     first = int(dark[at - 1]) + 1 if at else 0
@@ -126,7 +126,7 @@ def _extent(white: Bools, row: int) -> tuple[int, int]:
 
 
 def find_gutter(sheet: Sheet, ids: Ints) -> Gutter | None:
-    """The white strip that parts most text of `ids` into columns, or None where it is read across."""
+    """Return the white strip that separates most text of `ids` into columns; None for text that is read across."""
     lines = sheet.lines(ids)
     if len(ids) < 2 or not len(lines):
         return None
@@ -165,7 +165,7 @@ def _search(
 
 
 def _plateau(best: Ints, peak: int, top_score: int) -> tuple[int, int]:
-    """The strips around the best one that are as good: together they are the gutter."""
+    """Return the strips around the best one that are equally good: together they are the gutter."""
     good = best >= 0.97 * top_score
     low = high = peak
     while low > 0 and good[low - 1]:
@@ -187,7 +187,7 @@ def _cut(sheet: Sheet, ids: Ints, grid: _Grid, cell: float, first: int, last: in
 
 
 def _aligned(fewer: Floats, more: Floats, tolerance: float) -> float:
-    """The share of heights in `fewer` that have one in `more` (sorted) within `tolerance`."""
+    """Return the share of heights in `fewer` with a match in `more` (sorted) within `tolerance`."""
     at = np.searchsorted(more, fewer)
     below = np.abs(more[np.minimum(at, len(more) - 1)] - fewer)
     above = np.abs(more[np.maximum(at - 1, 0)] - fewer)
@@ -196,16 +196,16 @@ def _aligned(fewer: Floats, more: Floats, tolerance: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Texture:
-    chars: float  # mean of a line
-    full: float  # share of the lines that are about as wide as the widest
-    running: float  # share of the lines that go on from the one before
+    chars: float  # mean per line
+    full: float  # share of lines about as wide as the widest
+    running: float  # share of lines that continue the previous one
 
 
 def _texture(sheet: Sheet, lines: Ints, height: float) -> _Texture:
     boxes = sheet.boxes[lines]
     widths, chars = boxes[:, 2] - boxes[:, 0], sheet.chars[lines].astype(np.float64)
     rows, row_of = np.unique(np.floor((boxes[:, 1] + boxes[:, 3]) / 2 / height), return_inverse=True)
-    if len(rows) < 0.8 * len(lines):  # several pieces a row: cells, or one text that OCR has torn apart
+    if len(rows) < 0.8 * len(lines):  # several pieces per row: cells, or one text that OCR has split
         extents = np.full(len(rows), -np.inf)
         np.maximum.at(extents, row_of, boxes[:, 2])
         starts = np.full(len(rows), np.inf)
@@ -219,12 +219,12 @@ def _texture(sheet: Sheet, lines: Ints, height: float) -> _Texture:
 
 
 def are_columns(sheet: Sheet, left: Ints, right: Ints, height: float) -> bool:
-    """Whether two neighbours are texts of their own, rather than the cells of a table, a form or a list.
+    """Return whether two neighbors are separate texts, not the cells of a table, form, or list.
 
-    Cells share their baselines and are short; columns of text are full lines, or their lines do not share baselines.
+    Cells share their baselines and are short. Columns of text have full lines, or their lines do not share baselines.
     """
     one, other = sheet.lines(left), sheet.lines(right)
-    if not len(one) or not len(other):  # a figure or table beside text
+    if not len(one) or not len(other):  # a figure or table next to text
         solid = [bool((sheet.chars[side] > -2).any()) for side in (left, right)]
         return all(solid) and max(len(one), len(other)) > 1
     if min(len(one), len(other)) < 2:
@@ -243,19 +243,19 @@ def are_columns(sheet: Sheet, left: Ints, right: Ints, height: float) -> bool:
     return (chars >= 20 and full >= 0.5) or (chars >= 13 and running >= 0.3) or (chars >= 28 and running >= 0.15)
 
 
-# Reading order: a page is cut at its gutters, again and again, until every part is read from top to bottom. A gutter
-# ends where something crosses it, so that a heading, figure or table over several columns parts what stands above it
-# from what stands below; within a gutter's height the columns are read one after the other.
+# Reading order: a page is split at its gutters repeatedly until every part is read from top to bottom. A gutter ends at
+# an element that crosses it. So a heading, figure, or table over several columns separates the content above from the
+# content below. Within a gutter's height, columns are read in sequence.
 
 
-#: Cuts a page at most; what is left then is read across. Ordinary pages need fewer than 20.
+#: Maximum number of splits per page; the rest is read across. Ordinary pages need fewer than 20.
 _MOST_CUTS = 150
 _RULE_HEIGHT = 4.0
 _MOST_RULES = 200
 
 
 def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Box], measures: Measures) -> Sheet:
-    """Elements in the order lines, regions, rules."""
+    """Return the elements in the order lines, regions, rules."""
     boxes = [(line.box.x0, line.box.y0, line.box.x1, line.box.y1) for line in lines]
     boxes += [(box.x0, box.y0, box.x1, box.y1) for box in (*regions, *rules)]
     size = [line.size for line in lines] + [measures.body] * (len(regions) + len(rules))
@@ -272,12 +272,12 @@ def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Bo
 
 
 def _weight(text: str) -> int:
-    """Characters; those of CJK text count twice, as they are twice as wide."""
+    """Return the number of characters; CJK characters count twice, because they are twice as wide."""
     return len(text) + (sum(character > "\u2e80" for character in text) if not text.isascii() else 0)
 
 
 def ruling_lines(paths: Sequence[Path], width: float, covered: Sequence[Box]) -> list[Box]:
-    """Horizontal rules long enough to part the page, outside of tables and figures."""
+    """Return horizontal rules outside tables and figures that are long enough to divide the page."""
     found = []
     for path in paths:
         box = path.box
@@ -290,7 +290,7 @@ def ruling_lines(paths: Sequence[Path], width: float, covered: Sequence[Box]) ->
 
 
 def reading_order(sheet: Sheet) -> list[Ints]:
-    """Parts of the page in reading order, each to be read from top to bottom; ruling lines are left out."""
+    """Return parts of the page in reading order, each to be read from top to bottom, without ruling lines."""
     leaves: list[Ints] = []
     waiting = [np.arange(len(sheet.chars))]
     cuts = 0
@@ -313,7 +313,7 @@ def reading_order(sheet: Sheet) -> list[Ints]:
 
 
 def _parts(sheet: Sheet, ids: Ints, gutter: Gutter) -> list[Ints]:
-    """What is read before the columns, the columns, and what is read after them."""
+    """Return the part before the columns, the columns, and the part after them."""
     beside = np.concatenate((gutter.left, gutter.right))
     rest = ids[~np.isin(ids, beside)]
     middle = (sheet.boxes[rest, 1] + sheet.boxes[rest, 3]) / 2
@@ -327,7 +327,7 @@ def _without(gutter: Gutter, keep_left: Bools, keep_right: Bools, top: float, bo
 
 
 def _trimmed(sheet: Sheet, gutter: Gutter) -> Gutter:
-    """Ended above a heading that stands over both columns without reaching across the gutter."""
+    """End the gutter above a heading over both columns that does not cross the gutter."""
     left, right = sheet.boxes[gutter.left], sheet.boxes[gutter.right]
     if sheet.rtl:
         left, right = right, left
@@ -346,15 +346,15 @@ def _trimmed(sheet: Sheet, gutter: Gutter) -> Gutter:
     return gutter
 
 
-# The page as a sequence: groups of rows, tables and figures in reading order, paragraphs whole across columns.
+# Groups of rows, tables, and figures in reading order, with paragraphs joined across columns.
 
 
-#: A text of fewer characters is not broken off by the end of a column: it is a label.
+#: Minimum characters of a text that continues with an equal width, and of a text cut off by a column's end.
 _SHORT, _BROKEN_OFF = 30, 150
 
 
 def column_entries(column: int, lines: Sequence[Line], regions: Sequence[Region], measures: Measures) -> list[Entry]:
-    """One column from top to bottom: a table or figure parts the rows above it from those below."""
+    """Return one column from top to bottom: a table or figure separates the rows above it from those below."""
     rows = make_rows(lines, measures)
     entries: list[Entry] = []
     start = 0
@@ -373,7 +373,7 @@ def _is_above(row: Row, box: Box) -> bool:
 
 
 def arrange(entries: list[Entry], footnote_rules: Sequence[Box], measures: Measures) -> list[Entry]:
-    """The entries with their kinds, what is broken off joined, and footnotes after everything else."""
+    """Return the entries with their kinds, split paragraphs joined, and footnotes at the end."""
     mark_kinds(entries, footnote_rules, measures)
     body = [entry for entry in entries if entry.kind is not BlockKind.FOOTNOTE]
     return _joined(body) + [entry for entry in entries if entry.kind is BlockKind.FOOTNOTE]
@@ -387,13 +387,13 @@ def _joined(entries: Sequence[Entry]) -> list[Entry]:
 
 
 class _Joiner:
-    """Takes entries in reading order; texts that go on behind a column's end, a figure or a table become one."""
+    """Joiner of entries in reading order: joins texts that continue after a column's end, a figure, or a table."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
-        self._last: Entry | None = None  # the text that may go on
-        self._parted = False  # by a figure or table
-        self._waiting: Entry | None = None  # a text broken off before a box or side column
+        self._last: Entry | None = None  # the text that may continue
+        self._parted = False  # a figure or table interrupted the text
+        self._waiting: Entry | None = None  # a text interrupted by a box or side column
 
     def add(self, entry: Entry) -> None:
         if entry.group is None or entry.kind is BlockKind.CAPTION:
@@ -448,7 +448,7 @@ def _is_broken_off(entry: Entry) -> bool:
 
 
 def _same_margins(text: Entry, entry: Entry) -> bool:
-    """Whether both begin at the same margin: what stands between them was set beside the text."""
+    """Return whether both begin at the same margin, so that the content between them is set aside from the text."""
     if text.group is None or entry.group is None:
         return False
     before, after = text.group.rows[-1], entry.group.first

@@ -1,4 +1,4 @@
-"""Running headers, footers and page numbers: what stands at a page's edge and belongs to the whole document."""
+"""Find running headers, footers, and page numbers at a page's edges."""
 
 import re
 from collections.abc import Sequence
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from llm_ocr.engines.embedded.layout.rows import Measures, Row, is_vertical, make_row
 from llm_ocr.types import BlockKind, Line
 
-#: Parts of the page's height: where furniture is looked for, where recurring lines are taken, where patterns suffice.
+#: Shares of the page's height: search zone of furniture, zone of recurring lines, zone where patterns suffice.
 _ZONE, _RECURRING, _OUTER = 0.13, 0.16, 0.092
 _MOST_ROWS = 4
-#: Fewer lines than this make no page of running text: a letterhead or a slide's words are all there is.
+#: Number of lines below which a page has no running text, such as a letterhead or a slide.
 _PAGE_OF_TEXT = 12
-#: From this many lines on it is surely one, and a row set apart at its edge needs no pattern.
+#: Number of lines from which a page surely has running text, so that an isolated row at its edge needs no pattern.
 _FULL_PAGE = 35
 
 _NUMBER = re.compile(
@@ -30,12 +30,12 @@ _RUNNING = re.compile(
 )
 _SENTENCE = re.compile(r"[a-z,;].*[.!?:;,]$")
 _DATED = re.compile(r"[’']\d\d\b|\b(19|20)\d\d\b")
-#: Notes that run up or down the page stand within this part of its width.
+#: Share of the page's width that contains notes running up or down the page.
 _MARGIN = 0.1
 
 
 def _edge_rows(lines: Sequence[Line], measures: Measures, top: bool) -> tuple[list[Row], float]:
-    """Rows near an edge from the outside in, and the height where the text behind them begins."""
+    """Return rows near an edge from the outside in, and the height at which the text begins."""
     reach = _RECURRING * measures.height
     sign = 1.0 if top else -1.0
     ordered = sorted(lines, key=lambda line: sign * (line.box.y0 + line.box.y1))
@@ -56,7 +56,7 @@ def _edge_rows(lines: Sequence[Line], measures: Measures, top: bool) -> tuple[li
 
 
 def is_page_number(text: str) -> bool:
-    """Whether the text is nothing but a page number: `12`, `- xii -`, `Page 3 of 10`, `A-7`."""
+    """Return whether the text is only a page number: `12`, `- xii -`, `Page 3 of 10`, `A-7`."""
     return any(character.isalnum() for character in text) and _NUMBER.match(text.strip()) is not None
 
 
@@ -65,13 +65,21 @@ def _recurs(row: Row) -> bool:
 
 
 def _has_number(row: Row) -> bool:
-    """Whether a page number stands at one end of the row, apart from the rest."""
+    """Return whether a separate page number is at one end of the row."""
     texts = [line.text for line in row.lines]
     return len(texts) > 1 and (is_page_number(texts[0]) or is_page_number(texts[-1]))
 
 
 def _is_furniture(row: Row, gap: float, outer: bool, measures: Measures, lines: int) -> bool:
-    """`gap`: the distance to the next row inwards; `outer`: within the strip where pages carry no text."""
+    """Return whether a row is furniture.
+
+    Args:
+        row: The row.
+        gap: Distance to the next row inward.
+        outer: Whether the row is in the strip where pages have no text.
+        measures: Measures of the page.
+        lines: Number of lines on the page.
+    """
     many = lines >= _PAGE_OF_TEXT
     if _recurs(row):
         return True
@@ -93,7 +101,7 @@ def _is_furniture(row: Row, gap: float, outer: bool, measures: Measures, lines: 
 
 
 def _is_plain_furniture(row: Row, gap: float, measures: Measures, lines: int) -> bool:
-    """A row that nothing but its place sets apart from the text."""
+    """Return whether a row is furniture by its position alone."""
     text = row.text
     if _SENTENCE.search(text) or row.bold or text[:1].islower():
         return False
@@ -121,14 +129,14 @@ def _edge(lines: Sequence[Line], measures: Measures, top: bool, count: int) -> l
 
 
 def _together(rows: Sequence[Row], measures: Measures) -> bool:
-    """Whether rows outside of one that is furniture go with it: small lines, none of them a heading."""
+    """Return whether rows outside a furniture row belong to it: small lines, none of them a heading."""
     return all(row.size <= 1.12 * measures.body and not _SENTENCE.search(row.text) for row in rows)
 
 
 def find_furniture(lines: Sequence[Line], measures: Measures, count: int) -> list[tuple[BlockKind, Row]]:
-    """Headers, footers and page numbers of a page, each with its lines; conservative where nothing recurs.
+    """Return headers, footers, and page numbers with their lines; conservative without recurring lines.
 
-    `count`: all lines of the page, those of tables and figures too.
+    `count`: all lines of the page, including those of tables and figures.
     """
     upright = [line for line in lines if not is_vertical(line)]
     notes = [line for line in lines if is_vertical(line) and _is_side_note(line, measures)]
@@ -142,13 +150,13 @@ def find_furniture(lines: Sequence[Line], measures: Measures, count: int) -> lis
 
 
 def _is_side_note(line: Line, measures: Measures) -> bool:
-    """Whether a line that runs up or down the margin is a stamp of a preprint server, a download or licence note."""
+    """Return whether a vertical line in the margin is a preprint server's stamp, or a download or license note."""
     middle = line.box.centre[0] / measures.width
     return (line.recurs or _RUNNING.search(line.text) is not None) and not _MARGIN < middle < 1 - _MARGIN
 
 
 def _split(row: Row, kind: BlockKind, measures: Measures) -> list[tuple[BlockKind, Row]]:
-    """A row's page number apart from its text."""
+    """Split a row's page number from its text."""
     numbers = [line for line in row.lines if is_page_number(line.text)]
     if not numbers or len(numbers) > 1:
         return [(kind, row)]

@@ -9,7 +9,7 @@ from statistics import median
 
 from llm_ocr.engines.embedded.layout.rows import Measures, Row
 
-# What stands at the start of a row: list markers, section numbers, caption words, footnote marks.
+# Beginnings of rows: list markers, section numbers, caption words, footnote marks.
 
 
 _BULLETS = "•‣◦▪▫●○■□◆◇❖➢➤►▶▸✓✔✦★☐☑⁃∙·⦁\u2022\ufffd"
@@ -49,12 +49,12 @@ _REFERENCE = re.compile(r"\[[\w+.\-]{1,12}\]\s+\S")
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A list marker: `mark` in Markdown, `value` its place in the order (None for bullets), `rest` the text."""
+    """List marker: `mark` in Markdown, `value` in the order (None for bullets), `rest` of the text."""
 
     mark: str
     value: int | None
     rest: str
-    certain: bool  # a bullet sign; dashes, letters and numbers also begin ordinary lines
+    certain: bool  # a bullet sign; dashes, letters, and numbers also begin ordinary lines
     style: str = ""  # the same for all items of one list
 
 
@@ -62,7 +62,7 @@ _ROMANS = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 
 
 def roman(text: str) -> int | None:
-    """The value of a roman numeral up to 399, else None."""
+    """Return the value of a Roman numeral up to 399, otherwise None."""
     digits = [_ROMANS.get(letter, 0) for letter in text.lower()]
     if not digits or 0 in digits:
         return None
@@ -78,7 +78,7 @@ def _value(text: str) -> int | None:
 
 
 def parse_marker(text: str) -> Marker | None:
-    """The list marker at the start of `text`, or None; a marker with nothing to read behind it is none."""
+    """Return the list marker at the start of `text`; None without a marker, or without text after it."""
     bullet = _BULLET.match(text)
     found = bullet or _ORDERED.match(text)
     if found is None or not any(character.isalnum() for character in text[found.end() :]):
@@ -105,7 +105,7 @@ def _ordered(found: re.Match[str], rest: str) -> Marker | None:
 
 
 def numbering(text: str) -> int:
-    """The depth of the section number at the start of `text`: 1 for `2 Methods`, 2 for `2.1 Data`; 0 without one."""
+    """Return the depth of the leading section number: 1 for `2 Methods`, 2 for `2.1 Data`, 0 without a number."""
     match = _DECIMAL.match(text) or _LETTERED.match(text)
     if match and not _MONTH.match(text):
         return match[1].count(".") + 1
@@ -119,60 +119,60 @@ def numbering(text: str) -> int:
 
 
 def is_keyword(text: str) -> bool:
-    """Whether the text, a section number aside, is a usual name of a section."""
+    """Return whether the text without its section number is a usual name of a section."""
     match = _DECIMAL.match(text) or _ROMAN.match(text)
     bare = text[match.end() :] if match else text
     return _KEYWORD.fullmatch(bare.strip(" .:—-")) is not None
 
 
 def is_caption(text: str) -> bool:
-    """Whether the text begins as captions do: `Figure 3:`, `Table 2.`"""
+    """Return whether the text begins like a caption, such as `Figure 3:` or `Table 2.`."""
     return _CAPTION.match(text) is not None
 
 
 def is_footnote(text: str) -> bool:
-    """Whether the text begins with a footnote mark."""
+    """Return whether the text begins with a footnote mark."""
     return _FOOTNOTE.match(text) is not None
 
 
 def is_reference(text: str) -> bool:
-    """Whether the text begins as an entry of a bibliography: `[12] Name`."""
+    """Return whether the text begins like an entry of a bibliography: `[12] Name`."""
     return _REFERENCE.match(text) is not None
 
 
-# The margins of a stretch of rows, and what it means that a row does not reach them.
+# Margins of a stretch of rows, and the meaning of rows that do not reach them.
 
 
-#: Margins differ from this many font heights on.
+#: Minimum difference of two margins in font heights.
 _INDENT = 0.6
 _INDENT_NOISY = 0.9
 _DEEPEST_INDENT = 6.0
-#: Rows of a column that show its width, and rows of an address at most.
+#: Number of rows that determine a column's width, and maximum rows of an address.
 _TELLING, _LONGEST_ADDRESS = 5, 8
 
 
 @dataclass(frozen=True, slots=True)
 class Margins:
-    """Of rows that look alike. `left` is the margin at which most rows start; all mirrored for right-to-left pages."""
+    """Margins of rows with the same style, mirrored for right-to-left pages. `left` is the start of most rows."""
 
     left: float
     right: float
     centred: bool
-    hanging: bool  # first lines stand out to the left, the others are indented
-    indent: float  # least difference, page units
+    hanging: bool  # first lines extend to the left, the others are indented
+    indent: float  # minimum difference, page units
     rtl: bool
-    heading: bool = False  # large or bold: the rows of one title, rather than sentences
+    heading: bool = False  # large or bold: rows of one title, not sentences
 
     def start(self, row: Row) -> float:
-        """Where the row begins, growing in the direction of reading."""
+        """Return the beginning of the row, increasing in reading direction."""
         return -row.x1 if self.rtl else row.x0
 
     def end(self, row: Row) -> float:
-        """Where the row ends, growing in the direction of reading."""
+        """Return the end of the row, increasing in reading direction."""
         return -row.x0 if self.rtl else row.x1
 
     def is_short(self, before: Row, row: Row) -> bool:
-        """Whether the first word of `row` had room at the end of `before`: its writer broke the line there."""
+        """Return whether the first word of `row` would have fit at the end of `before`: a deliberate line break."""
         words = row.lines[0].words
         if words:
             width = words[0].box.width
@@ -183,7 +183,7 @@ class Margins:
         return room > width + 0.3 * row.size + self.indent * 0.7
 
     def begins_paragraph(self, before: Row, row: Row, first: Row) -> bool:
-        """Whether the indentation parts `row` from `before`; `first` is the row that began the group."""
+        """Return whether the indentation separates `row` from `before`; `first` is the first row of the group."""
         if self.centred or self.heading:
             return False
         shift = self.start(row) - self.start(before)
@@ -194,7 +194,7 @@ class Margins:
         return shift < -self.indent and before is not first
 
     def stands_over(self, before: Row, row: Row, short: bool) -> bool:
-        """Whether `before` is a short line of its own above a paragraph that fills the column."""
+        """Return whether `before` is a separate short line above a paragraph that fills the column."""
         width = self.right - self.left
         full = self.right - self.end(row) < 0.12 * width
         flush = self.start(before) - self.left < 3 * self.indent
@@ -202,17 +202,17 @@ class Margins:
         return short and full and flush and alone and not self.centred
 
     def leaves_item(self, first: Row, before: Row, row: Row, several: bool, short: bool) -> bool:
-        """Whether `row` stands outside of the list item that `first` began."""
+        """Return whether `row` is outside the list item that `first` began."""
         inset = self.start(row) - self.start(first)
         if inset < -self.indent:
             return True
-        if inset > self.indent:  # hangs under the item's text
+        if inset > self.indent:  # indented below the item's text
             return several and self.start(row) - self.start(before) > 1.5 * self.indent and short
         return (several and self.start(before) - self.start(first) > self.indent) or short
 
 
 def _clusters(starts: Sequence[float], width: float) -> list[tuple[float, int]]:
-    """Margins that rows share, with the number of rows at each, leftmost first."""
+    """Return margins that rows share, with the number of rows at each, leftmost first."""
     found: list[tuple[float, int]] = []
     for start in sorted(starts):
         if found and start - found[-1][0] < width:
@@ -235,13 +235,13 @@ def _is_centred(rows: Sequence[Row], indent: float) -> bool:
 
 
 def column_edge(rows: Sequence[Row], measures: Measures) -> float:
-    """Where full rows of the column end, in the direction of reading; minus infinity for a column too short to tell."""
+    """Return the end of the column's full rows in reading direction; minus infinity for too few rows."""
     ends = sorted(-row.x0 if measures.rtl else row.x1 for row in rows)
     return ends[len(ends) * 4 // 5] if len(ends) >= _TELLING else -inf
 
 
 def _right(rows: Sequence[Row], starts: Sequence[float], ends: Sequence[float], edge: float) -> float:
-    """The right margin: that of the rows, or of the column where they look like an address rather than like a text."""
+    """Return the right margin: that of the rows, or of the column for rows that look like an address."""
     right, left = max(ends), min(starts)
     if right > left + 0.65 * (edge - left) or len(rows) > _LONGEST_ADDRESS:
         return right
@@ -250,7 +250,7 @@ def _right(rows: Sequence[Row], starts: Sequence[float], ends: Sequence[float], 
 
 
 def find_margins(rows: Sequence[Row], measures: Measures, edge: float = -inf) -> Margins:
-    """The margins of rows that follow each other at the usual distance; `edge` is that of their column."""
+    """Return the margins of consecutive rows at the usual distance; `edge` is that of their column."""
     size = rows[0].size
     indent = (_INDENT_NOISY if measures.noisy else _INDENT) * size
     rtl = measures.rtl
@@ -267,7 +267,7 @@ def find_margins(rows: Sequence[Row], measures: Measures, edge: float = -inf) ->
 
 
 def _is_hanging(rows: Sequence[Row], starts: Sequence[float], margins: Margins) -> bool:
-    """Whether first lines stand out: rows before outdented ones end something, those before indented ones do not."""
+    """Return whether first lines are outdented: rows before outdented rows end a text, before indented rows not."""
     inwards = [0, 0]
     outwards = [0, 0]
     for index in range(1, len(rows)):
@@ -288,9 +288,9 @@ def _is_hanging(rows: Sequence[Row], starts: Sequence[float], margins: Margins) 
     return share_in < share_out
 
 
-# Rows of one column into groups: paragraphs, list items, headings, runs of code. What each is comes later. Two passes.
-# Rows are first parted where they look different (distance, size, face); within such a stretch, margins and short rows
-# tell where paragraphs begin.
+# Groups of a column's rows: paragraphs, list items, headings, and runs of code; classified later. The first pass splits
+# rows where they look different (distance, size, face). The second pass finds the beginnings of paragraphs in each
+# stretch, by margins and short rows.
 
 
 _SENTENCE_END = tuple('.!?。！？…:;"”’»)]؟۔')
@@ -300,7 +300,7 @@ _CONTINUES = tuple("-,\u00ad\u2010–")
 
 @dataclass(slots=True)
 class Group:
-    """Rows that are read as one. `breaks[i]`: row i begins on a line of its own (False for the first)."""
+    """Rows that are read together. `breaks[i]`: row i begins on a new line (False for the first)."""
 
     rows: list[Row]
     breaks: list[bool] = field(default_factory=list)
@@ -326,26 +326,26 @@ class Group:
 
 
 def ends_sentence(text: str) -> bool:
-    """Whether the text may end a paragraph."""
+    """Return whether the text may end a paragraph."""
     return text.endswith(_SENTENCE_END)
 
 
 def goes_on(before: str, after: str) -> bool:
-    """Whether the words say that `after` continues the sentence of `before`."""
+    """Return whether the words show that `after` continues the sentence of `before`."""
     if after[:1].islower() and (not ends_sentence(before) or _OPEN_ADDRESS.search(before)):
         return True
     return before.endswith(_CONTINUES)
 
 
 def may_go_on(before: str, after: str) -> bool:
-    """As `goes_on`, and true as well where a script without small letters cannot tell."""
+    """Return whether `goes_on` holds, or the script has no lower case to decide."""
     first = after[:1]
     caseless = first.isalpha() and first.lower() == first.upper()
     return goes_on(before, after) or (caseless and not ends_sentence(before))
 
 
 def _step(rows: Sequence[Row], measures: Measures) -> float:
-    """The usual distance between the middles of rows in this column, in parts of their size."""
+    """Return the usual distance between the centers of the column's rows, as a factor of their size."""
     steps = [
         (lower.middle - upper.middle) / upper.size
         for upper, lower in pairwise(rows)
@@ -358,7 +358,7 @@ def _step(rows: Sequence[Row], measures: Measures) -> float:
 
 
 def _looks_apart(before: Row, row: Row, step: float, measures: Measures) -> bool:
-    """Whether distance, size or face part two rows."""
+    """Return whether distance, size, or face separate two rows."""
     size = max(min(before.size, row.size), 0.1)
     distance = (row.middle - before.middle) / size
     white = (row.y0 - before.y1) / size
@@ -384,7 +384,7 @@ def _face_changes(before: Row, row: Row, measures: Measures) -> bool:
     if before.mono != row.mono and not measures.typewriter:
         return True
     shorter, longer = sorted((before.x1 - before.x0, row.x1 - row.x0))
-    if before.bold != row.bold:  # OCR takes a heavy line of a text for bold: a heading is shorter than the text
+    if before.bold != row.bold:  # OCR takes a heavy text line for bold: a heading is shorter than the text
         return not measures.noisy or shorter < 0.8 * longer
     return before.italic and not row.italic and before.x1 < row.x1 - 3 * row.size
 
@@ -401,7 +401,7 @@ def _stretches(rows: Sequence[Row], measures: Measures) -> list[list[Row]]:
 
 
 def is_sure_heading(row: Row) -> bool:
-    """Whether the words alone make the row a heading: a section number or a usual name, short, not a sentence."""
+    """Return whether the words alone make a heading: a section number or a usual name, short, not a sentence."""
     text = row.text
     if len(text) > 90 or row.cells > 2 or "\t" in text[12:]:
         return False
@@ -411,7 +411,7 @@ def is_sure_heading(row: Row) -> bool:
 
 
 def _starts_item(row: Row, before: Row | None, open_item: Group | None, short: bool) -> Marker | None:
-    """The marker of a list item that begins here, unless the row is the middle of a sentence."""
+    """Return the marker of a list item that begins here, unless the row is the middle of a sentence."""
     marker = parse_marker(row.text)
     if marker is None or marker.certain or before is None:
         return marker
@@ -424,7 +424,7 @@ def _starts_item(row: Row, before: Row | None, open_item: Group | None, short: b
 
 
 def _starts_own(row: Row, before: Row, margins: Margins) -> bool:
-    """Whether the first words open a new paragraph: a caption, a bibliography entry, a numbered heading."""
+    """Return whether the first words open a paragraph: a caption, a bibliography entry, a numbered heading."""
     if is_caption(row.text) and (ends_sentence(before.text) or margins.is_short(before, row)):
         return True
     if is_reference(row.text) and row.x0 <= margins.left + 0.5 * row.size and not before.text.endswith(","):
@@ -451,7 +451,7 @@ def _in_stretch(rows: Sequence[Row], measures: Measures, edge: float) -> list[Gr
 
 
 def _own_line(group: Group, before: Row, row: Row, margins: Margins, short: bool) -> bool:
-    """Whether a row that stays in the group nevertheless begins on a line of its own: addresses, verses, cells."""
+    """Return whether a row of the group begins on a new line, as in addresses, verses, and cells."""
     if row.cells > 1 or before.cells > 1:
         return row.cells > 1 or group.marker is None
     return short and not goes_on(before.text, row.text)
@@ -475,7 +475,7 @@ def _starts_new(group: Group, before: Row, row: Row, margins: Margins, short: bo
 
 
 def _with_footnote_starts(groups: list[Group], measures: Measures) -> list[Group]:
-    """Small print is cut at each footnote mark."""
+    """Split small print at each footnote mark."""
     result: list[Group] = []
     for group in groups:
         result.append(group)
@@ -495,7 +495,7 @@ def _with_footnote_starts(groups: list[Group], measures: Measures) -> list[Group
 
 
 def group_rows(rows: Sequence[Row], measures: Measures) -> list[Group]:
-    """The groups of one column from top to bottom; every row is in exactly one."""
+    """Return the groups of one column from top to bottom; every row is in exactly one."""
     if not rows:
         return []
     groups: list[Group] = []

@@ -17,25 +17,25 @@ from llm_ocr.engines.embedded.layout.rows import Measures
 from llm_ocr.engines.embedded.regions import Region
 from llm_ocr.types import BlockKind, Box
 
-# Which groups are headings, and of what level: size and face against the body text, section numbers, usual names.
+# Headings and their levels: size and face compared with the body text, section numbers, usual names.
 
 
 _LARGE, _LARGE_NOISY = 1.14, 1.3
 _TITLE, _TITLE_NOISY = 1.35, 1.42
-#: With room above and a text below, a short row of a scan is a heading from this size on.
+#: Size ratio from which a short row of a scan is a heading, with space above and text below.
 _RAISED = 1.08
-#: Largest number of characters of a large, a bold and a plain heading.
+#: Maximum number of characters of a large, a bold, and a plain heading.
 _LONGEST, _LONGEST_BOLD, _LONGEST_PLAIN = 220, 130, 70
-#: Titles stand in this part of the page.
+#: Share of the page's height that contains titles.
 _TITLE_DEPTH = 0.6
 _DEEPEST = 4
-#: Names with marks of their institutions, and addresses, as they stand below titles.
+#: Names with marks of their institutions, and addresses, as found below titles.
 _PERSONS = re.compile(r"\S@\S|[a-zé][1-9*†‡](,[1-9*†‡])*(,| and |$)|\b(University|Universität|Institute)\b.*,")
 
 
 @dataclass(frozen=True, slots=True)
 class _Style:
-    """What distinguishes headings of one level from those of another."""
+    """Properties that distinguish headings of different levels."""
 
     size: float
     bold: bool
@@ -47,7 +47,7 @@ def _text(group: Group) -> str:
 
 
 def _can_be(group: Group, measures: Measures) -> bool:
-    """Rules out what no heading is."""
+    """Return False for groups that cannot be headings."""
     text = _text(group)
     letters = sum(character.isalpha() for character in text)
     if group.code or letters < 2 or letters < 0.4 * len(text.replace(" ", "")) or len(text) > _LONGEST:
@@ -65,7 +65,7 @@ def _can_be(group: Group, measures: Measures) -> bool:
 
 
 def _is_scrawl(group: Group, text: str) -> bool:
-    """Whether OCR has read a signature or a drawing: few characters, and unsure of them."""
+    """Return whether OCR has read a signature or drawing: few characters with low confidence."""
     return len(text) < 12 and min(line.confidence for row in group.rows for line in row.lines) < 0.9
 
 
@@ -79,7 +79,7 @@ def _is_large(group: Group, measures: Measures) -> bool:
 
 
 def _is_apart(group: Group, measures: Measures) -> bool:
-    """Whether the group stands further from what is above it than lines of a paragraph do."""
+    """Return whether the distance to the content above exceeds that of a paragraph's lines."""
     usual = (measures.leading - 1.0) * measures.body
     return group.gap > usual + 0.3 * measures.body
 
@@ -95,7 +95,10 @@ def _is_bold(group: Group, following: Group | None, measures: Measures) -> bool:
 
 
 def _is_plain(group: Group, following: Group | None, measures: Measures) -> bool:
-    """Headings in the size and face of the text: known by their words, capitals or slant, one row, before a text."""
+    """Return whether the group is a heading in the size and face of the text.
+
+    Such a heading is identified by its words, capitals, or slant; it has one row and precedes a text.
+    """
     text = _text(group)
     if following is None or len(group.rows) > 1 or len(text) > _LONGEST_PLAIN or group.first.cells > 2:
         return False
@@ -127,16 +130,16 @@ def _is_plain(group: Group, following: Group | None, measures: Measures) -> bool
 def find_headings(
     groups: Sequence[Group], last_of_column: set[int], measures: Measures
 ) -> dict[int, tuple[BlockKind, int]]:
-    """Indices of `groups` (a page in reading order) that are headings, with kind and level.
+    """Return the indices of `groups` (a page in reading order) that are headings, with kind and level.
 
-    `last_of_column`: indices with nothing below them in their column, where only size makes a heading.
+    `last_of_column`: indices of the last groups of columns, where only size makes a heading.
     """
     found = []
     for index, group in enumerate(groups):
         following = groups[index + 1] if index + 1 < len(groups) else None
         below = None if index in last_of_column and not group.bold else following
         if following is not None and following.first.text[:1].islower() and following.gap < group.size:
-            continue  # the sentence goes on
+            continue  # the sentence continues
         if _can_be(group, measures) and (
             _is_large(group, measures) or _is_bold(group, below, measures) or _is_plain(group, below, measures)
         ):
@@ -152,7 +155,7 @@ def find_headings(
 
 
 def _is_byline(groups: Sequence[Group], index: int, title: int, measures: Measures) -> bool:
-    """Whether the group is what stands between a title and the text: names, institutions, dates."""
+    """Return whether the group is between a title and the text: names, institutions, dates."""
     group = groups[index]
     if not title < index <= title + 4 or group.bold or group.size > _LARGE * measures.body:
         return False
@@ -162,7 +165,7 @@ def _is_byline(groups: Sequence[Group], index: int, title: int, measures: Measur
 
 
 def _title(groups: Sequence[Group], found: Sequence[int], measures: Measures) -> int | None:
-    """The largest heading of the page, if it stands high on it and before any running text."""
+    """Return the largest heading of the page if it is high on the page and before any running text."""
     if not found:
         return None
     index = max(found, key=lambda number: (round(groups[number].size / measures.body, 1), -number))
@@ -182,7 +185,7 @@ def _style(group: Group) -> _Style:
 
 
 def _levels(headings: Sequence[Group], measures: Measures) -> Mapping[int, int]:
-    """Levels by section number where there is one; other headings take the level of those that look like them."""
+    """Return levels by section numbers; other headings have the level of those with the same style."""
     known: list[tuple[_Style, int]] = []
     for group in headings:
         depth = numbering(_text(group)) or (1 if is_keyword(_text(group)) else 0)
@@ -215,21 +218,21 @@ def _level(group: Group, known: Sequence[tuple[_Style, int]], measures: Measures
     return max(1, min(guess, min(smaller) if smaller else guess))
 
 
-# What each group is: footnote, code, caption, heading, list item; the rest is text.
+# Kinds of groups: footnote, code, caption, heading, list item; all others are text.
 
 
 _SMALL, _SMALL_NOISY = 0.93, 0.86
-#: Footnotes stand below this part of the page's height.
+#: Share of the page's height below which footnotes are found.
 _FOOTNOTE_DEPTH = 0.45
-#: A caption has fewer characters than this.
+#: Maximum number of characters of a caption.
 _LONGEST_CAPTION = 1500
-#: Items of one list stand within this many entries of each other.
+#: Maximum distance in entries between items of one list.
 _NEAR = 6
 
 
 @dataclass(slots=True)
 class Entry:
-    """A group or a region at its place; `column` counts the parts of the page in reading order."""
+    """Group or region at its place; `column` counts the parts of the page in reading order."""
 
     column: int
     group: Group | None = None
@@ -239,7 +242,7 @@ class Entry:
 
 
 def mark_kinds(entries: Sequence[Entry], footnote_rules: Sequence[Box], measures: Measures) -> None:
-    """Sets kind and level of all entries with a group."""
+    """Set kind and level of all entries with a group."""
     _mark_footnotes(entries, footnote_rules, measures)
     _mark_code_and_captions(entries)
     _mark_headings(entries, measures)
@@ -258,7 +261,7 @@ def _mark_footnotes(entries: Sequence[Entry], rules: Sequence[Box], measures: Me
 
 
 def _footnotes_of(column: Sequence[Entry], rules: Sequence[Box], measures: Measures) -> list[Entry]:
-    """The foot of a column from a short rule or, in small print, from a footnote mark on."""
+    """Return the foot of a column, from a short rule, or in small print from a footnote mark."""
     small = (_SMALL_NOISY if measures.noisy else _SMALL) * measures.body
     found: list[Entry] = []
     pending: list[Entry] = []
@@ -280,12 +283,12 @@ def _footnotes_of(column: Sequence[Entry], rules: Sequence[Box], measures: Measu
 
 
 def _is_note(group: Group, small: float) -> bool:
-    """Whether small print below a rule is a sentence, as that of a note begun on the page before; not a cell."""
+    """Return whether small print below a rule is a sentence of a note from the previous page, not a cell."""
     return group.size <= small and group.length > 60 and all(row.cells == 1 for row in group.rows)
 
 
 def _rule_above(rule: Box, group: Group) -> bool:
-    """Whether the rule stands just above the group and begins where it does."""
+    """Return whether the rule is just above the group and begins at the same position."""
     first = group.first
     return -0.3 * first.size < first.y0 - rule.y1 < 1.2 * first.size and abs(rule.x0 - first.x0) < 2 * first.size
 
@@ -318,7 +321,7 @@ def _mark_headings(entries: Sequence[Entry], measures: Measures) -> None:
 
 
 def _mark_lists(entries: Sequence[Entry], measures: Measures) -> None:
-    """List items and their depth; a letter or roman number alone is no list."""
+    """Mark list items and their depth; a single letter or Roman numeral is not a list."""
     depths: list[float] = []
     column = -1
     for index, entry in enumerate(entries):

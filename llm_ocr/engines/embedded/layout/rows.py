@@ -1,4 +1,4 @@
-"""Lines of one column as rows, page measures, and rotation of sideways pages."""
+"""Combine lines of a column to rows, measure pages, and turn sideways pages."""
 
 import re
 from collections import defaultdict
@@ -10,13 +10,13 @@ from statistics import median
 from llm_ocr.engines.embedded.regions import Region
 from llm_ocr.types import Block, Box, Line, PageContent
 
-# Two lines of one paragraph into one: spaces, hyphens at line ends, scripts without spaces.
+# Two lines of a paragraph joined to one: spaces, hyphens at line ends, scripts without spaces.
 
 
 SOFT_HYPHEN = "\u00ad"
 _HYPHENS = "-\u2010\u2011"
 
-# Han, kana, bopomofo, CJK punctuation and full-width forms. Hangul is not among them: Korean is written with spaces.
+# Han, kana, bopomofo, CJK punctuation, and full-width forms. Hangul is excluded: Korean is written with spaces.
 _CJK = re.compile(
     r"[\u2e80-\u312f\u31a0-\u31ff\u3200-\ua4cf\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff9f\U00020000-\U0003ffff]"
 )
@@ -51,22 +51,22 @@ _COMPOUND = frozenset(
 
 
 def vocabulary(texts: Iterable[str]) -> frozenset[str]:
-    """The words of a page in lower case; they decide whether a hyphen at a line end belongs to the word."""
+    """Return the words of a page in lower case; they decide whether a hyphen at a line end belongs to the word."""
     return frozenset(word for text in texts for word in _WORD.findall(text.lower()))
 
 
 def is_cjk(character: str) -> bool:
-    """Whether the character belongs to a script that puts no spaces between words."""
+    """Return whether the character belongs to a script without spaces between words."""
     return _CJK.match(character) is not None
 
 
 def clean(text: str) -> str:
-    """Without soft hyphens inside, and without spaces at the ends."""
+    """Return the text without soft hyphens and without spaces at the ends."""
     return text.replace(SOFT_HYPHEN, "").strip() if SOFT_HYPHEN in text else text.strip()
 
 
 def _hyphen_stays(first: str, second: str, words: frozenset[str]) -> bool:
-    """Whether the hyphen that ends `first` belongs to the word; `second` goes on in lower case."""
+    """Return whether the hyphen that ends `first` belongs to the word; `second` continues in lower case."""
     token = _TOKEN.search(first)
     stem = (token[0] if token else first)[:-1].lower().lstrip("\"'“‘([")
     follow = _WORD.match(second.lower())
@@ -81,7 +81,7 @@ def _hyphen_stays(first: str, second: str, words: frozenset[str]) -> bool:
 
 
 def join(first: str, second: str, words: frozenset[str] = frozenset()) -> str:
-    """`first` and `second` as they read in one paragraph. `words`: the page's vocabulary."""
+    """Join `first` and `second` as text of one paragraph. `words`: the page's vocabulary."""
     if not first or not second:
         return first or second
     last, begin = first[-1], second[0]
@@ -100,51 +100,51 @@ def join(first: str, second: str, words: frozenset[str] = frozenset()) -> str:
     return f"{first} {second}"
 
 
-# What is usual on a page: the size of body text, the distance of its lines, the direction of its script.
+# Measures of a page: size of body text, line distance, direction of its script.
 
 
 _RTL = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]")
 _LETTER = re.compile(r"[^\W\d_]")
-#: Sizes within this ratio of each other are the same size.
+#: Ratio of sizes that count as equal.
 SAME_SIZE = 1.06
-#: With less than this share of the characters near the body size, sizes come from OCR boxes and waver.
+#: Share of characters near the body size below which sizes are from OCR boxes and unsteady.
 _STEADY = 0.5
-#: Line distance in font heights where a page has too few lines to tell.
+#: Line distance in font heights for pages with too few lines.
 _USUAL_LEADING = 1.2
 
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """A page's own standards. Lengths in page units."""
+    """Measures of a page. Lengths in page units."""
 
     width: float
     height: float
     body: float  # size of most of the text
-    leading: float  # distance of baselines in parts of the size
-    noisy: bool  # sizes waver, as those of OCR do
+    leading: float  # distance of baselines as a factor of the size
+    noisy: bool  # sizes are unsteady, as in OCR
     rtl: bool  # most letters are Arabic or Hebrew
-    typewriter: bool  # most of the text is set in a monospaced face, which then says nothing about code
-    bold: bool  # most of the text is bold, which then says nothing about headings
+    typewriter: bool  # most of the text is monospaced, so that the face does not indicate code
+    bold: bool  # most of the text is bold, so that the face does not indicate headings
     words: frozenset[str]  # the page's vocabulary
 
     @property
     def slack(self) -> float:
-        """The ratio from which two sizes differ."""
+        """Minimum ratio of two different sizes."""
         return 1.28 if self.noisy else 1.09
 
     def settled(self, size: float) -> float:
-        """The size as rows are compared by it: where sizes waver, those near that of the body are that of the body."""
+        """Return the size for comparisons of rows: with unsteady sizes, a size near the body's is the body's."""
         return self.body if self.noisy and self.body / self.slack < size < self.body * self.slack else size
 
 
 def is_vertical(line: Line) -> bool:
-    """Whether the line runs up or down the page: much higher than wide, with several characters."""
+    """Return whether the line runs up or down the page: much higher than wide, with several characters."""
     height, width = line.box.height, line.box.width
     return len(line.text.strip()) > 2 and height > 2.2 * width and (height > 2 * line.size or height > 5 * width)
 
 
 def _body_size(lines: Sequence[Line]) -> tuple[float, float]:
-    """The size with most characters within `SAME_SIZE` (the median, where no size prevails), and their share 0..1."""
+    """Return the size with most characters within `SAME_SIZE` (otherwise the median), and their share 0..1."""
     weights: defaultdict[float, int] = defaultdict(int)
     for line in lines:
         weights[round(line.size, 1)] += len(line.text)
@@ -169,10 +169,10 @@ def _body_size(lines: Sequence[Line]) -> tuple[float, float]:
 
 
 def steadied(lines: Sequence[Line]) -> list[Line]:
-    """The lines with sizes that can be compared.
+    """Return the lines with comparable sizes.
 
-    Those are the heights of the lines where the font sizes of a page are in disorder and the heights are not: fonts
-    with broken metrics.
+    Fonts with broken metrics have inconsistent sizes. If the heights of the lines are consistent, they replace the
+    sizes.
     """
     upright = [line for line in lines if line.box.height < 2.2 * line.box.width]
     if len(upright) < 5 or _body_size(upright)[1] >= _STEADY:
@@ -184,7 +184,7 @@ def steadied(lines: Sequence[Line]) -> list[Line]:
 
 
 def _leading(lines: Sequence[Line], body: float) -> float:
-    """The usual distance from one line of body text to the next below it, in parts of the size."""
+    """Return the usual distance between consecutive lines of body text, as a factor of the size."""
     near = [line for line in lines if body / 1.3 < line.size < body * 1.3 and len(line.text) > 12]
     near.sort(key=lambda line: (round(line.box.x0 / (3 * body)), line.box.y1))
     steps = []
@@ -199,7 +199,7 @@ def _leading(lines: Sequence[Line], body: float) -> float:
 
 
 def measure(content: PageContent, lines: Sequence[Line]) -> Measures:
-    """The standards of the page, taken from `lines` (those of no table or figure where there are enough)."""
+    """Return the measures of the page from `lines` (outside tables and figures, if there are enough)."""
     body, share = _body_size(lines)
     texts = [line.text for line in lines]
     total = sum(len(text) for text in texts) or 1
@@ -218,18 +218,18 @@ def measure(content: PageContent, lines: Sequence[Line]) -> Measures:
     )
 
 
-# Lines of one column into rows: what stands on one height is read across.
+# Rows from lines of one column: lines at one height are read across.
 
 
-#: A gap within a row from this many font heights on keeps its cells apart.
+#: Minimum gap in font heights that separates the cells of a row.
 _CELL_GAP = 1.3
-#: A first letter this much higher than the text beside it is a drop capital.
+#: Minimum ratio of heights between a drop capital and the adjacent text.
 _DROP_CAPITAL = 1.6
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Lines side by side. Coordinates in page units; `size` and faces are those of most characters."""
+    """Adjacent lines. Coordinates in page units; `size` and faces are those of most characters."""
 
     lines: tuple[Line, ...]
     text: str
@@ -253,7 +253,7 @@ class Row:
 
 
 def make_row(lines: Sequence[Line], rtl: bool = False) -> Row:
-    """One row of lines that overlap in height."""
+    """Return one row of lines that overlap in height."""
     if len(lines) == 1:
         line, box = lines[0], lines[0].box
         text = clean_end(line.text)
@@ -283,7 +283,7 @@ def make_row(lines: Sequence[Line], rtl: bool = False) -> Row:
 
 
 def clean_end(text: str) -> str:
-    """Without soft hyphens but the last, which says that the word goes on."""
+    """Return the text without soft hyphens except the last, which shows that the word continues."""
     text = text.strip()
     if "\u00ad" not in text:
         return text
@@ -300,7 +300,7 @@ def _is_drop_capital(line: Line, body: float) -> bool:
 
 
 def _with_drop_capitals(lines: list[Line], measures: Measures) -> tuple[list[Line], list[tuple[Line, Line]]]:
-    """Lines without drop capitals, and pairs (drop capital, the line that it begins)."""
+    """Return lines without drop capitals, and pairs (drop capital, the line that it begins)."""
     pairs: list[tuple[Line, Line]] = []
     for capital in [line for line in lines if _is_drop_capital(line, measures.body)][:20]:
         beside = [
@@ -318,7 +318,7 @@ def _with_drop_capitals(lines: list[Line], measures: Measures) -> tuple[list[Lin
 
 
 def with_level_box(line: Line) -> Line:
-    """The line without the depth of a drop capital that it begins with: it stands on the height of its other words."""
+    """Return the line without the depth of its leading drop capital, at the height of its other words."""
     words = line.words
     if len(words) < 2 or len(words[0].text) > 2 or words[0].box.height < _DROP_CAPITAL * words[1].box.height:
         return line
@@ -327,7 +327,7 @@ def with_level_box(line: Line) -> Line:
 
 
 def make_rows(lines: Sequence[Line], measures: Measures) -> list[Row]:
-    """Rows from top to bottom; every line is in exactly one."""
+    """Return rows from top to bottom; every line is in exactly one."""
     plain, pairs = _with_drop_capitals(list(lines), measures)
     groups: list[list[Line]] = []
     top = bottom = 0.0
@@ -336,7 +336,7 @@ def make_rows(lines: Sequence[Line], measures: Measures) -> list[Row]:
         shared = min(bottom, box.y1) - max(top, box.y0)
         if groups and shared > 0.5 * min(bottom - top, box.y1 - box.y0):
             groups[-1].append(line)
-            if len(groups[-1]) < 4:  # later ones must not pull the row down the page
+            if len(groups[-1]) < 4:  # later lines must not move the row down the page
                 top, bottom = min(top, box.y0), min(max(bottom, box.y1), top + 1.6 * max(bottom - top, line.size))
         else:
             groups.append([line])
@@ -368,11 +368,11 @@ def _row(group: list[Line], starts: dict[int, Line], rtl: bool) -> Row:
     )
 
 
-# Pages whose text runs up or down: laid out as if turned upright, the boxes turned back.
+# Pages with vertical text: laid out as if turned upright, with the boxes turned back.
 
 
 def _runs_up(lines: Sequence[Line]) -> bool:
-    """Whether most lines are read from the bottom to the top (the page lies on its left side)."""
+    """Return whether most lines are read from bottom to top (the page lies on its left side)."""
     votes = 0
     for line in lines:
         if len(line.words) > 1:
@@ -381,7 +381,7 @@ def _runs_up(lines: Sequence[Line]) -> bool:
 
 
 def sideways(content: PageContent) -> bool | None:
-    """None for an upright page; else whether its lines are read from the bottom to the top."""
+    """Return None for an upright page, otherwise whether its lines are read from bottom to top."""
     vertical = [line for line in content.lines if is_vertical(line)]
     total = sum(len(line.text) for line in content.lines)
     if 2 * sum(len(line.text) for line in vertical) <= total:
@@ -390,7 +390,7 @@ def sideways(content: PageContent) -> bool | None:
 
 
 def upright(content: PageContent, regions: Sequence[Region], up: bool) -> tuple[PageContent, list[Region]]:
-    """The page turned so that its text is read from left to right."""
+    """Return the page turned so that its text is read from left to right."""
     width, height = content.width, content.height
 
     def turn(box: Box) -> Box:
@@ -408,7 +408,7 @@ def upright(content: PageContent, regions: Sequence[Region], up: bool) -> tuple[
 
 
 def turned_back(blocks: Sequence[Block], up: bool) -> tuple[Block, ...]:
-    """Blocks of the upright page with their relative boxes on the page as shown."""
+    """Return blocks of the upright page with their relative boxes on the page as shown."""
 
     def back(box: Box) -> Box:
         if up:

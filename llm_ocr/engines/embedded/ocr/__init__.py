@@ -1,7 +1,7 @@
-"""OCR of page images on the CPU, with the models of the rapidocr wheel.
+"""Run OCR on page images on the CPU, with the models of the rapidocr wheel.
 
-`Recogniser` belongs in a worker process: one page at a time, all calls from one thread, half a gigabyte of memory.
-Importing this package is cheap; numpy, OpenCV and onnxruntime are imported when a `Recogniser` is made.
+`Recogniser` belongs in a worker process: one page at a time, all calls from one thread, 0.5 GB of memory. Importing
+this package is cheap; numpy, OpenCV, and onnxruntime are imported when a `Recogniser` is created.
 """
 
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ __all__ = ["OcrPage", "Recogniser", "available"]
 
 @dataclass(frozen=True, slots=True)
 class OcrPage:
-    """What OCR read on a page. Boxes in pixels of `image`.
+    """OCR result of a page. Boxes in pixels of `image`.
 
-    `image` is the page as it was given, unless it was turned by `rotation` degrees clockwise (0, 90, 180 or 270), or
-    its lines, which fell to the right by `skew` degrees (rose, where that is negative), were levelled. `unread` counts
-    the places with text of which nothing could be read: many of them beside few lines are a script that is not known.
+    `image` is the original page, unless it was turned by `rotation` degrees clockwise (0, 90, 180, or 270), or leveled.
+    Leveling corrects lines that fell to the right by `skew` degrees (negative: rose). `unread` counts the text areas
+    without readable text: many of them with few lines indicate an unsupported script.
     """
 
     lines: tuple[Line, ...]
@@ -33,12 +33,12 @@ class OcrPage:
 
     @property
     def turned(self) -> bool:
-        """Whether `image` is another picture than the one given."""
+        """Whether `image` differs from the original image."""
         return bool(self.rotation or self.skew)
 
 
 class Recogniser:
-    """Both models, loaded. Raises MissingExtra where OCR is not installed. Not to be shared between threads."""
+    """Both models, loaded. Not for use by several threads. Raises `MissingExtra` without OCR."""
 
     def __init__(self) -> None:
         require_models()
@@ -47,21 +47,25 @@ class Recogniser:
         self._pages = PageReading()
 
     def read(self, image: "Pixels") -> OcrPage:
-        """All lines of an image of shape height x width x 3 (uint8, RGB), in no particular order."""
+        """Return all lines of an image of shape height x width x 3 (uint8, RGB), unordered."""
         return self._pages.read(image)
 
     def orientation(self, image: "Pixels") -> int:
-        """Degrees clockwise, 0, 90, 180 or 270, by which the image must be turned for its text to be upright."""
+        """Return the clockwise turn in degrees (0, 90, 180, or 270) that makes the image's text upright."""
         return self._pages.orientation(image)
 
     def rest(self) -> None:
-        """Give back the memory of the last pages, while there is nothing to read: 100 MB. The models stay loaded."""
+        """Release the memory of the last pages, 100 MB, while idle. The models stay loaded."""
         self._pages.rest()
 
     def probe(self, image: "Pixels", content: PageContent) -> float | None:
-        """How far the text layer is from what is seen: 0 true, 1 a lie; None: a script that is not known, or no text.
+        """Return the distance between text layer and image: 0 true, 1 false.
 
-        `image` is the page as shown, `content` its text layer.
+        None means an unsupported script or no text.
+
+        Args:
+            image: Page as shown.
+            content: Content with the text layer.
         """
         from llm_ocr.engines.embedded.probe import disagreement
 

@@ -14,28 +14,28 @@ from numpy.typing import NDArray
 from llm_ocr.engines.embedded.ocr.models import give_back_arena, open_session, require_models
 from llm_ocr.types import Box, Line, Word
 
-# Which parts of a page image hold anything: the detector has nothing to look for in the others.
+# Parts of a page image with content; the detector skips the other parts.
 
 
 Pixels = NDArray[np.uint8]
 #: Rows and columns from, to.
 Part = tuple[int, int, int, int]
 
-#: Side of the squares that are looked at, in pixels.
+#: Side of the examined squares in pixels.
 _SQUARE = 16
-#: Lightest and darkest value of a colour in an empty square differ by at most this (of 255): half of what a page with
-#: text needs, and more than JPEG's noise on paper.
+#: Maximum range of a color in an empty square (of 255). The value is half of the minimum for a page with text, and
+#: exceeds JPEG's noise on paper.
 _PLAIN = 12
-#: Empty squares kept around what is filled: the network sees text with its surroundings, and its strides are 32.
+#: Empty squares kept around content: the network uses the surroundings of text, and its strides are 32.
 _MARGIN = 2
-#: So many empty rows of squares beyond the margins part a page into two parts.
+#: Number of empty rows of squares beyond the margins that split a page into two parts.
 _GAP = 4
 
 
 def filled_parts(image: Pixels) -> list[Part]:
-    """Rectangles (top, bottom, left, right) of the image, from the top down, apart from each other.
+    """Return disjoint rectangles (top, bottom, left, right) of the image, from the top down.
 
-    What lies outside is plain. Empty for a plain image.
+    The area outside is plain. The result is empty for a plain image.
     """
     busy = _busy(image)
     height, width = image.shape[:2]
@@ -49,12 +49,12 @@ def filled_parts(image: Pixels) -> list[Part]:
 
 
 def _busy(image: Pixels) -> NDArray[np.bool_]:
-    """Which squares are not plain in each colour."""
+    """Return the squares that are not plain in each color."""
     height, width, _ = image.shape
     below, beside = -height % _SQUARE, -width % _SQUARE
     if below or beside:
         image = np.pad(image, ((0, below), (0, beside), (0, 0)), mode="edge")
-    rows = image.reshape(image.shape[0] // _SQUARE, _SQUARE, -1)  # over whole rows first: numpy is quick there
+    rows = image.reshape(image.shape[0] // _SQUARE, _SQUARE, -1)  # whole rows first, the fast axis in numpy
     highest, lowest = (_by_columns(edge) for edge in (rows.max(axis=1), rows.min(axis=1)))
     found: NDArray[np.bool_] = (highest.max(axis=2) - lowest.min(axis=2) > _PLAIN).any(axis=2)
     return found
@@ -65,7 +65,7 @@ def _by_columns(rows: Pixels) -> Pixels:
 
 
 def _runs(busy: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Ranges of rows with busy squares; those with less than the gap and both margins between them are one."""
+    """Return ranges of rows with busy squares; ranges within the gap plus both margins are merged."""
     rows = np.flatnonzero(busy.any(axis=1))
     if not len(rows):
         return []
@@ -75,29 +75,29 @@ def _runs(busy: NDArray[np.bool_]) -> list[tuple[int, int]]:
     return list(zip(starts, ends, strict=True))
 
 
-# Lines that the detector drew across the gutter between two columns, parted again. A gutter narrower than the gap that
-# parts a line by itself is known by the company it keeps: other lines end on its left edge and others begin on its
-# right edge, and hardly any runs through it.
+# Split of lines that the detector drew across the gutter between two columns. A gutter narrower than a separating gap
+# is identified by other lines. Several lines end on its left edge, several begin on its right edge, and hardly any
+# cross it.
 
 
-#: Narrowest gutter, in parts of the line's size; a space between words is a quarter to a half.
+#: Width of the narrowest gutter in font sizes; a space between words is 0.25 to 0.5.
 _NARROWEST = 0.8
-#: How far an edge may be from another line's, in parts of the size.
+#: Tolerance between an edge and another line's edge, in font sizes.
 _ALIGNED = 0.6
-#: Other lines that must end before the gap, and begin behind it.
+#: Number of other lines that must end before the gap, and begin after it.
 _ENDING, _BEGINNING = 3, 4
-#: A line with fewer words is a label or a cell: it says nothing about columns.
+#: Minimum words of a relevant line: shorter lines are labels or cells and do not indicate columns.
 _WORDS = 3
 
 
 def parted_at_gutters(lines: Sequence[Line]) -> list[Line]:
-    """The lines, those across a gutter as two or more."""
+    """Return the lines; lines across a gutter are split into two or more."""
     page = _Edges(lines)
     return [part for line in lines for part in _parts(line, page)]
 
 
 class _Edges:
-    """Where the lines of a page begin and end."""
+    """Beginnings and ends of the lines of a page."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
         telling = [line for line in lines if len(line.words) >= _WORDS]
@@ -106,7 +106,7 @@ class _Edges:
         self._lines = telling
 
     def is_gutter(self, left: float, right: float, size: float) -> bool:
-        """Whether lines end at `left` and begin at `right`, and few run through."""
+        """Return whether lines end at `left` and begin at `right`, and few cross the gap."""
         reach = _ALIGNED * size
         beginning = _between(self._starts, right - reach, right + reach)
         if beginning < _BEGINNING or _between(self._ends, left - reach, left + reach) < _ENDING:
@@ -119,7 +119,7 @@ def _between(values: Sequence[float], low: float, high: float) -> int:
 
 
 def _runs_through(line: Line, left: float, right: float) -> bool:
-    """Whether a word of the line stands in the gap, not only beside it."""
+    """Return whether a word of the line is in the gap, not only next to it."""
     if line.box.x1 <= right or line.box.x0 >= left:
         return False
     middle = (left + right) / 2
@@ -148,53 +148,53 @@ def _of_words(line: Line, words: Sequence[Word]) -> Line:
     return replace(line, text=" ".join(word.text for word in words), box=box, words=tuple(words))
 
 
-# Where text is: the detector's probability map, and rectangles around its connected parts.
+# Text areas: the detector's probability map, and rectangles around its connected parts.
 
 
 Floats = NDArray[np.float32]
 
 #: The network halves its input five times.
 _STRIDE = 32
-#: Pixels by which neighbouring tiles overlap; half of it is trusted from each.
+#: Overlap of neighboring tiles in pixels; half of it is used from each tile.
 _OVERLAP = 128
-#: A map value above this is text; rapidocr 3.10's config.yaml (Det.thresh).
+#: Minimum map value of text; rapidocr 3.10's config.yaml (Det.thresh).
 _TEXT = 0.3
-#: Mean map value that a rectangle needs; rapidocr 3.10's config.yaml (Det.box_thresh).
+#: Minimum mean map value of a rectangle; rapidocr 3.10's config.yaml (Det.box_thresh).
 _SURE = 0.5
-#: The network was trained on rectangles shrunk by their area over their perimeter; this undoes it (Det.unclip_ratio).
+#: The network was trained on rectangles shrunk by their area over their perimeter; this reverses it (Det.unclip_ratio).
 _GROW = 1.6
-#: Rectangles of fewer map pixels than this in height hold nothing that can be read.
+#: Minimum height of a readable rectangle in map pixels.
 _LEAST = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Quad:
-    """A rectangle around a piece of text, in pixels: centre, size, angle in degrees clockwise (within 45 of level)."""
+    """Rectangle around text in pixels: center, size, angle in degrees clockwise (within 45 of horizontal)."""
 
     x: float
     y: float
     width: float
     height: float
     angle: float
-    core: float  # height before growing
+    core: float  # height before the expansion
 
     @property
     def tall(self) -> bool:
-        """Text that runs up or down the page."""
+        """Whether the text runs up or down the page."""
         return self.height > 1.5 * self.width
 
 
 class Detector:
-    """Finds text in RGB images."""
+    """Detector of text in RGB images."""
 
     def __init__(self) -> None:
         self._session = open_session(require_models().detector)
 
     def find(self, image: Pixels, *, side: int, tile: int) -> list[Quad]:
-        """Rectangles in pixels of `image`, unordered.
+        """Return rectangles in pixels of `image`, unordered.
 
-        The image is shrunk until its longest side is `side`; what is not plain of it goes through the network, in
-        tiles of at most `tile` pixels a side, which bounds the memory.
+        The image is scaled down to `side` on its longest side. Only parts with content pass through the network, in
+        tiles of at most `tile` pixels per side, which limits the memory.
         """
         height, width = image.shape[:2]
         scale = min(1.0, side / max(height, width))
@@ -208,7 +208,7 @@ class Detector:
         return _rectangles(self._map(small, tile), width / small.shape[1], height / small.shape[0])
 
     def rest(self) -> None:
-        """Hold no more memory than before the first page."""
+        """Release memory to the level before the first page."""
         give_back_arena(self._session, (1, 3, _STRIDE, _STRIDE))
 
     def _map(self, image: Pixels, tile: int) -> Floats:
@@ -240,7 +240,7 @@ class Detector:
 
 
 def _spans(length: int, tile: int) -> list[tuple[int, int]]:
-    """Overlapping ranges of at most `tile` that cover 0..length, of equal size."""
+    """Return overlapping ranges of at most `tile` that cover 0..length, of equal size."""
     if length <= tile:
         return [(0, length)]
     count = -(-(length - _OVERLAP) // (tile - _OVERLAP))

@@ -1,7 +1,7 @@
-"""Where the two models come from, and sessions that suit one page at a time in one process.
+"""Locate the two OCR models, and open sessions suited to one page at a time in one process.
 
-The models are files of the rapidocr wheel. Its Python code is not imported: it would log to stderr and download what it
-misses; a file that is not there is `MissingExtra` here.
+The models are files of the rapidocr wheel. The wheel's Python code is not imported, because it would log to stderr and
+download missing files. A missing file raises `MissingExtra`.
 """
 
 import importlib.util
@@ -12,13 +12,13 @@ from typing import Any
 
 from llm_ocr.errors import MissingExtra
 
-#: Index 0 of the recogniser's output is "no character"; a space follows the alphabet that the model file carries.
+#: Index 0 of the recognizer's output is "no character"; a space follows the alphabet in the model file.
 BLANK = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """Paths of the detector and the recogniser."""
+    """Paths of the detector and the recognizer."""
 
     detector: Path
     recogniser: Path
@@ -26,9 +26,9 @@ class ModelFiles:
 
 @cache
 def find_models() -> ModelFiles | None:
-    """The models in the installed rapidocr wheel, None where the wheel, onnxruntime or OpenCV is missing.
+    """Return the models in the installed rapidocr wheel; None without the wheel, onnxruntime, or OpenCV.
 
-    Others that the user had rapidocr download stand in the same folder; only the kind that the wheel brings counts.
+    The folder may contain other models that the user downloaded with rapidocr; only the wheel's kind counts.
     """
     if any(importlib.util.find_spec(name) is None for name in ("onnxruntime", "cv2")):
         return None
@@ -43,12 +43,12 @@ def find_models() -> ModelFiles | None:
 
 
 def available() -> bool:
-    """Whether OCR is installed here; imports nothing heavy."""
+    """Return whether OCR is installed; imports nothing large."""
     return find_models() is not None
 
 
 def require_models() -> ModelFiles:
-    """The model files; raises MissingExtra where OCR is not installed."""
+    """Return the model files. Raises `MissingExtra` without OCR."""
     models = find_models()
     if models is None:
         what = "OCR is not installed: rapidocr with its models, or onnxruntime, is missing"
@@ -57,13 +57,13 @@ def require_models() -> ModelFiles:
 
 
 def open_session(model: Path) -> Any:
-    """A session on one thread.
+    """Open a session on one thread.
 
-    Measured with onnxruntime 1.31: more threads than one spin and slow the other processes down; the memory arena, but
-    without patterns of memory by shape, spares the page faults of large tensors, a tenth of a scan's processor time, at
-    the same peak of memory; the detector meets denormal numbers, which
-    cost two thirds of its time unless they count as zero. onnxruntime looks at that setting when the first session of a
-    process is made, and it holds for the thread that makes it: sessions are made and used in one thread.
+    The settings were measured with onnxruntime 1.31. More threads than one spin and slow down the other processes. The
+    memory arena, without memory patterns by shape, avoids the page faults of large tensors. This saves a tenth of a
+    scan's processor time at the same peak of memory. The detector encounters denormal numbers, which take two thirds of
+    its time unless they count as zero. onnxruntime reads that setting when a process creates its first session, and
+    applies it to the creating thread. So sessions are created and used in one thread.
     """
     import onnxruntime
 
@@ -77,9 +77,9 @@ def open_session(model: Path) -> Any:
 
 
 def give_back_arena(session: Any, shape: tuple[int, ...]) -> None:
-    """Free what the session's arena holds for its next page, by a run over zeros of this shape: there is no other way.
+    """Free the memory in the session's arena by a run over zeros of this shape, which is the only way.
 
-    Not after every page: to ask for it anew makes the detector slower by a fifth.
+    Do not call it after every page: allocating the memory again makes the detector 20 % slower.
     """
     import numpy as np
     import onnxruntime
@@ -92,6 +92,6 @@ def give_back_arena(session: Any, shape: tuple[int, ...]) -> None:
 
 
 def alphabet_of(session: Any) -> list[str]:
-    """The recogniser's characters by output index."""
+    """Return the recognizer's characters by output index."""
     characters = session.get_modelmeta().custom_metadata_map["character"].splitlines()
     return [BLANK, *characters, " "]

@@ -1,4 +1,4 @@
-"""One page image: find, turn, level, read."""
+"""Read one page image: find, turn, level, and read its lines."""
 
 import math
 from collections.abc import Sequence
@@ -24,27 +24,27 @@ from llm_ocr.engines.embedded.ocr.recognise import (
 from llm_ocr.engines.embedded.rotation import needed_turn, turn
 from llm_ocr.types import Line
 
-#: Longest side of what the detector sees, and of its tiles, in pixels. On 20 digital pages 960 misses 1.4 % of the
-#: characters, 1280 0.28 %, 1540 0.26 %; on a newspaper 1280 misses nine lines of ten and does not show that it does.
+#: Longest side in pixels of the detector's input, and of its tiles. On 20 digital pages, 960 misses 1.4 % of the
+#: characters, 1280 0.28 %, and 1540 0.26 %. On a newspaper, 1280 silently misses nine lines of ten.
 _SIDE, _TILE = 1600, 1280
-#: Longest side, in pixels, at which the way up is looked for: small print is missed, and not needed.
+#: Longest side in pixels for the orientation check: small print is missed, and not needed.
 _GLANCE = 960
-#: Lines under this height (in the detector's pixels, as detected) run together: seen again, larger.
+#: Height in the detector's pixels, as detected, below which lines merge; they are detected again at a larger size.
 _DENSE = 12.0
 _DENSE_SIDE = 3200
-#: Height of a crop over that of its quad. Measured on 20 pages: nothing to 1.1 is 0.33 % wrong characters, 1.2 0.39 %;
-#: every tenth saves as much of the recogniser's time, since it sees all crops at one height.
+#: Ratio of a crop's height to its quad's. Measured on 20 pages: up to 1.1, 0.33 % of the characters are wrong; 1.2,
+#: 0.39 %. Each tenth saves as much of the recognizer's time, because all crops have the same input height.
 _ROOM = 1.1
-#: Skew in degrees that is worth levelling, and the most that is taken for skew.
+#: Minimum skew in degrees for leveling, and the maximum that counts as skew.
 _LEVEL, _SKEWED = 0.5, 8.0
-#: Slender lines needed to tell the skew.
+#: Minimum number of slender lines that determine the skew.
 _SKEW_LINES = 3
-#: Lightest and darkest pixel of a page with text differ by at least this.
+#: Minimum range of pixel values on a page with text.
 _CONTRAST = 24
 
 
 class PageReading:
-    """Reads pages with one detector and one recogniser."""
+    """Reader of pages with one detector and one recognizer."""
 
     def __init__(self) -> None:
         cv2.setNumThreads(1)
@@ -52,7 +52,7 @@ class PageReading:
         self.reader = Reader()
 
     def read(self, image: Pixels) -> OcrPage:
-        """All lines; see `Recogniser.read`."""
+        """Return all lines; see `Recogniser.read`."""
         if int(image.max()) - int(image.min()) < _CONTRAST:
             return OcrPage((), 0, image)
         quads = self._find(image)
@@ -67,13 +67,13 @@ class PageReading:
         return OcrPage(tuple(lines), rotation, image, skew, unread)
 
     def orientation(self, image: Pixels) -> int:
-        """Degrees clockwise by which the image must be turned; see `Recogniser.orientation`."""
+        """Return the clockwise turn in degrees; see `Recogniser.orientation`."""
         if int(image.max()) - int(image.min()) < _CONTRAST:
             return 0
         return needed_turn(image, self._detector.find(image, side=_GLANCE, tile=_TILE), self.reader.read)
 
     def rest(self) -> None:
-        """See `Recogniser.rest`."""
+        """Release memory; see `Recogniser.rest`."""
         self._detector.rest()
         self.reader.rest()
 
@@ -109,13 +109,13 @@ class PageReading:
 
 
 def _skew(quads: Sequence[Quad]) -> float:
-    """Degrees by which the lines fall to the right, 0.0 when they are level or do not agree."""
+    """Return the degrees by which the lines fall to the right; 0.0 for level or inconsistent lines."""
     slender = sorted((quad.angle, quad.width) for quad in quads if quad.width > 5 * quad.height)
     if len(slender) < _SKEW_LINES:
         return 0.0
     half = sum(width for _, width in slender) / 2
     angle = 0.0
-    for angle, width in slender:  # noqa: B007 - the median is the one it stops at
+    for angle, width in slender:  # noqa: B007 - the loop stops at the median
         half -= width
         if half <= 0:
             break
@@ -123,7 +123,7 @@ def _skew(quads: Sequence[Quad]) -> float:
 
 
 def _level(image: Pixels, quads: Sequence[Quad], skew: float) -> tuple[Pixels, list[Quad]]:
-    """The image and its quads turned back by `skew` about the middle; the picture keeps its size."""
+    """Return the image and its quads turned back by `skew` about the center; the image keeps its size."""
     height, width = image.shape[:2]
     matrix = cv2.getRotationMatrix2D((width / 2, height / 2), skew, 1)
     ground = tuple(float(np.median(image[::8, ::8, channel])) for channel in range(3))

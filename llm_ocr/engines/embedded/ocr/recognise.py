@@ -16,21 +16,21 @@ from llm_ocr.engines.embedded.ocr.detect import Pixels, Quad
 from llm_ocr.engines.embedded.ocr.models import alphabet_of, give_back_arena, open_session, require_models
 from llm_ocr.types import Box, Line, Word
 
-# What a crop of one line says: characters, where they stand, and how sure that is.
+# Result of a crop of one line: characters, their positions, and confidence.
 
 
-#: The height that the network reads (its input shape is 3 x 48 x any width).
+#: Input height of the network (its input shape is 3 x 48 x any width).
 _HEIGHT = 48
-#: One step of the network's output stands for this many input columns.
+#: Input columns per step of the network's output.
 _STEP = 8
-#: Crops wider than this are read in parts: memory grows with the width, and no line is longer than about 60 times its
-#: height.
+#: Width above which crops are read in parts, because memory grows with the width. Lines are at most about 60 times as
+#: long as high.
 _WIDEST = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One line as it was read. `centres` are the characters' middles in pixels of the crop, `sure` 0..1 each."""
+    """Reading of one line. `centres` are the characters' centers in pixels of the crop, `sure` is 0..1 each."""
 
     text: str
     centres: tuple[float, ...]
@@ -38,7 +38,7 @@ class Reading:
 
     @property
     def confidence(self) -> float:
-        """The mean over the characters, 0 for nothing read."""
+        """Mean over the characters; 0 for no characters."""
         return sum(self.sure) / len(self.sure) if self.sure else 0.0
 
 
@@ -46,14 +46,17 @@ NOTHING = Reading("", (), ())
 
 
 class Reader:
-    """Reads RGB crops that hold one line of upright text each."""
+    """Reader of RGB crops with one line of upright text each."""
 
     def __init__(self) -> None:
         self._session = open_session(require_models().recogniser)
         self._alphabet = alphabet_of(self._session)
 
     def read(self, crop: Pixels) -> Reading:
-        """The text of one crop. One at a time: a batch is padded to its widest, and costs more per line (measured)."""
+        """Return the text of one crop.
+
+        Single crops are faster than batches, which are padded to the widest (measured).
+        """
         height, width = crop.shape[:2]
         if not height or not width:
             return NOTHING
@@ -63,7 +66,7 @@ class Reader:
             return self._read_parts(crop, parts=-(-columns // _WIDEST))
         values = np.zeros((1, 3, _HEIGHT, -(-columns // _STEP) * _STEP), np.float32)
         how = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
-        pixels = cv2.resize(crop, (columns, _HEIGHT), interpolation=how)[:, :, ::-1]  # the network takes BGR
+        pixels = cv2.resize(crop, (columns, _HEIGHT), interpolation=how)[:, :, ::-1]  # the network's input is BGR
         np.subtract(
             pixels.transpose(2, 0, 1) * np.float32(1 / 127.5), 1, out=values[0, :, :, :columns], casting="same_kind"
         )
@@ -71,7 +74,7 @@ class Reader:
         return self._decode(scores[0], width / columns)
 
     def rest(self) -> None:
-        """Hold no more memory than before the first crop."""
+        """Release memory to the level before the first crop."""
         give_back_arena(self._session, (1, 3, _HEIGHT, _STEP))
 
     def _read_parts(self, crop: Pixels, parts: int) -> Reading:
@@ -87,7 +90,7 @@ class Reader:
         return Reading(texts, tuple(centres), tuple(sure))
 
     def _decode(self, scores: NDArray[np.float32], stretch: float) -> Reading:
-        """Best character of each step; repeats without a blank between them are one character."""
+        """Return the best character of each step; repeats without a blank between them are one character."""
         best = scores.argmax(axis=1)
         starts = np.flatnonzero(np.concatenate(([True], best[1:] != best[:-1])))
         ends = np.concatenate((starts[1:], [len(best)]))
@@ -100,7 +103,7 @@ class Reader:
 
 
 def cut_out(image: Pixels, quad: Quad) -> Pixels:
-    """The quad's part of the image, levelled. A crop of a quad that is not slanted is a view, not a copy."""
+    """Return the quad's part of the image, leveled. Without a slant, the crop is a view, not a copy."""
     height, width = image.shape[:2]
     if abs(math.radians(quad.angle)) * quad.width < 2:
         x0, x1 = max(0, round(quad.x - quad.width / 2)), min(width, round(quad.x + quad.width / 2))
@@ -113,15 +116,15 @@ def cut_out(image: Pixels, quad: Quad) -> Pixels:
     return levelled
 
 
-# What the pixels of a line's crop say beside its text: gaps between characters, size and weight of the letters.
+# Measurements of a line's pixels: gaps between characters, and size and weight of the letters.
 
 
-#: Lightest and darkest pixel of a crop with letters differ by at least this (of 255).
+#: Minimum range of pixel values (of 255) in a crop with letters.
 _CONTRAST = 24
-#: A pixel counts as ink from this share of the contrast on; low, so that grey edges of small letters close no gap.
+#: Share of the contrast from which a pixel is ink; low, so that gray edges of small letters close no gap.
 _INK = 0.4
-#: A row filled to this share is a rule or an underline, not letters; so is a column that is filled from edge to edge
-#: (no letter is as high as its crop) and at most this many pixels wide: a table's or a gutter's rule.
+#: Filled share of a row from which it is a rule or underline, not letters. Filled share and maximum width in pixels of
+#: a vertical rule of a table or gutter; no letter is as high as its crop.
 _RULE, _WALL, _WALL_WIDTH = 0.85, 0.95, 4
 #: Heights above and depths below the baseline, in em, of a plain book face: capitals and ascenders, small letters,
 #: descenders, and the full square of an ideograph.
@@ -134,11 +137,12 @@ _FLAT = frozenset(".,;:-–—_~=+<>·•'\"’‘“”´`*^°…")
 
 @dataclass(frozen=True, slots=True)
 class Ink:
-    """Measures of one crop, in its pixels.
+    """Measurements of one crop in its pixels.
 
     `reading` is the text without vertical rules that were read as bars. `gaps[i]` is the empty range of columns between
-    its characters i and i + 1, spaces not counted, `(x, x)` where they touch; `walls[i]` whether a rule stands between
-    them. `size` is the font's height, `top` and `bottom` the rows of the letters, `stroke` their strokes' thickness.
+    its characters i and i + 1, ignoring spaces, and `(x, x)` if they touch. `walls[i]` is whether a rule is between
+    them. `size` is the font's height, `top` and `bottom` are the rows of the letters, `stroke` is the thickness of
+    their strokes.
     """
 
     reading: Reading
@@ -153,7 +157,7 @@ class Ink:
 
 
 def measure(crop: Pixels, reading: Reading) -> Ink | None:
-    """None for a crop in which nothing stands out from the ground."""
+    """Return the measurements; None for a crop without contrast."""
     dark = _darkness(crop)
     if dark is None:
         return None
@@ -177,7 +181,7 @@ def measure(crop: Pixels, reading: Reading) -> Ink | None:
 
 
 def _darkness(crop: Pixels) -> NDArray[np.float32] | None:
-    """How much of each pixel is ink, 0..1, whichever of letters and ground is the lighter."""
+    """Return the ink share of each pixel, 0..1, for dark letters on light ground and the reverse."""
     grey = cv2.cvtColor(crop, cv2.COLOR_RGB2GRAY)
     low, ground, high = (float(value) for value in np.percentile(grey, (1, 50, 99)))
     if high - low < _CONTRAST:
@@ -192,18 +196,18 @@ def _darkness(crop: Pixels) -> NDArray[np.float32] | None:
 
 
 def _without_walls(dark: NDArray[np.float32]) -> list[float]:
-    """Erases vertical rules from `dark`, and says where they stood."""
+    """Erase vertical rules from `dark` and return their positions."""
     full = ((dark > _INK).mean(axis=0) > _WALL).astype(np.int8)
     walls = []
     for start, end in np.flatnonzero(np.diff(np.concatenate(([0], full, [0])))).reshape(-1, 2):
         if end - start <= _WALL_WIDTH:
-            dark[:, max(0, start - 1) : end + 1] = 0  # with its grey edges
+            dark[:, max(0, start - 1) : end + 1] = 0  # including the gray edges
             walls.append((start + end) / 2)
     return walls
 
 
 def _without_bars(reading: Reading, walls: list[float], near: float) -> Reading:
-    """The reading without vertical rules that were read as bars."""
+    """Return the reading without vertical rules that were read as bars."""
     read = zip(reading.text, reading.centres, reading.sure, strict=True)
     kept = [one for one in read if one[0] not in _BARS or all(abs(one[1] - wall) > near for wall in walls)]
     if len(kept) == len(reading.text):
@@ -212,14 +216,14 @@ def _without_bars(reading: Reading, walls: list[float], near: float) -> Reading:
 
 
 def _ink_rows(dark: NDArray[np.float32]) -> tuple[int, int]:
-    """The rows of the line's letters: those with ink around the middle, without parts of the neighbouring lines."""
+    """Return the rows of the line's letters: rows with ink around the middle, without parts of neighboring lines."""
     height = len(dark)
     profile = (dark > 0.5).sum(axis=1)
     busy = profile > max(0, 0.02 * int(profile.max()))
     if not busy.any():
         return 0, height
     middle = int(np.average(np.arange(height), weights=profile.astype(np.float64)))
-    reach = max(1, height // 8)  # the dot of an i stands apart from its stem
+    reach = max(1, height // 8)  # the dot of an i is separate from its stem
     top = bottom = middle
     while top > 0 and busy[max(0, top - reach) : top].any():
         top -= 1
@@ -230,7 +234,7 @@ def _ink_rows(dark: NDArray[np.float32]) -> tuple[int, int]:
 
 
 def _widest(empty: NDArray[np.intp], left: float, right: float) -> tuple[float, float]:
-    """The widest empty range that touches left..right, cut to it."""
+    """Return the widest empty range that touches left..right, clipped to it."""
     first = int(np.searchsorted(empty[:, 1], left))
     best = ((left + right) / 2, (left + right) / 2)
     for start, end in empty[first:]:
@@ -243,7 +247,7 @@ def _widest(empty: NDArray[np.intp], left: float, right: float) -> tuple[float, 
 
 
 def _share_of_em(text: str) -> float:
-    """The height of a line's ink in em, from which letters it holds."""
+    """Return the height of a line's ink in em, by the letters in the line."""
     letters = [c for c in text if c not in _FLAT]
     if not letters:
         return _X_HEIGHT
@@ -255,42 +259,46 @@ def _share_of_em(text: str) -> float:
 
 
 def _stroke(dark: NDArray[np.float32]) -> float:
-    """Twice the area over the length of the outline; grey edges count in both: small letters compare with large."""
+    """Return twice the area over the outline's length.
+
+    Gray edges count in both, so that small letters are comparable with large ones.
+    """
     across = np.abs(np.diff(dark, axis=1))[1:, :]
     down = np.abs(np.diff(dark, axis=0))[:, 1:]
     outline = float(np.hypot(across, down).sum()) if min(dark.shape) > 1 else 0.0
     return 2 * float(dark.sum()) / outline if outline else 0.0
 
 
-# Lines and words from what was read and measured of one crop.
+# Lines and words from the reading and measurements of one crop.
 
 
-#: Gaps in em. Wider than the first: two columns or cells in one rectangle. Measured on 47,000 gaps between letters of
-#: a word (99 % under 0.25, none over 0.61) and 8,500 between words (99 % over 0.19): wider than the second is a space
-#: that was not read, also at the third where the line's own spaces are no wider.
+#: Gaps in em. Above the first: two columns or cells in one rectangle. Measured on 47,000 gaps between letters of a word
+#: (99 % below 0.25, none above 0.61) and 8,500 between words (99 % above 0.19). Above the second, a gap is a missed
+#: space. Above the third, a gap is a missed space if the line's own spaces are no wider.
 _COLUMN, _SPACE, _NARROW_SPACE = 1.5, 0.62, 0.33
-#: A crop is this many em high (measured: 1.12 to 1.57, the more the smaller the letters).
+#: Height of a crop in em (measured: 1.12 to 1.57, larger for smaller letters).
 _BOX_HEIGHT = 1.29
-#: How far the size by the ink may be from that by the crop before it is cut: the ink of a neighbouring line, or a
-#: line of signs only.
+#: Maximum ratio between the size by ink and the size by crop. A larger ratio is limited: the ink is from a neighboring
+#: line, or the line has signs only.
 _TRUST = 1.3
-#: Height of a line's box in em: ascent and descent, as text layers give it.
+#: Height of a line's box in em: ascent and descent, as in text layers.
 _LINE_HEIGHT = 1.15
-#: Signs that belong to the word before, or after: no space is missing there, nor between digits, ones stand far apart.
+#: Signs that belong to the previous or next word: no space is missing there, nor between digits, as ones have wide
+#: gaps.
 _CLOSING = frozenset(".,;:!?)]}%'’”\"")
 _OPENING = frozenset("([{'‘“\"#$€£")
-#: A reading below the first confidence is a guess. One or two characters, or signs without a letter or digit, need the
-#: second: specks and marks in pictures are read as such (0.18 to 0.7 on pages with photos, maps and charts; the labels
-#: of axes 0.98 up).
+#: Confidence below which a reading is a guess. Readings of one or two characters, or of signs without letters and
+#: digits, need the second value. Specks and marks in pictures produce them (0.18 to 0.7 on pages with photos, maps, and
+#: charts; labels of axes 0.98 or more).
 _GUESS, _STRAY = 0.5, 0.75
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A line before sizes are compared over the page."""
+    """Line before the comparison of sizes over the page."""
 
     line: Line
-    stroke: float  # thickness of the letters' strokes over their size; 0: not known
+    stroke: float  # stroke thickness divided by the size; 0: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,12 +307,12 @@ class _Glyph:
     x0: float
     x1: float
     sure: float
-    space: bool  # one precedes it
-    gap: float  # pixels between it and the one before; endless where a rule stands between
+    space: bool  # preceded by a space
+    gap: float  # pixels to the previous character; infinite across a rule
 
 
 def is_text(reading: Reading) -> bool:
-    """Whether a reading is more than a guess at something that is no text."""
+    """Return whether a reading is more than a guess at non-text content."""
     text = reading.text.strip()
     if not text or reading.confidence < _GUESS:
         return False
@@ -313,7 +321,7 @@ def is_text(reading: Reading) -> bool:
 
 
 def pieces(reading: Reading, ink: Ink | None, quad: Quad, crop_width: float) -> list[Piece]:
-    """Lines of one rectangle of lying text: several where wide gaps part it."""
+    """Return the lines of one rectangle of horizontal text: several if wide gaps split it."""
     reading = ink.reading if ink else reading
     size = _size(ink, quad)
     left, top = max(0.0, quad.x - quad.width / 2), max(0.0, quad.y - quad.height / 2)
@@ -324,7 +332,7 @@ def pieces(reading: Reading, ink: Ink | None, quad: Quad, crop_width: float) -> 
 
 
 def standing_line(reading: Reading, quad: Quad) -> Line:
-    """A line of text that runs up or down the page; its one word has its box."""
+    """Return a line of text that runs up or down the page; its only word has its box."""
     half_width, half_height = quad.width / 2, quad.height / 2
     box = Box(quad.x - half_width, quad.y - half_height, quad.x + half_width, quad.y + half_height)
     text = " ".join(reading.text.split())
@@ -340,7 +348,7 @@ def _size(ink: Ink | None, quad: Quad) -> float:
 
 
 def _line_rows(ink: Ink | None, quad: Quad, size: float, top: float) -> tuple[float, float]:
-    """The line's top and bottom: its rectangle without what the detector added, but with all its ink."""
+    """Return the line's top and bottom: its rectangle without the detector's margin, but with all its ink."""
     y0, y1 = quad.y - _LINE_HEIGHT * size / 2, quad.y + _LINE_HEIGHT * size / 2
     if ink is not None:
         y0, y1 = min(y0, top + ink.top), max(y1, top + ink.bottom)
@@ -375,7 +383,7 @@ def _halfway(left: float, right: float) -> tuple[float, float]:
 
 
 def _missing_space(usual: Sequence[float], size: float) -> float:
-    """The gap from which a space was overlooked: as wide as the line's others, where it has some."""
+    """Return the gap from which a space was missed: as wide as the line's other spaces, if there are any."""
     if len(usual) < 2:
         return _SPACE * size
     return min(_SPACE * size, max(_NARROW_SPACE * size, 0.9 * median(usual)))
@@ -410,15 +418,15 @@ def _line(run: Sequence[_Glyph], size: float, left: float, y0: float, y1: float)
     return Line(" ".join(word.text for word in boxed), box, size, boxed, confidence=confidence)
 
 
-#: Sizes this near to the page's usual one are it: measuring is no surer (standard deviation 0.06 on 19 pages).
+#: Tolerance for the page's usual size: measurements are no more precise (standard deviation 0.06 on 19 pages).
 _SAME_SIZE = 0.1
-#: Strokes thicker than the page's usual ones by this factor are bold (measured: 1.35 to 1.7, regular text mostly under
-#: 1.2), on letters large enough to tell, in pixels.
+#: Ratio to the page's usual stroke thickness from which strokes are bold (measured: 1.35 to 1.7, regular text mostly
+#: below 1.2), and minimum letter size in pixels for the test.
 _BOLD, _TELLING = 1.3, 14.0
 
 
 def compared(found: Sequence[Piece]) -> list[Line]:
-    """Lines with sizes levelled to the page's usual one, and bold ones marked."""
+    """Return lines with sizes adjusted to the page's usual size, and bold lines marked."""
     usual_size = _usual([(piece.line.size, len(piece.line.text)) for piece in found])
     usual_stroke = _usual([(piece.stroke, len(piece.line.text)) for piece in found if piece.stroke > 0])
     lines = []
@@ -432,7 +440,7 @@ def compared(found: Sequence[Piece]) -> list[Line]:
 
 
 def _usual(values: Sequence[tuple[float, int]]) -> float:
-    """The median, each value counted as often as the line has characters."""
+    """Return the median, weighted by the characters of the lines."""
     half = sum(weight for _, weight in values) / 2
     for value, weight in sorted(values):
         half -= weight

@@ -1,4 +1,4 @@
-"""Tables of a page: ruled ones, those between horizontal rules, coloured ones, and plain ones with clear columns."""
+"""Find the tables of a page: ruled, between horizontal rules, colored, and plain with clear columns."""
 
 from llm_ocr.engines.embedded.regions import Region
 from llm_ocr.engines.embedded.tables.finder import Finder
@@ -6,5 +6,5 @@ from llm_ocr.types import PageContent
 
 
 def find_tables(content: PageContent) -> list[Region]:
-    """The tables, from top to bottom; no line belongs to two of them. Never raises on odd content."""
+    """Return the tables from top to bottom; no line belongs to two of them. Never raises on unusual content."""
     return Finder(content).tables() if content.lines else []

@@ -1,4 +1,4 @@
-"""Pieces of text, columns, cells, and the table as Markdown or HTML."""
+"""Build pieces of text, columns, and cells, and write tables as Markdown or HTML."""
 
 import html
 import re
@@ -9,7 +9,7 @@ from llm_ocr.engines.embedded.layout.blocks import escape
 from llm_ocr.engines.embedded.layout.rows import join
 from llm_ocr.types import Box, Line
 
-# Words with their places: rows on one baseline, and segments of a row between wide gaps.
+# Words with their positions: rows on one baseline, and segments of a row between wide gaps.
 
 
 _NUMBER = re.compile(
@@ -23,7 +23,7 @@ _LEADERS = re.compile(r"(?:[.․…·_]\s?){4,}")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A word, or a whole line where it has no words or is written upwards. `line` is its index on the page."""
+    """Word, or whole line without words or with vertical text. `line` is its index on the page."""
 
     text: str
     box: Box
@@ -34,7 +34,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Neighbouring pieces of a row without a wide gap between them."""
+    """Adjacent pieces of a row without a wide gap."""
 
     x0: float
     x1: float
@@ -47,7 +47,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Segments on one baseline, left to right. `y` is the mean of the vertical centres."""
+    """Segments on one baseline, left to right. `y` is the mean of the vertical centers."""
 
     y: float
     size: float
@@ -59,12 +59,12 @@ class Row:
 
 
 def is_number(text: str) -> bool:
-    """Whether a cell holds a value rather than words: digits with signs and units, a dash, a tick."""
+    """Return whether a cell has a value instead of words: digits with signs and units, a dash, a check mark."""
     return _NUMBER.match(text) is not None
 
 
 def without_leaders(text: str) -> str:
-    """Without the dots that lead the eye to the next column, and without a lone one: a speck that OCR has read."""
+    """Return the text without leader dots, and without a single dot, which is a speck read by OCR."""
     parts = _LEADERS.sub(" ", text).split()
     while len(parts) > 1 and parts[-1] in _SPECKS:
         parts.pop()
@@ -72,12 +72,12 @@ def without_leaders(text: str) -> str:
 
 
 def is_code(lines: Sequence[Line]) -> bool:
-    """Whether the lines are set in a font of one width, as code is: code stands in columns without being a table."""
+    """Return whether the lines have a monospaced font like code, which has columns without being a table."""
     if sum(line.mono for line in lines) > 0.4 * len(lines):
         return True
     worded = {line.text.strip("0123456789 "): line for line in lines if sum(map(str.isalpha, line.text)) >= 4}
     wordy = sum(sum(map(str.isalpha, line.text)) >= 4 for line in lines)
-    if len(worded) < 4 or wordy * 2 < len(lines):  # the digits of most fonts have one width
+    if len(worded) < 4 or wordy * 2 < len(lines):  # the digits of most fonts have the same width
         return False
     widths = sorted(line.box.width / len(line.text) for line in worded.values())
     middle = widths[len(widths) // 2]
@@ -85,31 +85,31 @@ def is_code(lines: Sequence[Line]) -> bool:
 
 
 def is_upright(line: Line) -> bool:
-    """False for lines written upwards or downwards."""
+    """Return False for lines written upward or downward."""
     return line.box.height <= 1.8 * max(line.size, 1e-6) or line.box.width >= line.box.height or len(line.text) < 3
 
 
 def line_pieces(index: int, line: Line) -> list[Piece]:
-    """The words of a line as pieces, leader dots dropped; a line that is not upright stays whole."""
+    """Return the words of a line as pieces without leader dots; a vertical line stays whole."""
     if not line.words or not is_upright(line):
         return [Piece(line.text, line.box, index, line.size, line.bold)]
     pieces = [Piece(word.text, word.box, index, line.size, line.bold) for word in line.words]
     dots = [piece.text for piece in pieces if not piece.text.strip(_DOTS)]
     if len(dots) < 4 and not any(len(text) >= 3 for text in dots):
         return pieces
-    # Print often runs the leaders through the words: what is left of them beside the words goes too.
+    # Print often runs leaders through the words: the remaining dots next to words are removed as well.
     bare = [replace(piece, text=_DOTTED.sub(" ", piece.text.strip(_DOTS))) for piece in pieces]
     return [piece for piece in bare if piece.text] or pieces
 
 
 def spoken(pieces: Sequence[Piece]) -> str:
-    """The words of one row in reading order, a space where there is a gap."""
+    """Return the words of one row in reading order, with a space at each gap."""
     right_to_left = sum(_is_right_to_left(piece.text) for piece in pieces) * 2 > len(pieces)
     text = ""
     last: Piece | None = None
     for piece in sorted(pieces, key=lambda item: item.box.x0, reverse=right_to_left):
         gap = piece.size
-        if last is not None and last.line != piece.line:  # words of one line are parted in any case
+        if last is not None and last.line != piece.line:  # words of one line are always separated
             gap = last.box.x0 - piece.box.x1 if right_to_left else piece.box.x0 - last.box.x1
         text += f" {piece.text}" if gap > 0.1 * piece.size or not text else piece.text
         last = piece
@@ -121,7 +121,7 @@ def _is_right_to_left(text: str) -> bool:
 
 
 def rows_of(pieces: Iterable[Piece], gap: float = 0.7) -> list[Row]:
-    """Rows from top to bottom; a segment ends where the next piece is more than `gap` font sizes away."""
+    """Return rows from top to bottom; a segment ends at a gap of more than `gap` font sizes."""
     groups: list[list[Piece]] = []
     means: list[float] = []
     for piece in sorted(pieces, key=lambda item: item.box.y0 + item.box.y1):
@@ -141,7 +141,7 @@ def _row(group: list[Piece], mean: float, gap: float) -> Row:
     runs: list[list[Piece]] = []
     reach = 0.0
     for piece in group:
-        # Lines that the text layer or the OCR has parted are cells more often than not.
+        # Lines separated by the text layer or OCR are usually cells.
         allowed = gap if runs and runs[-1][-1].line == piece.line else min(gap, 0.25)
         if runs and piece.box.x0 - reach <= allowed * size:
             runs[-1].append(piece)
@@ -153,21 +153,21 @@ def _row(group: list[Piece], mean: float, gap: float) -> Row:
 
 
 def row_segment(run: Sequence[Piece]) -> Segment:
-    """Pieces, left to right, as one segment."""
+    """Return pieces, left to right, as one segment."""
     return Segment(min(piece.box.x0 for piece in run), max(piece.box.x1 for piece in run), tuple(run))
 
 
-# Columns from the gaps between words that the rows of a table have in common.
+# Columns from common gaps between the words of a table's rows.
 
 
 def most_parted(rows: Sequence[Row]) -> list[Row]:
-    """The rows that show the columns: those with nearly as many segments as any."""
+    """Return the rows that show the columns: those with nearly the maximum number of segments."""
     most = max((len(row.segments) for row in rows), default=0)
     return [row for row in rows if len(row.segments) >= 0.6 * most]
 
 
 def free_intervals(rows: Sequence[Row], tolerance: float) -> list[tuple[float, float]]:
-    """Stretches of x, between the outermost segments, that at most the share `tolerance` of the rows covers."""
+    """Return intervals of x, between the outermost segments, that at most the share `tolerance` of the rows covers."""
     events: list[tuple[float, int]] = []
     for row in rows:
         for segment in row.segments:
@@ -188,7 +188,7 @@ def free_intervals(rows: Sequence[Row], tolerance: float) -> list[tuple[float, f
 
 
 def _inner(found: list[tuple[float, float]], rows: Sequence[Row]) -> list[tuple[float, float]]:
-    """Only those that have segments on both sides in some row."""
+    """Return only intervals with segments on both sides in some row."""
     inner = []
     for low, high in found:
         both = sum(row.segments[0].x1 <= high and row.segments[-1].x0 >= low and len(row.segments) > 1 for row in rows)
@@ -205,7 +205,7 @@ _BULLET = re.compile(r"^\s*[•‣◦▪●○■□◆►▸✓✔–-]\s+\S")
 
 @dataclass(slots=True)
 class Cell:
-    """A cell at `row`, `column` (both from 0) that covers `rowspan` x `colspan` places of the grid."""
+    """Cell at `row`, `column` (both from 0) that covers `rowspan` x `colspan` places of the grid."""
 
     row: int
     column: int
@@ -217,7 +217,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells in reading order, and how many rows at the top are headings."""
+    """Cells in reading order, and the number of heading rows at the top."""
 
     rows: int
     columns: int
@@ -226,7 +226,7 @@ class Table:
 
 
 def cell_text(pieces: Sequence[Piece]) -> str:
-    """The pieces of a cell read line by line; items of a list inside the cell on lines of their own."""
+    """Return the pieces of a cell line by line; list items inside the cell are on separate lines."""
     upward = [piece for piece in pieces if piece.box.height > 1.8 * piece.size and len(piece.text) > 2]
     if len(upward) * 2 > len(pieces):
         return " ".join(piece.text for piece in sorted(pieces, key=lambda item: item.box.x0))
@@ -238,7 +238,7 @@ def cell_text(pieces: Sequence[Piece]) -> str:
 
 
 def with_text(cells: Iterable[Cell]) -> list[Cell]:
-    """The same cells, their text read."""
+    """Return the same cells with their text."""
     chosen = list(cells)
     for cell in chosen:
         cell.text = cell_text(cell.pieces)
@@ -246,7 +246,7 @@ def with_text(cells: Iterable[Cell]) -> list[Cell]:
 
 
 def heading_rows(cells: Sequence[Cell], rows: int) -> int:
-    """How many rows at the top hold headings: those that a spanning cell of the first rows joins, at least one."""
+    """Return the number of heading rows: rows at the top that a spanning cell of the first rows joins, at least one."""
     count = 1
     while count < min(rows - 1, 4):
         spanned = any(
@@ -263,7 +263,7 @@ def heading_rows(cells: Sequence[Cell], rows: int) -> int:
 
 
 def markup(table: Table) -> str:
-    """A pipe table, or HTML where cells span."""
+    """Return a pipe table, or HTML if cells span."""
     table = replace(table, cells=tuple(part for cell in table.cells for part in _places_of(cell)))
     if any(cell.rowspan > 1 or cell.colspan > 1 for cell in table.cells):
         return _html(table)
@@ -275,7 +275,7 @@ def markup(table: Table) -> str:
 
 
 def _places_of(cell: Cell) -> Iterator[Cell]:
-    """The cell, or the single places of an empty one: that it spans says nothing."""
+    """Yield the cell, or the single places of an empty cell, whose span has no meaning."""
     if cell.text:
         yield cell
         return
@@ -308,7 +308,7 @@ def _element(cell: Cell, tag: str) -> str:
 
 
 def compacted(cells: Sequence[Cell], rows: Sequence[bool], columns: Sequence[bool]) -> list[Cell]:
-    """Without the rows and columns that are not to be kept; cells that lose all their places are dropped."""
+    """Remove rows and columns that are not kept; cells that lose all their places are dropped."""
     row_at, column_at = _places(rows), _places(columns)
     kept = []
     for cell in cells:

@@ -24,10 +24,10 @@ from llm_ocr.engines.embedded.tables.spaced import Area, aligned_tables, plain_a
 from llm_ocr.engines.embedded.trace import note, relative, tracing
 from llm_ocr.types import Box, Line, PageContent
 
-# Captions of tables: a line that begins with "Table 3" beside the table, and the lines that go on with it.
+# Captions of tables: a line beginning with "Table 3" next to the table, and its continuation lines.
 
 
-#: A caption begins within so many sizes of its letters from the table.
+#: Maximum distance of a caption from the table in letter sizes.
 _NEAR = 9
 
 
@@ -39,7 +39,10 @@ def caption_beside(
     *,
     sides: tuple[bool, ...] = (True, False),
 ) -> frozenset[int]:
-    """Indices of the caption's lines, empty without one. `sides`, in order: True is above the box, False below it."""
+    """Return the indices of the caption's lines; empty without one.
+
+    `sides` is in order of preference: True is above the box, False below it.
+    """
     for above in sides:
         found = _caption(lines, box, taken, pattern, above=above)
         if found:
@@ -60,7 +63,7 @@ def _caption(
 
 
 def caption_lines(lines: Sequence[Line], candidates: Sequence[int], start: int) -> list[int]:
-    """The caption that begins with the line `start`, its lines from top to bottom; `candidates` in any order."""
+    """Return the lines of the caption that begins with the line `start`, top to bottom; `candidates` in any order."""
     first = lines[start]
     below = [i for i in candidates if i != start and lines[i].box.y0 >= first.box.y0 - 0.4 * first.size]
     rows = _rows(lines, [start, *below])
@@ -81,7 +84,7 @@ def caption_lines(lines: Sequence[Line], candidates: Sequence[int], start: int) 
 
 
 def _rows(lines: Sequence[Line], members: Sequence[int]) -> list[list[int]]:
-    """The lines by the height at which they stand, from top to bottom; a row from left to right."""
+    """Return the lines by height, from top to bottom; a row from left to right."""
     rows: list[list[int]] = []
     reach = 0.0
     for index in sorted(members, key=lambda i: lines[i].box.centre[1]):
@@ -95,7 +98,7 @@ def _rows(lines: Sequence[Line], members: Sequence[int]) -> list[list[int]]:
 
 
 def _runs(lines: Sequence[Line], row: Sequence[int]) -> list[list[int]]:
-    """The stretches of a row in which no line is more than a wide space from the one before it."""
+    """Return the parts of a row in which no line is more than a wide space from its predecessor."""
     runs: list[list[int]] = []
     end, size = 0.0, 0.0
     for index in row:
@@ -117,7 +120,7 @@ def _around(lines: Sequence[Line], members: Sequence[int]) -> Box:
 
 
 def _goes_on(lines: Sequence[Line], caption: Sequence[int], last: Box, run: Sequence[int]) -> bool:
-    """Whether a row's stretch goes on with the caption, by its place and look; the distance is not asked."""
+    """Return whether a part of a row continues the caption, by position and style, whatever the distance."""
     first, box = lines[caption[0]], _around(lines, run)
     if not any(_alike(lines[index], lines[other]) for index in run for other in caption):
         return False
@@ -125,34 +128,34 @@ def _goes_on(lines: Sequence[Line], caption: Sequence[int], last: Box, run: Sequ
         return False
     if box.x0 >= last.x1 or box.x1 <= first.box.x0:
         return False
-    # A line that was full has been wrapped; one that ends well before the next does has ended the caption.
+    # A full line wraps; a line that ends well before the next line's end has ended the caption.
     ended = abs(box.x0 - last.x0) < first.size and last.x1 < box.x1 - 0.2 * box.width
     return not ended
 
 
 def _alike(one: Line, other: Line) -> bool:
-    """Whether both may be of one print: sizes that are measured, as OCR's are, say so only within bounds."""
+    """Return whether both may have the same print: measured sizes, such as OCR's, are comparable only within bounds."""
     if 0.8 < one.size / max(other.size, 1e-6) < 1.25:
         return True
     return 0.85 < one.box.height / max(other.box.height, 1e-6) < 1.18
 
 
 def _distance(line: Line, box: Box, *, above: bool) -> float:
-    """How far above (or below) the box the line stands; minus infinity for one that is beside it."""
+    """Return the distance of the line above (or below) the box; minus infinity for a line at its side."""
     if line.box.x0 > box.x1 or line.box.x1 < box.x0:
         return -math.inf
     return box.y0 - line.box.y1 if above else line.box.y0 - box.y1
 
 
-# Looks for tables in order of certainty; what one pass takes, the next does not see.
+# Passes in order of certainty; each pass sees only free lines.
 
 
-#: A table on one page has fewer lines: what has more is a map or a page of type.
+#: Maximum lines of a table on one page; more are a map or a page of type.
 _MOST_LINES = 4000
 
 
 class Finder:
-    """One page's search. Lines are known by their index; `free` are those that no table has taken."""
+    """Table search on one page. Lines are identified by their index; `free` are those outside found tables."""
 
     def __init__(self, content: PageContent) -> None:
         self.content = content
@@ -166,7 +169,7 @@ class Finder:
         self.curves: Floats = np.zeros((0, 4))
 
     def tables(self) -> list[Region]:
-        """All passes, then captions."""
+        """Run all passes, then find captions."""
         shapes = page_shapes(self.content)
         self.curves = shapes.boxes[~shapes.simple | shapes.slanted]
         rules = find_rules(self.content, shapes)
@@ -180,7 +183,7 @@ class Finder:
         return self._captioned()
 
     def _ruled(self, rules: Rules, edges: Rules) -> Floats:
-        """Takes the ruled grids; gives the horizontal rules of no grid. `edges`: the rules and the edges of fills."""
+        """Find the ruled grids; return the horizontal rules outside grids. `edges`: rules and edges of fills."""
         left = np.ones(len(rules.horizontal), dtype=np.bool_)
         grids = []
         for horizontal, vertical in components(rules):
@@ -197,7 +200,7 @@ class Finder:
         return rules.horizontal[left]
 
     def _take_ruled(self, lattice: Lattice) -> bool:
-        """Whether the grid's rules are spent: on a table, a form or a picture."""
+        """Take the grid's table; return whether a table, a form, or a picture uses up the grid's rules."""
         members = self.inside(lattice.box)
         if len(members) < 2:
             return False
@@ -257,9 +260,9 @@ class Finder:
         return True
 
     def _is_other(self, box: Box, members: Sequence[int], pictures: float = 0.2) -> bool:
-        """Whether the area is a picture, a drawing, a form, or part of a page that lies on its side.
+        """Return whether the area is a picture, a drawing, a form, or part of a sideways page.
 
-        `pictures`: the share of the area that images may cover.
+        `pictures`: maximum share of the area that images cover.
         """
         lines = [self.content.lines[index] for index in members]
         covered = sum(box.covered_by(raster.box) for raster in self.content.rasters if raster.box.area < 4 * box.area)
@@ -270,12 +273,12 @@ class Finder:
         return covered > pictures or fields >= 2 or upright * 2 < len(lines)
 
     def _drawn_in(self, box: Box) -> int:
-        """Curves and other rich shapes in the area: a chart or a map has many."""
+        """Return the number of curves and other complex shapes in the area: a chart or map has many."""
         x0, y0, x1, y1 = self.curves.T
         return int(((x0 >= box.x0) & (y0 >= box.y0) & (x1 <= box.x1) & (y1 <= box.y1)).sum())
 
     def _is_captioned_figure(self, box: Box, members: Sequence[int]) -> bool:
-        """Whether the text directly below is a figure's caption, and no table's caption stands beside the area."""
+        """Return whether a figure's caption is directly below, and no table's caption is next to the area."""
         lines = self.content.lines
         below = caption_beside(lines, box, members, FIGURE_CAPTION, sides=(False,))
         if not below:
@@ -284,7 +287,7 @@ class Finder:
         return near and not caption_beside(lines, box, members, TABLE_CAPTION)
 
     def _empty_boxes(self, rules: Rules) -> list[Box]:
-        """Closed boxes without text that stand alone: the fields of a form."""
+        """Return isolated closed boxes without text: the fields of a form."""
         boxes = []
         for horizontal, vertical in components(rules):
             if 2 <= len(horizontal) <= 4 and 2 <= len(vertical) <= 6:
@@ -294,13 +297,13 @@ class Finder:
         return boxes
 
     def inside(self, box: Box) -> list[int]:
-        """Free lines whose centre lies in the box."""
+        """Return free lines with their center in the box."""
         x, y = self.centres[:, 0], self.centres[:, 1]
         within = (x >= box.x0) & (x <= box.x1) & (y >= box.y0) & (y <= box.y1)
         return [int(index) for index in np.nonzero(within & self.free)[0]]
 
     def pieces(self, members: Sequence[int]) -> list[Piece]:
-        """The words of the lines."""
+        """Return the words of the lines."""
         lines = self.content.lines
         return [piece for index in members for piece in line_pieces(index, lines[index])]
 
@@ -319,7 +322,7 @@ def _outline(horizontal: Floats, vertical: Floats) -> Box:
 
 
 def _wide_edges(edges: Floats, horizontal: Floats, vertical: Floats, unit: float) -> Floats:
-    """Edges of fills that run through a grid from side to side, where it has no rule: the end of a coloured heading."""
+    """Return edges of fills across a whole grid at places without a rule: the end of a colored heading."""
     left, right = float(horizontal[:, 1].min()), float(horizontal[:, 2].max())
     top, bottom = float(vertical[:, 1].min()), float(vertical[:, 2].max())
     y, x0, x1 = edges.T

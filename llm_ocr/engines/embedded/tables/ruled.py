@@ -1,4 +1,4 @@
-"""Tables with ruling lines."""
+"""Find tables with ruling lines."""
 
 import math
 from collections import Counter
@@ -24,20 +24,20 @@ from llm_ocr.engines.embedded.tables.cells import (
 )
 from llm_ocr.types import Box, PageContent
 
-# Ruling lines of a page: from thin shapes and frames to merged horizontal and vertical rules. Everything is arrays of
-# shape (n, 3): position, start, end. For a horizontal rule the position is y and the extent is in x; for a vertical one
-# the other way round. Page units throughout.
+# Ruling lines of a page: thin shapes and frames, merged to horizontal and vertical rules. All are arrays of shape (n,
+# 3): position, start, end. For a horizontal rule, the position is y and the extent is in x; for a vertical rule, the
+# reverse. All in page units.
 
 
 Floats = npt.NDArray[np.float64]
 
-#: Rules kept in each direction, the longest first: a table has some hundreds at most, a map has ten thousands.
+#: Maximum rules per direction, the longest first: a table has hundreds at most, a map tens of thousands.
 MAX_RULES = 700
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """`horizontal` and `vertical`: (n, 3) arrays, sorted by position. `unit`: a point of ordinary print."""
+    """`horizontal` and `vertical` rules: (n, 3) arrays, sorted by position. `unit`: a point of ordinary print."""
 
     horizontal: Floats
     vertical: Floats
@@ -46,7 +46,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """The boxes (n, 4) of a page's vector objects, and what is painted: `filled` with a colour other than white."""
+    """Boxes (n, 4) of a page's vector objects, and their paint: `filled` with a color other than white."""
 
     boxes: Floats
     stroked: npt.NDArray[np.bool_]
@@ -56,7 +56,7 @@ class Shapes:
 
 
 def page_unit(content: PageContent) -> float:
-    """The length that a point has on a page of ordinary print: 1 for PDFs in most cases, some pixels for scans."""
+    """Return the length of a point of ordinary print on the page: usually 1 for PDFs, several pixels for scans."""
     by_page = max(math.sqrt(max(content.width * content.height, 0.0)) / 700, 1e-3)
     sizes = [line.size for line in content.lines if line.size > 0]
     if len(sizes) < 5:
@@ -66,7 +66,7 @@ def page_unit(content: PageContent) -> float:
 
 
 def page_shapes(content: PageContent) -> Shapes:
-    """All paths, and images thinner than a line of text: some producers draw rules as images."""
+    """Return all paths, and images thinner than a text line: some producers draw rules as images."""
     unit = page_unit(content)
     paths = content.paths
     thin = [r.box for r in content.rasters if min(r.box.width, r.box.height) <= 3 * unit]
@@ -84,7 +84,7 @@ def page_shapes(content: PageContent) -> Shapes:
 
 
 def find_rules(content: PageContent, shapes: Shapes, *, fills: bool = False) -> Rules:
-    """Rules of thin shapes and of stroked rectangles; with `fills` the edges of filled rectangles as well."""
+    """Return rules of thin shapes and of stroked rectangles; with `fills`, also the edges of filled rectangles."""
     unit = page_unit(content)
     boxes = shapes.boxes
     if not len(boxes):
@@ -102,21 +102,21 @@ def find_rules(content: PageContent, shapes: Shapes, *, fills: bool = False) -> 
 
 
 def _thin(boxes: Floats, axis: int, length: Floats) -> Floats:
-    """Shapes thin across `axis` and not shorter than thick, as rules; dots of dotted rules are among them."""
+    """Return shapes thin across `axis` and at least as long as thick, as rules, including dots of dotted rules."""
     across = boxes[:, axis + 2] - boxes[:, axis]
     keep = boxes[length >= 0.9 * across]
     return np.stack(((keep[:, axis] + keep[:, axis + 2]) / 2, keep[:, 1 - axis], keep[:, 3 - axis]), axis=1)
 
 
 def _merged(rules: Floats, unit: float) -> Floats:
-    """Pieces on one line joined where they touch or nearly do, double lines made one, short ones dropped."""
+    """Join touching and nearly touching pieces on one line, merge double lines, and drop short ones."""
     if not len(rules):
         return np.zeros((0, 3))
     rules = rules[np.lexsort((rules[:, 1], rules[:, 0]))]
     row = np.cumsum(np.diff(rules[:, 0], prepend=rules[0, 0]) > 1.2 * unit)
     order = np.lexsort((rules[:, 1], row))
     rules, row = rules[order], row[order]
-    # Within a row, a piece begins a new rule when it starts beyond the farthest end so far: a running maximum per row.
+    # A piece begins a new rule of its row if it starts beyond the farthest end so far: a running maximum per row.
     offset = row * (np.ptp(rules[:, 1:]) + 10 * unit)
     reach = np.maximum.accumulate(rules[:, 2] + offset)
     starts = np.ones(len(rules), dtype=np.bool_)
@@ -135,7 +135,7 @@ def _merged(rules: Floats, unit: float) -> Floats:
 
 
 def _single(rules: Floats, unit: float) -> Floats:
-    """Of rules closer than three points that run side by side, one that reaches as far as both."""
+    """Merge parallel rules closer than three points into one with the extent of both."""
     kept: list[list[float]] = []
     for where, start, end in rules.tolist():
         twin = next((other for other in kept[-8:] if _beside(other, where, start, end, unit)), None)
@@ -151,20 +151,20 @@ def _beside(other: list[float], where: float, start: float, end: float, unit: fl
     return where - other[0] <= 3 * unit and shared > 0.8 * min(end - start, other[2] - other[1])
 
 
-# Ruled grids: which rules belong together, and the cells between them.
+# Ruled grids: connected rules, and the cells between them.
 
 
 Bools = npt.NDArray[np.bool_]
-#: Places of a grid; more is graph paper.
+#: Maximum number of places in a grid; more are graph paper.
 MAX_PLACES = 12_000
 
 
 @dataclass(frozen=True, slots=True)
 class Lattice:
-    """A grid of `len(ys) - 1` rows and `len(xs) - 1` columns.
+    """Grid of `len(ys) - 1` rows and `len(xs) - 1` columns.
 
-    `beside` (rows, columns - 1): a rule parts the place from its right neighbour; `below` (rows - 1, columns): from the
-    lower one.
+    `beside` (rows, columns - 1): a rule separates the place from its right neighbor. `below` (rows - 1, columns): a
+    rule separates the place from the lower neighbor.
     """
 
     xs: Floats
@@ -185,7 +185,7 @@ class Lattice:
         return Box(float(self.xs[0]), float(self.ys[0]), float(self.xs[-1]), float(self.ys[-1]))
 
     def spans(self) -> list[tuple[int, int, int, int]]:
-        """Row, column, rowspan and colspan of each cell: rectangles of places without a rule between them."""
+        """Return row, column, rowspan, and colspan of each cell: rectangles of places without a rule between them."""
         taken = np.zeros((self.rows, self.columns), dtype=np.bool_)
         found = []
         for row in range(self.rows):
@@ -212,7 +212,7 @@ class Lattice:
 
 
 def components(rules: Rules) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
-    """Sets of horizontal and vertical rules (their indices) that cross or touch one another."""
+    """Yield sets of horizontal and vertical rules (their indices) that cross or touch."""
     horizontal, vertical, slack = rules.horizontal, rules.vertical, 3.0 * rules.unit
     if not len(horizontal) or not len(vertical):
         return
@@ -224,7 +224,7 @@ def components(rules: Rules) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray
     )
     rows = np.where(meet.any(1), np.arange(len(horizontal)), len(horizontal))
     big = len(horizontal) + 1
-    while True:  # the lowest index in reach, until nothing changes
+    while True:  # the lowest reachable index, until nothing changes
         columns = np.where(meet, rows[:, None], big).min(0)
         lower = np.minimum(rows, np.where(meet, columns[None, :], big).min(1))
         if (lower == rows).all():
@@ -235,7 +235,7 @@ def components(rules: Rules) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray
 
 
 def lattice_of(horizontal: Floats, vertical: Floats, unit: float) -> Lattice | None:
-    """The grid of rules that belong together; open sides are closed where the rules end. None when it is none."""
+    """Return the grid of connected rules; None for other shapes. Open sides are closed at the ends of the rules."""
     ys = _closed(_positions(horizontal[:, 0], unit), vertical, unit)
     xs = _closed(_positions(vertical[:, 0], unit), horizontal, unit)
     rows, columns = len(ys) - 1, len(xs) - 1
@@ -253,7 +253,7 @@ def _positions(values: Floats, unit: float) -> Floats:
 
 
 def _closed(positions: Floats, across: Floats, unit: float) -> Floats:
-    """With the two ends of the rules that run across, where they reach beyond the first or last position."""
+    """Add the two ends of the crossing rules if they extend beyond the first or last position."""
     low, high = float(across[:, 1].min()), float(across[:, 2].max())
     before = [low] if low < positions[0] - 5 * unit else []
     after = [high] if high > positions[-1] + 5 * unit else []
@@ -261,7 +261,7 @@ def _closed(positions: Floats, across: Floats, unit: float) -> Floats:
 
 
 def _separators(inner: Floats, stops: Floats, rules: Floats, unit: float) -> Bools:
-    """(len(inner), len(stops) - 1): whether a rule at the inner position covers most of a stretch between stops."""
+    """Return whether a rule at each inner position covers most of each stretch: (len(inner), len(stops) - 1)."""
     covered = np.zeros((len(inner), len(stops) - 1))
     for where, start, end in rules.tolist():
         near = np.nonzero(np.abs(inner - where) <= 2.5 * unit)[0]
@@ -274,12 +274,12 @@ def _separators(inner: Floats, stops: Floats, rules: Floats, unit: float) -> Boo
 # Grids with too few rules: rows and columns that only the text shows are added to the lattice.
 
 
-#: A column added by text may be parted from the next by little more than a space, in font sizes: rules show the table.
+#: Minimum gap in font sizes for a column added by text: little more than a space, because rules confirm the table.
 _GAP = 0.45
 
 
 def placed(lattice: Lattice, piece: Piece) -> tuple[int, int] | None:
-    """Row and column of the place that holds the centre of a piece."""
+    """Return row and column of the place with the center of a piece."""
     x, y = piece.box.centre
     row = int(np.searchsorted(lattice.ys, y)) - 1
     column = int(np.searchsorted(lattice.xs, x)) - 1
@@ -288,7 +288,7 @@ def placed(lattice: Lattice, piece: Piece) -> tuple[int, int] | None:
 
 
 def with_text_columns(lattice: Lattice, pieces: Sequence[Piece]) -> Lattice:
-    """Columns parted where the rows of a wide column have a gap in common."""
+    """Split wide columns where their rows have a common gap."""
     cuts: list[float] = []
     wide: dict[float, tuple[float, float]] = {}
     for column in range(lattice.columns):
@@ -326,7 +326,7 @@ def _column_cuts(rows: list[Row], size: float) -> list[float]:
 
 
 def _headings_parted(lattice: Lattice, cuts: Sequence[float], pieces: Sequence[Piece]) -> Lattice:
-    """The first row in two where a line over several of the new columns stands above one that keeps to them."""
+    """Split the first row where a line over several new columns is above a line that fits the columns."""
     top, bottom = float(lattice.ys[0]), float(lattice.ys[1])
     edges = lattice.xs.tolist()
     sides = [side for side in pairwise(edges) if any(side[0] < cut < side[1] for cut in cuts)]
@@ -344,7 +344,7 @@ def _within(piece: Piece, top: float, bottom: float, sides: Sequence[tuple[float
 
 
 def _row_added(lattice: Lattice, y: float, cuts: Sequence[float]) -> Lattice:
-    """The first row cut at `y`, in the columns that are to be cut."""
+    """Split the first row at `y`, in the columns that are to be split."""
     inside = [any(left < cut < right for cut in cuts) for left, right in pairwise(lattice.xs.tolist())]
     ys = np.insert(lattice.ys, 1, y)
     beside = np.concatenate((lattice.beside[:1], lattice.beside))
@@ -353,7 +353,7 @@ def _row_added(lattice: Lattice, y: float, cuts: Sequence[float]) -> Lattice:
 
 
 def _column_added(lattice: Lattice, cut: float, wide: tuple[float, float], pieces: Sequence[Piece]) -> Lattice:
-    """The column `wide` cut, but for rows with a text across the cut and a heading that stands alone in it."""
+    """Split the column `wide`, except in rows with text across the cut and with a single heading."""
     column = int(np.searchsorted(lattice.xs, cut)) - 1
     xs = np.insert(lattice.xs, column + 1, cut)
     parted = np.ones(lattice.rows, dtype=np.bool_)
@@ -371,7 +371,7 @@ def _column_added(lattice: Lattice, cut: float, wide: tuple[float, float], piece
 
 
 def with_text_rows(lattice: Lattice, pieces: Sequence[Piece]) -> Lattice:
-    """Rows parted where the columns of a high row hold values on the same baselines."""
+    """Split high rows whose columns have values on the same baselines."""
     by_row: list[list[Piece]] = [[] for _ in range(lattice.rows)]
     for piece in pieces:
         place = placed(lattice, piece)
@@ -398,7 +398,7 @@ def with_text_rows(lattice: Lattice, pieces: Sequence[Piece]) -> Lattice:
 
 
 def _row_parts(lattice: Lattice, row: int, inside: list[Piece]) -> tuple[list[float], Bools]:
-    """Where the row is cut, and in which columns: the others hold one cell that stands beside all parts."""
+    """Return the row's cuts and the columns to cut; the other columns have one cell next to all parts."""
     whole: tuple[list[float], Bools] = ([], np.zeros(lattice.columns, dtype=np.bool_))
     lines = rows_of(inside)
     if len(lines) < 2:
@@ -434,14 +434,14 @@ def _cuts(lines: list[Row], texts: list[dict[int, str]], used: int) -> list[floa
     return [(upper + lower) / 2 for upper, lower in pairwise(full)]
 
 
-# Tables whose cells are parted by rules.
+# Tables whose cells are separated by rules.
 
 
-_LONG = 40  # words; a cell with more is a paragraph or several
+_LONG = 40  # words; a longer cell is one or more paragraphs
 
 
 def ruled_table(lattice: Lattice, pieces: Sequence[Piece]) -> Table | None:
-    """The table in a grid of rules; None when the grid is a frame, a form, a chart or a page's layout."""
+    """Return the table in a grid of rules; None for a frame, a form, a chart, or a page's layout."""
     lattice = with_text_columns(lattice, pieces)
     if lattice.columns < 2:
         return None
@@ -471,7 +471,7 @@ def _cells(lattice: Lattice, pieces: Sequence[Piece]) -> list[Cell] | None:
 
 
 def _compact(lattice: Lattice, cells: list[Cell], size: float) -> Table:
-    """Without the rows and columns that only double rules make, and those in which no cell begins."""
+    """Remove rows and columns that are artifacts of double rules, and those in which no cell begins."""
     filled_rows, filled_columns = np.zeros(lattice.rows, np.bool_), np.zeros(lattice.columns, np.bool_)
     begin_rows, begin_columns = filled_rows.copy(), filled_columns.copy()
     for cell in cells:
@@ -487,7 +487,7 @@ def _compact(lattice: Lattice, cells: list[Cell], size: float) -> Table:
 
 
 def is_table(table: Table) -> bool:
-    """Whether cells with text make a table of at least two rows and columns, not a frame around text or a form."""
+    """Return whether cells with text form a table of at least two rows and columns, not a text frame or form."""
     texts = [cell for cell in table.cells if cell.text]
     if table.rows < 2 or table.columns < 2 or len(texts) < 4:
         return False
@@ -504,7 +504,7 @@ def is_table(table: Table) -> bool:
 
 
 def _cuts_lines(cells: Sequence[Cell]) -> bool:
-    """Whether many lines of words lie in several cells: a grid that has nothing to do with the text."""
+    """Return whether many lines of words cross cells: the grid is unrelated to the text."""
     cells_of: dict[int, set[int]] = {}
     worded: set[int] = set()
     for number, cell in enumerate(cells):
@@ -517,7 +517,7 @@ def _cuts_lines(cells: Sequence[Cell]) -> bool:
 
 
 def is_plain_table(table: Table) -> bool:
-    """Whether a grid without rules is certain: most places filled, and a column of numbers."""
+    """Return whether a grid without rules is certain: most places are filled, and a column has numbers."""
     texts = [cell for cell in table.cells if cell.text]
     if len(texts) < 0.6 * table.rows * table.columns:
         return False

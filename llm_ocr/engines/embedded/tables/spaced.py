@@ -1,4 +1,4 @@
-"""Tables whose columns are separated by white space or horizontal rules."""
+"""Find tables whose columns are separated by white space or horizontal rules."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from llm_ocr.engines.embedded.tables.finder import Finder
 
 
-# Tables whose columns are parted by white space: rows from baselines, columns from common gaps.
+# Tables with columns separated by white space: rows from baselines, columns from common gaps.
 
 
 Rule = tuple[float, float, float]  # y, x0, x1
@@ -38,7 +38,7 @@ Rule = tuple[float, float, float]  # y, x0, x1
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """Where a table is looked for: its box, its full rules (y, from top to bottom) and the shorter ones inside."""
+    """Search area of a table: its box, its full rules (y, from top to bottom), and the shorter rules inside."""
 
     box: Box
     bands: tuple[float, ...]
@@ -47,7 +47,7 @@ class Area:
 
 @dataclass(slots=True)
 class Entry:
-    """A segment with the columns `first` to `last` that it stands in."""
+    """Segment with its columns `first` to `last`."""
 
     first: int
     last: int
@@ -56,7 +56,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Record:
-    """A row while it is built: its entries, its band between full rules."""
+    """Row during construction: its entries, and its band between full rules."""
 
     y: float
     size: float
@@ -68,7 +68,7 @@ class Record:
 
 
 def spaced_table(area: Area, pieces: Sequence[Piece]) -> Table | None:
-    """The table in an area, None when its rows show no columns or its columns are running text."""
+    """Return the table in an area; None without columns, or for columns of running text."""
     rows = rows_of(pieces)
     bounds = column_bounds(area, rows)
     if len(bounds) < 2 or len(rows) < 2:
@@ -84,7 +84,7 @@ def spaced_table(area: Area, pieces: Sequence[Piece]) -> Table | None:
 
 
 def column_bounds(area: Area, rows: Sequence[Row]) -> list[tuple[float, float]]:
-    """Left and right end of each column's text, from left to right."""
+    """Return left and right end of each column's text, from left to right."""
     several = [row for row in rows if len(row.segments) > 1]
     below = [row for row in several if len(area.bands) >= 3 and row.y > area.bands[1]]
     if len(below) >= 3:
@@ -119,7 +119,7 @@ def _record(area: Area, row: Row, bounds: Sequence[tuple[float, float]]) -> Reco
 
 
 def _parted(whole: Segment, bounds: Sequence[tuple[float, float]], size: float) -> list[Segment]:
-    """A segment cut where a gap between two of its words lies on the gap between two columns."""
+    """Split a segment where a gap between two of its words is in the gap between two columns."""
     cuts = [i for i in range(len(bounds) - 1) if whole.x0 < bounds[i][1] and whole.x1 > bounds[i + 1][0]]
     if not cuts:
         return [whole]
@@ -146,7 +146,7 @@ def _columns_of(part: Segment, bounds: Sequence[tuple[float, float]], size: floa
 
 
 def _headings(area: Area, records: Sequence[Record]) -> int:
-    """Rows above the second full rule are headings, when there are rows of values below; else the first row is."""
+    """Return the number of heading rows: those above the second full rule, with value rows below; otherwise one."""
     if len(area.bands) >= 3:
         first = records[0].band
         above = sum(record.band == first for record in records)
@@ -156,7 +156,7 @@ def _headings(area: Area, records: Sequence[Record]) -> int:
 
 
 def _span_headings(area: Area, head: Sequence[Record], bounds: Sequence[tuple[float, float]]) -> None:
-    """Headings over several columns: as a short rule below them shows, or by their place in the middle."""
+    """Set the span of headings over several columns, by a short rule below them or by their central position."""
     for number, record in enumerate(head):
         below = head[number + 1].y if number + 1 < len(head) else None
         for entry in record.entries:
@@ -204,7 +204,7 @@ def _centred_span(
 
 
 def is_running_text(records: Sequence[Record], bounds: Sequence[tuple[float, float]]) -> bool:
-    """Whether the columns are those of a page: most of their lines fill them, and hold words."""
+    """Return whether the columns are those of a page: most of their lines are full and have words."""
     running = 0
     for column, (left, right) in enumerate(bounds):
         lines = [r.entries for r in records]
@@ -215,7 +215,7 @@ def is_running_text(records: Sequence[Record], bounds: Sequence[tuple[float, flo
 
 
 def _joined_headings(head: list[Record]) -> list[Record]:
-    """Headings of one column on several lines become one row; where a heading spans columns, rows stay."""
+    """Join headings of one column on several lines to one row; rows stay if a heading spans columns."""
     joined: list[Record] = []
     for record in head:
         above = joined[-1] if joined else None
@@ -227,7 +227,7 @@ def _joined_headings(head: list[Record]) -> list[Record]:
 
 
 def _joined(area: Area, body: list[Record], columns: int) -> list[Record]:
-    """Lines that go on with the text of the row above are joined to it."""
+    """Join lines that continue the text of the row above to that row."""
     banded = _is_banded(area, body)
     spacing = _spacing(body)
     joined: list[Record] = []
@@ -251,7 +251,7 @@ def _spacing(body: Sequence[Record]) -> float:
 
 
 def _is_banded(area: Area, body: Sequence[Record]) -> bool:
-    """Whether each stretch between two full rules is one row: none has two keys, and cells are words."""
+    """Return whether each stretch between two full rules is one row: at most one key, and cells of words."""
     bands: dict[int, list[Record]] = {}
     for record in body:
         bands.setdefault(record.band, []).append(record)
@@ -263,7 +263,7 @@ def _is_banded(area: Area, body: Sequence[Record]) -> bool:
 
 
 def _goes_on(above: Record, record: Record, columns: int) -> bool:
-    """Whether every entry continues words in the same column of the row above, and the key is not set anew."""
+    """Return whether every entry continues words in the same column of the row above, without a new key."""
     if len(record.entries) == columns:
         return False
     for entry in record.entries:
@@ -306,17 +306,17 @@ def _table(records: Sequence[Record], columns: int, headings: int) -> Table:
     return Table(len(records), columns, tuple(with_text(cells)), headings)
 
 
-# Horizontal rules of equal extent that stand above one another with tabular text between them.
+# Parallel horizontal rules of equal extent with tabular text between them.
 
 
 _MAX_RULES = 200  # per page; more are graph paper or a map
 
 
 def rule_chains(finder: "Finder", horizontal: Floats) -> Iterator[Area]:
-    """Areas between rules of equal extent in which no band is running text, from top to bottom of each chain."""
+    """Yield areas between rules of equal extent without running text in any band, from top to bottom of each chain."""
     content = finder.content
     long = horizontal[horizontal[:, 2] - horizontal[:, 1] >= 0.1 * content.width]
-    for table in finder.found:  # its rules are spent
+    for table in finder.found:  # its rules are used up
         box = table.box.grown(0.003 * content.height)
         y, x0, x1 = long.T
         long = long[(y < box.y0) | (y > box.y1) | (x0 > box.x1) | (x1 < box.x0)]
@@ -362,7 +362,7 @@ def _is_band(finder: "Finder", box: Box) -> bool:
 
 
 def _is_text(rows: Sequence[Row], box: Box) -> bool:
-    """Whether most rows run over the whole width, in one column or two."""
+    """Return whether most rows extend over the whole width, in one column or two."""
     if len(rows) < 2:
         return False
     wide = side_by_side = 0
@@ -375,7 +375,7 @@ def _is_text(rows: Sequence[Row], box: Box) -> bool:
 
 
 def _area(finder: "Finder", run: list[float], x0: float, x1: float, rules: Floats) -> Iterator[Area]:
-    """The area of a run, without bands at its end that hold a note rather than a row."""
+    """Yield the area of a run, without bands at its end that contain a note instead of a row."""
     while len(run) > 2 and not _has_columns(finder, Box(x0, run[-2], x1, run[-1])):
         run = run[:-1]
     box = Box(x0, run[0], x1, run[-1])
@@ -391,7 +391,7 @@ def _has_columns(finder: "Finder", box: Box) -> bool:
 
 
 def short_rules(rules: Floats, box: Box) -> tuple[Rule, ...]:
-    """Rules inside the box that do not run over its whole width."""
+    """Return rules inside the box that do not extend over its whole width."""
     found = []
     for y, x0, x1 in rules.tolist():
         inside = box.y0 < y < box.y1 and x0 >= box.x0 - 0.02 * box.width and x1 <= box.x1 + 0.02 * box.width
@@ -400,7 +400,7 @@ def short_rules(rules: Floats, box: Box) -> tuple[Rule, ...]:
     return tuple(found)
 
 
-# Tables without rules: columns of values beside their labels, and keys with values inside a frame.
+# Tables without rules: columns of values next to their labels, and keys with values inside a frame.
 
 
 _LEAST_KEYS = 4
@@ -408,10 +408,10 @@ _LEAST_VALUES = 5
 
 
 def plain_areas(finder: "Finder", rules: Rules) -> Iterator[tuple[Area, str]]:
-    """Areas of tables without rules, the certain ones only, and what they are: "keys" in a frame or "plain"."""
+    """Yield certain areas of tables without rules, with their type: "keys" in a frame or "plain"."""
     for horizontal, vertical in components(rules):
         h, v = rules.horizontal[horizontal], rules.vertical[vertical]
-        if len(v) >= 2:  # in scans a side of the frame may be missing
+        if len(v) >= 2:  # in scans, one side of the frame may be missing
             top, bottom = min(float(h[0, 0]), float(v[:, 1].min())), max(float(h[-1, 0]), float(v[:, 2].max()))
             frame = Box(float(v[0, 0]), top, float(v[-1, 0]), bottom)
             yield from ((area, "keys") for area in _keys_in_frame(finder, frame))
@@ -419,7 +419,7 @@ def plain_areas(finder: "Finder", rules: Rules) -> Iterator[tuple[Area, str]]:
 
 
 def _keys_in_frame(finder: "Finder", frame: Box) -> Iterator[Area]:
-    """Below a title or picture: short keys on the left, values on the right, as in an infobox."""
+    """Yield areas below a title or picture with short keys on the left and values on the right, as in an infobox."""
     page = finder.content
     if frame.width < 0.15 * page.width or frame.height < 0.05 * page.height or frame.width > 0.9 * page.width:
         return
@@ -449,7 +449,7 @@ def _fits(row: Row, right: float, size: float) -> bool:
 
 
 def _value_columns(finder: "Finder") -> Iterator[Area]:
-    """Labels with one or several columns of numbers on their right."""
+    """Yield areas with labels and one or more columns of numbers on their right."""
     rows = line_rows(finder)
     values = [
         (number, segment)
@@ -468,7 +468,7 @@ def _value_columns(finder: "Finder") -> Iterator[Area]:
 
 
 def line_rows(finder: "Finder") -> list[Row]:
-    """The free lines of a page in rows."""
+    """Return the free lines of a page in rows."""
     lines = finder.content.lines
     free = np.nonzero(finder.free)[0].tolist()
     pieces = [Piece(lines[i].text, lines[i].box, i, lines[i].size, lines[i].bold) for i in free]
@@ -479,7 +479,7 @@ Values = list[tuple[int, Segment]]
 
 
 def _columns(values: Values, rows: Sequence[Row]) -> list[Values]:
-    """Numbers with a common right end, few rows apart; the leftmost columns first."""
+    """Return numbers with a common right end, within a few rows, leftmost columns first."""
     columns: list[Values] = []
     for number, segment in values:
         size = rows[number].size
@@ -495,7 +495,7 @@ def _columns(values: Values, rows: Sequence[Row]) -> list[Values]:
 
 
 def _labelled(rows: Sequence[Row], column: Values) -> Area | None:
-    """The area from the labels to the last number of each row."""
+    """Return the area from the labels to the last number of each row."""
     labels: list[Segment] = []
     rights: list[list[Segment]] = []
     column = [(number, value) for number, value in column if not is_number(_label(rows[number], value).text)]
@@ -519,18 +519,18 @@ def _labelled(rows: Sequence[Row], column: Values) -> Area | None:
 
 
 def _label(row: Row, value: Segment) -> Segment:
-    """What stands directly on the left of a value."""
+    """Return the text directly to the left of a value."""
     return row.segments[row.segments.index(value) - 1]
 
 
 def _is_common(value: Segment, rights: Sequence[Sequence[Segment]], size: float) -> bool:
-    """Whether a third of the rows have a number that ends, or begins, where this one does."""
+    """Return whether a third of the rows have a number with the same end or beginning."""
     alike = sum(any(abs(v.x1 - value.x1) < size or abs(v.x0 - value.x0) < size for v in right) for right in rights)
     return alike * 3 >= len(rights)
 
 
 def _with_headings(rows: Sequence[Row], first: int, box: Box) -> Box:
-    """The box grown by up to three rows above the values that stand in columns too."""
+    """Extend the box by up to three rows above the values that also form columns."""
     last = rows[first]
     for row in reversed(rows[max(0, first - 4) : first]):
         inside = [segment for segment in row.segments if segment.x1 > box.x0 and segment.x0 < box.x1]
@@ -546,7 +546,7 @@ def _with_headings(rows: Sequence[Row], first: int, box: Box) -> Box:
 
 
 def _plausible(labels: Sequence[Segment], column: Values, several: int, size: float) -> bool:
-    """Not a table of contents, numbered equations or a page's columns."""
+    """Return False for a table of contents, numbered equations, and a page's columns."""
     texts = [value.text for _, value in column]
     printed = [piece.text for label in labels for piece in label.pieces]
     if several * 2 < len(column) and any("...." in text or ". . ." in text for text in printed):
@@ -563,25 +563,25 @@ def _plausible(labels: Sequence[Segment], column: Values, several: int, size: fl
 
 
 def is_counting(texts: Sequence[str]) -> bool:
-    """Whether the values are whole numbers that rise, as numbers of pages and of items do."""
+    """Return whether the values are rising integers, such as page or item numbers."""
     whole = [int(text) for text in texts if text.isdecimal()]
     rising = sum(a <= b for a, b in pairwise(whole))
     return len(whole) > 0.8 * len(texts) and rising > 0.8 * (len(whole) - 1)
 
 
-# Tables set with spaces only: rows that follow one another with the same short cells, each under the one above.
+# Tables set with spaces only: consecutive rows with the same number of short, aligned cells.
 
 
-#: Rows, the heading among them, and columns of the smallest table that is found by its alignment alone.
+#: Minimum rows, including the heading, and minimum columns of a table that is found by alignment alone.
 _LEAST_ROWS, _LEAST_COLUMNS = 4, 3
-#: Words of the longest cell: what has more may be text in the columns of a page.
+#: Maximum words of a cell; more words may be text in the columns of a page.
 _MOST_WORDS = 5
-#: White space between two columns, in sizes of the letters.
+#: Minimum white space between two columns in letter sizes.
 _APART = 1.2
 
 
 def aligned_tables(finder: "Finder") -> Iterator[tuple[Box, Table]]:
-    """Such tables, the certain ones only: three columns, one of them of values in all rows but the first."""
+    """Yield certain tables only: three columns, one of them with values in all rows except the first."""
     for block in _blocks(line_rows(finder)):
         if _has_apart_columns(block) and _has_values(block):
             boxes = [piece.box for row in block for piece in row.pieces]
@@ -595,7 +595,7 @@ def aligned_tables(finder: "Finder") -> Iterator[tuple[Box, Table]]:
 
 
 def _blocks(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Runs of rows with as many cells, aligned with those above, at an even distance."""
+    """Yield runs of rows with the same number of cells, aligned and evenly spaced."""
     block: list[Row] = []
     for row in rows:
         if block and not _follows(block, row):
@@ -644,7 +644,7 @@ def _has_apart_columns(block: Sequence[Row]) -> bool:
 
 
 def _has_values(block: Sequence[Row]) -> bool:
-    """Whether headings without digits stand over a column of values; a table of contents has only its page numbers."""
+    """Return whether headings without digits are above a value column; a table of contents has page numbers only."""
     heads = [segment.text for segment in block[0].segments]
     if any(_has_digit(head) for head in heads) or any(is_number(head) for head in heads):
         return False
