@@ -453,7 +453,7 @@ class UnitScanner:
         return [lease for group in self._settled for lease in self._seen[group].values()]
 
     def _sampled(self) -> bool:
-        """Return whether the sample is sufficient. Always false with `ready`: other groups then differ from the sample."""
+        """Return whether the sample is sufficient. Always false with `ready`: other groups may then differ from it."""
         if self._ready is not None:
             return False
         return self._by_sample or (len(self._settled) >= self._sample and len(self._held()) >= _MANY)
