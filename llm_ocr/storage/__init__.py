@@ -1,4 +1,4 @@
-"""Object stores: keys and bytes under a workspace URL. Keys are relative, use `/`, and are never empty or contain `..`."""
+"""Object stores: keys and bytes under a workspace URL. Keys are relative, use `/`, and contain no `..`."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -123,10 +123,10 @@ class ObjectStore(Protocol):
         """Write the object to a local file, completely or not at all."""
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """List objects whose key begins with `prefix`, in key order, after `start_after`. Unfinished writes are excluded."""
+        """List objects whose key begins with `prefix`, in key order, after `start_after`, without unfinished writes."""
 
     def unfinished(self) -> Iterator[ObjectInfo]:
-        """List leftovers of interrupted writes. They are not objects and only use space; `delete` accepts their keys."""
+        """List leftovers of interrupted writes. They are not objects, only used space; `delete` accepts their keys."""
 
     def stat(self, key: str) -> ObjectInfo | None:
         """Return an object's data without its content, or None if there is no such object."""

@@ -123,7 +123,7 @@ def _absolute(path: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class BucketPlace:
-    """Prefix in a bucket. `prefix` does not end with `/` and is empty for the whole bucket. `any_key`: see `StoreOptions`."""
+    """Prefix in a bucket, without `/` at its end; empty for the whole bucket. `any_key`: see `StoreOptions`."""
 
     scheme: ClassVar[str]
     bucket: str

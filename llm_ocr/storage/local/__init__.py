@@ -235,7 +235,7 @@ class LocalStore(BaseStore):
         return version
 
     def _create_without_links(self, key: str, temporary: Path) -> None:
-        """Create under a lock. Without locks visible to all, the last of two concurrent creators wins (`capabilities`)."""
+        """Create under a lock. Without locks visible to all, the last concurrent creator wins (`capabilities`)."""
         path = self._path(key)
         with contextlib.nullcontext() if unreliable(self.root) else exclusive(self.root, key):
             if version_at(path) is not None:

@@ -135,13 +135,13 @@ def kept_on_this_machine(folder: Path, mounts: Path = Path("/proc/self/mountinfo
         point, kind, options = _mount(line)
         if (
             kind and len(point.parts) >= best and real.is_relative_to(point)
-        ):  # of equal mount points, the later covers the other
+        ):  # of equal mount points, the later is on top
             best, answer = len(point.parts), _why_local(kind, options)
     return answer
 
 
 def unreliable(root: Path) -> str:
-    """Return the reason why locks below `root` are unreliable between workers; empty if they work. Takes a test lock."""
+    """Return the reason why locks below `root` are unreliable between workers; empty if they work. Tests a lock."""
     if why := kept_on_this_machine(root):
         return f"file locks may hold on this machine only, for {why}"
     return "" if exclude(root) else "there are no file locks here"

@@ -163,9 +163,9 @@ _TEMPORARY_KEY = "ASIA"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of requests: retries after the first attempt (growing pauses up to 20 s), timeouts in seconds, sizes in bytes.
+    """Limits of requests: retries after the first attempt (growing pauses up to 20 s), timeouts in seconds, and sizes.
 
-    `multipart`: file size above which uploads use parts; None for the service's default.
+    `multipart`: file size in bytes above which uploads use parts; None for the service's default.
     """
 
     retries: int = 8
