@@ -131,7 +131,7 @@ def open_hub(url: str, options: StoreOptions) -> ObjectStore:
 
 
 def _check_release() -> None:
-    """Check the client's release: buckets and the check of write permission need newer ones than the library's minimum."""
+    """Check the client's release: buckets and the check of write permission need a newer one than the minimum."""
     try:
         import huggingface_hub
     except ImportError as error:
