@@ -112,9 +112,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def escape(text: str) -> str:
-    """Return the text, after `one_line`, as Markdown that displays it verbatim.
+    r"""Return the text, after `one_line`, as Markdown that displays it verbatim.
 
-    `<`, `>` and `&` become entities, which are valid in Markdown and in HTML; other characters are escaped with `\\`.
+    `<`, `>` and `&` become entities, which are valid in Markdown and in HTML; other characters are escaped with `\`.
     """
     line = re.sub("[&<>]", lambda match: _ENTITIES[match[0]], one_line(text))
     return _UNSAFE_IN_TEXT.sub(lambda match: "".join(f"\\{mark}" for mark in match[0]), line)
