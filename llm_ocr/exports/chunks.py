@@ -427,8 +427,8 @@ def _by_sentence(part: Part, texts: Iterable[str], measure: Measure) -> Iterator
 
 # Passages: a document cut along its headings and blocks into texts of limited size.
 #
-# - A heading begins a passage, unless the preceding passage is small (less than a quarter of the limit) and belongs to
-#   the same section or its parent. A heading stays with the text after it, a caption with its table or figure.
+# - A heading begins a passage. Exception: the preceding passage is small (less than a quarter of the limit) and belongs
+#   to the same section or its parent. A heading stays with the text after it, a caption with its table or figure.
 # - A paragraph, list item, table, figure (description and caption), formula, or listing within the limit is never cut.
 #   A longer paragraph or description is cut between sentences, a longer sentence between words. A longer table is cut
 #   between rows, with its header repeated; a longer listing between lines.

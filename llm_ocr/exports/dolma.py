@@ -18,8 +18,8 @@ from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, stage_keys
 
 # Documents in the format of the Dolma toolkit: one JSON object per document, with its pages as spans of the text. The
-# fields are those that Dolma documents (`docs/data-format.md` of allenai/dolma) and olmOCR writes (`olmocr/pipeline.py`
-# of allenai/olmocr, 0.4.27), so readers of either format accept these files.
+# fields are those of Dolma (`docs/data-format.md` of allenai/dolma) and olmOCR (`olmocr/pipeline.py` of allenai/olmocr,
+# 0.4.27). Readers of either format accept these files.
 
 
 #: Value of `source`: the origin of the document in a corpus, like `olmocr` or `common-crawl`.

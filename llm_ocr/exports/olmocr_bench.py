@@ -18,7 +18,7 @@ from llm_ocr.types import Status
 
 
 _SUFFIX = ".pdf"
-#: Target of figure links: the scorer skips links, and digits of ours must not count as text of the page.
+#: Target of figure links: the scorer skips links, and digits of a figure id must not count as text of the page.
 _TARGET = "figure.png"
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 # Markdown for renderers that trust their input (notebooks): text from documents and models must not run scripts or
 # fetch anything. HTML is kept for tables and simple formatting, and shown as text otherwise. Links keep only harmless
-# targets, and images are shown only from data URLs. Code becomes HTML with every special character as an entity, so
-# that it is safe even if a renderer does not recognize it as code.
+# targets, and images are shown only from data URLs. Code becomes HTML with every special character as an entity. It is
+# therefore safe even if a renderer does not recognize it as code.
 
 
 #: HTML tags that are kept in the text of documents and models: tables and simple formatting.

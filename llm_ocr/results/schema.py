@@ -70,8 +70,8 @@ class ObjectFile(io.RawIOBase):
 
 
 # Tables whose images cost nothing to readers of other columns. Image bytes are stored uncompressed (they are PNG, JPEG,
-# or WebP already) and without statistics, in their own columns at the end of each row group. A reader of other columns
-# never fetches them, and a reader of figures reads one contiguous range.
+# or WebP already) and without statistics. They are in their own columns at the end of each row group. A reader of other
+# columns never fetches them, and a reader of figures reads one contiguous range.
 
 
 #: The whole file, or a seekable file of which only the required ranges are read.

@@ -23,9 +23,8 @@ LEASE = ".lease"
 #: Beats per lease duration: four may be lost before another worker takes the unit.
 _BEATS = 5
 
-#: Google Cloud Storage accepts about one write per second to an object, and answers 429 to more
-#: (docs.cloud.google.com/storage/quotas, "Maximum rate of writes to the same object name"). No store needs faster
-#: beats.
+#: Google Cloud Storage accepts about one write per second to an object, and answers 429 to more. Source:
+#: docs.cloud.google.com/storage/quotas, "Maximum rate of writes to the same object name". No store needs faster beats.
 _FASTEST_BEAT = 1.0
 
 #: Beats on Google Cloud Storage keep a margin below that limit: steals and retries write the same object too.

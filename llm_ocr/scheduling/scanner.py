@@ -199,9 +199,9 @@ class PlannedItems:
 
 
 # Search for free units among workers. A worker starts at a free unit of a random place and continues in the plan's
-# order, creating a lease for each unit, until it meets a held or finished unit. Then it looks for another place. A look
-# lists one group (`Groups`): markers and leases of hundreds of units in one request. A unit therefore costs few
-# requests, and no worker lists the whole workspace while there is work.
+# order, creating a lease for each unit. At a held or finished unit, it looks for another place. A look lists one group
+# (`Groups`): markers and leases of hundreds of units in one request. A unit therefore costs few requests, and no worker
+# lists the whole workspace while there is work.
 
 
 T = TypeVar("T")

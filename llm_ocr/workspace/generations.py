@@ -22,10 +22,10 @@ from llm_ocr.workspace.marker import attempt_id, remove_lost, settle, slept_sinc
 class Piece:
     """Pages of a document to put into units.
 
-    `indices` has the dataset index of each expected row (one for a document that could not be opened), or the indices
-    reserved for a document that was not counted. `replaced` has, for a retry, the reason of the failed row that each
-    row supersedes; "" for a row that supersedes none. `repeats` has, by page number, the superseded rows that were not
-    failed.
+    `indices` has the dataset index of each expected row (one for a document that could not be opened). For a document
+    that was not counted, it has the reserved indices. `replaced` has, for a retry, the reason of the failed row that
+    each row supersedes; "" for a row that supersedes none. `repeats` has, by page number, the superseded rows that were
+    not failed.
     """
 
     part: DocumentPart

@@ -242,7 +242,7 @@ class Choice:
     copies: int = 0
     differing: int = 0
     examples: list[str] = field(default_factory=list)
-    readmitted: Counter[str] = field(default_factory=Counter)  # documents in older lists of what filters excluded
+    readmitted: Counter[str] = field(default_factory=Counter)  # documents in older lists of excluded documents
     _differing: dict[str, PlannedDocument] = field(default_factory=dict)  # by document id
 
     def look(self) -> bool:
@@ -349,8 +349,8 @@ def _remember(known: DiskDict, ranges: Sequence[DocumentPart]) -> None:
         known[document_id(None, relative=alias, version=part.version, source="")] = number_of(content)
 
 
-# Writing of documents as a generation. Documents are spooled to the local disk first, because the last of a million
-# documents may be a copy (an alias) of the first. Memory holds eight bytes per document, and the names of copies.
+# Writing of documents as a generation. Documents are spooled to the local disk first: the last of a million documents
+# may be a copy (an alias) of the first. Memory holds eight bytes per document, and the names of copies.
 
 
 #: A plan that may have smaller units has about this many, until its units have the usual size.

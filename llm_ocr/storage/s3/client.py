@@ -100,8 +100,8 @@ def service_of(endpoint: str) -> Service:
     return Service.AMAZON if _AMAZON.search(host) else Service.OTHER
 
 
-# Retries of requests to S3. Since 1.44, botocore's own pauses after lost connections and 5xx begin at 50 ms, and a
-# client may have 35 such retries in progress before all requests fail at once (botocore/retries/standard.py,
+# Retries of requests to S3. Since 1.44, botocore's own pauses after lost connections and 5xx begin at 50 ms. A client
+# may have 35 such retries in progress before all requests fail at once (botocore/retries/standard.py,
 # `RetryQuotaChecker`). An outage of a few seconds would therefore end a worker that reads in parallel. The retries here
 # run first and have no quota; other errors are left to botocore.
 
