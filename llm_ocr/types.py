@@ -326,9 +326,7 @@ class Attempt:
     rotation: int = 0  # degrees clockwise by which the page was rotated to be upright
     image: EncodedImage | None = None  # the upright page, if rotated
     probe: float | None = None  # disagreement 0..1 of the text layer with OCR of sample lines; None: not probed
-    notes: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # the model's statements about the page; see `PageRecord.notes`
+    notes: Mapping[str, Any] = field(default_factory=dict)  # statements about the page; see `PageRecord.notes`
     tokens_in: int = 0
     tokens_out: int = 0
     seconds: float = 0.0

@@ -187,9 +187,7 @@ def batch_from(flags: Mapping[str, Any]) -> Batch:
     argv += [f"--only={name.strip()}" for name in str(given.get("pdf_filenames", "")).split(",") if name.strip()]
     environment = {variable: str(given[name]) for name, variable in SAME.items() if name in given}
     if "max_retries" in given:
-        environment["LLM_OCR_MAX_PAGE_ATTEMPTS"] = str(
-            int(given["max_retries"]) + 1
-        )  # the pipeline does not count the first attempt
+        environment["LLM_OCR_MAX_PAGE_ATTEMPTS"] = str(int(given["max_retries"]) + 1)  # theirs exclude the first one
     if "download_dir" in given:  # of documents
         environment["TMPDIR"] = str(given["download_dir"])
     return Batch(

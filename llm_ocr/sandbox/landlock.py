@@ -68,9 +68,7 @@ def restrict(allowed: Mapping[str, int]) -> int:
 
 def _add_rules(ruleset: int, allowed: Iterable[tuple[str, int]], handled: int) -> None:
     for path, rights in allowed:
-        with contextlib.suppress(
-            FileNotFoundError, NotADirectoryError, PermissionError
-        ):  # then no process reads it here
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):  # no process can read it here
             place = os.open(path, os.O_PATH | os.O_CLOEXEC)
             try:
                 folder = stat.S_ISDIR(os.fstat(place).st_mode)

@@ -144,9 +144,7 @@ def _read(stream: BinaryIO) -> dict[str, Any] | None:
 
 def _limit_myself(limits: Mapping[str, Any]) -> None:
     """Limit memory, core files, and file sizes, set niceness, drop privileges, and exit with the parent (Linux)."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches the whole group: the parent decides which processes end
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides which exit
     _set_limit(resource.RLIMIT_CORE, 0)
     if file_size := limits.get("file_size"):
         _set_soft_limit(resource.RLIMIT_FSIZE, file_size)  # data copied into memory on purpose may be larger

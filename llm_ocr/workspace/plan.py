@@ -235,9 +235,7 @@ class Choice:
     known: DiskDict  # number of the content by document id
     left_out: KnownFiltered
     begin: int
-    check: Callable[
-        [Mapping[str, PlannedDocument]], None
-    ]  # raises if requested pages of `differing` documents are not planned
+    check: Callable[[Mapping[str, PlannedDocument]], None]  # raises if `differing` documents need unplanned pages
     known_count: int = 0
     copies: int = 0
     differing: int = 0

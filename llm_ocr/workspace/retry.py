@@ -89,9 +89,7 @@ class _State:
     """Pages to retry after the generations processed so far."""
 
     failed: dict[str, _Failed] = field(default_factory=dict)  # by page id
-    item_of: dict[str, str] = field(
-        default_factory=dict
-    )  # by document id, for documents that ever had pages in `failed`
+    item_of: dict[str, str] = field(default_factory=dict)  # by document id, for documents ever in `failed`
 
 
 async def plan_retry(

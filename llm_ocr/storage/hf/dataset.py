@@ -150,9 +150,7 @@ class DatasetStore(BaseStore):
         with self._client.doing("write", key):
             operation = CommitOperationAdd(path, source)
         self._committer.prepare(operation, size)
-        if (
-            isinstance(source, Path) and operation.path_or_fileobj != b""
-        ):  # not sent ahead: the file may be gone at commit time
+        if isinstance(source, Path) and operation.path_or_fileobj != b"":  # not sent ahead; may be gone at commit time
             with self._client.doing("read the file for", key):
                 operation.path_or_fileobj = source.read_bytes()
         return Change(path, operation, fresh)

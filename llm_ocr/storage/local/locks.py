@@ -133,9 +133,7 @@ def kept_on_this_machine(folder: Path, mounts: Path = Path("/proc/self/mountinfo
     best, answer = 0, ""
     for line in text.splitlines():
         point, kind, options = _mount(line)
-        if (
-            kind and len(point.parts) >= best and real.is_relative_to(point)
-        ):  # of equal mount points, the later is on top
+        if kind and len(point.parts) >= best and real.is_relative_to(point):  # of equal ones, the later is on top
             best, answer = len(point.parts), _why_local(kind, options)
     return answer
 
