@@ -1,30 +1,30 @@
 """Errors of the library.
 
-LlmOcrError                 exit 1 unless a subclass says otherwise
-├── UsageError              exit 2: wrong flags, settings or sources
+LlmOcrError                 exit 1 unless a subclass has another code
+├── UsageError              exit 2: wrong flags, settings, or sources
 ├── WorkspaceError          exit 1: the workspace cannot be used
 │   ├── WorkspaceMismatch       another key or a newer format
-│   └── StageMissing            the stage before has not finished
+│   └── StageMissing            the preceding stage has not finished
 ├── StorageError            exit 1, also an OSError
 │   ├── ObjectNotFound          also a FileNotFoundError
-│   ├── ObjectExists            also a FileExistsError: create-if-absent lost
-│   ├── ObjectChanged           compare-and-swap lost: the object is another by now, or gone
-│   └── DatasetDamaged          files of the assembled dataset are not as Assemble wrote them
+│   ├── ObjectExists            also a FileExistsError: create-if-absent failed
+│   ├── ObjectChanged           compare-and-swap failed: the object has changed or is gone
+│   └── DatasetDamaged          files of the assembled dataset differ from the files that Assemble wrote
 ├── MissingExtra            exit 1: an optional package is not installed
 ├── PageFailure             never ends a run: becomes a failed record of one page or document
-├── Interrupted             exit 4: stopped by a signal; the same command goes on
-├── ServerError             exit 1: the model server cannot be started, reached or used
-├── LaunchError             exit 1: a platform refuses a job, or cannot be asked
-│   └── JobFailed               a job ended otherwise than well; its platform's reason
-├── LimitReached            exit 5: stopped by --max-cost or --max-hours; the same command goes on with a higher one
-├── RequestError            one request to a server failed; the reader makes a try of it, never ends a run
-│   ├── ServerBusy              429, 503 or 529: ask again later, not the page's fault
-│   ├── RequestRefused          the server does not take this question (400, 413, 422)
-│   └── RequestLost             no whole answer came: 500, connection lost, answer cut, no progress
-├── WorkerDied              a worker process ended before it answered (limit, crash); callers turn it into a PageFailure
-└── WorkerError             a worker process met an error that it did not expect; callers turn it into a PageFailure
+├── Interrupted             exit 4: stopped by a signal; the same command continues the run
+├── ServerError             exit 1: the model server cannot be started, reached, or used
+├── LaunchError             exit 1: a platform refuses a job, or is unreachable
+│   └── JobFailed               a job failed; the message has the platform's reason
+├── LimitReached            exit 5: stopped by a cost or time limit; the same command with a higher limit continues
+├── RequestError            a request to a server failed; recorded as an attempt, never ends a run
+│   ├── ServerBusy              429, 503 or 529: retry later, not caused by the page
+│   ├── RequestRefused          the server rejects this request (400, 413, 422)
+│   └── RequestLost             no complete response: 500, connection lost, response cut, no progress
+├── WorkerDied              a worker process ended before it responded (limit, crash); becomes a PageFailure
+└── WorkerError             a worker process met an unexpected error; becomes a PageFailure
 
-Every error carries `hint`, a sentence that says what to do, and `retryable`: whether the same call may succeed later.
+Every error has a `hint`, a sentence with the remedy, and `retryable`: whether the same call may succeed later.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ from llm_ocr.types import Reason
 
 
 class LlmOcrError(Exception):
-    """Base of all errors that the library raises on purpose."""
+    """Base class of all errors that the library raises on purpose."""
 
     exit_code = 1
     retryable = False
@@ -49,7 +49,7 @@ class LlmOcrError(Exception):
 
 
 class UsageError(LlmOcrError, ValueError):
-    """Wrong flags, settings or sources."""
+    """Wrong flags, settings, or sources."""
 
     exit_code = 2
 
@@ -63,7 +63,7 @@ class WorkspaceMismatch(WorkspaceError):
 
 
 class StageMissing(WorkspaceError):
-    """A stage was started before the one that feeds it had finished."""
+    """A stage was started before its preceding stage had finished."""
 
 
 class StorageError(LlmOcrError, OSError):
@@ -71,7 +71,7 @@ class StorageError(LlmOcrError, OSError):
 
 
 class ObjectNotFound(StorageError, FileNotFoundError):
-    """No object of that key."""
+    """There is no object with this key."""
 
 
 class ObjectExists(StorageError, FileExistsError):
@@ -83,9 +83,12 @@ class ObjectChanged(StorageError):
 
 
 class DatasetDamaged(StorageError):
-    """Files of the assembled dataset are not as Assemble wrote them; `keys` are their names in the workspace.
+    """Files of the assembled dataset differ from the files that Assemble wrote.
 
-    `before` is what the user has to do first.
+    Args:
+        workspace: URL of the workspace.
+        keys: Names of the files in the workspace.
+        before: Instruction for the user before the remedy.
     """
 
     def __init__(self, workspace: str, keys: Iterable[str], *, before: str = "") -> None:
@@ -101,8 +104,8 @@ class MissingExtra(LlmOcrError, ImportError):
     """An optional package is not installed; the hint names the command that installs it.
 
     Args:
-        message: What needs which package.
-        install: The extra or package that is missing; the hint is then `install_command` of it.
+        message: The feature, and the package that it needs.
+        install: The missing extra or package; the hint is then its `install_command`.
         hint: Another hint.
     """
 
@@ -118,10 +121,10 @@ def install_command(name: str) -> str:
     command is correct for all of these sources.
 
     Args:
-        name: An extra, as `s3`, or a needed package, as `pyarrow`.
+        name: An extra, such as `s3`, or a required package, such as `pyarrow`.
 
     Returns:
-        A command for a shell, as `pip install "boto3>=1.36"`. A checkout without metadata is named instead.
+        A command for a shell, such as `pip install "boto3>=1.36"`. A checkout without metadata is named instead.
     """
     from importlib import metadata
 
@@ -147,9 +150,9 @@ def install_command(name: str) -> str:
 
 
 class PageFailure(LlmOcrError):
-    """A page (or, with page None, a whole document) could not be read; it ends as a `failed` record.
+    """A page (or, with page None, a whole document) could not be read; it becomes a `failed` record.
 
-    `tries` are the requests that were made for it, as in `Attempt`.
+    `tries` are the requests made for it, as in `Attempt`.
     """
 
     def __init__(
@@ -169,11 +172,11 @@ class PageFailure(LlmOcrError):
 
     @property
     def why(self) -> str:
-        """Its detail; the reason where there is none."""
+        """Detail of the failure, or its reason without a detail."""
         return self.detail or self.reason.value
 
     def with_tries(self, tries: Iterable[Mapping[str, Any]], detail: str = "") -> "PageFailure":
-        """The same failure, with requests that were made before its own, and with another detail where one is given."""
+        """Return the same failure with earlier requests added, and with another detail if given."""
         return PageFailure(
             self.reason,
             detail or self.detail,
@@ -190,33 +193,33 @@ class Interrupted(LlmOcrError):
 
 
 class ServerError(LlmOcrError):
-    """The model server cannot be started, reached or used."""
+    """The model server cannot be started, reached, or used."""
 
 
 class LaunchError(LlmOcrError):
-    """A platform refuses a job, or cannot be asked."""
+    """A platform refuses a job, or is unreachable."""
 
 
 class JobFailed(LaunchError):
-    """A job ended otherwise than well. The message holds the platform's reason."""
+    """A job failed. The message has the platform's reason."""
 
 
 class LimitReached(LlmOcrError):
-    """Stopped by a limit of the user's own; what is done stays."""
+    """Stopped by a limit that the user set; finished work is kept."""
 
     exit_code = 5
 
 
 class RequestError(LlmOcrError):
-    """One request to a model server failed."""
+    """A request to a model server failed."""
 
     retryable = True
 
 
 class ServerBusy(RequestError):
-    """The server is to be asked again later. `retry_after` in seconds, None when it did not say.
+    """The server is busy. `retry_after` in seconds, None if not given.
 
-    `status`: 429, 503 or 529; 404 of a server that has answered before.
+    `status`: 429, 503 or 529; 404 of a server that has responded before.
     """
 
     def __init__(self, message: str, *, status: int = 503, retry_after: float | None = None) -> None:
@@ -226,7 +229,7 @@ class ServerBusy(RequestError):
 
 
 class RequestRefused(RequestError):
-    """The server does not take this question. `too_long`: its prompt does not fit, a smaller image may."""
+    """The server rejects this request. `too_long`: its prompt is too long; a smaller image may fit."""
 
     retryable = False
 
@@ -237,10 +240,10 @@ class RequestRefused(RequestError):
 
 
 class RequestLost(RequestError):
-    """No whole answer came. `status` is 0 when no response began.
+    """There was no complete response. `status` is 0 if no response began.
 
-    `unreachable`: nobody listens there any more. `stalled`: the connection stood, and nothing came for too long.
-    `tokens_in` and `tokens_out` of the part that came: a provider has them paid.
+    `unreachable`: no server listens there any more. `stalled`: the connection was open, but no data arrived for too
+    long. `tokens_in` and `tokens_out` cover the received part, which a provider charges.
     """
 
     tokens_in = tokens_out = 0
@@ -253,7 +256,7 @@ class RequestLost(RequestError):
 
 
 class WorkerDied(LlmOcrError):
-    """A worker process ended before it answered: killed at a limit, or crashed."""
+    """A worker process ended before it responded: killed at a limit, or crashed."""
 
     def __init__(self, message: str, *, timed_out: bool = False, out_of_memory: bool = False) -> None:
         super().__init__(message)
@@ -262,4 +265,4 @@ class WorkerDied(LlmOcrError):
 
 
 class WorkerError(LlmOcrError):
-    """A worker process raised something other than `PageFailure`; the message holds its last traceback line."""
+    """A worker process raised an error other than `PageFailure`; the message has its last traceback line."""

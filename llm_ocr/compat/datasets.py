@@ -22,24 +22,24 @@ from llm_ocr.workspace.generations import generations
 from llm_ocr.workspace.keys import EXTRACT, stage_keys
 from llm_ocr.workspace.stored import workspace_options
 
-# Where a dataset of the predecessor stands, and of which files it is made. Nothing is read but names and notes.
-# `save_to_disk` leaves a folder with `state.json` (one of several splits: `dataset_dict.json` and a folder for each)
-# and Arrow files; on the Hub, and where somebody copied it from there, it is Parquet files.
+# Location and files of a dataset. Only names and notes are read. `save_to_disk` writes a folder with `state.json` (for
+# several splits: `dataset_dict.json` and a folder for each) and Arrow files. On the Hub, and in copies from there, the
+# files are Parquet.
 
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]*\w(?:@.+)?")
-#: At the end of a URL, unless nothing would be left of it.
+#: Slashes at the end of a URL, unless nothing would remain.
 _SLASHES = re.compile(r"(?<=[^/:])/+$")
-#: Parquet files of `push_to_hub`: `train-00000-of-00002.parquet`, in older versions with a hash behind.
+#: Parquet files of `push_to_hub`: `train-00000-of-00002.parquet`, in older versions with a hash at the end.
 _SPLIT = re.compile(r"(?P<split>\w[\w.-]*?)-\d{5}-of-\d{5}")
 _STATE, _SPLITS, _RUN = "state.json", "dataset_dict.json", "run.json"
-#: Where the predecessor, and `push_to_hub`, put the files below what users name.
+#: Folders of the predecessor's files, and of `push_to_hub`, below the location that users name.
 _FOLDERS = ("", "dataset/", "data/")
 
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """One file of rows: `key` in the dataset's store; `split` is empty where there is only one."""
+    """File of rows: `key` in the dataset's store; `split` is empty if there is a single split."""
 
     key: str
     size: int
@@ -49,7 +49,7 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True)
 class InputDataset:
-    """A dataset to begin with. `url` is the same in all its versions; `version` is a commit, or a hash of its files."""
+    """Input dataset. `url` is the same in all its versions; `version` is a commit, or a hash of its files."""
 
     store: ObjectStore
     url: str
@@ -57,12 +57,12 @@ class InputDataset:
     files: tuple[InputFile, ...]
 
     def name(self, file: InputFile) -> str:
-        """A file as the plan and messages name it."""
+        """Return a file's name in the plan and in messages."""
         return f"{self.store.url}/{file.key}"
 
 
 def store_url(given: str) -> str:
-    """What the user named, as a store's URL: `NS/NAME` is a dataset of the Hub, unless a folder is there."""
+    """Return the user's input as a store's URL: `NS/NAME` is a dataset of the Hub, unless there is such a folder."""
     named = _SLASHES.sub("", given)
     if split_scheme(named)[0] or Path(named).expanduser().is_dir() or not _HUB_NAME.fullmatch(named):
         return named
@@ -70,9 +70,12 @@ def store_url(given: str) -> str:
 
 
 def open_input(given: str, options: StoreOptions) -> InputDataset:
-    """The dataset at a folder, s3://, gs://, hf:// URL or NS/NAME; `/dataset` may be left out, or a `/` follow.
+    """Return the dataset at a folder, s3://, gs://, hf:// URL or NS/NAME, with or without `/dataset` or a final `/`.
 
-    Raises `UsageError` for what is no dataset of the predecessor, `ObjectNotFound` for nothing there, `StorageError`.
+    Raises:
+        UsageError: the files are not a dataset of the predecessor.
+        ObjectNotFound: there is nothing at this location.
+        StorageError: the location cannot be read.
     """
     store = open_store(store_url(given), options)
     if isinstance(store, LocalStore) and not store.root.is_dir():
@@ -95,7 +98,7 @@ _FORMS = "Give s3://BUCKET/PREFIX/dataset, gs://BUCKET/PREFIX/dataset, a folder,
 
 
 def _at_commit(url: str, options: StoreOptions) -> tuple[str, ObjectStore, str]:
-    """The URL without its revision, the store at the commit that the revision is now, and the commit."""
+    """Return the URL without its revision, the store at the revision's current commit, and the commit."""
     from llm_ocr.storage.hf import parse
     from llm_ocr.storage.hf.client import PATIENCE, HubClient
 
@@ -112,7 +115,7 @@ def _at_commit(url: str, options: StoreOptions) -> tuple[str, ObjectStore, str]:
 
 
 def _arrow_files(store: ObjectStore) -> tuple[str, list[InputFile]] | None:
-    """The folder of a dataset that `save_to_disk` wrote, and its files in order; None when there is none."""
+    """Return the folder of a dataset that `save_to_disk` wrote, and its files in order; None if there is none."""
     for folder in _FOLDERS:
         if store.stat(folder + _STATE) is not None:
             return folder, _of_state(store, folder, "")
@@ -148,7 +151,7 @@ def _note(store: ObjectStore, key: str) -> dict[str, Any]:
 
 
 def _parquet_files(store: ObjectStore, given: str) -> tuple[str, list[InputFile]]:
-    """The folder that holds Parquet files, and these in key order; the one that users mean where there are several."""
+    """Return the folder of Parquet files, and these in key order; the usual folder if there are several."""
     by_folder: dict[str, list[InputFile]] = {}
     for info in store.list():
         folder, _, name = info.key.rpartition("/")
@@ -177,7 +180,7 @@ def _nothing(store: ObjectStore, given: str) -> LlmOcrError:
 
 
 def _refuse_own(store: ObjectStore, folder: str, options: StoreOptions) -> None:
-    """What a workspace of ours holds is read there, whole; as an input its documents would be torn into pages."""
+    """Refuse the files of a workspace of llm-ocr: as an input, its documents would be split into pages."""
     above, _, name = store.url.rpartition("/")
     stores = [store] if folder or name != "dataset" else [store, open_store(above, options)]
     for one in stores:
@@ -201,7 +204,7 @@ def _file(info: ObjectInfo, split: str) -> InputFile:
 
 
 def _named_splits(files: list[InputFile]) -> tuple[InputFile, ...]:
-    """Splits are named only where there are several: most datasets have one."""
+    """Return the files, with splits only if there are several: most datasets have one."""
     if len({file.split for file in files}) > 1:
         return tuple(files)
     return tuple(InputFile(file.key, file.size, file.version) for file in files)
@@ -212,42 +215,42 @@ def _digest(folder: str, files: Iterable[InputFile]) -> str:
     return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:16]
 
 
-# The rows of an input's files: Arrow files mapped from the local disk, Parquet files there or by ranges. Of a dataset
-# on a store at most one file is on the local disk at a time; in memory are the rows that are asked for.
+# Rows of an input's files: Arrow files mapped from the local disk, Parquet files from there or by ranges. Of a dataset
+# on a store, at most one file at a time is on the local disk. Memory holds the requested rows.
 
 
-#: Columns of the predecessor's datasets that are taken over.
+#: Columns of the predecessor's datasets that are imported.
 ID, IMAGE, MARKDOWN = "sample_id", "source_image", "document_markdown"
 FIGURES, METADATA = "extracted_figures", "extracted_figures_metadata"
 _COLUMNS = (ID, IMAGE, MARKDOWN, FIGURES, METADATA)
-#: Without these there is nothing to take over.
+#: Required columns.
 _NEEDED = (IMAGE, MARKDOWN)
 
-#: Rows with images that are made Python objects at a time, and rows without.
+#: Rows decoded at a time, with and without images.
 _HEAVY, _LIGHT = 8, 512
-#: Bytes that are read ahead of what is decoded.
+#: Bytes to read ahead of decoding.
 _AHEAD = 1 << 20
 
 Row = Mapping[str, Any]
 
 
 class _Rows(Protocol):
-    """An opened file."""
+    """Opened file."""
 
     @property
     def names(self) -> Sequence[str]: ...
 
     def read(self, columns: Sequence[str], start: int, stop: int | None, most: int) -> Iterator[list[dict[str, Any]]]:
-        """Rows from `start` to before `stop` (None: all), at most `most` at a time."""
+        """Yield rows from `start` to before `stop` (None: all), at most `most` at a time."""
 
     def close(self) -> None: ...
 
 
 class InputRows:
-    """Reads an input's files. For one thread at a time; a context manager that removes the local copy."""
+    """Reads an input's files. Not thread-safe; a context manager that removes the local copy."""
 
     def __init__(self, dataset: InputDataset, folder: Path) -> None:
-        """`folder` is where the local copy goes."""
+        """Prepare to read; `folder` is for the local copy."""
         self._dataset = dataset
         self._copy = folder / "input-file"
         self._copied = ""
@@ -261,23 +264,25 @@ class InputRows:
         self._copy.unlink(missing_ok=True)
 
     def texts(self, file: InputFile) -> Iterator[list[dict[str, Any]]]:
-        """Ids and figures' metadata of all rows, some hundred at a time; images are not touched.
+        """Yield ids and figure metadata of all rows, up to 512 at a time, without reading images.
 
-        Raises `UsageError` when the file has not the columns of the predecessor, `StorageError` when it is damaged.
+        Raises:
+            UsageError: the file lacks columns of the predecessor.
+            StorageError: the file is damaged.
         """
         rows = self._opened(file, whole=False)
         with _as_storage_error(self._dataset, file):
             yield from rows.read(_known(rows, (ID, METADATA)), 0, None, _LIGHT)
 
     def rows(self, file: InputFile, start: int, stop: int) -> Iterator[dict[str, Any]]:
-        """Rows with all that is taken over; errors as in `texts`."""
+        """Yield rows with all imported columns; errors as in `texts`."""
         opened = self._opened(file, whole=True)
         with _as_storage_error(self._dataset, file):
             for batch in opened.read(_known(opened, _COLUMNS), start, stop, _HEAVY):
                 yield from batch
 
     def _opened(self, file: InputFile, *, whole: bool) -> _Rows:
-        """The file, fetched first unless ranges of it are enough."""
+        """Open the file; fetch it first unless ranges suffice."""
         parquet = file.key.endswith(".parquet")
         remote = not isinstance(self._dataset.store, LocalStore)
         by_ranges = parquet and remote and not whole
@@ -311,14 +316,14 @@ class InputRows:
         return self._copy
 
     def _close(self) -> None:
-        # Taken first: a thread that an error has left behind may be closing it, too.
+        # Taken first: a thread left behind by an error may be closing it, too.
         opened, self._open = self._open, None
         if opened is not None:
             opened[1].close()
 
 
 class _Arrow:
-    """A stream of Arrow batches, mapped: a row costs memory when it is read."""
+    """Stream of Arrow batches, memory-mapped: a row needs memory only when it is read."""
 
     def __init__(self, path: Path) -> None:
         import pyarrow as pa
@@ -340,7 +345,7 @@ class _Arrow:
 
 
 class _Parquet:
-    """A Parquet file, read row group by row group."""
+    """Parquet file, read by row groups."""
 
     def __init__(self, source: "Path | ObjectFile") -> None:
         import pyarrow.parquet as pq
@@ -376,7 +381,7 @@ class _Parquet:
 
 @contextlib.contextmanager
 def _as_storage_error(dataset: InputDataset, file: InputFile) -> Iterator[None]:
-    """What Arrow says of a damaged file, with its name."""
+    """Translate Arrow's errors on a damaged file into errors that name it."""
     import pyarrow as pa
 
     try:
@@ -404,17 +409,21 @@ def _check(dataset: InputDataset, file: InputFile, names: Sequence[str]) -> None
         )
 
 
-# Whether a command begins with a dataset of the predecessor, and whether a workspace can take it.
+# Check that a command's input is a dataset of the predecessor, and that a workspace can import it.
 
 
 _ANOTHER = "Give another workspace (-w) for it."
 
 
 def input_of(settings: Group) -> InputDataset | None:
-    """The dataset that the command is to begin with; None without one, and where the workspace itself is meant.
+    """Return the input dataset of a command; None without one, or if the input is the workspace itself.
 
-    The predecessor's pipelines name what the stage before wrote, in the same place: that is the workspace here.
-    Raises `UsageError`, and `StorageError` when the dataset cannot be read. Nothing is written.
+    The predecessor's pipelines name the output of the preceding stage, in the same location, which is the workspace
+    here. Nothing is written.
+
+    Raises:
+        UsageError: the input lies in the workspace, which is not a workspace of llm-ocr.
+        StorageError: the dataset cannot be read.
     """
     if not isinstance(settings, InputCommand) or settings.input is None:
         return None
@@ -432,9 +441,10 @@ def input_of(settings: Group) -> InputDataset | None:
 
 
 def into(workspace: Workspace, dataset: InputDataset) -> Mapping[str, Any] | None:
-    """What the workspace's key says of this import, once it has a plan; None when it has none yet.
+    """Return the import's entry in the workspace's key; None if the workspace has no plan yet.
 
-    Raises `WorkspaceMismatch` when it holds anything else.
+    Raises:
+        WorkspaceMismatch: the workspace has other content.
     """
     keys, planned = stage_keys(workspace, EXTRACT), bool(generations(workspace))
     if not keys and not planned:
@@ -469,7 +479,7 @@ def _changed(dataset: InputDataset, version: str) -> str:
 
 
 def _options(given: str, workspace: str, options: StoreOptions) -> StoreOptions:
-    """The input is reached like the workspace where both are on the same kind of store; else by the environment."""
+    """Return the workspace's options if the input is on the same kind of store; otherwise those of the environment."""
     same = split_scheme(store_url(given))[0] == split_scheme(workspace)[0]
     return options if same else DEFAULT_OPTIONS
 
@@ -480,7 +490,7 @@ def _lies_in(given: str, workspace: str, options: StoreOptions) -> bool:
 
 
 def _place(url: str, options: StoreOptions) -> str:
-    """The URL in the one form that can be compared; a branch of a repository is the repository, a commit is not."""
+    """Return the canonical URL for comparisons. A branch of a repository is the repository, a commit is not."""
     store = open_store(url, options)
     if isinstance(store, LocalStore):
         return str(store.root.resolve())

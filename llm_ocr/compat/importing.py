@@ -59,12 +59,12 @@ from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, claim_key, stage_keys
 from llm_ocr.workspace.plan import PlannedDocument, Planner
 from llm_ocr.workspace.publish import figures_summary, is_done, iter_markers, pages_summary, publish, read_data
 
-# One row of the predecessor's dataset as a page of ours: ids, links and boxes in our form, everything else as it was. A
-# row that is not as the predecessor writes it is `degraded` as long as its Markdown is there, else `failed`; what is
-# wrong with it stands in `detail`.
+# Conversion of a row of the predecessor's dataset into a page: ids, links, and boxes in our form, all other values
+# unchanged. A row that violates the predecessor's format is `degraded` if it has Markdown, otherwise `failed`; `detail`
+# has the violations.
 
 
-#: What stands for an engine in the rows.
+#: Engine of imported rows.
 ENGINE = "predecessor"
 
 _PAGE = Box(0.0, 0.0, 1.0, 1.0)
@@ -75,7 +75,7 @@ _CORNERS = ("x1", "y1", "x2", "y2")
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """A page, and Describe's rows of its figures: `failed` for those without a description."""
+    """Page, and Describe's rows of its figures: `failed` for those without a description."""
 
     page: PageRecord
     descriptions: tuple[FigureRecord, ...]
@@ -83,7 +83,7 @@ class TakenOver:
 
 @dataclass(slots=True)
 class _Problems:
-    """What is wrong with a row, the first reason first."""
+    """Violations in a row, first reason first."""
 
     found: list[tuple[Reason, str]] = field(default_factory=list)
 
@@ -101,7 +101,7 @@ class _Problems:
 
 @dataclass(frozen=True, slots=True)
 class _Crop:
-    """A figure, what it was called there, and its description; None where there is none."""
+    """Figure, its original id, and its description; empty without one."""
 
     figure: Figure
     old_id: str
@@ -109,12 +109,12 @@ class _Crop:
 
 
 def described(entry: object) -> bool:
-    """Whether an entry of the figures' metadata has a description."""
+    """Return whether an entry of the figures' metadata has a description."""
     return bool(_description(_metadata(entry) or {}))
 
 
 def page_of(part: DocumentPart, index: int, row: Row) -> TakenOver:
-    """The page that a row makes; `index` is its dataset index. Never raises for what stands in the row."""
+    """Return the page of a row; `index` is its dataset index. Never raises for any row content."""
     number = part.pages[0]
     page = page_id(part.document_id, number)
     problems = _Problems()
@@ -148,7 +148,7 @@ def page_of(part: DocumentPart, index: int, row: Row) -> TakenOver:
 
 
 def unreadable(part: DocumentPart, index: int, detail: str) -> TakenOver:
-    """The page of a row that is not there."""
+    """Return the page of a missing row."""
     record = PageRecord(
         page_id=page_id(part.document_id, part.pages[0]),
         document_id=part.document_id,
@@ -208,7 +208,7 @@ def _items(value: object) -> Sequence[Any]:
 
 
 def _metadata(entry: object) -> Mapping[str, Any] | None:
-    """An entry of the metadata, which is JSON; None when it is damaged."""
+    """Parse an entry of the metadata, which is JSON; None if it is damaged."""
     if isinstance(entry, str):
         try:
             entry = json.loads(entry)
@@ -223,7 +223,7 @@ def _description(about: Mapping[str, Any]) -> str:
 
 
 def _box(corners: object, image: EncodedImage | None) -> Box | None:
-    """The box, relative to the page; None when it cannot be told."""
+    """Return the box, relative to the page; None if it is unknown."""
     if image is None or not isinstance(corners, Mapping):
         return None
     sides = [corners.get(name) for name in _CORNERS]
@@ -234,9 +234,9 @@ def _box(corners: object, image: EncodedImage | None) -> Box | None:
 
 
 def _image(value: object) -> EncodedImage | None:
-    """The bytes as they are, with type and size from their head; None for what is no PNG, JPEG or WebP.
+    """Return the unmodified bytes, with type and size from their header; None for other types than PNG, JPEG, or WebP.
 
-    A path without bytes is nothing: files that a dataset names are not opened.
+    A path without bytes gives None: files that a dataset names are not opened.
     """
     from PIL import Image
 
@@ -254,7 +254,7 @@ def _image(value: object) -> EncodedImage | None:
 
 
 def _relinked(markdown: str, new_ids: Mapping[str, str]) -> str:
-    """The Markdown with our figures' ids in its links: `![id](figure:id)`, and the older `![Figure id](path)`."""
+    """Replace the figure ids in links: `![id](figure:id)`, and the older `![Figure id](path)`."""
 
     def link(match: re.Match[str]) -> str:
         old = target_id(match["target"])
@@ -285,17 +285,17 @@ def _described(record: PageRecord, crop: _Crop) -> FigureRecord:
     )
 
 
-# Descriptions that came with an input: `describe --input` asks for the others only, as the predecessor does. They wait
-# in a file on the local disk, since nobody knows in which order their figures come.
+# Imported descriptions: `describe --input` requests only the missing ones, as the predecessor does. They are stored in
+# a file on the local disk, because the order of their figures is unknown.
 
 
 _MODE = "describe"
 
 
 async def keeping(job: Job[FigureCommand], ready: Describing) -> Describing:
-    """`ready`, or the same behind the descriptions of the command's input, where there are some of the mode asked for.
+    """Return `ready`, extended by the descriptions of the command's input, if there are any in the requested mode.
 
-    Without `input` all figures are described anew.
+    Without `input`, all figures are described again.
     """
     settings = job.settings
     if not (isinstance(settings, InputSettings) and settings.input) or settings.describe_mode != _MODE:
@@ -313,7 +313,7 @@ async def keeping(job: Job[FigureCommand], ready: Describing) -> Describing:
 
 
 def _imported_key(workspace: Workspace) -> str:
-    """The key of the descriptions that were imported; empty without any."""
+    """Return the key of the imported descriptions; empty without any."""
     for one in stage_keys(workspace, DESCRIBE):
         if one.settings.get("imported", {}).get("described"):
             return one.key
@@ -321,7 +321,7 @@ def _imported_key(workspace: Workspace) -> str:
 
 
 class _Kept:
-    """The imported descriptions by figure id."""
+    """Imported descriptions by figure id."""
 
     def __init__(self, workspace: Workspace, key: str) -> None:
         self._path: Path = workspace.spool / "kept.sqlite"
@@ -338,7 +338,7 @@ class _Kept:
                     )
 
     def find(self, figure: str) -> tuple[str, str] | None:
-        """Engine and description."""
+        """Return engine and description."""
         found: tuple[str, str] | None = self._table.execute(
             "SELECT engine, description FROM kept WHERE figure = ?", (figure,)
         ).fetchone()
@@ -350,7 +350,7 @@ class _Kept:
 
 
 class _KeepingReader:
-    """Asks the reader for what is not kept."""
+    """Requests descriptions that are not imported from the reader."""
 
     def __init__(self, reader: FigureReader, kept: _Kept, key: str) -> None:
         self._reader = reader
@@ -359,17 +359,17 @@ class _KeepingReader:
 
     @property
     def name(self) -> str:
-        """That of the reader."""
+        """Name of the reader."""
         return self._reader.name
 
     def identity(self) -> Mapping[str, Any]:
-        """That of the reader, and what is kept."""
+        """Return the reader's identity, extended by the imported key."""
         return {**self._reader.identity(), "kept": self._key}
 
     async def describe(
         self, figure: Figure, page_id: str, document_id: str, admitted: Callable[[], None] = noop
     ) -> FigureRecord:
-        """The kept description, else the reader's."""
+        """Return the imported description, otherwise the reader's."""
         found = self._kept.find(figure.id)
         if found is None:
             return await self._reader.describe(figure, page_id, document_id, admitted)
@@ -385,30 +385,31 @@ class _KeepingReader:
         )
 
     async def close(self) -> None:
-        """End the reader."""
+        """Close the reader."""
         await self._reader.close()
 
 
-# Taking over a dataset that the predecessor wrote: its rows become this workspace's pages, as if Extract had run here.
-# First a plan, a document for each row, then unit by unit the pages, and the descriptions where the dataset has some:
-# they stand as a Describe key of their own. Everything is published as by a stage, so that an import that was killed
-# goes on, and one that is done does nothing.
+# Import of a dataset that the predecessor wrote: its rows become pages of the workspace, as if Extract had run here.
+# The plan comes first, with a document for each row. Then the pages are imported by units, with the descriptions, if
+# any, under a separate Describe key. Everything is published as by a stage, so an interrupted import continues, and a
+# finished one does nothing.
 
 
-#: Raised when the same rows give other pages.
+#: Increased when the same rows give other pages.
 RESULT_VERSION = 1
 #: Pages of a unit.
 PAGES_PER_UNIT = 64
-#: Units that are written at a time while the next is read; each takes several times its images in memory.
+#: Units that are written while the next is read; each needs several times its images in memory.
 _SIDE_BY_SIDE = 1
-#: The name of it in progress and messages.
+#: Name of the import in progress and messages.
 STAGE = "import"
 
 
 async def take_over(job: Job[InputCommand], dataset: InputDataset) -> None:
-    """Import what is missing of the dataset: this worker's share first, then what others have not done.
+    """Import the missing part of the dataset: this worker's share first, then the units that others have not finished.
 
-    Raises `WorkspaceMismatch` when the workspace holds other pages.
+    Raises:
+        WorkspaceMismatch: the workspace has other pages.
     """
     workspace, progress = job.workspace, job.progress
     with InputRows(dataset, workspace.spool) as rows:
@@ -439,18 +440,18 @@ async def take_over(job: Job[InputCommand], dataset: InputDataset) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """The keys under which an import is published; `describe` is empty where there are no descriptions."""
+    """Keys of an import; `describe` is empty without descriptions."""
 
     extract: str
     describe: str
 
     def done(self, workspace: Workspace, unit: str) -> bool:
-        # Extract's marker comes last: it says that both are there.
+        # Extract's marker is the last: it shows that both are published.
         return is_done(workspace, EXTRACT, self.extract, unit)
 
 
 def _claimed(workspace: Workspace, imported: Mapping[str, Any]) -> _Keys:
-    """Where there is no figure, nothing is left to describe: that counts as described."""
+    """Claim the keys. A dataset without figures counts as described."""
     extract = claim_key(workspace, EXTRACT, {"imported": dict(imported)})
     if imported["figures"] and not imported["described"]:
         return _Keys(extract, "")
@@ -459,7 +460,7 @@ def _claimed(workspace: Workspace, imported: Mapping[str, Any]) -> _Keys:
 
 @dataclass(slots=True)
 class _Survey:
-    """What the rows of a dataset are, from their texts alone."""
+    """Summary of a dataset's rows, from their texts alone."""
 
     dataset: InputDataset
     rows: int = 0
@@ -468,7 +469,7 @@ class _Survey:
     _seen: set[bytes] = field(default_factory=set)  # 8 bytes of a hash of each id
 
     def documents(self, file: InputFile, first: int, batch: list[dict[str, Any]]) -> list[PlannedDocument]:
-        """The documents of a batch of rows, the first of which is row `first` of the file."""
+        """Return the documents of a batch of rows that begins at row `first` of the file."""
         return [self._document(file, first + at, row) for at, row in enumerate(batch)]
 
     def _document(self, file: InputFile, number: int, row: Row) -> PlannedDocument:
@@ -486,7 +487,7 @@ class _Survey:
         return PlannedDocument(address, relative, version, plain, (1,), 1)
 
     def _unique(self, name: str) -> str:
-        """The id, with a number behind it where an earlier row has the same one."""
+        """Return the id, with a number appended if an earlier row has the same id."""
         chosen, count = name, 1
         while (digest := hashlib.sha256(chosen.encode("utf-8", "surrogatepass")).digest()[:8]) in self._seen:
             count += 1
@@ -498,7 +499,7 @@ class _Survey:
 async def _planned(
     workspace: Workspace, dataset: InputDataset, rows: InputRows, progress: Progress
 ) -> Mapping[str, Any]:
-    """Write the plan; what the keys say of the import. The key comes first: then a plan without one is not ours."""
+    """Write the plan; return the import's entry for the keys. The key comes first, to mark the plan as an import."""
     progress.say(f"Input: {dataset.url} (version {dataset.version[:12]})")
     survey = _Survey(dataset)
     with Planner(workspace, pages_per_unit=PAGES_PER_UNIT) as planner:
@@ -526,7 +527,7 @@ async def _planned(
 
 
 def _begin(job: Job[InputCommand], keys: _Keys, progress: Progress) -> Iterator[Unit] | None:
-    """The units that are missing, from this worker's share on and round; None when none is."""
+    """Return the missing units, from this worker's share on and then from the start; None if there are none."""
     workspace = job.workspace
     done = Counts()
     finished = set[str]()
@@ -550,7 +551,7 @@ def _begin(job: Job[InputCommand], keys: _Keys, progress: Progress) -> Iterator[
 
 
 def _start(job: Job[InputCommand], total: int) -> int:
-    """Where this worker begins: workers that start together shall not do the same units."""
+    """Return this worker's first unit: workers that start together must not process the same units."""
     index, count = job.settings.shard_index, job.settings.shard_count
     if count > 1 or isinstance(job.workspace.store, LocalStore):
         return int(total * index // count)
@@ -558,7 +559,7 @@ def _start(job: Job[InputCommand], total: int) -> int:
 
 
 class _Importer:
-    """From units to published rows."""
+    """Converts units to published rows."""
 
     def __init__(self, workspace: Workspace, dataset: InputDataset, rows: InputRows, keys: _Keys) -> None:
         self._workspace = workspace
@@ -568,11 +569,11 @@ class _Importer:
         self._url = dataset.url
 
     def read(self, unit: Unit) -> list[TakenOver]:
-        """The unit's pages. For one thread at a time."""
+        """Return the unit's pages. Not thread-safe."""
         return [page for run in self._runs(unit) for page in self._pages(*run)]
 
     def publish(self, unit: Unit, pages: list[TakenOver]) -> None:
-        """Publish the pages, and before them their descriptions."""
+        """Publish the descriptions, then the pages."""
         records = [one.page for one in pages]
         summary = pages_summary(unit, records)
         if self._keys.describe:
@@ -583,7 +584,7 @@ class _Importer:
         release_memory()
 
     def _runs(self, unit: Unit) -> Iterator[tuple[InputFile, int, list[DocumentPart]]]:
-        """Parts whose rows stand one behind the other in a file, with the first row's number."""
+        """Yield parts whose rows are consecutive in a file, with the first row's number."""
         places = [(*self._place(part), part) for part in unit.parts]
         for (file, offset), group in groupby(enumerate(places), key=lambda one: (one[1][0], one[1][1] - one[0])):
             members = list(group)

@@ -12,18 +12,18 @@ from llm_ocr.launch.modal.functions import run_command
 from llm_ocr.runs import open as open_run
 from llm_ocr.types import Block, BlockKind, EncodedImage, PageRecord, Status
 
-# Pages as records of the dots.ocr batch pipeline, field by field: a line of JSON a page, failures apart.
+# Pages as records of the dots.ocr batch pipeline, with the same fields: one line of JSON per page, failures separate.
 
 
-#: What `content` holds: the page's Markdown; blocks with boxes and text as JSON; the same without text.
+#: Form of `content`: the page's Markdown; blocks with boxes and text as JSON; the same without text.
 Content = Literal["markdown", "layout", "layout-only"]
 
 
 def dots_record(page: PageRecord, content: Content = "markdown", *, model: str = "") -> dict[str, Any]:
-    """One page. A degraded page is a success: it was read, if otherwise than asked for.
+    """Return the record of a page. A degraded page is a success: it was read, possibly in another way than requested.
 
-    `page` counts from 1 and is null for a document that could not be opened. `model` stands for pages that no model
-    answered for. `latency` in seconds.
+    `page` counts from 1 and is null for a document that could not be opened. `model` is for pages without a model's
+    answer. `latency` is in seconds.
     """
     failed = page.status is Status.FAILED
     return {
@@ -41,7 +41,7 @@ def dots_record(page: PageRecord, content: Content = "markdown", *, model: str =
 
 
 def as_line(record: dict[str, Any]) -> str:
-    """A record as one line, newline included."""
+    """Return a record as one line, newline included."""
     return json.dumps(record, ensure_ascii=False) + "\n"
 
 
@@ -66,8 +66,10 @@ def _content(page: PageRecord, content: Content) -> str:
 
 
 def _block(block: Block, image: EncodedImage | None, *, text: bool) -> dict[str, Any]:
-    """As the model writes it: no text for pictures. The box is in pixels of the page's image as it was sent, which the
-    model's own may differ from by a few, and text has none of its Markdown marks of headings.
+    """Return a block as the model writes it: no text for pictures.
+
+    The box is in pixels of the page's image as sent. The model's own box may differ by a few pixels, and its text has
+    no Markdown heading marks.
     """
     width, height = (image.width, image.height) if image else (1000, 1000)
     box = block.box.scaled(width, height)
@@ -80,13 +82,12 @@ def _block(block: Block, image: EncodedImage | None, *, text: bool) -> dict[str,
     return value
 
 
-# The dots.ocr batch pipeline on Modal: the documents of a manifest become two files with one line per page. Extract
-# reads the pages into a workspace, so that the same command continues after an interruption. The flags of that pipeline
-# have defaults for its model server. They travel as variables: a variable without a meaning for the engine is a
-# warning, where a flag would be an error.
+# The documents of a manifest become two files with one line per page. Extract reads the pages into a workspace, so that
+# the same command continues after an interruption. The flags of that pipeline have defaults for its model server. They
+# are passed as variables: a variable without a meaning for the engine is a warning, but a flag would be an error.
 
 
-#: A flag of the pipeline -> our variable with the same values.
+#: Flags of the pipeline, with our variables of the same values.
 SAME: Mapping[str, str] = {
     "model_name": "LLM_OCR_MODEL",
     "log_path": "LLM_OCR_LOG_FILE",
@@ -104,7 +105,7 @@ SAME: Mapping[str, str] = {
     "gpu_memory_utilization": "LLM_OCR_GPU_MEMORY_UTILIZATION",
     "max_model_len": "LLM_OCR_MAX_MODEL_LEN",
 }
-#: A prompt mode of the pipeline -> the content of a line.
+#: Prompt modes of the pipeline, with the content of a line.
 MODES: Mapping[str, Content] = {"layout-all": "layout", "layout-only": "layout-only", "ocr": "markdown"}
 _OTHERS = frozenset(
     {"manifest", "output_path", "error_path", "download_dir", "pdf_filenames", "max_retries", "workspace"}
@@ -115,7 +116,7 @@ _READ = (0, 3)
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The command of a batch with its variables, and the two files of lines."""
+    """Command of a batch with its variables, and the two files of lines."""
 
     argv: tuple[str, ...]
     workspace: str
@@ -137,7 +138,7 @@ def run_batch(
 
     Args:
         flags: Flags of the pipeline by their names with underscores.
-        environment: Variables of the command; those of flags win.
+        environment: Variables of the command; those of flags have precedence.
         limit: The platform's time limit in seconds; 0 for none.
         commits: Called at the end, whatever the result.
 
@@ -186,7 +187,7 @@ def batch_from(flags: Mapping[str, Any]) -> Batch:
     argv += [f"--only={name.strip()}" for name in str(given.get("pdf_filenames", "")).split(",") if name.strip()]
     environment = {variable: str(given[name]) for name, variable in SAME.items() if name in given}
     if "max_retries" in given:
-        environment["LLM_OCR_MAX_PAGE_ATTEMPTS"] = str(int(given["max_retries"]) + 1)  # theirs exclude the first try
+        environment["LLM_OCR_MAX_PAGE_ATTEMPTS"] = str(int(given["max_retries"]) + 1)  # theirs exclude the first one
     if "download_dir" in given:  # of documents
         environment["TMPDIR"] = str(given["download_dir"])
     return Batch(
@@ -201,7 +202,7 @@ def batch_from(flags: Mapping[str, Any]) -> Batch:
 
 
 def write_lines(batch: Batch, *, model: str = "") -> dict[str, int]:
-    """Write both files of a batch that was read, each replaced as a whole; return the lines of each."""
+    """Write both files of a finished batch, each replaced as a whole; return the lines of each."""
     targets = {True: Path(batch.output), False: Path(batch.errors)}
     counts = {True: 0, False: 0}
     with ExitStack() as stack:

@@ -1,8 +1,8 @@
 """The dataset before Assemble: the predecessor's notebooks show the pages after each stage.
 
-A dataset repository of the Hub that is a workspace has a preview of it, which its card names until Assemble is done:
+A workspace in a dataset repository of the Hub has a preview, which its card names until Assemble is finished:
 
-preview/train-<hash>-00000.parquet   <hash>: 12 hex of the keys and the plan that the pages are of
+preview/train-<hash>-00000.parquet   <hash>: 12 hex digits of the keys and the plan of the pages
 """
 
 import hashlib
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 _DATASET = f"{FOLDER}/*.parquet"
 _PREVIEW = "preview/"
-#: Commands that leave no dataset behind.
+#: Commands that do not write a dataset.
 _STAGES = frozenset({EXTRACT, DESCRIBE})
-#: Bytes from which the preview goes on in another file: one at a time is on the local disk.
+#: Size in bytes of a preview file: one file at a time is on the local disk.
 _FILE_BYTES = 500_000_000
 
 
@@ -76,7 +76,7 @@ def _extracted(workspace: Workspace) -> "Dataset":
 
 
 def _rows(workspace: Workspace, extract: str, described: dict[str, Marker], item: Item) -> Iterator[DatasetRow]:
-    """Yield the item's rows as far as it is read, without final Markdown."""
+    """Yield the rows of an item that are read, without final Markdown."""
     figures = published_figures(workspace, [described[unit] for unit in item.unit_ids if unit in described])
     rows = extracted_pages(workspace, extract, item, Images.ALL)
     for page in finished_pages(rows, figures, images=Images.ALL):
@@ -89,9 +89,9 @@ def is_repository(workspace: Workspace) -> bool:
 
 
 def name_dataset(job: Job[Group]) -> None:
-    """Have `load_dataset(REPOSITORY)` open the dataset of a workspace that is a repository, and remove its preview.
+    """Let `load_dataset(REPOSITORY)` open the dataset of a workspace that is a repository, and remove its preview.
 
-    Without a card it would take the stages' own files for the dataset.
+    Without a card, it would open the stages' own files as the dataset.
     """
     store = job.workspace.store
     before = _card(job.workspace)
@@ -105,10 +105,10 @@ def name_dataset(job: Job[Group]) -> None:
 
 
 async def show_pages(job: Job[Group], command: str) -> None:
-    """Have `load_dataset(REPOSITORY)` open the pages after a command that has done the last of Extract or Describe.
+    """Let `load_dataset(REPOSITORY)` open the pages after a command that has finished Extract or Describe.
 
-    Only in a workspace that is a repository, and until Assemble is done for the first time. Figures are described in it
-    when all of them are.
+    This applies to a workspace that is a repository, until Assemble has finished for the first time. The preview has
+    descriptions of figures when all of them are described.
     """
     workspace, progress = job.workspace, job.progress
     wanted = await to_thread(_wanted, job) if command in _STAGES else None
@@ -125,7 +125,7 @@ async def show_pages(job: Job[Group], command: str) -> None:
 
 
 def _wanted(job: Job[Group]) -> tuple[str, str, str] | None:
-    """The keys of Extract and of Describe (empty unless it is done) and the name of a preview that is to be made."""
+    """Return the keys of Extract and of Describe (empty unless finished), and the name of a preview to write."""
     workspace = job.workspace
     if not is_repository(workspace):
         return None
@@ -158,7 +158,7 @@ def _card(workspace: Workspace) -> str:
 
 
 class _Preview:
-    """Writes the files of a preview one after the other; then the card names them, and those of an older one go."""
+    """Writes the files of a preview in order; then the card names them, and files of an older preview are removed."""
 
     def __init__(self, workspace: Workspace, name: str) -> None:
         self.rows = 0
@@ -169,7 +169,7 @@ class _Preview:
         self._open: DatasetWriter | None = None
 
     def add(self, rows: Iterator[DatasetRow]) -> None:
-        """Some rows."""
+        """Add rows."""
         for row in rows:
             self._open = self._open or DatasetWriter(self._path)
             self._open.add(row)
@@ -178,7 +178,7 @@ class _Preview:
                 self._send()
 
     def end(self) -> None:
-        """All rows are there."""
+        """Complete the preview."""
         self._send()
         if not self.rows:
             return
@@ -191,7 +191,7 @@ class _Preview:
     def _send(self) -> None:
         if self._open is None:
             return
-        with self._open:  # ends the file
+        with self._open:  # completes the file
             self._open = None
         self._workspace.store.upload(self._path, f"{self._name}-{self._files:05d}.parquet")
         self._path.unlink()

@@ -1,6 +1,6 @@
-"""The dataset card: README.md, whose front matter tells readers which files are the dataset.
+"""Dataset card: README.md, whose front matter names the files of the dataset.
 
-A card of ours names the workspace that it is of, on a line of its own: so an export knows what it may replace.
+A card of llm-ocr names its workspace on a separate line, so that an export knows which cards it may replace.
 """
 
 import json
@@ -13,16 +13,16 @@ import yaml
 
 from llm_ocr.exports.shards import GLOB
 
-#: Where the card stands.
+#: File name of the card.
 CARD = "README.md"
-#: Where it stands beside a README that is not ours.
+#: File name of the card if there is a README of other origin.
 OTHER_CARD = "llm-ocr-card.md"
 
 _MARK = re.compile(r"^<!-- llm-ocr export of ([0-9a-f]+)\b", re.MULTILINE)
-#: Files that the card of a workspace may name: the dataset, and its preview while there is none.
+#: Files that the card of a workspace may name: the dataset, and its preview until the dataset exists.
 _OWN_FILES = re.compile(r"\bpath: (dataset/\*\.parquet|preview/train-[0-9a-f]{12}-\*\.parquet)$", re.MULTILINE)
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-#: Keys of front matter that tell which files there are and what is in them.
+#: Keys of front matter that name files and describe their content.
 _OF_A_DATASET = ("configs", "dataset_info")
 _TAGS = ("ocr", "llm-ocr")
 _SIZES = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
@@ -30,9 +30,9 @@ _SIZES = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
 
 @dataclass(frozen=True, slots=True)
 class CardFacts:
-    """What a card tells. `workspace` is the id by which it is known again; `title` is the name of the dataset.
+    """Facts for a card. `workspace` is the id that identifies the card later; `title` is the name of the dataset.
 
-    Counts are rows of tables: a name, and the numbers of ok, degraded and failed ones.
+    Counts are rows of tables: a name, and the numbers of ok, degraded, and failed.
     """
 
     workspace: str
@@ -49,16 +49,16 @@ class CardFacts:
     revision: str = ""
     licence: str = ""
     notice: str = ""
-    describe: str = ""  # what described the figures
+    describe: str = ""  # describer of the figures
     settings: Mapping[str, Any] = field(default_factory=dict)
     left_out: int = 0  # documents with too many bad pages
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A README as it was found: its front matter, and the workspace that it is of, empty when it is not ours.
+    """Existing README: its front matter, and its workspace, empty if the file is not by llm-ocr.
 
-    `free`: it may be replaced, because it is ours, or has nothing but front matter that tells of no dataset.
+    `free`: it may be replaced, because it is by llm-ocr, or has only front matter that describes no dataset.
     """
 
     front: Mapping[str, Any]
@@ -67,7 +67,7 @@ class Standing:
 
 
 def read_card(text: str) -> Standing:
-    """What a README says of itself."""
+    """Parse a README."""
     found = _FRONT_MATTER.match(text)
     front: Any = None
     if found is not None:
@@ -82,9 +82,9 @@ def read_card(text: str) -> Standing:
 
 
 def named_files(text: str) -> str | None:
-    """Return the files that a README names by a configuration of ours.
+    """Return the files that a README names by a configuration of llm-ocr.
 
-    Empty when it has no configurations, None when they are the user's or the front matter cannot be read.
+    Empty if it has no configurations, None if they are the user's or the front matter is unreadable.
     """
     found = _FRONT_MATTER.match(text)
     if found is None:
@@ -97,9 +97,10 @@ def named_files(text: str) -> str | None:
 
 
 def with_configs(text: str, pattern: str) -> str:
-    """Return a README whose front matter names the files of the dataset; the user's own text stays as it is.
+    """Return a README whose front matter names the files of the dataset; the user's own text is unchanged.
 
-    A configuration of ours gets the new files. Front matter with others, or that cannot be read, is left as it is.
+    The files of a configuration of llm-ocr are replaced. Front matter with other configurations, or that is unreadable,
+    is unchanged.
     """
     named = named_files(text)
     found = _FRONT_MATTER.match(text)
@@ -117,9 +118,12 @@ def _configs(pattern: str) -> list[dict[str, Any]]:
 
 
 def card(facts: CardFacts, front: Mapping[str, Any], *, whole: bool = True) -> str:
-    """The card. `front` is the front matter of the one that stood there: what it says beside ours stays.
+    """Return the card.
 
-    `whole`: not before all files are there.
+    Args:
+        facts: facts for the card.
+        front: front matter of the existing card; its other keys are kept.
+        whole: whether all files exist.
     """
     given = front.get("tags")
     tags = list(dict.fromkeys([*(given if isinstance(given, list) else []), *_TAGS]))
@@ -188,7 +192,7 @@ def _cell(value: str | int) -> str:
 
 
 def _size_category(rows: int) -> str:
-    """As the Hub names them: `n<1K`, `1K<n<10K` and so on."""
+    """Return the Hub's name of the size: `n<1K`, `1K<n<10K` and so on."""
     place = max(0, len(str(rows)) - 3)
     if place == 0:
         return f"n<{_SIZES[0]}"

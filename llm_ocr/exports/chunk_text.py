@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
-# Where text may be cut: between sentences, and between words. Any script; linear in the length; never raises.
+# Boundaries for cuts: between sentences, and between words. Supports any script, takes linear time, and never raises.
 
 
-#: An end of a sentence with what closes behind it. Latin marks need white space and no small letter behind them; those
-#: of scripts that write no spaces, and of Devanagari, Arabic and Armenian, end one wherever they stand.
+#: End of a sentence with its closing marks. Latin marks require white space and no lowercase letter after them. Marks
+#: of scripts without spaces, and of Devanagari, Arabic, and Armenian, end a sentence anywhere.
 _END = re.compile(
     r"""(?:
         (?<![\s.!?…])[.!?…]++["'”’»)\]]*+(?=\s+[^\sa-z])
@@ -37,15 +37,15 @@ _ABBREVIATION = re.compile(
     )\.$""",
     re.VERBOSE,
 )
-_NUMBERED = re.compile(r"(?:^|\n)[ \t]*\d{1,3}\.$")  # the mark of a list item
+_NUMBERED = re.compile(r"(?:^|\n)[ \t]*\d{1,3}\.$")  # the marker of a list item
 _WORD = re.compile(r"\S+\s*")
-# Han, kana, Thai, Lao, Burmese, Khmer: no spaces between words, so that a cut between any two characters must do
+# Han, kana, Thai, Lao, Burmese, Khmer: no spaces between words, so cuts between any two characters are permitted
 _NO_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u3190-\ua4cf\uf900-\ufaff\uff00-\uffef]")
 _CHARACTER = re.compile(rf"{_NO_SPACES.pattern}\s*|(?:(?!{_NO_SPACES.pattern})\S)+\s*")
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences in order, each with the white space behind it: joined, they are the text."""
+    """Yield the sentences in order, each with its trailing white space; joined, they are the text."""
     done = 0
     for end in _END.finditer(text):
         at = end.end()
@@ -65,9 +65,9 @@ def _no_end(text: str, at: int, mark: str) -> bool:
 
 
 def words(text: str) -> Iterator[str]:
-    """The words in order, each with the white space behind it; single characters where a script has no spaces.
+    """Yield the words in order with their trailing white space; single characters in scripts without spaces.
 
-    White space before the first word belongs to it: joined, they are the text.
+    White space before the first word belongs to it: joined, the words are the text.
     """
     pattern = _CHARACTER if _NO_SPACES.search(text) else _WORD
     begin = 0
@@ -78,18 +78,18 @@ def words(text: str) -> Iterator[str]:
         yield text[begin:]
 
 
-# Sizes of passages, and text in groups of at most so much.
+# Sizes of passages, and groups of text of limited size.
 
 
-#: The size of a text, in characters or tokens.
+#: Returns the size of a text, in characters or tokens.
 Measure = Callable[[str], int]
 
 
 def pack(units: Sequence[str], room: int, limit: int, measure: Measure) -> Iterator[str]:
-    """The units joined to groups of at most `limit`, the first one of at most `room`; all of them, in order.
+    """Join the units to groups of at most `limit`, the first group of at most `room`. Keeps all units in order.
 
-    A unit that is larger than the limit is a group of its own; one that only the first group has no room for begins
-    the second one, so that the first may be missing.
+    A unit above the limit is a group of its own. A unit that only the first group has no room for begins the second
+    group, so the first may be missing.
     """
     group: list[str] = []
     total, most = 0, room
@@ -104,7 +104,7 @@ def pack(units: Sequence[str], room: int, limit: int, measure: Measure) -> Itera
 
 
 def _checked(group: Sequence[str], most: int, measure: Measure) -> Iterator[str]:
-    """Tokens of a whole may be more than those of its parts: then it is cut in halves."""
+    """Yield the group as one text, or halved if too large: a text may have more tokens than its parts together."""
     text = "".join(group)
     if len(group) > 1 and measure(text) > most:
         middle = len(group) // 2
@@ -115,9 +115,9 @@ def _checked(group: Sequence[str], most: int, measure: Measure) -> Iterator[str]
 
 
 def split_text(text: str, room: int, limit: int, measure: Measure) -> Iterator[str]:
-    """Sentences of at most `limit`, the first of at most `room` where words allow it; joined, they are the text.
+    """Yield sentences of at most `limit`, the first of at most `room` if words permit; joined, they are the text.
 
-    A longer sentence is cut between words, and a word never.
+    A longer sentence is cut between words, and a word is never cut.
     """
     most = room
     for sentence in sentences(text):
@@ -129,7 +129,7 @@ def split_text(text: str, room: int, limit: int, measure: Measure) -> Iterator[s
 
 
 def split_code(text: str, room: int, limit: int, measure: Measure) -> list[str]:
-    """Fenced code cut between lines, each part in a fence of its own; lines that are too long, between words."""
+    """Cut fenced code between lines, each part in its own fence; lines above the limit are cut between words."""
     opening, *body, closing = text.split("\n")
     taken = measure(f"{opening}\n\n{closing}") + 1
     least = max(limit - taken, 1)
@@ -138,14 +138,14 @@ def split_code(text: str, room: int, limit: int, measure: Measure) -> list[str]:
 
 
 def lines(text: str, most: int, measure: Measure) -> list[str]:
-    """The lines, each with its newline; those of more than `most` as words."""
+    """Return the lines, each with its newline; lines of more than `most` as words."""
     found: list[str] = []
     for line in text.split("\n"):
         found += [f"{line}\n"] if measure(line) < most else words(f"{line}\n")
     return found
 
 
-# Tables that are larger than a passage, cut between rows, with the header over each part. No row is ever lost.
+# Tables above the size of a passage are cut between rows, with the header repeated in each part. No row is lost.
 
 
 _TAG = re.compile(r"<(?P<close>/?)(?P<name>table|tr|thead|tbody|tfoot)\b[^<>]*>", re.IGNORECASE)
@@ -157,7 +157,7 @@ _RULE = re.compile(r"[\s|:-]*-[\s|:-]*")
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """`begin` and `end` stand around each part, `first` only before the rows of the first one (a caption in HTML)."""
+    """Parts of a table. `begin` and `end` enclose each part; `first` precedes the first part's rows (HTML caption)."""
 
     begin: str
     first: str
@@ -170,10 +170,11 @@ class _Table:
 
 
 def split_table(text: str, room: int, limit: int, measure: Measure) -> list[str]:
-    """Parts of at most `limit`, the first one of at most `room`; a row that is larger is a part of its own.
+    """Return parts of at most `limit`, the first part of at most `room`; a larger row is a part of its own.
 
-    The header (of HTML: `<thead>`, or rows of `<th>` alone; of pipe tables: what is above the rule) is repeated where
-    header and rows fit the limit together. Rows of HTML that a cell spans stay together where they fit.
+    The header is repeated if header and rows fit the limit together. In HTML, the header is `<thead>`, or rows of
+    `<th>` alone; in pipe tables, the lines above the rule. Rows of HTML that share a spanning cell stay together if
+    they fit.
     """
     table = _html(text, limit, measure) if _TAG.match(text.lstrip()) else _pipes(text)
     if table is None or not table.rows:
@@ -192,7 +193,7 @@ def _parts(table: _Table, groups: Sequence[str], repeats: bool, limit: int, meas
     for number, rows in enumerate(groups):
         first = number == 0
         part = table.part(rows, first=first, header=repeats)
-        if repeats and not first and measure(part) > limit:  # one row that fills a part alone
+        if repeats and not first and measure(part) > limit:  # a single row that fills a part
             part = table.part(rows, first=first, header=False)
         yield part
 
@@ -205,7 +206,7 @@ def _pipes(text: str) -> _Table | None:
 
 
 def _html(text: str, limit: int, measure: Measure) -> _Table | None:
-    """None for HTML without rows; a table that is not closed ends with the text."""
+    """Parse an HTML table; None without rows. An unclosed table ends with the text."""
     starts: list[int] = []
     depth = begun = ended = head = 0
     for tag in _TAG.finditer(text):
@@ -242,7 +243,7 @@ def _heading_rows(rows: Sequence[str]) -> int:
 
 
 def _tied(rows: Sequence[str], limit: int, measure: Measure) -> Iterator[str]:
-    """The rows, those that share a cell as one, unless they are too large together."""
+    """Yield the rows; rows that share a cell are joined unless they are too large together."""
     group: list[str] = []
     ends = 0
     for number, row in enumerate(rows):
@@ -259,26 +260,32 @@ def _whole(group: Sequence[str], limit: int, measure: Measure) -> Sequence[str]:
     return [text] if len(group) > 1 and measure(text) <= limit // 2 else group
 
 
-# The size of texts in tokens of a model's tokenizer.
+# Size of texts in tokens of a model's tokenizer.
 
 
 _FILE = "tokenizer.json"
-#: Texts whose count is kept: passages are put together of pieces that are measured more than once.
+#: Number of cached counts: passages consist of texts that are measured repeatedly.
 _REMEMBERED = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class TokenCount:
-    """`measure` counts the tokens of a text, without special ones around it; `identity` is that of the tokenizer."""
+    """Token counter: `measure` returns the tokens of a text without special ones; `identity` is the tokenizer's."""
 
     measure: Callable[[str], int]
     identity: str
 
 
 def token_count(name: str) -> TokenCount:
-    """Counts by a `tokenizer.json`, the folder that holds it, or a model of the Hub (`NAMESPACE/NAME[@REVISION]`).
+    """Return a token counter for a tokenizer.
 
-    Raises `MissingExtra`, `UsageError` for what is no tokenizer, `StorageError` for one that cannot be fetched.
+    Args:
+        name: a `tokenizer.json`, its folder, or a model of the Hub (`NAMESPACE/NAME[@REVISION]`).
+
+    Raises:
+        MissingExtra: the library tokenizers is not installed.
+        UsageError: the file is not a tokenizer.
+        StorageError: the file could not be fetched.
     """
     try:
         from tokenizers import Tokenizer
@@ -287,12 +294,12 @@ def token_count(name: str) -> TokenCount:
     path = _local(name) or _fetched(name)
     try:
         tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # what the Rust library raises has no type of its own
+    except Exception as error:  # errors of the Rust library have no type of their own
         raise UsageError(
             f"--tokenizer {name}: {path} is no tokenizer of the library tokenizers: {error}",
             hint=f"Give a {_FILE}, or a model of the Hub that has one.",
         ) from error
-    tokenizer.no_truncation()  # files may hold both, for the model's own input
+    tokenizer.no_truncation()  # files may contain both, for the model's own input
     tokenizer.no_padding()
     return TokenCount(_measure(tokenizer), hashlib.sha256(tokenizer.to_str().encode()).hexdigest())
 

@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# What a document's passages are made of: its blocks in reading order, without furniture, each as Markdown. Paragraphs
-# that go on over a page are joined. Every part knows where it stands and under which headings.
+# Parts of a document: its blocks in reading order, without furniture, each as Markdown. Paragraphs across a page break
+# are joined. Every part has its position and its headings.
 
 
 HEADINGS = frozenset({BlockKind.TITLE, BlockKind.HEADING})
-#: What is cut by sentences and may be repeated.
+#: Kinds that are cut between sentences and may be repeated.
 PROSE = frozenset({BlockKind.TEXT, BlockKind.LIST_ITEM})
-#: What may stand between the two halves of a paragraph that a page's end parts.
+#: Kinds that may separate the two halves of a paragraph across a page break.
 _BETWEEN = frozenset({BlockKind.FIGURE, BlockKind.CAPTION, BlockKind.TABLE, BlockKind.FOOTNOTE})
 _ENDED = re.compile(r"""[.!?…:;。！？；：।؟۔][\"'”’»)\]*_]*$""")
-#: The dots of a table of contents, and the page behind them.
+#: Dots of a table of contents, followed by the page.
 _LEADERS = re.compile(r"(?<![.·…\s])(?:\s?[.·…]){4,}+[\s\d]*+$")
 _NO_LETTERS = re.compile(r"\W+")
 _LINK = "](figure:"
@@ -50,7 +50,7 @@ _LOOK_BACK = 20  # characters
 
 
 class Place(NamedTuple):
-    """Where the text from the character `start` on stands; `boxes` are relative, none where the model gave none."""
+    """Position of the text from the character `start` on; `boxes` are relative, empty if the model gave none."""
 
     start: int
     page: int
@@ -59,7 +59,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FigureNote:
-    """A figure of a passage. `image` is the key of its file in the workspace."""
+    """Figure of a passage. `image` is the key of its file in the workspace."""
 
     id: str
     description: str
@@ -68,9 +68,9 @@ class FigureNote:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A block, or a paragraph that was joined, as Markdown.
+    """Block, or joined paragraph, as Markdown.
 
-    `path` are the headings that it stands under, its own words last for a heading. `caption` of figures alone.
+    `path` are its headings; for a heading, its own text is the last. `caption` is for figures only.
     """
 
     kind: BlockKind
@@ -86,9 +86,9 @@ class Part:
 
 
 def document_parts(rows: Sequence[DatasetRow], name: str) -> list[Part]:
-    """The parts of a document from its rows in page order; failed pages have none.
+    """Return the parts of a document from its rows in page order; failed pages have none.
 
-    `name` is the document's in the Markdown tree, for the keys of its figures' files.
+    `name` is the document's name in the Markdown tree, for the keys of its figures' files.
     """
     parts: list[Part] = []
     open_headings: list[tuple[int, str]] = []
@@ -101,7 +101,7 @@ def document_parts(rows: Sequence[DatasetRow], name: str) -> list[Part]:
 
 
 def _blocks(record: PageRecord) -> Sequence[Block]:
-    """The page's blocks; where its Markdown says other things (an import, a stage of the user's), pieces of that."""
+    """Return the page's blocks, or blocks of its Markdown if that differs (after an import or a user's own stage)."""
     markdown = clean(record.markdown)
     letters = _letters(markdown)
     texts = (blocks_to_markdown(record.blocks, furniture=furniture) for furniture in (False, True))
@@ -118,7 +118,7 @@ def _letters(text: str) -> str:
 
 
 def _placed(block: Block, figures: dict[str, Figure]) -> Block:
-    """A paragraph that is nothing but the link to a figure is that figure."""
+    """Convert a paragraph that consists of a figure link into that figure."""
     link = IMAGE.fullmatch(block.text.strip()) if block.kind is BlockKind.TEXT else None
     figure = figures.get(target_id(link["target"]) or "") if link else None
     if figure is None:
@@ -127,7 +127,7 @@ def _placed(block: Block, figures: dict[str, Figure]) -> Block:
 
 
 def _part(block: Block, row: DatasetRow, name: str, open_headings: list[tuple[int, str]]) -> Part | None:
-    """None for a block without anything in it. `open_headings`, depth and words, is kept up to date."""
+    """Return a block as a part; None if it is empty. Updates `open_headings` (depth and text)."""
     linked = [block.figure_id] if block.figure_id else []
     if block.kind is BlockKind.FIGURE:
         text = _figure_text(block, row)
@@ -155,7 +155,7 @@ def _part(block: Block, row: DatasetRow, name: str, open_headings: list[tuple[in
 
 
 def _figure_text(block: Block, row: DatasetRow) -> str:
-    """What is written of it beside its caption: its text, and its description."""
+    """Return a figure's text and description, without its caption."""
     bare = blocks_to_markdown([replace(block, figure_id="", inside="" if block.figure_id else block.inside)])
     words = new_words(row, block.figure_id) if block.figure_id else ""
     return "\n\n".join(filter(None, (bare, f"[Figure: {escape(words)}]" if words else "")))
@@ -175,7 +175,7 @@ def _note(row: DatasetRow, figure_id: str, name: str) -> FigureNote | None:
 
 
 def _append(parts: list[Part], page: list[Part]) -> None:
-    """Add a page's parts; its first paragraph is joined to the last one of the page before where that goes on."""
+    """Add a page's parts; join its first paragraph with the last one of the preceding page if it continues."""
     last = _open_end(parts)
     first = next((at for at, part in enumerate(page) if part.kind not in _BETWEEN), None)
     if last is not None and first is not None and _goes_on(parts[last], page[first]):
@@ -193,7 +193,7 @@ def _open_end(parts: list[Part]) -> int | None:
 
 
 def _goes_on(before: Part, after: Part) -> bool:
-    """Whether the layout says so: no end of a sentence there, no capital here, on the next page."""
+    """Return whether a paragraph continues on the next page: no end of a sentence before, no capital letter after."""
     if after.kind is not BlockKind.TEXT or after.places[0].page != before.last_page + 1:
         return False
     end, first = before.text.rstrip()[-_LOOK_BACK:], after.text[:1]
@@ -210,18 +210,18 @@ def _joined(before: Part, after: Part) -> Part:
     return replace(before, text=text, places=before.places + moved, figures=before.figures + after.figures)
 
 
-# Parts of a document as the pieces of which passages are filled: each fits the limit, and none is cut any more.
+# Pieces of a document, from which passages are filled: each fits the limit and is not cut further.
 
 
 _PARAGRAPH, _LINE = "\n\n", "\n"
 _SHOWN = frozenset({BlockKind.TABLE, BlockKind.FIGURE})
-#: What a paragraph that ends with a colon may introduce.
+#: Kinds that a paragraph ending with a colon may introduce.
 _INTRODUCED = frozenset({BlockKind.LIST_ITEM, BlockKind.TABLE, BlockKind.CODE, BlockKind.FORMULA})
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Text that goes into one passage whole. `separator` stands before it unless it is the first.
+    """Text that is placed in a passage as a whole. `separator` precedes it unless it is the first.
 
     `section`: it begins with a heading. `prose`: its end may be repeated.
     """
@@ -237,7 +237,7 @@ class Piece:
     prose: bool = False
 
     def since(self, start: int, measure: Measure) -> "Piece":
-        """The text from there on, which is prose: without figures, and not as the beginning of a section."""
+        """Return the text from `start`, which is prose: without figures, and not as the beginning of a section."""
         text = self.text[start:]
         kinds = tuple(kind for kind in self.kinds if kind in PROSE)
         places = between(self.places, start, len(self.text))
@@ -246,9 +246,9 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """What belongs together: headings and captions, what they stand over, captions below.
+    """Parts that belong together: headings and captions, the part below them, and its captions.
 
-    `item`: the part before it is an item of the same list.
+    `item`: the preceding part is an item of the same list.
     """
 
     leads: tuple[Part, ...]
@@ -258,7 +258,7 @@ class _Group:
 
 
 def joined(pieces: Sequence[Piece]) -> Piece:
-    """Pieces as one; its size is not known (0), its path what all of them share."""
+    """Join pieces. The size of the result is unknown (0), its path is the common one."""
     texts: list[str] = []
     places: list[Place] = []
     at = 0
@@ -288,14 +288,14 @@ def _shared(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def between(places: Sequence[Place], start: int, end: int) -> tuple[Place, ...]:
-    """The places of the characters from `start` to `end`, counted from `start`."""
+    """Return the positions of the characters from `start` to `end`, counted from `start`."""
     ends = [*(place.start for place in places[1:]), max(end, 1)]
     inside = [place for place, after in zip(places, ends, strict=True) if place.start < max(end, 1) and after > start]
     return tuple(place._replace(start=max(0, place.start - start)) for place in inside or places[-1:])
 
 
 def document_pieces(parts: Sequence[Part], limit: int, measure: Measure) -> Iterator[Piece]:
-    """The pieces of a document in order. All of their text is that of the parts, repeated headers of tables aside."""
+    """Yield the pieces of a document in order. They have the text of the parts, apart from repeated table headers."""
     for group in _groups(parts):
         pieces = _group_pieces(group, limit, measure)
         if group.item:
@@ -324,7 +324,7 @@ def _groups(parts: Sequence[Part]) -> Iterator[_Group]:
 
 
 def _leads(part: Part, following: Part) -> bool:
-    """Whether a part must not be the last one before what follows it."""
+    """Return whether a part must not be separated from the following part."""
     if part.kind in HEADINGS:
         return True
     if part.kind is BlockKind.CAPTION:
@@ -334,7 +334,7 @@ def _leads(part: Part, following: Part) -> bool:
 
 
 def _trails(shown: Part, parts: Sequence[Part], at: int) -> bool:
-    """Whether the part at `at` is a caption of the figure or table before it."""
+    """Return whether the part at `at` is a caption of the preceding figure or table."""
     if parts[at].kind is not BlockKind.CAPTION:
         return False
     if shown.caption and parts[at].text in shown.caption:
@@ -360,7 +360,7 @@ def _group_pieces(group: _Group, limit: int, measure: Measure) -> Iterator[Piece
 
 
 def _leads_of(group: _Group, limit: int, measure: Measure) -> Iterator[Piece]:
-    """The leads as one piece where they fit, so that the last one is what stays with the main part."""
+    """Yield the leads as one piece if they fit, so that the last piece stays with the main part."""
     if not group.leads:
         return
     whole = _merged([_piece(part, measure) for part in group.leads], measure)
@@ -378,7 +378,7 @@ def _together(before: Sequence[Piece], piece: Piece, limit: int, measure: Measur
 
 def _merged(pieces: Sequence[Piece], measure: Measure) -> Piece:
     whole = joined(pieces)
-    path = pieces[-1].path if whole.section else whole.path  # headings are over what follows them
+    path = pieces[-1].path if whole.section else whole.path  # headings apply to the pieces after them
     return replace(whole, size=measure(whole.text), path=path)
 
 
@@ -401,7 +401,7 @@ def _cut(part: Part, text: str, measure: Measure, places: tuple[Place, ...], sep
 
 
 def _split(part: Part, room: int, limit: int, measure: Measure) -> list[Piece]:
-    """The part in pieces of at most `limit`, the first one of at most `room`; one piece where it fits."""
+    """Return the part in pieces of at most `limit`, the first piece of at most `room`."""
     if measure(part.text) <= room:
         return [_piece(part, measure)]
     match part.kind:
@@ -425,22 +425,24 @@ def _by_sentence(part: Part, texts: Iterable[str], measure: Measure) -> Iterator
         at += len(text)
 
 
-# Passages for retrieval: a document cut along its headings and blocks into texts of a limited size. - A heading begins
-# a passage, unless the one before it is small (less than a quarter of the limit) and belongs to the same section or to
-# the one above; it stays with what follows it. A caption stays with its table or figure. - A paragraph, list item,
-# table, figure (its description, and caption), formula or listing that fits the limit is never cut. A longer paragraph
-# or description is cut between sentences, a longer sentence between words; a longer table between rows, its header
-# repeated; a longer listing between lines. - Only a word or a row that is larger than the limit makes a passage that is
-# larger. - A paragraph that goes on over a page is one. Running heads, feet and page numbers are left out.
+# Passages: a document cut along its headings and blocks into texts of limited size.
+#
+# - A heading begins a passage. Exception: the preceding passage is small (less than a quarter of the limit) and belongs
+#   to the same section or its parent. A heading stays with the text after it, a caption with its table or figure.
+# - A paragraph, list item, table, figure (description and caption), formula, or listing within the limit is never cut.
+#   A longer paragraph or description is cut between sentences, a longer sentence between words. A longer table is cut
+#   between rows, with its header repeated; a longer listing between lines.
+# - Only a word or a row above the limit makes a larger passage.
+# - A paragraph across a page break is joined. Running heads, feet, and page numbers are excluded.
 
 
-#: A passage that is smaller than this share of the limit goes on with the next section.
+#: Share of the limit below which a passage continues with the next section.
 SMALL = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`size` is the most that a passage may hold, `overlap` how much of the one before may be repeated in it."""
+    """Limits of passages: `size` is the maximum, `overlap` the maximum to repeat from the preceding passage."""
 
     size: int = 2000
     overlap: int = 0
@@ -449,11 +451,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A passage. `id` is made of what it says: it stays the same as long as the passage does, wherever it moves to.
+    """Passage. `id` depends on its content: it stays the same while the passage does, wherever it moves.
 
-    `index` counts the document's passages from 0. `heading_path`: the headings that all of it stands under, the highest
-    first. `boxes`: page and place of each block, relative. `size` as the limit is measured; the first `overlap`
-    characters of the text repeat the end of the passage before.
+    `index` counts the document's passages from 0. `heading_path`: the headings that apply to all of it, highest first.
+    `boxes`: page and position of each block, relative. `size` is in the unit of the limit. The first `overlap`
+    characters of the text repeat the end of the preceding passage.
     """
 
     id: str
@@ -474,7 +476,7 @@ class Chunk:
 def document_chunks(
     document_id: str, source: str, name: str, rows: Sequence[DatasetRow], limits: Limits
 ) -> Iterator[Chunk]:
-    """The passages of a document from its rows in page order; `name` is that in the Markdown tree."""
+    """Yield the passages of a document from its rows in page order; `name` is its name in the Markdown tree."""
     seen: Counter[str] = Counter()
     for index, (pieces, repeated) in enumerate(cut(document_parts(rows, name), limits)):
         whole = joined(pieces)
@@ -501,12 +503,12 @@ def document_chunks(
 
 
 def cut(parts: Sequence[Part], limits: Limits) -> Iterator[tuple[list[Piece], int]]:
-    """The pieces of each passage, and how many characters of the first one repeat the passage before."""
+    """Yield the pieces of each passage, and the number of characters repeated from the preceding passage."""
     return _Cutter(limits).run(document_pieces(parts, limits.size, limits.measure))
 
 
 class _Cutter:
-    """Fills one passage after the other."""
+    """Fills passages one after another."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -538,7 +540,7 @@ class _Cutter:
         most, measure = self._limits.size, self._limits.measure
         if self._size + measure(piece.separator) + piece.size > most:
             return False
-        # tokens of a whole may be more than those of its parts
+        # A text may have more tokens than its parts together.
         return measure is len or measure(joined([*self._pieces, piece]).text) <= most
 
     def _add(self, piece: Piece) -> None:
@@ -551,7 +553,7 @@ class _Cutter:
         self._pieces, self._size, self._repeated = [], 0, 0
 
     def _tail(self, follows: Piece) -> Piece | None:
-        """The last sentences of the passage, as many as may be repeated before what follows; None for none."""
+        """Return the last sentences of the passage that may be repeated before the next piece; None for none."""
         most, measure = self._limits.overlap, self._limits.measure
         alike = takewhile(lambda piece: piece.prose and piece.path == follows.path, reversed(self._pieces))
         run = list(alike)[::-1] if most and follows.prose else []
@@ -566,27 +568,27 @@ class _Cutter:
                 break
             begin -= len(sentence)
         tail = last.text[begin:]
-        # tokens of a whole may be more than those of its parts
+        # A text may have more tokens than its parts together.
         whole = measure(tail) <= most and measure(f"{tail}{follows.separator}{follows.text}") <= self._limits.size
         return last.since(begin, measure) if tail and whole else None
 
 
-# Passages as rows of JSON or Parquet, the same fields in both.
+# Passages as rows of JSON or Parquet, with the same fields in both.
 
 
-#: Rows of a group in Parquet.
+#: Rows of a row group in Parquet.
 _GROUP = 1000
 
 
 def chunk_row(chunk: Chunk, *, tokens: bool) -> dict[str, Any]:
-    """The fields of a passage.
+    """Return the fields of a passage.
 
-    `id`, the same as long as the passage says the same; `document_id`; `source`, the document's path or URL; `index`,
-    from 0 within the document; `text`, Markdown; `heading_path`, the headings that all of it stands under; `page_first`
-    and `page_last`, from 1; `boxes`, `{page, x0, y0, x1, y1}` relative to the page as shown, none where the model gave
-    none; `kinds` of its blocks; `figures`, `{id, description, image}`, where `image` is the key of the file in the
-    workspace; `characters`; `tokens`, null unless a tokenizer counts them; `overlap`, how many characters at the
-    beginning repeat the end of the passage before.
+    `id`, unchanged while the content is; `document_id`; `source`, the document's path or URL; `index`, from 0 within
+    the document; `text`, Markdown; `heading_path`, the headings that apply to all of it; `page_first` and `page_last`,
+    from 1; `boxes`, `{page, x0, y0, x1, y1}` relative to the page as displayed, empty if the model gave none; `kinds`
+    of its blocks; `figures`, `{id, description, image}`, where `image` is the key of the file in the workspace;
+    `characters`; `tokens`, null unless a tokenizer counts them; `overlap`, the number of initial characters that repeat
+    the end of the preceding passage.
     """
     return {
         "id": chunk.id,
@@ -607,7 +609,7 @@ def chunk_row(chunk: Chunk, *, tokens: bool) -> dict[str, Any]:
 
 
 def write_parquet(rows: Iterable[dict[str, Any]], where: BinaryIO) -> int:
-    """Write the rows group by group; how many there are."""
+    """Write the rows in groups; return their number."""
     import pyarrow as pa
 
     count, rest = 0, iter(rows)
@@ -641,18 +643,18 @@ def _schema() -> "pa.Schema":
     )
 
 
-# `export --format chunks`: passages for retrieval, `chunks/<batch>.jsonl` or `.parquet`, one a row. How documents are
-# cut: `results.chunks`; the fields: `results.chunk_rows`.
+# Files of the format: `chunks/<batch>.jsonl` or `.parquet`, one passage per row. See `chunk_row` for the fields.
 
 
-#: Raised when the same rows give other passages.
+#: Increased when the same rows give other passages.
 _VERSION = 1
 
 
 async def export_chunks(job: ExportJob) -> Exported:
     """Write the passages; errors as in `export_files` and `token_count`.
 
-    Raises `UsageError` for an overlap that leaves no room for anything else.
+    Raises:
+        UsageError: the overlap is more than half of the size.
     """
     settings = job.settings
     if settings.chunk_overlap > settings.chunk_size // 2:
@@ -682,7 +684,7 @@ async def export_chunks(job: ExportJob) -> Exported:
 
 
 def _limits(settings: ExportSettings) -> tuple[Limits, str]:
-    """How passages are measured, and the identity of the tokenizer; "" for characters."""
+    """Return the limits of passages, and the identity of the tokenizer; "" for characters."""
     if settings.tokenizer is None:
         return Limits(settings.chunk_size, settings.chunk_overlap), ""
     count = token_count(settings.tokenizer)

@@ -36,16 +36,16 @@ from llm_ocr.types import Counts, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.views import sha256_of
 
-# `export --format dataset --drop-over-error-rate`: which files of the dataset lose rows, and the list of what went.
+# Documents dropped by their error rate: the dataset files that lose rows, and the list of dropped documents.
 
 
-#: Files that are looked at side by side, and those whose answers may wait.
+#: Number of files that are checked concurrently, and of pending results.
 _AT_ONCE, _WAITING = 16, 256
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The dataset without `dropped` documents, of which the file `list` on the local disk tells."""
+    """Dataset without `dropped` documents; the file `list` on the local disk names them."""
 
     dataset: Assembled
     dropped: int
@@ -53,10 +53,13 @@ class Kept:
 
 
 def without_bad_documents(workspace: Workspace, dataset: Assembled, most: float) -> Kept:
-    """The dataset without documents whose share of bad pages is beyond `most` (0..1).
+    """Return the dataset without documents whose share of bad pages is above `most` (0..1).
 
-    A file that loses rows has other content by that, so that its shards get other names; all others stay as they are.
-    Reads five small columns of every file. Raises `StorageError`.
+    A file that loses rows has another content id, which renames its shards; all other files are unchanged. Reads five
+    small columns of every file.
+
+    Raises:
+        StorageError: a file could not be read.
     """
     path = workspace.spool / DROPPED
     sources: list[Source] = []
@@ -93,7 +96,7 @@ def _without(source: Source, bad: list[dict[str, Any]], most: float) -> Source:
 
 
 def put_list(store: ObjectStore, kept: Kept | None) -> None:
-    """Have the list of what was left out at the output, or none where nothing was."""
+    """Write the list of dropped documents to the output, or remove it if there are none."""
     try:
         standing = store.get(DROPPED)
     except ObjectNotFound:
@@ -105,9 +108,9 @@ def put_list(store: ObjectStore, kept: Kept | None) -> None:
         store.delete(DROPPED)
 
 
-# `export --format dataset`: Parquet shards of an even size and a card, which `load_dataset` opens. Shards that are
-# there are left alone, for a name says what is in the file. A card stands from the beginning, so that what an export
-# that died has left can be told from the files of others. Shards that are of no use any more go last.
+# Shards and card that `load_dataset` opens. Existing shards are kept, because a shard's name identifies its content.
+# The card is written first, so that the files of an interrupted export are recognizable. Obsolete shards are removed
+# last.
 
 
 _MB = 1_000_000
@@ -118,8 +121,10 @@ _MOST_FILES = 10_000
 async def export_dataset(job: ExportJob) -> Exported:
     """Publish the workspace's dataset.
 
-    Raises `StageMissing` when it is not whole, `WorkspaceMismatch` when the output holds that of another workspace,
-    `DatasetDamaged` for files that are not as Assemble wrote them.
+    Raises:
+        StageMissing: the dataset is incomplete.
+        WorkspaceMismatch: the output has the dataset of another workspace.
+        DatasetDamaged: files differ from the files that Assemble wrote.
     """
     try:
         return await _export_dataset(job)
@@ -153,7 +158,7 @@ async def _export_dataset(job: ExportJob) -> Exported:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The output as it was found: where our card goes and what stands there; the shards that are wanted and others."""
+    """Existing output: the key and content of the card, wanted shards that exist, and obsolete shards."""
 
     card: str
     text: str | None
@@ -175,7 +180,11 @@ def _plan(job: ExportJob, dataset: Assembled) -> list[Shard]:
 
 
 def _look(output: Output, identity: str, wanted: Sequence[Shard]) -> _Place:
-    """Raises `WorkspaceMismatch` when another workspace's dataset is there."""
+    """Inspect the output.
+
+    Raises:
+        WorkspaceMismatch: the output has another workspace's dataset.
+    """
     found = {info.key: info for info in output.store.list(PREFIX) if is_shard(info.key)}
     name, text = CARD, _text(output, CARD)
     standing = read_card(text or "")
@@ -201,7 +210,7 @@ def _text(output: Output, key: str) -> str | None:
 
 
 def _begin(job: ExportJob, place: _Place, text: str) -> None:
-    """Have a card there before the first shard."""
+    """Write a card before the first shard."""
     if place.card == OTHER_CARD:
         url = job.output.url
         job.progress.say(f"{CARD} at {url} was not written by llm-ocr and stays; the dataset card is {OTHER_CARD}")
@@ -210,7 +219,7 @@ def _begin(job: ExportJob, place: _Place, text: str) -> None:
 
 
 async def _write_shards(job: ExportJob, shards: Sequence[Shard], place: _Place) -> dict[str, int]:
-    """The sizes of the shards that were written, by name. Each is made, sent and removed before the next one."""
+    """Write the missing shards one at a time; return their sizes by name."""
     progress = job.progress
     missing = [shard for shard in shards if shard.name not in place.shards]
     progress.begin("export", len(shards), Counts(ok=len(shards) - len(missing)))
@@ -227,9 +236,9 @@ async def _write_shards(job: ExportJob, shards: Sequence[Shard], place: _Place) 
 
 
 class _Proved:
-    """Reads ranges of dataset files; one of a store is fetched and compared with its hash before its first range.
+    """Reads ranges of dataset files; a file in a store is fetched, and its hash checked, before its first range.
 
-    Shards take their files one after the other, so one at a time is on the local disk.
+    Shards use their files in order, so one file at a time is on the local disk.
     """
 
     def __init__(self, workspace: Workspace, sources: Mapping[str, Source]) -> None:
@@ -239,9 +248,13 @@ class _Proved:
         self._key = ""
 
     def read(self, key: str, start: int, length: int) -> bytes:
-        """As `ObjectStore.read_range`. Raises `DatasetDamaged`."""
+        """Return a range of a file, as `ObjectStore.read_range` does.
+
+        Raises:
+            DatasetDamaged: the file's hash is wrong.
+        """
         store, source = self._workspace.store, self._sources[key]
-        if isinstance(store, LocalStore) or not source.sha256:  # a folder's files were compared before
+        if isinstance(store, LocalStore) or not source.sha256:  # files of a folder were checked before
             return store.read_range(key, start, length)
         if self._key != key:
             self._key = ""
@@ -278,7 +291,7 @@ def _check_unchanged(workspace: Workspace, sources: Iterable[Source]) -> None:
 
 
 def _finish(output: Output, place: _Place, text: str, kept: Kept | None) -> None:
-    """The card, then what older exports of ours have left; on the Hub it is one last commit."""
+    """Write the card, then remove obsolete files of older exports. On the Hub, this is the last commit."""
     put_list(output.store, kept)
     if place.text != text:
         output.store.put(place.card, text.encode())

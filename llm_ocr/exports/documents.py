@@ -18,24 +18,28 @@ from llm_ocr.types import Block, Box, EncodedImage, Figure, FigureRecord, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.stored import remembered_in
 
-# A document as JSON: its pages with text, layout and figures, for programs that need more than Markdown.
-# `document.schema.json` beside this file is the same as a JSON Schema. All boxes are relative, 0..1 of the page as it
-# is shown (`rotation` applied), `{x0, y0, x1, y1}` with the origin at the top left; sizes are in pixels. Fields that
-# are not known are null; texts that are not there are empty. format          1; raised when a field changes its meaning
-# or goes. New fields may come at any time. document        id; source (path or URL); names (of its files in the
-# Markdown tree, without `documents/` and `.md`, more than one where copies of it were found); page_total (pages of the
-# file, 0 when it did not open); counts {pages, ok, degraded, failed} pages[]         id; number (from 1, null for a
-# document that did not open); dataset_index; status (ok, degraded, failed); reason and detail of a page that is not ok;
-# quality (0..1, without a ground truth); width and height of its image; rotation (degrees clockwise by which it was
-# turned); blank; engine; text_source (text-layer, ocr, model); is_fallback (another reader than the model that was
-# asked); notes (primary_language, is_rotation_valid, rotation_correction, is_table, is_diagram); tokens_in; tokens_out;
-# seconds; markdown (final, with descriptions); blocks[]; figures[] blocks[]        in reading order: kind; label (as
-# the model named it); level (headings: 1 is the highest; list items: depth from 0); box; continued[] (boxes where its
-# text goes on); text (Markdown); figure_id; caption; inside (text read in a figure); described (what the reader of the
-# page said of a figure) figures[]       id; file (its image in the Markdown tree, `documents/` included); label; box;
-# width, height and media_type of the image; caption (the document's); inside; described; description, data (JSON of
-# mode parse), class (of mode classify), status, reason and mode of Describe provenance      see `api.provenance`:
-# workspace, version, and keys, models and revisions of the stages
+# Document as JSON: its pages with text, layout, and figures, for programs that need more than Markdown.
+# `document.schema.json` in this folder is the equivalent JSON Schema. All boxes are relative, 0..1 of the page as
+# displayed (`rotation` applied), `{x0, y0, x1, y1}` with the origin at the top left; sizes are in pixels. Unknown
+# fields are null; missing texts are empty.
+#
+# format          1; increased when a field changes its meaning or is removed. New fields may be added at any time.
+# document        id; source (path or URL); names (of its files in the Markdown tree, without `documents/` and `.md`,
+#                 several if there are copies); page_total (pages of the file, 0 if it could not be opened);
+#                 counts {pages, ok, degraded, failed}
+# pages[]         id; number (from 1, null for a document that did not open); dataset_index; status (ok, degraded,
+#                 failed); reason and detail of a page that is not ok; quality (0..1, without a reference); width and
+#                 height of its image; rotation (applied, degrees clockwise); blank; engine; text_source (text-layer,
+#                 ocr, model); is_fallback (read by a fallback instead of the requested model); notes
+#                 (primary_language, is_rotation_valid, rotation_correction, is_table, is_diagram); tokens_in;
+#                 tokens_out; seconds; markdown (final, with descriptions); blocks[]; figures[]
+# blocks[]        in reading order: kind; label (of the model); level (headings: 1 is the highest; list items: depth
+#                 from 0); box; continued[] (boxes of the text's continuation); text (Markdown); figure_id; caption;
+#                 inside (text read in a figure); described (description by the page's reader)
+# figures[]       id; file (its image in the Markdown tree, `documents/` included); label; box; width, height, and
+#                 media_type of the image; caption (the document's); inside; described; description, data (JSON of mode
+#                 parse), class (of mode classify), status, reason, and mode of Describe
+# provenance      see `source.provenance`: workspace, version, and keys, models, and revisions of the stages
 
 
 FORMAT = 1
@@ -52,7 +56,7 @@ def document_json(
     rows: Sequence[DatasetRow],
     provenance: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The document's JSON value; `rows` in page order."""
+    """Return the document's JSON value; `rows` in page order."""
     statuses = [row.record.status for row in rows]
     counts = {status.value: statuses.count(status) for status in Status}
     about = {"id": document_id, "source": source, "names": list(names), "page_total": page_total}
@@ -95,7 +99,7 @@ def _size(image: EncodedImage | None) -> dict[str, int | None]:
 
 
 def _box(box: Box) -> dict[str, float]:
-    """Six digits are a thousandth of a pixel."""
+    """Return the box with six digits, which are a thousandth of a pixel."""
     return {side: round(value, 6) for side, value in box_value(box.clipped()).items()}
 
 
@@ -126,12 +130,12 @@ def _figure(figure: Figure, record: FigureRecord | None, name: str) -> dict[str,
     }
 
 
-# `export --format json`: one file a document, `documents/<name>.json`, named as in the Markdown tree. A document of
-# which copies were found is one file, under the first of its names; the others stand in it.
+# Format `json`: one file per document, `documents/<name>.json`, named as in the Markdown tree. Copies of a document
+# share a file with the first of their names; the file contains the other names.
 
 
 async def export_json(job: ExportJob) -> Exported:
-    """Write a JSON file for each document; errors as in `export_files`. Fields: `results.export.document_json`."""
+    """Write a JSON file for each document; errors as in `export_files`. See `document_json` for the fields."""
     about = cache(partial(provenance, job.workspace))
 
     def write(batch: Batch, documents: Iterator[Document]) -> Iterator[File]:
@@ -149,20 +153,21 @@ def _open_json(url: str) -> str:
     return f'[json.load(file.open()) for file in fsspec.open_files("{url}/{FOLDER}/**/*.json")]'
 
 
-# A page as one line of JSON: the records of the dots.ocr batch on Modal, and some fields more.
+# Page as one line of JSON: the records of the dots.ocr batch on Modal, with additional fields.
 
 
 def page_line(row: DatasetRow, *, index: int, model: str, batch_id: str) -> dict[str, Any]:
-    """The record of a page that succeeded (`ok` or `degraded`) or failed.
+    """Return the record of a page that succeeded (`ok` or `degraded`) or failed.
 
-    Those of that batch: `document_id`; `page`, from 1, and `page_index`, its place from 1 among the document's pages
-    that were read (both 0 for a document that could not be opened); `pdf_path`, the document's path or URL; `model`,
-    the one given where the row names none; `success`; `latency` in seconds; `usage` in tokens, zeros for the embedded
-    engine; `content`, the page's Markdown with its figures described, null when it failed; `error`, null unless it did.
+    Fields of that batch: `document_id`; `page`, from 1, and `page_index`, its position from 1 among the document's
+    pages that were read (both 0 for a document that could not be opened); `pdf_path`, the document's path or URL;
+    `model`, the argument if the row names none; `success`; `latency` in seconds; `usage` in tokens, zeros for the
+    embedded engine; `content`, the page's Markdown with described figures, null for a failed page; `error`, null
+    otherwise.
 
-    Ours: `page_id`; `status`; `reason` and `detail` of a page that is not ok, else empty; `is_fallback`, whether
-    another reader than the model that was asked read it; `batch_id`. No field is of two types but `content` and
-    `error`, so that readers which guess types from the first lines guess right.
+    Additional fields: `page_id`; `status`; `reason` and `detail` of a page that is not ok, otherwise empty;
+    `is_fallback`, whether a fallback read it instead of the requested model; `batch_id`. Only `content` and `error`
+    have two types, so that readers which infer types from the first lines are correct.
     """
     record = row.record
     failed = record.status is Status.FAILED
@@ -191,15 +196,16 @@ def page_line(row: DatasetRow, *, index: int, model: str, batch_id: str) -> dict
     }
 
 
-# `export --format jsonl`: a line of JSON for each page, those that succeeded and those that failed in files apart.
-# successes/<batch>.jsonl     pages that are ok or degraded errors/<batch>.jsonl        pages that failed; no file where
-# there is none The fields are those of `results.export.page_lines`.
+# Format `jsonl`: a line of JSON for each page (see `page_line`). There is no file without lines.
+#
+# successes/<batch>.jsonl     pages that are ok or degraded
+# errors/<batch>.jsonl        pages that failed
 
 
 async def export_jsonl(job: ExportJob) -> Exported:
     """Write the pages as lines of JSON; errors as in `export_files`.
 
-    The batch id is the one that the workspace remembers (`--batch-id`), else the workspace's own id.
+    The batch id is the one stored in the workspace, otherwise the workspace's own id.
     """
     remembered = (await asyncio.to_thread(remembered_in, job.workspace)).get("batch_id")
     batch_id = str(remembered or await asyncio.to_thread(identity_of, job.workspace))
@@ -219,7 +225,7 @@ async def export_jsonl(job: ExportJob) -> Exported:
 
 
 def _page_files(batch: Batch, documents: Iterator[Document], line: Callable[..., dict[str, Any]]) -> Iterator[File]:
-    """The two files of a batch."""
+    """Yield the two files of a batch."""
     texts = {"successes": bytearray(), "errors": bytearray()}
     records = dict.fromkeys(texts, 0)
     for document in documents:
@@ -233,12 +239,16 @@ def _page_files(batch: Batch, documents: Iterator[Document], line: Callable[...,
             yield File(f"{where}/{batch.name}.jsonl", bytes(text), records[where])
 
 
-# `export --format markdown`: the tree `documents/` of the workspace, texts and figures, in a place of its own. The
-# files are those that Assemble wrote, byte for byte; of documents that are left out for their bad pages, none.
+# Format `markdown`: a copy of the workspace's tree `documents/`, texts and figures. The files are byte for byte those
+# of Assemble, without documents dropped for their bad pages.
 
 
 async def export_markdown(job: ExportJob) -> Exported:
-    """Copy the documents; errors as in `export_files`, `StorageError` for one that Assemble's files lack."""
+    """Copy the documents; errors as in `export_files`.
+
+    Raises:
+        StorageError: a file of Assemble is missing.
+    """
 
     def write(_: Batch, documents: Iterator[Document]) -> Iterator[File]:
         return (file for document in documents for file in _files(job.workspace, document))
@@ -247,7 +257,7 @@ async def export_markdown(job: ExportJob) -> Exported:
 
 
 def _files(workspace: Workspace, document: Document) -> Iterator[File]:
-    """The document's text and figures, once for each of its names."""
+    """Yield the document's text and figures for each of its names."""
     for place, name in enumerate(document.names):
         figures = [figure_file(name, figure) for row in document.rows for figure in row.record.figures]
         for key in figures:

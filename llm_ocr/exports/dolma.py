@@ -17,25 +17,25 @@ from llm_ocr.types import Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, stage_keys
 
-# Documents in the format of the Dolma toolkit: one JSON object a document, its pages as spans of the text. The fields
-# are those that Dolma documents (`docs/data-format.md` of allenai/dolma) and that olmOCR writes (`olmocr/pipeline.py`
-# of allenai/olmocr, 0.4.27), so that what reads the one reads the other.
+# Documents in the format of the Dolma toolkit: one JSON object per document, with its pages as spans of the text. The
+# fields are those of Dolma (`docs/data-format.md` of allenai/dolma) and olmOCR (`olmocr/pipeline.py` of allenai/olmocr,
+# 0.4.27). Readers of either format accept these files.
 
 
-#: What `source` says: where a corpus got the document from, as `olmocr` or `common-crawl`.
+#: Value of `source`: the origin of the document in a corpus, like `olmocr` or `common-crawl`.
 SOURCE = "llm-ocr"
-#: What stands between two pages.
+#: Separator of pages.
 BETWEEN = "\n\n"
-#: Per page, in the order of the spans.
+#: Attributes per page, in the order of the spans.
 PAGE_ATTRIBUTES = ("primary_language", "is_rotation_valid", "rotation_correction", "is_table", "is_diagram")
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What is the same for all documents of a workspace.
+    """Properties common to all documents of a workspace.
 
-    `added` is the day on which its first page was read (`2026-03-01`), "" if that is not known; `model` the one that
-    read, or the engine's name; `version` that of the llm-ocr that made the workspace.
+    `added` is the day on which its first page was read (`2026-03-01`), "" if unknown; `model` the model of the pages,
+    or the engine's name; `version` the version of llm-ocr that created the workspace.
     """
 
     added: str
@@ -46,16 +46,16 @@ class Origin:
 def dolma_document(
     document_id: str, source: str, page_total: int, rows: Sequence[DatasetRow], origin: Origin
 ) -> dict[str, Any]:
-    """One document from its rows in page order.
+    """Return a document from its rows in page order.
 
-    `text` is the Markdown of its pages with a blank line between two of them; a figure stands in it as its description,
-    one without a description not at all. `attributes.pdf_page_numbers` are `[start, end, page]`: `text[start:end]`, in
-    characters of Unicode, is the page; a page without text (failed or blank) has an empty span. A document that could
-    not be opened has no spans and no text. The other attributes have one value for each span, null where it is not
-    known; one that is known of no page is left out, for Arrow's JSON reader fails on lists of nothing but null.
+    `text` is the Markdown of its pages, separated by blank lines. A figure is replaced by its description, or removed
+    without one. `attributes.pdf_page_numbers` are `[start, end, page]`: `text[start:end]`, in Unicode characters, is
+    the page. A page without text (failed or blank) has an empty span. A document that could not be opened has no spans
+    and no text. The other attributes have one value per span, null if unknown. An attribute that is unknown for all
+    pages is omitted, because Arrow's JSON reader fails on lists of nulls.
 
-    `id` is our document id, which stays the same when the document is read again; `created` is not known of documents
-    and repeats `added`, as in olmOCR.
+    `id` is our document id, which stays the same when the document is read again. `created` is unknown and repeats
+    `added`, as in olmOCR.
     """
     pages = [row for row in rows if row.record.page_number is not None]
     text, spans = _joined(pages)
@@ -81,7 +81,7 @@ def dolma_document(
 
 
 def page_text(row: DatasetRow) -> str:
-    """The page's Markdown with its figures as their descriptions; "" for a failed page."""
+    """Return the page's Markdown with figures replaced by their descriptions; "" for a failed page."""
     if row.record.status is Status.FAILED:
         return ""
     return with_figures(clean(row.record.markdown), lambda figure: escape(new_words(row, figure)))
@@ -107,8 +107,7 @@ def _known(notes: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return {name: values for name, values in columns.items() if any(value is not None for value in values)}
 
 
-# `export --format dolma`: documents for training, `documents/<batch>.jsonl.gz`, one a line. The fields are those of
-# `results.export.dolma`. Every document is a line, those without any text too.
+# Files of the format: `documents/<batch>.jsonl.gz`, one document per line, including documents without text.
 
 
 _LEVEL = 6
@@ -140,7 +139,7 @@ def _origin(workspace: Workspace, key: str) -> Origin:
 
 
 def _zipped(lines: Iterable[bytes]) -> tuple[bytes, int]:
-    """The lines, and how many; without a time and a file name in the header, so that the same lines are the same."""
+    """Compress the lines, and count them. The header has no time or file name, so equal lines give equal bytes."""
     buffer, count = io.BytesIO(), 0
     with gzip.GzipFile("", "wb", _LEVEL, buffer, mtime=0) as file:
         for line in lines:

@@ -1,4 +1,4 @@
-"""`export`: finished results in the form of what comes next.
+"""`export`: write finished results in the formats of other tools.
 
 A format is a coroutine `export_<format>` that takes an `ExportJob`, a line in `_MODULES`, and a choice of the setting.
 """
@@ -16,7 +16,7 @@ from llm_ocr.stages.loop import run_blocking
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.stored import workspace_options
 
-#: The module of each format; only the module of the chosen format is imported.
+#: Module of each format; only the module of the chosen format is imported.
 _MODULES = {
     "chunks": "llm_ocr.exports.chunks",
     "dataset": "llm_ocr.exports.dataset",
@@ -29,11 +29,13 @@ _MODULES = {
 
 
 def export(settings: ExportSettings, progress: Progress | None = None) -> Exported:
-    """Write the results of a workspace in a format. Run again after an interruption, it goes on where it was.
+    """Write the results of a workspace in a format. A repeated call after an interruption continues the export.
 
-    Damaged files of the dataset are made again from the results of the stages.
+    Damaged files of the dataset are rebuilt from the results of the stages.
 
-    Raises `StageMissing` for a workspace that is not assembled, `StorageError` for a place that cannot be written to.
+    Raises:
+        StageMissing: the workspace is not assembled.
+        StorageError: the output cannot be written.
     """
     return run_blocking(lambda: _export(settings, progress or Silent()))
 
@@ -50,7 +52,7 @@ async def _export(settings: ExportSettings, progress: Progress) -> Exported:
                 done: Exported = await make(job)
                 return done
             except DatasetDamaged as damage:
-                if not rebuilt.isdisjoint(damage.keys):  # the store does not give back what was written
+                if not rebuilt.isdisjoint(damage.keys):  # the store does not return the written content
                     raise
                 rebuilt.update(damage.keys)
                 await asyncio.to_thread(rebuild_views, workspace, damage, progress.say)

@@ -21,23 +21,24 @@ from llm_ocr.results.schema import release_memory
 from llm_ocr.types import Counts, Status
 from llm_ocr.workspace import codec
 
-# JSON of an export: UTF-8 that any reader takes, the same bytes for the same values.
+# JSON of an export: UTF-8 for any reader; equal values give equal bytes.
 
 
-#: Ends of lines for Python's `splitlines` and others, which JSON leaves as they are; they stand in its texts only.
+#: Line separators of Python's `splitlines` and others, which JSON does not escape; they occur only in its texts.
 _LINE_ENDS = re.compile("[\x85\u2028\u2029]")
 
 
 def json_line(value: object) -> bytes:
-    """One line of JSON with its newline; lone surrogates in texts become U+FFFD. Keys keep their order.
+    """Return a line of JSON with its newline; lone surrogates in texts become U+FFFD. Keys keep their order.
 
-    Raises ValueError for a number that JSON has none for.
+    Raises:
+        ValueError: a number has no JSON form.
     """
     return _escaped(_compact(value))
 
 
 def json_document(value: Mapping[str, object]) -> bytes:
-    """An object with a line for each of its fields, and for each member of its lists; else as `json_line`."""
+    """Return an object with a line for each field, and for each item of its lists. See `json_line`."""
     fields = (f"{_compact(name)}:{_field(field)}" for name, field in value.items())
     return _escaped("{\n" + ",\n".join(fields) + "\n}")
 
@@ -49,12 +50,12 @@ def _field(value: object) -> str:
 
 
 def _compact(value: object) -> str:
-    # Cleaned as a whole: surrogates stand in its texts only, and one look at all of them is quicker than one at each.
+    # Cleaned as a whole: surrogates occur only in texts, and one check is faster than one per text.
     return clean(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
 
 
 def json_value(text: str) -> Any:
-    """What the JSON in `text` says; None for no text, and the text itself where it is no JSON."""
+    """Parse the JSON in `text`; None for an empty text, and the text itself if it is not JSON."""
     try:
         return json.loads(text, parse_constant=_refuse) if text else None
     except (ValueError, RecursionError):
@@ -69,32 +70,35 @@ def _escaped(text: str) -> bytes:
     return _LINE_ENDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode() + b"\n"
 
 
-# What an export of texts says of itself at its output: whose it is, and which files each of its batches has written.
-# _llm-ocr/export.json                 the workspace and the format _llm-ocr/batches/<batch>.json        files and sizes
-# of a batch that is done _llm-ocr/begun/<batch>-<n>.json      names of files, written before them: what a batch that
-# died may have left A note goes before any of its files is written over or removed, so a note always tells the truth;
-# the names of its files stand among those that were begun until the export is whole. Names of files are kept on the
-# local disk while an export runs: there may be millions.
+# Notes of a text export at its output: its workspace and format, and the files that each batch has written.
+#
+# _llm-ocr/export.json                 the workspace and the format
+# _llm-ocr/batches/<batch>.json        files and sizes of a finished batch
+# _llm-ocr/begun/<batch>-<n>.json      names of files, written before them: possible leftovers of a crashed batch
+#
+# A note is removed before any of its files is overwritten or removed, so a note is always correct. The names of its
+# files are listed among the begun ones until the export is complete. During an export, file names are kept on the local
+# disk: there may be millions.
 
 
-#: The folder of the notes, and the names below it.
+#: Folder of the notes, and the names below it.
 NOTES = "_llm-ocr"
 _CLAIM, _DONE, _BEGUN = f"{NOTES}/export.json", f"{NOTES}/batches/", f"{NOTES}/begun/"
 
-#: The list of documents that were left out.
+#: List of dropped documents.
 DROPPED = "dropped-documents.jsonl"
-#: Lists of files that are held in memory at a time.
+#: Number of file lists in memory at a time.
 _TOGETHER = 64
 
-#: Left by file managers, and made by the Hub, in places that their user sees as empty.
+#: Files of file managers and of the Hub, in outputs that look empty to their user.
 _NOT_CONTENT = frozenset({"README.md", "Thumbs.db", "desktop.ini"})
 
 
 @dataclass(slots=True)
 class Note:
-    """What one batch has written: sizes in bytes by key, rows of the format, how its pages had ended.
+    """Result of a batch: sizes in bytes by key, number of records, pages by status.
 
-    `dropped` are the documents that were left out, as the list of them shows them.
+    `dropped` are the dropped documents, in the form of their list.
     """
 
     files: dict[str, int] = field(default_factory=dict)
@@ -105,7 +109,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A batch that is done, in numbers."""
+    """Totals of a finished batch."""
 
     files: int
     size: int
@@ -120,10 +124,16 @@ def _done(note: Note) -> Done:
 
 
 class Notes:
-    """The notes of one output. Its methods block."""
+    """Notes of one output. Its methods block."""
 
     def __init__(self, output: Output, spool: Path, pool: Executor) -> None:
-        """`spool`: a folder of the local disk, made here; `pool` runs requests to the store side by side."""
+        """Prepare the notes.
+
+        Args:
+            output: the output of the export.
+            spool: folder on the local disk, created here.
+            pool: runs concurrent requests to the store.
+        """
         self._output = output
         self._spool = spool
         self._pool = pool
@@ -131,9 +141,10 @@ class Notes:
         self.done: dict[str, Done] = {}
 
     def claim(self, workspace: str, form: str) -> None:
-        """Make the output that of this workspace and format; reads the notes that are there.
+        """Claim the output for this workspace and format, and read the existing notes.
 
-        Raises `WorkspaceMismatch` when it holds an export of another, or files of others.
+        Raises:
+            WorkspaceMismatch: the output has another export, or files of other origin.
         """
         own = {"workspace": workspace, "format": form}
         found = self._claimed()
@@ -179,13 +190,13 @@ class Notes:
         self.done[batch] = _done(note)
 
     def begin(self, batch: str, number: int, keys: Iterable[str]) -> None:
-        """These files are about to be written; `number` counts such groups of a batch."""
+        """Note that these files are about to be written; `number` counts such groups of a batch."""
         key = f"{_BEGUN}{batch}-{number:05d}.json"
         self._output.store.put(key, codec.dump({"files": sorted(keys)}))
         self._begun.append(key)
 
     def end(self, batch: str, note: Note) -> None:
-        """All files of the batch are there."""
+        """Note that all files of the batch exist."""
         self._output.store.put(f"{_DONE}{batch}.json", codec.dump(asdict(note)))
         self._keep(batch, note)
         own = [key for key in self._begun if key.rpartition("-")[0] == _BEGUN + batch]
@@ -193,13 +204,13 @@ class Notes:
         self._begun = [key for key in self._begun if key not in own]
 
     def dropped(self, batches: Iterable[str]) -> Iterator[Mapping[str, Any]]:
-        """The documents that these batches have left out, in their order."""
+        """Yield the documents that these batches have dropped, in their order."""
         for batch in batches:
             if self.done[batch].dropped:
                 yield from self._kept(batch).dropped
 
     def retire(self, batches: Iterable[str]) -> None:
-        """Take back the notes of all other batches than these: their files may be written over from now on."""
+        """Remove the notes of all other batches: their files may be overwritten from now on."""
         stale = sorted(self.done.keys() - set(batches))
         self._begun += self._pool.map(self._retire, stale)
         for batch in stale:
@@ -213,7 +224,7 @@ class Notes:
         return key
 
     def tidy(self) -> None:
-        """Remove the files that were begun, unless they are of a batch that is done."""
+        """Remove the begun files that do not belong to a finished batch."""
         keys = iter(sorted(set(self._begun)))
         while some := list(islice(keys, _TOGETHER)):
             files = {name for names in self._pool.map(self._names, some) for name in names}
@@ -236,7 +247,7 @@ class Notes:
 
 
 def refuse_texts(output: Output) -> None:
-    """Raise `WorkspaceMismatch` when the output holds an export of texts: a dataset is not put among it."""
+    """Raise `WorkspaceMismatch` if the output has a text export: a dataset must not be mixed with it."""
     if output.store.stat(_CLAIM) is not None:
         raise WorkspaceMismatch(
             f"{output.url} holds an export in another format", hint="Give --output a place of its own."
@@ -247,25 +258,25 @@ def _is_hidden(key: str) -> bool:
     return any(part.startswith(".") for part in key.split("/")) or key in _NOT_CONTENT
 
 
-# What the formats of `export` have in common that write files of texts: batches of documents, one after the other. A
-# batch is so many items of the plan, and its name says what is in it. What a batch has written stands in a note at the
-# output, after its files; an export that is run again does the batches without a note, and at the end removes the files
-# of batches that are of no use any more. Notes are also what tells our files from those of others: see `export_notes`.
+# Common part of the formats that write text files: batches of documents, in order. A batch is a range of items of the
+# plan, and its name identifies its content. After the files of a batch, a note at the output lists them. A repeated
+# export writes the batches without a note, and finally removes the files of obsolete batches. Notes also distinguish
+# our files from others (`Notes`).
 
 
-#: Pages of a batch: enough for a file that is worth opening, few enough for memory.
+#: Pages of a batch: enough for a file worth opening, few enough for memory.
 PAGES = 5000
-#: Files, and bytes in memory, that are written side by side before the next ones are made.
+#: Limits of files, and bytes in memory, that are written concurrently.
 _FILES, _BYTES = 256, 32_000_000
-#: Requests to the stores at the same time.
+#: Number of concurrent requests to the stores.
 _AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file of an export. `records` is how many rows of the format are in it.
+    """File of an export. `records` is the number of records in it.
 
-    `fetch` gives the bytes instead of `data` where they need not be made: it is called in a thread, once.
+    `fetch` returns the bytes instead of `data` if they are copied: it is called once, in a thread.
     """
 
     key: str
@@ -276,9 +287,9 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Items of the plan that are written together; `name` is `00007-<16 hex of all that decides what is in it>`.
+    """Items of the plan that are written together; `name` is `00007-<16 hex digits of everything that affects them>`.
 
-    `key` is that of Assemble.
+    `key` is Assemble's.
     """
 
     name: str
@@ -289,10 +300,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One format. `settings` are those that change its files, `version` is raised when the same rows give others.
+    """Format. `settings` are those that change its files; `version` is increased when the same rows give other files.
 
-    `write` makes the files of a batch from its documents, which come one by one; keys are relative to the output.
-    `opened` gives the line of Python or shell that opens the result at a URL; `unit` is what a record is: `pages`.
+    `write` makes the files of a batch from its documents, which arrive one by one; keys are relative to the output.
+    `opened` returns a line of Python or shell that opens the result at a URL. `unit` is the name of a record: `pages`.
     """
 
     name: str
@@ -304,12 +315,12 @@ class Form:
 
 
 class _Stopped(Exception):
-    """The export is over for this thread: it was interrupted."""
+    """The export was interrupted; ends this thread's work."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """One export at work. `stop` is set when nobody waits for it any longer."""
+    """Running export. `stop` is set when its caller has gone."""
 
     job: ExportJob
     form: Form
@@ -320,10 +331,11 @@ class _Work:
 
 
 async def export_files(job: ExportJob, form: Form) -> Exported:
-    """Write the workspace's documents in the form.
+    """Write the workspace's documents in the format.
 
-    Raises `StageMissing` when it is not whole, `WorkspaceMismatch` when the output holds another export or files of
-    others.
+    Raises:
+        StageMissing: the dataset is incomplete.
+        WorkspaceMismatch: the output has another export, or files of other origin.
     """
     dataset = await asyncio.to_thread(undamaged, job.workspace)
     rows = await asyncio.to_thread(AssembledRows, job.workspace, dataset.key)
@@ -353,7 +365,7 @@ async def export_files(job: ExportJob, form: Form) -> Exported:
 
 
 def _policy(job: ExportJob) -> float | None:
-    """The share of bad pages beyond which a document is left out; None: all documents are in."""
+    """Return the share of bad pages above which a document is dropped; None to keep all documents."""
     settings = job.settings
     return settings.max_page_error_rate if settings.drop_over_error_rate else None
 
@@ -371,7 +383,7 @@ def _batches(dataset: Assembled, form: Form, policy: float | None) -> Iterator[B
 
 
 async def _write(work: _Work, batches: list[Batch]) -> int:
-    """Do the batches that have no note; how many files were written."""
+    """Write the batches without a note; return the number of written files."""
     progress, done = work.job.progress, work.notes.done
     before = sum((done[batch.name].counts for batch in batches if batch.name in done), Counts())
     progress.begin(work.form.name, sum(batch.pages for batch in batches), before)
@@ -400,7 +412,7 @@ def _write_batch(work: _Work, batch: Batch) -> None:
 
 
 def _groups(files: Iterable[File]) -> Iterator[list[File]]:
-    """Files that are in memory together."""
+    """Yield groups of files that are in memory together."""
     group: list[File] = []
     size = 0
     for file in files:
@@ -422,7 +434,7 @@ def _put(work: _Work, file: File) -> tuple[str, int]:
 
 
 def _kept(work: _Work, batch: Batch, note: Note) -> Iterator[Document]:
-    """The batch's documents; those with too many bad pages go into the note instead."""
+    """Yield the batch's documents; add those with too many bad pages to the note instead."""
     most = _policy(work.job)
     for place in batch.places:
         for document in work.rows.documents(work.rows.item(place)):
@@ -451,7 +463,7 @@ def _dropped(document: Document) -> dict[str, Any]:
 
 
 def _finish(work: _Work, batches: list[Batch]) -> None:
-    """The list of what was left out; then what older exports of ours have left goes."""
+    """Write the list of dropped documents, then remove obsolete files of older exports."""
     _list_dropped(work, [batch.name for batch in batches])
     work.notes.tidy()
     work.job.output.flush()

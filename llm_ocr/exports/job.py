@@ -1,4 +1,4 @@
-"""What the formats of `export` get and give."""
+"""Input and result of an export."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from llm_ocr.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class ExportJob:
-    """One export at work."""
+    """Running export."""
 
     workspace: Workspace
     output: Output
@@ -20,10 +20,10 @@ class ExportJob:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What is at the output now: `files` of `size` bytes with `rows` in all, `written` of them by this export.
+    """Content of the output after an export: `files` of `size` bytes with `rows` in all, `written` of them new.
 
-    `load` is a line of Python or of a shell that opens it. `unit` is what the rows are, `pages` or `documents`;
-    `dropped` documents were left out for their bad pages.
+    `load` is a line of Python or of a shell that opens it. `unit` is the name of a row, `pages` or `documents`.
+    `dropped` documents were excluded for their bad pages.
     """
 
     url: str

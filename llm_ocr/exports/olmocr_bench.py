@@ -1,4 +1,4 @@
-"""`export --format olmocr-bench`: Markdown files that the scorer of olmOCR-bench reads."""
+"""`export --format olmocr-bench`: Markdown files for the scorer of olmOCR-bench."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,33 +11,33 @@ from llm_ocr.results.figure_text import new_words, short, with_figures, without_
 from llm_ocr.results.markdown import clean, escape
 from llm_ocr.types import Status
 
-# Pages as the scorer of olmOCR-bench reads them: one Markdown file a page, in the folder of a candidate. The rules are
-# those of `olmocr/bench/benchmark.py` and `convert.py` (allenai/olmocr, 0.4.27): a candidate is a folder beside `pdfs/`
-# and `*.jsonl`, a file in it is `<path of the PDF below pdfs/, without .pdf>_pg<N>_repeat<M>.md`, N and M count from 1;
-# a page that could not be read is an empty file, so that its tests fail and the candidate is still scored.
+# Pages for the scorer of olmOCR-bench: one Markdown file per page, in the folder of a candidate. The rules are from
+# `olmocr/bench/benchmark.py` and `convert.py` (allenai/olmocr, 0.4.27). A candidate is a sibling folder of `pdfs/` and
+# `*.jsonl`. A file in it is `<path of the PDF below pdfs/, without .pdf>_pg<N>_repeat<M>.md`; N and M count from 1. A
+# failed page is an empty file, so that its tests fail and the candidate is still scored.
 
 
 _SUFFIX = ".pdf"
-#: Where links to figures lead: the scorer skips links, and no digits of ours may pass for text of the page.
+#: Target of figure links: the scorer skips links, and digits of a figure id must not count as text of the page.
 _TARGET = "figure.png"
 
 
 def bench_file(name: str, page: int, repeat: int = 1) -> str:
-    """The key of one page. `name` is the document's in the Markdown tree; others than PDFs keep their extension."""
+    """Return the key of a page. `name` is the document's in the Markdown tree; non-PDF files keep their extension."""
     return f"{name.removesuffix(_SUFFIX)}_pg{page}_repeat{repeat}.md"
 
 
 def bench_pages(rows: Sequence[DatasetRow]) -> Iterator[tuple[int, str]]:
-    """The number and the text of each page; a document that could not be opened is an empty first page."""
+    """Yield the number and the text of each page; a document that could not be opened is an empty first page."""
     for row in rows:
         yield row.record.page_number or 1, bench_markdown(row)
 
 
 def bench_markdown(row: DatasetRow) -> str:
-    """Plain Markdown of what stands on the page, ending with a newline; "" for a failed page.
+    """Return plain Markdown of the page's own text, ending with a newline; "" for a failed page.
 
-    A figure is `![first sentence of its description](figure.png)`; whole descriptions, which are no text of the page,
-    and HTML comments are left out.
+    A figure is `![first sentence of its description](figure.png)`. Full descriptions, which are not text of the page,
+    and HTML comments are removed.
     """
     if row.record.status is Status.FAILED:
         return ""
@@ -49,15 +49,15 @@ def bench_markdown(row: DatasetRow) -> str:
     return f"{text}\n" if text else ""
 
 
-# `export --format olmocr-bench`: the output is a candidate's folder, whose name is the candidate's. Put it beside
-# `pdfs/` of the benchmark: `--output olmOCR-bench/bench_data/NAME`, of a run over that folder `pdfs/`. Rules of the
-# files: `results.export.olmocr_bench`.
+# The output is a candidate's folder, whose name is the candidate's. It belongs next to the benchmark's `pdfs/`:
+# `--output olmOCR-bench/bench_data/NAME`, of a run over that folder `pdfs/`.
 
 
 async def export_olmocr_bench(job: ExportJob) -> Exported:
-    """Write a file for each page; a copy of a document has files of its own. Errors as in `export_files`.
+    """Write a file for each page; a copy of a document has its own files. Errors as in `export_files`.
 
-    Raises `UsageError` with --drop-over-error-rate: the scorer rejects a candidate that has no file for a document.
+    Raises:
+        UsageError: documents are to be dropped, but the scorer rejects a candidate without files for a document.
     """
     if job.settings.drop_over_error_rate:
         raise UsageError(

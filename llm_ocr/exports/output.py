@@ -1,4 +1,4 @@
-"""Where an export goes: a folder, a bucket, or a dataset repository of the Hub."""
+"""Output of an export: a folder, a bucket, or a dataset repository of the Hub."""
 
 import contextlib
 from collections.abc import Iterator
@@ -15,15 +15,20 @@ if TYPE_CHECKING:
     from llm_ocr.storage.hf import Place
 
 
-#: Seconds that files for the Hub wait for others to be committed with them: each is half a gigabyte, and takes a while.
+#: Seconds that files for the Hub wait for others in their commit: each has half a gigabyte, and takes minutes.
 _LINGER = 900.0
 
 
 class Output:
-    """The place of an export: a store, and what its users are told of it."""
+    """Location of an export: a store, with the texts for its users."""
 
     def __init__(self, settings: ExportSettings) -> None:
-        """Nothing is connected to. Raises `UsageError`, `MissingExtra`."""
+        """Open the store without connecting.
+
+        Raises:
+            UsageError: the URL or a setting is invalid.
+            MissingExtra: the client library is not installed.
+        """
         self._settings = settings
         self._options = StoreOptions(settings.output_profile, settings.output_endpoint, settings.output_region)
         with _named():
@@ -38,18 +43,20 @@ class Output:
 
     @property
     def url(self) -> str:
-        """As it is shown to users."""
+        """URL as shown to users."""
         return self.store.url
 
     @property
     def name(self) -> str:
-        """The last part of the URL, without a revision."""
+        """Last part of the URL, without a revision."""
         return PurePosixPath(self.repository.id if self.repository else self.url).name or "dataset"
 
     def check(self, workspace: str) -> None:
-        """Prove that it can be written to, and make the repository when there is none.
+        """Check by writing that the output is usable; create the repository if it does not exist.
 
-        Raises `UsageError` when it lies in the workspace, `StorageError` that says what to do.
+        Raises:
+            UsageError: the output is inside of the workspace.
+            StorageError: the output is not usable; the hint has the remedy.
         """
         if f"{_plain(self.url)}/".startswith(f"{_plain(workspace)}/"):
             raise UsageError(
@@ -62,11 +69,15 @@ class Output:
             self.store.check()
 
     def flush(self) -> None:
-        """Have all that was written durable. Raises `StorageError`."""
+        """Return when all writes are durable.
+
+        Raises:
+            StorageError: a write failed.
+        """
         self.store.flush()
 
     def load_line(self, pattern: str, *, described: bool, reader: str = "parquet") -> str:
-        """A line of Python that opens the files by that reader; `described`: a card there says which they are."""
+        """Return a line of Python that opens the files with that reader; `described`: a card there names the files."""
         from_card = described and (self.repository is not None or isinstance(self.store, LocalStore))
         if not from_card and self.repository is None:
             return f'load_dataset("{reader}", data_files="{self.url}/{pattern}", split="train")'
@@ -83,7 +94,7 @@ def _plain(url: str) -> str:
 
 @contextlib.contextmanager
 def _named() -> Iterator[None]:
-    """The stores' hints name the workspace's settings; here it is the output's that are meant."""
+    """Rename settings in hints: the stores' hints name the workspace's, but here the output's are meant."""
     try:
         yield
     except LlmOcrError as error:
@@ -115,7 +126,7 @@ def _few_commits(place: "Place", options: StoreOptions) -> ObjectStore:
 
 
 def _make_public(place: "Place", options: StoreOptions) -> None:
-    """Make a repository that everyone sees, where there is none; one that is there stays as it is."""
+    """Create a public repository if it does not exist. An existing repository is unchanged."""
     from llm_ocr.storage.hf.client import PATIENCE, HubClient
 
     client = HubClient(place, options)

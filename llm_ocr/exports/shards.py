@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 
-# Documents that an exported dataset leaves out, because too many of their pages are bad. A dataset file holds whole
-# documents, so each file is judged for itself, by columns that cost little to read.
+# Documents dropped from an exported dataset, because too many of their pages are bad. A dataset file has whole
+# documents, so each file is judged separately, by small columns.
 
 
-#: The columns that decide; files that older versions wrote may lack the last one.
+#: Columns for the decision; files of older versions may lack the last column.
 COLUMNS = ("document_id", "source", "status", "reason", "is_fallback")
 
 
 def bad_documents(table: "pa.Table", most: float) -> list[dict[str, Any]]:
-    """The documents of a file whose share of pages that failed, or were read by a fallback, is beyond `most` (0..1).
+    """Return the documents of a file whose share of failed and fallback pages is above `most` (0..1).
 
-    `document_id`, `source`, `pages`, `failed`, `error_rate` and `reasons`, in the order of the file.
+    Fields: `document_id`, `source`, `pages`, `failed`, `error_rate` and `reasons`, in the order of the file.
     """
     documents: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in table.to_pylist():
@@ -42,7 +42,7 @@ def bad_documents(table: "pa.Table", most: float) -> list[dict[str, Any]]:
 
 
 def without(table: "pa.Table", documents: frozenset[str]) -> "pa.Table":
-    """The rows of all other documents."""
+    """Return the rows of all other documents."""
     import pyarrow as pa
 
     return table.filter(pa.array([one not in documents for one in table["document_id"].to_pylist()], pa.bool_()))
@@ -67,17 +67,16 @@ def _told(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-# Which of the workspace's dataset files, or row groups of them, go into which shard of an exported dataset. Shards are
-# cut by what the workspace holds and by nothing else: the same state gives the same shards with the same names, and a
-# change gives new names only to the shards that it touches.
+# Assignment of the workspace's dataset files, or their row groups, to shards. It depends only on the workspace's
+# content: the same state gives the same shards with the same names, and a change renames only the affected shards.
 
 
-#: Raised when the same parts give other bytes.
+#: Increased when the same parts give other bytes.
 EXPORT_VERSION = 1
 
-#: What the names of shards begin with. Their number follows, so that readers get the plan's order.
+#: Prefix of the names of shards. Their number follows, so that readers keep the plan's order.
 PREFIX = "data/train-"
-#: All shards of an export, and no file as others call theirs (`data/train-00000-of-00001.parquet`).
+#: Matches all shards of an export, and no files of other tools (`data/train-00000-of-00001.parquet`).
 GLOB = f"{PREFIX}*-{'?' * 16}.parquet"
 
 _SHARD = re.compile(r"data/train-\d{5,}-[0-9a-f]{16}\.parquet")
@@ -85,10 +84,10 @@ _SHARD = re.compile(r"data/train-\d{5,}-[0-9a-f]{16}\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A dataset file of the workspace: `size` in bytes, `version` the store's token of it.
+    """Dataset file of the workspace: `size` in bytes, `version` the store's token.
 
-    `content` is the same for the same content, wherever the workspace is. With `most`, documents with a larger share
-    (0..1) of bad pages are left out, and `content` says which. `sha256` is what the whole file must have, where known.
+    `content` identifies the content, wherever the workspace is. With `most`, documents with a larger share (0..1) of
+    bad pages are dropped, and `content` identifies them. `sha256` is the expected hash of the whole file, if known.
     """
 
     key: str
@@ -101,7 +100,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A file, whole or (`groups`: first and end) some row groups of it, which are about `size` bytes."""
+    """File, whole or (`groups`: first and end) a range of its row groups, with about `size` bytes."""
 
     source: Source
     size: int
@@ -110,32 +109,32 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One file of an exported dataset, at its place in the order."""
+    """File of an exported dataset, at its position in the order."""
 
     index: int
     parts: tuple[Part, ...]
 
     @property
     def size(self) -> int:
-        """About the size of the file, in bytes."""
+        """Approximate size of the file in bytes."""
         return sum(part.size for part in self.parts)
 
     @property
     def name(self) -> str:
-        """`data/train-00007-<16 hex of what is in it>.parquet`."""
+        """File name, `data/train-00007-<16 hex digits of its content>.parquet`."""
         about = [EXPORT_VERSION, [(part.source.content, part.groups) for part in self.parts]]
         return f"{PREFIX}{self.index:05d}-{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]}.parquet"
 
 
 def is_shard(key: str) -> bool:
-    """Whether a file is called as a shard is."""
+    """Return whether a file name is that of a shard."""
     return _SHARD.fullmatch(key) is not None
 
 
 def cut(sources: Iterable[Source], size: int, group_sizes: Callable[[Source], Sequence[int]]) -> Iterator[Shard]:
-    """Shards of at most `size` bytes, in the order of the files; larger only where one row group is.
+    """Yield shards of at most `size` bytes, in the order of the files; larger only for a larger row group.
 
-    `group_sizes` gives the bytes of each row group of a file; it is asked for files that alone are larger than a shard.
+    `group_sizes` returns the bytes of each row group of a file; it is called for files above the size of a shard.
     """
     index, waiting, total = 0, list[Part](), 0
     for source in sources:
@@ -160,17 +159,16 @@ def _divided(source: Source, size: int, groups: Sequence[int]) -> Iterator[Part]
     yield Part(source, total, (first, len(groups)))
 
 
-# A shard of an exported dataset, made of row groups of the workspace's dataset files. Files are read a row group at a
-# time, by one range each, and small row groups are joined. So memory holds some row groups, whatever the sizes of files
-# and shards.
+# Writing of a shard from row groups of the workspace's dataset files. Each row group is read as one range, and small
+# row groups are joined. Memory holds a few row groups, whatever the sizes of files and shards.
 
 
-#: Gives a range of a file: its key, the first byte, how many.
+#: Returns a range of a file by key, first byte, and length.
 Read = Callable[[str, int, int], bytes]
 
 
 class RangeFile(io.RawIOBase):
-    """An object as a file to read from; inside the range that was fetched last nothing is asked for again."""
+    """Object as a readable file. Reads inside the last fetched range need no request."""
 
     def __init__(self, read: Read, source: Source) -> None:
         super().__init__()
@@ -181,12 +179,12 @@ class RangeFile(io.RawIOBase):
         self._held = b""
 
     def fetch(self, start: int, length: int) -> None:
-        """Read this range now, and hold it instead of the one before."""
+        """Read this range now, and cache it in place of the previous one."""
         self.drop()
         self._begin, self._held = start, self._read_range(self._source.key, start, length)
 
     def drop(self) -> None:
-        """Hold nothing."""
+        """Clear the cache."""
         self._held = b""
 
     def readable(self) -> bool:
@@ -214,7 +212,7 @@ class RangeFile(io.RawIOBase):
 
 
 class UnreadableFile(StorageError):
-    """A dataset file of the workspace, `key`, is no Parquet file."""
+    """A dataset file of the workspace, `key`, is not a Parquet file."""
 
     def __init__(self, key: str, why: str) -> None:
         super().__init__(
@@ -225,15 +223,20 @@ class UnreadableFile(StorageError):
 
 
 def group_sizes(read: Read, source: Source) -> list[int]:
-    """The bytes of each row group of a file. Raises `StorageError` for what is no Parquet file."""
+    """Return the bytes of each row group of a file.
+
+    Raises:
+        StorageError: the file is not a Parquet file.
+    """
     with _opened(read, source) as (_, file):
         return [_span(file, number)[1] for number in range(file.metadata.num_row_groups)]
 
 
 def bad_documents_of(read: Read, source: Source, most: float) -> list[dict[str, Any]]:
-    """The documents of a file with a larger share (0..1) of bad pages than `most`; see `dropping.bad_documents`.
+    """Return the documents of a file with a larger share (0..1) of bad pages than `most`; see `bad_documents`.
 
-    Raises `StorageError` for what is no Parquet file.
+    Raises:
+        StorageError: the file is not a Parquet file.
     """
     with _opened(read, source) as (_, file):
         names = [name for name in COLUMNS if name in file.schema_arrow.names]
@@ -241,9 +244,10 @@ def bad_documents_of(read: Read, source: Source, most: float) -> list[dict[str, 
 
 
 def write_shard(path: Path, parts: Iterable[Part], read: Read) -> int:
-    """Write the parts' rows to a file, in row groups of at most 100 rows and about 100 MB; the number of rows.
+    """Write the parts' rows in row groups of at most 100 rows and about 100 MB; return the number of rows.
 
-    Raises `StorageError`.
+    Raises:
+        StorageError: reading or writing failed.
     """
     rows = 0
     with translated("write", str(path)), contextlib.ExitStack() as stack:
@@ -256,7 +260,7 @@ def write_shard(path: Path, parts: Iterable[Part], read: Read) -> int:
 
 
 def _joined(tables: Iterable["pa.Table"]) -> Iterator["pa.Table"]:
-    """Row groups of the shard."""
+    """Yield the row groups of the shard."""
     import pyarrow as pa
 
     waiting: list[pa.Table] = []
@@ -278,7 +282,7 @@ def _tables(read: Read, part: Part) -> Iterator["pa.Table"]:
     with _opened(read, part.source) as (ranges, file):
         for number in range(*(part.groups or (0, file.metadata.num_row_groups))):
             ranges.fetch(*_span(file, number))
-            table = file.read_row_group(number, use_threads=False)  # Arrow's own may abort a process that ends
+            table = file.read_row_group(number, use_threads=False)  # threads of Arrow can abort an exiting process
             ranges.drop()
             yield without(table, ids) if ids else table
 
@@ -296,7 +300,7 @@ def _opened(read: Read, source: Source) -> Iterator[tuple[RangeFile, "pq.Parquet
 
 
 def _span(file: "pq.ParquetFile", number: int) -> tuple[int, int]:
-    """The first byte of a row group and how many there are."""
+    """Return the first byte of a row group and its length."""
     group = file.metadata.row_group(number)
     columns = [group.column(place) for place in range(group.num_columns)]
     start = min(one.dictionary_page_offset or one.data_page_offset for one in columns)

@@ -1,4 +1,4 @@
-"""The dataset files of an assembled workspace as the source of exports."""
+"""Dataset files of an assembled workspace, as the source of exports."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -37,21 +37,21 @@ from llm_ocr.workspace.status import run_status
 from llm_ocr.workspace.stored import OF_MODELS, REMEMBERED, remembered_in
 from llm_ocr.workspace.views import is_damaged, note_of_views
 
-# What made the results of a workspace, as exports tell it: keys, engines, models and their revisions.
+# Provenance of a workspace's results: keys, engines, models, and their revisions.
 
 
 def identity_of(workspace: Workspace) -> str:
-    """The workspace's own id, the same wherever it is copied to; empty when nothing is planned."""
+    """Return the workspace's own id, which survives copying; empty if nothing is planned."""
     found = generations(workspace)
     return found[0].attempt if found else ""
 
 
 def provenance(workspace: Workspace, key: str) -> dict[str, Any]:
-    """The provenance of what stands under a key of Assemble, as JSON values.
+    """Return the provenance of the results under a key of Assemble, as JSON values.
 
-    `workspace`, its id; `version`, of the llm-ocr that made it; `extract`, `describe` and `assemble` with their `key`,
-    and of the first two `engine` (embedded or model), `model` and `revision`, null for the embedded engine; `describe`
-    has its `mode`. `transform` names a user's own stage and its `key`, null where none has changed the pages.
+    `workspace`: its id. `version`: the version of llm-ocr that created it. `extract`, `describe` and `assemble`: their
+    `key`. The first two also have `engine` (embedded or model), `model` and `revision`, null for the embedded engine;
+    `describe` has its `mode`. `transform` names a user's own stage and its `key`, null if none has changed the pages.
     """
     made = key_settings(workspace, ASSEMBLE, key)
     stage, source = str(made.get("pages_from", EXTRACT)), str(made.get("extract", ""))
@@ -72,16 +72,16 @@ def _reader(key: str, reader: dict[str, Any]) -> dict[str, Any]:
     return {"key": key, **{name: reader.get(name) for name in ("engine", "model", "revision")}}
 
 
-# The rows behind the views of an assembled workspace: what exports, the viewer and the report are made of.
+# Rows behind the views of an assembled workspace, for exports, the viewer, and the report.
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document with all its rows, in page order.
+    """Document with all its rows, in page order.
 
-    `names` are those of its files below `documents/` in the workspace, without `.md`; more than one where copies of it
-    were found. `page_total` counts the pages of the file, of which `rows` may be a selection; it is their number where
-    the plan only estimated it, and 0 for a document that did not open.
+    `names` are those of its files below `documents/` in the workspace, without `.md`; several if there are copies.
+    `page_total` is the number of pages of the file, of which `rows` may be a selection. If the plan only estimated it,
+    `page_total` is the number of rows; 0 for a document that could not be opened.
     """
 
     id: str
@@ -92,16 +92,20 @@ class Document:
 
     @property
     def error_rate(self) -> float:
-        """The share 0..1 of its rows that failed, or were read by another reader than the model that was asked."""
+        """Share 0..1 of the rows that failed, or that a fallback read instead of the requested model."""
         bad = sum(row.record.status is Status.FAILED or row.record.is_fallback for row in self.rows)
         return bad / len(self.rows) if self.rows else 0.0
 
 
 class AssembledRows:
-    """Rows and documents of the items of a workspace, as Assemble saw them under one of its keys."""
+    """Rows and documents of the items of a workspace, as Assemble processed them under one of its keys."""
 
     def __init__(self, workspace: Workspace, key: str) -> None:
-        """Reads the whole plan, one part at a time. Raises `StageMissing` without a plan or without the key."""
+        """Read the whole plan, one part at a time.
+
+        Raises:
+            StageMissing: there is no plan, or no such key.
+        """
         self._workspace = workspace
         made = key_settings(workspace, ASSEMBLE, key)
         if not made:
@@ -118,27 +122,29 @@ class AssembledRows:
         return len(self._planned)
 
     def item(self, place: int) -> Item:
-        """The item at this place of the plan, from 0."""
+        """Return the item at this position of the plan, from 0."""
         return self._planned[place]
 
     def rows(self, item: Item, images: Images = Images.NONE) -> Iterator[DatasetRow]:
-        """The item's rows in the order of the dataset, a few in memory at a time; with the images that are asked for.
+        """Yield the item's rows in the order of the dataset, with the requested images, a few in memory at a time.
 
-        Raises `StageMissing` when a unit of it is not done, `StorageError`.
+        Raises:
+            StageMissing: a unit of the item is not finished.
+            StorageError: data could not be read.
         """
         if item.newer:
             chosen = choose(item.unit_ids, item.documents, self._pages)
             rows, units = chosen_rows(item.layers, chosen, self._pages, images=images), dict.fromkeys(chosen.values())
-        else:  # then every row counts, and one reading will do
+        else:  # all rows are effective, and one pass is enough
             units = dict.fromkeys(item.unit_ids)
             rows = (record for unit in units for record in self._pages(unit, images))
         figures = published_figures(self._workspace, map(self._described, units))
         wanted = Images.FIGURES if images is Images.FIGURES else Images.NONE
-        for page in finished_pages(rows, figures, images=wanted):  # never all: no boxes are to be drawn
+        for page in finished_pages(rows, figures, images=wanted):  # never ALL: no boxes are needed
             yield dataset_row(page, figures)
 
     def documents(self, item: Item) -> Iterator[Document]:
-        """The item's documents in the order of the plan, without image bytes; their texts are in memory."""
+        """Yield the item's documents in the order of the plan, without image bytes; their texts are in memory."""
         rows: dict[str, list[DatasetRow]] = {}
         for row in self.rows(item):
             rows.setdefault(row.record.document_id, []).append(row)
@@ -156,7 +162,7 @@ class AssembledRows:
 
 
 def page_totals(item: Item) -> dict[str, int]:
-    """The pages of each document's file as the plan knows them; a retry may have opened what did not open before."""
+    """Return the pages of each document's file by the plan; a retry may have opened a document that failed before."""
     totals: dict[str, int] = {}
     for unit in (*item.units, *item.newer):
         for part in unit.parts:
@@ -168,21 +174,21 @@ def _page_number(row: DatasetRow) -> int:
     return row.record.page_number or 0
 
 
-# What an export takes: the dataset files that Assemble wrote, in the plan's order, and what is known of them.
+# Input of an export: the dataset files that Assemble wrote, in the plan's order.
 
 
-#: Small objects that are read at the same time.
+#: Number of concurrent reads of small objects.
 _AT_ONCE = 16
-#: Items of the plan in memory.
+#: Number of items of the plan in memory.
 _ITEMS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """The dataset of a workspace: `key` is Assemble's, `identity` that of the workspace wherever it is copied to.
+    """Dataset of a workspace: `key` is Assemble's, `identity` the workspace's id, which survives copying.
 
-    `sources` are the files of its items in the order of the plan, `counts` the rows of each; `damaged` are the keys of
-    those that are known not to be as Assemble wrote them.
+    `sources` are the files of its items in the order of the plan, `counts` the rows of each. `damaged` are the keys of
+    files known to differ from the files that Assemble wrote.
     """
 
     key: str
@@ -193,13 +199,13 @@ class Assembled:
 
     @property
     def rows(self) -> int:
-        """All rows."""
+        """Total number of rows."""
         return sum(self.counts)
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """An item's dataset file, and the key that wrote it."""
+    """Dataset file of an item, and the key that wrote it."""
 
     key: str
     source: Source
@@ -208,7 +214,11 @@ class _Found:
 
 
 def undamaged(workspace: Workspace) -> Assembled:
-    """As `assembled`. Raises `DatasetDamaged` when files are known to be damaged."""
+    """Return the dataset, as `assembled` does.
+
+    Raises:
+        DatasetDamaged: files are known to be damaged.
+    """
     found = assembled(workspace)
     if found.damaged:
         raise DatasetDamaged(workspace.url, found.damaged)
@@ -216,7 +226,11 @@ def undamaged(workspace: Workspace) -> Assembled:
 
 
 def assembled(workspace: Workspace) -> Assembled:
-    """The dataset, proved to be whole and of one key. Raises `StageMissing` when items are not assembled."""
+    """Return the dataset after a check that it is complete and of a single key.
+
+    Raises:
+        StageMissing: items are not assembled.
+    """
     files = {info.key: info for info in workspace.store.list(f"{FOLDER}/")}
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr-export") as pool:
         find = partial(_find, workspace, files)
@@ -246,20 +260,20 @@ def _chunks(found: Iterable[Item]) -> Iterator[list[Item]]:
 
 
 def _find(workspace: Workspace, files: dict[str, ObjectInfo], item: Item) -> _Found | None:
-    """None for an item that is not assembled in its newest state."""
+    """Return an item's file; None if its newest state is not assembled."""
     info = files.get(dataset_file(item.id))
     note = note_of_views(workspace, item) if info else None
     marker = find_marker(workspace, ASSEMBLE, note.key, item.name) if note else None
     if info is None or note is None or marker is None:
         return None
-    # What a stage published stays as it is: the key and the item's generation, which is in its name, say all of it.
+    # Published results never change: the key, and the item's generation in its name, identify the content.
     content = f"{note.key} {item.name} {marker.sha256} {info.size}"
     source = Source(info.key, info.size, content, info.version, sha256=note.sha256)
     return _Found(note.key, source, marker.counts.expected, is_damaged(workspace, note, info))
 
 
 def facts(workspace: Workspace, dataset: Assembled, title: str) -> CardFacts:
-    """What the card tells; the same for the same state of the workspace, whenever and wherever it is asked."""
+    """Return the facts for the card; the same state of the workspace gives the same facts."""
     made = key_settings(workspace, ASSEMBLE, dataset.key)
     read = key_settings(workspace, EXTRACT, made.get("extract", "")).get("reader", {})
     described = key_settings(workspace, DESCRIBE, made.get("describe", "")).get("reader", {})
@@ -290,7 +304,7 @@ def facts(workspace: Workspace, dataset: Assembled, title: str) -> CardFacts:
 
 
 def _terms(model: str) -> tuple[str, str]:
-    """Licence and notice of a model that is known."""
+    """Return license and notice of a known model."""
     try:
         profile = find_profile(model)
     except UsageError:

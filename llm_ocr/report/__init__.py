@@ -28,7 +28,7 @@ from llm_ocr.workspace.metrics import Series, all_series
 from llm_ocr.workspace.plan import pages_of_documents
 from llm_ocr.workspace.status import run_status
 
-# `report`: one HTML page about a workspace, from its markers and its workers' numbers; no row is read.
+# No row is read.
 
 
 _ENGINES = {"embedded": "embedded: text layer and OCR on the CPU", "model": "a model behind a server"}
@@ -36,16 +36,18 @@ _ENGINES = {"embedded": "embedded: text layer and OCR on the CPU", "model": "a m
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A report: where it is, and its size in bytes."""
+    """Written report: its path, and its size in bytes."""
 
     path: Path
     size: int
 
 
 def write_report(workspace: Workspace, path: Path) -> Written:
-    """Write the page, replacing an older one. The run may be empty, under way or over.
+    """Write the page, replacing an older one. The run may be empty, in progress, or finished.
 
-    Raises `UsageError` for a folder, `StorageError` for a file that cannot be written or a store that cannot be read.
+    Raises:
+        UsageError: the path is a folder.
+        StorageError: the file cannot be written, or the store cannot be read.
     """
     if path.is_dir():
         raise UsageError(f"{path} is a folder", hint=f"Name a file: --output {path / 'report.html'}")
@@ -58,7 +60,7 @@ def write_report(workspace: Workspace, path: Path) -> Written:
 
 
 def report_of(workspace: Workspace) -> Report:
-    """What the page shows. Raises as `work.status.run_status`."""
+    """Return the content of the page. Raises the errors of `workspace.status.run_status`."""
     status = run_status(workspace)
     found = all_series(workspace)
     jobs = spent(workspace)
@@ -82,7 +84,7 @@ def report_of(workspace: Workspace) -> Report:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Whole or not at all."""
+    """Write the file completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{secrets.token_hex(8)}.html")
     try:
@@ -115,7 +117,7 @@ def _facts(workspace: Workspace, found: list[Series]) -> Iterator[tuple[str, str
 
 
 def _datetime(seconds: float) -> datetime:
-    """Of a number in a file; a senseless one is 1970."""
+    """Return the time of a number in a file; 1970 for an invalid one."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, OSError, ValueError):
@@ -127,5 +129,5 @@ def _moment(moment: datetime) -> str:
 
 
 def _name(url: str) -> str:
-    """The last part of a URL that says something."""
+    """Return the last nonempty part of a URL."""
     return next((part for part in reversed(url.split("/")) if part), url)

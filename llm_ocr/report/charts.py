@@ -9,16 +9,16 @@ from itertools import accumulate
 
 from llm_ocr.results.markdown import clean
 
-# Numbers, times and foreign text, as they stand on the page.
+# Numbers, times, and foreign text, formatted for the page.
 
 
-#: Characters that are not seen, or that change the direction of what stands beside them.
+#: Characters that are invisible, or that change the direction of adjacent text.
 _HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufffe\uffff]")
-#: Longer text is cut where it is drawn.
+#: Length above which text is cut.
 LONGEST = 300
 
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-#: Units of an axis of time: its length in seconds from which a unit is used, its seconds, its name.
+#: Units of a time axis: minimum length of the axis in seconds, seconds of the unit, and name.
 _TIMES = (
     (3 * 86400.0, 86400.0, "days"),
     (3 * 3600.0, 3600.0, "hours"),
@@ -28,7 +28,7 @@ _TIMES = (
 
 
 def plain(text: object, longest: int = LONGEST) -> str:
-    """As text that can be seen, cut in the middle when it is too long; not escaped."""
+    """Return the text with visible characters only, cut in the middle if it is too long; not escaped."""
     seen = _HIDDEN.sub("\ufffd", clean(str(text)))
     if len(seen) <= longest:
         return seen
@@ -37,12 +37,12 @@ def plain(text: object, longest: int = LONGEST) -> str:
 
 
 def escaped(text: object, longest: int = LONGEST) -> str:
-    """`plain`, fit to stand in an element or in a quoted attribute."""
+    """Return `plain`, escaped for elements and quoted attributes."""
     return html.escape(plain(text, longest))
 
 
 def short(value: float) -> str:
-    """`0`, `0.25`, `7.5`, `120`, `1.2k`, `3.4M`: for axes and bars."""
+    """Return `0`, `0.25`, `7.5`, `120`, `1.2k`, `3.4M`: for axes and bars."""
     for size, name in _UNITS:
         if abs(value) >= size * 0.9995:
             return f"{value / size:.3g}{name}"
@@ -50,7 +50,7 @@ def short(value: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """`0.8 s`, `42 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
+    """Return `0.8 s`, `42 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -62,7 +62,7 @@ def span(seconds: float) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """`0.4 %`, `12 %`."""
+    """Return `0.4 %`, `12 %`."""
     if not whole:
         return "0 %"
     value = 100 * part / whole
@@ -70,17 +70,17 @@ def share(part: float, whole: float) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 page`, `1,204 pages`."""
+    """Return `1 page`, `1,204 pages`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
-    """Seconds of the unit that suits an axis of so many seconds, and its name."""
+    """Return seconds and name of the unit for an axis of this length."""
     return next((size, name) for least, size, name in _TIMES if seconds >= least)
 
 
 def ticks(high: float, most: int = 5, *, counts: bool = False) -> Sequence[float]:
-    """Round values from 0 to at least `high`, in at most about `most` steps; whole numbers for `counts`."""
+    """Return round values from 0 to at least `high`, in at most about `most` steps; integers for `counts`."""
     if high <= 0 or not math.isfinite(high):
         return 0.0, 1.0
     raw = max(high / most, 1.0) if counts else high / most
@@ -89,12 +89,12 @@ def ticks(high: float, most: int = 5, *, counts: bool = False) -> Sequence[float
     return [step * place for place in range(math.ceil(high / step - 1e-9) + 1)]
 
 
-# What can be drawn, as data. Every picture has a title, axes with units, and `words` that say what it shows.
+# Charts as data. Every chart has a title, axes with units, and a description (`words`).
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One colour of a picture: its name in the legend, and its values. `about` is shown when it is pointed at."""
+    """Color of a chart: its name in the legend, and its values. `about` is the tooltip."""
 
     name: str
     values: Sequence[float]
@@ -103,9 +103,9 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class TimeChart:
-    """Values in equal bins of `seconds`: `layers` stand on each other, `lines` are drawn over them.
+    """Values in equal bins of `seconds`: `layers` are stacked, `lines` are drawn over them.
 
-    `pauses`: where a pause was left out (seconds), and what is said of it.
+    `pauses`: position of each omitted pause (seconds), and its tooltip.
     """
 
     title: str
@@ -119,7 +119,7 @@ class TimeChart:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A row of bars: one part for each name of the chart's legend. `text` stands behind it."""
+    """Row of bars: one part for each name in the chart's legend. `text` follows the bar."""
 
     label: str
     parts: Sequence[float]
@@ -129,7 +129,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class BarChart:
-    """Rows of bars. `names` of their parts, for the legend; one part needs none. `whole`: bars are shares, 0..1."""
+    """Rows of bars. `names` of their parts are for the legend; a single part needs none. `whole`: bars are shares."""
 
     title: str
     words: str
@@ -142,15 +142,15 @@ class BarChart:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Columns side by side; `labels` stand below their middles, empty ones are left out.
+    """Adjacent columns; `labels` are below their centers, empty ones are omitted.
 
-    With `edges` there is one more label than columns, and they stand below where columns meet.
+    With `edges`, there is one more label than columns, and labels are below the boundaries of columns.
     """
 
     title: str
     words: str
     unit: str
-    along: str  # what the columns are of, with its unit
+    along: str  # quantity of the horizontal axis, with its unit
     values: Sequence[float]
     labels: Sequence[str]
     edges: bool = False
@@ -161,7 +161,7 @@ Chart = TimeChart | BarChart | Histogram
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A number in large type. `colour` as in the pictures; "" for none."""
+    """Number in large type. `colour` as in the charts; "" for none."""
 
     value: str
     label: str
@@ -170,7 +170,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading, sentences, pictures, and lines of examples below them; `command` is one to be typed."""
+    """Heading, sentences, charts, and lines of examples; `command` is for the user to run."""
 
     title: str
     sentences: Sequence[str] = ()
@@ -181,7 +181,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The page."""
+    """Content of the page."""
 
     title: str
     facts: Sequence[tuple[str, str]]
@@ -195,19 +195,19 @@ class Report:
 
 WIDTH = 720
 _LEFT, _RIGHT, _TOP = 58, 14, 12
-_HEIGHT = 190  # of what is drawn in a chart with an upright axis
-_BELOW = 42  # for the axis below
-_ROW, _LABEL, _TEXT = 26, 210, 120  # of bars: height of a row, widths of the texts beside it
+_HEIGHT = 190  # of the plot area with a vertical axis
+_BELOW = 42  # for the horizontal axis
+_ROW, _LABEL, _TEXT = 26, 210, 120  # of bar charts: height of a row, widths of the texts on both sides
 _COLOURS = 9
 
 
 def colour(place: int) -> str:
-    """The class of the n-th colour; after the eighth all others are grey."""
+    """Return the class of the n-th color; from the ninth on, all are gray."""
     return f"c{min(place, _COLOURS - 1)}"
 
 
 def svg(chart: Chart, name: str) -> str:
-    """The picture; `name` is used for ids within the page."""
+    """Return the picture; `name` is used for ids within the page."""
     if isinstance(chart, TimeChart):
         height, parts = _TOP + _HEIGHT + _BELOW, list(_over_time(chart))
     elif isinstance(chart, Histogram):

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from llm_ocr.report.charts import BarChart, Chart, Report, Section, TimeChart, colour, escaped, svg
 
-# The page's style: light and dark by the reader's choice, black on white on paper. The colours are those of Okabe and
-# Ito (Color Universal Design, 2008), which people who do not tell red from green apart can tell apart too; in the dark
-# some of them are lighter.
+# Style of the page: light and dark by the reader's preference, black on white on paper. The colors are those of Okabe
+# and Ito (Color Universal Design, 2008), which are distinguishable with red-green color blindness; in the dark, some
+# are lighter.
 
 
 STYLE = """
@@ -69,15 +69,15 @@ body{max-width:none;padding:0;font-size:11pt;print-color-adjust:exact;-webkit-pr
 """
 
 
-# The HTML of a report.
+# HTML of a report.
 
 
-#: Nothing may be loaded and no script may run, whatever the page's text holds.
+#: Forbids loading resources and running scripts, whatever the page's text contains.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
 def page(report: Report) -> str:
-    """The whole file. Everything that `report` holds is text."""
+    """Return the whole file. All content of `report` is text."""
     return "".join(_page(report))
 
 
@@ -126,7 +126,7 @@ def _figure(chart: Chart, name: str) -> Iterator[str]:
 
 
 def _legend(chart: Chart) -> Iterator[tuple[str, str]]:
-    """Class of the colour, and name; nothing for a picture of one colour."""
+    """Yield class of the color, and name; nothing for a chart of one color."""
     if isinstance(chart, TimeChart):
         names = [layer.name for layer in (*chart.layers, *chart.lines)]
         for place, name in enumerate(names if len(names) > 1 else []):

@@ -27,10 +27,10 @@ from llm_ocr.workspace.publish import Example
 from llm_ocr.workspace.status import RunStatus, StageStatus
 from llm_ocr.workspace.superseding import WeakPage
 
-# The sections of a report that come from markers: outcome, failures, quality, documents.
+# Sections from markers: outcome, failures, quality, documents.
 
 
-#: Reasons that are drawn; the others become one bar.
+#: Upper limit of reasons with a bar; the others share one.
 _MOST_REASONS = 15
 _OUTCOMES = ("ok", "degraded", "failed", "not done yet")
 _COLOURS = ("ok", "degraded", "failed", "left")
@@ -38,7 +38,7 @@ _KNOWN = frozenset(reason.value for reason in Reason)
 
 
 def outcome_tiles(status: RunStatus) -> Iterator[Tile]:
-    """How the pages ended, and what was found on them."""
+    """Yield the tiles of pages by outcome, documents, figures, and tokens."""
     pages = status.pages
     of = f"of {'about ' if status.estimated else ''}{plural(pages.expected, 'page')}"
     yield Tile(f"{pages.ok:,}", f"ok, {share(pages.ok, pages.expected)} {of}", "ok")
@@ -53,7 +53,7 @@ def outcome_tiles(status: RunStatus) -> Iterator[Tile]:
 
 
 def outcome_section(status: RunStatus) -> Section:
-    """Pages and figures by outcome, and how far each stage is."""
+    """Return the section of pages and figures by outcome, and the progress of each stage."""
     if not status.generations:
         return Section("Outcome", ["Nothing is planned in this workspace yet: llm-ocr plan or llm-ocr run begins it."])
     names = {"pages": status.pages, "figures": status.figures}
@@ -127,7 +127,7 @@ def _left(counts: Counts) -> int:
 
 
 def failure_sections(status: RunStatus) -> Iterator[Section]:
-    """What is not ok and why, with examples and the command that reads it again; nothing where all is well."""
+    """Yield the section of failures by reason, with examples and the retry command; nothing without failures."""
     charts = [
         _reasons("Pages that are not ok, by reason", "pages", status.reasons),
         _reasons("Figures that are not ok, by reason", "figures", status.figure_reasons),
@@ -163,7 +163,7 @@ def _example(one: Example) -> str:
 
 
 def quality_section(status: RunStatus) -> Section | None:
-    """How many pages have which score, and the worst of them; None where no page has one."""
+    """Return the section of pages by score, with the worst pages; None if no page has a score."""
     counts = status.quality
     if not any(counts):
         return None
@@ -182,7 +182,7 @@ def _weak(one: WeakPage) -> str:
 
 
 def document_section(found: PageCounts) -> Section | None:
-    """How many pages documents have; None for fewer than two documents."""
+    """Return the section of documents by number of pages; None for fewer than two documents."""
     if found.documents < 2:
         return None
     bins = _doubling(found.pages)
@@ -198,7 +198,7 @@ def document_section(found: PageCounts) -> Section | None:
 
 
 def _doubling(pages: Mapping[int, int]) -> list[tuple[str, int]]:
-    """Bins 1, 2-3, 4-7 and so on, to the longest document's."""
+    """Return bins 1, 2-3, 4-7 and so on, up to the longest document."""
     bins: list[tuple[str, int]] = []
     low = 1
     while low <= max(pages):
@@ -218,14 +218,14 @@ def _median(pages: Mapping[int, int], documents: int) -> int:
     return 0
 
 
-# The sections of a report that come from the workers' series: throughput, tokens, requests, waits.
+# Sections from the workers' time series: throughput, tokens, requests, waits.
 
 
-#: Workers with a colour of their own; the others are one.
+#: Upper limit of workers with a color; the others share one.
 _MOST_WORKERS = 7
-#: Waits that are drawn, and the shortest of them in seconds.
+#: Upper limit of waits with a bar, and the shortest wait in seconds.
 _MOST_WAITS, _SHORTEST = 6, 2.0
-#: From this share of its window a server is taken to be full: a few places are always just being given away.
+#: Share of its window from which a server counts as full: a few slots are always in transition.
 _FULL = 0.85
 
 _NOUNS = {"extract": "page", "describe": "figure", "assemble": "page"}
@@ -233,7 +233,7 @@ _STARTED = re.compile(r"^\d{8}T\d{6}-")
 
 
 def time_tiles(status: RunStatus, found: Sequence[Series]) -> Iterator[Tile]:
-    """Speed of Extract and the time that all took."""
+    """Yield the tiles of the speed of Extract and the total time."""
     read = [one for one in found if one.stage == "extract"]
     line = timeline(read)
     if line is not None and line.seconds and (pages := sum(one.items for one in read)):
@@ -248,7 +248,7 @@ def time_tiles(status: RunStatus, found: Sequence[Series]) -> Iterator[Tile]:
 
 
 def time_sections(found: Sequence[Series]) -> Iterator[Section]:
-    """What is on record over time."""
+    """Yield the sections of recorded values over time."""
     line = timeline(found)
     if line is None:
         yield Section("Over time", ["No numbers over time are on record: no worker has finished a page yet."])
@@ -323,7 +323,7 @@ def _requests(line: Timeline, found: Sequence[Series], pauses: Pauses) -> Sectio
 
 
 def _running(sample: Sample) -> float:
-    """Requests of the worker's own that run: its share of a server's gauges, which count those of all workers."""
+    """Return the worker's own running requests: its share of a server's gauges, which cover all workers."""
     running, waiting = sample.running or 0.0, sample.waiting or 0.0
     return (sample.in_flight or 0.0) * (running / (running + waiting) if waiting else 1.0)
 
@@ -385,7 +385,7 @@ def _parts(sums: Mapping[str, float], kinds: Sequence[str]) -> list[float]:
 
 
 def _sums(found: Iterable[Series]) -> dict[str, float]:
-    """Seconds by what a worker did in them."""
+    """Return seconds by the worker's activity."""
     sums: dict[str, float] = {}
     for series in found:
         since = 0.0
@@ -407,7 +407,7 @@ def _kind(sample: Sample) -> str:
 
 
 def _longest(found: Sequence[Series]) -> BarChart:
-    """The longest times in which a worker finished nothing."""
+    """Return the longest times without a finished page or figure of a worker."""
     waits = sorted((wait for one in found if one.stage in ("extract", "describe") for wait in _gaps(one)), reverse=True)
     bars = [Bar(label, [seconds], span(seconds), about) for seconds, label, about in waits[:_MOST_WAITS] if seconds > 0]
     words = "Times in which a worker finished nothing; one page that takes long counts when nothing ended beside it."
@@ -415,7 +415,7 @@ def _longest(found: Sequence[Series]) -> BarChart:
 
 
 def _gaps(series: Series) -> Iterator[tuple[float, str, str]]:
-    """Seconds, a short label, and all about it."""
+    """Yield seconds, a short label, and a full description."""
     name, since, begun, seen = _label(series), 0.0, 0.0, False
     noun = _NOUNS.get(series.stage, "page")
     for sample in (*series.samples, Sample(0.0, ok=1)):
@@ -432,19 +432,19 @@ def _items(sample: Sample) -> float:
 
 
 def _label(series: Series) -> str:
-    """A worker's name without the moment of its start."""
+    """Return a worker's name without its start time."""
     return plain(_STARTED.sub("", series.worker), 40)
 
 
-# What a run has cost, for its report.
+# Section on costs.
 
 
-#: Jobs that are drawn; the others become one bar.
+#: Upper limit of jobs with a bar; the others share one.
 _MOST_JOBS = 20
 
 
 def money_tile(costs: CostReport) -> Iterator[Tile]:
-    """Dollars for all; nothing where no price is known."""
+    """Yield the tile of the total in dollars; nothing without a known price."""
     known = [one for one in (costs.jobs.get(DOLLARS), costs.hours, costs.tokens) if one is not None]
     if known:
         rate = costs.per_thousand
@@ -453,7 +453,7 @@ def money_tile(costs: CostReport) -> Iterator[Tile]:
 
 
 def cost_section(costs: CostReport, jobs: Sequence[Spent], found: Sequence[Series]) -> Section:
-    """Money by job and stage, and what starting took of the time that was paid."""
+    """Return the section of cost by job and stage, and the start-up share of the paid time."""
     charts = [chart for chart in (*_by_kind(costs), _by_job(jobs), _starting(costs, found)) if chart.bars]
     sentences = list(_cost_sentences(costs, jobs))
     return Section("Cost", sentences, charts)
@@ -495,7 +495,7 @@ def _about(one: Spent) -> str:
 
 
 def _starting(costs: CostReport, found: Sequence[Series]) -> BarChart:
-    """By what platforms billed where that is known, else from each worker's start to its first page."""
+    """Return the start-up share: of the billed time if known, otherwise of the time until each worker's first page."""
     billed = {one.stage: one.startup_share for one in costs.stages if one.startup_share is not None and one.hardware}
     bars = [
         Bar(stage, [part, 1 - part], "", f"{stage}: {share(part, 1)} of the billed time")

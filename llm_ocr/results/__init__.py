@@ -1,1 +1,1 @@
-"""Finished pages to files: the stored schema, Markdown, dataset."""
+"""Stored results and files made from finished pages: schema, Markdown, dataset."""

@@ -1,4 +1,4 @@
-"""The dataset: `dataset/*.parquet`, which `datasets.load_dataset` opens without a script."""
+"""Write the dataset: `dataset/*.parquet`, which `datasets.load_dataset` opens without a script."""
 
 import json
 import re
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# What is known of a page beside its text, as the dataset shows it: the model's word, else what its blocks show.
+# Properties of a page in the dataset: the model's statements, otherwise derived from the page's blocks.
 
 
-#: More than this share of a page's text or area makes it a page of tables, or of diagrams.
+#: Share of a page's text or area above which it counts as a page of tables, or of diagrams.
 MOST = 0.5
-#: Figures with one of these labels are drawings that say something, not pictures.
+#: Labels of figures that are drawings with information, not pictures.
 _DRAWN = frozenset({"chart", "diagram", "flowchart", "graph", "plot"})
 _TAG = re.compile(r"<[^<>]*>")
 
 
 def page_notes(record: PageRecord) -> dict[str, Any]:
-    """The dataset's columns primary_language, is_rotation_valid, rotation_correction, rotation, is_table, is_diagram,
-    is_fallback; None for what is not known.
+    """Return the dataset's columns on the language, rotation, and kind of a page.
 
-    `primary_language` is what the model says, None for models and engines that do not say it.
-    `is_rotation_valid` and `rotation_correction` are the model's verdict on the page as it was read at last, `rotation`
-    how far it was turned for that, both in degrees clockwise.
+    The columns are primary_language, is_rotation_valid, rotation_correction, rotation, is_table, is_diagram, and
+    is_fallback; None for unknown values. `primary_language` is the model's statement, None for models and engines
+    without one. `is_rotation_valid` and `rotation_correction` are the model's verdict on the page as finally read.
+    `rotation` is the applied rotation. Both are in degrees clockwise.
     """
     notes, blocks = record.notes, record.blocks
     known = bool(blocks) or record.blank
@@ -58,32 +58,32 @@ def _is_diagram(block: Block) -> bool:
 
 
 def _mostly(blocks: Sequence[Block], wanted: Callable[[Block], bool]) -> bool:
-    """Of the text, or of the area that the blocks take; of the page's where the place of some is not known."""
+    """Return whether matching blocks have most of the text or area (the page's area if positions are unknown)."""
     chosen = [block for block in blocks if wanted(block)]
     area = sum(map(_area, blocks)) if all(map(_area, blocks)) else 1.0
     return sum(map(_words, chosen)) > MOST * sum(map(_words, blocks)) or sum(map(_area, chosen)) > MOST * area
 
 
 def _area(block: Block) -> float:
-    """Relative; 0 for a block whose place is not known: its box is the whole page."""
+    """Return the relative area; 0 for a block of unknown position, whose box is the whole page."""
     area = sum(box.area for box in (block.box, *block.continued))
     return area if block.box.area < 1 else 0.0
 
 
 def _words(block: Block) -> int:
-    """Letters and digits; the marks of tables say nothing."""
+    """Count letters and digits, without the markup of tables."""
     return sum(map(str.isalnum, _TAG.sub("", block.text)))
 
 
-# The dataset: `dataset/*.parquet`, a folder that `datasets.load_dataset` opens without a script, with Image columns.
-# The features stand in the Arrow schema's metadata as `datasets` writes them, lists in the form that its old and new
-# versions read. One row a page, failed ones too; image bytes are those that Extract stored.
+# Files of the dataset, with Image columns. The Arrow schema's metadata has the features as `datasets` writes them;
+# lists have the form that its old and new versions read. One row per page, failed pages too; image bytes are those that
+# Extract stored.
 
 
-#: The folder of a workspace that holds the dataset.
+#: Folder of the dataset in a workspace.
 FOLDER = "dataset"
 
-#: Readers stream a row group at a time: it has at most so many rows, and about so many bytes.
+#: Upper limits of rows, and approximately of bytes, in a row group: readers stream one at a time.
 GROUP_ROWS = 100
 GROUP_BYTES = 100_000_000
 
@@ -132,7 +132,7 @@ FEATURES: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class DatasetRow:
-    """What Assemble knows of a page. `figures` holds Describe's rows by figure id; those not described are missing."""
+    """Page as input of the dataset. `figures` has Describe's rows by figure id, without undescribed figures."""
 
     record: PageRecord
     final_markdown: str
@@ -141,24 +141,24 @@ class DatasetRow:
 
 
 def dataset_file(item: str) -> str:
-    """The key of one item's file. `load_dataset` takes words like `test` in names for splits: all files say `train`.
+    """Return the key of an item's file. All names contain `train`, because `load_dataset` derives splits from names.
 
-    Unit ids stand in the name as they are, anything else as a hash.
+    Unit ids are used verbatim in the name, other ids as a hash.
     """
     name = item if _UNIT.fullmatch(item) else sha256(item.encode("utf-8", "replace")).hexdigest()[:16]
     return f"{FOLDER}/train-{name}.parquet"
 
 
 def item_of_file(key: str) -> str:
-    """Return the id of the item whose file this is; empty for a file that tells none."""
+    """Return the id of the file's item; empty if the name does not contain it."""
     name = key.removeprefix(f"{FOLDER}/train-").removesuffix(".parquet")
     return name if _UNIT.fullmatch(name) else ""
 
 
 class DatasetWriter:
-    """Writes rows group by group (at most 100 rows, about 100 MB); a context manager that ends the file.
+    """Writes rows in groups (at most 100 rows, about 100 MB); a context manager that completes the file.
 
-    `images`: figures leaves the page images out, none all images; the columns stay, null or empty.
+    `images`: FIGURES omits the page images, NONE all images. The columns remain, null or empty.
     """
 
     def __init__(self, where: Path | BinaryIO, images: Images = Images.ALL) -> None:
@@ -178,7 +178,7 @@ class DatasetWriter:
         self._writer.close()
 
     def add(self, row: DatasetRow) -> None:
-        """One page."""
+        """Add a page."""
         self._rows.append(_row(row, self._images))
         self._bytes += _size(row, self._images)
         if len(self._rows) >= GROUP_ROWS or self._bytes >= GROUP_BYTES:

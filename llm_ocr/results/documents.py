@@ -1,4 +1,4 @@
-"""Pages of one document to one Markdown file with figures, and safe file names."""
+"""Write the pages of a document as one Markdown file with figures, and make safe file names."""
 
 import re
 import unicodedata
@@ -11,18 +11,18 @@ from llm_ocr.results.markdown import IMAGE, clean, encode_target, map_prose, tar
 from llm_ocr.results.schema import image_extension
 from llm_ocr.types import Figure, PageRecord, Status
 
-# Names in the Markdown tree: any path below a source root -> a path that every store and file system takes. Two
-# documents may want one name: paths that differ only in characters that had to be replaced, in case (which macOS and
-# Windows do not tell apart), or in their source root. The first one in the order of the plan keeps the plain name, each
-# later one gets its document id. The order of the plan never changes and new generations come last, so every worker
-# that reads the plan decides alike, and no later generation renames what an older one wrote.
+# Names in the Markdown tree: any path below a source root becomes a path that every store and file system accepts. Two
+# documents may have the same name: their paths differ only in replaced characters, in case (which macOS and Windows
+# ignore), or in their source root. The first document in the order of the plan keeps the plain name; each later
+# document's name includes its document id. The order of the plan never changes and new generations are appended. So
+# every worker makes the same names, and no later generation renames an older file.
 
 
-# Reserved on Windows or in URLs of stores, control characters, and those that change the direction of text
+# Reserved on Windows or in URLs of stores, control characters, and characters that change the direction of text.
 _RESERVED = re.compile(r'[<>:"|?*\\/\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufffe\uffff]')
 _DEVICES = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
 
-# File names end at 255 bytes on the usual file systems, keys at 1,024 on S3 and GCS; both leave room for what is added.
+# Common file systems limit file names to 255 bytes, S3 and GCS keys to 1,024; both limits leave room for suffixes.
 _LONGEST_SEGMENT = 180
 _LONGEST_PATH = 600
 _LONGEST_ID = 64
@@ -30,7 +30,7 @@ _LONGEST_EXTENSION = 16
 
 
 def safe_path(relative: str) -> str:
-    """The path with each segment made safe (see `safe_segment`); never absolute, never leading upwards, never empty."""
+    """Return the path with safe segments (see `safe_segment`); never absolute, empty, or with a parent reference."""
     parts = [safe_segment(part) for part in relative.split("/") if part not in ("", ".")]
     path = "/".join(parts) or "_"
     if len(path.encode()) <= _LONGEST_PATH:
@@ -39,9 +39,9 @@ def safe_path(relative: str) -> str:
 
 
 def safe_segment(name: str, longest: int = _LONGEST_SEGMENT) -> str:
-    """One name of a path: reserved and control characters become `_`, dots and spaces at the end go.
+    """Return a safe path segment: reserved and control characters become `_`, trailing dots and spaces are removed.
 
-    A name of more than `longest` bytes of UTF-8 is cut and gets a hash of itself; its extension stays.
+    A name of more than `longest` bytes of UTF-8 is cut and extended by its hash; its extension is kept.
     """
     name = _RESERVED.sub("_", unicodedata.normalize("NFC", clean(name)))
     name = name.strip(" ").rstrip(". ")
@@ -65,15 +65,15 @@ def _digest(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DocumentNames:
-    """Where each document's files stand below `documents/`; made once a run from all documents of the plan."""
+    """Names of the documents' files below `documents/`, made once per run from all documents of the plan."""
 
-    renamed: Mapping[tuple[str, str], str]  # those that could not have the plain name
+    renamed: Mapping[tuple[str, str], str]  # documents without their plain name
 
     @classmethod
     def of_plan(cls, claims: Iterable[tuple[str, str]]) -> "DocumentNames":
-        """From `(document_id, relative path)` in the order of the plan; the same pair may come again.
+        """Return the names from pairs of document id and relative path in the order of the plan; pairs may repeat.
 
-        Needs about 200 bytes of memory a document.
+        Needs about 200 bytes of memory per document.
         """
         book = _Book()
         renamed: dict[tuple[str, str], str] = {}
@@ -84,7 +84,7 @@ class DocumentNames:
         return cls(renamed)
 
     def of(self, document_id: str, relative: str) -> str:
-        """The document's name, for `markdown_file` and `figure_file`; the plain one if the plan does not know it."""
+        """Return the name for `markdown_file` and `figure_file`; the plain name for a document outside of the plan."""
         return self.renamed.get((document_id, relative)) or safe_path(relative)
 
 
@@ -97,14 +97,14 @@ def _number(text: str) -> int:
 
 
 class _Book:
-    """The names taken so far, as numbers: a run may have millions."""
+    """Names in use, stored as numbers: a run may have millions."""
 
     def __init__(self) -> None:
         self._files: dict[int, int] = {}
         self._folders: set[int] = set()
 
     def take(self, name: str, owner: int) -> bool:
-        """Take the name for the owner, unless another has it or a file would stand where a folder must."""
+        """Reserve the name for the owner; return False if it is taken, or if a file and a folder would collide."""
         path = _folded(f"{name}.md")
         file, folders = _number(path), [_number(str(folder)) for folder in PurePosixPath(path).parents]
         if self._files.get(file, owner) != owner or file in self._folders or any(f in self._files for f in folders):
@@ -131,30 +131,35 @@ def _folded(path: str) -> str:
     return unicodedata.normalize("NFC", path.casefold())
 
 
-# The pages of one document -> one Markdown text, with its figures in files beside it. documents/reports/a.pdf.md
+# Documents as Markdown, with figures in a sibling folder: documents/reports/a.pdf.md and
 # documents/reports/a.pdf.figures/<figure id>.png
 
 
-#: The folder of a workspace that holds the tree.
+#: Folder of the Markdown tree in a workspace.
 FOLDER = "documents"
 
 
 def markdown_file(name: str) -> str:
-    """The key of a document's Markdown; `name` as `DocumentNames` gives it."""
+    """Return the key of a document's Markdown; `name` is from `DocumentNames`."""
     return f"{FOLDER}/{name}.md"
 
 
 def figure_file(name: str, figure: Figure) -> str:
-    """The key of one figure's image, whose bytes are stored as they are."""
+    """Return the key of a figure's image, whose bytes are stored unchanged."""
     return f"{FOLDER}/{name}.figures/{_file_name(figure)}"
 
 
 def document_markdown(pages: Iterable[tuple[PageRecord, str]], name: str, *, page_markers: bool = True) -> str:
-    """One text from the pages of one document and their final Markdown, in page order, ending with a newline.
+    """Return a document's Markdown, in page order, ending with a newline.
 
-    Each page begins with `<!-- page 3 -->` unless `page_markers` is off. A failed page always leaves
-    `<!-- page 4 failed: render timeout -->`, a document that could not be opened `<!-- document failed: encrypted -->`.
-    Links to the pages' figures lead to their files beside the text.
+    Each page begins with `<!-- page 3 -->` unless `page_markers` is off. A failed page always leaves `<!-- page 4
+    failed: render timeout -->`, a document that could not be opened `<!-- document failed: encrypted -->`. Links to
+    figures point to their files.
+
+    Args:
+        pages: pages with their final Markdown.
+        name: name of the document from `DocumentNames`.
+        page_markers: whether each page begins with a comment.
     """
     ordered = sorted(pages, key=lambda page: page[0].page_number or 0)
     parts = [part for record, markdown in ordered for part in _page(record, markdown, name, page_markers)]

@@ -19,15 +19,18 @@ from llm_ocr.results.markdown import (
 )
 from llm_ocr.types import FigureRecord
 
-# What a document says of a figure: its description, its class, or its data in one line.
+# Text for a figure: its description, its class, or its data in one line.
 
 
-#: Characters of data that stand in the Markdown; the dataset has all of them.
+#: Upper limit of characters of data in the Markdown; the dataset has all of them.
 LONGEST_DATA = 2000
 
 
 def figure_words(record: FigureRecord) -> str:
-    """The description; without one the class, or the data: `bar chart: Sales. year | units; 2020 | 5; 2021 | 7`."""
+    """Return a figure's description, otherwise its data in one line, otherwise its class.
+
+    Data have the form `bar chart: Sales. year | units; 2020 | 5; 2021 | 7`.
+    """
     if record.description or not record.data:
         return record.description or record.label
     try:
@@ -57,7 +60,7 @@ def _parts(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _edges(edges: Any) -> str:
-    """`start -> check; check -> end (yes)`."""
+    """Return `start -> check; check -> end (yes)`."""
     known = [one for one in edges if isinstance(one, dict)] if isinstance(edges, list) else []
     ends = [(_plain(one.get("from")), _plain(one.get("to")), _plain(one.get("label"))) for one in known]
     return "; ".join(
@@ -66,7 +69,7 @@ def _edges(edges: Any) -> str:
 
 
 def _plain(value: Any) -> str:
-    """Return text as it is, the items of a list with `; ` between them, and anything else as JSON."""
+    """Return text unchanged, the items of a list separated by `; `, and other values as JSON."""
     if isinstance(value, str) or value is None:
         return (value or "").strip()
     if isinstance(value, list):
@@ -74,14 +77,14 @@ def _plain(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-# Links to figures in Markdown that leaves us without the figures' files: put in other words, or taken out.
+# Replacement of figure links in Markdown that is exported without the figures' files.
 
 
 _OPEN, _CLOSE = "<!--", "-->"
 
 
 def with_figures(markdown: str, shown: Callable[[str], str]) -> str:
-    """The Markdown with what `shown` gives for a figure's id in place of each link to it; code is left alone."""
+    """Replace each link to a figure with the result of `shown` for the figure's id. Code is unchanged."""
 
     def change(image: re.Match[str]) -> str:
         figure = target_id(image["target"])
@@ -91,7 +94,7 @@ def with_figures(markdown: str, shown: Callable[[str], str]) -> str:
 
 
 def without_comments(markdown: str) -> str:
-    """The Markdown without HTML comments; code is left alone, and a comment that is never closed stays."""
+    """Remove HTML comments. Code is unchanged, and an unclosed comment is kept."""
     return collapse_blank_lines(map_prose(markdown, _bare)) if _OPEN in markdown else markdown
 
 
@@ -105,9 +108,9 @@ def _bare(text: str) -> str:
 
 
 def new_words(row: DatasetRow, figure: str) -> str:
-    """What is known of a figure of the page beside the page's own text, in one line; "" for nothing.
+    """Return the known text of a figure that is not in the page's own text, in one line; "" for none.
 
-    The embedded describer quotes the caption, which is text of the page: that is left out.
+    The embedded describer quotes the caption, which is text of the page and is removed.
     """
     described = row.figures.get(figure)
     words = one_line(figure_words(described)) if described else ""
@@ -115,12 +118,12 @@ def new_words(row: DatasetRow, figure: str) -> str:
     return words.removeprefix(f'Caption: "{caption}"').lstrip() if caption else words
 
 
-# Descriptions at the figures' places in the Markdown of a page: a short one in the alt text, the whole one below.
-# Deterministic, and without effect on its own output. Descriptions may hold any text: they come from a model or from
-# the document, and are shown as they are, never read as Markdown or HTML.
+# Descriptions in the Markdown of a page: a short one in the alt text, the full one below. The output is deterministic,
+# and processing it again does not change it. Descriptions come from a model or from the document and may contain any
+# text. They are shown verbatim, never interpreted as Markdown or HTML.
 
 
-#: Longest alt text of a figure in characters, the id aside.
+#: Upper limit of characters of a figure's alt text, without the id.
 ALT_LENGTH = 120
 _ELLIPSIS = "..."
 _LEGACY_PREFIX = "Figure "
@@ -133,11 +136,11 @@ _NO_END = re.compile(
 
 
 def enrich(markdown: str, descriptions: Mapping[str, str]) -> str:
-    """Put each non-empty description into the Markdown that links its figure; figures without one stay as they are.
+    """Add each non-empty description to the Markdown that links its figure. Other figures are unchanged.
 
-    `![…](figure:ID)` and the predecessor's `![Figure ID](path)` get `ID: first sentence` as alt text. Behind the block
-    that holds a figure's first link follows an italic paragraph, `Figure ID: ` and the description on one line. Fenced
-    code is left alone.
+    The alt text of `![…](figure:ID)` and the predecessor's `![Figure ID](path)` becomes `ID: first sentence`. An italic
+    paragraph, `Figure ID: ` and the description on one line, follows the block with a figure's first link. Fenced code
+    is unchanged.
     """
     if not descriptions or "![" not in markdown:
         return markdown
@@ -145,7 +148,7 @@ def enrich(markdown: str, descriptions: Mapping[str, str]) -> str:
 
 
 def short(description: str) -> str:
-    """The first sentence, cut at a word boundary to at most 120 characters and then ended by three dots."""
+    """Return the first sentence, cut at a word boundary to at most 120 characters, then with three dots."""
     text = one_line(description)
     for end in _SENTENCE_END.finditer(text):
         before = text[max(0, end.end() - _LOOK_BACK) : end.end()]
@@ -160,7 +163,7 @@ def short(description: str) -> str:
 
 
 class _Enricher:
-    """One pass over the lines of one page, block by block (a block ends at a blank line or at a fence)."""
+    """Pass over the lines of a page, block by block (a block ends at a blank line or at a fence)."""
 
     def __init__(self, descriptions: Mapping[str, str]) -> None:
         self._descriptions = descriptions
@@ -181,7 +184,7 @@ class _Enricher:
         return "\n".join(self._out)
 
     def _block(self, lines: list[MarkdownLine], start: int, end: int) -> int:
-        """Write one block and the paragraphs that belong behind it; the line to go on with."""
+        """Write a block and its description paragraphs; return the next line's index."""
         first: list[str] = []
         text = "\n".join(line.text for line in lines[start:end])
         self._out.append(IMAGE.sub(lambda image: self._image(image, first), text))
@@ -209,7 +212,7 @@ class _Enricher:
         return None
 
     def _named(self, alt: str) -> Iterator[str]:
-        """The figures that an alt text may name: `Figure ID`, or what this class made of that."""
+        """Yield the figures that an alt text may name: `Figure ID`, or this class's replacement of it."""
         plain = unescape(alt)
         if plain.startswith(_LEGACY_PREFIX):
             yield plain.removeprefix(_LEGACY_PREFIX).strip()
@@ -228,7 +231,7 @@ def _paragraph(figure: str, description: str) -> str:
 
 
 def _behind_paragraph(lines: list[MarkdownLine], at: int, figure: str) -> int:
-    """The line behind an older paragraph on the figure, which the new one replaces; `at` where there is none."""
+    """Return the index after an older paragraph on the figure, which the new one replaces; `at` without one."""
     here = at
     while here < len(lines) and lines[here].blank:
         here += 1

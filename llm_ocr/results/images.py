@@ -1,4 +1,4 @@
-"""Images for people: data URLs of bounded size, and pages with their blocks drawn in."""
+"""Images for display: data URLs of limited size, and pages with their blocks drawn in."""
 
 import base64
 import io
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from PIL import Image
 
 
-# Images of rows as data URLs, bounded in size: pages must not make a notebook of hundreds of megabytes.
+# Images of rows as data URLs of limited size: pages must not fill a notebook with hundreds of megabytes.
 
 
-#: Images up to this many bytes are shown as they are, larger ones scaled down and encoded again.
+#: Size in bytes up to which images are shown unchanged; larger images are scaled down and encoded again.
 AS_THEY_ARE = 300_000
 _JPEG_QUALITY = 85
 _MAGIC = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"RIFF": "image/webp"}
 
 
 def data_url(picture: object, longest_side: int) -> str | None:
-    """A data URL of an image as rows hold it, at most `longest_side` pixels unless it is small in bytes.
+    """Return the data URL of a row's image, scaled to `longest_side` pixels unless the file is small.
 
-    Takes what `datasets` gives (a PIL image, or `{bytes, path}` undecoded) and `EncodedImage`; None for anything else.
+    Accepts images of `datasets` (a PIL image, or `{bytes, path}` undecoded) and `EncodedImage`; None for other values.
     """
     data = image_bytes(picture)
     if data is not None and len(data) <= AS_THEY_ARE and (media_type := _media_type(data)):
@@ -35,7 +35,7 @@ def data_url(picture: object, longest_side: int) -> str | None:
 
 
 def image_bytes(picture: object) -> bytes | None:
-    """The encoded bytes, if the row holds any."""
+    """Return the encoded bytes if the row has any."""
     if isinstance(picture, EncodedImage):
         return picture.data or None
     data = picture.get("bytes") if isinstance(picture, Mapping) else None
@@ -43,7 +43,7 @@ def image_bytes(picture: object) -> bytes | None:
 
 
 def encoded_image(picture: object) -> EncodedImage | None:
-    """The image in the form that the library works with, encoded as PNG if it came decoded."""
+    """Return the image as `EncodedImage`; a decoded image is encoded as PNG."""
     if isinstance(picture, EncodedImage):
         return picture if picture.data else None
     data = image_bytes(picture)
@@ -89,7 +89,7 @@ def _url(data: bytes, media_type: str) -> str:
     return f"data:{media_type};base64,{base64.b64encode(data).decode('ascii')}"
 
 
-# The page with its blocks drawn in: for people who want to see what was found, and in which order.
+# Page with its blocks drawn in, to show the detected blocks and their order.
 
 
 if TYPE_CHECKING:
@@ -118,21 +118,22 @@ _TINT = 28  # opacity 0..255 of a box's inside
 _EDGE = 2  # pixels
 _LABEL = 13  # font size in pixels
 _LABEL_SPACE = 3  # pixels around a label
-#: The longest side of the picture in pixels: enough to read the text and the labels.
+#: Longest side of the picture in pixels: sufficient to read the text and the labels.
 LONGEST_SIDE = 1600
 
 
 def boxes_image(
     image: EncodedImage, blocks: Sequence[Block], *, media_type: str = "image/jpeg", longest_side: int = LONGEST_SIDE
 ) -> EncodedImage:
-    """The page's picture with each block's box, numbered in reading order; PNG, or JPEG with quality 85.
+    """Return the page's picture with each block's box, numbered in reading order; PNG, or JPEG with quality 85.
 
-    Raises `PageFailure` (unreadable) for page images that cannot be decoded, or have more pixels than Pillow takes.
+    Raises:
+        PageFailure: the page image cannot be decoded, or exceeds Pillow's pixel limit (unreadable).
     """
     from PIL import ImageDraw, ImageFont
 
     page = _open(image, longest_side)
-    draw = ImageDraw.Draw(page, "RGBA")  # blends translucent colours into an RGB image
+    draw = ImageDraw.Draw(page, "RGBA")  # blends translucent colors into an RGB image
     font = ImageFont.load_default(_LABEL)
     for number, block in enumerate(blocks, 1):
         box = _pixels(block.box, page.size)
@@ -158,7 +159,7 @@ def _open(image: EncodedImage, longest_side: int) -> "Image.Image":
 
 
 def _pixels(box: Box, size: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Corners inside the picture, in order, whatever the engine answered."""
+    """Return ordered corners inside the picture, for any box from an engine."""
     sides = (box.x0, box.y0, box.x1, box.y1)
     safe = Box(*(side if math.isfinite(side) else 0.0 for side in sides)).clipped().scaled(size[0] - 1, size[1] - 1)
     return round(safe.x0), round(safe.y0), round(safe.x1), round(safe.y1)
@@ -167,7 +168,7 @@ def _pixels(box: Box, size: tuple[int, int]) -> tuple[int, int, int, int]:
 def _label(
     draw: "ImageDraw.ImageDraw", box: tuple[int, int, int, int], text: str, colour: _Colour, font: "_Font"
 ) -> None:
-    """Above the box, or inside it at the top of the page."""
+    """Draw the label above the box, or inside it at the top of the page."""
     _, _, right, bottom = draw.textbbox((0, 0), text, font=font)
     width, height = right + 2 * _LABEL_SPACE, bottom + _LABEL_SPACE
     x, y = box[0], box[1] - height

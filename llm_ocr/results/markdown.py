@@ -1,4 +1,4 @@
-"""Blocks in reading order to the Markdown of a page."""
+"""Convert blocks in reading order to the Markdown of a page."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -8,42 +8,42 @@ from urllib.parse import unquote
 
 from llm_ocr.types import FURNITURE, Block, BlockKind
 
-# Any text, made fit to be stored: UTF-8 has no place for lone surrogates, which broken PDFs and file names bring.
+# Text for storage: UTF-8 cannot encode lone surrogates, which occur in broken PDFs and file names.
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def clean(text: str) -> str:
-    """The text with surrogate pairs joined and lone surrogates replaced by U+FFFD; all else unchanged."""
+    """Return the text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
     if text.isascii() or not _SURROGATE.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-# Lines of Markdown, as far as text may be changed: what stands inside a code fence must not be.
+# Lines of Markdown outside and inside of code fences: text inside a fence must not be changed.
 
 
 # CommonMark 0.31, 4.5: three or more backticks or tildes; no backtick in a backtick fence's info string. Any
-# indentation and list markers may stand before it, for code in list items.
+# indentation and list markers may precede it, for code in list items.
 _OPENING = re.compile(r"(?P<before> *(?:(?:[-*+]|\d{1,9}[.)]) +)*)(?P<marks>`{3,}(?=[^`]*$)|~{3,})")
 
 
 @dataclass(frozen=True, slots=True)
 class MarkdownLine:
-    """One line without its newline. `fence` is the fence that it opens, stands in or closes: "" outside of code."""
+    """Line without its newline. `fence` is the fence that the line opens, closes, or is within; "" outside of code."""
 
     text: str
     fence: str
 
     @property
     def blank(self) -> bool:
-        """Outside of code, nothing but white space."""
+        """Whether the line is outside of code and has only white space."""
         return not self.fence and not self.text.strip()
 
 
 def markdown_lines(text: str) -> Iterator[MarkdownLine]:
-    """Every line of the text, told whether it belongs to fenced code."""
+    """Yield every line of the text with its fence."""
     fence, column = "", 0
     for line in text.split("\n"):
         if fence:
@@ -64,7 +64,7 @@ def _closes(line: str, fence: str, column: int) -> bool:
 
 
 def open_fence(text: str) -> str:
-    """The line that would close code which the text leaves open; "" where none is open."""
+    """Return the line that closes unclosed code in the text; "" if there is none."""
     fence, column = "", 0
     for line in text.split("\n"):
         if fence:
@@ -82,7 +82,7 @@ def map_prose(text: str, change: Callable[[str], str], code: Callable[[str], str
 
 
 def collapse_blank_lines(text: str) -> str:
-    """At most one blank line in a row outside of code, none at the ends."""
+    """Reduce blank lines outside of code to one in a row, and remove them at the ends."""
     return "\n".join(_collapsed(markdown_lines(text))).strip("\n")
 
 
@@ -94,17 +94,17 @@ def _collapsed(lines: Iterable[MarkdownLine]) -> Iterator[str]:
         blank = line.blank
 
 
-# Links to figures in Markdown: `![alt](figure:ID)`, the form of the predecessor's datasets. Ids may hold any text (a
-# manifest's document ids do), so the target is percent-encoded where CommonMark would end it.
+# Links to figures in Markdown: `![alt](figure:ID)`, the form of the predecessor's datasets. Ids may contain any text
+# (as a manifest's document ids do), so the target is percent-encoded where CommonMark would end it.
 
 
 SCHEME = "figure:"
 
-#: An image: its alt text, which may hold escapes and one pair of brackets, and its target, of which a title is a part.
+#: Image: its alt text, which may contain escapes and a pair of brackets, and its target, including a title.
 IMAGE = re.compile(r"!\[(?P<alt>(?:[^\\\[\]]|\\.|\[(?:[^\\\[\]]|\\.)*\])*)\]\((?P<target>[^()\n]+)\)", re.DOTALL)
 
 _UNSAFE_IN_TARGET = re.compile(r"[\x00-\x20\x7f\s\"#%&'()/:<>?@\[\\\]`|]")
-# an underscore between letters or digits is no emphasis (CommonMark 6.2) and stays readable
+# An underscore between letters or digits is no emphasis (CommonMark 6.2) and stays readable.
 _UNSAFE_IN_TEXT = re.compile(r"[$*\[\\\]`|~]|(?<![^\W_])_+|_+(?![^\W_])")
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -112,21 +112,21 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def escape(text: str) -> str:
-    """The text, made `one_line`, as Markdown that shows it as it is.
+    r"""Return the text, after `one_line`, as Markdown that displays it verbatim.
 
-    `<`, `>` and `&` become entities, which hold in Markdown and in HTML alike; everything else is escaped with `\\`.
+    `<`, `>` and `&` become entities, which are valid in Markdown and in HTML; other characters are escaped with `\`.
     """
     line = re.sub("[&<>]", lambda match: _ENTITIES[match[0]], one_line(text))
     return _UNSAFE_IN_TEXT.sub(lambda match: "".join(f"\\{mark}" for mark in match[0]), line)
 
 
 def one_line(text: str) -> str:
-    """The text with white space collapsed, control characters dropped and lone surrogates replaced."""
+    """Collapse white space, remove control characters, and replace lone surrogates."""
     return " ".join(_CONTROL.sub("", " ".join(clean(text).split())).split())
 
 
 def unescape(text: str) -> str:
-    """What `escape` was given, white space and control characters aside."""
+    """Reverse `escape`, except for white space and control characters."""
     plain = _ESCAPE.sub(r"\1", text)
     for character, entity in reversed(_ENTITIES.items()):
         plain = plain.replace(entity, character)
@@ -134,46 +134,46 @@ def unescape(text: str) -> str:
 
 
 def figure_target(figure_id: str) -> str:
-    """`figure:ID`, percent-encoded where it must be."""
+    """Return `figure:ID`, percent-encoded where necessary."""
     return SCHEME + encode_target(figure_id)
 
 
 def encode_target(text: str) -> str:
-    """A part of a link target that CommonMark and URL parsers take whole; letters of any script stay as they are."""
+    """Encode a part of a link target for CommonMark and URL parsers. Letters of any script are unchanged."""
     return _UNSAFE_IN_TARGET.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), clean(text))
 
 
 def figure_link(figure_id: str) -> str:
-    """`![ID](figure:ID)`."""
+    """Return `![ID](figure:ID)`."""
     return f"![{escape(figure_id)}]({figure_target(figure_id)})"
 
 
 def target_id(target: str) -> str | None:
-    """The figure that a link target names, None for other targets."""
+    """Return the figure that a link target names; None for other targets."""
     return unquote(target.removeprefix(SCHEME)) if target.startswith(SCHEME) else None
 
 
-# Blocks in reading order -> the Markdown of a page. `Block.text` is Markdown already; this file puts it in its place:
-# headings by level, lists without gaps, everything else between blank lines, furniture left out, and a link
-# `![id](figure:id)` where a figure stands.
+# Pages as Markdown. `Block.text` is already Markdown; this section arranges it: headings by level, lists without gaps,
+# blank lines between all other blocks, no furniture, and a link `![id](figure:id)` for a figure.
 
 
 _HEADING_MARKS = re.compile(r"^#{1,6}(?=\s)\s*")
 _CLOSING_MARKS = re.compile(r"(?<=\s)(#+)$")
 _ITEM = re.compile(r"(?P<marker>[-*+]|\d{1,9}[.)])(?:[ \t]+|$|(?=\n))(?P<body>.*)", re.DOTALL)
 _TICKS = re.compile(r"`{3,}")
-#: Where CommonMark (0.31, 4.6) lets a comment hide all up to its end, or all that follows; in lists and quotes, too.
+#: Places where CommonMark (0.31, 4.6) lets a comment hide everything up to its end, or all following text; also in
+#: lists and quotes.
 _COMMENT = re.compile(r"^( {0,3}(?:(?:[-*+>]|\d{1,9}[.)]) +)*)<!--", re.MULTILINE)
 _DELIMITED = ("$$", "\\[", "\\begin{", "```")
 _DEEPEST_HEADING = 6
 
 
 def blocks_to_markdown(blocks: Iterable[Block], *, furniture: bool = False) -> str:
-    """The page's Markdown, without a newline at the end; "" for a page without text. Never raises.
+    """Return the page's Markdown, without a newline at the end; "" for a page without text. Never raises.
 
-    A title is `#`, headings of level 1 (and 0, not known) are `##`, of level 2 `###` and so on. Code is fenced; a
-    formula is set in `$$` only if its label says LaTeX. Figures without a crop leave the text read inside them. With
-    `furniture`, running heads, feet and page numbers stand in it as text.
+    A title is `#`, headings of level 1 (and 0, unknown) are `##`, of level 2 `###` and so on. Code is fenced. A formula
+    is set in `$$` only if its label says LaTeX. Figures without a crop leave the text read inside them. With
+    `furniture`, running heads, feet, and page numbers are included as text.
     """
     shown = [block for block in blocks if furniture or block.kind not in FURNITURE]
     parts: list[str] = []
@@ -201,19 +201,19 @@ def _block(block: Block) -> str:
 
 
 def _tidy(text: str) -> str:
-    # U+0000 has no place in Markdown: CommonMark 2.3 replaces it so
+    # U+0000 is not valid in Markdown: CommonMark 2.3 replaces it in this way.
     return clean(text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
 
 
 def _closed(text: str) -> str:
-    """A code fence or a comment that a cut answer left open would swallow the rest of the document."""
+    """Close a code fence or comment that a cut answer left open, and that would hide the rest of the document."""
     fence = open_fence(text)
     text = f"{text}\n{fence}" if fence else text
     return map_prose(text, _without_open_comment) if "<!--" in text else text
 
 
 def _without_open_comment(text: str) -> str:
-    """A comment that never ends is text."""
+    """Escape a comment that never ends."""
     last = text.rfind("-->")
     return _COMMENT.sub(lambda found: found[0] if found.start() < last else f"{found[1]}\\<!--", text)
 
@@ -249,8 +249,8 @@ def _list(items: Iterable[Block]) -> str:
 
 
 def _list_lines(items: Iterable[Block]) -> Iterator[str]:
-    """Each item is indented by the markers of those that it stands in, as CommonMark wants it (`1. ` takes three)."""
-    columns: list[int] = [0]  # where the text of the open items begins, outermost first
+    """Indent each item by the markers of its parent items, as CommonMark requires (`1. ` takes three)."""
+    columns: list[int] = [0]  # text columns of the open items, outermost first
     for item in items:
         text = _tidy(item.text).strip()
         found = _ITEM.fullmatch(text)

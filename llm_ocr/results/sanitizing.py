@@ -1,4 +1,4 @@
-"""Markdown without active content: scripts, event handlers, unsafe links, and remote images."""
+"""Remove active content from Markdown: scripts, event handlers, unsafe links, and remote images."""
 
 import re
 from bisect import bisect_left
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 
-# Markdown that is safe to show: text from documents and models must not run scripts or fetch anything. Works on the
-# source, for renderers that trust it (notebooks do). HTML is kept for tables and simple formatting and shown as text
-# otherwise; links keep only harmless targets; images are shown only from data URLs. Code becomes HTML with every
-# special character as an entity, so that it is safe even where a renderer does not see it as code.
+# Markdown for renderers that trust their input (notebooks): text from documents and models must not run scripts or
+# fetch anything. HTML is kept for tables and simple formatting, and shown as text otherwise. Links keep only harmless
+# targets, and images are shown only from data URLs. Code becomes HTML with every special character as an entity. It is
+# therefore safe even if a renderer does not recognize it as code.
 
 
-#: HTML in the text of documents and models that is kept: tables and simple formatting.
+#: HTML tags that are kept in the text of documents and models: tables and simple formatting.
 TAGS = frozenset(
     [
         *("table", "thead", "tbody", "tfoot", "tr", "th", "td", "caption", "colgroup", "col"),
@@ -51,7 +51,7 @@ _DATA_URL = re.compile(r"data:image/(?:png|jpeg|webp);base64,[A-Za-z0-9+/=]+")
 
 
 def safe_markdown(text: str) -> str:
-    """The same text as far as it is harmless, with the rest shown as it is written."""
+    """Return the text with harmless parts unchanged and the rest shown as source."""
     return map_prose(text, lambda prose: _SPECIAL.sub(_safe, prose), _code_block)
 
 
@@ -62,7 +62,7 @@ def _code_block(block: str) -> str:
 
 
 def _entities(text: str) -> str:
-    """With nothing left that HTML or Markdown would read."""
+    """Encode all characters that HTML or Markdown would interpret."""
     return re.sub(r"[!-/:-@\[-`{-~]", lambda mark: f"&#{ord(mark[0])};", text)
 
 
@@ -95,22 +95,22 @@ def _tag(close: str, name: str, rest: str) -> str:
     return f"<{close}{name}{kept}>"
 
 
-# Markdown of documents and exports without active content: scripts, event handlers, odd links, remote images. HTML for
-# tables and simple formatting stays. Other tags are shown as text; `safe.py` does the same for notebooks, and changes
-# code too. Code, formulas and comparisons such as `a < b` stay as they are. markdown-it finds which lines are code, and
-# checks the result: a text that it still reads as active is escaped without regard to code.
+# Markdown of documents and exports. HTML for tables and simple formatting is kept; other tags are shown as text. Unlike
+# `safe_markdown` for notebooks, code, formulas, and comparisons such as `a < b` are unchanged. markdown-it finds the
+# lines of code, and checks the result: text that is still active is escaped, including code.
 
 
-#: Longer texts are not parsed: everything in them that looks like a tag is escaped. Most pages have under 10,000.
+#: Length above which texts are not parsed: everything in them that looks like a tag is escaped. Most pages have under
+#: 10,000.
 LONGEST = 50_000
-#: Escaping can change which lines are code: so many times the text is read again.
+#: Upper limit of parses: escaping can change which lines are code.
 _ROUNDS = 4
 
 _NAMES = "|".join(sorted(TAGS | {"blockquote", "code", "pre", "del", "ins", "mark", "small", "dl", "dt", "dd"}))
 _ATTRIBUTE = re.compile(
     r"""\s(colspan|rowspan|align)\s*=\s*["']?(\d{1,4}|left|center|right)(?=["'\s/]|$)""", re.IGNORECASE
 )
-# Elements that are escaped even in a tag that never ends, which renderers other than CommonMark's may complete.
+# Elements that are escaped even in an unclosed tag, which renderers other than CommonMark's may complete.
 _ACTIVE = (
     "applet|audio|base|body|button|embed|form|frame|frameset|head|html|iframe|image|img|input|link|math|meta|object|"
     "option|picture|portal|script|select|source|style|svg|template|textarea|title|track|video"
@@ -126,7 +126,7 @@ _SAME = rf"""
 _FLAGS = re.VERBOSE | re.DOTALL | re.IGNORECASE
 #: Within HTML: nothing is code, and every tag counts.
 _HTML = re.compile(rf"{_SAME} | (?P<open><(?=[A-Za-z/!?]))", _FLAGS)
-#: Within text: tags as CommonMark 0.31, 6.6 knows them, and addresses with any scheme.
+#: Within text: tags by CommonMark 0.31, 6.6, and addresses with any scheme.
 _TEXT = re.compile(
     rf"""(?P<escaped>\\.) | (?P<ticks>`+) | {_SAME}
     | (?P<open><(?=
@@ -146,13 +146,13 @@ _TICKS = re.compile("`+")
 
 
 def inert_page(record: PageRecord) -> PageRecord:
-    """Return the page with inert Markdown and blocks; blocks of code stay as they are."""
+    """Return the page with inert Markdown and blocks; blocks of code are unchanged."""
     blocks = tuple(_inert_block(block) for block in record.blocks)
     return replace(record, markdown=inert_markdown(record.markdown), blocks=blocks)
 
 
 def inert_markdown(text: str) -> str:
-    """Return the Markdown with everything active in it shown as text. Takes linear time and never raises."""
+    """Return the Markdown with all active content shown as text. Takes linear time and never raises."""
     if not _SUSPECT.search(text):
         return text
     text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -182,12 +182,12 @@ def _markdown() -> "MarkdownIt":
 
 
 def _any_link(url: str) -> bool:
-    """Let every scheme become a link, so that `_is_inert` sees it."""
+    """Accept every scheme as a link, so that `_is_inert` can check it."""
     return True
 
 
 def _cleaned(text: str, tokens: "list[Token]") -> str:
-    """Return the text with each run of lines cleaned by its kind."""
+    """Return the text with each run of lines sanitized by its kind."""
     lines = text.split("\n")
     kinds = ["text"] * len(lines)
     starts = {0}
@@ -210,7 +210,7 @@ def _cleaned(text: str, tokens: "list[Token]") -> str:
 
 
 def _cleaned_text(text: str) -> str:
-    """Return text outside of HTML and blocks of code, its code spans unchanged."""
+    """Sanitize text outside of HTML and code blocks; code spans are unchanged."""
     runs: dict[int, list[int]] = defaultdict(list)
     for run in _TICKS.finditer(text):
         runs[len(run[0])].append(run.start())
@@ -230,7 +230,7 @@ def _cleaned_text(text: str) -> str:
 
 
 def _shown(match: re.Match[str]) -> str:
-    """Return a piece as it may stay; entities hold in Markdown and HTML alike, and are never syntax."""
+    """Return the safe form of a match. Entities are valid in Markdown and HTML, and are never syntax."""
     if match["tag"]:
         kept = "" if match["close"] else "".join(f' {name.lower()}="{value}"' for name, value in _attributes(match))
         return f"<{match['close']}{match['tag']}{kept}{match['end']}>"

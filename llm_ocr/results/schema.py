@@ -1,4 +1,4 @@
-"""Stage results as Parquet: one row per page or figure."""
+"""Read and write stage results as Parquet: one row per page or figure."""
 
 import io
 import json
@@ -21,14 +21,18 @@ if TYPE_CHECKING:
     from llm_ocr.storage import ObjectStore
 
 
-# A stored object as a seekable file, so that readers of Parquet fetch only the ranges that they need.
+# Stored objects as seekable files, so that readers of Parquet fetch only the required ranges.
 
 
 class ObjectFile(io.RawIOBase):
-    """Reads an object of a store by ranges: each `read` is one request. Not for several threads at once."""
+    """File that reads an object of a store by ranges: each `read` is one request. Not thread-safe."""
 
     def __init__(self, store: "ObjectStore", key: str) -> None:
-        """Raises `ObjectNotFound` when there is no such object."""
+        """Open the object.
+
+        Raises:
+            ObjectNotFound: there is no such object.
+        """
         info = store.stat(key)
         if info is None:
             raise ObjectNotFound(f"no object {key} in {store.url}")
@@ -36,25 +40,25 @@ class ObjectFile(io.RawIOBase):
         self._position = 0
 
     def readable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Bytes from the start."""
+        """Return the position in bytes from the start."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move, without a request; the new position."""
+        """Set the position, without a request, and return it."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         self._position = max(0, base + offset)
         return self._position
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
-        """Fill the buffer from the current position; the number of bytes, 0 at the end."""
+        """Fill the buffer from the current position; return the number of bytes, 0 at the end."""
         view = memoryview(buffer).cast("B")
         length = min(len(view), self._size - self._position)
         if length <= 0:
@@ -65,33 +69,32 @@ class ObjectFile(io.RawIOBase):
         return len(data)
 
 
-# Parquet mechanics: how tables are written and read so that images cost nothing to those who do not want them. Image
-# bytes are stored uncompressed (they are PNG, JPEG or WebP already) and without statistics, in columns of their own at
-# the end of each row group. So a reader that asks for other columns never touches them, and one that asks for figures
-# reads one contiguous range.
+# Tables whose images cost nothing to readers of other columns. Image bytes are stored uncompressed (they are PNG, JPEG,
+# or WebP already) and without statistics. They are in their own columns at the end of each row group. A reader of other
+# columns never fetches them, and a reader of figures reads one contiguous range.
 
 
-#: The whole file, or a seekable file of which only the wanted ranges are read.
+#: The whole file, or a seekable file of which only the required ranges are read.
 Source = bytes | BinaryIO
 
-#: Format number of the stage results of this version; readers refuse newer ones.
+#: Format number of the stage results of this version; readers refuse newer formats.
 FORMAT = 1
 _FORMAT_KEY = b"llm_ocr.format"
 _KIND_KEY = b"llm_ocr.kind"
 
-# pyarrow looks at the size of a data page only after this many values: with its own default of 1,024 all images of a
-# file end up in one page, whose size Parquet limits to 2 GiB.
+# pyarrow checks the size of a data page only after this many values. With its default of 1,024, all images of a file
+# are in one page, whose size Parquet limits to 2 GiB.
 _VALUES_PER_CHECK = 8
 _ROWS_PER_BATCH = 16
 
 
 def with_format(schema: "pa.Schema", kind: str) -> "pa.Schema":
-    """The schema with the format number and the kind of row in its metadata."""
+    """Return the schema with the format number and the kind of row in its metadata."""
     return schema.with_metadata({_FORMAT_KEY: str(FORMAT).encode(), _KIND_KEY: kind.encode()})
 
 
 def leaf_columns(schema: "pa.Schema") -> list[str]:
-    """The paths under which Parquet knows the values of the schema, `figure_images.list.element.bytes` for example."""
+    """Return Parquet's paths of the schema's values, for example `figure_images.list.element.bytes`."""
     return [path for field in schema for path in _leaves(field.name, field.type)]
 
 
@@ -108,7 +111,7 @@ def _leaves(path: str, kind: "pa.DataType") -> Iterator[str]:
 
 
 def open_writer(where: Path | BinaryIO, schema: "pa.Schema") -> "pq.ParquetWriter":
-    """A writer that compresses all columns but image bytes; `where` is a path or a binary file."""
+    """Return a writer that compresses all columns except image bytes; `where` is a path or a binary file."""
     import pyarrow.parquet as pq
 
     leaves = leaf_columns(schema)
@@ -124,7 +127,7 @@ def open_writer(where: Path | BinaryIO, schema: "pa.Schema") -> "pq.ParquetWrite
 
 
 def table_bytes(schema: "pa.Schema", rows: Sequence[Mapping[str, object]]) -> bytes:
-    """A Parquet file in memory, in row groups of a few pages: Arrow's copy of the images is then never that of all."""
+    """Return a Parquet file in small row groups, so that Arrow never copies all images at once."""
     import pyarrow as pa
 
     buffer = io.BytesIO()
@@ -135,7 +138,7 @@ def table_bytes(schema: "pa.Schema", rows: Sequence[Mapping[str, object]]) -> by
 
 
 def release_memory() -> None:
-    """Hand back what Arrow keeps for its next table, and what is free beside it."""
+    """Release memory that Arrow reserves for its next table, and other free memory."""
     import pyarrow as pa
 
     pa.default_memory_pool().release_unused()
@@ -143,9 +146,11 @@ def release_memory() -> None:
 
 
 def iter_rows(source: Source, kind: str, columns: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """The rows as dictionaries, reading those columns only.
+    """Yield the rows as dictionaries with these columns only.
 
-    Raises `WorkspaceMismatch` for a newer format and `StorageError` for anything that is no such file.
+    Raises:
+        WorkspaceMismatch: the file has a newer format.
+        StorageError: the file is damaged or of another kind.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -153,7 +158,7 @@ def iter_rows(source: Source, kind: str, columns: Iterable[str]) -> Iterator[dic
     try:
         file = pq.ParquetFile(io.BytesIO(source) if isinstance(source, bytes) else source)
         _check(file.schema_arrow.metadata or {}, kind)
-        # Without threads of Arrow: one that still runs when the process ends may abort it.
+        # Without threads of Arrow: a thread that outlives the interpreter can abort the process.
         for batch in file.iter_batches(batch_size=_ROWS_PER_BATCH, columns=list(columns), use_threads=False):
             yield from batch.to_pylist()
     except (pa.ArrowException, EOFError) as error:
@@ -174,11 +179,10 @@ def _check(metadata: Mapping[bytes, bytes], kind: str) -> None:
         )
 
 
-# Stage results as Parquet: one row a page for Extract, one a figure for Describe. Only this file and `page_status` name
-# their columns. Blocks and figures are lists of structs, attempts and notes JSON texts (their keys are the engines'
-# own). The images of a page and its figures stand last, as `{bytes, path}`, the form in which `datasets` keeps them.
-# `continued`, `described`, `notes`, `quality` and `quality_parts` came later: files without them are read as if they
-# were empty.
+# Rows of Extract (one per page) and Describe (one per figure). Only this file defines their columns. Blocks and figures
+# are lists of structs; attempts and notes are JSON texts, with keys of the engines. The images of a page and its
+# figures are the last columns, as `{bytes, path}`, the form of `datasets`. `continued`, `described`, `notes`, `quality`
+# and `quality_parts` were added later: in files without them they are empty.
 
 
 _PAGES, _FIGURES = "pages", "figures"
@@ -222,7 +226,7 @@ _EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
 
 
 class Images(StrEnum):
-    """Which image bytes a reader fetches; what it leaves out has its size and media type, and empty `data`."""
+    """Image bytes to fetch. An omitted image has its size and media type, and empty `data`."""
 
     ALL = "all"
     FIGURES = "figures"
@@ -230,19 +234,21 @@ class Images(StrEnum):
 
 
 def pages_to_parquet(records: Sequence[PageRecord]) -> bytes:
-    """One unit of Extract. Lone surrogates become U+FFFD; nothing else changes on the way there and back."""
+    """Encode a unit of Extract. Lone surrogates become U+FFFD; other values survive a round trip unchanged."""
     return table_bytes(_page_schema(), [_page_row(record) for record in records])
 
 
 def pages_from_parquet(source: Source, *, images: bool | Images) -> list[PageRecord]:
-    """All rows of one unit of Extract; see `iter_pages`."""
+    """Return all rows of a unit of Extract; see `iter_pages`."""
     return list(iter_pages(source, images=images))
 
 
 def iter_pages(source: Source, *, images: bool | Images) -> Iterator[PageRecord]:
-    """The rows of one unit of Extract, a few at a time; True fetches all image bytes, False none.
+    """Yield the rows of a unit of Extract, a few at a time; True fetches all image bytes, False none.
 
-    Raises `StorageError` for a damaged file and `WorkspaceMismatch` for one of a newer format.
+    Raises:
+        StorageError: the file is damaged.
+        WorkspaceMismatch: the file has a newer format.
     """
     wanted = _wanted(images)
     left_out = {
@@ -256,12 +262,12 @@ def iter_pages(source: Source, *, images: bool | Images) -> Iterator[PageRecord]
 
 
 def figures_to_parquet(records: Sequence[FigureRecord]) -> bytes:
-    """One unit of Describe."""
+    """Encode a unit of Describe."""
     return table_bytes(_figure_schema(), [_figure_row(record) for record in records])
 
 
 def figures_from_parquet(source: Source) -> list[FigureRecord]:
-    """All rows of one unit of Describe; errors as in `iter_pages`."""
+    """Return all rows of a unit of Describe; errors as in `iter_pages`."""
     return [
         FigureRecord(
             status=Status(row["status"]),
@@ -299,7 +305,7 @@ def _page_schema() -> "pa.Schema":
     )
     size = [("media_type", pa.string()), ("width", pa.int32()), ("height", pa.int32())]
     figure = pa.struct([*_texts(*_CROP_TEXTS), ("box", box), *size])
-    # large_binary: a unit's images may pass the 2 GiB that an Arrow array of plain binary can hold
+    # large_binary: a unit's images may exceed the 2 GiB limit of an Arrow array of plain binary
     image = pa.struct([("bytes", pa.large_binary()), ("path", pa.string())])
     schema = pa.schema(
         [
@@ -362,17 +368,17 @@ def _page_row(record: PageRecord) -> dict[str, object]:
 
 
 def image_extension(media_type: str) -> str:
-    """`png`, `jpg` or `webp`, without a dot; `bin` for anything else."""
+    """Return `png`, `jpg` or `webp`, without a dot; `bin` for other media types."""
     return _EXTENSIONS.get(media_type, "bin")
 
 
 def image_value(image: EncodedImage, name: str) -> dict[str, Any]:
-    """`{bytes, path}` as `datasets` stores an image; the path is only a name."""
+    """Return `{bytes, path}` as `datasets` stores an image; the path is only a name."""
     return {"bytes": image.data, "path": f"{name}.{image_extension(image.media_type)}"}
 
 
 def box_value(box: Box) -> dict[str, float]:
-    """`{x0, y0, x1, y1}`."""
+    """Return `{x0, y0, x1, y1}`."""
     return {"x0": box.x0, "y0": box.y0, "x1": box.x1, "y1": box.y1}
 
 
@@ -448,7 +454,7 @@ def _texts_of(value: Mapping[str, Any], names: Sequence[str]) -> dict[str, str]:
     return {name: value.get(name) or "" for name in names}
 
 
-# Assemble's own rows: the final Markdown of each page, beside what Extract and Describe stored.
+# Rows of Assemble: the final Markdown of each page.
 
 
 _KIND = "finals"
@@ -463,20 +469,20 @@ def _schema() -> "pa.Schema":
 
 
 def finals_to_parquet(rows: Iterable[tuple[str, str]]) -> bytes:
-    """From page ids and their final Markdown."""
+    """Encode page ids and their final Markdown."""
     return table_bytes(_schema(), [{"page_id": page, "document_final_markdown": clean(text)} for page, text in rows])
 
 
-# How the pages of a unit ended, from the columns that say it: no texts and images are read.
+# Statuses of a unit's pages, read without texts and images.
 
 
 _STATUS_COLUMNS = ("page_id", "document_id", "page_number", "status", "reason")
-#: The least of a figure that says that it is there.
+#: Smallest column that counts figures.
 _FIGURE_IDS = "figures.list.element.id"
 
 
 class FailedPage(NamedTuple):
-    """A page (number None: a document that could not be opened) that ended `failed`."""
+    """Failed page (number None: a document that could not be opened)."""
 
     page_id: str
     document_id: str
@@ -486,7 +492,7 @@ class FailedPage(NamedTuple):
 
 
 class ScoredPage(NamedTuple):
-    """A page that was read; `quality` None: before there was a score."""
+    """Page that was read. `quality` is None for pages of older versions."""
 
     page_id: str
     document_id: str
@@ -498,7 +504,7 @@ class ScoredPage(NamedTuple):
 
 
 def failed_pages(source: Source) -> list[FailedPage]:
-    """The failed rows of one unit of Extract."""
+    """Return the failed rows of a unit of Extract."""
     return [
         FailedPage(row["page_id"], row["document_id"], row["page_number"], Status.FAILED, _reason(row["reason"]))
         for row in iter_rows(source, "pages", _STATUS_COLUMNS)
@@ -507,7 +513,7 @@ def failed_pages(source: Source) -> list[FailedPage]:
 
 
 def scored_pages(source: Source) -> list[ScoredPage]:
-    """All other rows of one unit of Extract."""
+    """Return all other rows of a unit of Extract."""
     return [
         ScoredPage(
             row["page_id"],

@@ -1,4 +1,4 @@
-"""Worker processes with limits: started as commands, killed at their deadline, replaced when they die."""
+"""Worker processes with limits: started as commands, killed at their deadline, replaced after a crash."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ __all__ = ["Interpreter", "Limits", "WorkerPool"]
 
 
 def __getattr__(name: str) -> Any:
-    """The pool is imported when it is asked for: the workers themselves do without asyncio, which it stands on."""
+    """Import the pool on first use: the workers themselves do not need asyncio, which the pool imports."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from llm_ocr.sandbox import pool

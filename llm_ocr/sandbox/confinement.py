@@ -1,7 +1,8 @@
-"""What a worker gives up before it looks at a document: the network, files, other programs. Best effort, by the kernel.
+"""Confinement of a worker: the kernel takes away network, files, and other programs before a document is read.
 
-Where a system offers less (old kernels, gVisor, macOS), what there is is taken, and the worker works on without the
-rest: `llm-ocr doctor` says what is in force. `python -m llm_ocr.sandbox.confinement` tries it, and prints the same.
+Confinement is best effort. Systems with fewer features (old kernels, gVisor, macOS) enforce a part of it, and the
+worker continues: `llm-ocr doctor` shows the enforced part. `python -m llm_ocr.sandbox.confinement` tests it and prints
+the result.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from llm_ocr.sandbox import landlock, seccomp
 
-#: Where systems keep libraries, fonts and their configuration: read by all users, and without anybody's data.
+#: Folders with the system's libraries, fonts, and configuration: readable by all users, without user data.
 _SYSTEM = (
     *("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/share", "/nix/store", "/gnu/store"),
     *("/usr/local/lib", "/usr/local/lib64", "/usr/local/share/fonts", "/usr/X11R6/lib/X11/fonts"),
@@ -26,17 +27,17 @@ _SYSTEM = (
     *("/proc/cpuinfo", "/proc/meminfo", "/proc/sys/vm", "/proc/sys/kernel/osrelease"),
     *("/sys/devices/system", "/sys/fs/cgroup", "/sys/kernel/mm"),
 )
-#: Of a Python installation, and of that in which a program stands.
+#: Folders of a Python installation, and of the installation of a program.
 _LIBRARIES = ("lib", "lib64", "lib32")
 _OF_PROGRAMS = (*_LIBRARIES, "etc/fonts", "share/poppler", "share/fonts", "share/fontconfig", "Cellar", "opt")
 
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What a kind of worker keeps. `programs` it may start, by their names on the PATH; those not installed are none.
+    """Rights that a kind of worker keeps. `programs` are names on the PATH that it may start, if installed.
 
-    `devices`: it uses a GPU, whose libraries write caches, start programs and use local sockets: it loses the network
-    and the hold on other processes, not its files.
+    `devices`: the worker uses a GPU, whose libraries write caches, start programs, and use local sockets. It loses the
+    network and access to other processes, but keeps its files.
     """
 
     programs: tuple[str, ...] = ()
@@ -45,15 +46,15 @@ class Confinement:
 
 @dataclass(frozen=True, slots=True)
 class Protections:
-    """What the kernel now enforces."""
+    """Restrictions that the kernel enforces now."""
 
     no_network: bool = False
     no_writing: bool = False
-    no_reading: bool = False  # of files that are neither Python's nor the system's
-    no_programs: bool = False  # but those named
+    no_reading: bool = False  # except files of Python and of the system
+    no_programs: bool = False  # except the named ones
 
     def named(self) -> dict[str, bool]:
-        """Each by its words, for users."""
+        """Return the restrictions by their description for users."""
         return {
             "no network": self.no_network,
             "no file is written": self.no_writing,
@@ -63,9 +64,9 @@ class Protections:
 
 
 def confine(confinement: Confinement) -> Protections:
-    """Give up, for good, what the worker does not need. Never raises: what the kernel refuses is not in force.
+    """Drop all rights that the worker does not need, permanently. Never raises: refused restrictions are not enforced.
 
-    Needs PR_SET_NO_NEW_PRIVS, and is to be called while there is one thread only: Landlock holds for the caller's.
+    Needs PR_SET_NO_NEW_PRIVS. Call it while there is a single thread: Landlock restricts the calling thread.
     """
     if sys.platform != "linux":
         return Protections()
@@ -94,7 +95,7 @@ def _filter(confinement: Confinement, *, started: bool) -> bool:
 
 
 def _allowed(programs: Iterable[str]) -> dict[str, int]:
-    """The rights that remain, by path."""
+    """Return the remaining rights by path."""
     allowed = dict.fromkeys((*_SYSTEM, *_python()), landlock.READ)
     for program in programs:
         real = Path(program).resolve()
@@ -108,7 +109,7 @@ def _allowed(programs: Iterable[str]) -> dict[str, int]:
 
 
 def _python() -> Iterator[str]:
-    """What Python imports from. Never the folder of the user's script as a whole: a key may lie beside it."""
+    """Yield the paths that Python imports from, without the whole folder of the user's script: it may hold a secret."""
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
     covered = [f"{prefix.rstrip('/')}/{name}" for prefix in sorted(prefixes) for name in _LIBRARIES]
     yield from covered
@@ -122,12 +123,12 @@ def _python() -> Iterator[str]:
 
 
 def _is_installation(folder: Path) -> bool:
-    """Whether packages were installed into the folder, as `pip install --target` does."""
+    """Return whether packages were installed into the folder, as `pip install --target` does."""
     return any((folder / name).is_dir() for name in ("PIL", "numpy", "pypdfium2"))
 
 
 def _packages(folder: Path) -> Iterator[str]:
-    """Of a folder of source code what this program is made of, and what has been imported from there."""
+    """Yield this program's files in a folder of source code, and the modules imported from the folder."""
     for name in {"llm_ocr", *(module.partition(".")[0] for module in sys.modules)}:
         for path in (folder / name, folder / f"{name}.py"):
             if path.exists():

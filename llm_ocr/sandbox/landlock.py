@@ -1,6 +1,6 @@
-"""Landlock: this process gives up what of the file system it does not need. Linux 5.13 and newer; needs no privilege.
+"""Restrict this process's file system access with Landlock (Linux 5.13 and newer, no privilege needed).
 
-Source of all numbers: include/uapi/linux/landlock.h, and Documentation/userspace-api/landlock.rst for what came when.
+Source of all numbers: include/uapi/linux/landlock.h; Documentation/userspace-api/landlock.rst for versions.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from llm_ocr.sandbox.system_calls import call
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on all architectures
-_VERSION = 1  # flag of the first: the version is asked for
+_VERSION = 1  # flag of the first call: returns the version
 _PATH_BENEATH = 1
 
 EXECUTE = 1 << 0
@@ -22,14 +22,14 @@ READ_DIR = 1 << 3
 READ = READ_FILE | READ_DIR
 _WRITE_FILE, _TRUNCATE, _IOCTL_DEV = 1 << 1, 1 << 14, 1 << 15
 _OF_FILES = EXECUTE | _WRITE_FILE | READ_FILE | _TRUNCATE | _IOCTL_DEV
-#: Rights of files by the version that brought them: 1 has 13, 2 moving between folders, 3 truncating, 5 devices' ioctl.
+#: Rights of files by version: 1 has 13, 2 adds moves between folders, 3 truncation, 5 ioctl of devices.
 _RIGHTS = {1: (1 << 13) - 1, 2: 1 << 13, 3: _TRUNCATE, 5: _IOCTL_DEV}
-_TCP = 0b11  # bind and connect, since 4
-_SCOPES = 0b11  # abstract sockets and signals reach no process outside, since 6
+_TCP = 0b11  # bind and connect, since version 4
+_SCOPES = 0b11  # no abstract sockets and signals to outside processes, since version 6
 
 
 def version() -> int:
-    """The version of Landlock that the kernel offers; 0 for none (older, switched off, or hidden by a container)."""
+    """Return the kernel's version of Landlock; 0 for none (older, disabled, or hidden by a container)."""
     try:
         return call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))
     except OSError:
@@ -37,10 +37,19 @@ def version() -> int:
 
 
 def restrict(allowed: Mapping[str, int]) -> int:
-    """Only `allowed` remains of the file system: rights by path, a folder's for all below it; no TCP, no signals out.
+    """Restrict the file system to `allowed`, permanently. Also forbids TCP and signals to outside processes.
 
-    Files that are open stay so. Holds for this thread, and for threads and processes that it starts from now on, for
-    good. Needs PR_SET_NO_NEW_PRIVS. Returns the version; raises OSError where the kernel refuses.
+    Open files stay open. The restriction covers this thread, and threads and processes that it starts later. Needs
+    PR_SET_NO_NEW_PRIVS.
+
+    Args:
+        allowed: rights by path; the rights of a folder include everything below it.
+
+    Returns:
+        The version of Landlock; 0 if it is not available.
+
+    Raises:
+        OSError: the kernel refuses.
     """
     offered = version()
     if not offered:
@@ -59,7 +68,7 @@ def restrict(allowed: Mapping[str, int]) -> int:
 
 def _add_rules(ruleset: int, allowed: Iterable[tuple[str, int]], handled: int) -> None:
     for path, rights in allowed:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):  # then nobody reads it here
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):  # no process can read it here
             place = os.open(path, os.O_PATH | os.O_CLOEXEC)
             try:
                 folder = stat.S_ISDIR(os.fstat(place).st_mode)

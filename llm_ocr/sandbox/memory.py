@@ -1,4 +1,4 @@
-"""Memory that is free is given back: who passes many images on must not stay as large as the largest moment."""
+"""Return of free memory to the system, so that a process with many images does not keep its peak size."""
 
 import contextlib
 import ctypes
@@ -8,14 +8,14 @@ import resource
 import sys
 
 _M_MMAP_THRESHOLD = -3  # glibc's mallopt
-#: Blocks from this size on, in bytes, are mapped on their own and unmapped when they are freed.
+#: Size in bytes from which blocks are mapped separately, and unmapped when freed.
 _MAPPED_FROM = 128 << 10
 
 
 def map_large_blocks() -> None:
-    """Keep glibc from raising its threshold at the first large block that is freed, as it does by default.
+    """Prevent glibc from raising its threshold when the first large block is freed, as it does by default.
 
-    Page images of different sizes and lives would then tear holes into the heap, which only ever grows.
+    Page images of different sizes and lifetimes would otherwise fragment the heap, which never shrinks.
     """
     # glibc has it; other C libraries may not.
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
@@ -24,11 +24,11 @@ def map_large_blocks() -> None:
 
 
 def give_back_memory(above: int = 0) -> None:
-    """Hand freed memory back to the system where more than `above` bytes are resident (Linux with glibc)."""
+    """Return freed memory to the system if more than `above` bytes are resident (Linux with glibc)."""
     if sys.platform != "linux":
         return
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    with contextlib.suppress(OSError):  # no /proc here: nothing is given back
+    with contextlib.suppress(OSError):  # no /proc here: no memory is returned
         resident = int(os.pread(sizes(), 100, 0).split()[1]) * resource.getpagesize()
         if trim is not None and resident > above:
             trim(0)
@@ -36,5 +36,9 @@ def give_back_memory(above: int = 0) -> None:
 
 @functools.cache
 def sizes() -> int:
-    """The descriptor of this process's sizes, opened once: a confined worker may not open them. Raises OSError."""
+    """Return the descriptor of this process's sizes. It is opened once, because a confined worker may not open it.
+
+    Raises:
+        OSError: there is no /proc.
+    """
     return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""The main process's side: a pool of worker commands, each with one request at a time."""
+"""Pool of worker processes in the main process; each worker handles one request at a time."""
 
 import asyncio
 import contextlib
@@ -24,28 +24,28 @@ _CLOSED = "not started: its pool was closed"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one worker process. `memory` and `file_size` in bytes; not `confined`: it keeps network and files.
+    """Limits of a worker process. `memory` and `file_size` in bytes; without `confined`, it keeps network and files.
 
-    `niceness`: 0 to 19, as of `nice`; with more it gets processor time that others leave.
+    `niceness`: 0 to 19, as for `nice`. A worker with a higher value has lower priority.
     """
 
     memory: int
     file_size: int = 64 << 20
-    requests: int = 500  # recycled after so many
+    requests: int = 500  # the process is replaced after this number
     confined: bool = True
     niceness: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """Another Python than this one; `path` is the folder where it finds this package."""
+    """Another Python interpreter; `path` is the folder from which it imports this package."""
 
     python: str
     path: str
 
 
 class WorkerPool:
-    """`workers` processes that run `python -m module`; `module` ends in `processes.worker.serve(handlers)`."""
+    """Up to `workers` processes of `python -m module`; `module` ends with `sandbox.worker.serve(handlers)`."""
 
     def __init__(
         self,
@@ -56,12 +56,20 @@ class WorkerPool:
         interpreter: Interpreter | None = None,
         patience: float = 0.0,
     ) -> None:
-        """`patience`: seconds that a request waits for a worker that is busy before another one is started."""
+        """Create the pool; processes start on demand.
+
+        Args:
+            module: the module of the workers.
+            workers: upper limit of processes.
+            limits: limits of each process.
+            interpreter: the Python interpreter of the workers; None for this one.
+            patience: seconds that a request waits for a busy worker before another one is started.
+        """
         self.interpreter = interpreter
         self.module = module
         self.workers = workers
         self.limits = limits
-        self._idle: list[_Worker] = []  # the one that answered last stands last
+        self._idle: list[_Worker] = []  # the most recently used worker is last
         self._all: set[_Worker] = set()
         self._turns = asyncio.Semaphore(workers)
         self._patience = patience
@@ -84,12 +92,21 @@ class WorkerPool:
         affinity: str = "",
         files: Sequence[int] = (),
     ) -> dict[str, Any]:
-        """Run one operation in a worker, one that did `affinity` last if it is idle.
+        """Run an operation in a worker, preferably in the idle worker that last handled `affinity`.
 
-        `files` are descriptors that the worker gets with the request, as its own in `payload["files"]`; 250 at most.
-        `deadline` in seconds; past it the worker is killed. Raises `WorkerDied` (deadline, memory, crash),
-        `PageFailure` as the worker raised it, and `WorkerError` for anything else it raised. Requests that still wait
-        when the pool is closed raise `WorkerDied`.
+        Requests that still wait when the pool is closed raise `WorkerDied`.
+
+        Args:
+            operation: name of a handler.
+            payload: argument of the handler.
+            deadline: seconds after which the worker is killed.
+            affinity: key of related requests, such as a document.
+            files: descriptors that the worker receives as its own in `payload["files"]`; 250 at most.
+
+        Raises:
+            WorkerDied: the worker exceeded the deadline or its memory, or crashed.
+            PageFailure: the worker raised it.
+            WorkerError: the worker raised another error.
         """
         async with self._turns:
             worker = await self._take(affinity)
@@ -104,12 +121,12 @@ class WorkerPool:
         return _result(reply)
 
     async def close(self) -> None:
-        """End all workers at once, for good."""
+        """Kill all workers at once, permanently."""
         self._closed = True
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_exception(WorkerDied(_CLOSED))
-        async with self._starting:  # one that starts now would outlive the pool
+        async with self._starting:  # a worker that starts now would outlive the pool
             workers, self._all, self._idle = list(self._all), set(), []
         await asyncio.gather(*(worker.kill() for worker in workers))
 
@@ -117,12 +134,12 @@ class WorkerPool:
         for index, worker in enumerate(self._idle):
             if affinity and worker.affinity == affinity:
                 return self._idle.pop(index)
-        if self._idle:  # of a new document, the one whose own is the oldest; else the others may stay asleep, and small
+        if self._idle:  # with affinity the oldest worker; otherwise the newest, so that others stay asleep
             return self._idle.pop(0 if affinity else -1)
         return await self._next_free() or await self._started()
 
     async def _next_free(self) -> "_Worker | None":
-        """A worker that is done before our patience is over: another process costs as much time, and its memory."""
+        """Wait for a busy worker for `patience` seconds: another process costs as much time, and memory."""
         if not self._patience or not (self._all or self._starting.locked()):
             return None
         waiting: asyncio.Future[_Worker] = asyncio.get_running_loop().create_future()
@@ -138,7 +155,7 @@ class WorkerPool:
         return waiting.result() if waiting.done() else None
 
     def _free(self, worker: "_Worker") -> None:
-        """Who waits longest gets it."""
+        """Hand the worker to the request that waits longest."""
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(worker)
@@ -176,11 +193,11 @@ def _result(reply: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Worker:
-    """One process. Not for use by two callers at a time."""
+    """Worker process. Only for one caller at a time."""
 
     def __init__(self, process: asyncio.subprocess.Process, door: socket.socket) -> None:
         self.process = process
-        self._door = door  # open files go through it
+        self._door = door  # passes open files
         self.affinity = ""
         self.answered = 0
         self._last_words: deque[str] = deque(maxlen=5)
@@ -188,7 +205,7 @@ class _Worker:
 
     @classmethod
     async def start(cls, module: str, limits: Limits, interpreter: Interpreter | None) -> "_Worker":
-        """A new process. One that is being started when the caller is cancelled is ended, not left half made."""
+        """Start a process. If the caller is cancelled during the start, kill the process."""
         starting = asyncio.ensure_future(cls._started(module, limits, interpreter))
         try:
             return await asyncio.shield(starting)
@@ -204,7 +221,7 @@ class _Worker:
         try:
             with theirs:
                 process = await asyncio.create_subprocess_exec(
-                    # -P: a json.py in the folder where the user works must not be imported.
+                    # -P: a json.py in the user's working folder must not be imported.
                     interpreter.python if interpreter else sys.executable, "-P", "-m", module, options,
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
@@ -212,7 +229,7 @@ class _Worker:
                     pass_fds=(theirs.fileno(),),
                     env=environment,
                     limit=1 << 20,
-                    start_new_session=True,  # a group of its own: killed together with what it started
+                    start_new_session=True,  # a process group of its own: killed together with its children
                 )  # fmt: skip
         except BaseException:
             door.close()
@@ -227,7 +244,7 @@ class _Worker:
             raise WorkerDied(f"killed after {deadline:g} s", timed_out=True) from error
         except (asyncio.IncompleteReadError, ConnectionError, ValueError, IndexError) as error:
             raise await self._died() from error
-        self.answered += max(1, len(files))  # recycled after so many documents, however they come
+        self.answered += max(1, len(files))  # recycled by the number of documents, however they are batched
         return reply
 
     async def _exchange(self, request: Mapping[str, Any], files: Sequence[int]) -> dict[str, Any]:
@@ -235,7 +252,7 @@ class _Worker:
         if stdin is None or stdout is None:
             raise ConnectionError("the worker has no pipes")
         if files:
-            socket.send_fds(self._door, [b"."], files)  # one byte: it never waits
+            socket.send_fds(self._door, [b"."], files)  # a single byte never blocks
         for piece in wire.encode({**request, "files": len(files)}):
             stdin.write(piece)
         await stdin.drain()
@@ -248,7 +265,7 @@ class _Worker:
         await self.kill()
         code = self.process.returncode
         words = "; ".join(self._last_words)
-        # Native libraries abort when they get no memory.
+        # Native libraries abort if an allocation fails.
         memory = code in (OUT_OF_MEMORY, -signal.SIGABRT) or any(
             sign in words for sign in ("bad_alloc", "MemoryError", "out of memory")
         )
@@ -257,7 +274,7 @@ class _Worker:
     async def _listen(self) -> None:
         if self.process.stderr is None:
             return
-        with contextlib.suppress(ValueError):  # a line longer than the buffer: no more words
+        with contextlib.suppress(ValueError):  # a line longer than the buffer: ignore the rest
             async for line in self.process.stderr:
                 self._last_words.append(line.decode(errors="replace").strip()[:300])
 

@@ -12,7 +12,7 @@ _NUMBERS = {"x86_64": 317, "aarch64": 277}  # of seccomp(2) itself
 _SET_MODE_FILTER, _ALL_THREADS = 1, 1
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 
-#: Of other processes, the kernel and the machine; no worker of any kind makes these.
+#: Calls on other processes, the kernel, and the machine. No kind of worker makes them.
 KERNEL = (
     *("ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "process_mrelease", "pidfd_getfd", "kcmp"),
     *("bpf", "perf_event_open", "userfaultfd", "add_key", "request_key", "keyctl", "personality", "modify_ldt"),
@@ -22,9 +22,9 @@ KERNEL = (
     *("acct", "quotactl", "syslog", "iopl", "ioperm", "sethostname", "setdomainname"),
     *("settimeofday", "clock_settime", "clock_adjtime", "adjtimex"),
 )
-#: Of sockets; `socket` itself depends on its family.
+#: Calls on sockets; `socket` itself depends on its family.
 NETWORK = ("bind", "listen", "accept", "accept4")
-#: What alters files, or what is known of them, without opening them; Landlock knows nothing of owners, modes and times.
+#: Calls that change files or their metadata without opening them. Landlock does not cover owners, modes, and times.
 ALTERING = (
     *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
     *("setxattr", "lsetxattr", "fsetxattr", "setxattrat"),
@@ -34,13 +34,13 @@ ALTERING = (
     *("shmget", "shmat", "msgget", "semget", "mq_open", "connect", "sendto"),
 )
 STARTING = ("execve", "execveat")
-#: Said not to exist, so that libraries take the older call, whose arguments can be looked at.
+#: Reported as nonexistent, so that libraries use the older call, whose arguments a filter can inspect.
 _UNKNOWN = ("clone3", "openat2", "io_uring_setup", "io_uring_enter", "io_uring_register")
 #: CLONE_NEWTIME, -NS, -CGROUP, -UTS, -IPC, -USER, -PID, -NET (linux/sched.h).
 _NEW_NAMESPACES = 0x80 | 0x20000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 _WRITING = os.O_ACCMODE | os.O_CREAT | os.O_TRUNC
 
-_Instruction = tuple[int, int, int, int]  # code, how many to skip if true, if false, operand
+_Instruction = tuple[int, int, int, int]  # code, instructions to skip if true, if false, operand
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 
 
@@ -49,10 +49,20 @@ class _Program(ctypes.Structure):
 
 
 def install(refused: Iterable[str], *, families: Sequence[int] = (), writing: bool) -> bool:
-    """Have the kernel refuse the calls named (EPERM) for all threads of this process and what they start, for good.
+    """Let the kernel refuse the named calls (EPERM), permanently, for all threads and future children of this process.
 
-    Sockets are refused but for `families`; unless `writing`, files are opened for reading only. Needs
-    PR_SET_NO_NEW_PRIVS. Returns False where this is no Linux on x86-64 or arm64; raises OSError when refused.
+    Needs PR_SET_NO_NEW_PRIVS.
+
+    Args:
+        refused: names of the calls.
+        families: address families of permitted sockets.
+        writing: permit opening files for writing.
+
+    Returns:
+        False if this is not Linux on x86-64 or arm64.
+
+    Raises:
+        OSError: the kernel refuses.
     """
     architecture = machine()
     if not architecture:
@@ -60,7 +70,7 @@ def install(refused: Iterable[str], *, families: Sequence[int] = (), writing: bo
     program = _program(architecture, refused, families, writing)
     code = b"".join(struct.pack("=HBBI", *one) for one in program)
     pointer = ctypes.byref(_Program(len(program), code))
-    # With this flag a thread that cannot follow makes the call answer its id, which is positive.
+    # With this flag, the call returns the id of a thread that cannot be included, which is positive.
     stuck = call(_NUMBERS[architecture], ctypes.c_uint(_SET_MODE_FILTER), ctypes.c_uint(_ALL_THREADS), pointer)
     if stuck:
         raise OSError(errno.ESRCH, f"thread {stuck} has a filter of its own")
@@ -79,7 +89,7 @@ def _program(architecture: str, refused: Iterable[str], families: Sequence[int],
     rules: list[tuple[str, list[_Instruction]]] = [(name, [_answer(errno.EPERM)]) for name in refused]
     rules += [(name, [_answer(errno.ENOSYS)]) for name in _UNKNOWN]
     rules += [("clone", _without_bits(0, _NEW_NAMESPACES)), ("socket", _one_of(0, families))]
-    rules += [("prlimit64", _one_of(0, (0,)))]  # 0 is this process; another's limits are not its own
+    rules += [("prlimit64", _one_of(0, (0,)))]  # 0 is this process; it may not change the limits of others
     if not writing:
         rules += [("open", _without_bits(1, _WRITING)), ("openat", _without_bits(2, _WRITING))]
     for name, answer in rules:

@@ -1,14 +1,14 @@
-"""Linux system calls that the C library has no function for, and the numbers of those that a worker is refused."""
+"""Linux system calls without a function in the C library, and the numbers of calls that workers are refused."""
 
 import ctypes
 import functools
 import os
 import sys
 
-#: Machines whose numbers stand below, and how the kernel names them to a filter: AUDIT_ARCH_* of linux/audit.h.
+#: Supported machines, with their names for a filter: AUDIT_ARCH_* of linux/audit.h.
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
-#: x86-64 and arm64 numbers: asm/unistd_64.h and asm-generic/unistd.h of Linux 6.12; None where there is no such call.
+#: x86-64 and arm64 numbers: asm/unistd_64.h and asm-generic/unistd.h of Linux 6.12; None if there is no such call.
 NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "accept": (43, 202),
     "accept4": (288, 242),
@@ -123,7 +123,7 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
 
 
 def machine() -> str:
-    """This process's architecture by its name in `ARCHITECTURES`; empty where there are no numbers for it."""
+    """Return this process's architecture by its name in `ARCHITECTURES`; empty if it is not supported."""
     if sys.platform != "linux" or sys.maxsize < 1 << 32:  # 32-bit programs have other numbers
         return ""
     name = os.uname().machine
@@ -131,12 +131,16 @@ def machine() -> str:
 
 
 def number(name: str, architecture: str) -> int | None:
-    """The number of a system call; None where the architecture has no such call."""
+    """Return the number of a system call; None if the architecture has no such call."""
     return NUMBERS[name][0 if architecture == "x86_64" else 1]
 
 
 def call(nr: int, *arguments: object) -> int:
-    """Make a system call by its number. Raises OSError with what the kernel says."""
+    """Make a system call by its number.
+
+    Raises:
+        OSError: the kernel returned an error.
+    """
     library = _library()
     result = int(library.syscall(ctypes.c_long(nr), *arguments))
     if result < 0:

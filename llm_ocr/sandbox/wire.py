@@ -1,7 +1,7 @@
-"""Messages between the main process and its workers: JSON with the bytes beside it.
+"""Messages between the main process and its workers: JSON, followed by binary blobs.
 
-Not pickle: a worker reads untrusted documents, and what it sends back must not be able to run code here.
-A frame: length of the JSON, number of blobs, length of each blob (4 bytes each, big endian), the JSON, the blobs.
+Pickle is not used: a worker reads untrusted documents, and its messages must not be able to run code here. Frame:
+length of the JSON, number of blobs, length of each blob (4 bytes each, big endian), the JSON, the blobs.
 """
 
 import json
@@ -14,7 +14,7 @@ HEAD = struct.Struct(">II")
 
 
 def encode(message: Mapping[str, Any]) -> list[bytes]:
-    """The frame of a message made of JSON values and `bytes`, as pieces to write one after the other."""
+    """Return the frame of a message made of JSON values and `bytes`, as chunks to write in order."""
     blobs: list[bytes] = []
 
     def lift(value: Any) -> Any:
@@ -29,7 +29,11 @@ def encode(message: Mapping[str, Any]) -> list[bytes]:
 
 
 def decode(head: bytes, blobs: list[bytes]) -> dict[str, Any]:
-    """The message of a frame's JSON and blobs; raises ValueError if it is not one."""
+    """Return the message of a frame's JSON and blobs.
+
+    Raises:
+        ValueError: the JSON is not an object.
+    """
 
     def put_back(value: dict[str, Any]) -> Any:
         if len(value) == 1 and _BLOB in value:

@@ -1,4 +1,4 @@
-"""The worker's side: limits on itself, then one request after the other from standard input to standard output."""
+"""Main loop of a worker: set limits, then handle one request after another from standard input to standard output."""
 
 import contextlib
 import ctypes
@@ -24,11 +24,11 @@ from llm_ocr.sandbox.memory import give_back_memory, sizes
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
-#: The exit code by which a worker says that it ran out of its memory limit.
+#: Exit code of a worker that exceeded its memory limit.
 OUT_OF_MEMORY = 77
-#: Bytes that the pipe of answers holds, which is as many as Linux allows users by default.
+#: Capacity of the response pipe in bytes: the maximum that Linux permits users by default.
 _PIPE = 1 << 20
-#: Seconds without a request after which a worker gives back what is free of its memory.
+#: Seconds without a request after which a worker returns its free memory to the system.
 _IDLE = 0.25
 
 
@@ -39,12 +39,17 @@ def serve(
     prepare: Callable[[], object] = lambda: None,
     rest: Callable[[], object] = lambda: None,
 ) -> None:
-    """Answer requests until the parent closes the pipe. The command line's first argument is the limits as JSON.
+    """Handle requests until the parent closes the pipe. The first command line argument has the limits as JSON.
 
-    What `confinement` does not name is given up after `prepare` and before the first request is read. A handler finds
-    files that came with its request in `payload["files"]`, open until it returns: who keeps one duplicates it. One
-    alone stands in `payload["file"]`, too. `rest` frees what a handler keeps for speed: called when no request has come
-    for a while, before what is free goes back to the system.
+    Rights not in `confinement` are dropped after `prepare` and before the first request is read. A handler finds the
+    files of its request in `payload["files"]`, open until it returns. To keep a file, duplicate it. A single file is
+    also in `payload["file"]`.
+
+    Args:
+        handlers: functions by the name of their operation.
+        confinement: rights that the worker keeps.
+        prepare: runs before the confinement.
+        rest: frees a handler's caches. It runs after a time without requests, before free memory is returned.
     """
     limits = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
     answers = _take_stdout()
@@ -52,18 +57,18 @@ def serve(
     _limit_myself(limits)
     with contextlib.suppress(OSError):  # not Linux, or no /proc
         sizes()
-    with contextlib.suppress(Exception):  # the first request meets it again, and answers with it
+    with contextlib.suppress(Exception):  # the first request fails in the same way, and returns the error
         prepare()
     if limits.get("confined", True):
         confine(confinement)
     while _serve_one(handlers, requests, answers, limits["door"]):
         if not select.select([requests], [], [], _IDLE)[0]:
-            rest()  # not while it is busy: it would ask for the same again at the next page
+            rest()  # not while busy: the next page would need the caches again
             give_back_memory()
 
 
 def _serve_one(handlers: Mapping[str, Handler], requests: BinaryIO, answers: BinaryIO, door: int) -> bool:
-    """Answer the next request, and keep nothing of it; False when the parent has closed the pipe."""
+    """Handle the next request without keeping it; return False after the parent has closed the pipe."""
     request = _read(requests)
     if request is None:
         return False
@@ -93,7 +98,7 @@ def _answer(handlers: Mapping[str, Handler], request: Mapping[str, Any]) -> dict
 
 @contextlib.contextmanager
 def _received(request: Mapping[str, Any], door: int) -> Iterator[Mapping[str, Any]]:
-    """The request with the files that came beside it, which are closed at the end."""
+    """Yield the request with its files, which are closed at the end."""
     count = request.get("files")
     if not count:
         yield request
@@ -109,7 +114,7 @@ def _received(request: Mapping[str, Any], door: int) -> Iterator[Mapping[str, An
 
 
 def _take_stdin() -> BinaryIO:
-    """Keep standard input for requests: a program that is started here must not read them."""
+    """Reserve standard input for requests: programs started here must not read them."""
     requests = os.fdopen(os.dup(0), "rb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -118,11 +123,11 @@ def _take_stdin() -> BinaryIO:
 
 
 def _take_stdout() -> BinaryIO:
-    """Keep standard output for answers; what native libraries print goes to standard error instead."""
+    """Reserve standard output for responses; output of native libraries goes to standard error instead."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    if sys.platform == "linux":  # the parent reads a page at a few goes rather than 64 KiB at a time
-        with contextlib.suppress(OSError):  # no pipe, or more than this user may have
+    if sys.platform == "linux":  # the parent then reads a page in a few reads instead of 64 KiB at a time
+        with contextlib.suppress(OSError):  # no pipe, or above the user's limit
             fcntl.fcntl(answers, fcntl.F_SETPIPE_SZ, _PIPE)
     return answers
 
@@ -138,11 +143,11 @@ def _read(stream: BinaryIO) -> dict[str, Any] | None:
 
 
 def _limit_myself(limits: Mapping[str, Any]) -> None:
-    """Memory, core files and file sizes limited, nice; no new privileges; dead when the parent dies (Linux)."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides what ends
+    """Limit memory, core files, and file sizes, set niceness, drop privileges, and exit with the parent (Linux)."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides which exit
     _set_limit(resource.RLIMIT_CORE, 0)
     if file_size := limits.get("file_size"):
-        _set_soft_limit(resource.RLIMIT_FSIZE, file_size)  # what is copied into memory on purpose may be larger
+        _set_soft_limit(resource.RLIMIT_FSIZE, file_size)  # data copied into memory on purpose may be larger
     os.nice(limits.get("niceness", 0))
     memory = limits.get("memory")
     give_up_privileges()
@@ -156,7 +161,7 @@ def _limit_myself(limits: Mapping[str, Any]) -> None:
 
 
 def give_up_privileges() -> None:
-    """No program that this process starts gains privileges (Linux); the kernel asks for it before it confines."""
+    """Prevent started programs from gaining privileges (Linux), which the kernel requires for confinement."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
 
@@ -174,7 +179,7 @@ def _set_soft_limit(which: int, value: int) -> None:
 
 
 def _watch_memory(limit: int) -> None:
-    """macOS does not honour RLIMIT_AS: leave when the resident size (bytes there) passes the limit."""
+    """Exit when the resident size (in bytes on macOS) exceeds the limit, because macOS ignores RLIMIT_AS."""
     while True:
         time.sleep(0.1)
         if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > limit:

@@ -1,1 +1,1 @@
-"""Which worker processes which unit: static shards, leases, and units of the preceding stage."""
+"""Assign units to workers: static shards, leases, and units published by the preceding stage."""

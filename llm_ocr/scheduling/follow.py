@@ -11,41 +11,45 @@ from typing import Protocol
 from llm_ocr.scheduling.scanner import Claimed, Exhausted, Groups, PlannedItems, Units, Wait, told
 from llm_ocr.storage import ObjectStore
 
-# What a stage has published by now, learnt from few listings while it works: for the stage that follows it.
+# Units that the preceding stage has published, tracked with few listings.
 
 
-#: Groups that one look lists when it finds nothing.
+#: Upper limit of groups to list in a look without new units.
 _MOST_LISTED = 8
 
 _DONE = ".done"
 
 
 class Ready(Protocol):
-    """Places of what may be done now, because the stage before has published it."""
+    """Places of units that can be processed now, because the preceding stage has published them."""
 
     @property
     def stage(self) -> str:
-        """The stage before."""
+        """Name of the preceding stage."""
 
     @property
     def total(self) -> int:
-        """How many units it has in all."""
+        """Total number of its units."""
 
     @property
     def missing(self) -> int:
-        """How many of them it had not published when they were looked at last."""
+        """Number of its units that were unpublished at the last look."""
 
     def __contains__(self, place: object) -> bool: ...
 
     def look(self) -> list[int]:
-        """The places that have become ready since the last look, or some of them. Raises `StorageError`."""
+        """Return places that became ready since the last look, possibly not all of them.
+
+        Raises:
+            StorageError: the store could not be listed.
+        """
 
 
 class Published:
-    """The units of a plan that a stage has published.
+    """Units of a plan that a stage has published.
 
-    A look goes on where the last one ended, and stops at the first group in which something is new; groups whose units
-    are all published are listed no more.
+    Each look continues after the last one, and stops at the first group with new units. Groups whose units are all
+    published are not listed again.
     """
 
     def __init__(
@@ -65,14 +69,14 @@ class Published:
         self._ready = bytearray(len(units))
         self._left = [len(members) for members in self._groups.members]
         turns = [group for group, left in enumerate(self._left) if left]
-        (randomness or random.Random()).shuffle(turns)  # so that many workers do not all begin at the same units
+        (randomness or random.Random()).shuffle(turns)  # so that workers do not all start at the same units
         self._turns = deque(turns)
 
     def __contains__(self, place: object) -> bool:
         return isinstance(place, int) and bool(self._ready[place])
 
     def look(self) -> list[int]:
-        """See `Ready`."""
+        """Return newly published places (see `Ready`)."""
         for _ in range(min(_MOST_LISTED, len(self._turns))):
             group = self._turns.popleft()
             found = self._list(group)
@@ -101,7 +105,7 @@ class Published:
 
 
 class ReadyItems:
-    """Assemble's items whose units are all published, retries of their pages included."""
+    """Items of Assemble whose units are all published, including retries of their pages."""
 
     def __init__(self, items: PlannedItems, published: Published) -> None:
         self.stage = published.stage
@@ -112,14 +116,14 @@ class ReadyItems:
 
     @property
     def missing(self) -> int:
-        """Units that are to be published still."""
+        """Number of unpublished units."""
         return self._published.missing
 
     def __contains__(self, place: object) -> bool:
         return isinstance(place, int) and not self._waits[place]
 
     def look(self) -> list[int]:
-        """See `Ready`."""
+        """Return places of newly complete items (see `Ready`)."""
         while fresh := self._published.look():
             if found := list(self._ended(fresh)):
                 return found
@@ -133,25 +137,25 @@ class ReadyItems:
                     yield item
 
 
-# Units one by one for a worker that follows the stage before: as soon as that one has published them.
+# Units, one at a time, for a worker that follows the preceding stage.
 
 
 class Taking(Protocol):
-    """Finds units for this worker among those that are ready: `work.leased.Search` or `work.claim.Sharded`."""
+    """Claims ready units for this worker: `scanner.UnitScanner` or `shards.Sharded`."""
 
     def freshen(self, places: Iterable[int]) -> None:
-        """These places are ready now."""
+        """Note that these places are ready now."""
 
     def step(self) -> Claimed | Wait | Exhausted:
-        """The next thing to do."""
+        """Return the next action."""
 
 
 @dataclass(slots=True)
 class Patience:
-    """How long a worker pauses between two looks (seconds), and what it says meanwhile.
+    """Pauses between two looks, in seconds, and the messages during them.
 
-    Pauses grow from `first` to `longest`. `say` is told at the first one what is waited for, and every `remind` seconds
-    in which nothing came that it still is.
+    Pauses grow from `first` to `longest`. `say` receives a message at the first pause, and again after each `remind`
+    seconds without new units.
     """
 
     say: Callable[[str], None]
@@ -160,15 +164,20 @@ class Patience:
     remind: float = 300.0
     clock: Callable[[], float] = time.monotonic
     _pause: float = field(init=False, default=0.0)
-    _since: float | None = field(init=False, default=None)  # when something came last
+    _since: float | None = field(init=False, default=None)  # time of the last new unit
     _said: float | None = field(init=False, default=None)
 
     def came(self) -> None:
-        """There is something to do: the next pause is short again."""
+        """Reset the pause after new work."""
         self._pause, self._since = 0.0, self.clock()
 
     def pause(self, what: str, nothing: str = "nothing came") -> float:
-        """The next pause; `what` is waited for, and `nothing` is what happened meanwhile."""
+        """Return the seconds of the next pause.
+
+        Args:
+            what: object of the wait, for messages.
+            nothing: event that did not happen, for messages.
+        """
         now = self.clock()
         if self._since is None:
             self._since = now
@@ -189,10 +198,20 @@ def followed(
     wait: Callable[[float], bool],
     grown: Callable[[], bool] = lambda: False,
 ) -> Generator[int, None, bool]:
-    """Places of units, until the stage before has published all and this worker's are taken, or `wait` says stop.
+    """Yield places of units until the preceding stage has published all and this worker has taken its units.
 
-    Ends with true when the plan has `grown` before that: then its new units, and what was left, are to be followed.
-    Raises `StorageError`.
+    Args:
+        taking: claims ready units.
+        ready: units that the preceding stage has published.
+        patience: pauses and messages.
+        wait: sleeps for a number of seconds; returns true to stop.
+        grown: returns whether the plan has new units.
+
+    Returns:
+        Whether the plan has grown before the end. The caller then follows the new units and the remaining ones.
+
+    Raises:
+        StorageError: the store could not be read.
     """
     while True:
         step = taking.step()

@@ -20,27 +20,28 @@ _log = logging.getLogger(__name__)
 
 LEASE = ".lease"
 
-#: Beats in the life of a lease: four may be lost before another worker takes the unit.
+#: Beats per lease duration: four may be lost before another worker takes the unit.
 _BEATS = 5
 
-#: Google Cloud Storage takes about one write a second of one object, and answers 429 to more
-#: (docs.cloud.google.com/storage/quotas, "Maximum rate of writes to the same object name"). No store needs faster ones.
+#: Google Cloud Storage accepts about one write per second to an object, and answers 429 to more. Source:
+#: docs.cloud.google.com/storage/quotas, "Maximum rate of writes to the same object name". No store needs faster beats.
 _FASTEST_BEAT = 1.0
 
-#: Beats on Google Cloud Storage have a margin beside that limit: steals and retries write the same object too.
+#: Beats on Google Cloud Storage keep a margin below that limit: steals and retries write the same object too.
 _FASTEST_BEAT_ON_GCS = 30.0
 
 DEFAULT_SECONDS = 300.0
 
-#: Seconds that `close` waits for a beat that is under way: a worker that was told to stop has little time.
+#: Seconds that `close` waits for a beat in progress: a worker that must stop has little time.
 _PATIENCE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseOptions:
-    """`seconds`: a lease that did not change for so long is of a dead worker. `worker` is for people who look at it.
+    """Options of leases. A lease without a change for `seconds` is expired. `worker` is a name for human readers.
 
-    Raises `UsageError` for a time that is too short for the beats in it.
+    Raises:
+        UsageError: `seconds` is too short for its beats.
     """
 
     seconds: float = DEFAULT_SECONDS
@@ -55,12 +56,16 @@ class LeaseOptions:
 
     @property
     def beat(self) -> float:
-        """Seconds between two signs of life."""
+        """Seconds between two beats."""
         return self.seconds / _BEATS
 
 
 def lease_options(url: str, seconds: float = DEFAULT_SECONDS, worker: str = "") -> LeaseOptions:
-    """Options that suit the store of this URL. Raises `UsageError` for a time that is too short for it."""
+    """Return options that suit the store of this URL.
+
+    Raises:
+        UsageError: `seconds` is too short for the store.
+    """
     options = LeaseOptions(seconds, worker)
     if url.startswith("gs://") and options.beat < _FASTEST_BEAT_ON_GCS:
         raise UsageError(
@@ -71,7 +76,7 @@ def lease_options(url: str, seconds: float = DEFAULT_SECONDS, worker: str = "") 
 
 
 class Claim(Enum):
-    """How an attempt to take a unit ended."""
+    """Outcome of an attempt to claim a unit."""
 
     OURS = "ours"
     HELD = "held"
@@ -80,7 +85,7 @@ class Claim(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Lease:
-    """A lease as its holder knows it. `written`: when it last surely was, by our clock."""
+    """Lease as its holder sees it. `written` is the last certain write, by the holder's clock."""
 
     unit: str
     nonce: str
@@ -97,27 +102,27 @@ class _Body:
 
 
 def is_lease(key: str) -> bool:
-    """Whether the key is of a lease: `<stage>/<key>/<xx>/<unit>.lease`.
+    """Return whether the key is of a lease: `<stage>/<key>/<xx>/<unit>.lease`.
 
-    A live worker rewrites its leases five times in `seconds`, so one that is old is nobody's.
+    A live worker rewrites its leases five times in `seconds`. An expired lease has no owner.
     """
     return key.endswith(LEASE) and key.count("/") == 3
 
 
 def lease_seconds(data: bytes) -> float:
-    """How long after its last beat a lease still counts, from its content; 0 for one that nobody can read."""
+    """Return the seconds from its last beat until a lease expires, from its content; 0 for unreadable content."""
     return _body(data, "a lease").seconds
 
 
 def lease_key(stage: str, key: str, unit: str) -> str:
-    """Where the lease of a unit stands."""
+    """Return the key of a unit's lease."""
     return marker_key(stage, key, unit).rpartition(".")[0] + LEASE
 
 
 class Leases:
-    """The leases of one worker in one stage; usable from any number of threads.
+    """Leases of one worker in one stage, safe to use from several threads.
 
-    As a context it keeps them alive in a thread of its own, and at the end releases those that are still held.
+    As a context manager, it renews leases in its own thread, and releases those still held on exit.
     """
 
     def __init__(
@@ -134,8 +139,8 @@ class Leases:
         self.key = key
         self.options = options or LeaseOptions()
         self.clock = clock
-        self.stolen = 0  # taken over from others
-        self.lost = 0  # taken over by others
+        self.stolen = 0  # number of leases taken from other workers
+        self.lost = 0  # number of leases that other workers took
         self._held: dict[str, _Lease] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -153,30 +158,34 @@ class Leases:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called: nothing more is claimed."""
+        """Whether `close` was called: no more units are claimed."""
         return self._stop.is_set()
 
     def wait(self, seconds: float) -> None:
-        """Sleep, but no longer than until `close`."""
+        """Sleep for `seconds`, or until `close`."""
         self._stop.wait(seconds)
 
     def holds(self, unit: str) -> bool:
-        """Whether the unit is ours, as far as is known. The rows of one that is not are another worker's to publish."""
+        """Return whether this worker still holds the unit, as far as known. Publish the rows of held units only."""
         return unit in self._held
 
     def claim(self, unit: str) -> Claim:
-        """Take a unit that nobody seems to hold. Raises `StorageError` when it cannot be told whether it was taken."""
+        """Claim a unit without a lease.
+
+        Raises:
+            StorageError: the outcome is unknown.
+        """
         nonce, began = secrets.token_hex(8), self.clock()
         key = lease_key(self.stage, self.key, unit)
         try:
             version = self.store.create(key, self._body(nonce, 0))
         except StorageError as error:
-            # A create that was sent twice meets its own first one: the nonce tells.
+            # A request sent twice meets the object of its first attempt. The nonce identifies it.
             try:
                 found, version = self._fetch(unit)
             except ObjectNotFound:
                 if isinstance(error, ObjectExists):
-                    return Claim.HELD  # released in this moment
+                    return Claim.HELD  # released at this moment
                 raise error from None
             if found.nonce != nonce:
                 return Claim.HELD
@@ -185,7 +194,7 @@ class Leases:
     def steal(self, unit: str, version: str, quiet: float) -> Claim:
         """Take over a lease of this version that has not changed for `quiet` seconds.
 
-        It stays its holder's when it has changed by now, or when it was made for a longer time than that.
+        The holder keeps a lease that has changed meanwhile, or that has a duration above `quiet`.
         """
         try:
             found, now = self._fetch(unit)
@@ -203,14 +212,14 @@ class Leases:
         return outcome
 
     def release(self, unit: str) -> None:
-        """Give up a unit that is done: its marker stands. Nothing happens for one that is not ours any more."""
+        """Release a unit whose marker is published. Does nothing for a unit that this worker no longer holds."""
         with self._lock:
             lease = self._held.pop(unit, None)
         if lease is not None:
             remove_lost(self.store, lease_key(self.stage, self.key, unit))
 
     def close(self) -> None:
-        """Stop claiming and keeping alive, and give back units that are not done, so that others need not wait."""
+        """Stop claiming and renewing, and release unfinished units, so that other workers need not wait."""
         self._stop.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_PATIENCE)
@@ -220,7 +229,7 @@ class Leases:
             self._give_back(lease)
 
     def beat(self) -> None:
-        """Renew the leases that are due. Those that others have taken are no longer held afterwards."""
+        """Renew the leases that are due. Leases taken by other workers are no longer held afterward."""
         now = self.clock()
         with self._lock:
             due = [lease for lease in self._held.values() if now - lease.written >= self.options.beat]
@@ -253,7 +262,7 @@ class Leases:
         )
 
     def _taken(self, lease: _Lease) -> Claim:
-        """Ours, unless the unit was done before: its last holder's marker stood before the lease was released."""
+        """Register a claimed lease, unless the unit is done: its last holder published the marker before release."""
         with self._lock:
             closed = self._stop.is_set()
             if not closed:
@@ -271,25 +280,25 @@ class Leases:
         return Claim.DONE if done else Claim.OURS
 
     def _swap(self, lease: _Lease) -> _Lease | None:
-        """The lease one beat later; None when the object is another's or gone."""
+        """Return the lease one beat later; None if the object is another worker's or gone."""
         later = replace(lease, beat=lease.beat + 1, written=self.clock())
         key = lease_key(self.stage, self.key, lease.unit)
         try:
             return replace(later, version=self.store.swap(key, self._body(lease.nonce, later.beat), lease.version))
         except StorageError as error:
-            # This swap or an earlier one may have worked, and its answer was lost: the nonce tells.
+            # This swap or an earlier one may have succeeded although its response was lost. The nonce shows this.
             try:
                 found, version = self._fetch(lease.unit)
             except ObjectNotFound:
                 return None
             if found.nonce == lease.nonce and version != lease.version:
-                return replace(lease, version=version, beat=found.beat)  # due again, for it is not said since when
+                return replace(lease, version=version, beat=found.beat)  # due again: the time of that write is unknown
             if version == lease.version and not isinstance(error, ObjectChanged):
                 raise
             return None
 
     def _give_back(self, lease: _Lease) -> None:
-        """Remove an undone unit's lease if it is still ours; what cannot be removed runs out by itself."""
+        """Remove an unfinished unit's lease if this worker still holds it. On failure, the lease expires."""
         key = lease_key(self.stage, self.key, lease.unit)
         try:
             info = self.store.stat(key)
@@ -314,4 +323,4 @@ def _body(data: bytes, where: str) -> _Body:
         value = codec.load(data, where)
         return _Body(str(value["nonce"]), int(value["beat"]), float(value["seconds"]))
     except (WorkspaceError, KeyError, TypeError, ValueError):
-        return _Body("", 0, 0.0)  # not of our making: it runs out as any other
+        return _Body("", 0, 0.0)  # foreign content: the lease expires like any other

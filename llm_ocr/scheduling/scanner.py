@@ -16,38 +16,42 @@ from llm_ocr.workspace.generations import Generation, generations, units_of
 from llm_ocr.workspace.items import Item, item_name, items
 from llm_ocr.workspace.publish import marker_key
 
-# The units that workers share, named without reading them, in groups whose state one listing tells.
+# Units that workers share, named without reading the plan, in groups that need one listing each.
 
 
-#: Plans up to so many units are one group, or 16; larger ones are 256. A done unit is a marker and its data, and stores
-#: list 1,000 objects at a time: a look takes few requests, and looking at all of a small plan few as well.
+#: Plans up to these sizes have 1 or 16 groups; larger plans have 256. A finished unit has a marker and data, and stores
+#: list 1,000 objects per request. A look therefore takes few requests, and so does a look at all groups of a small
+#: plan.
 _ONE_GROUP = 1_000
 _SIXTEEN_GROUPS = 32_000
 
 #: Parts of the plan in memory, of at most 1,000 units each.
 _PARTS_KEPT = 2
 
-#: Of `<xx>`.
+#: Length of `<xx>`.
 _DIGITS = 2
 
 T_co = TypeVar("T_co", covariant=True)
 
 
 class Units(Protocol[T_co]):
-    """Units by their place in the plan. Names cost nothing; what they stand for is read when it is asked for."""
+    """Units by their place in the plan. Names need no request; the content of a unit is read on access."""
 
     def __len__(self) -> int: ...
 
     def name(self, place: int) -> str:
-        """The id under which the unit's marker and lease stand."""
+        """Return the id in the keys of the unit's marker and lease."""
 
     def __getitem__(self, place: int) -> T_co: ...
 
 
 class PlannedUnits:
-    """The stored plan, all generations, in memory only where it is worked on. New generations are not seen.
+    """Stored plan of all generations, with only the parts in use in memory. Later generations are not included.
 
-    `generations` are those that it holds. Raises `StageMissing` when there is no plan.
+    `generations` are the included generations.
+
+    Raises:
+        StageMissing: there is no plan.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -74,13 +78,13 @@ class PlannedUnits:
         return self._length
 
     def name(self, place: int) -> str:
-        """As `work.units.cut_units` makes it."""
+        """Return the unit's id in the form of `generations.cut_units`."""
         number = self._part_of(place)
         part = self._parts[number]
         return f"{part.generation.number:04d}-{part.first_index + place - self._starts[number]:06d}"
 
     def place(self, unit: Unit) -> int:
-        """The inverse of `[place]`, for a unit of one of its generations."""
+        """Return the place of a unit of an included generation."""
         return self._first[unit.generation] + unit.index
 
     def __getitem__(self, place: int) -> Unit:
@@ -110,12 +114,12 @@ class PlannedUnits:
 @dataclass(frozen=True, slots=True)
 class _Part:
     generation: Generation
-    number: int  # among the generation's parts
-    first_index: int  # of its first unit
+    number: int  # index among the generation's parts
+    first_index: int  # index of its first unit
 
 
 class Groups:
-    """Units by the first digits of their folder `<xx>`: none, one or two of them, the more the larger the plan."""
+    """Units grouped by the first zero, one, or two digits of their folder `<xx>`; larger plans use more digits."""
 
     def __init__(self, units: Units[object], stage: str, key: str) -> None:
         digits = 0 if len(units) <= _ONE_GROUP else 1 if len(units) <= _SIXTEEN_GROUPS else _DIGITS
@@ -126,25 +130,28 @@ class Groups:
         self._stage, self._key = stage, key
         names = [f"{number:0{digits}x}" if digits else "" for number in range(16**digits)]
         self.prefixes = [f"{folder}{name}/" if digits == _DIGITS else folder + name for name in names]
-        #: The places of each group's units, ascending; four bytes a unit.
+        #: Places of each group's units, ascending; four bytes per unit.
         self.members = [array("I") for _ in self.prefixes]
         for place in range(len(units)):
             self.members[self.of(place)].append(place)
 
     def of(self, place: int) -> int:
-        """The number of the group that the unit is in."""
+        """Return the number of the unit's group."""
         marker = marker_key(self._stage, self._key, self._units.name(place))
         start = len(self._folder)
         return int(marker[start : start + self._digits] or "0", 16)
 
 
-# Assemble's items by their place in the plan, named without reading their units: for workers that share them.
+# Items of Assemble by their place in the plan, named without reading their units, for workers that share them.
 
 
 class PlannedItems:
-    """The items of a plan; in memory twelve bytes for each, and all units of retries.
+    """Items of a plan. Memory holds twelve bytes per item, and all units of retries.
 
-    `read` must have come to its end before anything else is asked. Raises `StageMissing` when there is no plan.
+    Exhaust `read` before any other use.
+
+    Raises:
+        StageMissing: there is no plan.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -156,7 +163,7 @@ class PlannedItems:
         self._of_retry: defaultdict[int, list[int]] = defaultdict(list)
 
     def read(self) -> Iterator[Item]:
-        """All items in order, once: the whole plan is read, one part at a time."""
+        """Yield all items in order, once. Reads the whole plan, one part at a time."""
         for place, item in enumerate(items(self._workspace, self.units.generations)):
             self._first.append(self.units.place(item.units[0]))
             self._count.append(len(item.units))
@@ -170,7 +177,7 @@ class PlannedItems:
         return len(self._first)
 
     def name(self, place: int) -> str:
-        """`Item.name`: the name of its marker and lease."""
+        """Return the item's name in the keys of its marker and lease (`Item.name`)."""
         first = self.units.name(self._first[place])
         newer = self._newer.get(place)
         return item_name(first, newer[-1].generation if newer else int(first.partition("-")[0]))
@@ -181,61 +188,60 @@ class PlannedItems:
         return Item(units[0].id, units, self._newer.get(place, ()))
 
     def units_of(self, place: int) -> int:
-        """How many units must be published before the item can be assembled."""
+        """Return the number of units to publish before the item can be assembled."""
         return self._count[place] + len(self._newer.get(place, ()))
 
     def of_unit(self, unit: int) -> list[int]:
-        """The places of the items that have pages of the unit at this place of the plan."""
+        """Return the places of the items with pages of the unit at this place of the plan."""
         if unit in self._of_retry:
             return self._of_retry[unit]
         return [bisect_right(self._first, unit) - 1]
 
 
-# Units one by one for a worker that shares them with others: the search for one that is free, and when to leave. A
-# worker begins at a free unit of a random place and goes on from there in the plan's order, taking each unit by
-# creating its lease, until it meets one that is held or done; then it looks for another place. A look lists one group
-# of units (see `work.lease_groups`): markers and leases of hundreds of units by one request. So a unit costs few
-# requests, and nobody has to list the whole workspace as long as there is work.
+# Search for free units among workers. A worker starts at a free unit of a random place and continues in the plan's
+# order, creating a lease for each unit. At a held or finished unit, it looks for another place. A look lists one group
+# (`Groups`): markers and leases of hundreds of units in one request. A unit therefore costs few requests, and no worker
+# lists the whole workspace while there is work.
 
 
 T = TypeVar("T")
 
 _DONE = ".done"
 
-#: A holder is alive when its lease changed, or came, since a look that is no more than so many beats ago. It beats once
-#: in 1 to 1.25, and looks are about one beat apart.
+#: A holder is alive if its lease appeared or changed since a look at most this number of beats ago. A lease is renewed
+#: every 1 to 1.25 beats, and looks are about one beat apart.
 _ALIVE = 2.5
 
-#: Where many others are at work, a worker that finds nothing free looks at a sample: of 256 groups 10, of 16 groups 8.
-#: If others hold `_MANY` units in it, and all of these have shown a sign of life, it leaves: each of those others looks
-#: at groups of its own choice when it comes to its end, and the last ones look at all.
+#: Among many active workers, a worker that finds nothing free looks at a sample: 10 of 256 groups, 8 of 16. The worker
+#: leaves if others hold `_MANY` units of the sample and all of these are alive. The other workers look at their own
+#: random groups in the end, and the last ones look at all groups.
 _SHARE = 25
 _LEAST_SAMPLE = 8
 _MANY = 4
 
-#: The next unit of the plan is tried unless this failed too often of late: weight of the last try, and least success.
+#: The next unit of the plan is tried unless recent tries failed too often: weight of the last try, and minimum success.
 _WEIGHT = 0.3
 _LEAST_LUCK = 0.4
-_LUCK_OF_A_LOOK = 0.45  # one more try
+_LUCK_OF_A_LOOK = 0.45  # allows one more try
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A unit that is ours now."""
+    """Unit that this worker holds now."""
 
     place: int
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing is free; a held one may be, after so many seconds."""
+    """Nothing is free. A held unit may become free after this number of seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Exhausted:
-    """All units are done or in live hands: `held` of others. Not `exact`: estimated from a sample."""
+    """All units are finished or held by live workers, `held` of them. If not `exact`, a sample gave the estimate."""
 
     held: int
     exact: bool = True
@@ -243,12 +249,12 @@ class Exhausted:
 
 @dataclass(slots=True)
 class _Seen:
-    """A lease of another worker: when its version was first seen, and the last look before that, if there was one."""
+    """Lease of another worker: time of the first look at its version, and of the look before, if any."""
 
     version: str
     since: float
     before: float | None
-    not_before: float  # when it may be tried to take it over
+    not_before: float  # earliest time for an attempt to take it over
 
 
 def leased(
@@ -258,10 +264,19 @@ def leased(
     say: Callable[[str], None] = lambda message: None,
     randomness: random.Random | None = None,
 ) -> Iterator[T]:
-    """Units that this worker holds, until all are done or in live hands, or `leases` is closed.
+    """Yield units that this worker holds, until all are finished or held by live workers, or `leases` is closed.
 
-    The caller publishes a unit if `leases.holds` it still, and then calls `leases.release`. A step blocks while it
-    waits for leases that may run out soon. At the end `say` is told how many units others hold. Raises `StorageError`.
+    The caller publishes a unit if `leases.holds` is still true, and then calls `leases.release`. A step blocks while it
+    waits for leases that may expire soon.
+
+    Args:
+        leases: the worker's leases.
+        units: the units to process.
+        say: receives a final message with the number of units that others hold.
+        randomness: source of randomness.
+
+    Raises:
+        StorageError: the store could not be read or written.
     """
     search = UnitScanner(leases, units, randomness=randomness)
     while not leases.closed:
@@ -277,16 +292,16 @@ def leased(
 
 
 def told(over: Exhausted) -> str:
-    """What a worker says that leaves while others hold units."""
+    """Return the message of a worker that leaves while others hold units."""
     about = "" if over.exact else "about "
     units = "unit is" if over.held == 1 else "units are"
     return f"{about}{over.held} {units} in the hands of other workers; run the same command again if one of them dies"
 
 
 class UnitScanner:
-    """Looks for units one step at a time, without waiting: for one worker, and not for several threads at once.
+    """Finds units step by step, without waiting. For one worker, not thread-safe.
 
-    With `ready` only places in it are taken, and only those that `freshen` was told of are looked for.
+    With `ready`, only places in it are claimed, and only places passed to `freshen` are searched.
     """
 
     def __init__(
@@ -306,20 +321,20 @@ class UnitScanner:
         self._done = bytearray(len(units))
         self._taken = bytearray(len(units))  # by this worker, since the last look at the unit's group
         self._seen: dict[int, dict[int, _Seen]] = {}  # by group, then by place
-        self._looked: dict[int, float] = {}  # when each group was looked at last
-        self._settled: set[int] = set()  # groups in which nothing was free
+        self._looked: dict[int, float] = {}  # time of the last look at each group
+        self._settled: set[int] = set()  # groups without a free unit
         all_groups = range(len(self._groups.members)) if ready is None else ()
         self._to_look = deque(self._random.sample(all_groups, len(all_groups)))
         self._pool: list[int] = []
         self._pool_time = 0.0
-        self._place: int | None = None  # of the unit that was taken last
+        self._place: int | None = None  # place of the last claimed unit
         self._luck = 1.0
         self._again: float | None = None
         self._by_sample = False
         self._sample = max(len(self._groups.members) // _SHARE, _LEAST_SAMPLE)
 
     def step(self) -> Claimed | Wait | Exhausted:
-        """The next thing to do."""
+        """Return the next action."""
         while not self._leases.closed:
             place = self._candidate()
             if place is not None:
@@ -334,7 +349,7 @@ class UnitScanner:
         return Wait(0.0)
 
     def freshen(self, places: Iterable[int]) -> None:
-        """These places are ready now: their groups are looked at next."""
+        """Note that these places are ready now, and look at their groups next."""
         groups = {self._groups.of(place) for place in places}
         self._settled -= groups
         self._to_look.extendleft(groups.difference(self._to_look))
@@ -347,7 +362,7 @@ class UnitScanner:
                 return after
             self._place = None
         if self._leases.clock() - self._pool_time > self._leases.options.beat:
-            self._pool.clear()  # others have been at it
+            self._pool.clear()  # other workers have changed the group since
         while self._pool:
             place = self._pool.pop()
             if not self._was_ours(place):
@@ -355,13 +370,13 @@ class UnitScanner:
         return None
 
     def _known(self, place: int) -> bool:
-        """Whether it is known that the unit cannot be taken."""
+        """Return whether the unit is known to be unavailable."""
         if not self._is_ready(place) or self._was_ours(place):
             return True
         return place in self._seen.get(self._groups.of(place), {})
 
     def _was_ours(self, place: int) -> bool:
-        """Whether the unit is done, ours, or was ours a moment ago: then it is published, or another has taken it."""
+        """Return whether the unit is finished, held here, or recently held here, and so published or taken."""
         return bool(self._done[place] or self._taken[place]) or self._leases.holds(self._units.name(place))
 
     def _is_ready(self, place: int) -> bool:
@@ -389,7 +404,7 @@ class UnitScanner:
         return True
 
     def _look(self, group: int) -> None:
-        """List a group: what is free in it, in any order, is the new pool."""
+        """List a group. Its free units, in random order, become the new pool."""
         began = self._leases.clock()
         done, versions = self._list(self._groups.prefixes[group])
         ended = self._leases.clock()
@@ -434,17 +449,17 @@ class UnitScanner:
         return _Seen(version, now, last, now + self._leases.options.seconds)
 
     def _held(self) -> list[_Seen]:
-        """What others hold in the groups in which nothing was free."""
+        """Return the leases of other workers in the groups without free units."""
         return [lease for group in self._settled for lease in self._seen[group].values()]
 
     def _sampled(self) -> bool:
-        """Whether what was looked at is enough; never where units become ready, for the rest is not like the sample."""
+        """Return whether the sample is sufficient. Always false with `ready`: other groups may then differ from it."""
         if self._ready is not None:
             return False
         return self._by_sample or (len(self._settled) >= self._sample and len(self._held()) >= _MANY)
 
     def _nothing_free(self) -> Wait | Exhausted | None:
-        """What follows when all groups, or a sample of them, have nothing free; None to go on looking."""
+        """Return the action if all groups, or a sample of them, have nothing free; None to continue looking."""
         now, options = self._leases.clock(), self._leases.options
         if self._again is not None:
             if now < self._again:
@@ -459,7 +474,7 @@ class UnitScanner:
             groups = len(self._groups.members)
             return Exhausted(round(len(self._held()) * groups / max(len(self._settled), 1)), exact=False)
         soonest = min(lease.not_before for lease in silent) - now
-        shift = self._random.uniform(0.8, 1.2)  # not all at once
+        shift = self._random.uniform(0.8, 1.2)  # so that workers do not all look at once
         pause = shift * min(options.beat, soonest + 0.25 * options.beat)
         self._again, self._by_sample = now + pause, bool(self._to_look)
         return Wait(pause)
@@ -468,7 +483,7 @@ class UnitScanner:
         return lease.before is not None and now - lease.before <= _ALIVE * self._leases.options.beat
 
     def _look_again(self, now: float) -> bool:
-        """At the groups with silent leases; whether something is free now."""
+        """Look at the groups with silent leases; return whether a unit is free now."""
         for group in list(self._settled):
             if all(self._alive(lease, now) for lease in self._seen[group].values()):
                 continue

@@ -14,21 +14,21 @@ from llm_ocr.scheduling.scanner import Claimed, Exhausted, PlannedUnits, Units
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.publish import done_units, is_done
 
-# Which share of the units this machine does, where a platform numbers its machines.
+# Detection of this machine's share on platforms that number their machines.
 
 
-#: Where SageMaker writes which hosts there are: processing jobs, training jobs.
+#: Files in which SageMaker lists the hosts, for processing jobs and training jobs.
 SAGEMAKER_FILES = (Path("/opt/ml/config/resourceconfig.json"), Path("/opt/ml/input/config/resourceconfig.json"))
 
 _HINT = "Say which share this worker does: --shard-index I --shard-count N."
 
-#: Variables that number the machines of one job from 0: the index, and the number of machines ("": not said).
+#: Variables that number the machines of a job from 0: the index, and the number of machines ("": not available).
 #: Cloud Run jobs: https://docs.cloud.google.com/run/docs/container-contract#jobs-env-vars
 #: AWS Batch array jobs: https://docs.aws.amazon.com/batch/latest/userguide/job_env_vars.html
 #: Google Batch: `TaskGroup.task_environments` in batch_v1/types/job.py of google-cloud-batch 0.22.4
 #: Indexed Jobs of Kubernetes: https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode
 #: SkyPilot, nodes of a job and jobs of one `sky jobs launch --num-jobs N`: sky/skylet/constants.py,
-#: sky/jobs/controller.py, and sky/jobs/server/core.py of skypilot 0.14.1. All read 2026-11.
+#: sky/jobs/controller.py, and sky/jobs/server/core.py of skypilot 0.14.1. All retrieved 2026-11.
 _PAIRS = (
     ("CLOUD_RUN_TASK_INDEX", "CLOUD_RUN_TASK_COUNT"),
     ("AWS_BATCH_JOB_ARRAY_INDEX", "AWS_BATCH_JOB_ARRAY_SIZE"),
@@ -40,7 +40,7 @@ _SKYPILOT = (("SKYPILOT_JOB_RANK", "SKYPILOT_NUM_JOBS"), ("SKYPILOT_NODE_RANK", 
 
 @dataclass(frozen=True, slots=True)
 class DetectedShard:
-    """Share number `index` (from 0) of `count`. `source` names the variable or file that says so."""
+    """Share number `index` (from 0) of `count`. `source` is the variable or file of origin."""
 
     index: int
     count: int
@@ -53,19 +53,19 @@ def detected_shard(
     *,
     count: int | None = None,
 ) -> DetectedShard | None:
-    """Return the share that a platform gives this machine.
+    """Return the share that a platform assigns to this machine.
 
     Args:
         environment: Variables of this process.
         sagemaker_files: Files in which SageMaker lists the machines of a job.
-        count: Number of shares that the user gave. Kubernetes does not say how many machines a job has.
+        count: Number of shares that the user gave. Kubernetes does not publish the number of machines of a job.
 
     Returns:
-        The share, or None where no platform numbers the machines.
+        The share, or None if no platform numbers the machines.
 
     Raises:
-        UsageError: A variable or file is impossible or incomplete, two platforms name different shares, or a platform
-            has another number of machines than `count`.
+        UsageError: A variable or file is invalid or incomplete, two platforms name different shares, or a platform has
+            another number of machines than `count`.
     """
     said = [_pair(environment, index, size, count) for index, size in _PAIRS]
     said += [_sagemaker(environment, sagemaker_files), _slurm(environment), _skypilot(environment)]
@@ -138,14 +138,14 @@ def _readable(read: Callable[[], Any], source: str) -> Any:
 
 
 def _host(hosts: Any, current: Any, source: str) -> DetectedShard:
-    """Every host sorts the same names in the same way."""
+    """Return the share by position in the sorted host names, which every host sorts identically."""
     if not isinstance(hosts, list) or hosts.count(current) != 1:
         raise UsageError(f"{source}: the host {current!r} is not one of {hosts!r}", hint=_HINT)
     return DetectedShard(sorted(hosts, key=str).index(current), len(hosts), source)
 
 
 def _slurm(environment: Mapping[str, str]) -> DetectedShard | None:
-    """Of a job array whose ids ascend in even steps; from others it cannot be told which of them comes how many-th."""
+    """Return the share in a job array with evenly spaced ids. The position in other arrays is unknown."""
     if "SLURM_ARRAY_TASK_ID" not in environment:
         return None
     names = [f"SLURM_ARRAY_TASK_{name}" for name in ("ID", "MIN", "MAX", "COUNT")]
@@ -161,10 +161,10 @@ def _slurm(environment: Mapping[str, str]) -> DetectedShard | None:
 
 
 def _step(environment: Mapping[str, str], first: int, last: int, count: int) -> int:
-    """Between two ids; 0 when they are not even."""
+    """Return the distance between two ids; 0 if they are not evenly spaced."""
     name = "SLURM_ARRAY_TASK_STEP"
     said = _number(environment, name) if name in environment else 0
-    # The last id may be given as the end of the range, which the steps need not meet.
+    # The last id may be the end of the given range, which the steps need not meet.
     if said > 0 and first + said * (count - 1) <= last < first + said * count:
         return said
     step = (last - first) // (count - 1) if count > 1 else 1
@@ -181,7 +181,7 @@ def _number(environment: Mapping[str, str], name: str) -> int:
         raise UsageError(f"{name} is {value!r}, which is no number", hint=_HINT) from None
 
 
-# Which units are this worker's.
+# Units of a shard.
 
 
 T = TypeVar("T")
@@ -189,7 +189,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Every `count`-th of the units, beginning with `index` (from 0). Raises `UsageError` for an impossible one."""
+    """Every `count`-th unit, beginning with `index` (from 0).
+
+    Raises:
+        UsageError: the index is out of range.
+    """
 
     index: int = 0
     count: int = 1
@@ -203,11 +207,11 @@ class Shard:
             )
 
     def of(self, units: Iterable[T]) -> Iterator[T]:
-        """`units[index::count]`: counted over the whole plan, done or not, so that no unit changes hands."""
+        """Yield `units[index::count]`. Finished units count too, so that no unit changes its shard."""
         return islice(units, self.index, None, self.count)
 
     def __contains__(self, place: int) -> bool:
-        """Whether the unit at this place of the plan is among them."""
+        """Return whether the unit at this place of the plan is in the shard."""
         return place % self.count == self.index
 
 
@@ -215,10 +219,10 @@ WHOLE = Shard()
 
 
 def claim(workspace: Workspace, stage: str, key: str, units: Units[T], shard: Shard = WHOLE) -> Iterator[T]:
-    """This worker's units that have no marker.
+    """Yield this worker's units that have no marker.
 
-    The marker is looked for again when a unit is taken: what another worker has finished since is left out. Two workers
-    that take the same unit do no harm, for only one of them publishes it.
+    The marker is checked again when a unit is taken, to skip units that another worker has finished. Two workers may
+    take the same unit without harm, because only one publishes it.
     """
     taking = Sharded(workspace, stage, key, units, shard, done_units(workspace, stage, key))
     taking.freshen(range(len(units)))
@@ -227,9 +231,9 @@ def claim(workspace: Workspace, stage: str, key: str, units: Units[T], shard: Sh
 
 
 class Sharded:
-    """The units of a share one by one as they become ready: `work.leased.Search` for a worker that needs no leases.
+    """Claims ready units of a share one at a time: the alternative to `scanner.UnitScanner` without leases.
 
-    `done` are the names of those that are done or taken; what is found is added to it.
+    `done` are the names of finished or taken units; newly found names are added.
     """
 
     def __init__(
@@ -243,11 +247,11 @@ class Sharded:
         self._free: deque[int] = deque()
 
     def freshen(self, places: Iterable[int]) -> None:
-        """These places are ready now."""
+        """Note that these places are ready now."""
         self._free.extend(place for place in places if place in self._shard)
 
     def step(self) -> Claimed | Exhausted:
-        """The next thing to do."""
+        """Return the next action."""
         while self._free:
             place = self._free.popleft()
             name = self._units.name(place)
@@ -259,16 +263,16 @@ class Sharded:
         return Exhausted(0)
 
 
-# Whether there is a unit that a worker could begin now, from the names of what stands in the workspace.
+# Check for work that a worker could start now, from object names.
 
 
 _DONE = ".done"
 
 
 def has_unclaimed(workspace: Workspace, stage: str, key: str | None, shard: Shard = WHOLE) -> bool:
-    """Whether a unit of the shard has neither a marker nor a lease; `key` None: the stage has not begun.
+    """Return whether a unit of the shard has neither a marker nor a lease. `key` is None if the stage has not begun.
 
-    A lease of a worker that died counts until it is gone.
+    The lease of a crashed worker counts until it is removed.
     """
     units = PlannedUnits(workspace)
     places = shard.of(range(len(units)))

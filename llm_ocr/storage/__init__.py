@@ -1,4 +1,4 @@
-"""Keys and bytes under a workspace URL. Keys are relative, with `/`, never empty and never with `..`."""
+"""Object stores: keys and bytes under a workspace URL. Keys are relative, use `/`, and contain no `..`."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -8,9 +8,9 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One object: `size` in bytes, `version` a token that changes with its content.
+    """Stored object: `size` in bytes, `version` a token that changes with its content.
 
-    `modified` is when it was written, in seconds since 1970 by the clock of the store.
+    `modified` is the time of the last write, in seconds since 1970 by the store's clock.
     """
 
     key: str
@@ -21,10 +21,10 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a store honours, found by trying it.
+    """Capabilities of a store, found by experiment.
 
-    `create`: of many creators of one key exactly one succeeds. `swap`: the same for replacing one version of an object;
-    leases need both. `note` says in words why one of them is missing, or what else differs from other stores.
+    `create`: exactly one of many creators of a key succeeds. `swap`: exactly one of many replacements of an object's
+    version succeeds. Leases need both. `note` explains a missing capability or another difference from other stores.
     """
 
     create: bool
@@ -34,11 +34,11 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """How to reach a store; None leaves it to the SDK's own files and environment. A folder needs none of them.
+    """Options to reach a store. None leaves a value to the SDK's own files and environment. Folders need none.
 
-    `profile` names a profile of the AWS configuration, `endpoint` is the URL of another server than the provider's,
-    `token` a secret that is never shown. `any_key`: objects are read that others have made, whatever their names are;
-    without it only those that a workspace may hold.
+    `profile` names a profile of the AWS configuration. `endpoint` is the URL of another server than the provider's.
+    `token` is a secret that is never shown. `any_key`: read objects of other origin, whatever their names; without it,
+    only keys that a workspace may hold.
     """
 
     profile: str | None = None
@@ -49,118 +49,132 @@ class StoreOptions:
 
 
 class ObjectStore(Protocol):
-    """What a workspace needs of a storage system. Methods block: async code calls them in threads, several at once.
+    """Storage system of a workspace. Methods block: async code calls them in threads, several at once.
 
-    All raise `StorageError`, also for what is no key (see `storage.names`); `get`, `fetch`, `download` and `read_range`
-    raise `ObjectNotFound` for a missing key. Throttling and passing failures were retried before an error is raised.
+    All methods raise `StorageError`, also for an invalid key (see `storage.names`). `get`, `fetch`, `download`, and
+    `read_range` raise `ObjectNotFound` for a missing key. Throttling and transient failures have been retried before an
+    error is raised.
 
-    `create`, `fetch` and `swap` give version tokens: the same that `stat` and `list` show for the object. Two contents
-    of a key never have the same one.
+    `create`, `fetch`, and `swap` return the same version tokens as `stat` and `list`. Two contents of a key never have
+    the same token.
 
-    `BaseStore` has the members that concern only stores that gather writes, with defaults for all others.
+    `BaseStore` has default members for stores that do not batch writes.
     """
 
     @property
     def most_files(self) -> int | None:
-        """The largest number of files that a plan may need; None for no limit."""
+        """Upper limit of files that a plan may need; None for no limit."""
 
     @property
     def gathers(self) -> bool:
-        """Whether the store gathers writes into few commits."""
+        """Whether the store batches writes into few commits."""
 
     def flush(self) -> None:
-        """Return when all gathered writes are durable. Raises `StorageError`."""
+        """Return when all batched writes are durable.
+
+        Raises:
+            StorageError: a write failed.
+        """
 
     def share(self, workers: int) -> None:
-        """Take an equal share of the commits among `workers` processes that write at the same time."""
+        """Take an equal share of the commits among `workers` concurrent processes."""
 
     @property
     def url(self) -> str:
-        """The workspace's URL, as it is shown to users."""
+        """URL of the workspace as shown to users."""
 
     def get(self, key: str) -> bytes:
-        """The whole object."""
+        """Return the whole object."""
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
-        """`length` bytes from `start` (fewer at the end of the object)."""
+        """Return `length` bytes from `start` (fewer at the end of the object)."""
 
     def put(self, key: str, data: bytes) -> None:
-        """Write the object whole, replacing an older one; durable when it returns."""
+        """Write the whole object, replacing an older one. The object is durable on return."""
 
     def create(self, key: str, data: bytes) -> str:
-        """Write the object if none is there, and give its version; raise `ObjectExists` otherwise.
+        """Write the object if it does not exist, and return its version.
 
-        Exactly one of many callers succeeds, where `capabilities().create`. After any other `StorageError` the object
-        may have been written all the same: read it back.
+        Exactly one of many callers succeeds, if `capabilities().create`.
+
+        Raises:
+            ObjectExists: the object exists.
+            StorageError: the object may have been written nevertheless; read it back.
         """
 
     def fetch(self, key: str) -> tuple[bytes, str]:
-        """The whole object and the version that these bytes are."""
+        """Return the whole object and the version of these bytes."""
 
     def swap(self, key: str, data: bytes, version: str) -> str:
-        """Replace the object if it still is of this version, and give the new one.
+        """Replace the object if it still has this version, and return the new version.
 
-        Raises `ObjectChanged` when it is of another version or gone. Exactly one of many callers succeeds, where
-        `capabilities().swap`; elsewhere a `StorageError` says that it cannot be done. After any other `StorageError`
-        the object may have been replaced all the same: read it back. A `put` at the same moment may be lost: a key
-        is written either by `put` or by `create` and `swap`.
+        Exactly one of many callers succeeds, if `capabilities().swap`. Otherwise a `StorageError` says that the store
+        cannot swap. A concurrent `put` may be lost: write a key either by `put` or by `create` and `swap`.
+
+        Raises:
+            ObjectChanged: the object has another version or is gone.
+            StorageError: the object may have been replaced nevertheless; read it back.
         """
 
     def upload(self, path: Path, key: str) -> None:
-        """`put` from a local file."""
+        """Write a local file as an object, as `put` does."""
 
     def download(self, key: str, path: Path) -> None:
-        """Write the object to a local file, whole or not at all."""
+        """Write the object to a local file, completely or not at all."""
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """Objects whose key begins with `prefix`, in key order, after `start_after`. Unfinished writes are left out."""
+        """List objects whose key begins with `prefix`, in key order, after `start_after`, without unfinished writes."""
 
     def unfinished(self) -> Iterator[ObjectInfo]:
-        """What writes that were cut off have left behind: no objects, only space; `delete` takes their keys."""
+        """List leftovers of interrupted writes. They are not objects, only used space; `delete` accepts their keys."""
 
     def stat(self, key: str) -> ObjectInfo | None:
-        """None when there is no such object."""
+        """Return an object's data without its content, or None if there is no such object."""
 
     def delete(self, key: str) -> None:
-        """Remove the object; no error when there is none."""
+        """Remove the object. No error if it does not exist."""
 
     def capabilities(self) -> Capabilities:
-        """What this store honours, found by writing; the first answer is kept. Leaves nothing behind."""
+        """Return the store's capabilities, found by writing. The first result is cached, and nothing is left behind."""
 
     def check(self) -> None:
-        """Prove by writing that a workspace can live here.
+        """Check by writing that the store can hold a workspace.
 
-        Raises `StorageError`, or `UsageError` for wrong or missing settings, with the setting and what to do.
+        Raises:
+            StorageError: the store cannot be used.
+            UsageError: a setting is wrong or missing; the message names the setting and the remedy.
         """
 
 
 class BaseStore:
-    """The members of `ObjectStore` for a store whose writes are durable at once."""
+    """Default members of `ObjectStore` for a store whose writes are durable at once."""
 
     most_files: int | None = None
     gathers = False
 
     def flush(self) -> None:
-        """Return: no write is pending."""
+        """Return at once: no write is pending."""
 
     def share(self, workers: int) -> None:
-        """Ignore the number of workers: they share nothing."""
+        """Ignore the number of workers: they share no limit."""
 
 
-#: Nothing but what the SDK finds by itself.
+#: Nothing except the SDK's own configuration.
 DEFAULT_OPTIONS = StoreOptions()
 
 
 def open_store(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> ObjectStore:
-    """The store for a workspace URL; nothing is read, written or connected to. `options` mean nothing to folders.
+    """Return the store for a workspace URL, without reading, writing, or connecting. Folders ignore `options`.
 
-    FOLDER, file:///FOLDER              a folder, also one that many machines have mounted
-    s3://BUCKET/PREFIX                  S3, and what speaks its language (`options.endpoint`)
+    FOLDER, file:///FOLDER              a folder, also on a file system shared by many machines
+    s3://BUCKET/PREFIX                  S3, and S3-compatible services (`options.endpoint`)
     gs://BUCKET/PREFIX                  Google Cloud Storage
     hf://buckets/NS/NAME/PREFIX         a storage bucket of the Hugging Face Hub
     hf://datasets/NS/NAME[@REV]/PREFIX  a dataset repository of the Hub
 
-    Raises `UsageError` for any other URL, `MissingExtra` when the client library is not installed.
+    Raises:
+        UsageError: the URL has another form.
+        MissingExtra: the client library is not installed.
     """
     from llm_ocr.storage.opening import open_url
 
@@ -168,10 +182,17 @@ def open_store(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> ObjectStore
 
 
 def register_store(scheme: str, opener: Callable[[str, StoreOptions], ObjectStore]) -> None:
-    """Let workspaces stand at `SCHEME://…`: `opener` gives the store of such a URL. See examples/custom_store.py.
+    """Support workspaces at `SCHEME://…`. See examples/custom_store.py.
 
-    For this process; a package does it for all by an entry point of the group `llm_ocr.stores`, which the command
-    line finds as well. Raises `UsageError` for a scheme that the library has itself.
+    The registration is for this process. A package registers its store for all processes with an entry point of the
+    group `llm_ocr.stores`, which the command line finds as well.
+
+    Args:
+        scheme: lowercase letters and digits.
+        opener: returns the store of such a URL.
+
+    Raises:
+        UsageError: the scheme is built in.
     """
     from llm_ocr.storage.opening import register
 

@@ -1,4 +1,4 @@
-"""Valid keys and workspace URLs, and temporary folders of one process."""
+"""Valid keys and workspace URLs."""
 
 import re
 from dataclasses import dataclass
@@ -8,23 +8,23 @@ from urllib.parse import unquote, urlsplit
 
 from llm_ocr.errors import StorageError, UsageError
 
-# What is a key, what is a workspace URL.
+# Rules for keys and workspace URLs.
 
 
-#: S3 and GCS end keys at 1,024 bytes of UTF-8.
+#: S3 and GCS limit keys to 1,024 bytes of UTF-8.
 LONGEST_KEY = 1024
 
-#: Names of unfinished writes begin so; no key has such a segment.
+#: Prefix of the names of unfinished writes. No key has a segment with this prefix.
 TEMPORARY = ".tmp-"
 
-#: Keys of what stores write to find out what they can, and remove again. They are never listed: a workspace that begins
-#: elsewhere at the same moment must not take them for content.
+#: Keys of test objects that stores write and remove to find their capabilities. They are never listed, so that a
+#: workspace created at the same moment does not mistake them for content.
 PROBES = ".probe/"
 
-#: Left by file managers in folders that the user sees as empty.
+#: Files that file managers create in folders that look empty to the user.
 OF_FILE_MANAGERS = frozenset({".DS_Store", "Thumbs.db", "desktop.ini", ".directory", ".localized"})
 
-#: Other schemes by which stores are called, and ours.
+#: Other common schemes of stores, with the scheme of this library.
 OTHER_SCHEMES = {"gcs": "gs", "google": "gs", "aws": "s3", "s3a": "s3", "s3n": "s3", "huggingface": "hf", "hub": "hf"}
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -38,12 +38,16 @@ def check_key(key: str) -> None:
 
 
 def is_key(key: str) -> bool:
-    """False for what others make and no key can name: empty objects `folder/` that stand for folders, for example."""
+    """Return False for names that are not keys, for example empty objects `folder/` that represent folders."""
     return not _problem(key)
 
 
 def folder_of(prefix: str) -> str:
-    """The folder that holds all keys with the prefix, empty for the root. Raises `StorageError` for no key."""
+    """Return the folder of all keys with the prefix; empty for the root.
+
+    Raises:
+        StorageError: the folder is not a valid key.
+    """
     folder = prefix.rpartition("/")[0]
     if folder:
         check_key(folder)
@@ -51,7 +55,11 @@ def folder_of(prefix: str) -> str:
 
 
 def checked_prefix(url: str, prefix: str, hint: str) -> str:
-    """The prefix of a workspace URL. Raises `UsageError` unless it is empty or as a key."""
+    """Return the prefix of a workspace URL.
+
+    Raises:
+        UsageError: the prefix is neither empty nor a valid key.
+    """
     if prefix and (problem := _problem(prefix)):
         raise UsageError(f"{url}: {prefix!r} cannot be the name of an object: {problem}", hint=hint)
     return prefix
@@ -77,7 +85,7 @@ def check_url(url: str) -> None:
 
 
 def split_scheme(url: str) -> tuple[str, str]:
-    """The scheme in small letters and what follows its colon; an empty scheme for a path.
+    """Return the scheme in lowercase and the text after its colon; an empty scheme for a path.
 
     A folder whose name looks like a scheme (`ab:/c`) can be given as `./ab:/c`.
     """
@@ -86,7 +94,11 @@ def split_scheme(url: str) -> tuple[str, str]:
 
 
 def local_folder(url: str) -> Path:
-    """The absolute path of a folder given by path or `file://` URL. Raises `UsageError` for any other scheme."""
+    """Return the absolute path of a folder given by path or `file://` URL.
+
+    Raises:
+        UsageError: the URL has another scheme.
+    """
     check_url(url)
     scheme, _ = split_scheme(url)
     if not scheme:
@@ -106,12 +118,12 @@ def _absolute(path: str) -> Path:
     return Path.cwd() / folder if not folder.is_absolute() else folder
 
 
-# A prefix in a bucket, as S3 and Google Cloud Storage name it.
+# Prefixes in buckets of S3 and Google Cloud Storage.
 
 
 @dataclass(frozen=True, slots=True)
 class BucketPlace:
-    """`prefix` has no `/` at its end and is empty for the whole bucket. `any_key`: see `StoreOptions`."""
+    """Prefix in a bucket, without `/` at its end; empty for the whole bucket. `any_key`: see `StoreOptions`."""
 
     scheme: ClassVar[str]
     bucket: str
@@ -120,16 +132,20 @@ class BucketPlace:
 
     @property
     def url(self) -> str:
-        """As it is shown to users."""
+        """URL as shown to users."""
         return f"{self.scheme}://{self.bucket}/{self.prefix}".rstrip("/")
 
     @property
     def root(self) -> str:
-        """What every key in the bucket begins with."""
+        """Prefix of every key in the bucket."""
         return f"{self.prefix}/" if self.prefix else ""
 
     def inside(self, key: str) -> str:
-        """The key's name in the bucket. Raises `StorageError` for no key, or one too long together with the prefix."""
+        """Return the key's name in the bucket.
+
+        Raises:
+            StorageError: the key is invalid, or too long together with the prefix.
+        """
         if not self.any_key:
             check_key(key)
         name = self.root + key
@@ -141,7 +157,7 @@ class BucketPlace:
         return name
 
     def has(self, key: str) -> bool:
-        """Return whether an object of this name is one of the place's."""
+        """Return whether an object with this name belongs to the place."""
         return self.any_key or is_key(key)
 
     def check_prefix(self, prefix: str) -> None:

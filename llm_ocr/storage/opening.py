@@ -12,7 +12,7 @@ from llm_ocr.storage import BaseStore, ObjectStore, StoreOptions
 from llm_ocr.storage.local import open_local
 from llm_ocr.storage.names import OTHER_SCHEMES, check_url, split_scheme
 
-#: Module of the client library, and the extra or the package that has it.
+#: Module of the client library, and the extra or package that installs it.
 _CLIENTS = {
     "s3": ("boto3", "s3"),
     "gs": ("google.cloud.storage", "gcs"),
@@ -24,14 +24,14 @@ _FORMS = (
     "hf://datasets/NAMESPACE/NAME/PREFIX"
 )
 
-#: The entry points by which a package brings a store of its own: its scheme = its opener.
+#: Group of entry points with which a package adds a store: scheme = opener.
 PLUGINS = "llm_ocr.stores"
 
 Opener = Callable[[str, StoreOptions], ObjectStore]
 
 _SCHEME = re.compile(r"[a-z][a-z0-9]+")
 
-#: Addresses that browsers and consoles show for what has a workspace URL.
+#: Addresses in browsers and consoles, with the corresponding workspace URLs.
 _PAGES = (
     (r"huggingface\.co/(buckets|datasets)/([^/]+/[^/]+)(?:/tree/.*)?/?$", r"hf://\1/\2"),
     (r"(?:storage\.googleapis\.com|storage\.cloud\.google\.com)/([^/]+.*)$", r"gs://\1"),
@@ -42,7 +42,7 @@ _PAGES = (
 
 
 def open_url(url: str, options: StoreOptions) -> ObjectStore:
-    """See `llm_ocr.storage.open_store`."""
+    """Return the store for a workspace URL; see `llm_ocr.storage.open_store`."""
     check_url(url)
     scheme, rest = split_scheme(url)
     if scheme in ("", "file"):
@@ -63,14 +63,14 @@ def open_url(url: str, options: StoreOptions) -> ObjectStore:
 
 
 def register(scheme: str, opener: Opener) -> None:
-    """See `llm_ocr.storage.register_store`."""
+    """Register a store; see `llm_ocr.storage.register_store`."""
     if scheme in ("", "file", *_OPENERS) or not _SCHEME.fullmatch(scheme):
         raise UsageError(f"{scheme!r} cannot be the scheme of a store", hint="Choose one of small letters and digits.")
     _USERS[scheme] = opener
 
 
 def _of_users(scheme: str) -> Opener | None:
-    """What was registered in this process, or by an installed package."""
+    """Return the opener registered in this process or by an installed package."""
     if scheme not in _USERS:
         for entry in entry_points(group=PLUGINS, name=scheme):
             register(scheme, entry.load())
@@ -78,7 +78,7 @@ def _of_users(scheme: str) -> Opener | None:
 
 
 def _completed(store: ObjectStore) -> ObjectStore:
-    """Give a user's store that does not derive from `BaseStore` the members that it lacks."""
+    """Add the missing members to a user's store that does not derive from `BaseStore`."""
     usual = BaseStore()
     usual_members = {"most_files": None, "gathers": hasattr(store, "flush"), "flush": usual.flush, "share": usual.share}
     for name, member in usual_members.items():
@@ -119,7 +119,7 @@ def _check_client(scheme: str) -> None:
     module, extra = _CLIENTS[scheme]
     try:
         found = find_spec(module)
-    except ModuleNotFoundError:  # of a package above it
+    except ModuleNotFoundError:  # raised for a parent package
         found = None
     if found is None:
         raise MissingExtra(f"{scheme}:// needs {module}", install=extra)

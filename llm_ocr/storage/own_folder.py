@@ -1,4 +1,4 @@
-"""Temporary folders of one process: removed when it ends, and by the next process when it was killed."""
+"""Temporary folders of one process: removed on exit, or by the next process after a kill."""
 
 import contextlib
 import fcntl
@@ -12,9 +12,9 @@ _LOCK = ".lock"
 
 
 class OwnFolder:
-    """A new folder in `parent` (made if need be; default: `TMPDIR`), locked for as long as the process lives.
+    """New folder in `parent` (created if needed; default: `TMPDIR`), locked while the process runs.
 
-    What killed processes have left there under the same `prefix`, which ends in a dash, is removed first.
+    Folders of killed processes with the same `prefix`, which ends in a dash, are removed first.
     """
 
     def __init__(self, prefix: str, parent: Path | None = None) -> None:
@@ -23,10 +23,10 @@ class OwnFolder:
         within = parent or Path(tempfile.gettempdir())
         _sweep(within, prefix)
         self.path, self._lock = _locked_folder(within, prefix)
-        self._end = weakref.finalize(self, _remove, self.path, self._lock)  # at the interpreter's exit, too
+        self._end = weakref.finalize(self, _remove, self.path, self._lock)  # runs at the interpreter's exit, too
 
     def remove(self) -> None:
-        """Remove the folder and everything in it; nothing when it is gone."""
+        """Remove the folder and its contents. Does nothing if the folder is gone."""
         self._end()
 
 
@@ -36,13 +36,13 @@ def _locked_folder(within: Path, prefix: str) -> tuple[Path, IO[str]]:
         lock = (path / _LOCK).open("w")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-        except OSError:  # no locks here: without the file nobody takes it for a dead one's
+        except OSError:  # no locks here: without the file, no process mistakes the folder for a leftover
             (path / _LOCK).unlink(missing_ok=True)
             if path.exists():
                 return path, lock
         if (path / _LOCK).exists():
             return path, lock
-        lock.close()  # another process took it for a dead one's before it was locked
+        lock.close()  # another process mistook the folder for a leftover before it was locked
 
 
 def _remove(path: Path, lock: IO[str]) -> None:
@@ -51,7 +51,7 @@ def _remove(path: Path, lock: IO[str]) -> None:
 
 
 def _sweep(within: Path, prefix: str) -> None:
-    """Remove what killed processes have left: folders whose lock nobody holds. Others' folders are left alone."""
+    """Remove folders of killed processes, whose lock is free. Folders without a lock file are kept."""
     for folder in within.glob(f"{prefix}*"):
         with contextlib.suppress(OSError), (folder / _LOCK).open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

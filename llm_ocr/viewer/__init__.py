@@ -1,4 +1,4 @@
-"""`view`: a static site of pages beside their results, or of two workspaces side by side."""
+"""`view`: a static site of pages with their results, or of two workspaces side by side."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -23,29 +23,32 @@ from llm_ocr.workspace.keys import EXTRACT, required_key
 from llm_ocr.workspace.published import extracted_pages
 from llm_ocr.workspace.stored import workspace_options
 
-# `view`: a static site of a workspace's pages, or of two workspaces side by side.
+# Writing of the site.
 
 
 T = TypeVar("T")
 
-#: Gives the rows of an item, with the images of pages and figures.
+#: Yields the rows of an item, with the images of pages and figures.
 Rows = Callable[[Item], Iterator[DatasetRow]]
 
 
 @dataclass(frozen=True, slots=True)
 class Viewed:
-    """A site that was written. `index` is the file to open; `pages` are those of its list."""
+    """Written site. `index` is the file to open; `pages` is the number of listed pages."""
 
     index: Path
     pages: int
 
 
 def view(settings: ViewSettings, progress: Progress | None = None) -> Viewed:
-    """Write the site; a site that is there is replaced when the new one is whole.
+    """Write the site; an existing site is replaced when the new one is complete.
 
     A workspace that is not assembled is shown as far as its pages have been read, without descriptions of figures.
-    Raises `UsageError` for an output folder with other content, `StageMissing` for a workspace without pages that were
-    read, `StorageError` for a workspace that cannot be read or a folder that cannot be written to.
+
+    Raises:
+        UsageError: the output folder has other content.
+        StageMissing: no pages of the workspace have been read.
+        StorageError: the workspace cannot be read, or the folder cannot be written.
     """
     return run_blocking(lambda: _view(settings, progress or Silent()))
 
@@ -93,7 +96,7 @@ async def _write(opened: list[Workspace], folder: SiteFolder, progress: Progress
 async def _add_all(
     workspace: Workspace, add: Callable[[PageView], None], folder: SiteFolder, progress: Progress
 ) -> None:
-    """All pages of a workspace, an item at a time: between two of them the site may be given up."""
+    """Add all pages of a workspace, item by item, so that an interruption can take effect between items."""
     rows = await asyncio.to_thread(_rows_of, workspace, progress)
     expected = await asyncio.to_thread(lambda: sum(part.expected for item in items(workspace) for part in item.parts))
     progress.begin("view", expected, Counts())
@@ -122,7 +125,7 @@ async def _add_all(
 
 
 def _rows_of(workspace: Workspace, progress: Progress) -> Rows:
-    """The rows as Assemble saw them, or, where it has not done all, as Extract left them."""
+    """Return the rows as Assemble processed them or, if it is incomplete, as Extract published them."""
     try:
         ready = AssembledRows(workspace, assembled(workspace).key)
     except StageMissing as missing:
@@ -134,7 +137,7 @@ def _rows_of(workspace: Workspace, progress: Progress) -> Rows:
 
 
 def _guarded(output: Path, write: Callable[[], T]) -> T:
-    """Errors of the disk, told with the folder that was written to."""
+    """Translate errors of the disk into errors that name the output folder."""
     try:
         return write()
     except OSError as error:

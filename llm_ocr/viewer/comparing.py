@@ -1,8 +1,8 @@
-"""What differs between two readings of a page, by words; in linear time however long and however alike they are.
+"""Compare two readings of a page by words, in linear time for any length and similarity.
 
-Words that stand once in each text are its anchors (patience diff); what lies between them is anchored by runs of
-two, four and eight words, and small rests by their longest common subsequence. A large rest without any anchor counts
-as different.
+Words that occur once in each text are anchors (patience diff). Text between anchors is anchored by runs of two, four,
+and eight words, and small rests by their longest common subsequence. A large rest without any anchor counts as
+different.
 """
 
 import re
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from llm_ocr.viewer.index import PIECES, UNSPACED
 
-#: Pairs of words of a rest that are compared one by one.
+#: Upper limit of word pairs of a rest that are compared individually.
 _SMALL = 40_000
-#: Runs of words that anchors are made of, one after the other.
+#: Lengths of word runs used as anchors, in order.
 _RUNS = (1, 2, 4, 8)
 
 _FORMULA = re.compile(r'<(?:div|span)\b[^>]*class="math')
@@ -26,7 +26,10 @@ _Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Two readings of a page as HTML, what differs in `<mark>`. `share`: of equal words, 0..1; 1 for two empty ones."""
+    """Two readings of a page as HTML, with differences in `<mark>`.
+
+    `share` of equal words is 0..1; 1 for two empty texts.
+    """
 
     left: str
     right: str
@@ -34,7 +37,7 @@ class Compared:
 
 
 def compare(left: str, right: str) -> Compared:
-    """Compare the HTML of two readings, as `rendering` writes it; a formula is one word."""
+    """Compare the HTML of two readings, as written by `rendering`; a formula is one word."""
     pieces_left, pieces_right = _pieces(left), _pieces(right)
     words_left = [piece.word for piece in pieces_left if piece.word]
     words_right = [piece.word for piece in pieces_right if piece.word]
@@ -48,7 +51,7 @@ def compare(left: str, right: str) -> Compared:
 
 
 def equal_words(left: Sequence[str], right: Sequence[str]) -> list[_Pair]:
-    """Places of words that are equal in both, ascending in both."""
+    """Return the positions of words that are equal in both, ascending in both."""
     found: list[_Pair] = []
     waiting = [(0, len(left), 0, len(right), 0)]
     while waiting:
@@ -71,7 +74,7 @@ def equal_words(left: Sequence[str], right: Sequence[str]) -> list[_Pair]:
 
 
 def _between(anchors: Sequence[_Pair], own: _Pair, other: _Pair, run: int) -> Iterator[tuple[int, int, int, int, int]]:
-    """The stretches between anchors, to be looked at with longer runs."""
+    """Yield the ranges between anchors, to be searched with longer runs."""
     low, other_low = own[0], other[0]
     for place, other_place in [*anchors, (own[1], other[1])]:
         if place > low and other_place > other_low:
@@ -80,7 +83,7 @@ def _between(anchors: Sequence[_Pair], own: _Pair, other: _Pair, run: int) -> It
 
 
 def _anchors(left: Sequence[str], right: Sequence[str], own: _Pair, other: _Pair, run: int) -> list[_Pair]:
-    """First words of runs that stand once in each stretch, as many as ascend in both."""
+    """Return the first words of runs that occur once in each range, as many as ascend in both."""
     ours, theirs = _unique(left, own, run), _unique(right, other, run)
     shared = [(place, theirs[words]) for words, place in ours.items() if words in theirs]
     return _ascending(sorted(shared))
@@ -93,9 +96,9 @@ def _unique(words: Sequence[str], stretch: _Pair, run: int) -> dict[tuple[str, .
 
 
 def _ascending(pairs: Sequence[_Pair]) -> list[_Pair]:
-    """The longest choice of pairs whose second numbers ascend; the first ones do."""
-    ends: list[int] = []  # smallest second number that a choice of this length ends with
-    last: list[int] = []  # the pair that it ends with
+    """Return the longest selection of pairs whose second numbers ascend; the first numbers do."""
+    ends: list[int] = []  # smallest second number at the end of a selection of this length
+    last: list[int] = []  # the pair at its end
     before: list[int] = []
     for at, (_, other) in enumerate(pairs):
         length = bisect_left(ends, other)
@@ -114,7 +117,7 @@ def _ascending(pairs: Sequence[_Pair]) -> list[_Pair]:
 
 
 def _subsequence(left: Sequence[str], right: Sequence[str], own: _Pair, other: _Pair) -> Iterator[_Pair]:
-    """The longest common subsequence of two small stretches."""
+    """Yield the longest common subsequence of two small ranges."""
     ours, theirs = left[own[0] : own[1]], right[other[0] : other[1]]
     table = [[0] * (len(theirs) + 1)]
     for word in reversed(ours):
@@ -137,14 +140,14 @@ def _subsequence(left: Sequence[str], right: Sequence[str], own: _Pair, other: _
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A tag, white space, or a word with what it is compared by."""
+    """Tag, white space, or word with its key for comparison."""
 
     text: str
     word: str = ""
 
 
 def _pieces(html: str) -> list[_Piece]:
-    """The HTML in pieces; a formula with its tags is one word."""
+    """Split the HTML into tags, white space, and words; a formula with its tags is one word."""
     pieces: list[_Piece] = []
     formula: list[str] = []
     for text in PIECES.findall(html):
@@ -161,7 +164,7 @@ def _pieces(html: str) -> list[_Piece]:
 
 
 def _marked(pieces: Sequence[_Piece], equal: set[int]) -> str:
-    """The HTML with runs of words that are not equal in `<mark>`, which never spans a tag."""
+    """Return the HTML with unequal words in `<mark>`, which never spans a tag."""
     parts: list[str] = []
     number, is_open = 0, False
     for at, piece in enumerate(pieces):
@@ -179,5 +182,5 @@ def _marked(pieces: Sequence[_Piece], equal: set[int]) -> str:
 
 
 def _goes_on(pieces: Sequence[_Piece], at: int, number: int, equal: set[int]) -> bool:
-    """Whether a differing word follows the white space at this place."""
+    """Return whether a differing word follows the white space at this position."""
     return at + 1 < len(pieces) and pieces[at + 1].word != "" and number not in equal

@@ -15,32 +15,35 @@ from typing import Any
 
 from llm_ocr.results.markdown import clean
 
-# The text that a reader of a page's HTML sees, and the words that a search finds it by. `terms` has its twin in
-# `site/search.js`: both must cut a text alike.
+# Visible text of a page's HTML, and its search terms. `site/search.js` has the same function `terms`: both must split a
+# text identically.
 
 
-#: Tags and the text between them, in HTML that nh3 has written: it escapes `<` and `>` in texts and attributes.
+#: Tags and the text between them, in HTML written by nh3, which escapes `<` and `>` in texts and attributes.
 PIECES = re.compile(r"<[^>]*>|[^<]+")
 _INLINE = re.compile(r"</?(?:b|i|em|strong|u|s|del|sub|sup|code|a|mark)[\s>]")
 _TERM = re.compile(r"[^\W_]+")
-#: Scripts that are written without spaces, as ranges of a regular expression: Thai to Myanmar, kana, Han.
+#: Scripts without spaces, as ranges of a regular expression: Thai to Myanmar, kana, Han.
 UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003ffff"
 )
 _RUN = re.compile(f"[{UNSPACED}]+")
-#: Characters of a term; longer ones are cut, in searches too.
+#: Characters of a term; longer terms are cut, in searches too.
 LONGEST_TERM = 40
 
 
 def visible_text(html: str) -> str:
-    """The text of a page's HTML with single spaces."""
+    """Return the text of a page's HTML with single spaces."""
     pieces = (" " if piece[0] == "<" and not _INLINE.match(piece) else _text(piece) for piece in PIECES.findall(html))
     return " ".join("".join(pieces).split())
 
 
 def terms(text: str) -> Iterator[str]:
-    """The search terms of a text, with repetitions: words in lower case without accents, pairs where no spaces are."""
+    """Yield the search terms of a text, with repetitions.
+
+    Terms are words in lowercase without accents, and pairs of characters in scripts without spaces.
+    """
     plain = unicodedata.normalize("NFKD", text).lower()
     plain = plain if plain.isascii() else "".join(one for one in plain if unicodedata.category(one)[0] != "M")
     for word in _TERM.findall(plain):
@@ -66,15 +69,15 @@ def _text(piece: str) -> str:
     return "" if piece[0] == "<" else unescape(piece)
 
 
-# Data as scripts: `llmOcr("rows/0", [...]);`. A page opened from disk may load scripts, but fetch nothing.
+# Data as scripts: `llmOcr("rows/0", [...]);`. A page opened from disk may load scripts, but not fetch files.
 
 
-#: What could end a script or begin a comment where one is read as HTML, and the line ends of old JavaScript.
+#: Text that could end a script or begin a comment in HTML, and line ends of old JavaScript.
 _ESCAPED = {"</": "<\\/", "<!--": "\\u003c!--", "<script": "\\u003cscript", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def script(name: str, value: Any) -> str:
-    """The text of one data file. Lists only or objects with our own keys: `__proto__` is no key of a literal."""
+    """Return the text of a data file. Use lists, or objects with our own keys: in a literal, `__proto__` is no key."""
     text = clean(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
     for mark, escaped in _ESCAPED.items():
         text = text.replace(mark, escaped)
@@ -82,22 +85,22 @@ def script(name: str, value: Any) -> str:
 
 
 class DataFiles:
-    """The folder of data files; their names are made of our words and numbers."""
+    """Folder of data files, whose names consist of our own words and numbers."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def write(self, name: str, value: Any) -> None:
-        """One file, `<name>.js`."""
+        """Write the file `<name>.js`."""
         path = self._folder / f"{name}.js"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(script(name, value), encoding="utf-8", newline="\n")
 
 
-# What the site's lists are made of, in a temporary SQLite file: memory does not grow with the pages.
+# Lists of the site in a temporary SQLite file, so that memory does not grow with the pages.
 
 
-#: Values of a filter that are offered.
+#: Upper limit of values that a filter offers.
 _OFFERED = 100
 
 _TABLES = """
@@ -116,9 +119,9 @@ _COUNTED = "COUNT(*), SUM(status = 'ok'), SUM(status = 'degraded'), SUM(status =
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A page of the list. `row` is what its line shows; `side` tells which readings there are: "", first or second.
+    """Page of the list. `row` has the values of its line; `side` names a single reading: "" (both), first, or second.
 
-    `share` of equal words and `quality` are 0..1, None where there is none.
+    `share` of equal words and `quality` are 0..1, None if not available.
     """
 
     n: int
@@ -136,7 +139,7 @@ class Listed:
 
 
 class Catalogue:
-    """The pages and documents of one site; `close` (or `with`) ends it, the file is the caller's."""
+    """Pages and documents of one site. `close` (or `with`) closes it; the caller removes the file."""
 
     def __init__(self, file: Path) -> None:
         self.database = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
@@ -144,11 +147,11 @@ class Catalogue:
         self.database.execute("BEGIN")
 
     def close(self) -> None:
-        """No more is asked."""
+        """Close the database."""
         self.database.close()
 
     def document(self, document: str, name: str, source: str) -> int:
-        """The document's number, from 0."""
+        """Return the document's number, from 0."""
         found = self.database.execute("SELECT d FROM documents WHERE id = ?", (document,)).fetchone()
         if found:
             return int(found[0])
@@ -156,7 +159,7 @@ class Catalogue:
         return int(self.database.execute(f"{insert} RETURNING d", (document, name, source)).fetchone()[0])
 
     def put(self, page: Listed) -> None:
-        """A page, or a page anew."""
+        """Insert or replace a page."""
         values = (page.n, page.d, page.id, page.number, page.badness, page.status, page.reason, page.engine)
         row = json.dumps(page.row, ensure_ascii=False)
         marks = ", ".join("?" * 12)
@@ -164,7 +167,7 @@ class Catalogue:
         self.database.execute(f"INSERT OR REPLACE INTO pages VALUES ({marks})", (*values, *more))
 
     def get(self, n: int) -> Listed:
-        """The page of this number."""
+        """Return the page with this number."""
         query = (
             "SELECT d, id, number, badness, status, reason, engine, quality, row, share, side FROM pages WHERE n = ?"
         )
@@ -174,39 +177,39 @@ class Catalogue:
         return Listed(n, d, page_id, number, badness, status, reason, engine, quality, json.loads(row), share, side)
 
     def has(self, page_id: str) -> bool:
-        """Whether a page of this id is there."""
+        """Return whether there is a page with this id."""
         return self.database.execute("SELECT 1 FROM pages WHERE id = ?", (page_id,)).fetchone() is not None
 
     def scored(self) -> bool:
-        """Whether any page has a quality score."""
+        """Return whether any page has a quality score."""
         return self.database.execute("SELECT 1 FROM pages WHERE quality IS NOT NULL LIMIT 1").fetchone() is not None
 
     def match(self, page_id: str, name: str, number: int | None) -> tuple[int, int] | None:
-        """Number and document of the page that this one is another reading of: by id, else by document and number."""
+        """Return number and document of the other reading's page: same id, otherwise same document and page number."""
         query = "SELECT n, pages.d FROM pages JOIN documents USING (d) WHERE side = 'first' AND "
         by_id = self.database.execute(f"{query} pages.id = ?", (page_id,)).fetchone()
         found = by_id or self.database.execute(f"{query} name = ? AND number IS ?", (name, number)).fetchone()
         return (int(found[0]), int(found[1])) if found else None
 
     def keep(self, n: int, first: str | None, second: str | None) -> None:
-        """The readings of a page, as JSON, until all are known."""
+        """Store the readings of a page, as JSON, until all are known."""
         self.database.execute("INSERT OR REPLACE INTO readings VALUES (?, ?, ?)", (n, first, second))
 
     def first_reading(self, n: int) -> str:
-        """What `keep` was given for the page."""
+        """Return the first reading stored for the page."""
         return str(self.database.execute("SELECT first FROM readings WHERE n = ?", (n,)).fetchone()[0])
 
     def readings(self) -> Iterator[tuple[int, str | None, str | None]]:
-        """All that were kept, in the order of their numbers."""
+        """Yield all stored readings, in the order of their numbers."""
         yield from self.database.execute("SELECT n, first, second FROM readings ORDER BY n")
 
     def rows(self) -> Iterator[tuple[int, str, list[Any]]]:
-        """Number, id and row of each page, the worst first."""
+        """Yield number, id, and row of each page, worst first."""
         for n, page_id, row in self.database.execute("SELECT n, id, row FROM pages ORDER BY badness, n"):
             yield n, page_id, json.loads(row)
 
     def documents(self) -> Iterator[list[Any]]:
-        """Each document with its counts and means, the worst first."""
+        """Yield each document with its counts and means, worst first."""
         yield from map(
             list,
             self.database.execute(
@@ -216,40 +219,40 @@ class Catalogue:
         )
 
     def place(self, bucket: int, page_id: str, n: int, rank: int) -> None:
-        """Where a page stands in the list, the worst first."""
+        """Store the position of a page in the list, worst first."""
         self.database.execute("INSERT INTO places VALUES (?, ?, ?, ?)", (bucket, page_id, n, rank))
 
     def places(self) -> Iterator[tuple[int, str, int, int]]:
-        """All of them, by bucket."""
+        """Yield all positions, by bucket."""
         yield from self.database.execute("SELECT bucket, id, n, rank FROM places ORDER BY bucket, id")
 
     def counts(self) -> list[int]:
-        """Pages in all, ok, degraded, failed."""
+        """Return the number of all, ok, degraded, and failed pages."""
         return [int(count or 0) for count in self.database.execute(f"SELECT {_COUNTED} FROM pages").fetchone()]
 
     def values(self, column: str) -> list[list[Any]]:
-        """The most frequent values of reason, engine or side with their counts, empty ones aside."""
+        """Return the most frequent nonempty values of reason, engine, or side with their counts."""
         query = f"SELECT {column}, COUNT(*) FROM pages WHERE {column} != '' GROUP BY 1 ORDER BY 2 DESC LIMIT {_OFFERED}"
         return list(map(list, self.database.execute(query)))
 
 
-# The search index: which pages hold a term. Terms in order, in files of about a hundred kilobytes. A browser loads the
-# list of the files' first terms and then only the files that may hold what is looked for. Postings are gathered in
-# memory up to a limit, then laid down in a temporary database, which keeps them in order.
+# Search index: the pages of each term. Terms are sorted, in files of about a hundred kilobytes. A browser loads the
+# list of the files' first terms, and then only the files that may contain the searched terms. Postings are collected in
+# memory up to a limit, then moved to a temporary database, which sorts them.
 
 
 #: Postings in memory, of about 40 bytes each.
 _HELD = 1_000_000
-#: Bytes of a file, about: numbers and terms as JSON.
+#: Approximate size of a file in bytes: numbers and terms as JSON.
 _FILE = 100_000
-#: Pages that a term is found on; what stands on more of them tells nothing.
+#: Upper limit of pages of a term; more frequent terms carry no information.
 MOST = 200_000
-#: First terms in one file of the directory.
+#: First terms per file of the directory.
 _DIRECTORY = 4_000
 
 
 class SearchIndex:
-    """Takes pages by ascending number, then writes the files `terms/<n>` and `directory/<n>`."""
+    """Search index: takes pages by ascending number, then writes the files `terms/<n>` and `directory/<n>`."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -261,7 +264,7 @@ class SearchIndex:
         self._parts = 0
 
     def add(self, page: int, text: str) -> None:
-        """The terms of a page; a page may be added again before the next one is."""
+        """Add the terms of a page. A page may be added again before the next page."""
         for term in set(terms(text)):
             held = self._held[term]
             if not held or held[-1] != page:
@@ -271,7 +274,7 @@ class SearchIndex:
             self._lay_down()
 
     def write(self, files: DataFiles) -> tuple[int, int]:
-        """All files: how many there are of terms, and of the directory."""
+        """Write all files; return the number of term files, and of directory files."""
         self._lay_down()
         firsts: list[str] = []
         number = 0
@@ -292,7 +295,7 @@ class SearchIndex:
         self._parts += 1
 
     def _entries(self) -> Iterator[tuple[str, list[int]]]:
-        """Each term with its pages: the first one, then the steps to the next ones. In the order of code points."""
+        """Yield each term with its pages (the first, then differences to the next), in the order of code points."""
         rows = self._database.execute("SELECT term, pages FROM postings ORDER BY term, part")
         for term, parts in groupby(rows, key=itemgetter(0)):
             found = (int(page) for _, text in parts for page in text.split())

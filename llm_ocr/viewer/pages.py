@@ -1,4 +1,4 @@
-"""Data that the site shows of one page."""
+"""Data of a page for the site."""
 
 import json
 from bisect import bisect_left
@@ -15,14 +15,14 @@ from llm_ocr.types import FURNITURE, Block, BlockKind, Box, EncodedImage, PageRe
 from llm_ocr.viewer.index import visible_text
 from llm_ocr.viewer.rendering import Places, render
 
-# Which lines of a page's Markdown were made of which block: what links a box to its text.
+# Mapping of Markdown lines to blocks, which links a box to its text.
 
 
 def lines_of_blocks(markdown: str, blocks: Sequence[Block]) -> dict[int, int]:
-    """The block's place among `blocks` for each line number of the Markdown, as far as it can be told. Linear.
+    """Return the index among `blocks` for each line number of the Markdown, if known. Takes linear time.
 
-    A block is looked for by its first line, behind the block before it; a page whose Markdown was not made of its
-    blocks has no links.
+    A block is found by its first line, after the preceding block. A page whose Markdown was not made of its blocks has
+    no links.
     """
     lines = [_known(line) for line in markdown.split("\n")]
     where: defaultdict[str, list[int]] = defaultdict(list)
@@ -45,14 +45,14 @@ def lines_of_blocks(markdown: str, blocks: Sequence[Block]) -> dict[int, int]:
 
 
 def _known(line: str) -> str:
-    """What does not change when a list is indented, or when a figure's alt text gets its description."""
+    """Return the part of a line that indentation, or a description in a figure's alt text, does not change."""
     line = line.strip()
     image = IMAGE.match(line)
     return image["target"] if image else line
 
 
 def _next_text(lines: Sequence[str], start: int) -> int:
-    """The line behind the description that follows a figure."""
+    """Return the line after a figure's description."""
     at = start
     while at < len(lines) and not lines[at]:
         at += 1
@@ -61,18 +61,18 @@ def _next_text(lines: Sequence[str], start: int) -> int:
     return start
 
 
-# What the site tells of a page: a row of the list, and the page as it is opened.
+# Page on the site: its row in the list, and its opened view.
 
 
 #: Characters of a page's text in its row of the list.
 EXCERPT = 240
-#: Characters of what a try said that are shown.
+#: Upper limit of characters shown of an attempt's detail.
 _DETAIL = 4000
 
 
 @dataclass(frozen=True, slots=True)
 class PageView:
-    """One reading of a page. `name` is the document's path below its source root, `total` its pages (0: not known)."""
+    """Reading of a page. `name` is the document's path below its source root, `total` its pages (0: unknown)."""
 
     row: DatasetRow
     name: str
@@ -82,12 +82,12 @@ class PageView:
 
     @property
     def record(self) -> PageRecord:
-        """Extract's row."""
+        """Row of Extract."""
         return self.row.record
 
     @property
     def quality(self) -> float | None:
-        """The quality score 0..1, None where there is none."""
+        """Quality score 0..1; None without a score."""
         value = self.record.quality
         return None if value is None else round(value, 4)
 
@@ -101,7 +101,7 @@ def page_view(row: DatasetRow, name: str, total: int) -> PageView:
 
 
 def badness(view: PageView) -> float:
-    """What pages are sorted by, the worst first: failed ones, degraded ones without a score, scores, the rest."""
+    """Return the sort key, worst first: failed pages, degraded pages without a score, scores, the rest."""
     if view.record.status is Status.FAILED:
         return -2.0
     if view.quality is not None:
@@ -110,7 +110,7 @@ def badness(view: PageView) -> float:
 
 
 def flags(view: PageView) -> str:
-    """What a page has: t(able), f(igure), m(ath), b(lank), r: read by another reader than was asked."""
+    """Return a page's properties: t(able), f(igure), m(ath), b(lank), r: read by a fallback."""
     record = view.record
     kinds = {block.kind for block in record.blocks}
     has = {
@@ -124,7 +124,7 @@ def flags(view: PageView) -> str:
 
 
 def page_content(view: PageView, images: Mapping[str, str]) -> dict[str, Any]:
-    """The page as it is opened; `images` names the files of the page (key "") and of its figures."""
+    """Return the data of the opened page; `images` has the files of the page (key "") and of its figures."""
     record = view.record
     return {
         "source": record.source,
@@ -164,7 +164,7 @@ def _image(image: EncodedImage | None, file: str | None) -> list[Any] | None:
 
 
 def image_name(image: EncodedImage | None, stem: str) -> str | None:
-    """The file of an image that a browser shows; None for one without bytes or of another type."""
+    """Return the file name of an image for browsers; None for one without bytes or of another type."""
     if image is None or not image.data or (extension := image_extension(image.media_type)) == "bin":
         return None
     return f"{stem}.{extension}"
@@ -176,7 +176,7 @@ def _boxes(boxes: Sequence[Box]) -> list[list[float]]:
 
 
 def _pairs(values: Mapping[str, Any]) -> list[list[str]]:
-    """Keys and values as texts; their keys are the engines' own, so they are no keys of ours."""
+    """Return keys and values as texts; the keys are the engines', so they are not used as object keys."""
     return [[str(name), _text(value)[:_DETAIL]] for name, value in values.items() if value not in (None, "", [])]
 
 

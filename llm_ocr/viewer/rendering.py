@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from nh3 import Cleaner
 
 
-# LaTeX between `\(...\)` and `\[...\]` and in environments, for markdown-it: linear whatever is left open. Formulas
-# between dollars have a plugin (mdit-py-plugins); the one for environments takes quadratic time.
+# LaTeX between `\(...\)` and `\[...\]` and in environments, for markdown-it: linear time, also for unclosed formulas.
+# Formulas between dollars have a plugin (mdit-py-plugins); its counterpart for environments takes quadratic time.
 
 
 INLINE, DISPLAY, BLOCK = "bracket_inline", "bracket_display", "bracket_block"
@@ -32,7 +32,7 @@ _OPENS = re.compile(
 
 
 def bracket_math(markdown: "MarkdownIt") -> None:
-    """The rules; tokens `bracket_inline`, `bracket_display` and `bracket_block` hold the LaTeX as `content`."""
+    """Add the rules. Tokens `bracket_inline`, `bracket_display` and `bracket_block` have the LaTeX as `content`."""
     markdown.inline.ruler.before("escape", INLINE, _inline)
     markdown.block.ruler.before("fence", BLOCK, _block, {"alt": ["paragraph", "blockquote", "list"]})
 
@@ -75,7 +75,7 @@ def _block(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
 
 
 def _until(state: "StateBlock", start: int, end: int, close: str) -> tuple[str, int]:
-    """The text up to the line that ends with `close`, and the line behind it; "" where a blank line comes before."""
+    """Return the text up to the line that ends with `close`, and the next line; "" if a blank line comes first."""
     left_open = _memory(state.env, "math blocks")
     lines: list[str] = []
     if start < left_open.get(close, 0):
@@ -95,19 +95,18 @@ def _line(state: "StateBlock", number: int) -> str:
 
 
 def _memory(env: Any, name: str) -> dict[Any, Any]:
-    """What is known to stay open, so that nothing is looked for twice."""
+    """Return the record of unclosed formulas, so that no search is repeated."""
     memory: dict[Any, Any] = env.setdefault(name, {})
     return memory
 
 
-# Markdown of models and documents -> HTML that can do nothing. CommonMark with tables, formulas and HTML tables,
-# cleaned by nh3 with a list of what is allowed. The HTML holds no URL but `http:`, `https:` and `mailto:` links: a
-# figure is `<span class="figure" data-f="0">`, its place in the page's list of figures, and the viewer's script makes
-# the image. Formulas stay LaTeX in `<span class="math">` or `<div class="math">`. `data-b` names the block that an
-# element was made of.
+# Markdown of models and documents as inert HTML: CommonMark with tables, formulas, and HTML tables, sanitized by nh3
+# with an allowlist. The HTML has no URLs except `http:`, `https:` and `mailto:` links. A figure is `<span
+# class="figure" data-f="0">` with its index in the page's list of figures, and the viewer's script creates the image.
+# Formulas stay LaTeX in `<span class="math">` or `<div class="math">`. `data-b` is the index of an element's block.
 
 
-#: Characters of a page that are read as Markdown; a longer text, which no page has, is shown as it is.
+#: Length up to which a page is rendered as Markdown; a longer text, which no page has, is shown verbatim.
 LONGEST = 200_000
 
 _OURS = TAGS | {"a", "blockquote", "pre", "code", "del"}
@@ -122,10 +121,9 @@ _MATH_IN_TEXT = {"math_inline": "span", INLINE: "span", "math_inline_double": "d
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What stands where in a page's Markdown.
+    """Positions in a page's Markdown.
 
-    `lines` holds the block, by its place among the page's blocks, that each line was made of; `figures` the places of
-    the page's figures by id.
+    `lines` has the index of the block that each line was made of; `figures` the indices of the page's figures by id.
     """
 
     lines: Mapping[int, int]
@@ -133,7 +131,7 @@ class Places:
 
 
 def render(markdown: str, places: Places) -> str:
-    """The HTML of one page's Markdown. Never raises for any text."""
+    """Return the HTML of a page's Markdown. Never raises for any text."""
     if len(markdown) > LONGEST:
         return f"<pre>{escape(markdown)}</pre>"
     env: dict[str, Any] = {"places": places}
@@ -187,14 +185,14 @@ def _cleaner() -> "Cleaner":
 
 
 def _plain_values(_: str, name: str, value: str) -> str | None:
-    """Links that lead out, else numbers and words alone; classes have a list of their own."""
+    """Keep external links, and values of digits and letters; classes have a separate list."""
     if name == "href":
         return value if _LINK.match(value) else None
     return value if name in ("class", "rel", "target") or value.isalnum() else None
 
 
 def _whole_tables(prose: str) -> str:
-    """HTML ends at a blank line in CommonMark: one within a table becomes a comment, and lines keep their numbers."""
+    """Replace blank lines in tables, at which CommonMark ends HTML, by comments. Line numbers are unchanged."""
     parts: list[str] = []
     lower, at = prose.lower(), 0
     if len(lower) != len(prose):
@@ -206,7 +204,7 @@ def _whole_tables(prose: str) -> str:
 
 
 def _mark(tokens: "Sequence[Token]", places: Places) -> None:
-    """Give elements the blocks that they were made of, links only where they lead out, alignment without `style`."""
+    """Add blocks to elements, remove links that are not external, and replace `style` alignment."""
     inside: list[int | None] = [None]
     for token in tokens:
         block = places.lines.get(token.map[0]) if token.map and token.type != "inline" else None
@@ -226,7 +224,7 @@ def _mark(tokens: "Sequence[Token]", places: Places) -> None:
 
 
 def _mark_descriptions(tokens: "Sequence[Token]", places: Places) -> None:
-    """Assemble puts a figure's description below it, as a paragraph `*Figure ID: ...*`: shown without the id."""
+    """Hide the id in a figure's description, which Assemble adds below it as a paragraph `*Figure ID: ...*`."""
     for before, token in pairwise(tokens):
         children = token.children or []
         if before.type == "paragraph_open" and [one.type for one in children[:2]] == ["em_open", "text"]:
@@ -266,10 +264,10 @@ def _html_inline(_: object, tokens: "Sequence[Token]", at: int, *__: object) -> 
 
 
 def _tables_only(html: str) -> str:
-    """Tags that are not for tables or simple formatting are shown as text rather than dropped with what they say.
+    """Show tags other than tables and simple formatting as text, to keep their content.
 
-    So is a comment that never ends: it would hide the rest of the page. It is kept from the pattern, which would look
-    for its end once for each of many.
+    An unclosed comment, which would hide the rest of the page, is shown too. It is excluded from the pattern, which
+    would search for its end once per comment.
     """
     closed, end, rest = html.rpartition("-->")
     return _FOREIGN.sub("&lt;", _COMMENT.sub("", closed + end) + rest)

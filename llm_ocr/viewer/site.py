@@ -1,4 +1,4 @@
-"""Write the static site: pages first, then the lists; memory is bounded."""
+"""Write the static site: pages first, then the lists. Memory is bounded."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from llm_ocr.viewer.comparing import compare
 from llm_ocr.viewer.index import Catalogue, DataFiles, Listed, SearchIndex
 from llm_ocr.viewer.pages import EXCERPT, PageView, badness, flags, image_name, page_content
 
-# The folder of a site: a writing has a folder of its own, and `index.html` leads there when all is written.
+# Folder of a site: each write has its own subfolder, and `index.html` links to it when complete.
 
 
 _MARKER = "llm-ocr-view.json"
@@ -31,18 +31,18 @@ _SITE = re.compile(r"site-[0-9a-f]{8}")
 
 @dataclass(frozen=True, slots=True)
 class SiteFolder:
-    """One writing of a site. `site` is new and nobody reads it before `publish`."""
+    """One write of a site. `site` is new and unused before `publish`."""
 
     output: Path
     site: Path
 
     @property
     def index(self) -> Path:
-        """What the user opens."""
+        """File that the user opens."""
         return self.output / "index.html"
 
     def publish(self, facts: dict[str, Any]) -> None:
-        """Make it the one that `index.html` shows, and remove the one before."""
+        """Let `index.html` show this site, and remove the previous one."""
         DataFiles(self.site / "data").write("site", facts)
         with as_file(files("llm_ocr.viewer") / "site") as ours:
             shutil.copytree(ours, self.site, dirs_exist_ok=True, ignore=shutil.ignore_patterns("index.html"))
@@ -56,14 +56,15 @@ class SiteFolder:
                 shutil.rmtree(other)
 
     def discard(self) -> None:
-        """Remove what was written of it; the site before stays."""
+        """Remove the incomplete site; the previous one remains."""
         shutil.rmtree(self.site, ignore_errors=True)
 
 
 def begin_site(output: Path) -> SiteFolder:
-    """A new site in the folder `output`, which is made if it is not there.
+    """Begin a new site in the folder `output`, which is created if needed.
 
-    Raises `UsageError` for a file, and for a folder that holds anything but an earlier site.
+    Raises:
+        UsageError: `output` is a file, or a folder with content other than an earlier site.
     """
     if output.exists() and not output.is_dir():
         raise UsageError(f"{output} is a file", hint="--output takes a folder for the site.")
@@ -80,17 +81,17 @@ def begin_site(output: Path) -> SiteFolder:
     return SiteFolder(output, site)
 
 
-# Writes a site: pages as they come, then the lists; memory does not grow with the pages.
+# Writing of a site: pages as they arrive, then the lists. Memory does not grow with the pages.
 
 
-#: Rows of the list, documents, and pages in one data file; page ids in one bucket, about; images in one folder.
+#: Per data file: rows of the list, documents, and pages. Page ids per bucket (approximate), images per folder.
 ROWS, DOCUMENTS, PAGES, IDS, IMAGES = 200, 200, 10, 400, 1000
 
 FIRST, SECOND = "first", "second"
 
 
 class SiteWriter:
-    """The data and images of one site in `folder`, which is new. Call `add` for each page, then `finish` once.
+    """Writes data and images of a site to `folder`, which is new. Call `add` for each page, then `finish` once.
 
     With `compares`, call `add_other` for each page of the other reading in between.
     """
@@ -105,11 +106,11 @@ class SiteWriter:
         self._count = 0
 
     def close(self) -> None:
-        """End the temporary database; its file is the caller's."""
+        """Close the temporary database; the caller removes its file."""
         self._catalogue.close()
 
     def add(self, view: PageView) -> None:
-        """A page of the workspace."""
+        """Add a page of the workspace."""
         n, self._count = self._count, self._count + 1
         d = self._document(view)
         content = page_content(view, self._images(view, n, ""))
@@ -122,7 +123,7 @@ class SiteWriter:
             self._write_page(n, [content])
 
     def add_other(self, view: PageView) -> None:
-        """A page of the other workspace, beside the page that it is another reading of where there is one."""
+        """Add a page of the other workspace, combined with the same page of the first, if any."""
         found = self._catalogue.match(clean(view.record.page_id), clean(view.name), view.record.page_number)
         if found is None:
             n, self._count = self._count, self._count + 1
@@ -142,7 +143,7 @@ class SiteWriter:
         self._index.add(n, _searched(view))
 
     def finish(self) -> dict[str, Any]:
-        """Write what is left, and the lists; what the site must know of itself."""
+        """Write the remaining pages and the lists; return the site's properties."""
         for n, first, second in self._catalogue.readings():
             self._write_page(n, [json.loads(reading) if reading else None for reading in (first, second)])
         if self._chunk:
@@ -203,7 +204,7 @@ class SiteWriter:
         return self._catalogue.document(clean(record.document_id), clean(view.name), clean(record.source))
 
     def _images(self, view: PageView, n: int, mark: str, first: dict[str, Any] | None = None) -> dict[str, str]:
-        """Write the page's image and figures; their names by figure id, "" for the page's own."""
+        """Write the page's image and figures; return their names by figure id, "" for the page."""
         wanted = [("", view.record.image, f"{n}{mark}")]
         wanted += [(one.id, one.image, f"{n}{mark}-f{at}") for at, one in enumerate(view.record.figures, 1)]
         names: dict[str, str] = {}
@@ -215,7 +216,7 @@ class SiteWriter:
         return names
 
     def _write_image(self, image: EncodedImage, n: int, name: str, shared: str | None) -> str:
-        """The name under which the image stands now: that of the first reading's, where it is the same."""
+        """Write an image and return its name: that of the first reading's image if equal."""
         folder = self._folder / "images" / str(n // IMAGES)
         if shared and (folder / shared).read_bytes() == image.data:
             return shared
@@ -225,7 +226,7 @@ class SiteWriter:
 
 
 def fnv1a(text: str) -> int:
-    """32 bits of FNV-1a over UTF-8; `site/data.js` has its twin, which finds a page's bucket."""
+    """Return 32 bits of FNV-1a over UTF-8. `site/data.js` has the same function, to find a page's bucket."""
     value = 0x811C9DC5
     for byte in text.encode():
         value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF

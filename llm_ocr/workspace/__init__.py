@@ -1,4 +1,4 @@
-"""A workspace: one URL that holds everything of a run."""
+"""Open and create workspaces. A workspace is one URL that holds all data of a run."""
 
 import contextlib
 import threading
@@ -14,7 +14,7 @@ from llm_ocr.storage.names import OF_FILE_MANAGERS, PROBES
 from llm_ocr.storage.own_folder import OwnFolder
 from llm_ocr.workspace import codec
 
-#: The format that this version writes. It reads this one and all older ones.
+#: Format that this version writes. This version reads this format and all older ones.
 FORMAT = 1
 
 _RUN = "run.json"
@@ -22,14 +22,14 @@ _RUN = "run.json"
 
 @cache
 def library_version() -> str:
-    """The version of llm-ocr that runs; `unknown` where it was not installed."""
+    """Return the installed version of llm-ocr, or `unknown` if it is not installed as a package."""
     with contextlib.suppress(metadata.PackageNotFoundError):
         return metadata.version("llm-ocr")
     return "unknown"
 
 
 class Workspace:
-    """An opened workspace. Usable from any number of threads; `close` (or `with`) removes its spool folder."""
+    """Opened workspace, safe to use from several threads. `close` (or `with`) removes its spool folder."""
 
     def __init__(self, store: ObjectStore, run: Mapping[str, Any]) -> None:
         self.store = store
@@ -46,18 +46,31 @@ class Workspace:
         *,
         options: StoreOptions = StoreOptions(),  # noqa: B008 - frozen
     ) -> Self:
-        """Open the workspace at `url`; see `on`. Raises `UsageError` for a URL that no store has."""
+        """Open the workspace at `url` (see `on`).
+
+        Args:
+            url: URL or local path of the workspace.
+            create: create the workspace if it does not exist.
+            options: how to reach the store.
+
+        Raises:
+            UsageError: no store supports the URL.
+        """
         return cls.on(open_store(url, options), create)
 
     @classmethod
     def on(cls, store: ObjectStore, create: bool = False) -> Self:
         """Open the workspace in `store`.
 
-        Without `create` nothing is written, and there must be one. With it the store is first proved to be fit for
-        writing, and a workspace is made unless there is one already.
+        Args:
+            store: the store that holds the workspace.
+            create: check that the store is fit for writing, and create the workspace if it does not exist. Without
+                `create`, nothing is written and the workspace must exist.
 
-        Raises `WorkspaceError` for no workspace or a folder with other content, `WorkspaceMismatch` for a newer format,
-        `StorageError` for a store that cannot be used.
+        Raises:
+            WorkspaceError: there is no workspace, or the folder has other content.
+            WorkspaceMismatch: the workspace has a newer format.
+            StorageError: the store cannot be used.
         """
         if create:
             store.check()
@@ -80,25 +93,25 @@ class Workspace:
 
     @property
     def url(self) -> str:
-        """As it is shown to users."""
+        """URL as shown to users."""
         return self.store.url
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Return what a workspace of an earlier version was made with; now `work.stored` keeps settings elsewhere."""
+        """Return the settings in `run.json` of older versions; `workspace.stored` now keeps settings in other files."""
         settings: Mapping[str, Any] = self.run.get("settings", {})
         return settings
 
     @property
     def spool(self) -> Path:
-        """A folder of this process alone on the local disk (`TMPDIR`), for what is not finished; see `OwnFolder`."""
+        """Return the folder for unfinished data of this process on the local disk (`TMPDIR`); see `OwnFolder`."""
         with self._lock:
             if self._spool is None:
                 self._spool = OwnFolder("llm-ocr-workspace-")
             return self._spool.path
 
     def check_there(self) -> None:
-        """Raise `WorkspaceError` when the workspace was removed since it was opened."""
+        """Raise `WorkspaceError` if the workspace was removed after it was opened."""
         if _read_run(self.store) is None:
             raise WorkspaceError(
                 f"{self.url} was removed while it was in use: its {_RUN} is gone, results are incomplete",
@@ -111,14 +124,15 @@ class Workspace:
             self._published.add(key)
 
     def published(self, prefix: str) -> set[str]:
-        """Return the noted keys that begin with `prefix`: a listing may lack them for a while."""
+        """Return the noted keys that begin with `prefix`. A listing may lack recent keys temporarily."""
         with self._lock:
             return {key for key in self._published if key.startswith(prefix)}
 
     def flush(self) -> None:
-        """Have all that was put written durably, where a store gathers writes (dataset repositories). Blocking.
+        """Write all pending objects durably, in stores that batch writes (dataset repositories). Blocking.
 
-        Raises `StorageError`.
+        Raises:
+            StorageError: the store could not write them.
         """
         self.store.flush()
 
@@ -130,18 +144,23 @@ class Workspace:
             spool.remove()
 
     def get_json(self, key: str) -> dict[str, Any]:
-        """A stored JSON object. Raises `ObjectNotFound`, and `WorkspaceError` when it is damaged."""
+        """Return a stored JSON object.
+
+        Raises:
+            ObjectNotFound: there is no such object.
+            WorkspaceError: the object is damaged.
+        """
         return codec.load(self.store.get(key), f"{self.url}: {key}")
 
     def find_json(self, key: str) -> dict[str, Any] | None:
-        """`get_json`, and None when there is no such object."""
+        """Return a stored JSON object, or None if there is no such object. See `get_json`."""
         try:
             return self.get_json(key)
         except ObjectNotFound:
             return None
 
     def create_json(self, key: str, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Store a JSON object unless one is there; the one that stands then, this or the older one."""
+        """Store a JSON object unless the key exists; return the stored object, new or existing."""
         with contextlib.suppress(ObjectExists):
             self.store.create(key, codec.dump(value, indent=2))
         return self.get_json(key)
@@ -156,7 +175,7 @@ def _read_run(store: ObjectStore) -> dict[str, Any] | None:
 
 def _make_run(store: ObjectStore) -> dict[str, Any]:
     found = next((info.key for info in store.list() if _is_content(info.key)), None)
-    if found is not None and store.stat(_RUN) is None:  # else another process has made it since
+    if found is not None and store.stat(_RUN) is None:  # otherwise another process has created it in the meantime
         raise WorkspaceError(
             f"{store.url} has content ({found}) and is no workspace: it has no {_RUN}",
             hint="Give a new or empty folder with -w.",
@@ -168,7 +187,7 @@ def _make_run(store: ObjectStore) -> dict[str, Any]:
 
 
 def _is_content(key: str) -> bool:
-    """Not what another worker writes just now to find out what the store honours."""
+    """Return False for files of file managers and for probes with which other workers test the store."""
     return key.rpartition("/")[2] not in OF_FILE_MANAGERS and not key.startswith(PROBES)
 
 

@@ -1,4 +1,4 @@
-"""JSON of the workspace: equal values give equal bytes."""
+"""JSON encoding of the workspace's objects, and document ids."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from llm_ocr.errors import WorkspaceError
 from llm_ocr.results.markdown import clean
 from llm_ocr.types import Counts, DocumentPart, PageSelection, Reason, Repeated, Status, Unit
 
-# Ids of documents. They depend on what a document is, never on arrival order or on the number of workers.
+# Document ids depend on path and content, never on arrival order or on the number of workers.
 
 
 _LONGEST = 200
@@ -20,14 +20,14 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def document_id(given: str | None, *, relative: str, version: str, source: str) -> str:
-    """The manifest's id if one is given, else 16 hex of sha256(path below its source root, version).
+    """Return the manifest's id if given, otherwise 16 hex digits of sha256(path below its source root, version).
 
-    A document without a version (it is missing, or of no known type) has its source in the place of both: two that are
-    missing under one name in two folders are two.
+    A document without a version (missing, or of unknown type) is hashed by its source instead. Two missing documents
+    with the same name in two folders therefore have two ids.
 
-    A given id stays as it is, and page and figure ids begin with it. Names of files are never made of it without being
-    made safe (`results.paths`), and no key of a unit holds it. Only what cannot be stored or shown on one line is
-    changed, and gets a hash so that ids stay apart: half surrogate pairs, control characters, more than 200 letters.
+    A given id is kept, and page and figure ids begin with it. File names are made from a sanitized id
+    (`results.documents`), and no unit key contains it. Only text that cannot be stored or shown on one line is
+    replaced: lone surrogates, control characters, more than 200 characters. A hash then keeps such ids distinct.
     """
     if given:
         return _storable(given)
@@ -43,41 +43,52 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-# Many small objects, read at the same time and given in order.
+# Concurrent reads of many small objects, returned in order.
 
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Objects that are read at the same time, and how many are read before the first of them is given.
+#: Number of concurrent reads, and number of objects to read before the first is returned.
 _AT_ONCE, _AHEAD = 16, 128
 
 
 def read_ahead(read: Callable[[T], R], names: Iterable[T], what: str) -> Iterator[R]:
-    """What `read` gives for each name, in order; its errors come where its result would. `what` names the threads."""
+    """Yield the result of `read` for each name, in order. An error is raised in place of its result.
+
+    Args:
+        read: reads one object.
+        names: arguments for `read`.
+        what: part of the thread names.
+    """
     rest = iter(names)
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix=f"llm-ocr {what}") as readers:
         while some := list(islice(rest, _AHEAD)):
             yield from readers.map(read, some)
 
 
-# JSON as the workspace stores it: the same value gives the same bytes, whatever characters are in file names.
+# JSON with one byte representation per value, whatever characters are in file names.
 
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 def dump(value: object, *, indent: int | None = None) -> bytes:
-    """Canonical JSON with a newline; ASCII only, so that half surrogate pairs in file names survive.
+    """Return canonical JSON with a newline, ASCII only, so that lone surrogates in file names survive.
 
-    Raises TypeError for what is no JSON value: a secret that is wrapped can never be written by mistake.
+    Raises:
+        TypeError: a value is not a JSON value. A wrapped secret can therefore never be written by mistake.
     """
     separators = (",", ":") if indent is None else (",", ": ")
     return json.dumps(value, sort_keys=True, separators=separators, indent=indent, allow_nan=False).encode() + b"\n"
 
 
 def load(data: bytes, where: str) -> dict[str, Any]:
-    """The JSON object in `data`. Raises `WorkspaceError` that names `where` when it is damaged."""
+    """Return the JSON object in `data`.
+
+    Raises:
+        WorkspaceError: the data are damaged; the message names `where`.
+    """
     try:
         value = json.loads(data)
     except ValueError as error:
@@ -88,7 +99,7 @@ def load(data: bytes, where: str) -> dict[str, Any]:
 
 
 def damaged(where: str, what: str) -> WorkspaceError:
-    """The error for an object of the workspace that does not say what it should."""
+    """Return the error for an object of the workspace with invalid content."""
     return WorkspaceError(
         f"{where} is damaged: {what}",
         hint="Bring it back from a copy of the workspace, or begin again with another workspace (-w).",
@@ -96,7 +107,7 @@ def damaged(where: str, what: str) -> WorkspaceError:
 
 
 def pages_to_text(pages: Iterable[int]) -> str:
-    """`1-5,9` for ascending page numbers; empty for none."""
+    """Return ascending page numbers as ranges, `1-5,9`; empty for no pages."""
     runs: list[list[int]] = []
     for page in pages:
         if runs and page == runs[-1][1] + 1:
@@ -107,7 +118,11 @@ def pages_to_text(pages: Iterable[int]) -> str:
 
 
 def pages_from_text(text: str) -> tuple[int, ...]:
-    """The inverse of `pages_to_text`. Raises ValueError for any other text."""
+    """Parse ranges made by `pages_to_text`.
+
+    Raises:
+        ValueError: the text has another form.
+    """
     return tuple(page for run in text.split(",") if text for page in _run(run))
 
 
@@ -119,7 +134,7 @@ def _run(text: str) -> Iterator[int]:
 
 
 def unit_to_json(unit: Unit) -> dict[str, Any]:
-    """One line of a plan; what has its default is left out."""
+    """Return a unit as a line of a plan, without fields that have their default."""
     value: dict[str, Any] = {"id": unit.id, "parts": [_part_to_json(part) for part in unit.parts]}
     if unit.replaces:
         value["replaces"] = unit.replaces
@@ -128,13 +143,19 @@ def unit_to_json(unit: Unit) -> dict[str, Any]:
             [one.page_id, one.status.value, one.reason.value if one.reason else None, one.quality]
             for one in unit.repeats
         ]
-        # A key of its own: older versions read lists of four.
+        # A separate key, because older versions read lists of four.
         value["repeated_figures"] = {one.page_id: [one.unit, one.figures] for one in unit.repeats if one.figures}
     return value
 
 
 def unit_from_json(value: Mapping[str, Any]) -> Unit:
-    """Raises KeyError, TypeError or ValueError for anything but what `unit_to_json` made."""
+    """Parse a value made by `unit_to_json`.
+
+    Raises:
+        KeyError: a field is missing.
+        TypeError: a value has the wrong type.
+        ValueError: a value is invalid.
+    """
     generation, index = (int(number) for number in value["id"].split("-"))
     parts = tuple(_part_from_json(part) for part in value["parts"])
     figures = value.get("repeated_figures", {})
@@ -187,16 +208,16 @@ def _part_from_json(value: Mapping[str, Any]) -> DocumentPart:
 
 
 def wanted_to_json(wanted: PageSelection) -> dict[str, Any]:
-    """What has its default is left out; `Wanted(**value)` is the inverse."""
+    """Return the fields that differ from their default; `PageSelection(**value)` is the inverse."""
     value: dict[str, Any] = {"named": wanted.named, "ranges": wanted.ranges, "most": wanted.most}
     return {name: given for name, given in value.items() if given}
 
 
 def counts_to_json(counts: Counts) -> dict[str, int]:
-    """`{expected, ok, degraded, failed}`."""
+    """Return `{expected, ok, degraded, failed}`."""
     return {"expected": counts.expected, "ok": counts.ok, "degraded": counts.degraded, "failed": counts.failed}
 
 
 def counts_from_json(value: Mapping[str, int]) -> Counts:
-    """The inverse of `counts_to_json`."""
+    """Parse a value made by `counts_to_json`."""
     return Counts(value["expected"], value["ok"], value["degraded"], value["failed"])

@@ -15,16 +15,16 @@ from llm_ocr.types import DocumentPart, Repeated, Unit
 from llm_ocr.workspace import Workspace, codec, library_version
 from llm_ocr.workspace.marker import attempt_id, remove_lost, settle, slept_since
 
-# Cutting documents into units: either whole documents, or a page range of exactly one long document.
+# Units are either whole documents or a page range of exactly one long document.
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The pages of one document that go into units.
+    """Pages of a document to put into units.
 
-    `indices` has the dataset index of each expected row (one for a document that could not be opened), or those that
-    are reserved for a document that was not counted. `replaced` has, for a retry, the reason of the failed row that
-    each row stands for; "" for a row that stands for none. `repeats` has, by page number, the rows among them that were
+    `indices` has the dataset index of each expected row (one for a document that could not be opened). For a document
+    that was not counted, it has the reserved indices. `replaced` has, for a retry, the reason of the failed row that
+    each row supersedes; "" for a row that supersedes none. `repeats` has, by page number, the superseded rows that were
     not failed.
     """
 
@@ -35,11 +35,11 @@ class Piece:
 
     @property
     def rows(self) -> int:
-        """Expected rows."""
+        """Number of expected rows."""
         return self.part.estimate or len(self.indices)
 
     def cut(self, most: int) -> Iterator["Piece"]:
-        """Pieces of nearly the same size, none with more than `most` pages."""
+        """Split into pieces of nearly equal size with at most `most` pages each."""
         rows = len(self.indices)
         count = -(-rows // most)
         for number in range(count):
@@ -48,9 +48,9 @@ class Piece:
             yield Piece(part, self.indices[chosen], self.replaced[chosen], self.repeats)
 
     def parts(self) -> Iterator[DocumentPart]:
-        """One part for each run of indices without a gap: a page's index is `first_index` and its place in the part.
+        """Yield a part for each run of consecutive indices: page index = `first_index` + position in the part.
 
-        Pages that are repeated and others are in parts of their own.
+        Repeated pages and other pages are in separate parts.
         """
         pages = self.part.pages
         if not pages:
@@ -70,7 +70,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class CutUnit:
-    """A unit, and what it stands for by reason. `continues`: it is a later range of the unit before it."""
+    """Unit with the number of superseded rows by reason. `continues`: a later range of the previous unit's document."""
 
     unit: Unit
     replaced: Mapping[str, int]
@@ -78,7 +78,7 @@ class CutUnit:
 
 
 def cut_units(pieces: Iterable[Piece], *, generation: int, pages_per_unit: int) -> Iterator[CutUnit]:
-    """Units of about `pages_per_unit` pages, in the order of the pieces. The same pieces give the same units."""
+    """Yield units of about `pages_per_unit` pages, in the order of the pieces. The same pieces give the same units."""
     for index, (group, continues) in enumerate(_groups(pieces, pages_per_unit)):
         parts = tuple(part for piece in group for part in piece.parts())
         reasons = Counter(reason for piece in group for reason in piece.replaced if reason)
@@ -105,55 +105,60 @@ def _groups(pieces: Iterable[Piece], most: int) -> Iterator[tuple[list[Piece], b
         yield group, False
 
 
-# Documents that filters have left out of the plan: counted in the generation's marker, listed beside its units.
+# Documents excluded by filters: counted in the generation's marker, listed in a file next to its units.
 
 
-#: Documents named in a marker.
+#: Upper limit of documents named in a marker.
 EXAMPLES = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """What the marker of a generation says of them.
+    """Documents that filters excluded, as recorded in a generation's marker.
 
-    `counts` and `readmitted` are by cause: the filter's name, and behind a space what it found where there are kinds
-    (`language de`). `readmitted` are documents in the lists of older generations that this one plans all the same,
-    because other filters were on. `filters` says which are on.
+    `counts` and `readmitted` are by cause: the filter's name, followed by a space and the detected kind for filters
+    that have kinds (`language de`). `readmitted` counts documents in the lists of older generations that this
+    generation plans nevertheless, because other filters were on. `filters` are the active filters.
     """
 
     filters: Mapping[str, Any] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     readmitted: Mapping[str, int] = field(default_factory=dict)
     examples: tuple[Mapping[str, str], ...] = ()  # source, reason, detail
-    object: str = ""  # the list; "" where it is empty
+    object: str = ""  # key of the list; "" if the list is empty
     sha256: str = ""
     size: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values; `filtered_from_json` is the inverse."""
+        """Return JSON values; `filtered_from_json` is the inverse."""
         return asdict(self)
 
 
 class Marked(Protocol):
-    """A generation."""
+    """Generation with an optional record of excluded documents."""
 
     @property
     def filtered(self) -> Filtered | None:
-        """None where nothing is to be said."""
+        """Record of excluded documents; None if there are none."""
 
 
 def filtered_from_json(value: Mapping[str, Any]) -> Filtered:
-    """Raises KeyError or TypeError for anything but what `to_json` made."""
+    """Parse a value made by `to_json`.
+
+    Raises:
+        KeyError: a field is missing.
+        TypeError: there is an unknown field.
+    """
     return Filtered(**{**value, "examples": tuple(value["examples"])})
 
 
 def cause_of(reason: str, kind: str) -> str:
-    """What documents are counted by."""
+    """Return the cause under which documents are counted."""
     return f"{reason} {kind}" if kind else reason
 
 
 def counts_of(found: Iterable[Marked]) -> dict[str, int]:
-    """How many documents are left out now, by cause, the most frequent first."""
+    """Return the number of documents excluded now, by cause, most frequent first."""
     counts: Counter[str] = Counter()
     for generation in found:
         if generation.filtered is not None:
@@ -163,13 +168,13 @@ def counts_of(found: Iterable[Marked]) -> dict[str, int]:
 
 
 def examples_of(found: Iterable[Marked]) -> tuple[Mapping[str, str], ...]:
-    """Some documents that were left out, the first ones of the first generations."""
+    """Return up to `EXAMPLES` excluded documents, starting with the first generation."""
     every = (example for one in found if one.filtered is not None for example in one.filtered.examples)
     return tuple(example for example, _ in zip(every, range(EXAMPLES), strict=False))
 
 
 def filtered_text(counts: Mapping[str, int]) -> str:
-    """`12 filtered: 9 language (de 7, fr 2), 3 forms`, from counts by cause; empty for none."""
+    """Return `12 filtered: 9 language (de 7, fr 2), 3 forms`, from counts by cause; empty without counts."""
     if not counts:
         return ""
     by_reason: dict[str, dict[str, int]] = {}
@@ -182,7 +187,7 @@ def filtered_text(counts: Mapping[str, int]) -> str:
 
 
 def filtered_to_json(counts: Mapping[str, int], examples: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """As `status --json` tells it."""
+    """Return the object for `status --json`."""
     reasons: Counter[str] = Counter()
     languages: dict[str, int] = {}
     for cause, count in counts.items():
@@ -208,20 +213,20 @@ def _kinds_text(kinds: Mapping[str, int]) -> str:
     return f" ({', '.join(shown)})" if named else ""
 
 
-# How many files a run will write, where a store holds only so many.
+# Number of files that a run writes, for stores with a file limit.
 
 
-#: When all stages are done: data and marker of each, the dataset file, and the note on who wrote the views.
+#: Files per unit after all stages: data and marker of each stage, the dataset file, and the note on the views.
 _OF_A_UNIT = 8
 
 
 def files_of(units: int, documents: int) -> int:
-    """Files of a finished run, those of figures aside: nobody knows them before."""
+    """Return the number of files of a finished run, without figure files, whose number is unknown in advance."""
     return _OF_A_UNIT * units + documents
 
 
 def need_file_quota(url: str, most: int, *, units: int, documents: int) -> None:
-    """Raise `WorkspaceError` when a run of such a plan would write more than `most` files there."""
+    """Raise `WorkspaceError` if a run of such a plan would write more than `most` files to `url`."""
     needed = files_of(units, documents)
     if needed > most:
         raise WorkspaceError(
@@ -232,17 +237,18 @@ def need_file_quota(url: str, most: int, *, units: int, documents: int) -> None:
         )
 
 
-# The stored plan: an immutable list of units, in generations. plan/<generation>/<attempt>/units-00000.jsonl   at most
-# 1,000 units, one a line; the same input gives the same bytes plan/<generation>/<attempt>/filtered.jsonl      documents
-# that filters left out; see `filtered_lists` plan/<generation>.done                          the marker: names the
-# parts, with hashes and counts
+# The stored plan: an immutable list of units, in generations.
+#
+# plan/<generation>/<attempt>/units-00000.jsonl   at most 1,000 units, one per line; the same input gives the same bytes
+# plan/<generation>/<attempt>/filtered.jsonl      documents that filters excluded; see `plan.KnownFiltered`
+# plan/<generation>.done                          the marker: names the parts, with hashes and counts
 
 
 _UNITS_A_PART = 1000
 
 
 class Kind(StrEnum):
-    """Why a generation was written."""
+    """Reason for writing a generation."""
 
     SOURCES = "sources"
     RETRY = "retry"
@@ -250,7 +256,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlanPart:
-    """A stored file of units."""
+    """Stored file of units."""
 
     object: str
     sha256: str
@@ -260,10 +266,10 @@ class PlanPart:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The marker of a generation. Counts are of this generation alone.
+    """Marker of a generation. Counts are of this generation alone.
 
-    `next_index` is the dataset index that the next generation begins with. A retry says what its units stand for:
-    `replaced` by unit and reason, `touched` the items of Assemble whose documents it holds pages of.
+    `next_index` is the first dataset index of the next generation. A retry records the rows it supersedes: `replaced`
+    by unit and reason, and in `touched` the items of Assemble with pages in the retry.
     """
 
     number: int
@@ -275,31 +281,31 @@ class Generation:
     expected: int = 0
     items: int = 0
     units: int = 0
-    skipped: Mapping[str, int] = field(default_factory=dict)  # files of unknown types by suffix
+    skipped: Mapping[str, int] = field(default_factory=dict)  # number of files of unknown types, by suffix
     replaced: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     touched: tuple[str, ...] = ()
     parts: tuple[PlanPart, ...] = ()
     created_by: str = ""
-    estimated: int = 0  # documents that were not counted: what they are expected to have is in `expected`
-    filtered: Filtered | None = None  # what filters left out; None where there were none, and nothing is to be said
+    estimated: int = 0  # documents that were not counted; their estimated pages are in `expected`
+    filtered: Filtered | None = None  # documents that filters excluded; None if there is nothing to record
 
     @property
     def objects(self) -> tuple[str, ...]:
-        """What the marker names."""
+        """Keys of the objects that the marker names."""
         listed = (self.filtered.object,) if self.filtered and self.filtered.object else ()
         return (*(part.object for part in self.parts), *listed)
 
     @property
     def replaces(self) -> int:
-        """Rows of older generations that this one's rows stand for."""
+        """Number of rows of older generations that this generation supersedes."""
         return sum(sum(reasons.values()) for reasons in self.replaced.values())
 
 
 @dataclass(frozen=True, slots=True)
 class PlanTotals:
-    """A whole plan. `expected` counts a page once, however often it was retried.
+    """Totals of a plan. `expected` counts a page once, however often it was retried.
 
-    Of `estimated` documents the pages were not counted: then `expected` is what the plan takes them for.
+    The pages of `estimated` documents were not counted; `expected` then contains estimates.
     """
 
     generations: int
@@ -313,7 +319,11 @@ class PlanTotals:
 
 
 def generations(workspace: Workspace) -> list[Generation]:
-    """All generations in order. Raises `WorkspaceError` for a damaged marker."""
+    """Return all generations in order.
+
+    Raises:
+        WorkspaceError: a marker is damaged.
+    """
     found: list[Generation] = []
     while True:
         generation = _find(workspace, len(found) + 1)
@@ -323,12 +333,12 @@ def generations(workspace: Workspace) -> list[Generation]:
 
 
 def has_generation(workspace: Workspace, number: int) -> bool:
-    """Whether the plan has this generation by now."""
+    """Return whether the plan has this generation now."""
     return workspace.store.stat(_marker_key(number)) is not None
 
 
 def totals_of(found: Iterable[Generation]) -> PlanTotals:
-    """Counts over these generations; all 0 without any."""
+    """Return the totals of these generations; all 0 without any."""
     count = documents = units = items = expected = estimated = next_index = 0
     skipped: dict[str, int] = {}
     for generation in found:
@@ -345,9 +355,11 @@ def totals_of(found: Iterable[Generation]) -> PlanTotals:
 
 
 def read_units(workspace: Workspace, *, kinds: Iterable[Kind] = tuple(Kind)) -> Iterator[Unit]:
-    """All units of all generations in order, one part of the plan in memory at a time.
+    """Return an iterator over the units of all generations in order. Memory holds one part of the plan at a time.
 
-    Raises `StageMissing` at once when there is no plan, and `WorkspaceError` on the way for a damaged part.
+    Raises:
+        StageMissing: there is no plan. Raised at once.
+        WorkspaceError: a part is damaged. Raised during iteration.
     """
     found = generations(workspace)
     if not found:
@@ -357,7 +369,11 @@ def read_units(workspace: Workspace, *, kinds: Iterable[Kind] = tuple(Kind)) -> 
 
 
 def units_of(workspace: Workspace, generation: Generation) -> Iterator[Unit]:
-    """The units of one generation. Raises `WorkspaceError` for a part that is gone or changed."""
+    """Yield the units of a generation.
+
+    Raises:
+        WorkspaceError: a part is missing or changed.
+    """
     for part in generation.parts:
         where = f"{workspace.url}: {part.object}"
         try:
@@ -379,7 +395,7 @@ def new_draft(
     skipped: Mapping[str, int] | None = None,
     touched: Iterable[str] = (),
 ) -> Generation:
-    """An empty generation with an attempt id of its own."""
+    """Return an empty generation with a new attempt id."""
     left_out = dict(sorted((skipped or {}).items()))
     return Generation(
         number,
@@ -396,16 +412,24 @@ def new_draft(
 def write_generation(
     workspace: Workspace, draft: Generation, cut: Callable[[], Iterable[CutUnit]], listed: Path | None = None
 ) -> Generation:
-    """Store the units under the draft's number; the generation that stands, this one or the one that was first.
+    """Store the units under the draft's number, and return the published generation, which may be another attempt's.
 
-    Parts and counts are filled in; `next_index` of sources moves on by their pages. Compare `attempt` with the draft's
-    to see whose generation it is. `cut` may be called more than once; `listed` is the list that `draft.filtered` names.
-    Raises `WorkspaceError` for a plan that is too large for the store.
+    Compare the result's `attempt` with the draft's to detect another attempt. The function fills in parts and counts;
+    `next_index` of sources advances by their pages.
+
+    Args:
+        workspace: the workspace.
+        draft: the generation to write (`new_draft`).
+        cut: returns the units; may be called more than once.
+        listed: the list that `draft.filtered` names.
+
+    Raises:
+        WorkspaceError: the plan is too large for the store.
     """
     while True:
         begun = time.time()
         written = _write_parts(workspace, draft, cut(), listed)
-        # A planner that was stopped for long may have lost its parts as leftovers: then they are written once more.
+        # `clean` may have removed the parts of a planner that was suspended for a long time. Write them again.
         if not slept_since(begun) or _stand(workspace, written):
             break
     _check_room(workspace, written)
@@ -415,7 +439,7 @@ def write_generation(
     if standing.attempt != written.attempt:
         _remove_parts(workspace, written)
     elif slept_since(begun) and not _stand(workspace, written):
-        _write_parts(workspace, draft, cut(), listed)  # stopped between the look and the marker: `clean` took them away
+        _write_parts(workspace, draft, cut(), listed)  # suspended before the marker: `clean` removed the parts
     return standing
 
 
@@ -437,12 +461,12 @@ def _remove_parts(workspace: Workspace, generation: Generation) -> None:
 
 
 def _stand(workspace: Workspace, generation: Generation) -> bool:
-    """Whether all parts that it names are there."""
+    """Return whether all objects that the generation names exist."""
     return all(workspace.store.stat(name) for name in generation.objects)
 
 
 def counted_generation(draft: Generation, cut: Iterable[CutUnit]) -> Generation:
-    """The draft with its counts filled in; nothing is stored."""
+    """Return the draft with its counts filled in. Nothing is stored."""
     counted, rest = draft, iter(cut)
     while chunk := list(islice(rest, _UNITS_A_PART)):
         counted = _counted(counted, chunk)

@@ -1,4 +1,4 @@
-"""What Assemble does at a time: documents that are whole."""
+"""Items of Assemble: groups of whole documents."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,33 +12,33 @@ from llm_ocr.workspace.generations import Generation, Kind, generations, units_o
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One unit of whole documents, or all ranges of one long document, with what newer generations hold of them.
+    """Unit of whole documents, or all ranges of one long document, with the newer units of retries.
 
-    A unit of `newer` may also hold pages of other items' documents: `documents` says which are this item's.
+    A unit of `newer` may also hold pages of other items' documents; `documents` names this item's documents.
     """
 
-    id: str  # of the first unit
+    id: str  # id of the first unit
     units: tuple[Unit, ...]
     newer: tuple[Unit, ...] = ()
 
     @property
     def generation(self) -> int:
-        """The newest generation that the item's pages come from."""
+        """Newest generation among the item's units."""
         return max(unit.generation for unit in (*self.units, *self.newer))
 
     @property
     def name(self) -> str:
-        """The name of the item's marker: it changes when a newer generation touches the item."""
+        """Name of the item's marker; changes when a newer generation touches the item."""
         return item_name(self.id, self.generation)
 
     @property
     def unit_ids(self) -> tuple[str, ...]:
-        """All units that must be done, oldest generation first."""
+        """Ids of all units that must be finished, oldest generation first."""
         return tuple(unit.id for unit in (*self.units, *self.newer))
 
     @property
     def layers(self) -> list[list[str]]:
-        """The ids of the units by generation, oldest first; within one, pages ascend."""
+        """Ids of the units by generation, oldest first; within a generation, pages ascend."""
         layers = [[unit.id for unit in self.units]]
         for _, group in groupby(self.newer, key=lambda unit: unit.generation):
             layers.append([unit.id for unit in group])
@@ -46,30 +46,41 @@ class Item:
 
     @property
     def parts(self) -> tuple[DocumentPart, ...]:
-        """The item's documents as they were first planned, ranges of a long one apart."""
+        """Parts of the item's documents as first planned; ranges of a long document are separate parts."""
         return tuple(part for unit in self.units for part in unit.parts)
 
     @property
     def documents(self) -> frozenset[str]:
-        """The ids of the item's documents."""
+        """Ids of the item's documents."""
         return frozenset(part.document_id for part in self.parts)
 
 
 def item_name(item: str, generation: int) -> str:
-    """`<item>.<generation>`."""
+    """Return `<item>.<generation>`."""
     return f"{item}.{generation:04d}"
 
 
 def parse_item_name(name: str) -> tuple[str, int]:
-    """The inverse of `item_name`. Raises ValueError for another text."""
+    """Parse a name made by `item_name`.
+
+    Raises:
+        ValueError: the text has another form.
+    """
     item, _, generation = name.rpartition(".")
     return item, int(generation)
 
 
 def items(workspace: Workspace, found: Sequence[Generation] = ()) -> Iterator[Item]:
-    """All items in the order of the plan, or of the generations `found` that were read of it before.
+    """Return an iterator over all items in the order of the plan.
 
-    In memory: the units of one item, and all units of retries. Raises `StageMissing` at once when there is no plan.
+    Memory holds the units of one item and all units of retries.
+
+    Args:
+        workspace: the workspace.
+        found: the generations of the plan if already read.
+
+    Raises:
+        StageMissing: there is no plan. Raised at once.
     """
     found = found or generations(workspace)
     if not found:
@@ -84,14 +95,14 @@ def items(workspace: Workspace, found: Sequence[Generation] = ()) -> Iterator[It
 
 
 def whole_documents(units: Iterable[Unit]) -> Iterator[tuple[Unit, ...]]:
-    """Units of one generation of sources, the ranges of a long document together."""
-    # Within such a generation a document is in two units only if both are ranges of it and of nothing else.
+    """Group the units of a generation of sources, so that the ranges of a long document are together."""
+    # Within such a generation, a document is in two units only if both contain nothing but ranges of it.
     for _, group in groupby(units, key=lambda unit: unit.parts[0].document_id):
         yield tuple(group)
 
 
 def _newer(workspace: Workspace, found: Iterable[Generation]) -> dict[str, list[Unit]]:
-    """The retries' units by document, in order."""
+    """Return the units of retries by document, in order."""
     newer: dict[str, list[Unit]] = {}
     for generation in found:
         if generation.kind is Kind.RETRY:

@@ -1,10 +1,12 @@
-"""Keys: 12 hex of what changes a stage's result. Results of different settings never stand under one key.
+"""Keys of stage results: 12 hex digits of the settings that change the result.
 
-<stage>/key.json             Extract only: the one key of the workspace, with its settings
+Results of different settings never share a key.
+
+<stage>/key.json             Extract only: the only key of the workspace, with its settings
 <stage>/<key>/settings.json  written once, by the first worker
 
-Extract and Describe claim their key when a worker publishes its first unit (`Claim`). A command that failed before
-that leaves no key, so the next one may use other settings.
+Extract and Describe claim their key when a worker publishes its first unit (`Claim`). A command that failed earlier
+leaves no key, so the next command may use other settings.
 """
 
 import hashlib
@@ -29,16 +31,16 @@ _KEY = re.compile(r"[0-9a-f]{12}")
 _ONLY = f"{EXTRACT}/key.json"
 
 _VERSION = "result_version"
-#: What no setting chooses: a difference there is one between versions of llm-ocr, whatever else differs.
+#: Values that no setting controls: a difference here means another version of llm-ocr, whatever other values differ.
 _OF_VERSIONS = frozenset({f"reader.{_VERSION}", "render.revision"})
 
-#: Sorts after every character that follows in a key.
+#: Sorts after every character that can follow in a key.
 _LAST = "\U0010ffff"
 
 
 @dataclass(frozen=True, slots=True)
 class StageKey:
-    """A key under which a stage has worked. `created` is ISO 8601 in UTC, by the clock of the worker that was first."""
+    """Key under which a stage has published. `created` is ISO 8601 in UTC, by the clock of the first worker."""
 
     key: str
     settings: Mapping[str, Any]
@@ -47,42 +49,52 @@ class StageKey:
 
 
 def key_of(settings: Mapping[str, Any]) -> str:
-    """12 hex of the settings, whatever their order. Raises TypeError or ValueError for what is no JSON value."""
+    """Return 12 hex digits of the hash of the settings, independent of their order.
+
+    Raises:
+        TypeError: a value is not a JSON value.
+        ValueError: a value is not a JSON value.
+    """
     return hashlib.sha256(codec.dump(dict(settings))).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What is stored with a key: settings for later commands (never a secret), and the command that gave them."""
+    """Settings for later commands (never a secret) and the command that gave them, stored with a key."""
 
     remembered: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""
 
 
 class Claim:
-    """A stage's key that is taken when the first unit is published. Usable from any number of threads."""
+    """Claim of a stage's key, stored when the first unit is published. Safe to use from several threads."""
 
     def __init__(
         self, workspace: Workspace, stage: str, settings: Mapping[str, Any], origin: Origin | None = None
     ) -> None:
-        """Raises TypeError or ValueError for settings that are no JSON values."""
+        """Prepare the claim.
+
+        Raises:
+            TypeError: a setting is not a JSON value.
+            ValueError: a setting is not a JSON value.
+        """
         self.stage = stage
         self.key = key_of(settings)
         self._workspace = workspace
         self._settings = settings
         self._origin = origin or Origin()
         self._lock = threading.Lock()
-        self._unused = ""  # the version of another key's claim that had no unit when this command began
+        self._unused = ""  # version of another key's claim that had no unit when this command began
         self._taken = self._confirmed = False
 
     def check(self) -> str:
-        """Return the key, which is not taken yet.
+        """Return the key without storing it.
 
-        A claim of another key without a published unit is left over from a worker that died between the two; `take`
-        replaces it if it is still unused then.
+        A claim of another key without a published unit is the leftover of a worker that exited between claim and unit.
+        `take` replaces that claim if it is still unused at that time.
 
         Raises:
-            WorkspaceMismatch: the workspace has published units under another key; shows the difference.
+            WorkspaceMismatch: the workspace has published units under another key; the message shows the difference.
         """
         if self.stage == EXTRACT and (found := self._only()) is not None:
             standing, version = found
@@ -93,10 +105,10 @@ class Claim:
         return self.key
 
     def take(self) -> str:
-        """Store the key, unless it is stored, right before a unit is published under it. Returns the key.
+        """Store the key if it is not stored yet, and return it. Call this right before publishing a unit.
 
         Raises:
-            WorkspaceMismatch: another key was taken first; shows the difference.
+            WorkspaceMismatch: another key was stored first; the message shows the difference.
         """
         with self._lock:
             if not self._taken:
@@ -105,12 +117,12 @@ class Claim:
         return self.key
 
     def confirm(self) -> None:
-        """Look, after the first published unit, whether the claim is still this one.
+        """Check, after the first published unit, that the stored claim is still this one.
 
-        A worker that was stopped between claim and unit may have lost its claim to another one.
+        A worker that was suspended between claim and unit may have lost its claim to another worker.
 
         Raises:
-            WorkspaceMismatch: it is not.
+            WorkspaceMismatch: the stored claim has another key.
         """
         if self.stage != EXTRACT or self._confirmed:
             return
@@ -134,12 +146,12 @@ class Claim:
                 raise _mismatch(self._workspace, standing, self._settings)
         name = f"{self.stage}/{self.key}/settings.json"
         if self._workspace.find_json(name) is None:
-            # By number, for the clocks of workers may differ by hours, and a copied workspace has other times.
+            # Order by number: the clocks of workers may differ by hours, and a copied workspace has other times.
             numbers = [one.number for one in stage_keys(self._workspace, self.stage)]
             self._workspace.create_json(name, {**value, "number": 1 + max(numbers, default=0)})
 
     def _replaced(self, standing: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
-        """Whether this key stands now in place of one that was unused all the time since `check`."""
+        """Replace a claim that has been unused since `check`; return whether this key is the stored one now."""
         if not self._unused or not self._is_unused(standing):
             return False
         store = self._workspace.store
@@ -149,12 +161,12 @@ class Claim:
             return False
         if self._is_unused(standing):
             return True
-        with suppress(ObjectChanged):  # its worker lives and has published in this moment
+        with suppress(ObjectChanged):  # the claim's worker is alive and has published just now
             store.swap(_ONLY, codec.dump(standing, indent=2), version)
         return False
 
     def _only(self) -> tuple[dict[str, Any], str] | None:
-        """The claim of Extract's one key, and its version."""
+        """Return the claim of Extract's only key and its version."""
         try:
             data, version = self._workspace.store.fetch(_ONLY)
         except ObjectNotFound:
@@ -162,7 +174,7 @@ class Claim:
         return codec.load(data, f"{self._workspace.url}: {_ONLY}"), version
 
     def _is_unused(self, standing: Mapping[str, Any]) -> bool:
-        """Whether a claim may be replaced. Imports claim their key before the plan, and keep it."""
+        """Return whether a claim may be replaced. Imports claim their key before the plan, and keep it."""
         if "imported" in standing.get("settings", {}) or not self._workspace.store.capabilities().swap:
             return False
         folder = f"{EXTRACT}/{standing.get('key')}/"
@@ -170,21 +182,22 @@ class Claim:
 
 
 def claim_key(workspace: Workspace, stage: str, settings: Mapping[str, Any]) -> str:
-    """The stage's key for these settings, which are stored with it unless they are already.
+    """Return the stage's key for these settings; store the settings with it unless they are stored already.
 
-    Raises `WorkspaceMismatch`, which shows the difference, when `stage` is extract and the workspace has another key.
+    Raises:
+        WorkspaceMismatch: `stage` is extract and the workspace has another key; the message shows the difference.
     """
     return Claim(workspace, stage, settings).take()
 
 
 def extract_origin(workspace: Workspace) -> tuple[Origin, str]:
-    """What is stored with Extract's key, and when it was claimed; empty where nothing was extracted."""
+    """Return the origin stored with Extract's key and its time of creation; both are empty if nothing was extracted."""
     value = workspace.find_json(_ONLY) or {}
     return Origin(value.get("remembered", {}), value.get("command", "")), value.get("created", "")
 
 
 def stage_keys(workspace: Workspace, stage: str) -> list[StageKey]:
-    """All keys under which the stage has worked, oldest first."""
+    """Return all keys under which the stage has published, oldest first."""
     found = [workspace.find_json(f"{stage}/{key}/settings.json") for key in _names(workspace, stage)]
     values = sorted(filter(None, found), key=lambda value: (value.get("number", 0), value.get("created", "")))
     return [
@@ -193,14 +206,15 @@ def stage_keys(workspace: Workspace, stage: str) -> list[StageKey]:
 
 
 def key_settings(workspace: Workspace, stage: str, key: str) -> dict[str, Any]:
-    """What a key of the stage is made of; empty for one that is not there."""
+    """Return the settings of a stage's key; empty if the key does not exist."""
     return next((dict(one.settings) for one in stage_keys(workspace, stage) if one.key == key), {})
 
 
 def newest_key(workspace: Workspace, stage: str, wanted: str = "") -> str | None:
-    """The newest key of the stage, or `wanted`; None when the stage has not begun.
+    """Return the stage's newest key, or `wanted` if given; None if the stage has not begun.
 
-    Raises `UsageError` when there is no key `wanted`.
+    Raises:
+        UsageError: there is no key `wanted`.
     """
     keys = [one.key for one in stage_keys(workspace, stage)]
     if wanted and wanted not in keys:
@@ -210,7 +224,11 @@ def newest_key(workspace: Workspace, stage: str, wanted: str = "") -> str | None
 
 
 def required_key(workspace: Workspace, stage: str, wanted: str = "") -> str:
-    """`newest_key`; raises `StageMissing` when the stage has not begun."""
+    """Return the same key as `newest_key`.
+
+    Raises:
+        StageMissing: the stage has not begun.
+    """
     key = newest_key(workspace, stage, wanted)
     if key is None:
         ours = f"llm-ocr {stage} -w {workspace.url}"
@@ -222,7 +240,7 @@ def required_key(workspace: Workspace, stage: str, wanted: str = "") -> str:
 
 
 def stages_in(workspace: Workspace) -> Iterator[str]:
-    """Our stages, and those of the user's own that have a key in the workspace."""
+    """Yield the built-in stages, then the user-defined stages that have a key in the workspace."""
     yield from STAGES
     after = ""
     while (found := next(workspace.store.list("", start_after=after), None)) is not None:
@@ -233,7 +251,7 @@ def stages_in(workspace: Workspace) -> Iterator[str]:
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], within: str = "") -> list[str]:
-    """One line for each setting that differs, `image_size: 1540 -> 1024`, nested ones with dots."""
+    """Return one line per setting that differs, `image_size: 1540 -> 1024`. Names of nested settings have dots."""
     lines: list[str] = []
     for name in sorted({*old, *new}):
         before, after = old.get(name), new.get(name)
@@ -249,15 +267,15 @@ def _shown(settings: Mapping[str, Any], name: str) -> str:
 
 
 def stored_by(command: str, created: str) -> str:
-    """`llm-ocr run on 2026-11-22 at 22:10 UTC`, as far as it is known."""
+    """Return `llm-ocr run on 2026-11-22 at 22:10 UTC`, without the parts that are unknown."""
     when = f"on {created[:10]} at {created[11:16]} UTC" if created else ""
     return " ".join(filter(None, (f"llm-ocr {command}" if command else "", when)))
 
 
 def need_same_version(workspace: Workspace, versions: Mapping[str, int]) -> None:
-    """Refuse to plan pages that this version of llm-ocr cannot read beside those that are extracted.
+    """Refuse to plan pages whose results would differ in version from the extracted pages.
 
-    Extract would refuse the new generation, and the stages after it would wait for pages that nothing reads.
+    Otherwise Extract would refuse the new generation, and later stages would wait for pages that are never read.
 
     Args:
         workspace: the workspace.
@@ -273,7 +291,7 @@ def need_same_version(workspace: Workspace, versions: Mapping[str, int]) -> None
 
 
 def _other_versions(settings: Mapping[str, Any], versions: Mapping[str, int], within: str = "") -> Iterator[str]:
-    """One line for each engine in the settings of a key whose results differ now, in the form of `differences`."""
+    """Yield a line in the form of `differences` for each engine in a key's settings whose results differ now."""
     stored, here = settings.get(_VERSION), versions.get(str(settings.get("engine")))
     if stored is not None and here is not None and stored != here:
         yield f"{within}{_VERSION}: {stored!r} -> {here!r}"
@@ -299,7 +317,7 @@ def _mismatch(workspace: Workspace, standing: Mapping[str, Any], new: Mapping[st
     names = [line.partition(":")[0] for line in changed]
     if not other and (not _OF_VERSIONS.isdisjoint(names) or all(name.endswith(f".{_VERSION}") for name in names)):
         return _other_release(workspace, standing, changed)
-    lines = "; ".join(other or changed)  # another engine has other settings altogether
+    lines = "; ".join(other or changed)  # another engine has entirely different settings
     by = stored_by(standing.get("command", ""), standing.get("created", ""))
     return WorkspaceMismatch(
         f"{workspace.url} was extracted with other settings{f' by {by}' if standing.get('command') else ''}: {lines}",
@@ -308,9 +326,9 @@ def _mismatch(workspace: Workspace, standing: Mapping[str, Any], new: Mapping[st
 
 
 def _names(workspace: Workspace, stage: str) -> Iterator[str]:
-    """The folders below `<stage>/` that are keys: one short listing for each, whatever they hold.
+    """Yield the folders below `<stage>/` that are keys, with one short listing per key regardless of its size.
 
-    The keys of this command's own units are among them before they are listed.
+    Keys of units published by this command are included even if a listing does not show them yet.
     """
     unlisted = {name.split("/")[1] for name in workspace.published(f"{stage}/")}
     after = ""

@@ -1,4 +1,4 @@
-"""The one rule by which anything is published: what it names first, then the marker, by create-if-absent."""
+"""The publishing rule: write the data first, then create the marker if it does not exist."""
 
 import logging
 import secrets
@@ -9,26 +9,26 @@ from llm_ocr.storage import ObjectStore
 
 _log = logging.getLogger(__name__)
 
-#: Data without a marker are removed as leftovers after a while (see `work.clean`). A process that was stopped for more
-#: than so many seconds between data and marker looks whether its data are still there.
+#: `clean` removes old data without a marker as leftovers (see `stages.clean`). A process that was suspended longer than
+#: this number of seconds between data and marker checks that its data still exist.
 LOOK_AGAIN_AFTER = 60.0
 
 
 def attempt_id() -> str:
-    """A name that no other attempt has: 16 hex digits from the system's source of randomness."""
+    """Return a unique id: 16 hex digits from the system's source of randomness."""
     return secrets.token_hex(8)
 
 
 def slept_since(begun: float) -> bool:
-    """Whether data written at `begun` (`time.time()`) must be looked for again before a marker names them."""
+    """Return whether data written at `begun` (`time.time()`) must be checked again before a marker names them."""
     return time.time() - begun > LOOK_AGAIN_AFTER
 
 
 def settle(store: ObjectStore, key: str, marker: bytes) -> bytes:
-    """Create the marker, and give the one that stands: `marker` itself, or that of another who was first.
+    """Create the marker and return the stored one: `marker` itself, or an earlier attempt's.
 
-    `marker` must hold an attempt id, so that no other's is the same. An error after which the marker may or may not
-    have been written is settled by reading it back; it is raised only when there is none.
+    `marker` must contain an attempt id, so that no other attempt's marker is equal. After an error that leaves the
+    outcome open, the marker is read back. The error is raised only if there is no marker.
     """
     try:
         store.create(key, marker)
@@ -45,7 +45,7 @@ def settle(store: ObjectStore, key: str, marker: bytes) -> bytes:
 
 
 def remove_lost(store: ObjectStore, key: str) -> None:
-    """Remove what another's marker has made useless; what cannot be removed now is left to `clean`."""
+    """Remove an object that another attempt's marker has made useless. On failure, leave it to `clean`."""
     try:
         store.delete(key)
     except StorageError as error:

@@ -1,4 +1,4 @@
-"""Costs and series of each worker: one small file per worker and stage."""
+"""Costs and time series of workers: one small file of each per worker and stage."""
 
 import bisect
 import math
@@ -12,23 +12,25 @@ from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.codec import read_ahead
 from llm_ocr.workspace.keys import EXTRACT
 
-# What each worker has spent: one small file a worker and stage, replaced while it runs. metrics/<worker>-<stage>.json
-# metrics/<worker>-<stage>.series.json            the same over time: `work.series` Markers tell what was published;
-# this tells what was paid: tries that failed and pages lost in a crash too.
+# Spending of each worker, replaced while the worker runs. Markers record published work. These files record paid work,
+# including failed attempts and pages lost in a crash.
+#
+# metrics/<worker>-<stage>.json
+# metrics/<worker>-<stage>.series.json            the same over time; see `Series`
 
 
 FOLDER = "metrics/"
-#: How the files of `work.series` end.
+#: Suffix of time series files.
 SERIES = ".series.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """One worker in one stage. `items` are pages or figures that ended, `seconds` of the wall clock, prices per million
-    tokens (None: not known); `engine` holds the numbers of `engines.asking.Load`.
+    """Spending of a worker in a stage.
 
-    `price_per_hour` is of the worker's machine, and `paid` the seconds of it: from the worker's begin, or the end of
-    its stage before, start-up included.
+    `items` are finished pages or figures, `seconds` wall-clock time, prices per million tokens (None if unknown).
+    `engine` holds the numbers of `engines.Load`. `price_per_hour` is of the worker's machine, and `paid` its seconds:
+    since the worker's start, or the end of its preceding stage, start-up included.
     """
 
     worker: str
@@ -47,52 +49,60 @@ class Spending:
 
     @property
     def cost(self) -> float | None:
-        """Of tokens and machine, in the currency of the prices; None where there are none."""
+        """Cost of tokens and machine, in the currency of the prices; None without prices."""
         return _sum([self.token_cost, self.hour_cost])
 
     @property
     def hour_cost(self) -> float | None:
-        """Of the machine; None where its price is not known."""
+        """Cost of the machine; None if its price is unknown."""
         return None if self.price_per_hour is None else self.paid / 3600 * self.price_per_hour
 
     @property
     def token_cost(self) -> float | None:
-        """Of the tokens; None where these have no price."""
+        """Cost of the tokens; None if they have no price."""
         if self.price_in is None and self.price_out is None:
             return None
         return (self.tokens_in * (self.price_in or 0.0) + self.tokens_out * (self.price_out or 0.0)) / 1e6
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values, for `status --json`."""
+        """Return JSON values for `status --json`."""
         cost = self.cost
         speed = round(self.items / self.seconds, 3) if self.seconds else 0.0
         return {**asdict(self), "items_per_second": speed, "cost": None if cost is None else round(cost, 6)}
 
 
 def write_spending(workspace: Workspace, spending: Spending) -> None:
-    """Replace the worker's file. Raises `StorageError`."""
+    """Replace the worker's file.
+
+    Raises:
+        StorageError: the file could not be written.
+    """
     workspace.store.put(f"{FOLDER}{spending.worker}-{spending.stage}.json", codec.dump(asdict(spending)))
 
 
 def is_series(key: str) -> bool:
-    """Whether it is a file of `work.series`."""
+    """Return whether the key is of a time series file."""
     return key.endswith(SERIES)
 
 
 def spendings(workspace: Workspace) -> Iterator[Spending]:
-    """All workers that have begun, in the order of their names. A file of another version is passed over."""
+    """Yield the spending of all workers that have started, ordered by name. Files of other versions are skipped."""
     yield from Records(workspace).read()
 
 
 class Records:
-    """The files of all workers, for who reads them again and again: what has not changed is not fetched anew."""
+    """Files of all workers, for repeated reading. Unchanged files are not fetched again."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._known: dict[str, tuple[str, Spending | None]] = {}  # by key: the object's version, and what is in it
+        self._known: dict[str, tuple[str, Spending | None]] = {}  # by key: the object's version and its content
 
     def read(self) -> list[Spending]:
-        """As `spendings`, as they stand now. Raises `StorageError`."""
+        """Return the current spending of all workers, as `spendings` does.
+
+        Raises:
+            StorageError: the store could not be read.
+        """
         found = [info for info in self._workspace.store.list(FOLDER) if not is_series(info.key)]
         values = list(read_ahead(self._one, found, "metrics"))
         self._known = {info.key: (info.version, value) for info, value in zip(found, values, strict=True)}
@@ -105,11 +115,15 @@ class Records:
         try:
             return _spending_from_json(self._workspace.get_json(info.key))
         except (ObjectNotFound, WorkspaceError, TypeError, ValueError):
-            return None  # numbers beside the work: a damaged file must not keep the status from being read
+            return None  # auxiliary numbers: a damaged file must not prevent the status from being read
 
 
 def _spending_from_json(value: Mapping[str, Any]) -> Spending:
-    """Raises ValueError for a value of another type than its field's."""
+    """Parse a worker's file.
+
+    Raises:
+        ValueError: a value has another type than its field.
+    """
     usual = asdict(Spending(worker="", stage=""))
     kinds = {name: type(default) for name, default in usual.items() if name in value}
     for name, kind in kinds.items():
@@ -121,18 +135,18 @@ def _spending_from_json(value: Mapping[str, Any]) -> Spending:
 
 
 def pages_per_second(found: Sequence[Spending]) -> float | None:
-    """Return the mean speed of one worker in Extract, its start-up aside; None before the first page."""
+    """Return the mean speed of a worker in Extract, without its start-up; None before the first page."""
     readers = [one for one in found if one.stage == EXTRACT and one.items and one.seconds > 0]
     return sum(one.items for one in readers) / sum(one.seconds for one in readers) if readers else None
 
 
 def total_cost(found: Sequence[Spending]) -> float | None:
-    """Of all workers that know prices; None when none does."""
+    """Return the cost of all workers with known prices; None without any."""
     return _sum(one.cost for one in found)
 
 
 def hours_cost(found: Sequence[Spending]) -> float | None:
-    """The part of `total_cost` that is for machines by the hour; None where no price of one is known."""
+    """Return the part of `total_cost` for machines by the hour; None if no machine's price is known."""
     return _sum(one.hour_cost for one in found)
 
 
@@ -141,27 +155,26 @@ def _sum(costs: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-# What each worker did over time: one small file a worker and stage beside its totals, replaced while it runs.
-# metrics/<worker>-<stage>.series.json It stays small however long the run is: when there are more than `MOST` samples,
-# each two neighbours become one.
+# Activity of each worker over time, replaced while the worker runs: metrics/<worker>-<stage>.series.json. The file
+# stays small: above `MOST` samples, each two neighbors are merged.
 
 
-#: Samples of a file: three minutes by the second, a week by about half an hour.
+#: Samples of a file: three minutes by the second, or a week by about half an hour.
 MOST = 360
-#: Seconds of a sample at first.
+#: Initial seconds of a sample.
 FIRST = 1.0
-#: Samples of all files together that are held while they are read.
+#: Upper limit of samples of all files that are held in memory.
 _MOST_HELD = 100_000
-#: Of one file then, at least.
+#: Lower limit of samples per file under that limit.
 _FEWEST = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A span of `seconds`. Counts are of this span alone; gauges are their mean over it, None where no engine told.
+    """Span of `seconds`.
 
-    `retries` are requests that were sent again, for 429 and 503 or because they were lost; the gauges are those of
-    `engines.asking.Load`.
+    Counts are of this span alone. Gauges are means over the span, None without a report from an engine. `retries` are
+    requests that were sent again, after 429 and 503 or because they were lost. The gauges are those of `engines.Load`.
     """
 
     seconds: float
@@ -182,7 +195,7 @@ class Sample:
 
     @property
     def items(self) -> int:
-        """Pages or figures that ended."""
+        """Number of finished pages or figures."""
         return self.ok + self.degraded + self.failed
 
 
@@ -194,10 +207,10 @@ _COLUMNS = tuple(field.name for field in fields(Sample))
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One worker in one stage: samples without a gap from `began` (seconds since 1970, by the worker's clock).
+    """Time series of a worker in a stage: samples without a gap from `began`.
 
-    `before`: seconds between the command's start and `began`. `first`: seconds from `began` until the first item
-    ended; None while there is none.
+    `began` is in seconds since 1970 by the worker's clock. `before`: seconds between the command's start and `began`.
+    `first`: seconds from `began` until the first item finished; None before that.
     """
 
     worker: str
@@ -210,17 +223,17 @@ class Series:
 
     @property
     def seconds(self) -> float:
-        """From `began` to the end of the last sample."""
+        """Seconds from `began` to the end of the last sample."""
         return sum(sample.seconds for sample in self.samples)
 
     @property
     def items(self) -> int:
-        """Pages or figures that ended."""
+        """Number of finished pages or figures."""
         return sum(sample.items for sample in self.samples)
 
 
 def merged(one: Sample, other: Sample) -> Sample:
-    """The two spans as one: counts added up, gauges weighted by time."""
+    """Return the two spans as one: counts are summed, gauges weighted by time."""
     counts = {name: getattr(one, name) + getattr(other, name) for name in COUNTS}
     gauges: dict[str, Any] = {name: _mean(one, other, name) for name in GAUGES}
     return Sample(one.seconds + other.seconds, **counts, **gauges)
@@ -236,7 +249,7 @@ def _mean(one: Sample, other: Sample, name: str) -> float | None:
 
 
 def thinned(samples: Sequence[Sample], most: int) -> tuple[Sample, ...]:
-    """At most `most` samples of the same span and the same sums: neighbours are merged until they are so few."""
+    """Return at most `most` samples with the same span and sums, by merging neighbors."""
     kept = tuple(samples)
     while len(kept) > max(1, most):
         pairs = [merged(*pair) for pair in zip(kept[::2], kept[1::2], strict=False)]
@@ -245,14 +258,19 @@ def thinned(samples: Sequence[Sample], most: int) -> tuple[Sample, ...]:
 
 
 def write_series(workspace: Workspace, series: Series) -> None:
-    """Replace the worker's file. Raises `StorageError`."""
+    """Replace the worker's file.
+
+    Raises:
+        StorageError: the file could not be written.
+    """
     workspace.store.put(f"{FOLDER}{series.worker}-{series.stage}{SERIES}", codec.dump(_to_json(series)))
 
 
 def all_series(workspace: Workspace) -> list[Series]:
-    """Of all workers, by when they began. A damaged file is passed over; where workers are many, samples are merged.
+    """Return the series of all workers by start time. Damaged files are skipped; samples of many workers are merged.
 
-    Raises `StorageError` when the store cannot be read.
+    Raises:
+        StorageError: the store could not be read.
     """
     names = [info.key for info in workspace.store.list(FOLDER) if is_series(info.key)]
     most = min(MOST, max(_FEWEST, _MOST_HELD // max(1, len(names))))
@@ -261,7 +279,7 @@ def all_series(workspace: Workspace) -> list[Series]:
         try:
             series = _series_from_json(workspace.get_json(name))
         except (ObjectNotFound, WorkspaceError, ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
-            return None  # numbers beside the work: they must not keep a report from being made
+            return None  # auxiliary numbers: a damaged file must not prevent a report
         return replace(series, samples=thinned(series.samples, most))
 
     return sorted(filter(None, read_ahead(read, names, "series")), key=lambda one: (one.began, one.worker, one.stage))
@@ -281,7 +299,7 @@ def _to_json(series: Series) -> dict[str, Any]:
 
 
 def _tells(name: str, column: Sequence[float | None]) -> bool:
-    """Whether a column says more than its absence does."""
+    """Return whether a column has other values than a missing column implies."""
     return any(one is not None for one in column) if name in GAUGES else any(column)
 
 
@@ -290,7 +308,13 @@ def _short(value: float | None) -> float | None:
 
 
 def _series_from_json(value: Mapping[str, Any]) -> Series:
-    """Raises KeyError, TypeError or ValueError for anything but what `_to_json` makes."""
+    """Parse a value made by `_to_json`.
+
+    Raises:
+        KeyError: a field is missing.
+        TypeError: a value has the wrong type.
+        ValueError: a value is invalid.
+    """
     columns = {name: list(column) for name, column in value["samples"].items() if name in _COLUMNS}
     count = len(columns.setdefault("seconds", []))
     if any(len(column) != count for column in columns.values()) or count > 10 * MOST:
@@ -315,7 +339,11 @@ def _sample(row: Mapping[str, Any]) -> Sample:
 
 
 def _number(value: object) -> float:
-    """Raises ValueError for what is no number of a size that can be drawn."""
+    """Return a number that charts can show.
+
+    Raises:
+        ValueError: the value is not a number, or out of range.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"no number: {value!r}")
     if not 0 <= value <= 1e15:
@@ -323,41 +351,41 @@ def _number(value: object) -> float:
     return float(value)
 
 
-# Many workers' series on one line of time: equal bins of the time at work, pauses of all of them left out.
+# Many workers' series on one time axis: equal bins of active time, without pauses of all workers.
 
 
-#: Bins that are drawn at most.
+#: Upper limit of bins in a chart.
 MOST_BINS = 120
-#: A time in which nobody was at work is a pause when it is longer than this, in seconds, and than this share of the
-#: time at work; a shorter one is shown as it was.
+#: A time without any active worker is a pause if it is longer than this number of seconds and this share of the active
+#: time. Shorter times are shown.
 _PAUSE, _SHARE = 60.0, 0.05
 
-#: What a sample gives, for its whole span.
+#: Returns the value of a sample for its whole span.
 Value = Callable[[Sample], float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """`spans`: when somebody was at work, in seconds since 1970, in order; `bins` of `width` seconds cover them."""
+    """Time axis. `spans` are active times in order, in seconds since 1970; `bins` of `width` seconds cover them."""
 
     spans: tuple[tuple[float, float], ...]
-    starts: tuple[float, ...]  # of each span, in seconds at work
+    starts: tuple[float, ...]  # start of each span, in seconds of active time
     bins: int
     width: float
 
     @property
     def seconds(self) -> float:
-        """Time at work."""
+        """Active time in seconds."""
         return self.bins * self.width
 
     @property
     def pauses(self) -> tuple[tuple[float, float], ...]:
-        """Where a pause was left out, in seconds at work, and how long it was."""
+        """Position of each omitted pause in seconds of active time, and its length in seconds."""
         gaps = zip(self.starts[1:], self.spans, self.spans[1:], strict=False)
         return tuple((start, after[0] - before[1]) for start, before, after in gaps)
 
     def at(self, moment: float) -> float:
-        """Seconds at work before a moment (seconds since 1970)."""
+        """Return the seconds of active time before a moment (seconds since 1970)."""
         place = bisect.bisect_right(self.spans, (moment, float("inf"))) - 1
         if place < 0:
             return 0.0
@@ -366,7 +394,7 @@ class Timeline:
 
 
 def timeline(found: Sequence[Series], most: int = MOST_BINS) -> Timeline | None:
-    """None where nothing was sampled. Bins are no shorter than most samples are."""
+    """Return the time axis of these series; None without samples. Bins are not shorter than the median sample."""
     worked = [(one.began, one.began + one.seconds) for one in found if one.seconds > 0]
     if not worked:
         return None
@@ -403,7 +431,7 @@ def _without_pauses(spans: Sequence[tuple[float, float]]) -> list[tuple[float, f
 
 
 def rates(line: Timeline, found: Iterable[Series], value: Value) -> list[float]:
-    """`value` per second in each bin, summed over the series; within a sample it is taken to be spread evenly."""
+    """Return `value` per second in each bin, summed over the series. Values are spread evenly over their sample."""
     sums = [0.0] * line.bins
     for sample, share in _placed(line, found):
         amount = value(sample)
@@ -413,7 +441,7 @@ def rates(line: Timeline, found: Iterable[Series], value: Value) -> list[float]:
 
 
 def levels(line: Timeline, found: Iterable[Series], value: Value) -> list[float]:
-    """The mean of a gauge in each bin, summed over the series; a series counts nothing while it tells none."""
+    """Return the mean of a gauge in each bin, summed over the series. A series without a value adds nothing."""
     sums = [0.0] * line.bins
     for sample, share in _placed(line, found):
         amount = value(sample)
@@ -423,7 +451,7 @@ def levels(line: Timeline, found: Iterable[Series], value: Value) -> list[float]
 
 
 def _placed(line: Timeline, found: Iterable[Series]) -> Iterator[tuple[Sample, list[tuple[int, float]]]]:
-    """Every sample, and its share of each bin that it touches; the shares of one are 1 together."""
+    """Yield each sample with its share of each bin that it touches. The shares of a sample sum to 1."""
     for series in found:
         begin = series.began
         for sample in series.samples:

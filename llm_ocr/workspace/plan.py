@@ -52,12 +52,12 @@ from llm_ocr.workspace.planned import (
 __all__ = ["PlanResult", "PlannedDocument", "Planner", "plan_documents", "plan_stream"]
 
 
-# The lists of documents that filters have left out of a plan. plan/<generation>/<attempt>/filtered.jsonl   one a line:
-# id, source, relative, version, reason, kind, detail
+# Lists of documents that filters excluded from a plan, one JSON object per line with id, source, relative, version,
+# reason, kind, detail: plan/<generation>/<attempt>/filtered.jsonl
 
 
 class KnownFiltered:
-    """The documents in the lists of a plan, with their causes. On the local disk; needs `close`."""
+    """Documents in the filter lists of a plan, with their causes. Kept on the local disk; call `close`."""
 
     def __init__(self) -> None:
         self._places = DiskDict()
@@ -66,9 +66,10 @@ class KnownFiltered:
 
     @classmethod
     def of(cls, workspace: Workspace, found: Iterable[Marked], filters: Mapping[str, Any] | None = None) -> Self:
-        """Those of these generations; with `filters` only where the same ones were on. Blocking.
+        """Read the lists of these generations; with `filters`, only where the same filters were on. Blocking.
 
-        Raises `WorkspaceError` for a list that is gone or changed.
+        Raises:
+            WorkspaceError: a list is missing or changed.
         """
         known = cls()
         for one in found:
@@ -95,17 +96,17 @@ class KnownFiltered:
         return bool(self._names)
 
     def cause(self, document_id: str, version: str) -> str:
-        """Why the document with this content was left out; empty when it was not."""
+        """Return why the document with this content was excluded; empty if it was not."""
         place = self._places.get(_key(document_id, version)) if self._names else None
         return "" if place is None else self._names[place]
 
     def close(self) -> None:
-        """Forget them."""
+        """Delete the data on disk."""
         self._places.close()
 
 
 class FilteredSpool:
-    """Takes the documents of one planning that are left out, on the local disk. For one thread at a time."""
+    """Documents excluded during one planning run, spooled to the local disk. Not thread-safe."""
 
     def __init__(self, path: Path, filters: Mapping[str, Any]) -> None:
         self._path = path
@@ -114,14 +115,14 @@ class FilteredSpool:
         self._met = DiskDict()
 
     def add(self, document: PlannedDocument) -> None:
-        """Take one, the first of several with one id and content."""
+        """Add a document, unless a document with the same id and content was added before."""
         key = _key(document.id, document.version)
         if self._met.get(key) is None:
             self._met[key] = 1
             self._file.write(codec.dump(_to_json(document)))
 
     def new(self, is_known: Callable[[str, str], bool], list_path: Path) -> Filtered:
-        """Those that are not known by id and version, counted, and written to `list_path`."""
+        """Write the documents that are not known by id and version to `list_path`, and return their counts."""
         self._file.flush()
         counts: Counter[str] = Counter()
         examples: list[Mapping[str, str]] = []
@@ -142,7 +143,7 @@ class FilteredSpool:
         return Filtered(dict(self._filters), dict(counts), {}, tuple(examples), "", digest.hexdigest(), size)
 
     def close(self) -> None:
-        """Remove what was taken."""
+        """Remove the spool."""
         self._file.close()
         self._path.unlink(missing_ok=True)
         self._met.close()
@@ -182,16 +183,16 @@ def _key(document_id: str, version: str) -> str:
     return f"{document_id}\0{version}"
 
 
-# How many pages documents have, from a few parts of the stored plan.
+# Page counts of documents, estimated from a sample of the stored plan.
 
 
-#: Bytes of the plan that are read at most, one part at least: about a second's work.
+#: Upper limit of bytes of the plan to read, at least one part: about one second of work.
 _MOST_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class PageCounts:
-    """`pages`: how many documents have so many pages. `documents` were looked at, of `planned`."""
+    """Distribution of page counts: number of pages -> number of documents. `documents` of `planned` were sampled."""
 
     documents: int = 0
     planned: int = 0
@@ -199,9 +200,10 @@ class PageCounts:
 
 
 def pages_of_documents(workspace: Workspace) -> PageCounts:
-    """Of documents that the plan has counted; of a large plan those of parts that are spread over it.
+    """Return page counts of documents that the plan has counted. A large plan is sampled evenly.
 
-    Raises `WorkspaceError` for a damaged part.
+    Raises:
+        WorkspaceError: a part is damaged.
     """
     found = [one for one in generations(workspace) if one.kind is Kind.SOURCES]
     totals: dict[str, int] = {}
@@ -218,7 +220,8 @@ def _spread(parts: Sequence[tuple[Generation, PlanPart]]) -> Iterator[tuple[Gene
     yield from parts[every // 2 :: every] if every < len(parts) else parts[:1] if every > 1 else parts
 
 
-# Which documents are new to a plan: not in it under their id, whatever their content was then.
+# Selection of documents that are new to a plan. A document is new if its id is not in the plan, whatever its content
+# was.
 
 
 _MOST_EXAMPLES = 5
@@ -226,22 +229,22 @@ _MOST_EXAMPLES = 5
 
 @dataclass(slots=True)
 class Choice:
-    """Those of the documents that a generation is to hold; the counts are of the last pass over `pieces`."""
+    """Documents that a generation will contain. The counts are of the last pass over `pieces`."""
 
     members: Callable[[], Iterator[list[PlannedDocument]]]
-    known: DiskDict  # by id: the number of the content
+    known: DiskDict  # number of the content by document id
     left_out: KnownFiltered
     begin: int
-    check: Callable[[Mapping[str, PlannedDocument]], None]  # refuses what `differing` documents ask for in vain
+    check: Callable[[Mapping[str, PlannedDocument]], None]  # raises if `differing` documents need unplanned pages
     known_count: int = 0
     copies: int = 0
     differing: int = 0
     examples: list[str] = field(default_factory=list)
-    readmitted: Counter[str] = field(default_factory=Counter)  # that are in older lists of what filters left out
-    _differing: dict[str, PlannedDocument] = field(default_factory=dict)  # by id
+    readmitted: Counter[str] = field(default_factory=Counter)  # documents in older lists of excluded documents
+    _differing: dict[str, PlannedDocument] = field(default_factory=dict)  # by document id
 
     def look(self) -> bool:
-        """Whether there is any piece; looks at all of them where readmitted ones must be counted."""
+        """Return whether there is any piece. Iterate over all pieces if readmitted documents must be counted."""
         pieces = self.pieces()
         some = next(pieces, None) is not None
         if self.left_out:
@@ -250,11 +253,15 @@ class Choice:
         return some
 
     def is_settled(self, document_id: str, version: str) -> bool:
-        """Whether a document needs no place in a list of what is left out: it is planned, or in one."""
+        """Return whether a document is planned or in a filter list already, so that a new list need not name it."""
         return self.known.get(document_id) is not None or bool(self.left_out.cause(document_id, version))
 
     def pieces(self) -> Iterator[Piece]:
-        """What is to be cut, in order. Raises `UsageError` at the end for pages that a known document does not have."""
+        """Yield the pieces to cut, in order.
+
+        Raises:
+            UsageError: a known document was requested with pages that are not in the plan. Raised at the end.
+        """
         self.known_count = self.copies = self.differing = 0
         self.examples.clear()
         self.readmitted.clear()
@@ -289,22 +296,22 @@ class Choice:
 
 
 def check_pages(workspace: Workspace, found: Iterable[Generation], asked: Mapping[str, PlannedDocument]) -> None:
-    """Refuse pages of documents that are in the plan without them: the plan keeps the pages it was made with.
+    """Refuse pages of planned documents that the plan does not contain: a plan keeps its page selection.
 
     Args:
-        workspace: that of the plan.
-        found: its generations.
-        asked: documents with the same ids and other pages, as they are named now.
+        workspace: the workspace of the plan.
+        found: the generations of the plan.
+        asked: documents with the same ids and other pages, as requested now.
 
     Raises:
-        UsageError: some of the pages are in no generation; names the first such document.
+        UsageError: a requested page is in no generation; the message names the first such document.
     """
     planned: dict[str, set[int]] = {}
     wanted: dict[str, set[int]] = {}
     for part in (part for one in found for unit in units_of(workspace, one) for part in unit.parts):
         document = asked.get(part.document_id)
         if document is None or document.version != part.version:
-            continue  # with other content it stays as it is planned, and that is said
+            continue  # a document with other content stays as planned, and the command reports it
         total = max(document.page_total, part.page_total, document.estimate, part.estimate)
         pages = wanted_pages(part.wanted, total) if part.estimate else part.pages
         planned.setdefault(part.document_id, set()).update(pages)
@@ -319,7 +326,7 @@ def check_pages(workspace: Workspace, found: Iterable[Generation], asked: Mappin
 
 
 def known_documents(workspace: Workspace, found: Iterable[Generation]) -> DiskDict:
-    """All documents of the plan, and under the ids that they would have the aliases."""
+    """Return the contents of all planned documents by id, including the ids that their aliases would have."""
     known = DiskDict()
     for generation in found:
         if generation.kind is Kind.SOURCES:
@@ -340,29 +347,28 @@ def _remember(known: DiskDict, ranges: Sequence[DocumentPart]) -> None:
         known[document_id(None, relative=alias, version=part.version, source="")] = number_of(content)
 
 
-# From documents to a stored plan. The same documents in the same order give the same plan. Documents are spooled to the
-# local disk first: a copy of a document, which becomes its alias, may come as the last of a million. In memory there
-# are eight bytes a document, and the names of copies.
+# Writing of documents as a generation. Documents are spooled to the local disk first: the last of a million documents
+# may be a copy (an alias) of the first. Memory holds eight bytes per document, and the names of copies.
 
 
-#: A plan that may have smaller units has about so many of them, until they are of the usual size.
+#: A plan that may have smaller units has about this many, until its units have the usual size.
 SMALL_PLAN = 32
 
 
 @dataclass(frozen=True, slots=True)
 class PlanResult:
-    """What planning did. `generation` is None when there was nothing new.
+    """Result of planning. `generation` is None if there was nothing new.
 
-    `known` documents were in the plan already and were left as they are; `differing` of them came with another content
-    or page selection now, and `examples` are sources of such.
+    `known` documents were in the plan already and did not change. Of these, `differing` documents have another content
+    or page selection now; `examples` lists some of their sources.
     """
 
     generation: Generation | None
     known: int = 0
     differing: int = 0
-    copies: int = 0  # documents with the content of another: its aliases
+    copies: int = 0  # documents with the content of another document, stored as its aliases
     examples: tuple[str, ...] = ()
-    filtered: Filtered | None = None  # what filters newly left out
+    filtered: Filtered | None = None  # documents that filters excluded for the first time
 
 
 def plan_documents(
@@ -372,10 +378,16 @@ def plan_documents(
     pages_per_unit: int,
     skipped: Mapping[str, int] | None = None,
 ) -> PlanResult:
-    """Write a generation with those documents that are not in the plan yet.
+    """Write a generation with the documents that are not in the plan yet.
 
-    `skipped` counts files that were left out, by suffix; it is read at the end. Raises `UsageError` for an id that
-    stands for two documents.
+    Args:
+        workspace: the workspace to write to.
+        documents: the documents in order.
+        pages_per_unit: upper limit of pages in a unit.
+        skipped: number of files left out, by suffix; read at the end.
+
+    Raises:
+        UsageError: two documents have the same id.
     """
     with Planner(workspace, pages_per_unit=pages_per_unit) as planner:
         for document in documents:
@@ -393,10 +405,16 @@ async def plan_stream(
     filters: Mapping[str, Any] | None = None,
     dry_run: bool = False,
 ) -> PlanResult:
-    """`plan_documents` for documents that come one by one while their pages are counted.
+    """Plan documents that arrive one by one while their pages are counted. See `plan_documents`.
 
-    With `least_per_unit` a small plan has smaller units than `pages_per_unit`, of at least so many pages. `filters`
-    says which are on; empty or None: none. With `dry_run` nothing is written to the workspace.
+    Args:
+        workspace: the workspace to write to.
+        documents: the documents in order.
+        pages_per_unit: upper limit of pages in a unit.
+        skipped: number of files left out, by suffix; read at the end.
+        least_per_unit: a small plan has smaller units than `pages_per_unit`, with at least this many pages.
+        filters: the active filters; empty or None for none.
+        dry_run: write nothing to the workspace.
     """
     with Planner(workspace, pages_per_unit=pages_per_unit, least_per_unit=least_per_unit, filters=filters) as planner:
         async for document in documents:
@@ -405,7 +423,7 @@ async def plan_stream(
 
 
 class Planner:
-    """Takes documents, then writes them as a generation. For one thread at a time."""
+    """Collects documents, then writes them as a generation. Not thread-safe."""
 
     def __init__(
         self,
@@ -423,9 +441,9 @@ class Planner:
         self._pages = 0
         self._path = workspace.spool / f"plan-{attempt_id()}.jsonl"
         self._file = self._path.open("xb")
-        self._lines = DiskDict()  # by id, and by content
-        self._contents = array("Q")  # of each line
-        self._aliases: dict[int, list[tuple[str, str]]] = {}  # by line: source, relative
+        self._lines = DiskDict()  # line number by document id and by content
+        self._contents = array("Q")  # content number of each line
+        self._aliases: dict[int, list[tuple[str, str]]] = {}  # source and relative path, by line
         self._filters = filters or {}
         self._filtered = FilteredSpool(self._path.with_suffix(".filtered"), self._filters) if filters else None
 
@@ -440,7 +458,11 @@ class Planner:
             self._filtered.close()
 
     def add(self, document: PlannedDocument) -> None:
-        """Take one more document. Raises `UsageError` when its id stands for another document already."""
+        """Add a document.
+
+        Raises:
+            UsageError: another document has the same id.
+        """
         if document.filtered and self._filtered is not None:
             self._filtered.add(document)
             return
@@ -450,7 +472,7 @@ class Planner:
         if line is not None:
             if self._contents[line] not in contents_of(document):
                 raise _two_documents(document)
-            if document.document_id is not None or document.name_in_id:  # the id does not tell paths apart
+            if document.document_id is not None or document.name_in_id:  # the id does not distinguish paths
                 self._aliases.setdefault(line, []).append((document.source, document.relative))
             return
         may_be_copy = document.document_id is None and document.reason is None and bool(document.version)
@@ -470,9 +492,14 @@ class Planner:
         return len(self._contents) - 1
 
     def finish(self, skipped: Mapping[str, int] | None = None, *, dry_run: bool = False) -> PlanResult:
-        """Write the generation. When another planner was first, what it did not plan goes into the next one.
+        """Write the generation. If another planner wrote first, the remaining documents go into the next generation.
 
-        With `dry_run` it is only counted. Raises `UsageError` for pages that are not in the plan of a known document.
+        Args:
+            skipped: number of files left out, by suffix.
+            dry_run: count only.
+
+        Raises:
+            UsageError: a known document was requested with pages that are not in the plan.
         """
         self._file.flush()
         while True:
@@ -500,7 +527,7 @@ class Planner:
                     return _result(choice, standing)
 
     def _left_out(self, choice: Choice, draft: Generation, listed: Path) -> Filtered | None:
-        """What filters left out newly, its list written to `listed`; None where there is nothing to say."""
+        """Write the list of newly excluded documents to `listed`; return None if there is nothing to record."""
         if self._filtered is None:
             return Filtered(readmitted=dict(choice.readmitted)) if choice.readmitted else None
         new = self._filtered.new(choice.is_settled, listed)
@@ -508,7 +535,7 @@ class Planner:
         return replace(new, object=name, readmitted=dict(choice.readmitted))
 
     def _members(self) -> Iterator[list[PlannedDocument]]:
-        """The documents in order, each with those of the same content behind it."""
+        """Yield the documents in order, each followed by its copies with the same content."""
         with self._path.open("rb") as lines:
             for number, line in enumerate(lines):
                 document = document_from_json(codec.load(line, str(self._path)))

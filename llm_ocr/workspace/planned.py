@@ -12,21 +12,21 @@ from llm_ocr.types import ALL_PAGES, DocumentPart, PageSelection, Reason
 from llm_ocr.workspace import codec
 from llm_ocr.workspace.codec import document_id
 
-# A dictionary from texts to whole numbers that may have millions of entries: most of it is on the local disk.
+# Dictionary from texts to integers for millions of entries, mostly on the local disk.
 
 
-#: Of it in memory, in KiB.
+#: Memory limit of the dictionary in KiB.
 _MEMORY = 8192
 
 
 class DiskDict:
-    """Remembers a number, 0 to 2**63 - 1, for each text; of the texts a hash of 15 bytes.
+    """Map from texts to integers from 0 to 2**63 - 1. Texts are stored as 15-byte hashes.
 
-    Among a million texts two are taken for one once in 10^24 runs. For one thread at a time.
+    Among a million texts, a collision occurs once in 10^24 runs. Not thread-safe.
     """
 
     def __init__(self) -> None:
-        # Without a name the file is gone with the connection; nothing of it need survive, so nothing is synced.
+        # A nameless file disappears with the connection. No entry must survive, so SQLite need not sync.
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         for setting in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_MEMORY}"):
             self._database.execute(f"PRAGMA {setting}")
@@ -40,7 +40,7 @@ class DiskDict:
         self.close()
 
     def get(self, text: str) -> int | None:
-        """The number of the text; None when it has none."""
+        """Return the number of the text; None if it has none."""
         row = self._database.execute("SELECT number FROM numbers WHERE hash = ?", (_hash(text),)).fetchone()
         return None if row is None else int(row[0])
 
@@ -48,12 +48,12 @@ class DiskDict:
         self._database.execute("INSERT OR REPLACE INTO numbers VALUES (?, ?)", (_hash(text), number))
 
     def close(self) -> None:
-        """Forget everything."""
+        """Delete all entries."""
         self._database.close()
 
 
 def number_of(text: str) -> int:
-    """63 bits of a hash: to compare two texts, not to look one up among many."""
+    """Return 63 bits of a hash, sufficient to compare two texts, but not to find one among many."""
     return int.from_bytes(_hash(text)[:8]) >> 1
 
 
@@ -61,16 +61,16 @@ def _hash(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:15]
 
 
-# Which pages of a document are wanted, also of one whose number of pages is not known yet.
+# Page selections of documents, including documents whose page count is unknown.
 
 
-_ranges = lru_cache(maxsize=64)(parse_pages)  # the same for all documents of a plan
+_ranges = lru_cache(maxsize=64)(parse_pages)  # usually the same for all documents of a plan
 
 
 def wanted_of(
     ranges: PageRanges | None = None, named: Sequence[int] | None = None, most: int | None = None
 ) -> PageSelection:
-    """A selection in its one form: the same pages are the same value."""
+    """Return the canonical selection: the same pages give the same value."""
     return PageSelection(
         codec.pages_to_text(sorted(set(named))) if named else "",
         _merged(ranges) if ranges is not None else "",
@@ -79,7 +79,10 @@ def wanted_of(
 
 
 def wanted_pages(wanted: PageSelection, total: int) -> tuple[int, ...]:
-    """The pages of a document that has `total`, ascending, from 1. Named ones stay where they are beyond its end."""
+    """Return the selected pages of a document with `total` pages, ascending, from 1.
+
+    Named pages beyond the end of the document are kept.
+    """
     if wanted.named:
         pages = codec.pages_from_text(wanted.named)
         if wanted.ranges:
@@ -91,17 +94,17 @@ def wanted_pages(wanted: PageSelection, total: int) -> tuple[int, ...]:
 
 
 def place_of(wanted: PageSelection, number: int) -> int:
-    """How many wanted pages stand before page `number`, which is wanted itself."""
+    """Return the number of selected pages before page `number`, which must be selected."""
     return sum(page < number for page in wanted_pages(PageSelection(wanted.named, wanted.ranges), number))
 
 
 def no_such_page(total: int) -> str:
-    """What is said of a document none of whose pages is wanted."""
+    """Return the message for a document without any selected page."""
     return f"none of the selected pages is among its {total}"
 
 
 def _merged(ranges: PageRanges) -> str:
-    """The ranges in order, without overlaps; empty for all pages."""
+    """Return the ranges in order, without overlaps; empty for all pages."""
     merged: list[tuple[int, int | None]] = []
     for first, last in sorted(ranges.ranges, key=lambda one: one[0]):
         before = merged[-1] if merged else (0, -1)
@@ -114,32 +117,32 @@ def _merged(ranges: PageRanges) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last or ''}" for first, last in merged)
 
 
-# Documents as they are planned: counted, estimated or failed; and when two of them are the same one.
+# Documents to plan (counted, estimated, or failed), and their identity.
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedDocument:
-    """A document with its pages counted. `pages` are the selected ones, ascending, from 1.
+    """Document with its pages counted. `pages` are the selected pages, ascending, from 1.
 
-    `reason` is set for a document that could not be opened, which has no pages; it is one expected, failed page.
+    `reason` is set for a document that could not be opened: it has no pages, and counts as one expected, failed page.
     """
 
-    source: str  # as the user can open it: absolute path or URL
+    source: str  # absolute path or URL that the user can open
     relative: str  # path below its source root
-    version: str  # changes with the content; "" when it could not be read
-    document_id: str | None  # the manifest's
+    version: str  # changes with the content; "" if the document could not be read
+    document_id: str | None  # id from the manifest
     pages: tuple[int, ...]
     page_total: int
     reason: Reason | None = None
     detail: str = ""
-    estimate: int = 0  # how many pages its size lets expect, where it was not opened: it has no `pages` then
-    wanted: PageSelection = ALL_PAGES  # what `pages` were selected by, or will be
+    estimate: int = 0  # pages estimated from the file size, for a document that was not opened and has no `pages`
+    wanted: PageSelection = ALL_PAGES  # selection of `pages`, or of the pages to read later
     name_in_id: str = ""  # as in `SourceDocument`
-    filtered: str = ""  # by which filter it is left out, and what that found: `language de`; `detail` says more
+    filtered: str = ""  # filter that excluded it, and the detected kind: `language de`; see `detail`
 
     @property
     def id(self) -> str:
-        """The id in the plan."""
+        """Id in the plan."""
         name = self.name_in_id or self.relative
         return document_id(self.document_id, relative=name, version=self.version, source=self.source)
 
@@ -148,7 +151,7 @@ _FIELDS = tuple(one.name for one in fields(PlannedDocument))
 
 
 def with_reason(document: PlannedDocument) -> PlannedDocument:
-    """The document itself, or as a failed one when its selection has no page."""
+    """Return the document, marked as failed if its selection has no page."""
     if document.pages or document.reason is not None or document.estimate:
         return document
     detail = document.detail or no_such_page(document.page_total)
@@ -156,7 +159,7 @@ def with_reason(document: PlannedDocument) -> PlannedDocument:
 
 
 def part_of(document: PlannedDocument, aliases: tuple[str, ...]) -> DocumentPart:
-    """As it stands in the plan, all its pages in one part."""
+    """Return the document as a plan entry with all its pages in one part."""
     return DocumentPart(
         document_id=document.id,
         source=document.source,
@@ -174,37 +177,37 @@ def part_of(document: PlannedDocument, aliases: tuple[str, ...]) -> DocumentPart
 
 
 def counted_content(version: str, pages: Iterable[int]) -> str:
-    """What a counted document is known by."""
+    """Return the text that identifies a counted document."""
     return f"{version}\0{codec.pages_to_text(pages)}"
 
 
 def asked_content(version: str, wanted: PageSelection) -> str:
-    """What a document is known by that was not counted."""
+    """Return the text that identifies a document that was not counted."""
     return f"{version}\0{wanted.named}\0{wanted.ranges}\0{wanted.most}"
 
 
 def content_of(document: PlannedDocument) -> str:
-    """What the document is known by: the same text stands for the same content and pages."""
+    """Return the text that identifies the document: equal texts mean the same content and pages."""
     if document.estimate:
         return asked_content(document.version, document.wanted)
     return counted_content(document.version, document.pages)
 
 
 def contents_of(document: PlannedDocument) -> tuple[int, ...]:
-    """The contents under which the same document may be planned: counted then or not, opened then or not."""
+    """Return the contents under which the document may have been planned: counted or not, opened or not."""
     version = document.version
     texts = (content_of(document), asked_content(version, document.wanted), counted_content(version, ()))
     return tuple(number_of(text) for text in texts)
 
 
 def document_to_json(document: PlannedDocument) -> dict[str, Any]:
-    """JSON values, for the spool."""
+    """Return JSON values for the spool."""
     value = {name: getattr(document, name) for name in _FIELDS}  # `asdict` would copy all pages
     return value | {"pages": codec.pages_to_text(document.pages), "wanted": codec.wanted_to_json(document.wanted)}
 
 
 def document_from_json(value: Mapping[str, Any]) -> PlannedDocument:
-    """The inverse of `document_to_json`."""
+    """Parse a value made by `document_to_json`."""
     reason = Reason(value["reason"]) if value["reason"] else None
     pages, wanted = codec.pages_from_text(value["pages"]), PageSelection(**value["wanted"])
     return PlannedDocument(**{**value, "pages": pages, "wanted": wanted, "reason": reason})

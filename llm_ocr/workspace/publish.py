@@ -15,9 +15,10 @@ from llm_ocr.workspace.codec import read_ahead
 from llm_ocr.workspace.marker import attempt_id, remove_lost, settle, slept_since
 from llm_ocr.workspace.superseding import not_ok_extra, quality_extra, superseded_extra
 
-# How a stage's result of one unit becomes visible: the data under a name of its own, then the marker. Readers follow
-# markers only. A unit may be done twice, and is published once: the first marker stands, for ever.
-# <stage>/<key>/<xx>/<unit>/<attempt>.parquet     <xx>: two hex digits of the unit's name, so that folders stay small
+# Each attempt writes its data under its own name. Readers follow markers only. Two attempts may process a unit; the
+# first marker counts permanently.
+#
+# <stage>/<key>/<xx>/<unit>/<attempt>.parquet     <xx>: two hex digits of a hash of the unit's id, to keep folders small
 # <stage>/<key>/<xx>/<unit>.done
 
 
@@ -25,21 +26,21 @@ _log = logging.getLogger(__name__)
 
 _DONE = ".done"
 
-#: A marker shows so many failures; the rows hold them all.
+#: Upper limit of failures in a marker; the rows contain all of them.
 MOST_EXAMPLES = 5
 
 
 class NotConserved(WorkspaceError):
-    """`expected == ok + degraded + failed` does not hold: a page was lost or counted twice."""
+    """Error for counts that violate `expected == ok + degraded + failed`: a page was lost or counted twice."""
 
 
 class DataDamaged(StorageError):
-    """The data that a marker names are gone or changed."""
+    """Error for data of a marker that are missing or changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A page that failed, for messages: `page` is None for a document that could not be opened."""
+    """Failed page, for messages. `page` is None for a document that could not be opened."""
 
     page_id: str
     source: str
@@ -49,7 +50,7 @@ class Example:
 
 
 def varied(examples: Iterable[Example]) -> tuple[Example, ...]:
-    """At most `MOST_EXAMPLES` in their order: one of each reason before a second one of any."""
+    """Return at most `MOST_EXAMPLES` in their order: one of each reason before a second one of any reason."""
     found = list(examples)
     seen: Counter[str] = Counter()
     turns = []
@@ -61,10 +62,10 @@ def varied(examples: Iterable[Example]) -> tuple[Example, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a marker tells about the rows of a unit; enough for `status` of a million pages.
+    """Summary of a unit's rows in its marker, sufficient for `status` of a million pages.
 
-    `counts` are of pages (Assemble: pages as well) and `figures` of figures: Extract knows only how many are expected,
-    Describe how they ended. `reasons` counts rows that are not ok by their reason. `seconds` are the rows' own, summed.
+    `counts` are pages (in Assemble too). `figures` are figures: Extract fills `expected` only, Describe all counts.
+    `reasons` counts rows that are not ok by reason. `seconds` is the sum over the rows.
     """
 
     counts: Counts = field(default_factory=Counts)
@@ -75,12 +76,12 @@ class Summary:
     reasons: Mapping[str, int] = field(default_factory=dict)
     examples: tuple[Example, ...] = ()
     replaces: int = 0
-    extra: Mapping[str, Any] = field(default_factory=dict)  # JSON values of the stage's own
+    extra: Mapping[str, Any] = field(default_factory=dict)  # JSON values that only this stage uses
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A unit that is done. `object` is the key of its data, `size` in bytes."""
+    """Marker of a finished unit. `object` is the key of its data, `size` is in bytes."""
 
     unit: str
     stage: str
@@ -102,9 +103,10 @@ class Marker:
 
 
 def publish(workspace: Workspace, stage: str, key: str, unit: str, data: bytes, summary: Summary) -> Marker:
-    """Publish the unit's data; the marker that counts, this one or that of another attempt that was first.
+    """Publish the unit's data and return the marker that counts: this attempt's, or an earlier attempt's.
 
-    Raises `NotConserved` when the summary loses rows, before anything is written.
+    Raises:
+        NotConserved: the summary loses rows; nothing was written.
     """
     _check_conserved(stage, unit, summary)
     attempt = attempt_id()
@@ -122,23 +124,23 @@ def publish(workspace: Workspace, stage: str, key: str, unit: str, data: bytes, 
         _log.info("unit %s of %s was published by another attempt, whose result counts", unit, stage)
         remove_lost(workspace.store, name)
     elif slept_since(begun) and workspace.store.stat(name) is None:
-        # Stopped between the look and the marker: `clean` may have taken the data for a dead worker's.
+        # The process was suspended between this check and the marker: `clean` may have removed the data as a leftover.
         workspace.store.put(name, data)
     return standing
 
 
 def marker_key(stage: str, key: str, unit: str) -> str:
-    """Where the marker of a unit stands."""
+    """Return the key of a unit's marker."""
     return _base(stage, key, unit) + _DONE
 
 
 def is_done(workspace: Workspace, stage: str, key: str, unit: str) -> bool:
-    """Whether the unit has a marker now."""
+    """Return whether the unit has a marker now."""
     return workspace.store.stat(marker_key(stage, key, unit)) is not None
 
 
 def find_marker(workspace: Workspace, stage: str, key: str, unit: str) -> Marker | None:
-    """The unit's marker; None when it is not done."""
+    """Return the unit's marker, or None if the unit is not finished."""
     try:
         data = workspace.store.get(marker_key(stage, key, unit))
     except ObjectNotFound:
@@ -147,7 +149,11 @@ def find_marker(workspace: Workspace, stage: str, key: str, unit: str) -> Marker
 
 
 def standing_marker(workspace: Workspace, stage: str, key: str, unit: str) -> Marker:
-    """The marker of a unit that the stage has done. Raises `StageMissing` when it is gone."""
+    """Return the marker of a finished unit.
+
+    Raises:
+        StageMissing: the marker is gone.
+    """
     marker = find_marker(workspace, stage, key, unit)
     if marker is None:
         raise StageMissing(
@@ -157,12 +163,12 @@ def standing_marker(workspace: Workspace, stage: str, key: str, unit: str) -> Ma
 
 
 def done_units(workspace: Workspace, stage: str, key: str) -> set[str]:
-    """The ids of all units that have a marker, from their names alone."""
+    """Return the ids of all units that have a marker. Only object names are read."""
     return {_unit_of(name) for name in _marker_keys(workspace, stage, key)}
 
 
 def _marker_keys(workspace: Workspace, stage: str, key: str) -> Iterator[str]:
-    """Yield the listed markers, then those of this command that a stale listing lacks and that are still there."""
+    """Yield the listed markers, then existing markers of this command that a stale listing lacks."""
     prefix = f"{stage}/{key}/"
     unlisted = workspace.published(prefix)
     for info in workspace.store.list(prefix):
@@ -173,7 +179,7 @@ def _marker_keys(workspace: Workspace, stage: str, key: str) -> Iterator[str]:
 
 
 def iter_markers(workspace: Workspace, stage: str, key: str, among: Container[str] | None = None) -> Iterator[Marker]:
-    """All markers of a stage, or those of the units `among`, in no order that means anything; some are read ahead."""
+    """Yield all markers of a stage, or those of the units `among`, in arbitrary order. Markers are prefetched."""
     names = _marker_keys(workspace, stage, key)
     wanted = (name for name in names if among is None or _unit_of(name) in among)
 
@@ -184,18 +190,22 @@ def iter_markers(workspace: Workspace, stage: str, key: str, among: Container[st
 
 
 def markers(workspace: Workspace, stage: str, key: str) -> dict[str, Marker]:
-    """All markers of a stage by unit id."""
+    """Return all markers of a stage by unit id."""
     return {marker.unit: marker for marker in iter_markers(workspace, stage, key)}
 
 
 def missing(workspace: Workspace, stage: str, key: str, units: Iterable[Unit]) -> Iterator[Unit]:
-    """Those of the units that have no marker, in their order."""
+    """Yield the units that have no marker, in their order."""
     done = done_units(workspace, stage, key)
     return (unit for unit in units if unit.id not in done)
 
 
 def read_data(workspace: Workspace, marker: Marker) -> bytes:
-    """The data that a marker names, proved by their size and hash. Raises `DataDamaged`."""
+    """Return the data of a marker after a check of size and hash.
+
+    Raises:
+        DataDamaged: the data are missing or changed.
+    """
     try:
         data = workspace.store.get(marker.object)
     except ObjectNotFound as error:
@@ -283,21 +293,22 @@ def _marker_from(data: bytes, workspace: Workspace, unit: str) -> Marker:
         raise codec.damaged(where, f"{type(error).__name__} {error}") from error
 
 
-# What a unit's marker tells, counted from the unit's rows.
+# Summaries of a unit's rows.
 
 
 #: In `Summary.extra` of Extract: requests beyond the first of each page.
 RETRIES = "retries"
-#: And, where the plan had not counted documents of the unit: how many, and the pages that it took the unit for.
+#: In `Summary.extra` of Extract, if documents were not counted in the plan: their number, and the pages that the plan
+#: assumed for the unit.
 ESTIMATED, PLANNED = "estimated", "planned"
 
 
 def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
-    """For Extract. What is expected comes from the plan, so that a lost row is noticed when the unit is published.
+    """Return the summary of a unit of Extract. `expected` comes from the plan, so that publishing detects a lost row.
 
     Documents of the unit that the plan did not count have been counted by now.
     """
-    better = {one.page_id for one in unit.repeats}  # of these an older row counts
+    better = {one.page_id for one in unit.repeats}  # pages for which an older row counts
     failed = [record for record in records if record.status is Status.FAILED and record.page_id not in better]
     return Summary(
         counts=_counts(unit.expected, (record.status for record in records)),
@@ -320,12 +331,12 @@ def _extra(unit: Unit, records: Sequence[PageRecord]) -> dict[str, Any]:
 
 
 def correction(summary: Summary) -> int:
-    """By how much a finished unit of Extract has more rows than the plan took it for; below 0: fewer."""
+    """Return the rows of a finished unit of Extract minus the rows that the plan assumed. May be negative."""
     return summary.counts.expected - int(summary.extra.get(PLANNED, summary.counts.expected))
 
 
 def figures_summary(expected: int, records: Sequence[FigureRecord], *, replaces: int = 0) -> Summary:
-    """For Describe. `expected` is the number of figures that Extract found in the unit."""
+    """Return the summary of a unit of Describe. `expected` is the number of figures that Extract found in the unit."""
     return Summary(
         figures=_counts(expected, (record.status for record in records)),
         tokens_in=sum(record.tokens_in for record in records),

@@ -1,4 +1,4 @@
-"""Rows that stages have published, and the final row of each page."""
+"""Rows that stages have published, and the effective row of each page."""
 
 import heapq
 import io
@@ -19,21 +19,20 @@ from llm_ocr.workspace.keys import EXTRACT
 from llm_ocr.workspace.publish import Marker, find_marker, read_data
 from llm_ocr.workspace.superseding import effective_rows
 
-# Assemble: descriptions into the Markdown, pages into documents, rows into the dataset. Nothing is inferred. An item is
-# one unit of whole documents, or all ranges of one long document, with the rows of newer generations laid over the
-# older ones. Its pages are read twice, first without images to know which rows count, then unit by unit: memory holds
-# one unit's images whatever the length of the document.
+# Rows of Assemble: descriptions are put into the Markdown, pages into documents, rows into the dataset. No model runs.
+# The rows of newer generations override the older rows of an item. Pages are read twice: first without images to select
+# the effective rows, then unit by unit. Memory holds the images of one unit, whatever the length of the document.
 
 
 _log = logging.getLogger(__name__)
 
-#: Gives the pages of one unit, with the images that are asked for.
+#: Returns the pages of a unit with the requested images.
 Pages = Callable[[str, Images], Iterable[PageRecord]]
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A page as it leaves the pipeline."""
+    """Page as the pipeline returns it."""
 
     record: PageRecord
     markdown: str
@@ -41,7 +40,13 @@ class Finished:
 
 
 def choose(units: Iterable[str], documents: frozenset[str], pages: Pages) -> dict[str, str]:
-    """Which unit's row counts for each page id, among `units`, oldest generation first, and the item's documents."""
+    """Return the unit of the effective row by page id.
+
+    Args:
+        units: unit ids, oldest generation first.
+        documents: ids of the item's documents; pages of other documents are ignored.
+        pages: returns the pages of a unit.
+    """
     rows = (
         _Row(record.page_id, record.document_id, record.page_number, record.status, unit)
         for unit in units
@@ -53,7 +58,7 @@ def choose(units: Iterable[str], documents: frozenset[str], pages: Pages) -> dic
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What the choice needs of a row, so that the texts of a long document are not all held."""
+    """Fields of a row that the choice needs, so that memory does not hold the texts of a long document."""
 
     page_id: str
     document_id: str
@@ -65,9 +70,13 @@ class _Row:
 def chosen_rows(
     layers: Iterable[Sequence[str]], chosen: Mapping[str, str], pages: Pages, *, images: Images
 ) -> Iterator[PageRecord]:
-    """The rows that count, in the order of the dataset, a few in memory at a time.
+    """Yield the effective rows in the order of the dataset, a few in memory at a time.
 
-    `layers` are the item's units by generation, oldest first (`Item.layers`); within one, pages ascend.
+    Args:
+        layers: the item's units by generation, oldest first (`Item.layers`); within a generation, pages ascend.
+        chosen: unit of the effective row by page id (`choose`).
+        pages: returns the pages of a unit.
+        images: the images to load.
     """
 
     def rows(units: Sequence[str]) -> Iterator[PageRecord]:
@@ -82,14 +91,14 @@ def chosen_rows(
 def finished_pages(
     rows: Iterable[PageRecord], descriptions: Mapping[str, FigureRecord], *, images: Images
 ) -> Iterator[Finished]:
-    """Yield the pages with their descriptions and without active content; with all images, their boxes as well."""
+    """Yield the pages with descriptions and without active content. With all images, draw the boxes as well."""
     texts = {figure: words for figure, record in descriptions.items() if (words := figure_words(record))}
     for record in map(inert_page, rows):
         yield Finished(record, enrich(record.markdown, texts), _boxes(record) if images is Images.ALL else None)
 
 
 def _boxes(record: PageRecord) -> EncodedImage | None:
-    """None for a failed page, and for an image that the renderer took and Pillow cannot decode."""
+    """Draw a page's boxes; None for a failed page, and for an image that Pillow cannot decode."""
     if record.image is None or not record.image.data:
         return None
     try:
@@ -100,13 +109,13 @@ def _boxes(record: PageRecord) -> EncodedImage | None:
 
 
 def dataset_row(page: Finished, descriptions: Mapping[str, FigureRecord]) -> DatasetRow:
-    """The page's row, with the descriptions of its own figures."""
+    """Return the page's dataset row with the descriptions of its own figures."""
     own = {figure.id: descriptions[figure.id] for figure in page.record.figures if figure.id in descriptions}
     return DatasetRow(page.record, page.markdown, own, page.boxes)
 
 
 def without_images(page: Finished) -> Finished:
-    """The page's texts alone: what a document's Markdown is made of."""
+    """Return the page without image data, which a document's Markdown does not need."""
     figures = tuple(_bare(figure) for figure in page.record.figures)
     image = replace(page.record.image, data=b"") if page.record.image else None
     return Finished(replace(page.record, image=image, figures=figures), page.markdown)
@@ -116,29 +125,37 @@ def _bare(figure: Figure) -> Figure:
     return replace(figure, image=replace(figure.image, data=b""))
 
 
-# What stages have published for units, as records again. Each unit's data are read whole: that proves their hash.
+# Published data of units, decoded into records. Each unit's data are read completely to check their hash.
 
 
 def published_pages(workspace: Workspace, marker: Marker, images: Images) -> Iterator[PageRecord]:
-    """The pages of a unit, a few in memory at a time beside the unit's data. Raises `StorageError`."""
+    """Yield the pages of a unit. Memory holds the unit's data and a few pages at a time.
+
+    Raises:
+        StorageError: the data could not be read.
+    """
     return iter_pages(io.BytesIO(read_data(workspace, marker)), images=images)
 
 
 def published_figures(workspace: Workspace, markers: Iterable[Marker]) -> dict[str, FigureRecord]:
-    """Describe's rows of the units by figure id; units without figures are not read. Raises `StorageError`."""
+    """Return Describe's rows of the units by figure id. Units without figures are not read.
+
+    Raises:
+        StorageError: the data could not be read.
+    """
     wanted = (marker for marker in markers if marker.figures.expected)
     units = (figures_from_parquet(io.BytesIO(read_data(workspace, marker))) for marker in wanted)
     return {record.figure_id: record for records in units for record in records}
 
 
 def extracted_pages(workspace: Workspace, key: str, item: Item, images: Images) -> Iterator[PageRecord]:
-    """The rows that count of an item under a key of Extract, as far as its units have been read."""
+    """Yield the effective rows of an item under a key of Extract. Unfinished units are skipped."""
 
     def pages(unit: str, wanted: Images) -> Iterator[PageRecord]:
         marker = find_marker(workspace, EXTRACT, key, unit)
         return iter(()) if marker is None else published_pages(workspace, marker, wanted)
 
-    if not item.newer:  # then every row counts, and one reading will do
+    if not item.newer:  # all rows are effective, and one pass is enough
         return (record for unit in item.unit_ids for record in pages(unit, images))
     chosen = choose(item.unit_ids, item.documents, pages)
     return chosen_rows(item.layers, chosen, pages, images=images)

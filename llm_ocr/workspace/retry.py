@@ -1,4 +1,4 @@
-"""`retry-failed`: a new generation with the pages that are failed now, and if wanted with those of low quality."""
+"""Plan a retry: a new generation with the failed pages, and optionally with pages of low quality."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,14 +29,14 @@ _NO_REASON = "unknown"
 
 
 class FailedRow(PageKey, Protocol):
-    """A failed row of Extract."""
+    """Failed row of Extract."""
 
     @property
     def reason(self) -> str | None: ...
 
 
 class ScoredRow(PageKey, Protocol):
-    """An ok or degraded row of Extract."""
+    """Ok or degraded row of Extract."""
 
     @property
     def status(self) -> Status: ...
@@ -51,30 +51,30 @@ class ScoredRow(PageKey, Protocol):
     def figures(self) -> int: ...
 
 
-#: Gives the failed rows of a unit from its data: `results.page_status.failed_pages`.
+#: Returns the failed rows of a unit from its data: `results.schema.failed_pages`.
 ReadFailed = Callable[[bytes], Iterable[FailedRow]]
 
-#: Gives all other rows of a unit from its data: `results.page_status.scored_pages`.
+#: Returns all other rows of a unit from its data: `results.schema.scored_pages`.
 ReadScored = Callable[[bytes], Iterable[ScoredRow]]
 
 
 @dataclass(frozen=True, slots=True)
 class Below:
-    """Pages whose quality is below `quality` are repeated, too."""
+    """Threshold to repeat pages whose quality is below `quality` as well."""
 
     quality: float
     rows: ReadScored
 
 
-#: Opens a document again and counts its pages, with the passwords that are known now.
+#: Opens a document again and counts its pages, with the currently known passwords.
 Reopen = Callable[[DocumentPart], Awaitable[PlannedDocument]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """A page (number None: a document) that is to be tried again, and the part of the plan it was tried in last.
+    """Page to retry (number None: a document), and its latest part of the plan.
 
-    `row`: the one that counts now, where it is not failed.
+    `row` is the effective row if it is not failed.
     """
 
     part: DocumentPart
@@ -86,10 +86,10 @@ class _Failed:
 
 @dataclass(slots=True)
 class _State:
-    """What is to be tried again after the generations seen so far."""
+    """Pages to retry after the generations processed so far."""
 
     failed: dict[str, _Failed] = field(default_factory=dict)  # by page id
-    item_of: dict[str, str] = field(default_factory=dict)  # by document id, for documents that were ever among them
+    item_of: dict[str, str] = field(default_factory=dict)  # by document id, for documents ever in `failed`
 
 
 async def plan_retry(
@@ -101,12 +101,22 @@ async def plan_retry(
     pages_per_unit: int,
     below: Below | None = None,
 ) -> Generation | None:
-    """Write a generation with all pages that are failed now under Extract's `key`; None when nothing can be retried.
+    """Write a generation with all pages that are failed now under Extract's `key`.
 
-    And with those whose quality is `below` a score: of such a page the new row counts, unless it failed.
+    A page below the quality threshold is repeated as well; its new row is effective unless it failed. Pages in an
+    unfinished retry are left to that retry. A document that could not be opened is opened again. On success, the
+    generation holds its pages, which supersede its only row; otherwise nothing changes.
 
-    Pages that wait in a retry which is not done are left to it. A document that could not be opened is opened again: if
-    that works now, the generation holds its pages, which stand for the one row that it had; else it is left as it is.
+    Args:
+        workspace: the workspace.
+        key: key of Extract.
+        failed_rows: returns the failed rows of a unit.
+        reopen: opens a document again and counts its pages.
+        pages_per_unit: upper limit of pages in a unit.
+        below: quality threshold; None to retry failed pages only.
+
+    Returns:
+        The generation, or None if there is nothing to retry.
     """
     while True:
         found = await asyncio.to_thread(generations, workspace)
@@ -122,7 +132,7 @@ async def plan_retry(
         standing = await asyncio.to_thread(write_generation, workspace, draft, partial(_cut, pieces, draft))
         if standing.attempt == draft.attempt:
             return standing
-        # Another generation came first: what is failed, and what waits in it, is looked up again.
+        # Another generation was published first: determine the failed and the waiting pages again.
 
 
 def _cut(pieces: Sequence[Piece], draft: Generation) -> Iterator[CutUnit]:
@@ -156,7 +166,7 @@ def _failed_now(
 
 
 def _matters(marker: Marker, below: Below | None) -> bool:
-    """Whether rows of the unit may have to be tried again."""
+    """Return whether the unit may have rows to retry."""
     return marker.counts.failed > 0 or (below is not None and has_below(marker.summary.extra, below.quality))
 
 
@@ -167,7 +177,7 @@ def _weak(data: bytes, below: Below | None) -> list[ScoredRow]:
 
 
 def _supersede(state: _State, unit: Unit, failed: Iterable[FailedRow]) -> None:
-    """The unit's rows, which come or are to come, stand for older ones; not those that did no better."""
+    """Drop pages that the unit's rows, published or pending, supersede. Keep pages that failed again."""
     repeated = {one.page_id for one in unit.repeats}
     kept = {row.page_id for row in failed} & repeated
     for part in unit.parts:
@@ -179,7 +189,7 @@ def _supersede(state: _State, unit: Unit, failed: Iterable[FailedRow]) -> None:
 
 
 class _Rows(NamedTuple):
-    """Rows of a unit that are to be tried again."""
+    """Rows of a unit to retry."""
 
     failed: Sequence[FailedRow]
     weak: Sequence[ScoredRow]
@@ -192,7 +202,7 @@ def _add(state: _State, unit: Unit, rows: _Rows, item: str | None, marker: Marke
         for position, number in enumerate(part.pages or (None,))
     }
     uncounted = {part.document_id: part for part in unit.parts if not part.counted}
-    repeated = {one.page_id for one in unit.repeats}  # where they failed again, an older row counts
+    repeated = {one.page_id for one in unit.repeats}  # where these failed again, an older row is effective
     chosen: list[tuple[PageKey, str, Repeated | None]] = [
         (row, str(row.reason or _NO_REASON), None) for row in rows.failed if row.page_id not in repeated
     ]
@@ -211,7 +221,7 @@ def _add(state: _State, unit: Unit, rows: _Rows, item: str | None, marker: Marke
 
 
 def _place(uncounted: Mapping[str, DocumentPart], row: PageKey) -> tuple[DocumentPart, int | None, int] | None:
-    """Of a page of a document that was counted after it was planned."""
+    """Return part, page number, and dataset index of a page whose document was counted after planning."""
     part, number = uncounted.get(row.document_id), row.page_number
     if part is None or number is None:
         return None
@@ -219,7 +229,7 @@ def _place(uncounted: Mapping[str, DocumentPart], row: PageKey) -> tuple[Documen
 
 
 async def _pieces(state: _State, reopen: Reopen, begin: int) -> tuple[list[Piece], int]:
-    """What is to be tried again, by dataset index, and the first index that is free after it."""
+    """Return the pieces to retry, by dataset index, and the next free index."""
     by_document: dict[str, list[_Failed]] = {}
     for failed in sorted(state.failed.values(), key=lambda failed: failed.index):
         by_document.setdefault(failed.part.document_id, []).append(failed)

@@ -1,4 +1,4 @@
-"""Progress of a run from markers alone; no row is read."""
+"""Progress of a run, computed from markers only. No row is read."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,13 +25,13 @@ from llm_ocr.workspace.superseding import LOW_QUALITY, WORST, QualitySum, Supers
 
 NamedT = TypeVar("NamedT", Example, WeakPage)
 
-#: Failures that are kept while markers are read; those that a retry has superseded are then left out.
+#: Failures kept while markers are read. Failures that a retry has superseded are removed afterward.
 _MOST_CANDIDATES = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class StageStatus:
-    """One stage under one key ("" when it has not begun). `done` and `total` are units, for Assemble items."""
+    """Progress of a stage under a key ("" if it has not begun). `done` and `total` are units; items in Assemble."""
 
     key: str
     done: int
@@ -48,12 +48,12 @@ class StageStatus:
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """A workspace's state. Counts are of rows that count: what a retry stands for is counted once.
+    """State of a workspace. Counts cover effective rows: a retried page is counted once.
 
-    `pages.expected` is that of the whole plan, the other counts those of finished units; while `estimated` it is only
-    about right: there are documents that are counted when they are read. `figures.expected` are the figures that
-    Extract has found so far, on rows that count. `reasons` count pages that are not ok now, `figure_reasons` figures.
-    Tokens and seconds were spent, superseded work included; seconds are summed over all workers.
+    `pages.expected` is of the whole plan; the other counts are of finished units. If `estimated` is true,
+    `pages.expected` is approximate, because some documents are counted only when they are read. `figures.expected` is
+    the number of figures that Extract has found so far on effective rows. `reasons` counts pages that are not ok now;
+    `figure_reasons` counts figures. Tokens and seconds include superseded work; seconds are summed over all workers.
     """
 
     url: str
@@ -65,14 +65,14 @@ class RunStatus:
     reasons: Mapping[str, int]
     figure_reasons: Mapping[str, int]
     examples: tuple[Example, ...]
-    skipped: Mapping[str, int]  # files of unknown types, by suffix
-    workers: tuple[Spending, ...] = ()  # what each worker has spent, superseded and lost work included
+    skipped: Mapping[str, int]  # number of files of unknown types, by suffix
+    workers: tuple[Spending, ...] = ()  # spending of each worker, with superseded and lost work
     estimated: bool = False
-    model: str = ""  # that read the pages; "" for the embedded engine
-    filtered: Mapping[str, int] = field(default_factory=dict)  # documents that are not in the plan, by cause
+    model: str = ""  # model that read the pages; "" for the embedded engine
+    filtered: Mapping[str, int] = field(default_factory=dict)  # number of documents excluded from the plan, by cause
     filtered_examples: tuple[Mapping[str, str], ...] = ()  # source, reason, detail
-    quality: tuple[int, ...] = ()  # pages by their score, in 20 bins from 0 to 1; () where none has one
-    worst: tuple[WeakPage, ...] = ()  # the worst first; of a unit's pages at most its 20 worst
+    quality: tuple[int, ...] = ()  # pages by score, in 20 bins from 0 to 1; () if no page has a score
+    worst: tuple[WeakPage, ...] = ()  # worst first; at most the 20 worst pages of a unit
 
     @property
     def tokens_in(self) -> int:
@@ -88,26 +88,26 @@ class RunStatus:
 
     @property
     def cost(self) -> float | None:
-        """What tokens and machines cost at the prices given to the workers; None when none were given."""
+        """Cost of tokens and machines at the prices given to the workers; None if no prices were given."""
         return total_cost(self.workers)
 
     @property
     def pages_per_second(self) -> float | None:
-        """The mean speed of one worker in Extract; None before the first page."""
+        """Mean speed of a worker in Extract; None before the first page."""
         return pages_per_second(self.workers)
 
     @property
     def hours_cost(self) -> float | None:
-        """The part of it that is for machines by the hour."""
+        """Part of the cost that is for machines by the hour."""
         return hours_cost(self.workers)
 
     @property
     def finished(self) -> bool:
-        """Whether all three stages are done."""
+        """Whether all three stages are finished."""
         return all(stage.finished for stage in self.stages.values())
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values, for `status --json`."""
+        """Return JSON values for `status --json`."""
         return {
             "workspace": self.url,
             "model": self.model or None,
@@ -133,7 +133,7 @@ class RunStatus:
 
 @dataclass(slots=True)
 class _Sum:
-    """The markers of one stage, added up."""
+    """Sum over the markers of a stage."""
 
     done: set[str] = field(default_factory=set)
     counts: Counts = field(default_factory=Counts)
@@ -143,9 +143,9 @@ class _Sum:
     seconds: float = 0.0
     retries: int = 0
     estimated: int = 0  # documents that the plan had not counted
-    correction: int = 0  # of what the plan expected of them
+    correction: int = 0  # correction of the pages that the plan expected of them
     reasons: Counter[str] = field(default_factory=Counter)
-    examples: list[tuple[str, Example]] = field(default_factory=list)  # with the unit
+    examples: list[tuple[str, Example]] = field(default_factory=list)  # each with its unit
     quality: QualitySum = field(default_factory=QualitySum)
     superseded: SupersededSum = field(default_factory=SupersededSum)
 
@@ -155,9 +155,16 @@ class _Sum:
 
 
 def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) -> RunStatus:
-    """The state of the workspace; figures by Describe's newest key, or by the key `describe`; so many `worst` pages.
+    """Return the state of the workspace.
 
-    Raises `NotConserved` when a finished stage has lost or doubled a row, `UsageError` for an unknown key.
+    Args:
+        workspace: the workspace.
+        describe: key of Describe for the figures; empty for the newest key.
+        worst: upper limit of the worst pages to return.
+
+    Raises:
+        NotConserved: a finished stage has lost or duplicated a row.
+        UsageError: the key is unknown.
     """
     found = generations(workspace)
     totals = totals_of(found)
@@ -212,7 +219,7 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
 
 
 def _model(workspace: Workspace, key: str | None) -> str:
-    """The model in the settings of Extract's key."""
+    """Return the model in the settings of Extract's key."""
     return str(key_settings(workspace, EXTRACT, key or "").get("reader", {}).get("model") or "")
 
 
@@ -223,7 +230,7 @@ def _sum(
     quality: QualitySum | None = None,
     without: SupersededSum | None = None,
 ) -> _Sum:
-    """`without`: of Describe, figures on pages of rows that do not count."""
+    """Sum the markers of a stage. `without` has the figures on superseded rows, which Describe subtracts."""
     total = _Sum(quality=quality or QualitySum())
     if key is None:
         return total
@@ -251,7 +258,7 @@ def _sum(
 
 
 def _superseded(found: Iterable[Generation], done: set[str]) -> Counter[str]:
-    """Failed rows that rows of finished retries stand for, by reason."""
+    """Count failed rows that finished retries supersede, by reason."""
     superseded: Counter[str] = Counter()
     for generation in found:
         for unit, reasons in generation.replaced.items():
@@ -261,7 +268,7 @@ def _superseded(found: Iterable[Generation], done: set[str]) -> Counter[str]:
 
 
 def _assembled(workspace: Workspace, key: str | None, found: Sequence[Generation]) -> int:
-    """Items whose newest state is assembled."""
+    """Count the items whose newest generation is assembled."""
     if key is None:
         return 0
     newest: dict[str, int] = {}
@@ -273,7 +280,7 @@ def _assembled(workspace: Workspace, key: str | None, found: Sequence[Generation
 
 
 def _standing(named: Iterable[tuple[str, NamedT]], newest: Mapping[str, str]) -> list[NamedT]:
-    """What is said of each page by its newest unit, in the order of the plan."""
+    """Return the entry of each page from its newest unit, in the order of the plan."""
     said = {one.page_id: (unit, one) for unit, one in sorted(named, key=lambda pair: pair[0])}
     return [one for page, (unit, one) in said.items() if unit >= newest.get(page, "")]
 

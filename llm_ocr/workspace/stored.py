@@ -1,14 +1,14 @@
-"""Settings that stay with a workspace, so that later commands need not repeat them. Never a secret.
+"""Settings stored in a workspace, so that later commands need not repeat them. Secrets are never stored.
 
-plan/settings.json  those of the command that wrote the first generation of the plan
-extract/key.json    under `remembered`: those of the command that published Extract's first unit
-run.json            those of the first command, in workspaces of earlier versions
+plan/settings.json  settings of the command that wrote the first generation of the plan
+extract/key.json    under `remembered`: settings of the command that published Extract's first unit
+run.json            settings of the first command, in workspaces of earlier versions
 
-Flags, variables and files count more than any of them. A command that published nothing leaves none.
+Flags, variables, and files override all of them. A command that published nothing stores none.
 
-A workspace is not trusted: others may write into its bucket. Of what it holds only `ALLOWED` settings are applied.
-They cannot name programs, code, weights, servers, credentials, or files. A launch may carry any setting, because its
-jobs know the hash of its `launch.json` from the machine that launched them.
+A workspace is not trusted: others may write into its bucket. Only `ALLOWED` settings are applied. These cannot name
+programs, code, weights, servers, credentials, or files. A launch may carry any setting, because its jobs receive the
+hash of its `launch.json` from the launching machine.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ from llm_ocr.storage import StoreOptions
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.keys import extract_origin, stored_by
 
-#: What the workspace remembers of the command that made it.
+#: Settings of the first command that the workspace stores.
 REMEMBERED = (
     "engine",
     "text_layer",
@@ -40,7 +40,7 @@ REMEMBERED = (
     "crop",
     "figures_from",
 )
-#: The same, where a model reads the pages.
+#: Additional settings stored if a model reads the pages.
 OF_MODELS = (
     "model",
     "weights",
@@ -55,22 +55,22 @@ OF_MODELS = (
     "batch_id",
 )
 
-#: Which documents are planned: the same sources then mean the same documents to every command.
+#: Settings that select the planned documents: the same sources then mean the same documents to every command.
 OF_PLANS = ("sample", "seed", "filter_language", "filter_forms", "filter_spam", "filter_blank")
 
-#: Stored, so that a command can say what to repeat; never applied: they name code, weights, or files.
+#: Stored so that a command can tell the user to repeat them. Never applied: they name code, weights, or files.
 OF_USERS = frozenset({"weights", "revision", "chat_template"})
-#: What a workspace may choose. `model` and `parser` only by names that the library knows.
+#: Settings that a workspace may choose. `model` and `parser` are limited to names in the library's tables.
 ALLOWED = frozenset((*REMEMBERED, *OF_MODELS, *OF_PLANS)) - OF_USERS
 
-#: The folder of a workspace in which launchers keep what they sent, and what their jobs read.
+#: Folder of a workspace in which launchers store launch records and job settings.
 LAUNCHES = "launches"
 
 _OF_PLAN = "plan/settings.json"
 
 
 def to_remember(settings: BaseSettings, *, engine: str) -> dict[str, Any]:
-    """The remembered ones among a command's settings; those left open are left out."""
+    """Return the settings of a command that are stored in the workspace, without unset ones."""
     names = REMEMBERED if engine == "embedded" else REMEMBERED + OF_MODELS
     values = dict(settings)
     found = {name: values.get(name) for name in names} | {"engine": engine}
@@ -84,9 +84,9 @@ def _json(value: Any) -> Any:
 
 
 def remember_plan(workspace: Workspace, command: str, settings: BaseSettings, *, engine: str) -> None:
-    """Store what later commands need not repeat, once the first generation of the plan is written.
+    """Store the plan's settings once its first generation is written.
 
-    That is how it was planned; and, of the command that only plans, the engine and model that were chosen.
+    The settings are those that shaped the plan. The `plan` command also stores the chosen engine and model.
     """
     kept = to_remember(settings, engine=engine)
     if command != "plan":
@@ -99,17 +99,17 @@ def remember_plan(workspace: Workspace, command: str, settings: BaseSettings, *,
 def remembered(
     settings: BaseSettings, options: StoreOptions, given: Mapping[str, Any] = MappingProxyType({})
 ) -> Stored:
-    """Return what a command's workspace remembers, as far as a workspace may choose it.
+    """Return the stored settings of a command's workspace that a workspace may choose.
 
-    Nothing is returned for a workspace that is missing or unreadable: the command itself says so.
+    The result is empty for a missing or unreadable workspace; the command itself reports that error.
 
     Args:
-        settings: those of the command, found without the workspace.
-        options: how the workspace's store is reached.
-        given: settings that a launch gives.
+        settings: settings of the command, without the workspace's.
+        options: how to reach the workspace's store.
+        given: settings from a launch.
 
     Raises:
-        UsageError: the command needs a remembered setting that a workspace may not choose, and does not repeat it.
+        UsageError: the command needs a stored setting that a workspace may not choose, and does not repeat it.
     """
     fields = dict(settings)
     url = str(fields["workspace"])
@@ -134,7 +134,7 @@ def remembered(
 def _may_choose(name: str, value: Any) -> bool:
     if name not in ("model", "parser"):
         return name in ALLOWED
-    # Imported here: commands that find neither in a workspace do not need the tables.
+    # Imported here: commands whose workspace names neither do not need the tables.
     from llm_ocr.models.parsers import parser_named
     from llm_ocr.models.registry import find_profile
 
@@ -151,7 +151,7 @@ def _flags(settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 def remembered_in(workspace: Workspace) -> Stored:
-    """Return what a workspace remembers: of its plan, and above that of what was extracted; not all is trusted."""
+    """Return all stored settings, trusted or not. Settings of the extraction override those of the plan."""
     planned = workspace.find_json(_OF_PLAN) or {}
     origin, claimed = extract_origin(workspace)
     layers = (
@@ -170,21 +170,21 @@ def remembered_in(workspace: Workspace) -> Stored:
 
 
 def launch_key(launch: str) -> str:
-    """Where a launch keeps what its jobs read."""
+    """Return the key of a launch's record."""
     return f"{LAUNCHES}/{launch}/launch.json"
 
 
 def launch_reference(launch: str, data: bytes) -> str:
-    """Return what a job is given as its launch: the id, and the hash of the `launch.json` that it may trust."""
+    """Return a launch's reference for jobs: its id and the hash of the trusted `launch.json`."""
     return f"{launch}@{hashlib.sha256(data).hexdigest()}"
 
 
 def verified_launch(url: str, options: StoreOptions, reference: str) -> dict[str, Any]:
-    """Return what a launch has left, as the machine that launched wrote it.
+    """Return a launch's record, verified against the hash in the reference.
 
     Args:
         url: the workspace.
-        options: how its store is reached.
+        options: how to reach its store.
         reference: the launch's id and hash (`launch_reference`).
 
     Raises:
@@ -197,18 +197,19 @@ def verified_launch(url: str, options: StoreOptions, reference: str) -> dict[str
 
 
 def launched(url: str, options: StoreOptions, reference: str, stage: str) -> Mapping[str, Any]:
-    """Return the settings that a launch has left for a stage.
+    """Return the settings that a launch has stored for a stage.
 
     Args:
         url: the workspace.
-        options: how its store is reached.
-        reference: the launch's id and hash (`launch_reference`). With the id alone, only `ALLOWED` settings are taken.
+        options: how to reach its store.
+        reference: the launch's id and hash (`launch_reference`). With the id alone, only `ALLOWED` settings are
+            accepted.
         stage: the stage's name.
 
     Raises:
         UsageError: the reference is malformed.
-        WorkspaceError: there is no such launch, its file has changed since the launch, or without a hash it holds a
-            setting that a workspace may not choose.
+        WorkspaceError: there is no such launch, its file has changed since the launch, or without a hash the record has
+            a setting that a workspace may not choose.
     """
     settings = _launch_record(url, options, reference).get("settings")
     settings = settings.get(stage, {}) if isinstance(settings, dict) else None
@@ -247,10 +248,13 @@ def _launch_record(url: str, options: StoreOptions, reference: str) -> dict[str,
 
 
 def stored_settings(command: str, settings: WorkspaceSettings) -> Stored:
-    """What fills the settings that a command leaves open: what its launch left for it, what the workspace remembers.
+    """Return the settings from a command's launch and from its workspace, for settings that the command leaves open.
 
-    A server that the command names is its engine, whatever the workspace remembers. Raises `WorkspaceError` when there
-    is no such launch, or its file has changed; `UsageError` for a setting that must be repeated.
+    A server that the command names is its engine, whatever the workspace stores.
+
+    Raises:
+        WorkspaceError: there is no such launch, or its file has changed.
+        UsageError: a setting must be repeated.
     """
     options = workspace_options(settings)
     launch = settings.launch if isinstance(settings, JobGroup) else None
@@ -262,5 +266,5 @@ def stored_settings(command: str, settings: WorkspaceSettings) -> Stored:
 
 
 def workspace_options(settings: WorkspaceSettings) -> StoreOptions:
-    """How a command's settings say that its workspace's store is reached."""
+    """Return the options of a command for its workspace's store."""
     return StoreOptions(settings.workspace_profile, settings.workspace_endpoint, settings.workspace_region)

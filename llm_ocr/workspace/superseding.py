@@ -1,4 +1,4 @@
-"""Decide which row counts for a page that was read in several generations, and sum quality."""
+"""Select the effective row of a page that was read in several generations, and sum quality."""
 
 import heapq
 from collections import Counter
@@ -14,17 +14,17 @@ from llm_ocr.workspace.generations import Generation, Kind, units_of
 # Quality over many pages: a histogram and the worst pages, small enough for every marker.
 
 
-#: In `Summary.extra` of Extract: `{"bins": counts, "worst": the worst pages}`; missing where no page has a score.
+#: In `Summary.extra` of Extract: `{"bins": counts, "worst": the worst pages}`; missing if no page has a score.
 QUALITY = "quality"
-#: Bins of the histogram, each 0.05 wide; 1.0 is in the last one.
+#: Bins of the histogram, each 0.05 wide; 1.0 is in the last bin.
 BINS = 20
-#: Pages that a marker names; and the score from which on nothing is worth naming.
+#: Upper limit of pages in a marker, and the score from which pages are not listed.
 WORST, _GOOD = 20, 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class WeakPage:
-    """A page of low quality. `wrong` says in words what is; `page` counts from 1."""
+    """Page of low quality. `wrong` describes the defects; `page` counts from 1."""
 
     score: float
     page_id: str
@@ -33,17 +33,17 @@ class WeakPage:
     wrong: str
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return JSON values."""
         return asdict(self)
 
 
 def bin_of(score: float) -> int:
-    """The place of a score's bin."""
+    """Return the index of a score's bin."""
     return min(BINS - 1, max(0, int(score * BINS)))
 
 
 def quality_extra(records: Iterable[PageRecord]) -> dict[str, Any]:
-    """What a unit's marker tells of its rows' quality."""
+    """Return the quality entry of a unit's marker."""
     bins = [0] * BINS
     worst: list[WeakPage] = []
     for record in records:
@@ -58,21 +58,21 @@ def quality_extra(records: Iterable[PageRecord]) -> dict[str, Any]:
 
 
 def has_below(extra: Mapping[str, Any], score: float) -> bool:
-    """Whether a unit may have pages below the score, by its marker."""
+    """Return whether a unit may have pages below the score, according to its marker."""
     bins: Sequence[int] = extra.get(QUALITY, {}).get("bins", ())
     return any(bins[: bin_of(score) + 1])
 
 
 @dataclass(slots=True)
 class QualitySum:
-    """The quality of all markers, added up; of the pages at most `most` of each unit's worst, and 1,000."""
+    """Sum of the quality of all markers. Of the worst pages, at least 1,000 are kept."""
 
     most: int = WORST
     bins: list[int] = field(default_factory=lambda: [0] * BINS)
-    worst: list[tuple[str, WeakPage]] = field(default_factory=list)  # with the unit
+    worst: list[tuple[str, WeakPage]] = field(default_factory=list)  # each with its unit
 
     def add(self, unit: str, extra: Mapping[str, Any]) -> None:
-        """One marker's."""
+        """Add a marker."""
         told = extra.get(QUALITY)
         if told is None:
             return
@@ -82,33 +82,33 @@ class QualitySum:
             self._cut()
 
     def without(self, bins: Mapping[int, int]) -> "tuple[int, ...]":
-        """The histogram without rows that others stand for, by bin; () where no page has a score."""
+        """Return the histogram without superseded rows, given by bin; () if no page has a score."""
         left = tuple(count - bins.get(place, 0) for place, count in enumerate(self.bins))
         return left if any(self.bins) else ()
 
     def named(self) -> list[tuple[str, WeakPage]]:
-        """The worst pages with their units, the worst first."""
+        """Return the worst pages with their units, worst first."""
         self._cut()
         return self.worst
 
     @property
     def _kept(self) -> int:
-        return max(1000, 2 * self.most)  # some may be of rows that newer ones stand for
+        return max(1000, 2 * self.most)  # newer rows may supersede some of them
 
     def _cut(self) -> None:
         self.worst = heapq.nsmallest(self._kept, self.worst, key=lambda one: rank(one[1]))
 
 
 def rank(page: WeakPage) -> tuple[float, str, int]:
-    """For sorting: the worst first."""
+    """Return a sort key: worst first."""
     return page.score, page.source, page.page or 0
 
 
-# Which row counts for a page that was tried in several generations.
+# Effective row of a page that was read in several generations.
 
 
 class PageKey(Protocol):
-    """Which page a row is of; `page_number` is None for a document that could not be opened."""
+    """Page of a row. `page_number` is None for a document that could not be opened."""
 
     @property
     def page_id(self) -> str: ...
@@ -121,7 +121,7 @@ class PageKey(Protocol):
 
 
 class Row(PageKey, Protocol):
-    """What is needed of a row; `PageRecord` has it."""
+    """Fields of a row that the choice needs; `PageRecord` has them."""
 
     @property
     def status(self) -> Status: ...
@@ -131,10 +131,13 @@ RowT = TypeVar("RowT", bound=Row)
 
 
 def effective_rows(rows: Iterable[RowT]) -> list[RowT]:
-    """One row a page, from the rows of all generations, oldest first: the last ok or degraded one, else the last.
+    """Return one row per page: the last ok or degraded row, otherwise the last row.
 
     The row of a document that could not be opened (number None) counts only until a later generation has opened it.
-    Pages stand in the order in which they first came.
+    Pages keep the order of their first row.
+
+    Args:
+        rows: rows of all generations, oldest first.
     """
     best: dict[str, RowT] = {}
     opened: set[str] = set()
@@ -147,7 +150,7 @@ def effective_rows(rows: Iterable[RowT]) -> list[RowT]:
     return [row for row in best.values() if row.page_number is not None or row.document_id not in opened]
 
 
-# Which retry stands for a page: what older markers say of the page is then no longer so.
+# Retries that supersede a page: older markers' entries for the page are outdated then.
 
 
 def newest_units(
@@ -157,9 +160,14 @@ def newest_units(
     kept: Collection[tuple[str, str]],
     pages: Collection[str],
 ) -> dict[str, str]:
-    """The newest retry in `done`, by its unit's id, that stands for each of these pages; pages without one are missing.
+    """Return the newest retry in `done` that supersedes each of these pages; pages without a retry are missing.
 
-    `kept` has retries and the pages that they have read again without success: there the older row counts.
+    Args:
+        workspace: the workspace.
+        found: the generations of the plan.
+        done: ids of finished units.
+        kept: pairs of a retry and a page that the retry read without success; the older row stays effective.
+        pages: page ids to look up.
     """
     newest: dict[str, str] = {}
     for generation in found if pages else ():
@@ -172,25 +180,24 @@ def newest_units(
 
 
 def _pages(unit: Unit) -> Iterator[str]:
-    """The document itself among them: it stands for its pages when it could not be opened."""
+    """Yield the unit's page ids, and document ids, which supersede their pages if a document could not be opened."""
     return (page_id(part.document_id, number) for part in unit.parts for number in (None, *part.pages))
 
 
-# Rows that count no more since newer ones do: those of pages that were read again for their quality. The plan says what
-# each repeated row was (`Unit.repeats`), the marker of the unit that read them again which of the two counts: the new
-# one, unless it failed.
+# Rows superseded by a page's later reading. The plan records each repeated row (`Unit.repeats`). The marker of the
+# repeating unit records the effective row: the new one, unless it failed.
 
 
-#: Stands among the reasons of `Generation.replaced` for rows that were not failed.
+#: Reason in `Generation.replaced` for rows that were not failed.
 LOW_QUALITY = "low quality"
-#: In `Summary.extra` of Extract.
+#: Key in `Summary.extra` of Extract.
 SUPERSEDED = "superseded"
-#: In `Summary.extra` of Describe: `[page, status, reason, how many figures]` of those that are not ok.
+#: Key in `Summary.extra` of Describe: `[page, status, reason, number of figures]` of figures that are not ok.
 NOT_OK = "not_ok"
 
 
 def superseded_extra(unit: Unit, records: Iterable[PageRecord]) -> dict[str, Any]:
-    """What the marker of a unit tells of the rows that no longer count, its own or older ones; {} without repeats."""
+    """Return the marker entry for superseded rows, the unit's own or older ones; {} without repeats."""
     old = {one.page_id: one for one in unit.repeats}
     if not old:
         return {}
@@ -219,7 +226,7 @@ def superseded_extra(unit: Unit, records: Iterable[PageRecord]) -> dict[str, Any
 
 
 def not_ok_extra(records: Iterable[FigureRecord]) -> dict[str, Any]:
-    """What Describe's marker of a unit tells of figures whose page may be read again: by page, what is not ok."""
+    """Return the marker entry of Describe for figures that are not ok, by page, because a page may be read again."""
     ends = Counter((one.page_id, one.status.value, one.reason.value if one.reason else "") for one in records)
     told = [[*end, count] for end, count in ends.items() if end[1:] != (Status.OK.value, "")]
     return {NOT_OK: told} if told else {}
@@ -227,9 +234,9 @@ def not_ok_extra(records: Iterable[FigureRecord]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class SupersededSum:
-    """Of all markers. `kept`: pages whose older row still counts, with the unit that did not do better.
+    """Sum over all markers. `kept`: pairs of a unit and a page that it repeated without success.
 
-    `figures`: how many there are on pages of rows that do not count, by the unit that has the row, and page.
+    `figures`: number of figures on pages of superseded rows, by the row's unit and page.
     """
 
     statuses: Counter[str] = field(default_factory=Counter)
@@ -239,7 +246,7 @@ class SupersededSum:
     figures: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def add(self, unit: str, extra: Mapping[str, Any]) -> None:
-        """One marker's."""
+        """Add a marker."""
         told = extra.get(SUPERSEDED)
         if told is None:
             return
@@ -252,11 +259,11 @@ class SupersededSum:
 
     @property
     def found(self) -> int:
-        """All those figures."""
+        """Number of figures on pages of superseded rows."""
         return sum(count for pages in self.figures.values() for count in pages.values())
 
     def described(self, unit: str, extra: Mapping[str, Any]) -> tuple[Counts, Counter[str]]:
-        """How those of a unit ended, by its marker of Describe, and the reasons of those that are not ok."""
+        """Return the status counts of such figures in a unit, from its Describe marker, and reasons of those not ok."""
         pages = self.figures.get(unit, {})
         statuses: Counter[str] = Counter()
         reasons: Counter[str] = Counter()

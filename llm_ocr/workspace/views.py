@@ -1,8 +1,8 @@
-"""Which key of Assemble wrote an item's documents and dataset file, and what is in that file.
+"""Notes on views: the key of Assemble that wrote an item's documents and dataset file, and the file's hash.
 
-Views are at the same place whatever the options were, so a marker alone does not say that they are of its key: with
-other options they are written anew, and with the first ones once more. The note goes before views are touched and comes
-back when they are whole.
+Views have the same location for all options, so a marker alone does not prove that views belong to its key. After a
+change of options they are rewritten, and rewritten again for the original options. The note is removed before views
+change and written back when they are complete.
 """
 
 import hashlib
@@ -18,13 +18,13 @@ from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.items import Item
 from llm_ocr.workspace.keys import ASSEMBLE
 
-#: Where the notes are.
+#: Folder of the notes.
 NOTES = f"{ASSEMBLE}/views/"
 
 
 @dataclass(frozen=True, slots=True)
 class ViewsNote:
-    """What wrote an item's views: the key, and hash and size of the dataset file; older versions noted neither."""
+    """Origin of an item's views: the key, and the dataset file's hash and size, which older versions did not store."""
 
     key: str
     sha256: str = ""
@@ -32,7 +32,7 @@ class ViewsNote:
 
 
 def note_of_views(workspace: Workspace, item: Item) -> ViewsNote | None:
-    """Return the note on the item's views; None when they are not whole or of an older generation."""
+    """Return the note on the item's views; None if they are incomplete or of an older generation."""
     note = workspace.find_json(note_key(item.id))
     if not note or note.get("generation", item.generation) != item.generation:
         return None
@@ -40,9 +40,9 @@ def note_of_views(workspace: Workspace, item: Item) -> ViewsNote | None:
 
 
 def is_damaged(workspace: Workspace, note: ViewsNote, info: ObjectInfo) -> bool:
-    """Return whether a dataset file has another size than noted or, in a local workspace, another hash.
+    """Return whether a dataset file differs from its note in size or, in a local workspace, in its hash.
 
-    Files of other workspaces are compared with their hash when they are fetched.
+    Files in other workspaces are compared with their hash when they are fetched.
     """
     if note.size not in (None, info.size):
         return True
@@ -52,13 +52,13 @@ def is_damaged(workspace: Workspace, note: ViewsNote, info: ObjectInfo) -> bool:
 
 
 def fetch_dataset_file(workspace: Workspace, key: str, path: Path) -> None:
-    """Copy a dataset file from the store, and compare it with the hash that is noted, if there is one.
+    """Copy a dataset file from the store, and compare it with its noted hash, if there is one.
 
     Raises:
-        DatasetDamaged: It has other content. Its note gets another name, so that the next Assemble makes it again.
+        DatasetDamaged: The file has other content. Its note is renamed, so that the next Assemble rewrites the file.
     """
     item = item_of_file(key)
-    for _ in range(2):  # it may have been written again between file and note
+    for _ in range(2):  # the file may have been rewritten between file and note
         workspace.store.download(key, path)
         note = _noted(workspace, item) if item else None
         if not note or note.get("sha256") in (None, "", sha256_of(path)):
@@ -68,7 +68,7 @@ def fetch_dataset_file(workspace: Workspace, key: str, path: Path) -> None:
         workspace.store.put(_damaged_key(item), codec.dump(note))
         begin_views(workspace, item)
         workspace.flush()
-    except StorageError:  # who may only read can say no more
+    except StorageError:  # a read-only user cannot rename the note
         by_hand = f"Remove {key} there first. "
     raise DatasetDamaged(workspace.url, [key], before=by_hand)
 
@@ -78,12 +78,12 @@ def _noted(workspace: Workspace, item: str) -> dict[str, Any] | None:
 
 
 def begin_views(workspace: Workspace, item: str) -> None:
-    """From now on the item's views are of no key: the next Assemble makes them."""
+    """Remove the note on the item's views, so that the next Assemble rewrites them."""
     workspace.store.delete(note_key(item))
 
 
 def end_views(workspace: Workspace, item: Item, views: ViewsNote) -> None:
-    """Note that the item's views are whole, and what wrote them."""
+    """Store the note that the item's views are complete, with their origin."""
     workspace.store.put(note_key(item.id), codec.dump({**asdict(views), "generation": item.generation}))
 
 
@@ -94,10 +94,10 @@ def sha256_of(path: Path) -> str:
 
 
 def note_key(item: str) -> str:
-    """Return where the note on an item's views is."""
+    """Return the key of the note on an item's views."""
     return f"{NOTES}{item}.json"
 
 
 def _damaged_key(item: str) -> str:
-    """Where the note is while a file was found damaged and not made again."""
+    """Return the key of the note while the file is known to be damaged and not yet rewritten."""
     return f"{NOTES}{item}.damaged.json"

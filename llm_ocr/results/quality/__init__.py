@@ -1,35 +1,35 @@
-"""Estimate the quality of a page without ground truth."""
+"""Estimate the quality of a page without a reference."""
 
 from collections.abc import Mapping
 
-# How good the answer for a page is, judged without knowing the truth. `scoring.score` compares what was read with what
-# is known of the page before: its text layer, where that is true, and the ink of its image; and it looks for what no
-# good text has. Each part is a measured share 0..1, the score that of the worst part on one scale: a page is as good as
-# what is worst about it. `benchmarks/quality.py` shows what it finds. The score changes no result, and is in no key,
-# unless pages below one are to be read again.
+# `scoring.score` compares an answer with independent data of the page: its text layer, if reliable, and the ink of its
+# image. It also detects defects that good text does not have. Each part is a measured share 0..1; the score is that of
+# the worst part on a common scale. `benchmarks/quality.py` measures the detection of errors. The score changes no
+# result and is in no key, unless pages below a score are read again.
 
 
-#: Raised when a change gives the same answers other scores: with `--min-quality` it goes into the key.
+#: Increased when a change gives the same answers other scores: with a minimum quality, it is in the key.
 VERSION = 1
 
 
-# The parts of a page's quality by name, and the scale that they have in common.
+# Parts of a page's quality by name, and their common scale.
 
 
 # Shares 0..1 of:
 FOUND = "found"  # of the text layer, in the answer
 BACKED = "backed"  # of the answer, in the text layer
-ORDER = "order"  # of its pieces in order, by their places in the layer
+ORDER = "order"  # of its chunks in order, by their positions in the layer
 SEQUENCE = "sequence"  # the same, by the boxes of blocks
 COVERED = "covered"  # of the ink, within boxes
-FILLED = "filled"  # of the text that the ink is good for, there
-FITS = "fits"  # of the answer, that the ink is good for
-UNREPEATED = "unrepeated"  # of the answer, in no loop
+FILLED = "filled"  # of the text expected from the ink, in the answer
+FITS = "fits"  # of the answer, within the text expected from the ink
+UNREPEATED = "unrepeated"  # of the answer, outside of loops
 READABLE = "readable"  # of its characters, with a meaning
 WHOLE = "whole"  # less than 1 for answers known to be cut or malformed
 CONFIDENT = "confident"  # OCR's own confidence
 
-#: How a part's share counts: over the share at which nothing is wrong, to a power by which good pages stay above 0.8.
+#: Scale of a part: its share is divided by the share of a faultless page, and raised to a power that keeps good pages
+#: above 0.8.
 _SCALES: Mapping[str, tuple[float, float]] = {
     FOUND: (1.0, 5.5),
     BACKED: (1.0, 2.7),
@@ -46,15 +46,15 @@ _SCALES: Mapping[str, tuple[float, float]] = {
 
 
 def on_scale(name: str, value: float) -> float:
-    """A part's share on the scale that all parts have in common, 0..1: below 0.8 something is wrong."""
+    """Return a part's share on the common scale, 0..1: below 0.8 there is a defect."""
     best, power = _SCALES.get(name, (1.0, 1.0))
     return float(min(1.0, max(0.0, value) / best) ** power)
 
 
-# What is wrong with a page, in words for people, from the parts of its quality.
+# Descriptions of a page's defects, from the parts of its quality.
 
 
-#: Parts that are worse than this on the common scale are told.
+#: Parts below this on the common scale are described.
 _TOLD = 0.9
 _WORDS: Mapping[str, str] = {
     FOUND: "text of the page's layer is missing: {lack}",
@@ -72,7 +72,7 @@ _WORDS: Mapping[str, str] = {
 
 
 def what_is_wrong(parts: Mapping[str, float]) -> str:
-    """The parts that are not as they should be, the worst first; "" for none."""
+    """Return a description of the defective parts, worst first; "" for none."""
     bad = sorted((on_scale(name, value), name) for name, value in parts.items() if name in _WORDS)
     return "; ".join(_told(name, parts[name]) for scaled, name in bad if scaled < _TOLD)
 
@@ -82,5 +82,5 @@ def _told(name: str, value: float) -> str:
 
 
 def _percent(share: float) -> str:
-    """A small share is not told as none."""
+    """Return the share in percent. A small share is not rounded to 0."""
     return f"{100 * share:.0f} %" if share >= 0.01 or share <= 0 else "under 1 %"

@@ -1,4 +1,4 @@
-"""An answer beside the ink of the page image: how much of it the boxes cover, how much text it should hold."""
+"""Compare an answer with the ink of the page image: coverage by boxes, and expected amount of text."""
 
 import zlib
 from collections.abc import Sequence
@@ -12,31 +12,33 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-#: Pixels to either side by which ink is widened, so that the letters of a word touch and its columns do not.
+#: Pixels by which ink is widened on both sides, so that the letters of a word touch and columns do not.
 _WIDER = 3
-#: Heights in pixels of what may be a line of text; flatter are rules, higher are pictures.
+#: Heights in pixels of possible lines of text; lower ones are rules, higher ones pictures.
 _LOWEST, _HIGHEST = 3, 40
-#: Runs flatter than this part of the usual one are the strokes of larger letters, not lines.
+#: Runs lower than this part of the usual height are strokes of larger letters, not lines.
 _FLAT = 0.5
-#: Share of the sides of the image that is left out at each edge: scans have shadows there.
+#: Share of the image's sides that is ignored at each edge, because scans have shadows there.
 _EDGE = 0.015
-#: Boxes are taken this much larger, in parts of the page: those of letters are tight.
+#: Growth of boxes, relative to the page: boxes of letters are tight.
 _ROOM = 0.008
-#: Fields across and down in which boxes are drawn to see what lies in them.
+#: Cells across and down of the grid of boxes.
 _GRID = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Strokes:
-    """Vertical runs of widened ink as high as lines of text may be: relative places of their centres, and heights in
-    pixels of the ink's image."""
+    """Vertical runs of widened ink with the height of text lines.
+
+    `x` and `y` are relative positions of their centers; `height` is in pixels of the ink's image.
+    """
 
     x: "npt.NDArray[np.float64]"
     y: "npt.NDArray[np.float64]"
     height: "npt.NDArray[np.float64]"
 
     def inside(self, boxes: Sequence[Box]) -> "npt.NDArray[np.bool_]":
-        """Which of them lie in any of the relative boxes."""
+        """Return which strokes are in any of the relative boxes."""
         import numpy as np
 
         grid = np.zeros((_GRID, _GRID), np.bool_)
@@ -49,12 +51,12 @@ class Strokes:
         return found
 
     def text(self, chosen: "npt.NDArray[np.bool_] | None" = None) -> float:
-        """About the characters that they are, or those chosen: a line of height h has one every h/2 pixels or so."""
+        """Return the approximate number of characters in the chosen strokes: a line of height h has one per h/2 px."""
         return float((2.0 / (self.height if chosen is None else self.height[chosen])).sum())
 
 
 def strokes_of(ink: Ink) -> Strokes:
-    """The page's strokes. Takes 2 ms."""
+    """Return the page's strokes. Takes 2 ms."""
     import numpy as np
 
     packed = np.frombuffer(zlib.decompress(ink.packed), np.uint8).reshape(ink.height, -1)
@@ -69,7 +71,7 @@ def strokes_of(ink: Ink) -> Strokes:
     columns = np.zeros((ink.width, ink.height + 2), np.bool_)
     columns[:, 1:-1] = wide.T
     flat = columns.ravel()
-    ends = np.flatnonzero(flat[1:] != flat[:-1])  # where ink begins and ends, in turns: each column ends white
+    ends = np.flatnonzero(flat[1:] != flat[:-1])  # starts and ends of ink, alternating: each column ends white
     x, top = np.divmod(ends[0::2], ink.height + 2)
     height = ends[1::2] - ends[0::2]
     fit = (height >= _LOWEST) & (height <= _HIGHEST)
@@ -81,7 +83,7 @@ def strokes_of(ink: Ink) -> Strokes:
 
 
 def _usual(heights: "npt.NDArray[np.int64]") -> float:
-    """The height in whose runs half of the ink lies."""
+    """Return the height whose runs contain the median of the ink."""
     import numpy as np
 
     ordered = np.sort(heights)

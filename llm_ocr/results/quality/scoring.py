@@ -1,4 +1,4 @@
-"""Score the quality of a page and name its defects."""
+"""Score the quality of a page."""
 
 import re
 import unicodedata
@@ -33,17 +33,17 @@ from llm_ocr.results.quality.text_layer import (
 )
 from llm_ocr.types import Attempt, Block, BlockKind, Evidence, Ink, Page, Quality, Reason
 
-# What an answer's text shows by itself: repetitions, characters that mean nothing, an end that is none.
+# Defects in an answer's text itself: repetitions, meaningless characters, an abrupt end.
 
 
-#: Letters by which a place of the text is known again; a loop's longest period, and how often it is said at least.
+#: Letters that identify a position in the text; a loop's longest period, and its minimum number of rounds.
 _RUN, _LONGEST_PERIOD, _ROUNDS = 16, 400, 4
-#: Fewer letters than this do not repeat themselves.
+#: Fewer letters than this are not checked for repetitions.
 _ENOUGH_CHARACTERS = 120
-#: What a page is worth that is known to be cut or malformed: how much is lost is not known. Ours, not measured.
+#: Share for a page that is known to be cut or malformed, because the loss is unknown. Chosen, not measured.
 _CUT = 0.3
 _CUTS = frozenset({Reason.LOOP, Reason.TRUNCATED, Reason.MALFORMED})
-#: First words of the names of letters that no word mixes with Latin ones, but where one was taken for another.
+#: First words of the names of letters that no word mixes with Latin letters, except by misrecognition.
 _STRANGERS = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _LATIN = re.compile(r"[a-zA-Z\u00c0-\u024f]")
@@ -51,7 +51,13 @@ _ORDINARY = frozenset("\n\t\r\u00a0")
 
 
 def answer_parts(attempt: Attempt, text: str, chunks: Sequence[Chunk]) -> dict[str, float]:
-    """`text` is that of all blocks without marks, `chunks` the same in chunks."""
+    """Return the parts measured in the answer alone.
+
+    Args:
+        attempt: the answer.
+        text: text of all blocks without markup.
+        chunks: the same text in chunks.
+    """
     parts = {READABLE: 1 - _unreadable(text)}
     if (unrepeated := _unrepeated(text, chunks)) is not None:
         parts[UNREPEATED] = unrepeated
@@ -63,7 +69,7 @@ def answer_parts(attempt: Attempt, text: str, chunks: Sequence[Chunk]) -> dict[s
 
 
 def _unrepeated(text: str, chunks: Sequence[Chunk]) -> float | None:
-    """The share of the text that is in no loop: the same said over and over, with nothing between."""
+    """Return the share of the text outside of loops (immediate repetitions of the same text)."""
     letters = "".join(chunk.letters for chunk in chunks)
     if len(letters) < _ENOUGH_CHARACTERS:
         return None
@@ -73,10 +79,10 @@ def _unrepeated(text: str, chunks: Sequence[Chunk]) -> float | None:
 
 
 def _loops(letters: str) -> Iterator[tuple[int, int]]:
-    """Stretches in which each run comes again after the same distance, for some rounds."""
+    """Yield ranges in which each run repeats at the same distance, for several rounds."""
     places = len(letters) - _RUN + 1
     if places - len({letters[at : at + _RUN] for at in range(places)}) < _ENOUGH_CHARACTERS // 2:
-        return  # too little is said twice for any loop
+        return  # too few repetitions for any loop
     following: dict[str, int] = {}
     begin = end = len(letters)
     period = 0
@@ -95,15 +101,15 @@ def _loops(letters: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_loop(letters: str, period: int) -> bool:
-    """Rows of zeros are said in tables."""
+    """Return whether a range is a loop. Rows of zeros are normal in tables."""
     return len(letters) >= max(_ROUNDS * period, _ENOUGH_CHARACTERS) and not letters.isdecimal()
 
 
 def _unreadable(text: str) -> float:
-    """The share of characters that mean nothing, and of those in words of two scripts that no word mixes."""
+    """Return the share of meaningless characters, and of characters in words that mix incompatible scripts."""
     if not text:
         return 0.0
-    # Most characters are among the few that the page has.
+    # Most characters are among the few distinct ones of the page.
     bad = sum(count for character, count in Counter(text).items() if _meaningless(character))
     if not text.isascii():
         bad += sum(len(word) for word in _WORD.findall(text) if not word.isascii() and _mixed(word))
@@ -117,26 +123,26 @@ def _meaningless(character: str) -> bool:
 
 
 def _mixed(word: str) -> bool:
-    """A single Greek letter among Latin ones is a unit or a symbol."""
+    """Return whether a word mixes scripts. A single Greek letter among Latin letters is a unit or a symbol."""
     if not _LATIN.search(word):
         return False
     strange = sum(unicodedata.name(letter, "?").startswith(_STRANGERS) for letter in word)
     return strange > 1 or (strange == 1 and len(word) > 3)
 
 
-# The parts of a page's quality, and the score that they make.
+# Score from the parts of a page's quality.
 
 
-#: Letters and digits of an answer over `Strokes.text`: the median of good pages.
+#: Letters and digits of an answer divided by `Strokes.text`: the median of good pages.
 _CHARACTERS = 0.6
-#: Characters that the ink must be good for, before it is judged by them.
+#: Minimum number of characters that the ink must suggest for a comparison.
 _ENOUGH_IN_BLOCK = 40
-#: Characters of a block whose place in the order is judged by its box.
+#: Minimum characters of a block whose order is checked by its box.
 _PARAGRAPH = 40
 
 
 def score(page: Page, attempt: Attempt) -> Quality:
-    """The quality of an answer for the page. Takes some milliseconds of Python: not for the event loop."""
+    """Return the quality of an answer for the page. Takes several milliseconds of CPU: not for the event loop."""
     evidence = page.evidence or Evidence(None)
     said = said_by(attempt.blocks)
     chunks = [chunk for one in said for chunk in one.chunks]
@@ -154,7 +160,7 @@ def score(page: Page, attempt: Attempt) -> Quality:
 
 
 def _ink_parts(ink: Ink, rotation: int, said: Sequence[Said], *, guess: bool) -> dict[str, float]:
-    """How much of the ink the boxes cover; and how much of the text that it is good for is there, with `guess`."""
+    """Return the share of the ink covered by boxes and, with `guess`, the shares of expected and unexpected text."""
     strokes = strokes_of(ink)
     total = strokes.text()
     parts: dict[str, float] = {}
@@ -174,6 +180,6 @@ def _ink_parts(ink: Ink, rotation: int, said: Sequence[Said], *, guess: bool) ->
 
 
 def _box_order(blocks: Sequence[Block]) -> float | None:
-    """Of the longer blocks whose place is known."""
+    """Return the order of the longer blocks with known positions."""
     told = [block for block in blocks if block.kind not in ASIDE and len(block.text) >= _PARAGRAPH]
     return in_order([block.box for block in told if block.box.area < 1])

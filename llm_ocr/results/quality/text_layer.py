@@ -13,15 +13,15 @@ from llm_ocr.engines.embedded.probe import suspicious
 from llm_ocr.results.quality import BACKED, FOUND
 from llm_ocr.types import FURNITURE, Attempt, Block, BlockKind, Box, Evidence, Line, PageContent
 
-# Texts cut into chunks of about a line, so that two readings of a page can be compared whatever their line ends.
-# Compared are letters and digits alone: spaces, hyphens, marks and case differ between readings that are both right.
+# Texts cut into chunks of about a line, to compare two readings of a page despite different line breaks. Only letters
+# and digits are compared: spaces, hyphens, marks, and case differ between correct readings.
 
 
-#: Letters of a chunk: about a line of a column. Shorter ones are found by chance, longer ones hide what is lost.
+#: Letters of a chunk: about a line of a column. Shorter chunks match by chance, longer ones hide losses.
 LETTERS = 40
-#: Letters of a run: five tell texts of one language apart, and an OCR error spoils no more than five of a chunk's.
+#: Letters of a run: five distinguish texts of one language, and an OCR error spoils at most five of a chunk's runs.
 RUN = 5
-#: Chunks of which less than this share is on the other side are missing there.
+#: Share below which a chunk is missing in the other text.
 _SAME = 0.5
 
 _TAGS = re.compile(r"<[^<>]{1,300}>|!\[[^\]]{0,300}\]\([^)]{0,300}\)|\]\([^)\s]{1,300}\)")
@@ -39,7 +39,7 @@ class Chunk:
 
 
 def plain(text: str) -> str:
-    """Markdown, HTML and LaTeX without their marks."""
+    """Remove the markup of Markdown, HTML, and LaTeX."""
     if "<" in text or "](" in text:
         text = _TAGS.sub(" ", text)
     if "&" in text:
@@ -49,9 +49,9 @@ def plain(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A block, what it says that stands on the page without marks, and that in chunks.
+    """Block with its text on the page without markup, and that text in chunks.
 
-    What a model says about a figure does not stand on the page; what it reads in one does.
+    A model's description of a figure is not text of the page; text read in a figure is.
     """
 
     block: Block
@@ -60,7 +60,7 @@ class Said:
 
 
 def said_by(blocks: Iterable[Block]) -> list[Said]:
-    """The blocks with their texts."""
+    """Return the blocks with their texts."""
     found = []
     for block in blocks:
         parts = (block.text, block.inside, block.caption) if block.kind is BlockKind.FIGURE else (block.text,)
@@ -70,7 +70,7 @@ def said_by(blocks: Iterable[Block]) -> list[Said]:
 
 
 def chunks_of(text: str) -> list[Chunk]:
-    """The text's words in chunks of at least `LETTERS`, the last one shorter."""
+    """Return the text's words in chunks of at least `LETTERS`; the last chunk may be shorter."""
     chunks: list[Chunk] = []
     words: list[str] = []
     size = 0
@@ -89,7 +89,7 @@ def _chunk(words: Sequence[str]) -> Chunk:
 
 
 def _words(text: str) -> Iterator[str]:
-    """Words without marks; what is written without spaces in pieces."""
+    """Yield words without marks; text written without spaces in segments."""
     for word in _TOKEN.findall((text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold()):
         if len(word) <= LETTERS:
             yield word
@@ -98,20 +98,20 @@ def _words(text: str) -> Iterator[str]:
 
 
 def runs(letters: str) -> tuple[str, ...]:
-    """All runs of `RUN` letters."""
+    """Return all runs of `RUN` letters."""
     return tuple([letters[at : at + RUN] for at in range(len(letters) - RUN + 1)])
 
 
 def size_of(chunks: Sequence[Chunk]) -> int:
-    """Letters of the chunks."""
+    """Return the number of letters of the chunks."""
     return sum(len(chunk.letters) for chunk in chunks)
 
 
 def missing(chunks: Sequence[Chunk], other: Sequence[Chunk]) -> int:
-    """Letters of the chunks that `other` does not hold; what is said twice must stand there twice.
+    """Return the number of letters of the chunks that `other` lacks; repeated text must be repeated there too.
 
-    What fits best is taken out of `other` first: a chunk that is missing would find its commoner runs and words in the
-    places of those that are there.
+    The best matches are removed from `other` first. Otherwise a missing chunk would match its common runs and words in
+    other chunks.
     """
     stock = Counter(runs("".join([chunk.letters for chunk in other])))
     words = Counter([word for chunk in other for word in chunk.words])
@@ -126,7 +126,7 @@ def _share(stock: Counter[str], chunk: Chunk) -> float:
 
 
 def _used(stock: Counter[str], wanted: Sequence[str]) -> float:
-    """The share that is still there; it is used up."""
+    """Return the share of `wanted` that remains in `stock`, and remove it."""
     found = 0
     for one in wanted:
         left = stock.get(one, 0)
@@ -136,7 +136,7 @@ def _used(stock: Counter[str], wanted: Sequence[str]) -> float:
     return found / len(wanted) if wanted else 0.0
 
 
-# Whether an answer goes down its columns, and from the left one to the right one: from the places of its pieces.
+# Reading order of an answer, down its columns and from left to right, from the positions of its parts.
 
 
 if TYPE_CHECKING:
@@ -145,22 +145,22 @@ if TYPE_CHECKING:
 
     Reals = npt.NDArray[np.float64]
 
-#: What may stand anywhere in an answer, wherever it is on the page; tables are read row by row.
+#: Kinds that may be anywhere in an answer, whatever their position on the page; tables are read row by row.
 ASIDE = FURNITURE | {BlockKind.FIGURE, BlockKind.TABLE, BlockKind.CAPTION, BlockKind.FOOTNOTE}
-#: Pieces that are compared, each with each; of more every second, third … is looked at.
+#: Upper limit of parts to compare pairwise; of more, every second, third … is used.
 _MOST = 150
-#: Two pieces stand side by side, or above one another, when they share so much of the smaller one's height or width.
+#: Two parts are side by side, or above each other, if they share this much of the smaller height or width.
 _SHARED = 0.5
-#: Fewer pairs than this say nothing.
+#: Fewer pairs than this are not judged.
 _ENOUGH_BOXES = 6
 
 
 def in_order(boxes: Sequence[Box]) -> float | None:
-    """The share of the pieces' pairs that are read in their order; None where there are too few.
+    """Return the share of pairs of parts that are read in order; None if there are too few.
 
-    `boxes` in the order of the answer. The worst of three shares: of the pairs above one another that are read
-    downwards, of those side by side that are read from one side to the other, whichever side most begin with, and of
-    the steps from piece to piece that do not jump over a gutter to the same height and back again.
+    `boxes` are in the order of the answer. The result is the worst of three shares. The first is of pairs above each
+    other that are read downward. The second is of pairs side by side that are read in one direction, whichever most
+    begin with. The third is of steps between parts that do not jump over a gutter to the same height and back.
     """
     import numpy as np
 
@@ -183,28 +183,28 @@ def in_order(boxes: Sequence[Box]) -> float | None:
 
 
 def _overlap(low: "Reals", high: "Reals") -> tuple["Reals", "Reals"]:
-    """How much each shares with each, and the smaller one's size."""
+    """Return the pairwise overlap, and the smaller size of each pair."""
     import numpy as np
 
     size = high - low
     return np.minimum(high, high.T) - np.maximum(low, low.T), np.minimum(size, size.T)
 
 
-# An answer beside the page's text layer, where that is true: what is missing, and what is invented.
+# Missing and invented text of an answer, compared with a reliable text layer.
 
 
-#: Characters of a layer, about, by which its language is judged.
+#: Approximate number of characters of a layer for judging its language.
 _SAMPLE = 1500
 #: Letters below which a text is too short to be judged.
 _ENOUGH_LETTERS = 60
-#: What lies within this share of the page's height or width from an edge may be left out: heads, feet and stamps.
+#: Margin, relative to the page's height or width, whose text an answer may omit: heads, feet, and stamps.
 _MARGIN = 0.07
-#: Runs that must stand in one line only to say where a chunk is.
+#: Minimum runs that occur in a single line, to locate a chunk.
 _ENOUGH_RUNS = 5
 
 
 def is_true(evidence: Evidence, attempt: Attempt) -> bool:
-    """Whether the text layer is the page's text: drawn by the file itself, or found true by OCR of sample lines."""
+    """Return whether the text layer is reliable: drawn by the file itself, or confirmed by OCR of sample lines."""
     if not evidence.lines or (attempt.probe is not None and attempt.probe > LIE):
         return False
     if evidence.pictured > SCAN and attempt.probe is None:
@@ -215,7 +215,7 @@ def is_true(evidence: Evidence, attempt: Attempt) -> bool:
 
 
 def agreement(evidence: Evidence, attempt: Attempt, answer: Sequence[Chunk]) -> dict[str, float]:
-    """The parts that compare answer and layer; without those for which one of them is too short."""
+    """Return the parts that compare answer and layer, except those with too little text."""
     demanded, optional = _layer_chunks(evidence, attempt)
     parts: dict[str, float] = {}
     wanted = size_of(demanded)
@@ -224,13 +224,13 @@ def agreement(evidence: Evidence, attempt: Attempt, answer: Sequence[Chunk]) -> 
     said = size_of(answer)
     if said >= _ENOUGH_LETTERS and wanted + size_of(optional) >= _ENOUGH_LETTERS:
         foreign = missing(answer, [*demanded, *optional]) / said
-        # What stands in pictures is in no layer.
+        # Text in pictures is in no layer.
         parts[BACKED] = min(1.0, 1 - foreign + min(evidence.pictured, SCAN))
     return parts
 
 
 def layer_order(evidence: Evidence, said: Sequence[Said]) -> float | None:
-    """Whether the answer's text goes down the columns of the layer; None where they are too few, or stand on end."""
+    """Return whether the answer's text follows the columns of the layer; None for too little or vertical text."""
     lying = sum(len(text) for text, box in evidence.lines if box.width > box.height)
     if 2 * lying < sum(len(text) for text, _ in evidence.lines):
         return None
@@ -238,7 +238,7 @@ def layer_order(evidence: Evidence, said: Sequence[Said]) -> float | None:
 
 
 def _layer_chunks(evidence: Evidence, attempt: Attempt) -> tuple[list[Chunk], list[Chunk]]:
-    """Chunks that the answer must have, and those that it may have: in the margins, in figures and formulas."""
+    """Return the chunks that the answer must contain, and optional ones: in margins, figures, and formulas."""
     pictures = [
         box
         for block in attempt.blocks
@@ -255,7 +255,7 @@ def _layer_chunks(evidence: Evidence, attempt: Attempt) -> tuple[list[Chunk], li
 
 
 def shown(block: Block, rotation: int) -> list[Box]:
-    """A block's boxes on the page as it came; without those whose place is not known."""
+    """Return a block's boxes on the page before rotation, without unknown positions."""
     if block.box.area >= 1:
         return []
     return [box.turned(-rotation).grown(0.01) for box in (block.box, *block.continued)]
@@ -269,7 +269,7 @@ def _in_margin(box: Box) -> bool:
 
 
 def _places(evidence: Evidence, said: Sequence[Said]) -> list[Box]:
-    """Where the answer's chunks stand on the page, in its order: by the line of the layer that says most of each."""
+    """Return the positions of the answer's chunks on the page, each by the layer's line with most of its runs."""
     where: dict[str, int] = {}
     often: set[str] = set()
     for number, (text, _) in enumerate(evidence.lines):

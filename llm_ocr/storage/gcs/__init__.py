@@ -1,4 +1,4 @@
-"""A workspace on Google Cloud Storage."""
+"""Store on Google Cloud Storage."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from llm_ocr.storage.gcs.store import GcsStore
 
 
-# Which bucket and which service: what `gs://bucket/prefix` and an endpoint's URL mean. Nothing is connected to.
+# Parsing of `gs://bucket/prefix` and endpoint URLs, without connecting.
 
 
 _URL = re.compile(r"gs://([^/]*)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
@@ -26,14 +26,18 @@ _EXAMPLE = "Give gs://BUCKET/PREFIX."
 
 
 class Place(BucketPlace):
-    """A prefix in a bucket of Google Cloud Storage."""
+    """Prefix in a bucket of Google Cloud Storage."""
 
     __slots__ = ()
     scheme = "gs"
 
 
 def parse_url(url: str) -> Place:
-    """The place that a `gs://` URL names; characters mean themselves, nothing is unquoted. Raises `UsageError`."""
+    """Return the place of a `gs://` URL. Characters are literal; nothing is unquoted.
+
+    Raises:
+        UsageError: the URL is invalid.
+    """
     found = _URL.fullmatch(url)
     if found is None:
         raise UsageError(f"{url} is no URL of Google Cloud Storage", hint=_EXAMPLE)
@@ -51,22 +55,25 @@ def parse_url(url: str) -> Place:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Another server than Google's; `url` is empty for Google's own. An `emulator` needs no credentials."""
+    """Server of requests; `url` is empty for Google's own. An `emulator` needs no credentials."""
 
     url: str = ""
     emulator: bool = False
 
     @property
     def private(self) -> bool:
-        """Whether what is sent there is encrypted, or stays on this machine."""
+        """Whether requests to the server are encrypted or stay on this machine."""
         parts = urlsplit(self.url)
         return parts.scheme.lower() != "http" or parts.hostname in ("localhost", "127.0.0.1", "::1")
 
 
 def find_endpoint(given: str | None, emulator_host: str) -> Endpoint:
-    """Where requests go: `given`, else what STORAGE_EMULATOR_HOST says, else to Google. Raises `UsageError`.
+    """Return the server of requests: `given`, otherwise STORAGE_EMULATOR_HOST, otherwise Google.
 
-    Google is never spoken to over plain http, so what is, is an emulator.
+    A server over plain http is an emulator, because Google requires https.
+
+    Raises:
+        UsageError: the URL is invalid.
     """
     if given:
         return Endpoint(_checked(given, "the endpoint"), emulator=given.lower().startswith("http://"))
@@ -92,15 +99,19 @@ def _checked(url: str, what: str) -> str:
     return url.rstrip("/")
 
 
-# A workspace on Google Cloud Storage, through Google's own client. A version is an object's generation.
+# Opening of the store, which uses Google's own client. A version is an object's generation.
 
 
 def open_gcs(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> "GcsStore":
-    """The store for `gs://BUCKET/PREFIX`; nothing is connected to and no credentials are looked for.
+    """Return the store for `gs://BUCKET/PREFIX`, without connecting or searching for credentials.
 
-    `options.profile` is the path of a credentials file, `options.token` an access token; without them, what Google's
-    library finds. An endpoint over plain http, or STORAGE_EMULATOR_HOST, is an emulator and gets no credentials.
-    Raises `UsageError` for a URL or an endpoint that cannot be, `MissingExtra` when the client is not installed.
+    `options.profile` is the path of a credentials file, `options.token` an access token. Without them, Google's library
+    finds credentials. An endpoint over plain http, or STORAGE_EMULATOR_HOST, is an emulator and receives no
+    credentials.
+
+    Raises:
+        UsageError: the URL or the endpoint is invalid.
+        MissingExtra: the client is not installed.
     """
     place = parse_url(url)
     if options.endpoint:

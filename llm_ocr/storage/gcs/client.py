@@ -1,4 +1,4 @@
-"""The client of a store on Google Cloud Storage: made once, at the first use, and shared by all threads."""
+"""The client of a store on Google Cloud Storage: created once, on first use, and shared by all threads."""
 
 import warnings
 from dataclasses import dataclass, replace
@@ -19,21 +19,21 @@ from llm_ocr.storage.gcs.errors import QUOTA_PROJECT, Context, translated
 
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
 
-#: Connections that are kept; the client's own 10 make more threads than that open and close one for each request.
+#: Connections to keep. With the client's own 10, additional threads open and close a connection per request.
 _CONNECTIONS = 64
 
 _MEBI = 1 << 20
 
-#: Who wants to know at once whether a bucket can be used waits no longer than this, in seconds.
+#: Upper limit in seconds of a quick check of a bucket.
 _HURRY = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Patience with the service, in seconds: `patience` for a request with all its repetitions, `timeout` for one try.
+    """Time limits in seconds: `patience` for a request with all its retries, `timeout` for one attempt.
 
-    Pauses between tries are drawn from 0 to a bound that begins with `pause` and doubles up to 16 s. Contents above
-    8 MiB go up in chunks of `chunk` bytes (a multiple of 256 KiB), each of which must be sent within `timeout`.
+    Pauses between attempts are random, from 0 to a bound that starts at `pause` and doubles up to 16 s. Contents above
+    8 MiB are uploaded in chunks of `chunk` bytes (a multiple of 256 KiB), each within `timeout`.
     """
 
     patience: float = 120.0
@@ -47,7 +47,7 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A client's bucket, and how its calls are made. Repeating is safe only for reads and conditional writes."""
+    """Bucket of a client, with options of its calls. Only reads and conditional writes are safe to repeat."""
 
     client: Any
     bucket: Any
@@ -56,21 +56,24 @@ class Connection:
 
     @property
     def call(self) -> dict[str, Any]:
-        """Keywords for every call that may be repeated."""
+        """Keyword arguments of every call that is safe to repeat."""
         retry = DEFAULT_RETRY.with_timeout(self.limits.patience).with_delay(self.limits.pause, 16.0, 2.0)
         return {"retry": retry, "timeout": self.limits.timeout}
 
     def hurried(self) -> "Connection":
-        """The same with less patience."""
+        """Return the connection with a shorter `patience`."""
         return replace(self, limits=replace(self.limits, patience=min(self.limits.patience, _HURRY)))
 
 
 def connect(place: Place, options: StoreOptions, limits: Limits) -> Connection:
-    """A client for the bucket; credentials are found, but not yet proved.
+    """Return a client for the bucket. Credentials are present, but not verified.
 
-    Without `options.endpoint` STORAGE_EMULATOR_HOST is honoured. Raises `StorageError` when there are no credentials,
-    `UsageError` for an endpoint or a profile that cannot be used. `options.region` means nothing here: a bucket is
-    found wherever it is.
+    Without `options.endpoint`, STORAGE_EMULATOR_HOST applies. `options.region` has no effect: Google finds a bucket in
+    any region.
+
+    Raises:
+        StorageError: there are no credentials.
+        UsageError: the endpoint or the profile cannot be used.
     """
     known = environment()
     endpoint = find_endpoint(options.endpoint, known.get("STORAGE_EMULATOR_HOST", ""))
@@ -78,24 +81,24 @@ def connect(place: Place, options: StoreOptions, limits: Limits) -> Connection:
     with translated("use", place.url, context):
         credentials, whose = _credentials(options, endpoint)
         client = storage.Client(
-            project=None,  # objects are found by their bucket; a project is only needed to make buckets
+            project=None,  # the bucket identifies objects; only the creation of buckets needs a project
             credentials=credentials,
             client_options={"api_endpoint": endpoint.url} if endpoint.url else None,
         )
-        # For traces that nobody has asked for, it would get the bucket's properties beside the requests, in a thread of
-        # its own: again and again where that fails.
+        # For unrequested traces, the client would fetch the bucket's properties in a thread of its own, repeatedly if
+        # that fails.
         client._bucket_metadata_cache = None
         session = client._http
-        if not getattr(session, "is_mtls", False):  # then its adapter holds the client's certificate
+        if not getattr(session, "is_mtls", False):  # otherwise its adapter holds the client's certificate
             for scheme in ("https://", "http://"):
                 session.mount(scheme, HTTPAdapter(pool_connections=_CONNECTIONS, pool_maxsize=_CONNECTIONS))
-    # Named in each request, so that buckets whose users pay for requests can be used with any kind of credentials.
+    # Named in each request, so that requester-pays buckets work with all kinds of credentials.
     bucket = client.bucket(place.bucket, user_project=known.get(QUOTA_PROJECT) or None)
     return Connection(client, bucket, replace(context, credentials=whose), limits)
 
 
 def _credentials(options: StoreOptions, endpoint: Endpoint) -> tuple[Any, str]:
-    """The credentials, and in words whose they are: a token, a file, none for an emulator, else what Google finds."""
+    """Return the credentials and a description: a token, a file, none for an emulator, otherwise Google's default."""
     if (options.token or options.profile) and not endpoint.private:
         raise UsageError(
             f"credentials would be sent to {endpoint.url} unencrypted",
@@ -115,7 +118,7 @@ def _credentials(options: StoreOptions, endpoint: Endpoint) -> tuple[Any, str]:
 
 def _from_file(profile: str) -> Any:
     try:
-        with warnings.catch_warnings():  # it warns of files from strangers; this one the user has named
+        with warnings.catch_warnings():  # the library warns of files of unknown origin; the user named this file
             warnings.simplefilter("ignore")
             found, _ = google.auth.load_credentials_from_file(profile, scopes=_SCOPES)
     except (google.auth.exceptions.DefaultCredentialsError, OSError, ValueError) as error:

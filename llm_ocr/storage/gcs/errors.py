@@ -14,18 +14,18 @@ from urllib3.exceptions import HTTPError
 
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError
 
-# What to do about an answer of Google Cloud Storage that is an error.
+# Remedies for error responses of Google Cloud Storage.
 
 
 AGAIN = "What was published stays: run the same command again later."
 
-#: The project that pays, to Google's libraries.
+#: Variable with the billed project, read by Google's libraries.
 QUOTA_PROJECT = "GOOGLE_CLOUD_QUOTA_PROJECT"
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What happened, what to do, and whether the same call may succeed later."""
+    """Problem and remedy, and whether the same call may succeed later."""
 
     what: str
     hint: str = ""
@@ -34,7 +34,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What an error's text names. `credentials` says in words whose they are; `endpoint` is empty for Google's own."""
+    """Names for error messages. `credentials` describes the account; `endpoint` is empty for Google's own."""
 
     url: str
     bucket: str
@@ -49,7 +49,7 @@ class Context:
 
     @property
     def sign_in(self) -> str:
-        """How to come by credentials."""
+        """Instructions to obtain credentials."""
         if self.token:
             return "Give a fresh access token: gcloud auth print-access-token prints one, good for an hour."
         if self.profile:
@@ -61,14 +61,14 @@ class Context:
 
     @property
     def network(self) -> str:
-        """What to look at when nobody answers."""
+        """Instructions if there is no response."""
         if self.endpoint:
             return f"Is a server running at {self.endpoint} (--workspace-endpoint, or STORAGE_EMULATOR_HOST)?"
         return f"Check the network and the proxy settings (HTTPS_PROXY). {AGAIN}"
 
 
 def advice_for(status: int, reasons: frozenset[str], message: str, context: Context) -> Advice:
-    """The advice for an answer's status, its reason words and its message."""
+    """Return the advice for a response's status, reason codes, and message."""
     if status == 401:
         return Advice(
             f"{context.credentials} are missing, expired or revoked (401 {message})".rstrip(), context.sign_in
@@ -125,10 +125,10 @@ def _forbidden(reasons: frozenset[str], message: str, context: Context) -> Advic
     )
 
 
-# From the errors of Google's client to errors that say what to do.
+# Translation of the errors of Google's client into errors with a remedy.
 
 
-#: Everything that Google's client raises because of the service, the network or the credentials.
+#: All errors that Google's client raises because of the service, the network, or the credentials.
 SDK_ERRORS = (
     GoogleAPIError,
     auth.GoogleAuthError,
@@ -146,7 +146,7 @@ _UNKNOWN_OUTCOME = frozenset({408, 429, 500, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What the service said: HTTP status (0: nothing), its reason words and its message."""
+    """Response of the service: HTTP status (0: none), reason codes, and message."""
 
     status: int = 0
     reasons: frozenset[str] = frozenset()
@@ -169,7 +169,7 @@ def translated(action: str, where: str, context: Context, *, reading: bool = Fal
 
 
 def said_by(error: BaseException) -> Said:
-    """The answer that the error was made of."""
+    """Return the response that the error contains."""
     error = last_of(error)
     response = getattr(error, "response", None)  # the Google clients raise errors of several libraries, untyped
     status = int(getattr(response, "status_code", 0) or getattr(error, "code", 0) or 0)
@@ -186,13 +186,13 @@ def said_by(error: BaseException) -> Said:
 
 
 def last_of(error: BaseException) -> BaseException:
-    """What was the matter when the client gave up trying again."""
+    """Return the last error before the client stopped retrying."""
     cause = error.cause if isinstance(error, RetryError) else None
     return cause if isinstance(cause, BaseException) else error
 
 
 def unknown_outcome(error: BaseException) -> bool:
-    """Whether what was asked for may have been done all the same: no answer came, or one that leaves it open."""
+    """Return whether the request may have succeeded nevertheless: there was no response, or an ambiguous one."""
     status = said_by(error).status
     if status:
         return status in _UNKNOWN_OUTCOME
@@ -200,7 +200,7 @@ def unknown_outcome(error: BaseException) -> bool:
 
 
 def replaced_meanwhile(error: GoogleAPICallError) -> bool:
-    """Whether a 404 is about one generation: a read that was cut off goes on with the generation that it began with."""
+    """Return whether a 404 is about one generation: an interrupted read continues with its initial generation."""
     url = str(getattr(getattr(error.response, "request", None), "url", "") or "")
     return "generation=" in url.partition("?")[2]
 
@@ -221,7 +221,7 @@ def _made(error: BaseException, action: str, where: str, context: Context, *, re
 def _without_answer(error: BaseException, context: Context) -> Advice:
     if isinstance(error, auth.TransportError):
         return Advice(f"Google's sign-in could not be reached ({_short(error)})", AGAIN, retryable=True)
-    if isinstance(error, auth.RefreshError) and context.token:  # it says only that a token alone cannot be renewed
+    if isinstance(error, auth.RefreshError) and context.token:  # the message says only that the token cannot be renewed
         return Advice("the access token is wrong or has expired", context.sign_in)
     if isinstance(error, auth.RefreshError):
         return Advice(f"{context.credentials} are not accepted any more ({_short(error)})", context.sign_in)

@@ -1,4 +1,4 @@
-"""The store on Google Cloud Storage. Imports Google's client; import this module late."""
+"""The store on Google Cloud Storage. Imports Google's client, so import this module late."""
 
 import base64
 import dataclasses
@@ -24,21 +24,21 @@ from llm_ocr.storage.gcs.errors import SDK_ERRORS, replaced_meanwhile, said_by, 
 from llm_ocr.storage.local import translated as translated_here
 from llm_ocr.storage.names import PROBES, TEMPORARY
 
-# Writes to Google Cloud Storage that happen once or not at all, and say which. Every write names the generation that it
-# replaces (0: none), so that a repeated request cannot write twice, and carries a word of its own in the object's
-# metadata: when an answer was lost, the word tells whose object stands there.
+# Writes that happen exactly once or not at all, with a known outcome. Every write names the generation that it replaces
+# (0: none), so that a repeated request cannot write twice. It stores a random word in the object's metadata. After a
+# lost response, the word identifies the writer of the current object.
 
 
-#: The metadata entry with the word of the write.
+#: Metadata entry with the word of the write.
 _WORD = "llm-ocr-write"
 
-#: No object.
+#: Generation of a missing object.
 ABSENT = 0
 
-#: How often an upload is begun, when its session was lost or the content was damaged on its way.
+#: Attempts to start an upload after a lost session or content damaged in transfer.
 _BEGINNINGS = 3
 
-#: How often `replace` looks for the object that it replaces: more only when others remove it again and again.
+#: Attempts of `replace` to find the object to replace: further attempts follow only repeated removals by others.
 _LOOKS = 5
 
 _BLOCK = 1 << 20
@@ -46,7 +46,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What is written. `crc32c` as Google writes it: the service refuses content that differs, before it is seen."""
+    """Content to write. `crc32c` in Google's format: the service rejects differing content before it is visible."""
 
     open: Callable[[], BinaryIO]
     size: int
@@ -58,7 +58,11 @@ class Content:
 
     @staticmethod
     def of_file(path: Path) -> "Content":
-        """Reads the file once. Raises `OSError`."""
+        """Return the content of a file, which is read once.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
         size, checksum = 0, google_crc32c.Checksum()
         with path.open("rb") as file:
             while block := file.read(_BLOCK):
@@ -68,16 +72,16 @@ class Content:
 
 
 def write(connection: Connection, name: str, content: Content, generation: int) -> int | None:
-    """Write the object in place of that generation; the new one, or None when another object stands there or none.
+    """Write the object in place of that generation; return the new one, or None if the generation is not current.
 
-    Raises the client's errors, also when it could not be found out whether the object was written.
+    Raises the client's errors, also if it is unknown whether the object was written.
     """
     for left in reversed(range(_BEGINNINGS)):
         word = secrets.token_hex(16)
         try:
             return _upload(connection, name, content, generation, word)
         except PreconditionFailed:
-            # The first of several tries may have been ours and its answer lost.
+            # The first of several attempts may have been ours, with a lost response.
             found, written_by = find(connection, name)
             return found if written_by == word else None
         except (*SDK_ERRORS, ValueError) as error:
@@ -95,9 +99,9 @@ def write(connection: Connection, name: str, content: Content, generation: int) 
 
 
 def replace(connection: Connection, name: str, content: Content) -> None:
-    """Write the object, whatever stands there. Raises the client's errors.
+    """Write the object, whether or not it exists. Raises the client's errors.
 
-    When another writer replaces or removes the object at the same moment, this write counts as the earlier one.
+    If another writer replaces or removes the object at the same moment, this write counts as the earlier one.
     """
     for _ in range(_LOOKS):
         if write(connection, name, content, ABSENT) is not None:
@@ -110,9 +114,10 @@ def replace(connection: Connection, name: str, content: Content) -> None:
 
 
 def remove(connection: Connection, name: str) -> None:
-    """Remove the object as it is now; no error when there is none. Raises the client's errors.
+    """Remove the current object. No error if it does not exist. Raises the client's errors.
 
-    The generation is asked for first: a repeated request must not remove what another has written since.
+    The generation is requested first: a repeated request must not remove an object that another writer has written
+    since.
     """
     standing, _ = find(connection, name)
     if standing == ABSENT:
@@ -127,13 +132,13 @@ def remove(connection: Connection, name: str) -> None:
 
 
 def find(connection: Connection, name: str) -> tuple[int, str]:
-    """The generation of the object (`ABSENT`: there is none) and the word of its write. Raises the client's errors."""
+    """Return the object's generation (`ABSENT`: none) and the word of its write. Raises the client's errors."""
     blob = look(connection, name)
     return (ABSENT, "") if blob is None else (int(blob.generation), str((blob.metadata or {}).get(_WORD, "")))
 
 
 def look(connection: Connection, name: str) -> Any:
-    """The client's object with its properties; None when there is none."""
+    """Return the client's object with its properties, or None if there is no such object."""
     blob = connection.bucket.blob(name)
     try:
         blob.reload(**connection.call)
@@ -151,7 +156,7 @@ def _upload(connection: Connection, name: str, content: Content, generation: int
         blob.upload_from_file(
             file,
             size=content.size,
-            content_type="application/octet-stream",  # neither compressed nor unpacked by anyone on its way
+            content_type="application/octet-stream",  # prevents compression and decompression in transit
             if_generation_match=generation,
             checksum="crc32c",
             crc32c_checksum_value=content.crc32c,
@@ -161,11 +166,11 @@ def _upload(connection: Connection, name: str, content: Content, generation: int
 
 
 def _beginning_lost(error: BaseException) -> bool:
-    """Whether the upload must begin anew: its session is gone, a chunk was kept in part, or the content was damaged."""
+    """Return whether to restart the upload: its session is gone, a chunk was stored in part, or content was damaged."""
     if isinstance(error, DataCorruption):
         return True
     said = said_by(error)
-    if not said.status:  # the client cannot go on in the middle of a chunk
+    if not said.status:  # the client cannot continue in the middle of a chunk
         return isinstance(error, ValueError) and "Bytes stream" in str(error)
     damaged = said.status == 400 and ("match" in said.message or "corrupt" in said.message.lower())
     return damaged or said.status == 410 or (said.status == 404 and not said.no_bucket)
@@ -175,19 +180,19 @@ def _digest(checksum: Any) -> str:
     return base64.b64encode(checksum.digest()).decode()
 
 
-# The store on Google Cloud Storage; see `llm_ocr.storage.gcs`. Imports Google's client, so it is imported late.
+# The store; see `llm_ocr.storage.gcs`.
 
 
 T = TypeVar("T")
 
-#: How often a read begins anew because the object was replaced while it was read.
+#: Attempts of a read whose object was replaced during the read.
 _READS = 5
 
 _PAGE = 1000
 
 
 class GcsStore(BaseStore):
-    """Objects below a prefix of a bucket. For any number of threads; connects at the first use."""
+    """Store whose objects are below a prefix of a bucket. Thread-safe; connects on first use."""
 
     def __init__(self, place: Place, options: StoreOptions = DEFAULT_OPTIONS, limits: Limits = DEFAULT_LIMITS) -> None:
         self._place = dataclasses.replace(place, any_key=options.any_key)
@@ -219,7 +224,7 @@ class GcsStore(BaseStore):
             try:
                 data: bytes = blob.download_as_bytes(start=start, end=start + length - 1, **connection.call)
             except RequestRangeNotSatisfiable:
-                return b""  # it begins at the end of the object, or behind it
+                return b""  # the range begins at the end of the object, or after it
             return data
 
         with translated("read", self._where(key), connection.context, reading=True):
@@ -264,7 +269,7 @@ class GcsStore(BaseStore):
                 yield info
 
     def unfinished(self) -> Iterator[ObjectInfo]:
-        """Probes that were not removed. What an upload that was cut off has sent is no object; Google drops it."""
+        """List probes that were not removed. Google removes the data of interrupted uploads, which are not objects."""
         yield from _listed(self._connection(), self._place, PROBES, "")
 
     def stat(self, key: str) -> ObjectInfo | None:
@@ -286,7 +291,7 @@ class GcsStore(BaseStore):
             return self._found
 
     def check(self) -> None:
-        """Write, read, list and remove a probe. Also finds missing credentials; waits for nobody longer than 20 s."""
+        """Write, read, list, and remove a probe. Also detects missing credentials. Each request takes at most 20 s."""
         connection, key = self._connection().hurried(), _probe()
         written = secrets.token_bytes(16)
         _create(connection, self._place, key, written)
@@ -318,10 +323,10 @@ def _fetch(connection: Connection, place: Place, key: str) -> tuple[bytes, str]:
 
 
 def _whole(connection: Connection, name: str, read: Callable[[Any], T]) -> T:
-    """What `read` makes of the object, of one generation throughout.
+    """Return the result of `read` for the object, from a single generation.
 
-    A read that was cut off goes on in the generation in which it began; when that one is gone, it begins anew. So it
-    does when the answer that there is no such object was cut off: the client reads that one outside of its retries.
+    An interrupted read continues in its initial generation. If that generation is gone, the read restarts. It also
+    restarts after an interrupted 404 response, which the client reads outside of its retries.
     """
     for left in reversed(range(_READS)):
         try:
@@ -364,7 +369,7 @@ def _listed(connection: Connection, place: Place, prefix: str, start_after: str)
     with translated("list", where, connection.context):
         pages = connection.bucket.list_blobs(
             prefix=place.root + prefix,
-            start_offset=place.root + start_after if start_after else None,  # inclusive: that key itself is left out
+            start_offset=place.root + start_after if start_after else None,  # inclusive: that key itself is skipped
             page_size=_PAGE,
             fields="items(name,size,generation,timeCreated),nextPageToken",
             **connection.call,
@@ -389,7 +394,7 @@ def _probe() -> str:
 
 
 def _probed(connection: Connection, place: Place) -> Capabilities:
-    """Try whether generations are honoured: Google's are, an emulator's may not be."""
+    """Test whether generation preconditions work: Google's do, an emulator's may not."""
     key = _probe()
     version = _create(connection, place, key, b"1")
     try:

@@ -1,4 +1,4 @@
-"""Workspaces on the Hugging Face Hub: storage buckets and dataset repositories."""
+"""Stores on the Hugging Face Hub: storage buckets and dataset repositories."""
 
 import re
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from llm_ocr.errors import MissingExtra, UsageError
 from llm_ocr.storage import ObjectStore, StoreOptions
 from llm_ocr.storage.names import checked_prefix
 
-# Workspace URLs of the Hugging Face Hub: storage buckets and dataset repositories.
+# Parsing of workspace URLs.
 
 
 _SCHEME = "hf://"
 
-#: Names of the Hub: letters, digits, `-`, `_` and `.`, at most 96 characters, no `-` or `.` at either end.
+#: Names on the Hub: letters, digits, `-`, `_` and `.`, at most 96 characters, no `-` or `.` at either end.
 _NAME = re.compile(r"(?=.{1,96}$)[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 
-#: Revisions with a `/` that may be written as they are; any other has it as %2F.
+#: Revisions with a `/` that are accepted unescaped; all others need %2F.
 _REFERENCE = re.compile(r"refs/(?:pr/\d+|convert/[^/]+)(?=/|$)")
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -25,9 +25,9 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a workspace is: `kind` is `bucket` or `dataset`, `id` namespace/name, `prefix` without `/` at either end.
+    """Location of a workspace: `kind` is `bucket` or `dataset`, `id` namespace/name, `prefix` without outer `/`.
 
-    `revision` is a branch or commit of a dataset repository, empty for main, and for buckets, which have none.
+    `revision` is a branch or commit of a dataset repository; empty for main, and for buckets, which have no revisions.
     """
 
     kind: str
@@ -37,32 +37,36 @@ class Place:
 
     @property
     def url(self) -> str:
-        """As it is shown to users."""
+        """URL as shown to users."""
         revision = f"@{self.revision}" if self.revision else ""
         prefix = f"/{self.prefix}" if self.prefix else ""
         return f"{_SCHEME}{self.kind}s/{self.id}{revision}{prefix}"
 
     @property
     def name(self) -> str:
-        """For messages: what it is and which."""
+        """Kind and id, for messages."""
         return f"{self.kind} {self.id}"
 
     @property
     def is_commit(self) -> bool:
-        """Whether the revision is a commit, to which nothing can be written."""
+        """Whether the revision is a commit, which cannot be changed."""
         return bool(_COMMIT.fullmatch(self.revision))
 
     def path(self, key: str) -> str:
-        """An object's path in the bucket or repository."""
+        """Return an object's path in the bucket or repository."""
         return f"{self.prefix}/{key}" if self.prefix else key
 
     def key(self, path: str) -> str:
-        """The key of the object at a path of this place."""
+        """Return the key of the object at a path of this place."""
         return path[len(self.prefix) + 1 :] if self.prefix else path
 
 
 def parse(url: str) -> Place:
-    """The place of an `hf://` URL. Raises `UsageError` for what names no bucket or dataset."""
+    """Return the place of an `hf://` URL.
+
+    Raises:
+        UsageError: the URL does not name a bucket or dataset.
+    """
     kind, _, rest = (url := without_credentials(url)).removeprefix(_SCHEME).partition("/")
     if kind not in ("buckets", "datasets"):
         raise UsageError(f"{url} does not say what it is", hint=_forms(kind, rest))
@@ -83,7 +87,7 @@ def parse(url: str) -> Place:
 
 
 def _split_revision(below: str) -> tuple[str, str | None, str]:
-    """Name, revision (None without `@`) and prefix of `NAME[@REVISION][/PREFIX]`."""
+    """Return name, revision (None without `@`), and prefix of `NAME[@REVISION][/PREFIX]`."""
     head, _, prefix = below.partition("/")
     name, at, _ = head.partition("@")
     if not at:
@@ -102,14 +106,18 @@ def _forms(kind: str, rest: str) -> str:
     )
 
 
-# Workspaces on the Hugging Face Hub: `hf://buckets/NS/NAME/PREFIX` and `hf://datasets/NS/NAME[@REV]/PREFIX`.
+# Opening of `hf://buckets/NS/NAME/PREFIX` and `hf://datasets/NS/NAME[@REV]/PREFIX`.
 
 
 def open_hub(url: str, options: StoreOptions) -> ObjectStore:
-    """The store for an `hf://` URL; nothing is read or written.
+    """Return the store for an `hf://` URL, without reading or writing.
 
-    `options.token` is used if given, else what huggingface_hub finds (HF_TOKEN, `hf auth login`); `options.endpoint` is
-    another server than the one HF_ENDPOINT names. Raises `UsageError`, and `MissingExtra` for an older client.
+    `options.token` has precedence over the token that huggingface_hub finds (HF_TOKEN, `hf auth login`).
+    `options.endpoint` replaces the server in HF_ENDPOINT.
+
+    Raises:
+        UsageError: the URL is invalid.
+        MissingExtra: huggingface_hub is missing or too old.
     """
     place = parse(url)
     _check_release()
@@ -123,7 +131,7 @@ def open_hub(url: str, options: StoreOptions) -> ObjectStore:
 
 
 def _check_release() -> None:
-    """Buckets, and asking for the right to write, are of newer releases than the library needs otherwise."""
+    """Check the client's release: buckets and the check of write permission need a newer one than the minimum."""
     try:
         import huggingface_hub
     except ImportError as error:

@@ -1,8 +1,8 @@
-"""A workspace in a storage bucket of the Hugging Face Hub, by the Hub's own API.
+"""Store in a storage bucket of the Hugging Face Hub, through the Hub's own API.
 
-A bucket has no versions and its writes no conditions: of two that create one key the last one stays. Work is shared out
-beforehand (static shards), so two write the same marker only when a shard is run twice at once; each of the two results
-is whole. The Hub's S3 gateway has conditions: a bucket that is given as `s3://…` has them too.
+A bucket has no versions and no conditional writes: of two creators of a key, the last one wins. Work is divided in
+advance (static shards), so a marker has two writers only if a shard runs twice at once; both results are complete. The
+Hub's S3 gateway supports conditions: a bucket given as `s3://…` has them too.
 """
 
 import secrets
@@ -33,7 +33,7 @@ _NOTE = (
 
 
 class BucketStore(BaseStore):
-    """Objects are files of the bucket below the prefix. It can be used from any number of threads and processes."""
+    """Store whose objects are files of the bucket below the prefix. Safe to use from several threads and processes."""
 
     def __init__(self, place: Place, options: StoreOptions, patience: Patience = PATIENCE) -> None:
         self._place = place
@@ -65,7 +65,7 @@ class BucketStore(BaseStore):
         self._write(key, path)
 
     def create(self, key: str, data: bytes) -> str:
-        """A look, a write, and a look at what stands then: another's that came in between makes it `ObjectExists`."""
+        """Check, write, and read back. An object of another writer in between raises `ObjectExists`."""
         check_key(key)
         with self._locks.of(key):
             if self.stat(key) is not None:
@@ -102,11 +102,11 @@ class BucketStore(BaseStore):
         self._client.download(key, path, fetch)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """In key order, for which the whole list is in memory (some 400 bytes an object): the Hub promises none."""
+        """List in key order. The whole list is in memory (about 400 bytes per object): the Hub guarantees no order."""
         return (info for info in self._listed(prefix, start_after) if not info.key.startswith(PROBES))
 
     def unfinished(self) -> Iterator[ObjectInfo]:
-        """What a `check` that was cut off has left; an upload that was cut off leaves nothing that can be seen."""
+        """List leftovers of an interrupted `check`. An interrupted upload leaves nothing visible."""
         yield from self._listed(PROBES, "")
 
     def _listed(self, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
@@ -119,7 +119,7 @@ class BucketStore(BaseStore):
         with self._client.doing("list", folder, reading=True):
             try:
                 for entry in self._client.api.list_bucket_tree(self._place.id, below or None, recursive=True):
-                    # The Hub takes the folder for the beginning of a name.
+                    # The Hub treats the folder as a name prefix.
                     if not isinstance(entry, BucketFile) or (below and not entry.path.startswith(f"{below}/")):
                         continue
                     key = self._place.key(entry.path)
@@ -163,15 +163,15 @@ class BucketStore(BaseStore):
             try:
                 self._patience.keep_trying(remove)
             except StorageError:
-                if self.stat(key) is not None:  # else another has removed it
+                if self.stat(key) is not None:  # otherwise another process has removed it
                     raise
 
     def capabilities(self) -> Capabilities:
-        """Always the same: the API has no field for a condition that could be tried."""
+        """Return constant capabilities: the API has no field for a condition to test."""
         return Capabilities(create=False, swap=False, note=_NOTE)
 
     def check(self) -> None:
-        """A bucket that does not exist is made, private."""
+        """Check the bucket by writing. A bucket that does not exist is created, private."""
         if not self._client.context.token:
             raise no_token(f"cannot use {self.url}")
         self._patience.keep_trying(self._make_sure)
@@ -194,7 +194,7 @@ class BucketStore(BaseStore):
                     with self._client.doing("make"):
                         self._client.api.create_bucket(self._place.id, private=True, exist_ok=True)
                 except HubRefused as refused:
-                    if refused.status == 403:  # of another's namespace: it may well be there
+                    if refused.status == 403:  # in another user's namespace: the bucket may exist
                         raise missing(f"cannot use {self.url}", self._client.context) from error
                     raise
 

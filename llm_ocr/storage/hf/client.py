@@ -1,4 +1,4 @@
-"""The client of a store on the Hub, and what both kinds of stores need of it."""
+"""The client of a store on the Hub, with the common parts of both kinds of stores."""
 
 import contextlib
 import random
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Seconds without a byte after which an answer is given up; huggingface_hub itself waits for ever.
+#: Seconds without a byte until a response is abandoned; huggingface_hub itself waits without limit.
 _READ_TIMEOUT = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Retries of what may pass: `tries` in all, pauses from `first` to `longest` seconds, together at most `limit`.
+    """Retries of transient errors: `tries` in all, pauses from `first` to `longest` seconds, together at most `limit`.
 
-    A pause that the Hub asks for (429) is kept to, however long, and does not count as a try.
+    A pause that the Hub requests (429) is respected, however long, and does not count as an attempt.
     """
 
     tries: int = 8
@@ -39,7 +39,7 @@ class Patience:
     limit: float = 4000.0
 
     def keep_trying(self, call: Callable[[], T], pause: Callable[[float], object] = time.sleep) -> T:
-        """What `call` gives; the last error, when nothing helps."""
+        """Return the result of `call`, or raise its last error if all attempts fail."""
         tried, waited = 0, 0.0
         while True:
             try:
@@ -47,7 +47,7 @@ class Patience:
             except HubRefused as error:
                 asked = error.wait if error.status == 429 else None
                 tried += asked is None
-                # Jitter keeps workers that were refused together from coming back together.
+                # Jitter separates the retries of workers that were refused at the same time.
                 seconds = random.uniform(0.5, 1.5) * min(self.longest, self.first * 2**tried)
                 seconds = seconds if asked is None else asked + random.uniform(0, self.first)
                 waited += seconds
@@ -61,14 +61,14 @@ PATIENCE = Patience()
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Bytes that were read, and the version that they are."""
+    """Bytes of an object and their version."""
 
     data: bytes
     version: str
 
 
 class HubClient:
-    """`HfApi` for one place, and reading by HTTP. Used by any number of threads; nothing is asked before it is used."""
+    """`HfApi` for one place, with reads over HTTP. Thread-safe; sends no request before its first use."""
 
     def __init__(self, place: Place, options: StoreOptions, patience: Patience = PATIENCE) -> None:
         self.place = place
@@ -77,7 +77,7 @@ class HubClient:
 
     @cached_property
     def api(self) -> "HfApi":
-        """The client. Progress bars of huggingface_hub are off from now on in this process: they are not ours."""
+        """Client. Disables the progress bars of huggingface_hub in this process, because they are not ours."""
         from huggingface_hub import HfApi, constants
         from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]  # no __all__ there
 
@@ -87,7 +87,7 @@ class HubClient:
 
     @cached_property
     def context(self) -> Context:
-        """For messages."""
+        """Names for messages."""
         from huggingface_hub import get_token
 
         prefix = "datasets" if self.place.kind == "dataset" else "buckets"
@@ -95,37 +95,41 @@ class HubClient:
         return Context(self.place, has_token, f"{self.api.endpoint}/{prefix}/{self.place.id}")
 
     def where(self, key: str) -> str:
-        """An object, as messages name it."""
+        """Return an object's name in messages."""
         return f"{self.place.url}/{key}"
 
     @contextlib.contextmanager
     def doing(self, action: str, key: str = "", *, reading: bool = False) -> Iterator[None]:
-        """Errors of the client inside become ours: "cannot <action> <url of the key>"."""
+        """Translate errors of the client in the context into "cannot <action> <url of the key>"."""
         where = self.where(key) if key else self.place.url
         with translated(action, where, self.context, reading=reading):
             yield
 
     def read(self, url: str, key: str, version_header: str, span: tuple[int, int] | None = None) -> Found:
-        """The object at `url`, or `span` (start and length) of it. Raises `ObjectNotFound`."""
+        """Return the object at `url`, or its range `span` (start and length).
+
+        Raises:
+            ObjectNotFound: there is no such object.
+        """
         from huggingface_hub.utils import (  # type: ignore[attr-defined]  # no __all__ there
             build_hf_headers,
             hf_raise_for_status,
             http_backoff,
         )
 
-        # Unpacked on the way it would have another ETag, and ranges of other bytes.
+        # A compressed response would have another ETag, and ranges of other bytes.
         headers = {**build_hf_headers(token=self.api.token), "Accept-Encoding": "identity"}
         if span is not None:
             headers["Range"] = f"bytes={span[0]}-{span[0] + span[1] - 1}"
 
         def get() -> Found:
             with self.doing("read", key, reading=True):
-                # Releases before 2.0 do not retry every lost connection: retries are all made here.
+                # Releases before 2.0 do not retry all lost connections: all retries happen here.
                 answer = http_backoff("GET", url, headers=headers, timeout=_READ_TIMEOUT, max_retries=0)
-                if answer.status_code == 416:  # the range begins where the object ends, or after
+                if answer.status_code == 416:  # the range begins at the end of the object, or after it
                     return Found(b"", "")
                 hf_raise_for_status(answer)
-                # The content may come from elsewhere; what it is, the Hub said when it sent us there.
+                # The content may come from another host; the Hub's redirect response has its version.
                 first: Any = answer.history[0] if answer.history else answer
                 version = first.headers.get(f"X-Linked-{version_header}") or first.headers.get(version_header, "")
                 data = answer.content if span is None or answer.status_code == 206 else _cut(answer.content, span)
@@ -134,7 +138,7 @@ class HubClient:
         return self._patience.keep_trying(get)
 
     def read_range(self, url: str, key: str, start: int, length: int, exists: Callable[[str], object]) -> bytes:
-        """`length` bytes from `start`; for none of them `exists` tells whether there is such an object at all."""
+        """Return `length` bytes from `start`. For length 0, `exists` checks that the object exists."""
         if length > 0:
             return self.read(url, key, "ETag", (start, length)).data
         if exists(key) is None:
@@ -142,7 +146,7 @@ class HubClient:
         return b""
 
     def download(self, key: str, path: Path, fetch: Callable[[Path], Path]) -> None:
-        """Move what `fetch` puts into a folder, which it is given, to `path`."""
+        """Move the file that `fetch` writes into its folder argument to `path`."""
 
         def copy() -> None:
             with (
@@ -155,12 +159,12 @@ class HubClient:
 
 
 def _cut(data: bytes, span: tuple[int, int]) -> bytes:
-    """Of a server that does not know ranges."""
+    """Cut the range from the response of a server without support for ranges."""
     return data[span[0] : span[0] + span[1]]
 
 
 def cannot_swap(where: str, why: str) -> StorageError:
-    """The error of `swap` on a store that has none."""
+    """Return the error of `swap` for a store without support for it."""
     return StorageError(
         f"cannot replace one version of {where}: {why}",
         hint="Share the units out beforehand: --shard-index I --shard-count N. Claims need S3, Google Cloud Storage, "

@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from huggingface_hub import RepoFile
 
 
-# How often commits may be made, over all workers of a workspace.
+# Rate limit of commits over all workers of a workspace.
 
 
-#: A user's log shows a quota of 128 commits an hour; the Hub documents none. With the first ones of a run, which may
-#: follow each other at once, it stays below 100 in any hour.
+#: A user's log shows a quota of 128 commits per hour; the Hub documents none. Including the initial burst of a run,
+#: this rate stays below 100 in any hour.
 _PER_HOUR = 80.0
 _AT_ONCE = 18
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Commits of all workers: `per_hour` in the long run, `at_once` without a pause.
+    """Commits of all workers: `per_hour` in the long run, `at_once` in a burst.
 
-    `gather` is how long (seconds) a commit that somebody waits for waits itself for others to go with it; `linger` how
-    long writes wait that nobody waits for; `most` operations make one commit (the Hub asks for 50 to 100).
+    A commit with waiting callers waits `gather` seconds for more changes. Changes without waiting callers wait `linger`
+    seconds. A commit has at most `most` operations (the Hub recommends 50 to 100).
     """
 
     per_hour: float = _PER_HOUR
@@ -50,7 +50,7 @@ RATE = Rate()
 
 
 class RateLimiter:
-    """This worker's share of the rate, as a bucket of tokens. Usable from any thread."""
+    """This worker's share of the rate, as a token bucket. Thread-safe."""
 
     def __init__(self, rate: Rate) -> None:
         self._rate = rate
@@ -60,20 +60,20 @@ class RateLimiter:
         self._at = time.monotonic()
 
     def share(self, workers: int) -> None:
-        """From now on so many workers write at the same time."""
+        """Set the number of concurrent workers."""
         with self._lock:
             self._refill()
             self._workers = max(1, workers)
             self._tokens = min(self._tokens, self._size)
 
     def due_in(self) -> float:
-        """Seconds until the next commit may be made."""
+        """Return the seconds until the next commit is permitted."""
         with self._lock:
             self._refill()
             return max(0.0, (1.0 - self._tokens) / self._per_second)
 
     def spend(self) -> None:
-        """A commit is made, whether it was due or not."""
+        """Count a commit, whether or not it was due."""
         with self._lock:
             self._refill()
             self._tokens -= 1.0
@@ -92,36 +92,36 @@ class RateLimiter:
         self._at = now
 
 
-# Writes to a dataset repository, gathered into few commits. Changes are committed in the order in which they were
-# added, at most `Rate.most` in one commit, by one thread of each store. `put`s do not wait for their commit; a marker
-# does, and its commit holds everything added before it, or follows it. So nothing says done that is not there: a failed
-# commit keeps the changes that nobody waits for at the front of the queue, and a later marker cannot pass them.
+# Queue of changes, collected into few commits. One thread per store commits changes in the order of their addition, at
+# most `Rate.most` per commit. A `put` does not wait for its commit. A marker does, and everything added before the
+# marker is in the same commit or an earlier one. So no marker precedes its data: after a failed commit, changes without
+# waiting callers stay at the front of the queue, and a later marker cannot pass them.
 
 
 _log = logging.getLogger(__name__)
 
-#: Commits' worth of changes that may wait; then who adds one waits too.
+#: Limit of waiting changes, in commits. Above it, adding a change waits too.
 _MOST_COMMITS_WAITING = 10
 
-#: Seconds after which a thread without work ends; the next change begins another.
+#: Seconds until an idle thread ends; the next change starts another.
 _IDLE = 20.0
 
-#: Seconds after which nobody waits any longer: more than all retries of a commit take.
+#: Upper limit in seconds of a wait: more than all retries of a commit take.
 _LONGEST_WAIT = 3 * 3600.0
 
-#: After so many failures in a row the pauses between tries, while nobody waits, grow no longer.
+#: Number of consecutive failures after which the pauses between attempts, while no caller waits, stop growing.
 _SLOWEST = 20
 
-#: Seconds for what is left when a process ends.
+#: Seconds for the remaining changes when a process ends.
 _LAST_WAIT = 120.0
 
 
 @dataclass(eq=False, slots=True)
 class Change:
-    """One file to write (`operation` of the client) or, with None, to remove.
+    """File to write (`operation` of the client) or, with None, to remove.
 
-    `fresh`: only where there is none, and somebody waits for it. `replaces`: a fresh one whose path a change before it
-    clears. `version` is set when it is committed; `lost` when a fresh one found another file.
+    `fresh`: write only if there is no file; a caller waits for it. `replaces`: an earlier change removes the path of
+    this fresh change. `version` is set on commit; `lost` if a fresh change found another file.
     """
 
     path: str
@@ -133,22 +133,22 @@ class Change:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing more happens to it."""
+        """Whether the change is final."""
         return self.lost or self.version is not None
 
 
 class Commits(Protocol):
-    """What makes commits."""
+    """Maker of commits."""
 
     def commit(self, changes: Sequence[Change], *, last: bool = False) -> None:
-        """Commit and settle all of them, or raise `StorageError` and settle none. No two have the same path.
+        """Commit and settle all changes, or raise `StorageError` and settle none. No two have the same path.
 
-        `last`: the process is about to end, so soon or never.
+        `last`: the process is about to end, so little time is left.
         """
 
 
 class CommitQueue:
-    """Changes that wait for their commit. Usable from any number of threads."""
+    """Changes that wait for their commit. Safe to use from several threads."""
 
     def __init__(self, commits: Commits, rate: Rate) -> None:
         self.pace = RateLimiter(rate)
@@ -157,7 +157,7 @@ class CommitQueue:
         self._changed = threading.Condition()
         self._waiting: list[Change] = []
         self._under_way: list[Change] = []
-        self._since = 0.0  # when the first of those that wait was added
+        self._since = 0.0  # time of the first waiting change
         self._urgent_since: float | None = None
         self._rushed = False
         self._failures = 0
@@ -169,8 +169,11 @@ class CommitQueue:
         _OPEN.add(self)
 
     def add(self, change: Change) -> None:
-        """Take the change. It waits for room in the queue, not for the commit. Raises `ObjectExists` for a fresh one
-        whose path another change of this queue writes."""
+        """Add the change. Waits for room in the queue, not for the commit.
+
+        Raises:
+            ObjectExists: the change is fresh, and another change of this queue writes its path.
+        """
         with self._changed:
             before = self._last(change.path) if change.fresh else None
             if before is not None and before.operation is not None:
@@ -184,9 +187,9 @@ class CommitQueue:
             self._wake()
 
     def settle(self, changes: Sequence[Change], *, rush: bool = False) -> None:
-        """Return when they are committed, or raise the error of a commit; those that are fresh are taken back then.
+        """Return when the changes are committed, or raise the error of a commit and withdraw the fresh changes.
 
-        `rush`: now, whatever the pace.
+        `rush`: commit now, regardless of the rate.
         """
         with self._changed:
             if not all(change.settled for change in changes):
@@ -200,17 +203,17 @@ class CommitQueue:
                 raise
 
     def of(self, wanted: Callable[[str], bool]) -> list[Change]:
-        """The changes that are not committed and whose path is `wanted`."""
+        """Return the uncommitted changes whose path is `wanted`."""
         with self._changed:
             return [change for change in (*self._under_way, *self._waiting) if wanted(change.path)]
 
     def flush(self) -> None:
-        """Commit everything now, whatever the pace. Raises the error of the commit."""
+        """Commit everything now, regardless of the rate. Raises the error of the commit."""
         self.settle(self.of(lambda _: True), rush=True)
 
     def finish(self) -> None:
-        """`flush` when the process ends: by this thread, for no other may be begun any more."""
-        if self._process != os.getpid():  # a fork: the changes are its parent's
+        """Commit everything at the end of the process, in this thread, because no other can be started."""
+        if self._process != os.getpid():  # after a fork, the changes are the parent's
             return
         with self._changed:
             self._ending = self._rushed = True
@@ -230,7 +233,7 @@ class CommitQueue:
                 raise StorageError("no commit was made for hours", hint="Run the same command again.")
             if true():
                 return
-            if self._error is not None:  # else a later commit has done what failed
+            if self._error is not None:  # otherwise a later commit included the failed changes
                 raise _again(self._error)
 
     def _is_over(self, true: Callable[[], bool], failures: int) -> bool:
@@ -244,7 +247,7 @@ class CommitQueue:
 
     def _run(self) -> None:
         while batch := self._next():
-            with contextlib.suppress(LlmOcrError):  # who waits has got it, and it was logged
+            with contextlib.suppress(LlmOcrError):  # waiting callers have received the error, and it was logged
                 self._commit(batch)
 
     def _commit(self, batch: list[Change], *, last: bool = False) -> None:
@@ -261,7 +264,7 @@ class CommitQueue:
         self._succeeded(batch)
 
     def _next(self) -> list[Change]:
-        """The changes of the next commit, when it is due; empty when the thread has nothing more to do."""
+        """Return the changes of the next commit when it is due; empty when the thread has no more work."""
         with self._changed:
             while True:
                 something = self._changed.wait_for(lambda: self._waiting or self._ending, _IDLE)
@@ -313,12 +316,12 @@ class CommitQueue:
 
 
 def latest(changes: Sequence[Change]) -> list[Change]:
-    """Of several changes of one path the last one."""
+    """Return the last change of each path."""
     return list({change.path: change for change in changes}.values())
 
 
 def _again(error: LlmOcrError) -> LlmOcrError:
-    """The same error for one more thread."""
+    """Copy the error for another thread."""
     made = StorageError(str(error.args[0]) if error.args else str(error), hint=error.hint)
     made.retryable = error.retryable
     made.__cause__ = error
@@ -329,7 +332,7 @@ _OPEN: "weakref.WeakSet[CommitQueue]" = weakref.WeakSet()
 
 
 def _commit_what_is_left() -> None:
-    """What was put and not flushed, when a process ends in good order."""
+    """Commit changes that were put and not flushed, when a process ends normally."""
     for queue in list(_OPEN):
         try:
             queue.finish()
@@ -339,20 +342,20 @@ def _commit_what_is_left() -> None:
             _log.error("%d files were not committed (%s …): %s", len(left), names, error)
 
 
-# Before the pools of threads are gone, with which huggingface_hub sends files (what they do at the end is registered
-# when they are imported, and the last that is registered is done first); and once more for what came after that.
+# Runs before the thread pools with which huggingface_hub sends files shut down. Their exit handlers are registered on
+# import, and the last registered handler runs first. Runs a second time for later changes.
 importlib.import_module("concurrent.futures.thread")
 getattr(threading, "_register_atexit", atexit.register)(_commit_what_is_left)
 atexit.register(_commit_what_is_left)
 
 
-# One commit to a dataset repository, and the proof that what it was to write is there.
+# Commits to a dataset repository, each followed by a check of its files.
 
 
-#: Bytes from which content is sent when it is put, not with the commit: it would wait in memory.
+#: Bytes from which content is sent on `put`, not with the commit, to save memory.
 SEND_EARLY = 1 << 20
 
-#: When the process ends there may be some seconds until it is killed.
+#: At the end of a process, only seconds may be left until it is killed.
 _AT_THE_END = Patience(tries=4, limit=20.0)
 
 _IGNORED = "Look for a rule in the repository's .gitignore that leaves these files out."
@@ -367,7 +370,7 @@ class Committer:
         self._patience = patience
 
     def prepare(self, operation: Any, size: int) -> None:
-        """Send large content ahead of the commit; it is no longer in memory then."""
+        """Send large content ahead of the commit, which frees its memory."""
         if size < SEND_EARLY:
             return
 
@@ -380,7 +383,7 @@ class Committer:
         self._patience.keep_trying(send)
 
     def commit(self, changes: Sequence[Change], *, last: bool = False) -> None:
-        """See `hub_commits.Commits`. A fresh file that is there by now is left out, and lost."""
+        """Commit the changes; see `Commits`. A fresh file that exists by now is excluded, and marked as lost."""
         tries = itertools.count()
         patience = _AT_THE_END if last else self._patience
         oid = patience.keep_trying(lambda: self._try(changes, again=next(tries) > 0, last=last))
@@ -393,8 +396,10 @@ class Committer:
                 change.version = ""
 
     def _try(self, changes: Sequence[Change], *, again: bool, last: bool) -> str:
-        """The id of the commit; empty when there was nothing to commit. `again`: some may have been committed before,
-        by a commit whose answer was lost."""
+        """Make a commit and return its id; empty if there was nothing to commit.
+
+        `again`: an earlier commit with a lost response may contain some of the changes.
+        """
         now = self.there(change.path for change in changes if again or change.fresh or change.operation is None)
         operations: list[Any] = []
         for change in changes:
@@ -418,7 +423,7 @@ class Committer:
         return made.oid
 
     def _send_one_by_one(self, operations: Sequence[Any]) -> None:
-        """Several files at once the client sends with threads, which may not be begun when the process ends."""
+        """Send files one by one: for several, the client starts threads, which fails at the end of a process."""
         from huggingface_hub import CommitOperationAdd
 
         for operation in operations:
@@ -428,7 +433,7 @@ class Committer:
                 )
 
     def there(self, paths: Iterable[str], revision: str = "") -> dict[str, "RepoFile"]:
-        """The files among these paths, by path."""
+        """Return the existing files among these paths, by path."""
         from huggingface_hub import RepoFile
 
         asked = list(paths)
@@ -450,7 +455,7 @@ class Committer:
 
 
 def version_of(file: "RepoFile") -> str:
-    """The token of a file: its sha256 or, of a small one, its git object id. Both are also its ETag."""
+    """Return the version token of a file: its sha256 or, if small, its git object id. Both are also its ETag."""
     return file.lfs.sha256 if file.lfs else file.blob_id
 
 
@@ -473,10 +478,11 @@ def _operations(change: Change, found: "RepoFile | None") -> list[Any]:
 
 
 def _renewed(operation: Any) -> Any:
-    """The operation as if nothing had been asked about it, but for content that was sent.
+    """Reset the client's state in the operation, except for sent content.
 
-    The client keeps in it what the repository held and ignored when it was sent, and leaves out what was the same then,
-    though it may be another by now; and it takes no operation twice, though a commit may have been made without it.
+    The client stores in it the repository's content and ignore rules at the time of sending. It skips content that was
+    equal then, although the file may have changed. It also refuses an operation twice, although a commit may have been
+    made without it.
     """
     operation._is_committed = False
     operation._remote_oid = None

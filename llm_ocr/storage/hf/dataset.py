@@ -1,4 +1,4 @@
-"""A workspace in a dataset repository of the Hugging Face Hub."""
+"""Store in a dataset repository of the Hugging Face Hub."""
 
 import contextlib
 import threading
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from huggingface_hub import RepoFile
 
 
-# One lock for each key, as long as somebody holds or wants it.
+# A lock per key, which exists while a thread holds it or waits for it.
 
 
 class KeyLocks:
-    """Threads of this process take turns at a key; keys do not wait for each other."""
+    """Locks by key for the threads of this process. Different keys do not block each other."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,14 +46,14 @@ class KeyLocks:
                     self._of[key] = lock, users - 1
 
 
-# A workspace in a dataset repository of the Hugging Face Hub. Every write there is a git commit, and the Hub takes some
-# hundred of them an hour. So `put`, `upload` and `delete` return before their commit, and `create`, by which everything
-# is published, returns after the commit that holds it and all that was put before it. Within a store nothing of this
-# can be seen: who reads what waits for its commit waits for it too. Other processes see it with the next commit: of the
-# next marker, after `Rate.linger` seconds, or by `flush`, which is what makes puts durable.
+# Every write to a repository is a git commit, and the Hub accepts about a hundred per hour. So `put`, `upload`, and
+# `delete` return before their commit. `create`, which publishes everything, returns after the commit that contains it
+# and all earlier writes. This is invisible within a store: reading an uncommitted object waits for its commit. Other
+# processes see a write with the next commit: of the next marker, after `Rate.linger` seconds, or by `flush`, which
+# makes puts durable.
 
 
-#: Files of a repository up to which the Hub stays quick are 100,000 (its documentation); this is half of them.
+#: Half of the 100,000 files up to which a repository stays fast (the Hub's documentation).
 MOST_FILES = 50_000
 
 _WHY = "commits to a repository are few, and a condition holds for all of it"
@@ -63,14 +63,14 @@ _NOTE = (
     "finished unit may take minutes to be seen; when files were written is not known."
 )
 
-#: In the root of repositories, and no content of a workspace: the Hub makes them, or its user for people who look.
+#: Files in the root of repositories that are not content of a workspace: made by the Hub, or by its user for readers.
 _NOT_CONTENT = frozenset({".gitattributes", ".gitignore", "README.md"})
 
 
 class DatasetStore(BaseStore):
-    """Objects are files of the repository below the prefix. It can be used from any number of threads.
+    """Store whose objects are files of the repository below the prefix. Safe to use from several threads.
 
-    A plan for more than `most_files` is to be refused.
+    Planning refuses plans that need more than `most_files`.
     """
 
     most_files = MOST_FILES
@@ -88,11 +88,15 @@ class DatasetStore(BaseStore):
         return self._place.url
 
     def share(self, workers: int) -> None:
-        """So many workers write to the repository at the same time: each makes its part of the commits of an hour."""
+        """Set the number of concurrent workers, each of which makes its share of the commits per hour."""
         self._queue.pace.share(workers)
 
     def flush(self) -> None:
-        """Return when all that was written is committed. Raises `StorageError`."""
+        """Return when all writes are committed.
+
+        Raises:
+            StorageError: a commit failed.
+        """
         self._queue.flush()
 
     def get(self, key: str) -> bytes:
@@ -146,7 +150,7 @@ class DatasetStore(BaseStore):
         with self._client.doing("write", key):
             operation = CommitOperationAdd(path, source)
         self._committer.prepare(operation, size)
-        if isinstance(source, Path) and operation.path_or_fileobj != b"":  # not sent ahead, and it may be gone by then
+        if isinstance(source, Path) and operation.path_or_fileobj != b"":  # not sent ahead; may be gone at commit time
             with self._client.doing("read the file for", key):
                 operation.path_or_fileobj = source.read_bytes()
         return Change(path, operation, fresh)
@@ -178,7 +182,7 @@ class DatasetStore(BaseStore):
         self._client.download(key, path, fetch)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """In key order, for which the whole list is in memory: the Hub promises none."""
+        """List in key order. The whole list is in memory, because the Hub guarantees no order."""
         from huggingface_hub import RepoFile
         from huggingface_hub.errors import EntryNotFoundError
 
@@ -204,7 +208,7 @@ class DatasetStore(BaseStore):
         yield from sorted((info for info in found if info.key not in hidden), key=lambda info: info.key)
 
     def unfinished(self) -> Iterator[ObjectInfo]:
-        """Nothing: what was sent and not committed cannot be seen, and the Hub removes it."""
+        """Return nothing: content that was sent and not committed is invisible, and the Hub removes it."""
         return iter(())
 
     def stat(self, key: str) -> ObjectInfo | None:
@@ -217,7 +221,7 @@ class DatasetStore(BaseStore):
         return self._patience.keep_trying(lambda: self._committer.there([path])).get(path)
 
     def _settle(self, key: str) -> None:
-        """Wait for the commit of what this store is about to write there."""
+        """Wait for the commit of this store's pending writes to the key."""
         check_key(key)
         self._queue.settle(self._queue.of(self._place.path(key).__eq__))
 
@@ -234,11 +238,11 @@ class DatasetStore(BaseStore):
         )
 
     def capabilities(self) -> Capabilities:
-        """Always the same; nothing is tried, for that would cost commits."""
+        """Return constant capabilities: a test would cost commits."""
         return Capabilities(create=False, swap=False, note=_NOTE)
 
     def check(self) -> None:
-        """A repository that does not exist is made, private. The right to write is asked for, without a commit."""
+        """Check the write permission without a commit. A repository that does not exist is created, private."""
         self._check_writable()
         if not self._client.context.token:
             raise no_token(f"cannot use {self.url}")
@@ -271,11 +275,11 @@ class DatasetStore(BaseStore):
             with self._client.doing("make"):
                 api.create_repo(self._place.id, repo_type="dataset", private=True, exist_ok=True)
         except HubRefused as refused:
-            if refused.status == 403:  # in another's namespace: it may well be there
+            if refused.status == 403:  # in another user's namespace: the repository may exist
                 raise missing(where, self._client.context) from refused
             raise
 
 
 def _info(key: str, file: "RepoFile") -> ObjectInfo:
-    """Without its time: the Hub tells the commit of each file only in pages of 50."""
+    """Return the object's data without its time: the Hub returns the commits of files only in pages of 50."""
     return ObjectInfo(key, file.size, version_of(file))

@@ -1,4 +1,4 @@
-"""From the Hub's answers to errors that say what to do."""
+"""Translation of the Hub's error responses into errors with a remedy."""
 
 import contextlib
 import re
@@ -15,15 +15,15 @@ _AGAIN = "What was published stays: run the same command again later."
 _LOG_IN = "Set HF_TOKEN to a token that may write, or log in: hf auth login."
 _WRITE = f"Use a token that may write there (HF_TOKEN): {_TOKENS}"
 
-#: Conflicts of commits at the same moment, too many requests, and what is wrong with the Hub itself.
+#: Statuses for concurrent commits, too many requests, and failures of the Hub itself.
 _PASSING = frozenset({408, 409, 412, 423, 425, 429, 500, 502, 503, 504})
 
-#: What `Retry-After` and `RateLimit` (`"api";r=0;t=55`) say, in seconds.
+#: Seconds in a `RateLimit` header (`"api";r=0;t=55`).
 _RATE_LIMIT = re.compile(r"\bt=(\d+)")
 
 
 class HubRefused(StorageError):
-    """The Hub, or its storage, did not do it. `status` is 0 when no answer came; `wait` in seconds, if it said so."""
+    """Failed request to the Hub or its storage. `status` is 0 without a response; `wait` in seconds, if given."""
 
     status = 0
     wait: float | None = None
@@ -31,7 +31,7 @@ class HubRefused(StorageError):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What messages are about. `token`: whether requests carry one; `page`: the URL to look at in a browser."""
+    """Names for messages. `token`: whether requests carry a token; `page`: the URL for a browser."""
 
     place: Place
     token: bool
@@ -43,7 +43,7 @@ def translated(action: str, where: str, context: Context, *, reading: bool = Fal
     """Turn the client's errors into a `StorageError` "cannot <action> <where>"; for a missing file its own."""
     from huggingface_hub import errors as hub
 
-    # The error of the HTTP library, which is another one in other releases.
+    # The error of the HTTP library, which differs between releases.
     no_answer: type[BaseException] = hub.HfHubHTTPError.__bases__[0]
     try:
         yield
@@ -55,7 +55,7 @@ def translated(action: str, where: str, context: Context, *, reading: bool = Fal
         raise StorageError(f"cannot {action} {where}: there is no token", hint=_LOG_IN) from error
     except no_answer as error:
         raise lost(f"cannot {action} {where}: no answer from the Hub ({said(error)})") from error
-    except ConnectionError as error:  # also what hf_xet raises, whose messages are all that it tells
+    except ConnectionError as error:  # also raised by hf_xet, whose message is the only information
         raise _of_xet(error, action, where, context) from error
     except OSError as error:
         raise _of_cause(error, action, where, context) or storage_error(error, action, where) from error
@@ -66,19 +66,19 @@ def translated(action: str, where: str, context: Context, *, reading: bool = Fal
 
 
 def lost(message: str) -> HubRefused:
-    """No answer came, or half of one."""
+    """Return the error for a missing or incomplete response."""
     made = HubRefused(message, hint=f"Check the network. {_AGAIN}")
     made.retryable = True
     return made
 
 
 def said(error: BaseException) -> str:
-    """The first line of a message, or the error's kind where there is none."""
+    """Return the first line of a message, or the error's type if there is none."""
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def _of_cause(error: BaseException, action: str, where: str, context: Context) -> StorageError | None:
-    """What the client wraps into an error of its own: uploads in its threads, downloads that found no cached copy."""
+    """Return the error that the client wrapped: of uploads in its threads, and of downloads without a cached copy."""
     from huggingface_hub import errors as hub
 
     cause = error.__cause__
@@ -119,13 +119,13 @@ def _of_answer(error: Any, action: str, where: str, context: Context, *, reading
 
 
 def _batch_failure(response: Any) -> str:
-    """Return why the first operation of a bucket's batch failed, "" for other answers.
+    """Return why the first operation of a bucket's batch failed; "" for other responses.
 
-    Only clients since 1.30 raise the failures as an attribute; all of them keep the answer's body.
+    Only clients since 1.30 raise the failures as an attribute; all of them keep the response's body.
     """
     try:
         body = response.json()
-    except (ValueError, RuntimeError):  # no JSON, or a body that was streamed and is closed
+    except (ValueError, RuntimeError):  # not JSON, or a streamed body that is closed
         return ""
     failed = body.get("failed") if isinstance(body, Mapping) else None
     first = failed[0] if isinstance(failed, list) and failed else None
@@ -133,7 +133,7 @@ def _batch_failure(response: Any) -> str:
 
 
 def missing(what: str, context: Context) -> HubRefused:
-    """What cannot be seen and what is not there get the same answer."""
+    """Return the error for a repository or bucket that is missing or invisible: the Hub's response is the same."""
     if not context.token:
         return _made(
             401, f"{what}: the {context.place.name} does not exist or is private, and there is no token", _LOG_IN
@@ -143,7 +143,7 @@ def missing(what: str, context: Context) -> HubRefused:
 
 
 def no_token(what: str) -> HubRefused:
-    """Nothing was sent that says who asks."""
+    """Return the error for a request without a token."""
     return _made(401, f"{what}: there is no token of the Hugging Face Hub", _LOG_IN)
 
 
@@ -172,7 +172,7 @@ def _made(status: int, message: str, hint: str) -> HubRefused:
 
 
 def waiting(headers: Mapping[str, str]) -> float | None:
-    """The seconds that the Hub asks for; None when it does not."""
+    """Return the seconds that the Hub requests to wait, or None."""
     given = headers.get("retry-after", "")
     if given.isdigit():
         return float(given)

@@ -1,4 +1,4 @@
-"""A workspace in a local folder or on a shared file system."""
+"""Store in a local folder or on a shared file system."""
 
 import contextlib
 import errno
@@ -16,18 +16,19 @@ from llm_ocr.storage import BaseStore, Capabilities, ObjectInfo
 from llm_ocr.storage.local.locks import LOCKS, NoLocks, exclusive, may_be_held, prepare, unreliable
 from llm_ocr.storage.names import TEMPORARY, check_key, folder_of, local_folder
 
-# The version of a file: inode, time and size. Files are never changed in place, so no lock is needed to read one.
+# Version of a file: inode, time, and size. Files are never changed in place, so reading needs no lock.
 
 
 def version_of(found: os.stat_result) -> str:
-    """The token of a file that was looked at."""
+    """Return the version token of a file from its `stat` result."""
     return f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
 
 
 def version_at(path: Path) -> str | None:
-    """The token of the file that stands there now, None for none.
+    """Return the version token of the current file, or None if there is no file.
 
-    By opening it: over NFS `stat` may answer from a cache what was true some seconds ago, `open` asks.
+    The file is opened, because over NFS `stat` may return cached data that are seconds old, while `open` queries the
+    server.
     """
     try:
         with path.open("rb") as file:
@@ -37,19 +38,19 @@ def version_at(path: Path) -> str | None:
 
 
 def set_apart(path: Path) -> None:
-    """Make the time of a new file a little other than all others', by less than a millisecond.
+    """Change the time of a new file by less than a millisecond, to distinguish it from other versions.
 
-    Kernels before Linux 6.13 count file times in ticks of some milliseconds, and ext4 uses inodes again at once: a
-    third version written within a tick would look like the first.
+    Kernels before Linux 6.13 count file times in ticks of several milliseconds, and ext4 reuses inodes at once: a third
+    version written within a tick would look like the first.
     """
     written = path.stat()
     tick = 1_000_000
     modified = written.st_mtime_ns - written.st_mtime_ns % tick + random.randrange(tick)
-    with contextlib.suppress(PermissionError, NotImplementedError):  # a mount that keeps its own times
+    with contextlib.suppress(PermissionError, NotImplementedError):  # a mount that sets its own times
         os.utime(path, ns=(written.st_atime_ns, modified))
 
 
-# From the operating system's errors to errors that say what to do.
+# Translation of the operating system's errors into errors with a remedy.
 
 
 _AGAIN = "What was published stays: run the same command again afterwards."
@@ -72,7 +73,7 @@ _HINTS = {
 _PASSING = frozenset({errno.EIO, errno.ESTALE, errno.EAGAIN, errno.ETIMEDOUT, errno.EINTR, errno.EBUSY})
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
 
-#: What `link` answers where there are no hard links: FAT, exFAT, object stores mounted as folders, some shares.
+#: Errors of `link` without hard link support: FAT, exFAT, object stores mounted as folders, some network shares.
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 
 NO_LINKS_HINT = "Use a folder on another file system, or a bucket (-w s3://BUCKET/PREFIX, gs://… or hf://buckets/…)."
@@ -93,7 +94,7 @@ def translated(action: str, where: str, *, reading: bool = False) -> Iterator[No
 
 
 def storage_error(error: OSError, action: str, where: str) -> StorageError:
-    """The error to raise for `error`, which came while doing `action` with `where`."""
+    """Return the error to raise for `error`, which occurred during `action` on `where`."""
     said = StorageError(f"cannot {action} {where}: {error.strerror or error}", hint=_HINTS.get(error.errno or 0, ""))
     said.errno = error.errno
     said.retryable = error.errno in _PASSING
@@ -101,21 +102,25 @@ def storage_error(error: OSError, action: str, where: str) -> StorageError:
 
 
 def has_no_links(error: OSError) -> bool:
-    """Whether `link` failed because the file system has no hard links."""
+    """Return whether `link` failed because the file system has no hard links."""
     return error.errno in _NO_LINKS
 
 
-# The files of a folder as keys, in key order.
+# Files of a folder as keys, in key order.
 
 
-#: At the root and no content: made by mkfs on ext file systems, readable by root only; and our locks.
+#: Entries at the root that are not content: `lost+found`, made by mkfs on ext file systems and readable by root only;
+#: and our locks.
 _NOT_CONTENT = frozenset({"lost+found/", f"{LOCKS}/"})
 
 
 def walk(root: Path, folder: str, wanted: Callable[[str], bool]) -> Iterator[str]:
-    """All files below `root`/`folder` in key order, without the subfolders (given with a `/` at the end) not `wanted`.
+    """Yield all files below `root`/`folder` in key order, except in subfolders that are not `wanted`.
 
-    `folder` is a key, or empty for the root itself.
+    Args:
+        root: folder of the store.
+        folder: a key, or empty for the root itself.
+        wanted: returns whether to enter a subfolder, which is given with a `/` at the end.
     """
     for name in _sorted_names(root / folder, root=not folder):
         key = f"{folder}/{name}" if folder else name
@@ -126,7 +131,7 @@ def walk(root: Path, folder: str, wanted: Callable[[str], bool]) -> Iterator[str
 
 
 def _sorted_names(folder: Path, *, root: bool) -> list[str]:
-    """Sorted as keys are: a folder's name counts with the `/` that follows it. Empty for a folder that is gone."""
+    """Return the names sorted like keys: a folder's name includes its `/`. Empty for a folder that is gone."""
     with translated("list", str(folder)):
         try:
             with os.scandir(folder) as entries:
@@ -137,7 +142,7 @@ def _sorted_names(folder: Path, *, root: bool) -> list[str]:
 
 
 def _is_folder(entry: "os.DirEntry[str]") -> bool:
-    """`is_dir` raises for links that lead in a circle: they are no folder, and cost the other names nothing."""
+    """Return whether an entry is a folder. Circular links, for which `is_dir` raises, are not folders."""
     try:
         return entry.is_dir()
     except OSError:
@@ -145,36 +150,40 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
 
 
 def is_temporary(key: str) -> bool:
-    """Whether the key is that of an unfinished write."""
+    """Return whether the key is that of an unfinished write."""
     return key.rpartition("/")[2].startswith(TEMPORARY)
 
 
 def may_hold(folder: str, prefix: str, start_after: str) -> bool:
-    """Whether a folder (with `/` at the end) may hold keys with the prefix and after `start_after`."""
+    """Return whether a folder (with `/` at the end) may hold keys with the prefix and after `start_after`."""
     fits = folder.startswith(prefix) or prefix.startswith(folder)
     return fits and (folder > start_after or start_after.startswith(folder))
 
 
-# A workspace in a local folder, or on a file system that many machines have mounted. An object appears under its name
-# whole or not at all. `put` writes a temporary file beside it, syncs it and renames it; `create` makes a hard link
-# instead, which fails when the name is taken. Creating the object itself exclusively (`O_EXCL`) would let a crash leave
-# an empty marker that wins for ever. Where there are no hard links (FAT, exFAT) a lock around a look and the rename
-# decides as well, and a crash lets go of it. In a folder with neither, such as a bucket that is mounted, of two
-# creators at the same moment the last one wins: its `capabilities` say so, and each worker has to be given units of its
-# own. (An exclusive claim file would be left behind by a crash, and nobody could take it over safely.)
+# Store in a local folder or on a file system mounted by many machines. An object appears under its name completely or
+# not at all. `put` writes a temporary file in the same folder, syncs it, and renames it. `create` makes a hard link
+# instead, which fails if the name exists. Exclusive creation of the object itself (`O_EXCL`) would let a crash leave an
+# empty marker that counts permanently. Without hard links (FAT, exFAT), `create` checks and renames under a lock, which
+# a crash releases. Without links and locks, such as in a mounted bucket, the last of two concurrent creators wins:
+# `capabilities` reports this, and each worker must have its own units. (A crash would leave an exclusive claim file
+# behind, and no worker could take it over safely.)
 
 
-#: What a file system answers that cannot sync a folder; there is nothing more that could be done for durability.
+#: Errors of file systems that cannot sync a folder. Nothing more can be done for durability.
 _CANNOT_SYNC_FOLDERS = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EBADF})
 
 
 def open_local(url: str) -> "LocalStore":
-    """The store for a path or `file://` URL; nothing is read or made. Raises `UsageError` for any other scheme."""
+    """Return the store for a path or `file://` URL, without reading or writing.
+
+    Raises:
+        UsageError: the URL has another scheme.
+    """
     return LocalStore(local_folder(url))
 
 
 class LocalStore(BaseStore):
-    """Objects are files below `root`. It can be used from any number of threads and processes."""
+    """Store whose objects are files below `root`. Safe to use from several threads and processes."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -182,7 +191,7 @@ class LocalStore(BaseStore):
 
     @property
     def url(self) -> str:
-        """The folder's absolute path."""
+        """Absolute path of the folder."""
         return str(self.root)
 
     def get(self, key: str) -> bytes:
@@ -208,14 +217,14 @@ class LocalStore(BaseStore):
 
     def create(self, key: str, data: bytes) -> str:
         path = self._path(key)
-        if self._info(key) is not None:  # spares writing what would lose; the link below is what decides
+        if self._info(key) is not None:  # saves a useless write; the link below decides
             raise ObjectExists(f"{path} exists")
         with translated("write", str(path)), self._temporary(path, lambda file: _write(file, data)) as temporary:
             version = version_of(temporary.stat())
             try:
                 self._link(temporary, path)
             except OSError as error:
-                # Over NFS an answer may be lost and the call repeated: two names of our file mean that it worked.
+                # Over NFS a response may be lost and the call repeated: two names of our file mean success.
                 if temporary.stat().st_nlink < 2:
                     if error.errno == errno.EEXIST:
                         raise ObjectExists(f"{path} exists") from error
@@ -226,7 +235,7 @@ class LocalStore(BaseStore):
         return version
 
     def _create_without_links(self, key: str, temporary: Path) -> None:
-        """Under a lock; where there are none that all see, of two at the same moment the last wins (`capabilities`)."""
+        """Create under a lock. Without locks visible to all, the last concurrent creator wins (`capabilities`)."""
         path = self._path(key)
         with contextlib.nullcontext() if unreliable(self.root) else exclusive(self.root, key):
             if version_at(path) is not None:
@@ -243,7 +252,7 @@ class LocalStore(BaseStore):
         if not (can := self.capabilities()).swap:
             raise StorageError(f"cannot swap {path}: {can.note}", hint=NO_LOCKS_HINT)
         with translated("write", str(path)):
-            _expect(path, version)  # spares writing what would lose; the look under the lock is what decides
+            _expect(path, version)  # saves a useless write; the check under the lock decides
             with self._temporary(path, lambda file: _write(file, data)) as temporary:
                 new = version_of(temporary.stat())
                 with exclusive(self.root, key):
@@ -298,7 +307,7 @@ class LocalStore(BaseStore):
 
     @contextlib.contextmanager
     def _between_swaps(self, key: str) -> Iterator[None]:
-        """Without it a swap that has just looked would bring back what is removed."""
+        """Exclude swaps while the context is active: a swap after its check would restore a removed file."""
         with contextlib.ExitStack() as stack:
             if may_be_held(self.root):
                 with contextlib.suppress(NoLocks):
@@ -311,7 +320,7 @@ class LocalStore(BaseStore):
             no_locks = unreliable(self.root)
             found = _judged(no_links is None, moves, no_locks)
             if found.swap:
-                prepare(self.root)  # before the first swap, so that no `delete` beside it can miss the lock
+                prepare(self.root)  # before the first swap, so that no concurrent `delete` can miss the lock
             self._capabilities = found
         return self._capabilities
 
@@ -319,7 +328,7 @@ class LocalStore(BaseStore):
         self._try_writing()
 
     def _try_writing(self) -> tuple[OSError | None, bool]:
-        """What `link` says when there are no hard links, and whether a rename moves a file rather than copy it."""
+        """Return the error of `link` without hard links, and whether a rename moves a file instead of copying it."""
         probe = self.root / f"{TEMPORARY}probe-{secrets.token_hex(8)}"
         with (
             translated("use the folder", str(self.root)),
@@ -352,7 +361,7 @@ class LocalStore(BaseStore):
         where = f"cannot use the folder {self.root}"
         raise StorageError(f"{where}: a hard link replaces a file here", hint=NO_LINKS_HINT)
 
-    # The steps of a write, one by one: what can be cut off between any two of them is what must be survived.
+    # Steps of a write, as separate methods: tests interrupt a write between any two of them.
 
     def _replace(self, key: str, fill: Callable[[BinaryIO], None]) -> None:
         path = self._path(key)
@@ -362,7 +371,7 @@ class LocalStore(BaseStore):
 
     @contextlib.contextmanager
     def _temporary(self, beside: Path, fill: Callable[[BinaryIO], None]) -> Iterator[Path]:
-        """A synced file that `fill` has written, in the folder of `beside`; removed at the end unless renamed."""
+        """Yield a synced file written by `fill`, in the folder of `beside`; removed at the end unless renamed."""
         self._make_folder(beside.parent)
         temporary = beside.with_name(_temporary_name())
         try:
@@ -415,7 +424,7 @@ class LocalStore(BaseStore):
             try:
                 found = path.stat()
             except OSError as error:
-                if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):  # a link may lead nowhere
+                if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):  # the target of a link may be missing
                     raise
                 return None
         if not stat.S_ISREG(found.st_mode):

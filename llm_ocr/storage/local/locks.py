@@ -1,8 +1,9 @@
-"""Locks between the processes, and where the file system carries them the machines, that use a folder.
+"""File locks between the processes that use a folder, and between machines if the file system supports that.
 
-`flock` on a sidecar, never on the object: a swap renames another file over the object, and a lock on a file that is
-renamed over goes with it (over NFS the next one who waits gets ESTALE). The sidecars are never removed, for one that is
-removed could be held by two who opened it before and after; so they are few and many keys share each.
+The locks use `flock` on a sidecar, never on the object: a swap renames another file over the object, and the lock
+disappears with the old file (over NFS, the next waiter receives ESTALE). Sidecars are never removed, because two
+processes that open a sidecar before and after its removal could both hold it. Therefore they are few, and many keys
+share each.
 """
 
 import contextlib
@@ -20,37 +21,44 @@ from pathlib import Path
 from llm_ocr.errors import StorageError
 from llm_ocr.storage.names import TEMPORARY
 
-#: Below the root. No key has such a segment.
+#: Folder of the sidecars below the root. No key has such a segment.
 LOCKS = f"{TEMPORARY}locks"
 
-#: Enough that two of 1,000 workers that write at the same moment seldom meet; few enough to look at.
+#: Large enough that two of 1,000 concurrent writers seldom collide, small enough to inspect.
 _SIDECARS = 64
 
-#: A lock is held for one look and one rename. A holder of a minute is a machine that is stopped or cut off.
+#: Seconds. A lock is held for one check and one rename. A holder of a minute is a suspended or disconnected machine.
 _PATIENCE = 60.0
 
-#: What `flock` answers where there are no locks: NFS without lockd, Lustre mounted without flock, some FUSE systems.
+#: Errors of `flock` without lock support: NFS without lockd, Lustre mounted without flock, some FUSE systems.
 _NO_LOCKS = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL})
 
-#: Mount options by which a network file system keeps locks to the machine: nfs(5), mount.cifs(8), Lustre's mount(8).
+#: Mount options that keep a network file system's locks local: nfs(5), mount.cifs(8), Lustre's mount(8).
 _KEPT_LOCAL = frozenset({"nolock", "local_lock=flock", "local_lock=all", "nobrl", "localflock"})
 
 
 class NoLocks(OSError):
-    """The file system has no `flock`."""
+    """Error for a file system without `flock`."""
 
 
 @contextlib.contextmanager
 def exclusive(root: Path, key: str, *, patience: float = _PATIENCE) -> Iterator[None]:
-    """Hold the lock of the key: no other thread, process or machine does at the same time; a death lets go of it.
+    """Hold the lock of the key, exclusively among threads, processes, and machines. A crash releases it.
 
-    Raises `NoLocks` where there are none, `StorageError` (retryable) when it is not free within `patience` seconds, and
-    `OSError` when the sidecar cannot be made.
+    Args:
+        root: folder of the store.
+        key: key to lock; other keys may share its sidecar.
+        patience: seconds to wait for the lock.
+
+    Raises:
+        NoLocks: the file system has no locks.
+        StorageError: the lock is not free within `patience` seconds (retryable).
+        OSError: the sidecar cannot be created.
     """
     prepare(root)
     folder = root / LOCKS
     number = int.from_bytes(hashlib.sha256(key.encode()).digest()[:4]) % _SIDECARS
-    # For writing, because NFS makes of `flock` a lock of the whole file, which asks for that.
+    # Opened for writing, because NFS implements `flock` as a lock of the whole file, which requires that.
     handle = os.open(folder / f"{number:02x}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         _take(handle, patience, str(folder / f"{number:02x}"))
@@ -60,17 +68,17 @@ def exclusive(root: Path, key: str, *, patience: float = _PATIENCE) -> Iterator[
 
 
 def prepare(root: Path) -> None:
-    """Make the folder of the sidecars: from then on `may_be_held`."""
+    """Create the folder of the sidecars: `may_be_held` is true from then on."""
     (root / LOCKS).mkdir(exist_ok=True)
 
 
 def may_be_held(root: Path) -> bool:
-    """Whether anyone who takes locks below `root` has come by."""
+    """Return whether any process has used locks below `root`."""
     return (root / LOCKS).is_dir()
 
 
 def exclude(root: Path) -> bool:
-    """Whether a lock that is held keeps another out, tried with a file that is removed again. `root` must be there."""
+    """Return whether a held lock excludes another, tested with a temporary file. `root` must exist."""
     probe = root / f"{TEMPORARY}lock-{secrets.token_hex(8)}"
     try:
         with probe.open("xb") as first, probe.open("r+b") as second:
@@ -82,7 +90,7 @@ def exclude(root: Path) -> bool:
 
 
 def _take(handle: int, patience: float, where: str) -> None:
-    # Not a call that blocks: it could not be given up when the holder's machine is stopped.
+    # A blocking call could not be abandoned while the holder's machine is suspended.
     give_up = time.monotonic() + patience
     wait = 0.001
     while not _taken(handle):
@@ -110,10 +118,10 @@ def _taken(handle: int) -> bool:
 
 
 def kept_on_this_machine(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
-    """Why locks in `folder` may not be seen by other machines; empty when they are, or nothing says otherwise.
+    """Return the reason why other machines may not see locks in `folder`; empty if there is no known reason.
 
-    No test on one machine can find this out, so the mount is asked (Linux only). The kernel keeps the locks of FUSE
-    file systems to itself unless their driver takes them over, which those for buckets do not.
+    No test on one machine can detect this, so the mount options are read (Linux only). The kernel keeps the locks of
+    FUSE file systems local unless their driver handles them, which drivers for buckets do not.
     """
     if not sys.platform.startswith("linux"):
         return ""
@@ -125,20 +133,20 @@ def kept_on_this_machine(folder: Path, mounts: Path = Path("/proc/self/mountinfo
     best, answer = 0, ""
     for line in text.splitlines():
         point, kind, options = _mount(line)
-        if kind and len(point.parts) >= best and real.is_relative_to(point):  # of equal ones the later covers the other
+        if kind and len(point.parts) >= best and real.is_relative_to(point):  # of equal ones, the later is on top
             best, answer = len(point.parts), _why_local(kind, options)
     return answer
 
 
 def unreliable(root: Path) -> str:
-    """Why locks below `root` do not decide between all workers; empty when they do. Tried by taking one."""
+    """Return the reason why locks below `root` are unreliable between workers; empty if they work. Tests a lock."""
     if why := kept_on_this_machine(root):
         return f"file locks may hold on this machine only, for {why}"
     return "" if exclude(root) else "there are no file locks here"
 
 
 def _mount(line: str) -> tuple[Path, str, frozenset[str]]:
-    """Mount point, type and options of a line of mountinfo (proc(5)); an empty type for what is none."""
+    """Return mount point, type, and options of a line of mountinfo (proc(5)); an empty type for another line."""
     left, _, right = line.partition(" - ")
     before, after = left.split(" "), right.split(" ")
     if len(before) < 6 or not after[0]:

@@ -1,7 +1,7 @@
-"""A workspace in a bucket of S3, or of what speaks its language: the Hugging Face gateway, R2, MinIO and others.
+"""Store in a bucket of S3 or of an S3-compatible service: the Hugging Face gateway, R2, MinIO, and others.
 
-Versions are ETags. They are made from the content, so that the same bytes written again have the same one: what is
-swapped holds a nonce.
+Versions are ETags. They depend on the content, so the same bytes written again have the same version: swapped objects
+contain a nonce.
 """
 
 import secrets
@@ -35,7 +35,11 @@ from llm_ocr.storage.s3.transfers import (
 
 
 def open_s3(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> "S3Store":
-    """The store for `s3://BUCKET/PREFIX`; nothing is connected to. Raises `UsageError` for a wrong URL or endpoint."""
+    """Return the store for `s3://BUCKET/PREFIX`, without connecting.
+
+    Raises:
+        UsageError: the URL or the endpoint is invalid.
+    """
     place = parse_url(url)
     if options.endpoint is not None:
         check_endpoint(options.endpoint)
@@ -43,9 +47,9 @@ def open_s3(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> "S3Store":
 
 
 class S3Store(BaseStore):
-    """Objects are those of a bucket under a prefix. One client, made at the first use, serves any number of threads.
+    """Store whose objects are in a bucket under a prefix. One client, created on first use, serves all threads.
 
-    Encryption, versions and lifecycle are the bucket's: nothing about them is sent.
+    Encryption, versions, and lifecycle are the bucket's: no request sets them.
     """
 
     def __init__(self, place: Place, options: StoreOptions = DEFAULT_OPTIONS, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -84,7 +88,7 @@ class S3Store(BaseStore):
         if self._capabilities is None or self._capabilities.create:
             try:
                 return create(target, data)
-            except Unsupported:  # said by capabilities(); a workspace that one process writes can still live here
+            except Unsupported:  # reported by capabilities(); a workspace with a single writer still works here
                 pass
         return create_unsafely(target, data)
 
@@ -131,7 +135,7 @@ class S3Store(BaseStore):
             return None
         except StorageError as error:
             if not error.retryable:
-                self._first_page()  # the answer to HEAD has no words: this request's answer says what is wrong
+                self._first_page()  # the response to HEAD has no body; this request's error explains the problem
             raise
         return _info(key, found["ContentLength"], found)
 
@@ -165,7 +169,7 @@ class S3Store(BaseStore):
         return Target(self._connected(), inside, self._name(key))
 
     def _first_page(self) -> None:
-        """Ask for the list's beginning: unlike for HEAD, the answer says in words what is wrong with the bucket."""
+        """Request the beginning of the listing: unlike for HEAD, an error response explains the bucket's problem."""
         connection = self._connected()
         with translated("use", self.url, connection.context):
             connection.client.list_objects_v2(Bucket=self._place.bucket, Prefix=self._place.root, MaxKeys=1)
@@ -185,6 +189,6 @@ class S3Store(BaseStore):
 
 
 def _info(key: str, size: int, found: Any) -> ObjectInfo:
-    """The answers to a list and to HEAD agree to the second."""
+    """Return the object's data. The responses to a listing and to HEAD agree to the second."""
     modified: datetime = found["LastModified"]
     return ObjectInfo(key, size, found["ETag"], float(int(modified.timestamp())))

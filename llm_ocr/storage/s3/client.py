@@ -14,26 +14,26 @@ from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.names import BucketPlace, checked_prefix
 from llm_ocr.storage.s3.errors import Context, translated
 
-# Which bucket and which service: what `s3://bucket/prefix` and an endpoint's URL mean. Nothing is connected to.
+# Parsing of `s3://bucket/prefix` and endpoint URLs, without connecting.
 
 
 _URL = re.compile(r"s3://([^/]*)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
 
-#: Looser than Amazon's rule (3 to 63 lower-case characters): other services allow more.
+#: Looser than Amazon's rule (3 to 63 lowercase characters): other services allow more.
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 
-#: Amazon's hosts, also those of China and of the European sovereign cloud.
+#: Amazon's hosts, including China and the European sovereign cloud.
 _AMAZON = re.compile(r"(?:^|\.)amazonaws\.(?:com|com\.cn|eu)$")
 
-#: The gateway to the storage buckets of the Hugging Face Hub, from its documentation on S3 compatibility.
+#: The gateway to storage buckets of the Hugging Face Hub, from its documentation on S3 compatibility.
 _HUGGING_FACE = "s3.hf.co"
 
-#: The suffix of S3 Express One Zone, whose lists are in no order and know no start.
+#: Suffix of S3 Express One Zone, whose listings are unordered and have no start key.
 _DIRECTORY_BUCKET = "--x-s3"
 
 
 class Service(StrEnum):
-    """Who answers: they differ in what they support."""
+    """Service behind an endpoint. Services differ in their features."""
 
     AMAZON = "Amazon S3"
     HUGGING_FACE = "the Hugging Face gateway"
@@ -41,14 +41,18 @@ class Service(StrEnum):
 
 
 class Place(BucketPlace):
-    """A prefix in a bucket of S3."""
+    """Prefix in a bucket of S3."""
 
     __slots__ = ()
     scheme = "s3"
 
 
 def parse_url(url: str) -> Place:
-    """The place that an `s3://` URL names; characters mean themselves, nothing is unquoted. Raises `UsageError`."""
+    """Return the place of an `s3://` URL. Characters are literal; nothing is unquoted.
+
+    Raises:
+        UsageError: the URL is invalid.
+    """
     found = _URL.fullmatch(url)
     if found is None:
         raise UsageError("this is no S3 URL", hint="Give s3://BUCKET/PREFIX.")
@@ -89,20 +93,20 @@ def check_endpoint(endpoint: str) -> None:
 
 
 def service_of(endpoint: str) -> Service:
-    """Who answers at an endpoint's URL."""
+    """Return the service of an endpoint's URL."""
     host = (urlsplit(endpoint).hostname or "").lower()
     if host == _HUGGING_FACE:
         return Service.HUGGING_FACE
     return Service.AMAZON if _AMAZON.search(host) else Service.OTHER
 
 
-# How long a request to S3 is tried again. botocore's own pauses after lost connections and 5xx begin at 50 ms since
-# 1.44, and a client may have 35 such retries under way before it gives up at once, for all requests
-# (botocore/retries/standard.py, `RetryQuotaChecker`). A service that answers nobody for some seconds would end a worker
-# that reads in parallel. Ours come before them and know no quota; what they do not know stays with botocore.
+# Retries of requests to S3. Since 1.44, botocore's own pauses after lost connections and 5xx begin at 50 ms. A client
+# may have 35 such retries in progress before all requests fail at once (botocore/retries/standard.py,
+# `RetryQuotaChecker`). An outage of a few seconds would therefore end a worker that reads in parallel. The retries here
+# run first and have no quota; other errors are left to botocore.
 
 
-#: Seconds of the first pause: after a lost connection or an error of the service, and when it asks for patience.
+#: Seconds of the first pause: after a lost connection or an error of the service, and after throttling.
 _FIRST, _FIRST_THROTTLED = 0.1, 1.0
 _LONGEST = 20.0
 _THROTTLED = frozenset({429, 503})
@@ -110,20 +114,20 @@ _FAULTY = frozenset({500, 502, 504})
 
 
 def set_retries(client: Any, retries: int) -> None:
-    """Have the client try a request again up to `retries` times, with pauses that double, up to 20 s.
+    """Let the client retry a request up to `retries` times, with pauses that double, up to 20 s.
 
-    With 8 retries a request outlasts an outage of 12 s, mostly of 20 s.
+    With 8 retries, a request survives any outage of 12 s, and most of 20 s.
     """
     client.meta.events.register_first("needs-retry.s3", _handler(retries), unique_id="llm-ocr-patience")
 
 
 def _handler(retries: int) -> Callable[..., float | None]:
     def needs_retry(*, response: Any, attempts: int, caught_exception: Any, **_: Any) -> float | None:
-        """Seconds until the next try; None leaves it to botocore. `attempts` counts from 1."""
+        """Return the seconds until the next attempt, or None to leave it to botocore. `attempts` counts from 1."""
         first = _first_pause(response, caught_exception)
         if first is None or attempts > retries:
             return None
-        least = 0.0 if first == _FIRST_THROTTLED else 0.5  # those who are throttled spread, as with botocore
+        least = 0.0 if first == _FIRST_THROTTLED else 0.5  # throttled clients spread out, as in botocore
         return float(min(first * 2 ** (attempts - 1), _LONGEST) * random.uniform(least, 1.0))
 
     return needs_retry
@@ -141,27 +145,27 @@ def _first_pause(response: Any, error: Any) -> float | None:
     return _FIRST if status in _FAULTY else None
 
 
-# The boto3 client of a store: made once, at the first use, and shared by all threads.
+# The boto3 client of a store: created once, on first use, and shared by all threads.
 
 
-#: The Hugging Face gateway takes no other (its documentation), and other services take it where none is set.
+#: The Hugging Face gateway accepts only this region (its documentation); it is the default for other services.
 _REGION = "us-east-1"
 
 _MEBI = 1 << 20
 
-#: Bytes from which a file goes up in parts: small enough that a lost connection costs little at Amazon, what its
-#: documentation recommends for the Hugging Face gateway.
+#: File size in bytes above which uploads use parts. At Amazon: small enough that a lost connection costs little. For
+#: the Hugging Face gateway: the value that its documentation recommends.
 _MULTIPART = {Service.AMAZON: 64 * _MEBI, Service.OTHER: 64 * _MEBI, Service.HUGGING_FACE: 2000 * _MEBI}
 
-#: What the access key ids of temporary credentials begin with; they are worth nothing without their session token.
+#: Prefix of the access key ids of temporary credentials, which are useless without their session token.
 _TEMPORARY_KEY = "ASIA"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Patience with the service: retries after the first try (growing pauses up to 20 s), seconds, bytes.
+    """Limits of requests: retries after the first attempt (growing pauses up to 20 s), timeouts in seconds, and sizes.
 
-    `multipart`: the size from which a file goes up in parts; None for what suits the service.
+    `multipart`: file size in bytes above which uploads use parts; None for the service's default.
     """
 
     retries: int = 8
@@ -175,7 +179,7 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A client and what is known about the other side. `multipart` in bytes, see `Limits`."""
+    """Client with the properties of its service. `multipart` in bytes, see `Limits`."""
 
     client: Any
     service: Service
@@ -184,14 +188,16 @@ class Connection:
 
     @property
     def server(self) -> str:
-        """Who answers, in words."""
+        """Name of the service or its URL, for messages."""
         return str(self.service) if self.service is not Service.OTHER else self.context.server
 
 
 def connect(place: Place, options: StoreOptions, limits: Limits) -> Connection:
-    """A client for the bucket; credentials are found and complete, but not yet proved.
+    """Return a client for the bucket. Credentials are present and complete, but not verified.
 
-    Raises `MissingExtra`, and `StorageError` for a profile that is missing and credentials that are not complete.
+    Raises:
+        MissingExtra: boto3 is not installed.
+        StorageError: the profile is missing, or the credentials are incomplete.
     """
     try:
         import boto3
@@ -207,7 +213,7 @@ def connect(place: Place, options: StoreOptions, limits: Limits) -> Connection:
         service = service_of(endpoint) if endpoint else Service.AMAZON
         client = _client(session, service, endpoint, limits)
         if endpoint is None and service_of(client.meta.endpoint_url) is not Service.AMAZON:
-            # The profile or AWS_ENDPOINT_URL names another service, which is not known before there is a client.
+            # The profile or AWS_ENDPOINT_URL names another service, which is known only after creating a client.
             endpoint = client.meta.endpoint_url
             service = service_of(endpoint)
             client = _client(session, service, endpoint, limits)
@@ -217,7 +223,7 @@ def connect(place: Place, options: StoreOptions, limits: Limits) -> Connection:
 
 
 def _botocore_session() -> Any:
-    """One that reads times quickly: with botocore's own parser they are most of what a listing costs."""
+    """Return a session with a fast time parser: botocore's own takes most of the time of a listing."""
     import botocore.session
 
     session = botocore.session.get_session()
@@ -226,7 +232,11 @@ def _botocore_session() -> Any:
 
 
 def _time(value: Any) -> datetime:
-    """What S3 says in listings is ISO 8601; headers, and other services, have other forms. Raises ValueError."""
+    """Parse a time. Listings of S3 use ISO 8601; headers and other services use other forms.
+
+    Raises:
+        ValueError: the value is not a time.
+    """
     from botocore.utils import parse_timestamp
 
     try:
@@ -241,11 +251,11 @@ def _client(session: Any, service: Service, endpoint: str | None, limits: Limits
 
     settings: dict[str, Any] = {}
     if service is not Service.AMAZON:
-        # Others do not know the checksums that the SDK adds by itself since 2025, and some refuse them.
+        # Other services do not support the checksums that the SDK adds by default since 2025, and some reject them.
         settings = {"request_checksum_calculation": "when_required", "response_checksum_validation": "when_required"}
     if service is Service.HUGGING_FACE:
         settings["s3"] = {"addressing_style": "path"}
-    # Without a region Amazon says where the bucket is, and the SDK follows.
+    # Without a region, Amazon returns the bucket's region, and the SDK follows.
     region = session.region_name or (None if service is Service.AMAZON else _REGION)
     config = Config(
         max_pool_connections=64,

@@ -8,7 +8,7 @@ from typing import Any
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError
 from llm_ocr.storage.local import storage_error
 
-# What an answer of S3, or an error of its SDK, means for the user, and what to do about it.
+# Meaning of error responses of S3 and of SDK errors, with remedies.
 
 
 AGAIN = "What was published stays: run the same command again."
@@ -16,7 +16,7 @@ AGAIN = "What was published stays: run the same command again."
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What an error's text names. `root` is what the store's keys begin with in the bucket."""
+    """Names for error messages. `root` is the prefix of the store's keys in the bucket."""
 
     url: str
     bucket: str
@@ -27,18 +27,18 @@ class Context:
 
     @property
     def server(self) -> str:
-        """Who was asked."""
+        """Server that received the request."""
         return self.endpoint or "Amazon S3"
 
     @property
     def credentials(self) -> str:
-        """Which credentials were used, without them."""
+        """Description of the credentials in use, without secrets."""
         return f"profile {self.profile}" if self.profile else "these credentials"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An error answer. `code` is the status in digits where the answer had no body; `region`: the bucket's, if said."""
+    """Error response. `code` is the status in digits if the response has no body; `region`: the bucket's, if given."""
 
     code: str
     status: int
@@ -49,7 +49,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What is wrong, and what to do."""
+    """Problem and remedy."""
 
     what: str
     hint: str
@@ -63,7 +63,7 @@ _REGION = frozenset(
         *("TemporaryRedirect", "301", "302", "307"),
     }
 )
-#: What says that the credentials are good, and not for this.
+#: Codes for valid credentials without the required permission.
 DENIED = frozenset({"AccessDenied", "AllAccessDisabled", "AccountProblem", "AccessControlListNotSupported", "403"})
 _EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "InvalidToken"})
 _WRONG_KEY = frozenset(
@@ -80,7 +80,7 @@ _BUSY = frozenset(
     }
 )
 
-#: What a policy must allow for a request, where it is not called `s3:` and the request's own name.
+#: Permission for a request, if it differs from `s3:` and the request's name.
 _PERMISSIONS = {
     "ListObjectsV2": "s3:ListBucket",
     "HeadObject": "s3:GetObject",
@@ -93,7 +93,7 @@ _PERMISSIONS = {
 
 
 def advice_for(answer: Answer, context: Context) -> Advice:
-    """What an error answer means."""
+    """Return the meaning of an error response."""
     for codes, advise in _ADVICE:
         if answer.code in codes:
             return advise(answer, context)
@@ -200,7 +200,7 @@ _CHECK_PROFILE = (
 )
 _SIGN_IN = "Sign in again (aws sso login), or correct the profile in ~/.aws/config."
 
-#: Classes of botocore.exceptions by name, the special ones before those that they derive from.
+#: Classes of botocore.exceptions by name, derived classes before their base classes.
 _SDK: tuple[tuple[frozenset[str], str, str, bool], ...] = (
     (frozenset({"NoCredentialsError"}), "no credentials were found", _SET_KEYS, False),
     (frozenset({"PartialCredentialsError"}), "half of the credentials is missing", _SET_KEYS, False),
@@ -234,7 +234,7 @@ _SDK: tuple[tuple[frozenset[str], str, str, bool], ...] = (
 
 
 def sdk_advice(error: Exception, context: Context) -> Advice:
-    """What an error means that came before or instead of an answer."""
+    """Return the meaning of an error that occurred before a response or without one."""
     names = {kind.__name__ for kind in type(error).__mro__}
     for kinds, what, hint, retryable in _SDK:
         if kinds & names:
@@ -242,7 +242,7 @@ def sdk_advice(error: Exception, context: Context) -> Advice:
     return Advice(str(error), "")
 
 
-# From the SDK's errors to errors that say what to do.
+# Translation of the SDK's errors into errors with a remedy.
 
 
 class Conflict(StorageError):
@@ -252,11 +252,11 @@ class Conflict(StorageError):
 
 
 class Unsupported(StorageError):
-    """The service does not know the request, or a header of it."""
+    """The service does not support the request, or one of its headers."""
 
 
 class Denied(StorageError):
-    """The credentials are good, and do not allow this."""
+    """The credentials are valid, but do not permit this request."""
 
 
 @contextlib.contextmanager

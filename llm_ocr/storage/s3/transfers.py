@@ -18,26 +18,34 @@ from llm_ocr.storage.names import TEMPORARY
 from llm_ocr.storage.s3.client import Connection, Service
 from llm_ocr.storage.s3.errors import Conflict, Denied, Unsupported, translated
 
-# Reading objects. The SDK repeats requests, and not answers that break off: those are asked for again here.
+# Reads. The SDK retries requests, but not interrupted response bodies: these are requested again here.
 
 
 T = TypeVar("T")
 
-#: Seconds (at most) before an answer that broke off is asked for again.
+#: Upper limits in seconds of the pauses before an interrupted response is requested again.
 _READ_PAUSES = (0.1, 0.5, 2.0, 5.0)
 
 _CHUNK = 1 << 20
 
 
 def read_object(connection: Connection, key: str, name: str) -> tuple[bytes, str]:
-    """The content of an object and its ETag. Raises `ObjectNotFound`."""
+    """Return the content of an object and its ETag.
+
+    Raises:
+        ObjectNotFound: there is no such object.
+    """
     content = BytesIO()
     version = copy_object(connection, key, name, content)
     return content.getvalue(), version
 
 
 def copy_object(connection: Connection, key: str, name: str, file: BinaryIO) -> str:
-    """Make the object's content that of `file`, which is writable and seekable; its ETag. Raises `ObjectNotFound`."""
+    """Replace the content of `file`, which is writable and seekable, with the object's; return its ETag.
+
+    Raises:
+        ObjectNotFound: there is no such object.
+    """
 
     def ask() -> Any:
         return connection.client.get_object(Bucket=connection.context.bucket, Key=key)
@@ -53,7 +61,11 @@ def copy_object(connection: Connection, key: str, name: str, file: BinaryIO) -> 
 
 
 def read_part(connection: Connection, key: str, name: str, start: int, length: int) -> bytes:
-    """`length` bytes (at least 1) from `start`, fewer or none at the end. Raises `ObjectNotFound`."""
+    """Return `length` bytes (at least 1) from `start`; fewer or none at the end.
+
+    Raises:
+        ObjectNotFound: there is no such object.
+    """
     from botocore.exceptions import ClientError
 
     def ask() -> Any:
@@ -63,13 +75,13 @@ def read_part(connection: Connection, key: str, name: str, start: int, length: i
         except ClientError as error:
             if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") != 416:
                 raise
-            return None  # it begins behind the end
+            return None  # the range begins after the end
 
     def read(answer: Any) -> bytes:
         if answer is None:
             return b""
         data: bytes = answer["Body"].read()
-        # A service that does not know ranges gives the whole.
+        # A service without support for ranges returns the whole object.
         return data if "ContentRange" in answer else data[start : start + length]
 
     return _read(ask, read, connection, name)
@@ -92,14 +104,14 @@ def _read(ask: Callable[[], Any], read: Callable[[Any], T], connection: Connecti
     raise AssertionError("not reached: the last round returns or raises")
 
 
-# Conditional writes: create-if-absent and compare-and-swap, and whether a service honours them. A request that the SDK
-# repeats after a lost answer meets its own write, and is told 409 or 412. What stands is therefore read back: our bytes
-# mean success. Two writers with the same bytes would both take themselves for the winner, so what must have one winner
-# holds a nonce.
+# Conditional writes: create-if-absent and compare-and-swap, with tests of the service's support. If the SDK repeats a
+# request after a lost response, the request meets its own write and receives 409 or 412. The object is therefore read
+# back: our bytes mean success. Two writers of equal bytes would both assume success, so objects that need a single
+# winner contain a nonce.
 
 
-#: Seconds (at most) before the next try when a write met another one and nothing of it stands: the S3 user guide on
-#: conditional writes asks for a retry after 409.
+#: Upper limits in seconds of the pauses before the next attempt, when a write met another one but did not take effect:
+#: the S3 user guide on conditional writes recommends a retry after 409.
 _WRITE_PAUSES = (0.1, 0.3, 1.0, 3.0)
 
 _LEASES_OFF = "leases are off here, and shards are static"
@@ -107,16 +119,19 @@ _LEASES_OFF = "leases are off here, and shards are static"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One object to write. `key` is its key in the bucket, `name` what errors call it."""
+    """Object to write. `key` is its key in the bucket, `name` its name in errors."""
 
     connection: Connection
     key: str
     name: str
 
     def put(self, data: bytes, **conditions: str) -> str:
-        """Write it, and give its ETag. Raises `Conflict` when a condition fails, `Unsupported` when it is not known.
+        """Write the object and return its ETag.
 
-        `ObjectNotFound`: the object that a condition names is gone.
+        Raises:
+            Conflict: a condition failed.
+            Unsupported: the service does not support a condition.
+            ObjectNotFound: the object of a condition is gone.
         """
         context = self.connection.context
         with translated("write", self.name, context, reading="IfMatch" in conditions):
@@ -124,24 +139,29 @@ class Target:
         return str(sent["ETag"])
 
     def find(self) -> tuple[bytes, str] | None:
-        """Content and ETag; None when there is no such object."""
+        """Return content and ETag, or None if there is no such object."""
         try:
             return read_object(self.connection, self.key, self.name)
         except ObjectNotFound:
             return None
 
     def remove(self) -> None:
-        """Remove it; no error when there is none."""
+        """Remove the object. No error if it does not exist."""
         context = self.connection.context
         with (
-            contextlib.suppress(ObjectNotFound),  # Amazon says nothing of it, others do
+            contextlib.suppress(ObjectNotFound),  # other services than Amazon report a missing object
             translated("remove", self.name, context, reading=True),
         ):
             self.connection.client.delete_object(Bucket=context.bucket, Key=self.key)
 
 
 def create(target: Target, data: bytes) -> str:
-    """Write the object if there is none; its ETag. Raises `ObjectExists`, and `Unsupported` where it is not known."""
+    """Write the object if it does not exist, and return its ETag.
+
+    Raises:
+        ObjectExists: the object exists.
+        Unsupported: the service does not support the condition.
+    """
     for pause in _WRITE_PAUSES:
         try:
             return target.put(data, IfNoneMatch="*")
@@ -159,7 +179,11 @@ def create(target: Target, data: bytes) -> str:
 
 
 def swap(target: Target, data: bytes, version: str) -> str:
-    """Replace the object if its ETag is `version`; its new one. Raises `ObjectChanged`."""
+    """Replace the object if its ETag is `version`, and return the new ETag.
+
+    Raises:
+        ObjectChanged: the object has another version or is gone.
+    """
     for pause in _WRITE_PAUSES:
         try:
             return target.put(data, IfMatch=version)
@@ -181,7 +205,7 @@ def swap(target: Target, data: bytes, version: str) -> str:
 
 
 def create_unsafely(target: Target, data: bytes) -> str:
-    """`create` where the service has no conditions: right as long as no two write at the same moment."""
+    """Create without conditions, correct only while no two writers are active."""
     standing = target.find()
     if standing is not None:
         raise ObjectExists(f"{target.name} exists")
@@ -189,7 +213,7 @@ def create_unsafely(target: Target, data: bytes) -> str:
 
 
 def _standing_after(failed: StorageError, target: Target) -> tuple[bytes, str] | None:
-    """What stands after a write of which it is not known whether it happened; raises `failed` when it did not."""
+    """Return the current object after a write with unknown outcome; raise `failed` if the write did not happen."""
     if not failed.retryable:
         raise failed
     try:
@@ -199,9 +223,12 @@ def _standing_after(failed: StorageError, target: Target) -> tuple[bytes, str] |
 
 
 def probe(target: Target) -> Capabilities:
-    """What the service honours, found with an object of this name, which is removed. Raises `StorageError`.
+    """Return the service's capabilities, tested with an object of this name, which is removed.
 
-    The object is read back too, so that all permissions that a workspace needs are proved.
+    The object is read back too, which checks all permissions that a workspace needs.
+
+    Raises:
+        StorageError: the service refused a request.
     """
     try:
         created, version = _probe_create(target)
@@ -211,7 +238,7 @@ def probe(target: Target) -> Capabilities:
                 f"{target.name} cannot be read after it was written", hint="Nothing can be kept in such a store."
             )
     except StorageError:
-        with contextlib.suppress(StorageError):  # the first error says more than that of the cleaning up
+        with contextlib.suppress(StorageError):  # the first error is more informative than a cleanup error
             target.remove()
         raise
     target.remove()
@@ -221,7 +248,7 @@ def probe(target: Target) -> Capabilities:
 
 
 def _probe_create(target: Target) -> tuple[bool, str]:
-    """Whether a second creator loses, and the version that stands."""
+    """Return whether a second creator fails, and the current version."""
     try:
         version = create(target, _nonce())
     except Unsupported:
@@ -233,7 +260,7 @@ def _probe_create(target: Target) -> tuple[bool, str]:
 
 
 def _probe_swap(target: Target, version: str) -> bool:
-    """Whether the right version is replaced, and then, as it is not the right one any more, is refused."""
+    """Return whether the current version is replaced, and the outdated version refused."""
     try:
         swap(target, _nonce(), version)
         target.put(_nonce(), IfMatch=version)
@@ -249,15 +276,15 @@ def _nonce() -> bytes:
     return secrets.token_hex(16).encode()
 
 
-# Files that go up in parts, and what is left of those that were cut off.
+# Multipart uploads, and leftovers of interrupted uploads.
 
 
 _log = logging.getLogger(__name__)
 
-#: An upload in parts has an id, and no name among the keys; we show it as <folder>/.tmp-upload-<id>:<name>.
+#: A multipart upload has an id, but no key; it is listed as <folder>/.tmp-upload-<id>:<name>.
 _UPLOAD = f"{TEMPORARY}upload-"
 
-#: Parts in flight for one file; a store is used from many threads already.
+#: Concurrent parts of a file; a store is used from many threads already.
 _PARTS_AT_ONCE = 4
 
 _MOST_PARTS = 10_000
@@ -265,7 +292,11 @@ _MEBI = 1 << 20
 
 
 def upload_file(connection: Connection, path: Path, key: str, name: str) -> None:
-    """Write an object from a file, in parts above `connection.multipart` bytes. Raises `StorageError`."""
+    """Write an object from a file, in parts above `connection.multipart` bytes.
+
+    Raises:
+        StorageError: the upload failed.
+    """
     with translated(f"copy {path} to", name, connection.context):
         if path.stat().st_size <= connection.multipart:
             with path.open("rb") as file:
@@ -274,8 +305,8 @@ def upload_file(connection: Connection, path: Path, key: str, name: str) -> None
         try:
             _upload_parts(connection, path, key)
         except connection.client.exceptions.NoSuchUpload:
-            # The parts were joined and the answer lost: the repeated request finds no upload. Which of two writers'
-            # object stands is not known, so the file goes up once more.
+            # The parts were joined but the response was lost: the repeated request finds no upload. Another writer's
+            # object may be the current one, so the file is uploaded again.
             _upload_parts(connection, path, key)
 
 
@@ -293,7 +324,7 @@ def _upload_parts(connection: Connection, path: Path, key: str) -> None:
 
 
 def unfinished_uploads(connection: Connection) -> Iterator[ObjectInfo]:
-    """Uploads in parts that were neither finished nor given up; none where the service cannot list them."""
+    """Yield multipart uploads that were neither completed nor aborted; none if the service cannot list them."""
     context = connection.context
     pages = connection.client.get_paginator("list_multipart_uploads").paginate(
         Bucket=context.bucket, Prefix=context.root
@@ -306,12 +337,12 @@ def unfinished_uploads(connection: Connection) -> Iterator[ObjectInfo]:
 
 
 def is_upload(key: str) -> bool:
-    """Whether a key is one of `unfinished_uploads`."""
+    """Return whether a key is from `unfinished_uploads`."""
     return key.rpartition("/")[2].startswith(_UPLOAD)
 
 
 def give_up(connection: Connection, key: str, name: str) -> None:
-    """Remove the parts of an upload; no error when they are gone."""
+    """Remove the parts of an upload. No error if they are gone."""
     folder, slash, last = key.rpartition("/")
     upload, _, last = last.removeprefix(_UPLOAD).partition(":")
     with translated("remove", name, connection.context):
@@ -339,12 +370,12 @@ def _uploads(connection: Connection, pages: Any) -> Iterator[Any]:
             return
         if page is None:
             return
-        # Some services show those of the whole bucket.
+        # Some services list the uploads of the whole bucket.
         yield from (one for one in page.get("Uploads", ()) if one["Key"].startswith(connection.context.root))
 
 
 def _size(connection: Connection, upload: Any) -> int:
-    """Bytes of the parts that arrived."""
+    """Return the bytes of the received parts."""
     where = f"{connection.context.url}: {upload['Key']}"
     try:
         with translated("list the parts of", where, connection.context, reading=True):
@@ -353,4 +384,4 @@ def _size(connection: Connection, upload: Any) -> int:
             )
             return sum(part["Size"] for page in pages for part in page.get("Parts", ()))
     except StorageError:
-        return 0  # it ended just now, or the service does not say: only a number for the user is missing
+        return 0  # the upload has just ended, or the service does not report parts: only a displayed number is missing

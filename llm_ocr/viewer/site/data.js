@@ -1,12 +1,12 @@
 "use strict";
-// Data files are scripts that call llmOcr(name, value): a page opened from disk may fetch nothing else.
+// Data files are scripts that call llmOcr(name, value): a page opened from disk cannot fetch other files.
 
 const SITE = document.currentScript.dataset.site;
 
 const Data = (() => {
-  const values = new Map(); // files that came, oldest use first
+  const values = new Map(); // loaded files, least recently used first
   const waiting = new Map();
-  const KEPT = 200; // files of pages and terms; lists stay
+  const KEPT = 200; // files of pages and terms; lists are kept
 
   window.llmOcr = (name, value) => {
     values.set(name, value);
@@ -50,20 +50,20 @@ const Data = (() => {
     return wait.promise;
   }
 
-  // What is there already, without waiting.
+  // Return a loaded value without waiting.
   const peek = (name) => values.get(name);
 
   return { load, peek };
 })();
 
-// The twin of `fnv1a` in site.py: the bucket that a page id is found in.
+// Same function as `fnv1a` in site.py: the bucket of a page id.
 function fnv1a(text) {
   let value = 0x811c9dc5;
   for (const byte of new TextEncoder().encode(text)) value = Math.imul(value ^ byte, 0x01000193);
   return value >>> 0;
 }
 
-// The fields of a row of the list, in the order of site.py.
+// Fields of a row of the list, in the order of site.py.
 const N = 0, ID = 1, DOCUMENT = 2, NAME = 3, NUMBER = 4, STATUS = 5, REASON = 6, ENGINE = 7, FLAGS = 8;
 const QUALITY = 9, EXCERPT = 10, SHARE = 11, SIDE = 12, OTHER = 13;
 
@@ -76,7 +76,7 @@ const Site = {
     return this.facts.counts[0];
   },
 
-  // The row of this rank, the worst page being 0; undefined until its file has come.
+  // Return the row of this rank, 0 for the worst page; undefined until its file is loaded.
   row(rank) {
     const size = this.facts.sizes.rows;
     const file = Data.peek(`rows/${Math.floor(rank / size)}`);
@@ -87,7 +87,7 @@ const Site = {
     return Data.load(`rows/${Math.floor(rank / this.facts.sizes.rows)}`).then(() => this.row(rank));
   },
 
-  // All files of a list, a few at a time; `progress` is told how many have come.
+  // Load all files of a list, a few at a time; `progress` receives the number of loaded files.
   async loadAll(kind, count, progress) {
     const files = Math.ceil(count / this.facts.sizes[kind]);
     let next = 0, done = 0;
@@ -101,13 +101,13 @@ const Site = {
     await Promise.all(Array.from({ length: 8 }, worker));
   },
 
-  // The readings of a page: one, or in a comparison two, of which one may be null.
+  // Return the readings of a page: one, or in a comparison two, of which one may be null.
   async readings(n) {
     const size = this.facts.sizes.pages;
     return (await Data.load(`pages/${Math.floor(n / size)}`))[n % size];
   },
 
-  // {n, rank} of a page id, or null.
+  // Return {n, rank} of a page id, or null.
   async place(id) {
     if (!this.total) return null;
     const places = await Data.load(`ids/${fnv1a(id) % this.facts.sizes.buckets}`).catch(() => []);
@@ -120,7 +120,7 @@ const Site = {
   },
 };
 
-// An element with properties and children; texts are texts, never HTML.
+// Create an element with properties and children; texts are never HTML.
 function make(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {

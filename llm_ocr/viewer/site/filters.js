@@ -1,11 +1,11 @@
 "use strict";
-// The tools above the list, and the pages that they leave.
+// Filters above the list, and the pages that match them.
 
 const Filters = (() => {
   const STATUSES = ["ok", "degraded", "failed"];
   const HAS = [["t", "table"], ["f", "figure"], ["m", "formula"], ["r", "fallback"], ["b", "blank"]];
 
-  // Ranks of the pages that are left, in order; null for all of them, the worst first.
+  // ranks of the matching pages, in order; null for all of them, worst first
   async function ranks(progress) {
     const { now } = State;
     if (!State.filtered() && !now.sort) return null;
@@ -77,7 +77,7 @@ const Filters = (() => {
     ];
   }
 
-  // Short names of the workspaces, told apart where they end alike.
+  // Return short names of the workspaces, with more of the path where they end alike.
   function names() {
     const urls = Site.facts.workspaces;
     const ends = urls.map((url) => url.replace(/\/+$/, "").split("/").pop());
@@ -147,7 +147,7 @@ const Filters = (() => {
     State.go({ ...State.DEFAULTS, view: State.now.view, page: State.now.page });
   }
 
-  // The tools as the state says.
+  // Set the filters to the state.
   function show() {
     const { now } = State;
     for (const field of document.querySelectorAll("[data-field]")) {

@@ -1,5 +1,5 @@
 "use strict";
-// The page's image with its boxes; a box and the text that was made of it point at each other.
+// The page's image with its boxes; a box and its text highlight each other.
 
 const Layout = (() => {
   function draw(n, reading) {
@@ -33,7 +33,7 @@ const Layout = (() => {
   const texts = (block) => document.querySelectorAll(`.text [data-b="${block}"]`);
   const boxes = (block) => document.querySelectorAll(`.sheet [data-b="${block}"]`);
 
-  // Light up a block on both sides, or with undefined none.
+  // Highlight a block on both sides; undefined for none.
   function point(block) {
     for (const element of document.querySelectorAll(".pointed")) element.classList.remove("pointed");
     if (block === undefined) return;
@@ -45,7 +45,7 @@ const Layout = (() => {
     if (block !== undefined) texts(Number(block))[0]?.scrollIntoView({ block: "center", behavior: "smooth" });
   }
 
-  // The text's side of it.
+  // Highlighting on the text's side.
   function follow(article) {
     const blockOf = (event) => event.target.closest?.("[data-b]")?.dataset.b;
     article.addEventListener("mouseover", (event) => point(blockOf(event)));
@@ -57,7 +57,7 @@ const Layout = (() => {
     });
   }
 
-  // The kinds that stand on the page, each a switch for its boxes.
+  // The kinds of blocks on the page, each with a switch for its boxes.
   function legend(reading, sheet) {
     const kinds = [...new Set(reading.blocks.map(([kind]) => kind))];
     const flip = (kind, event) => {
@@ -76,7 +76,7 @@ const Layout = (() => {
   return { draw, follow, legend };
 })();
 
-// Formulas: KaTeX comes when the first one is seen.
+// Formulas: KaTeX is loaded when the first formula is visible.
 const Formulas = (() => {
   let coming = null;
 

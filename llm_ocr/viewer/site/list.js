@@ -1,10 +1,10 @@
 "use strict";
-// The list of pages, and that of documents: only the rows that are seen are in the page.
+// Lists of pages and of documents: only visible rows are in the DOM.
 
 const List = (() => {
   const ROW = 60; // pixels; --row in viewer.css
-  const MOST = 300000; // rows that a browser scrolls well
-  let ranks = null; // null: all pages, the worst first
+  const MOST = 300000; // upper limit of rows that a browser scrolls smoothly
+  let ranks = null; // null: all pages, worst first
   let selected = 0;
   let turn = 0;
   let drawn = new Map();
@@ -14,7 +14,7 @@ const List = (() => {
   const count = () => (documents ? Site.facts.documents : ranks ? ranks.length : Site.total);
   const rankAt = (place) => (ranks ? ranks[place] : place);
 
-  // Look anew at what the filters leave.
+  // Update the list after a change of the filters.
   async function update() {
     const mine = ++turn;
     documents = State.now.view === "documents";
@@ -129,7 +129,7 @@ const List = (() => {
     return make("span", { class: `meter ${level}`, title: `${percent(value)} ${what}` }, make("span", {}, bar), make("b", {}, String(Math.round(100 * value))));
   }
 
-  // Where the words that were searched for stand in the page.
+  // Show the part of the page with the searched words as its excerpt.
   async function snippet(row, excerpt) {
     const pattern = Search.pattern(State.now.q);
     if (!pattern) return;
@@ -171,7 +171,7 @@ const List = (() => {
 
   const ofDocument = (d) => State.hash({ ...State.DEFAULTS, document: String(d), sort: "order" });
 
-  // Move the selection, keeping it in view.
+  // Move the selection, keeping it visible.
   function move(by) {
     if (!count()) return;
     drawn.get(selected)?.classList.remove("selected");
@@ -188,7 +188,7 @@ const List = (() => {
     drawn.get(selected)?.click();
   }
 
-  // The place of a page in the list, or -1; it is selected when the list is seen again.
+  // Return the index of a page in the list, or -1; the page is selected when the list is shown again.
   function select(rank) {
     const place = ranks ? ranks.indexOf(rank) : rank;
     if (place >= 0) selected = place;
@@ -200,7 +200,7 @@ const List = (() => {
     redraw();
   }
 
-  // The row `by` places from this one, or null at the end.
+  // Return the row at a distance of `by` from this one, or null at the end.
   async function neighbour(place, by) {
     const next = place + by;
     if (next < 0 || next >= (ranks ? ranks.length : Site.total)) return null;

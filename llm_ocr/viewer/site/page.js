@@ -1,5 +1,5 @@
 "use strict";
-// One page: its image with boxes beside what was read, or two readings of it side by side.
+// A page: its image with boxes and its text, or two readings side by side.
 
 const Page = (() => {
   const shown = { boxes: true, markdown: false, details: false };
@@ -82,7 +82,7 @@ const Page = (() => {
     const title = compares ? make("h2", { class: at ? "second" : "first", title: Site.facts.workspaces[at] }, Filters.names()[at]) : null;
     if (!reading) return make("section", { class: "pane text" }, title, make("p", { class: "message" }, "This workspace does not have the page."));
     const article = make("article");
-    article.innerHTML = reading.html; // cleaned when the site was made; see rendering.py
+    article.innerHTML = reading.html; // sanitized when the site was made; see rendering.py
     fill(article, row[N], reading);
     Layout.follow(article);
     const status = at && row[SIDE] === "" ? row[OTHER] : row[STATUS];
@@ -130,7 +130,7 @@ const Page = (() => {
     return make("dl", { class: "details" }, values.map(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))]), reading.attempts.length ? [make("dt", {}, "tries"), make("dd", {}, attempts(reading))] : []);
   }
 
-  // The words of a search, in the text.
+  // Mark the searched words in the text.
   function highlight(element) {
     if (!window.Highlight || !CSS.highlights) return;
     CSS.highlights.delete("found");
@@ -152,7 +152,7 @@ const Page = (() => {
     ranges[0]?.startContainer.parentElement.scrollIntoView({ block: "nearest" });
   }
 
-  // The readings are about equally long: where one is scrolled to, the other follows.
+  // Scroll both readings together, as they have about the same length.
   function scrollTogether(panes) {
     let leads = null;
     for (const pane of panes) {
@@ -165,7 +165,7 @@ const Page = (() => {
     }
   }
 
-  // The next word that differs from the other reading.
+  // Move to the next word that differs from the other reading.
   function nextDifference() {
     const marks = [...root().querySelectorAll("article mark")];
     const at = marks.findIndex((mark) => mark.classList.contains("here"));
@@ -181,7 +181,7 @@ const Page = (() => {
     if (row) State.go({ page: row[ID] }, { replace: true });
   }
 
-  // The page behind this one, so that it is there at once.
+  // Preload the next page.
   async function fetchAhead(mine) {
     const row = here.place < 0 ? null : await List.neighbour(here.place, 1);
     if (!row || mine !== turn) return;

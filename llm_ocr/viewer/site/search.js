@@ -1,5 +1,5 @@
 "use strict";
-// Full-text search over the index that search_index.py writes; `terms` is the twin of the one in text.py.
+// Full-text search over the index of index.py; `terms` is the same function as `terms` in index.py.
 
 const Search = (() => {
   const UNSPACED =
@@ -8,7 +8,7 @@ const Search = (() => {
   const PIECES = new RegExp(`[${UNSPACED}]+|[^${UNSPACED}]+`, "gu");
   const IS_UNSPACED = new RegExp(`^[${UNSPACED}]`, "u");
   const LONGEST = 40;
-  const MOST_FILES = 60; // files that one word may need: a short beginning of words fits many
+  const MOST_FILES = 60; // upper limit of files per word: a short prefix matches many
   const LAST = "\u{10ffff}";
   let firsts = null;
 
@@ -25,7 +25,7 @@ const Search = (() => {
     return found;
   }
 
-  // The order of code points, which is that of the files; `<` goes by halves of surrogate pairs.
+  // Compare by code points, the order of the files; `<` compares UTF-16 code units.
   function compare(one, other) {
     const left = [...one], right = [...other];
     for (let at = 0; at < Math.min(left.length, right.length); at++) {
@@ -44,7 +44,7 @@ const Search = (() => {
     return Math.max(0, low - 1);
   }
 
-  // Numbers of the pages that hold a word, or a word that begins so.
+  // Return the numbers of the pages with a word, or with a word that has this prefix.
   async function pagesWith(term, isBeginning) {
     const from = fileOf(term);
     const to = Math.min(isBeginning ? fileOf(term + LAST) : from, from + MOST_FILES - 1);
@@ -60,7 +60,7 @@ const Search = (() => {
     return found;
   }
 
-  // Numbers of the pages that hold all words of the query; null for a query without words.
+  // Return the numbers of the pages with all words of the query; null for a query without words.
   async function find(query) {
     const words = [...new Set(terms(query))];
     if (!words.length) return null;
@@ -77,7 +77,7 @@ const Search = (() => {
     return new Set([...sets[0]].filter((page) => sets.every((set) => set.has(page))));
   }
 
-  // What marks the words of a query in a text that is shown; null for none.
+  // Return a matcher that marks the words of a query in a displayed text; null for none.
   function pattern(query) {
     const words = query.split(/[^\p{L}\p{N}]+/u).filter(Boolean);
     if (!words.length) return null;

@@ -1,5 +1,5 @@
 "use strict";
-// What is shown, as it stands in the address: links to a page, and to a list with its filters, can be kept.
+// The displayed state, as in the address: links to a page, and to a list with its filters, can be saved.
 
 const State = (() => {
   const DEFAULTS = {
@@ -22,7 +22,7 @@ const State = (() => {
     return `#${given}`;
   }
 
-  // Go there; `replace` leaves no step for the browser's way back.
+  // Change the state; `replace` adds no entry to the browser's history.
   function go(changes, { replace = false } = {}) {
     const target = hash(changes);
     if (target === (location.hash || "#")) return;
@@ -38,7 +38,7 @@ const State = (() => {
 })();
 
 const Theme = {
-  // Kept where the browser lets a page from disk keep something.
+  // Stored if the browser permits storage for a page from disk.
   start() {
     try {
       this.set(localStorage.getItem("llm-ocr-theme") || "");
@@ -60,7 +60,7 @@ const Theme = {
     try {
       localStorage.setItem("llm-ocr-theme", next);
     } catch {
-      // it holds until the page is closed
+      // the value is valid until the page is closed
     }
   },
 };

@@ -1,5 +1,5 @@
 "use strict";
-// What the address says is shown; keys.
+// Show the state of the address; keyboard shortcuts.
 
 (() => {
   const listView = document.getElementById("list-view");
