@@ -1,4 +1,4 @@
-"""Conversion of a command's arguments to its settings, its logging, and its handler."""
+"""Start a command: from its arguments to its settings, its logging, and its handler."""
 
 import signal
 import sys

@@ -1,4 +1,4 @@
-"""Loading of a command's settings from flags, environment, .env, configuration file, and workspace."""
+"""Load the settings of a command from flags, environment, .env, configuration file, and workspace."""
 
 import json
 import tomllib

@@ -1,4 +1,4 @@
-"""Comparison of machines and providers for the same pages."""
+"""Compare machines and providers for the same pages."""
 
 import html
 from collections.abc import Iterator, Mapping, Sequence

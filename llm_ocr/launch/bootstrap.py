@@ -1,4 +1,4 @@
-"""Installation of the library in a job's container, and start of the job's command.
+"""Install the library in a job's container, then run the job's command.
 
 A launcher passes the source of this file to `python3 -c` in a stock image. Its argument is a JSON object: `wheel` (the
 wheel's URL in the workspace, "" if the image contains the library), `sha256`, `extras`, and `command`. The image needs

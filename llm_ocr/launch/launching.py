@@ -1,4 +1,4 @@
-"""Submission of a launch's stages, and repeated submission while a stage makes progress.
+"""Submit the stages of a launch, watch their jobs, and submit a stage again while it makes progress.
 
 A stage is submitted again after its jobs have ended if units are missing and the last submission finished some. The
 maximum is `attempts` submissions. With `max_cost`, the time limit of each submission follows from the rest of the

@@ -1,4 +1,4 @@
-"""Conversion of client errors to `LaunchError`, and hints with similar names. Each platform explains its own errors."""
+"""Convert errors of clients to `LaunchError`, and build hints with similar names."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator

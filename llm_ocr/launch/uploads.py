@@ -1,4 +1,4 @@
-"""Upload of local documents into the workspace, where jobs can read them."""
+"""Upload local documents into the workspace, where jobs can read them."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Watching of jobs until their end: states, progress of the stage, and costs so far."""
+"""Watch jobs until they end: their states, the progress of the stage, and the costs so far."""
 
 import shutil
 import time

@@ -1,4 +1,4 @@
-"""Choice of a model by vLLM release, GPU memory, license, and language."""
+"""Choose a model by vLLM release, GPU memory, license, and language."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -128,11 +128,13 @@ _PRESETS = (
 PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _PRESETS})
 
 
-# GPU memory that a model's server needs, computed from its profile. Rule for one of the `n` GPUs of a server: (weights
-# / n + KV cache / n + 2 GB) / share of the GPU that vLLM may use. Weights are `parameters` times `weight_bytes`. vLLM
-# starts only if its KV cache holds one request of the full context: 144 KiB per token, which Qwen3's 4B and 8B need and
-# which exceeds the need of most OCR models. CUDA, its graphs, and the image encoder use 2 GB. The share is vLLM's 0.9
-# unless the profile sets another value.
+# GPU memory that a model's server needs, computed from its profile. Rule for one of the `n` GPUs of a server:
+#
+#   (weights / n + KV cache / n + 2 GB) / share of the GPU that vLLM may use
+#
+# Weights are `parameters` times `weight_bytes`. vLLM starts only if its KV cache holds one request of the full context:
+# 144 KiB per token, which Qwen3's 4B and 8B need and which exceeds the need of most OCR models. CUDA, its graphs, and
+# the image encoder use 2 GB. The share is vLLM's 0.9 unless the profile sets another value.
 
 
 _GB = 1e9

@@ -1,4 +1,4 @@
-"""Strict parsing of requests, and download of their files."""
+"""Parse requests strictly, and download their files."""
 
 import asyncio
 import base64

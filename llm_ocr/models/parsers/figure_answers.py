@@ -1,4 +1,4 @@
-"""Parsing of answers about figures: JSON, a class name, or chart tables."""
+"""Parse answers about figures: JSON, a class name, or chart tables."""
 
 import json
 import math

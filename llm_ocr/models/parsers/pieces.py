@@ -1,4 +1,4 @@
-"""Splitting of Markdown into headings, tables, code, formulas, lists, and text."""
+"""Split Markdown into headings, tables, code, formulas, lists, and text."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Detection of answers that repeat themselves, while they stream and afterward."""
+"""Detect answers that repeat themselves, while they stream and afterward."""
 
 import re
 from collections.abc import Callable
