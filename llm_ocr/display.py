@@ -1,7 +1,7 @@
-"""Results in notebooks: pages as Markdown with their figures, samples of a dataset, pages with their boxes.
+"""Results in notebooks: pages as Markdown with figures, samples of a dataset, pages with boxes.
 
-Rows come from `datasets.load_dataset` or are dictionaries with the same keys. Outside of a notebook nothing is shown
-and each function returns its Markdown instead. What a page holds is not trusted: see `results/safe.py`.
+Rows come from `datasets.load_dataset` or are dictionaries with the same keys. Outside of a notebook, each function
+returns its Markdown and displays nothing. The content of a page is untrusted: see `results/safe.py`.
 """
 
 import json
@@ -19,19 +19,22 @@ from llm_ocr.types import Block, BlockKind, Box, PageRecord
 _FIGURE_SIDE = 1000  # pixels
 _PAGE_SIDE = 1600
 _THUMBNAIL_SIDE = 500
-_MOST_FIGURES = 8_000_000  # characters of data URLs in one page's Markdown
-_PREVIEW = 500  # characters of a sample's Markdown
+_MOST_FIGURES = 8_000_000  # maximum characters of data URLs in one page's Markdown
+_PREVIEW = 500  # maximum characters of a sample's Markdown
 _DESCRIPTION = 200
 _FIGURES_A_SAMPLE = 2
 
 
 def display_markdown(page: str | Mapping[str, Any] | PageRecord) -> str | None:
-    """Show Markdown, or the Markdown of a row with its figures; returns it when there is no notebook to show it in."""
+    """Show Markdown, or the Markdown of a row with its figures; return the Markdown outside of a notebook."""
     return _show(safe_markdown(page) if isinstance(page, str) else render_sample_markdown(page))
 
 
 def render_sample_markdown(row: Mapping[str, Any] | PageRecord) -> str:
-    """The page's Markdown, final if there is one, safe to show, with its figures as data URLs (together about 8 MB)."""
+    """Return the page's Markdown, the final one if present, safe to display.
+
+    Figures are data URLs (about 8 MB in total).
+    """
     pictures: dict[str, object]
     if isinstance(row, PageRecord):
         markdown, pictures = row.markdown, {figure.id: figure.image for figure in row.figures}
@@ -45,12 +48,12 @@ def display_samples(dataset: Iterable[Mapping[str, Any]], n: int = 2, *, num_sam
     """Show the first `n` rows in short: thumbnails, the beginning of the text, two figures with their descriptions.
 
     Args:
-        dataset: Rows with the dataset's columns. Of a dictionary of splits the first is taken.
-        n: Rows to show.
-        num_samples: The predecessor's name of `n`; counts where both are given.
+        dataset: Rows with the dataset's columns. Of a dictionary of splits, the first is used.
+        n: Number of rows.
+        num_samples: The predecessor's name of `n`, with precedence if both are given.
 
     Returns:
-        The Markdown when there is no notebook, else None.
+        The Markdown outside of a notebook, otherwise None.
     """
     n = n if num_samples is None else num_samples
     if isinstance(dataset, Mapping):
@@ -65,9 +68,10 @@ def display_samples(dataset: Iterable[Mapping[str, Any]], n: int = 2, *, num_sam
 
 
 def display_page(page: Mapping[str, Any] | PageRecord) -> str | None:
-    """Show the page's picture with its blocks drawn in; returns it as Markdown when there is no notebook.
+    """Show the page's image with its blocks; return the Markdown outside of a notebook.
 
-    Raises `UsageError` for a row without a page image.
+    Raises:
+        UsageError: The row has no page image.
     """
     url = data_url(_boxes(page), _PAGE_SIDE)
     if url is None:
@@ -79,9 +83,10 @@ def display_page(page: Mapping[str, Any] | PageRecord) -> str | None:
 
 
 def display_failures(pages: Iterable[PageRecord], n: int = 20) -> str | None:
-    """Show which pages failed and why, the first `n` of them; takes `Run.failures()`.
+    """Show the first `n` failed pages with their reasons; accepts `Run.failures()`.
 
-    Returns the Markdown when there is no notebook.
+    Returns:
+        The Markdown outside of a notebook.
     """
     failed = iter(pages)
     lines = [_failure(page) for page in islice(failed, max(0, n))]
@@ -111,7 +116,7 @@ def _show(markdown: str) -> str | None:
 
 
 def _figures(row: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], object]]:
-    """Metadata and picture of each figure; rows without figure images have none."""
+    """Yield the metadata and image of each figure; rows without figure images have none."""
     metadata = row.get("extracted_figures_metadata") or ()
     pictures = row.get("extracted_figures") or ()
     for text, picture in zip(metadata, pictures, strict=False):

@@ -21,20 +21,20 @@ from PIL import Image, ImageDraw, ImageFont
 from shared_workers import THREAD as SHARED_WORKERS
 from shared_workers import SharedWorkers
 
-# Wall-clock times are never asserted: the machine may be busy. `make check` asks for `--hypothesis-profile many`.
+# Wall-clock times are never asserted: the machine may be busy. `make check` uses `--hypothesis-profile many`.
 settings.register_profile("few", deadline=None, max_examples=25)
 settings.register_profile("many", deadline=None, max_examples=300)
 settings.load_profile("few")
 
-#: Marks of tests that may take long.
+#: Marks of tests that may take a long time.
 _SLOW = ("slow", "long", "vllm")
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
 
-#: The command of the vLLM that `make test-vllm` installs; LLM_OCR_TEST_VLLM names that of another such environment.
+#: Command of the vLLM that `make test-vllm` installs; LLM_OCR_TEST_VLLM names another such environment.
 VLLM = Path(_REPOSITORY, os.environ.get("LLM_OCR_TEST_VLLM") or ".venv-vllm/bin/vllm")
 
-#: What some tests need and not every machine has, and how to tell that it is there.
+#: Tools that some tests need and some machines lack, with the check for each.
 _TOOLS: dict[str, Callable[[], bool]] = {
     "poppler": lambda: all(map(shutil.which, ("pdftoppm", "pdfinfo"))),
     "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
@@ -54,49 +54,49 @@ def shared_workers() -> Generator[SharedWorkers, None, None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def own_workers(request: pytest.FixtureRequest, shared_workers: SharedWorkers) -> Generator[None, None, None]:
-    """Give the module's tests worker processes of their own when the module says OWN_WORKERS."""
+    """Give the module's tests separate worker processes if the module sets OWN_WORKERS."""
     shared_workers.active = not getattr(request.module, "OWN_WORKERS", False)
     yield
     shared_workers.active = True
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option by which `make test` stays quick."""
+    """Add the option that keeps `make test` quick."""
     words = "fail a test without a mark that uses more seconds of processor time, with the processes it waited for"
     parser.addoption("--most-seconds", type=float, default=0.0, help=words)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Fail a test that is too slow for `make test`; processor time hardly depends on what else the machine does."""
+    """Fail a test that is too slow for `make test`; processor time hardly depends on other load of the machine."""
     most = pyfuncitem.config.getoption("--most-seconds")
     shared = pyfuncitem.funcargs["shared_workers"]
     before, ended = _processor_seconds(), shared.ended
     result = yield
     used = _processor_seconds() - before
     if shared.ended != ended:
-        return result  # the time of a worker that many tests used counts at its end
+        return result  # the time of a shared worker counts at its end
     if most and used > most and not any(pyfuncitem.get_closest_marker(mark) for mark in _SLOW):
         pytest.fail(f"used {used:.1f} s of processor time: make it cheaper or mark it slow", pytrace=False)
     return result
 
 
 def _processor_seconds() -> float:
-    """Return what this process and its ended children have used."""
+    """Return the processor time of this process and its ended children."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None, None, None]:
-    """Kill the processes that a failed test has begun itself; servers and workers end with their client."""
+    """Kill the processes that a failed test has started; servers and workers end with their client."""
     begun: list[subprocess.Popen[bytes]] = []
     older = multiprocessing.active_children()
     real = subprocess.Popen.__init__
 
     def noted(process: "subprocess.Popen[bytes]", *args: Any, **options: Any) -> None:
         real(process, *args, **options)
-        if threading.current_thread().name != SHARED_WORKERS:  # other tests use those as well
+        if threading.current_thread().name != SHARED_WORKERS:  # other tests use those, too
             begun.append(process)
 
     try:
@@ -114,7 +114,7 @@ def pytest_runtest_call() -> Generator[None, None, None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def fresh_aws() -> None:
-    """Nothing that another file's tests left at moto, all of whose servers in one process share one state."""
+    """Reset moto, whose servers in one process share one state, after tests of other files."""
     if "moto" in sys.modules:
         from moto.moto_api._internal import moto_api_backend
 
@@ -122,7 +122,7 @@ def fresh_aws() -> None:
 
 
 def need(name: str, required: str) -> None:
-    """Skip the test when the tool `name` is not there; fail it when `required`, names with commas, holds the name."""
+    """Skip the test without the tool `name`; fail the test if `required`, names with commas, contains the name."""
     if _TOOLS[name]():
         return
     if name in {one.strip() for one in required.split(",")}:
@@ -132,20 +132,20 @@ def need(name: str, required: str) -> None:
 
 @pytest.fixture(scope="session")
 def require() -> Callable[[str], None]:
-    """`require("poppler")` skips the test without it; with LLM_OCR_REQUIRE=poppler such a skip is a failure."""
+    """Return `require`: `require("poppler")` skips without the tool; LLM_OCR_REQUIRE=poppler makes this a failure."""
     return lambda name: need(name, os.environ.get("LLM_OCR_REQUIRE", ""))
 
 
 @pytest.fixture(scope="session")
 def vllm(require) -> Path:
-    """The command of a vLLM that runs on the CPU; skips without one."""
+    """Return the command of a vLLM that runs on the CPU; skip without one."""
     require("vllm")
     return VLLM
 
 
 @pytest.fixture(scope="session")
 def repository() -> Path:
-    """The root of the checkout."""
+    """Return the root of the checkout."""
     return _REPOSITORY
 
 
@@ -164,7 +164,7 @@ def golden(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Path]:
         with (root / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not done.exists():
-                shutil.rmtree(folder, ignore_errors=True)  # of another process's test that failed in the middle
+                shutil.rmtree(folder, ignore_errors=True)  # from a test in another process that failed in the middle
                 folder.mkdir()
                 make(folder)
                 done.touch()
@@ -175,7 +175,7 @@ def golden(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Path]:
 
 @pytest.fixture(scope="session")
 def paper_workspace(golden, examples: Path) -> Path:
-    """A finished workspace of the paper, which tests copy before they change it."""
+    """Return a finished workspace of the paper; tests copy it before a change."""
 
     def make(folder: Path) -> None:
         command = ["run", str(examples / "paper.pdf"), "-w", "out", *running.FRUGAL]
@@ -186,7 +186,7 @@ def paper_workspace(golden, examples: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def small_examples(golden) -> Path:
-    """Documents with the names of the examples that are read in little time, for tests of what becomes of any."""
+    """Return small documents with the names of the examples, for tests that need any documents."""
 
     def make_them(folder: Path) -> None:
         (folder / "paper.pdf").write_bytes(text_pdf(*good_pages("the paper", 3)))
@@ -200,13 +200,13 @@ def small_examples(golden) -> Path:
 
 @pytest.fixture(scope="session")
 def examples() -> Path:
-    """The documents that the project ships."""
+    """Return the documents that the project ships."""
     return _REPOSITORY / "examples"
 
 
 @pytest.fixture(scope="session")
 def shared_pdfs() -> Path:
-    """Real documents that stand beside the checkout on some machines and never in the project."""
+    """Return real documents that exist next to the checkout on some machines, but are never part of the project."""
     folder = _REPOSITORY.parent / "shared" / "data" / "pdfs"
     if not folder.is_dir():
         pytest.skip("no folder shared/data/pdfs beside the checkout")

@@ -1,4 +1,4 @@
-"""The console program `llm-ocr`: parse, wire, print, exit code. Nothing heavy is imported before a command needs it."""
+"""Console program `llm-ocr`: parsing, wiring, printing, exit code. Commands import heavy modules only when needed."""
 
 import sys
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from llm_ocr.errors import LlmOcrError, PageFailure, StorageError, UsageError, W
 __all__ = ["main"]
 
 
-#: The predecessor's jobs name their stage by this variable and call `main()` without arguments.
+#: Variable that names the stage in the predecessor's jobs, which call `main()` without arguments.
 _VARIABLE = "PIPELINE_STAGE"
 _STAGES = ("extract", "describe", "assemble")
 
@@ -19,19 +19,19 @@ _STAGES = ("extract", "describe", "assemble")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command, and return its exit code.
 
-    0 clean, 1 could not be done, 2 wrong usage or settings, 3 more pages failed than allowed, 4 interrupted,
-    5 stopped by --max-cost or --max-hours.
+    0 success, 1 error, 2 wrong usage or settings, 3 more pages failed than allowed, 4 interrupted, 5 stopped by
+    --max-cost or --max-hours.
 
     Args:
-        argv: The command and its options. None: those of this process; where they name no command, the stage in
-            PIPELINE_STAGE comes first.
+        argv: The command and its options. None means the arguments of this process. If these name no command, the stage
+            in PIPELINE_STAGE is prepended.
 
     Returns:
-        The exit code. Without `argv` it is always 0.
+        The exit code. Without `argv` the code is always 0.
 
     Raises:
-        SystemExit: Without `argv`, the command did not end with 0. A program that calls `main()` and drops its value
-            then fails as well.
+        SystemExit: Without `argv`, the command failed. A program that calls `main()` and drops the value then fails as
+            well.
     """
     code = _run(argv)
     if code and argv is None:
@@ -40,10 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    """Run a command, write what went wrong for the user, and return the exit code."""
+    """Run a command, write its errors for the user, and return the exit code."""
     try:
         return _dispatch(_with_stage(sys.argv[1:]) if argv is None else list(argv))
-    except SystemExit as exit_:  # argparse, after it printed help
+    except SystemExit as exit_:  # from argparse, after the help
         return int(exit_.code or 0)
     except KeyboardInterrupt:
         complain("interrupted. Run the same command again to go on.")
@@ -51,7 +51,7 @@ def _run(argv: Sequence[str] | None) -> int:
     except LlmOcrError as error:
         complain(*_complaint(error))
         return error.exit_code
-    except Exception as error:  # noqa: BLE001 - the last resort: users get a sentence, not a traceback
+    except Exception as error:  # noqa: BLE001 - last resort: users see a sentence, not a traceback
         complain(f"{type(error).__name__}: {_first_line(error)}", "Run with --log-level debug for the traceback.")
         return 1
 
@@ -91,7 +91,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _complaint(error: LlmOcrError) -> tuple[str, ...]:
-    """Return the error's sentence on one line, and its hint. What servers and platforms said may have more lines."""
+    """Return the error's sentence on one line, and its hint. Texts of servers and platforms may have more lines."""
     if not isinstance(error, UsageError | WorkspaceError | StorageError | PageFailure):
         return (str(error),)
     sentence = str(error.args[0]) if error.args else ""

@@ -1,4 +1,4 @@
-"""The commands: their names, what they do, examples, and where each is carried out. Light: help is made from it."""
+"""Names, texts, examples, and handlers of all commands. The module is light because the help is built from it."""
 
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -8,15 +8,15 @@ from llm_ocr.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command of the console program. `model` names a class in `settings.models`, `handler` a function."""
+    """Command of the console program. `model` names a class in `config.models`, `handler` a function."""
 
     name: str
     summary: str
     model: str
     handler: str  # "module:function" below llm_ocr.cli; called with the command's name and its settings
     usage: str
-    examples: tuple[tuple[str, str], ...]  # what is typed, what it does
-    remembers: bool = True  # whether what the workspace was made with fills settings that are left open
+    examples: tuple[tuple[str, str], ...]  # command line, effect
+    remembers: bool = True  # whether stored settings of the workspace fill settings that are not given
 
 
 _PIPELINE = "pipeline:run_stage"
@@ -267,7 +267,11 @@ BY_NAME = {command.name: command for command in COMMANDS}
 
 
 def find_command(name: str) -> Command:
-    """The command of this name. Raises UsageError with the nearest name, or with the right form for a file."""
+    """Return the command with this name.
+
+    Raises:
+        UsageError: The name is unknown. The error contains the nearest name, or the right form for a file.
+    """
     if name in BY_NAME:
         return BY_NAME[name]
     near = get_close_matches(name, BY_NAME, n=1, cutoff=0.6)
@@ -281,7 +285,7 @@ def find_command(name: str) -> Command:
 
 
 def general_help() -> str:
-    """What `llm-ocr --help` prints."""
+    """Return the text of `llm-ocr --help`."""
     width = max(len(command.name) for command in COMMANDS)
     commands = "\n".join(f"  {command.name:<{width}}  {command.summary}" for command in COMMANDS)
     return f"""usage: llm-ocr COMMAND [options]

@@ -1,4 +1,4 @@
-"""llm-ocr demo: the three stages on the documents that come with the library, and where to look afterwards."""
+"""llm-ocr demo: the three stages on the documents that are part of the library."""
 
 import shutil
 import sys
@@ -21,7 +21,7 @@ _TYPES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff"})
 
 
 def run_demo(command: str, settings: DemoSettings) -> int:
-    """Run the stages on the examples and say where to look; returns the exit code."""
+    """Run the stages on the examples and print the location of the results; return the exit code."""
     from llm_ocr.stages.execute import execute
 
     documents = example_documents()
@@ -41,7 +41,11 @@ def run_demo(command: str, settings: DemoSettings) -> int:
 
 
 def example_documents() -> list[Path]:
-    """The documents that ship: in the installed package, or beside it in a checkout. Raises LlmOcrError without any."""
+    """Return the example documents: in the installed package, or next to the package in a checkout.
+
+    Raises:
+        LlmOcrError: No documents exist.
+    """
     package = Path(__file__).resolve().parent.parent
     for folder in (package / "examples", package.parent / "examples"):
         found = sorted(path for path in folder.glob("*") if path.suffix.lower() in _TYPES)
@@ -53,7 +57,7 @@ def example_documents() -> list[Path]:
 
 
 def where_to_look(documents: "Iterable[Document]", workspace: str) -> str:
-    """What the demo made, what this engine cannot do, and what comes next."""
+    """Return a text on the results of the demo, the limits of this engine, and the next steps."""
     made = [(one.path, one.markdown.count("![")) for one in documents]
     lines = ["", "Look at:"]
     lines += [f"  {_below(path, workspace)}{_figures(count)}" for path, count in made]
@@ -82,7 +86,7 @@ def where_to_look(documents: "Iterable[Document]", workspace: str) -> str:
 
 
 def _activation() -> tuple[tuple[str, str], ...]:
-    """Where the shell would not find the program: after `make demo`."""
+    """Return the command that activates the environment if the shell does not find the program: after `make demo`."""
     activate = Path(sys.prefix) / "bin" / "activate"
     if shutil.which("llm-ocr") or not activate.is_file():
         return ()

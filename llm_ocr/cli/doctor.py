@@ -20,26 +20,26 @@ from llm_ocr.config import environment
 from llm_ocr.config.models import DoctorSettings
 from llm_ocr.errors import install_command
 
-# The checks of `llm-ocr doctor`. Each looks at the real thing: imports, renders, links a file.
+# Checks of `llm-ocr doctor`. Each check tries the real thing: imports, renders, links a file.
 
 
 _POPPLER = "apt-get install poppler-utils (Debian, Ubuntu) or brew install poppler (macOS)"
-#: Free space and memory below which the user is told, in bytes.
+#: Free space and memory in bytes below which the user is warned.
 LITTLE_DISK, LITTLE_MEMORY = 1 << 30, 2 << 30
 
 
 class State(StrEnum):
-    """How a check ended."""
+    """Result of a check."""
 
     WORKS = "works"
-    LIMITED = "limited"  # works, with something to know
+    LIMITED = "limited"  # works, with a limit that the user should know
     MISSING = "missing"
-    BROKEN = "broken"  # installed, fails
+    BROKEN = "broken"  # installed, but fails
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the report. `needed`: the embedded engine does not work without it."""
+    """One line of the report. `needed`: the embedded engine does not work without this part."""
 
     name: str
     state: State
@@ -49,7 +49,7 @@ class Check:
 
 
 def all_checks(*, confined: bool = True) -> list[Check]:
-    """All checks, in the order of the report; not `confined`: workers are told to keep what the kernel could take."""
+    """Return all checks, in the order of the report; `confined` is false if workers keep their kernel privileges."""
     checks: tuple[Callable[[], Check], ...] = (
         python,
         cores,
@@ -71,7 +71,7 @@ def all_checks(*, confined: bool = True) -> list[Check]:
 
 
 def python() -> Check:
-    """3.11 to 3.13, on Linux or macOS."""
+    """Check for Python 3.11 to 3.13, on Linux or macOS."""
     here = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     if sys.platform == "win32":
         return Check("Python", State.BROKEN, here, "Use WSL2: Windows itself is not supported.", needed=True)
@@ -81,7 +81,7 @@ def python() -> Check:
 
 
 def cores() -> Check:
-    """Cores that this process may use, a container's share included."""
+    """Report the cores that this process may use, a container's limit included."""
     count = environment.cores()
     share = _cpu_share()
     if share is not None and share < count:
@@ -90,7 +90,7 @@ def cores() -> Check:
 
 
 def memory() -> Check:
-    """Memory of the machine, or the container's limit where that is lower."""
+    """Report the memory of the machine, or the container's limit if lower."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = _memory_limit()
     usable = min(total, limit or total)
@@ -101,7 +101,7 @@ def memory() -> Check:
 
 
 def disk() -> Check:
-    """Free space where the command was started: the default workspace goes there."""
+    """Report the free space in the current folder, which is the place of the default workspace."""
     free = shutil.disk_usage(".").free
     text = f"{_gib(free)} free in {Path.cwd()}"
     if free < LITTLE_DISK:
@@ -110,7 +110,7 @@ def disk() -> Check:
 
 
 def hard_links() -> Check:
-    """A workspace needs them: that is how a result is published once."""
+    """Check hard links: a workspace needs them to publish a result exactly once."""
     try:
         with tempfile.TemporaryDirectory(prefix=".llm-ocr-doctor-", dir=".") as folder:
             first = Path(folder) / "a"
@@ -123,7 +123,7 @@ def hard_links() -> Check:
 
 
 def pdfium() -> Check:
-    """Renders a page of a new document."""
+    """Render a page of a new document."""
 
     def render() -> str:
         import pypdfium2
@@ -137,7 +137,7 @@ def pdfium() -> Check:
 
 
 def pillow() -> Check:
-    """Reads and writes images."""
+    """Write and read an image."""
 
     def load() -> str:
         from PIL import features
@@ -149,7 +149,7 @@ def pillow() -> Check:
 
 
 def isolation(*, confined: bool = True) -> Check:
-    """What the kernel enforces on the processes that open documents: tried in one."""
+    """Report the restrictions that the kernel enforces on processes that open documents, tested in one process."""
     if not confined:
         text = "processes that open documents: limits only; the rest is switched off (confinement is off)"
         return Check("isolation", State.LIMITED, text, "Unset LLM_OCR_CONFINEMENT, or open trusted documents only")
@@ -169,7 +169,7 @@ def isolation(*, confined: bool = True) -> Check:
 
 
 def ocr() -> Check:
-    """RapidOCR and onnxruntime: scans need them, PDFs with a true text layer do not."""
+    """Check RapidOCR and onnxruntime: scans need them, but PDFs with a true text layer do not."""
 
     def load() -> str:
         import onnxruntime  # noqa: F401
@@ -192,7 +192,7 @@ def dataset() -> Check:
 
 
 def poppler() -> Check:
-    """Optional: a second renderer."""
+    """Check poppler, an optional second renderer."""
     found = shutil.which("pdftoppm")
     if found is None:
         return Check("poppler", State.MISSING, "optional: a second chance for PDFs that pdfium cannot open", _POPPLER)
@@ -200,12 +200,12 @@ def poppler() -> Check:
 
 
 def notebook() -> Check:
-    """Optional: display helpers."""
+    """Check the optional display helpers."""
     return _optional("IPython", "ipython", "shows results in notebooks", "pip install ipykernel")
 
 
 def vllm() -> Check:
-    """For a server of our own. Other installations are reached with --vllm-command, servers with --server-url."""
+    """Check vLLM for started servers. --vllm-command uses other installations, and --server-url running servers."""
     version = package_version("vllm")
     if version is None:
         fix = f"{install_command('vllm')}, on a machine with a GPU"
@@ -214,7 +214,7 @@ def vllm() -> Check:
 
 
 def detector() -> Check:
-    """For models that are asked by regions (glm-ocr, paddleocr-vl), and --layout-first."""
+    """Check the detector for models that read regions (glm-ocr, paddleocr-vl), and for --layout-first."""
     lacking = [name for name in ("torch", "transformers") if package_version(name) is None]
     if lacking:
         text = f"optional: finds regions of pages (--layout-first); {', '.join(lacking)} not installed"
@@ -224,7 +224,7 @@ def detector() -> Check:
 
 
 def gpu() -> Check:
-    """What nvidia-smi says."""
+    """Report the GPUs that nvidia-smi lists."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return Check("GPU", State.MISSING, "no nvidia-smi; the embedded engine needs none")
@@ -237,7 +237,7 @@ def gpu() -> Check:
 
 
 def _tried(name: str, packages: tuple[str, ...], use: str, attempt: Callable[[], str], fix: str) -> Check:
-    """A needed part: its packages are installed and the attempt succeeds; the attempt may return a remark."""
+    """Check a needed part: its packages are installed, and the attempt succeeds. The attempt may return a remark."""
     versions = {package: package_version(package) for package in packages}
     lacking = [package for package, version in versions.items() if version is None]
     if lacking:
@@ -261,7 +261,7 @@ def _optional(name: str, package: str, use: str, fix: str) -> Check:
 
 
 def package_version(package: str) -> str | None:
-    """The version of an installed package, None when it is not there."""
+    """Return the version of an installed package, or None."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -269,7 +269,7 @@ def package_version(package: str) -> str | None:
 
 
 def _memory_limit() -> int | None:
-    """The container's memory limit in bytes (cgroup v2, then v1)."""
+    """Return the container's memory limit in bytes (cgroup v2, then v1)."""
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         text = _cgroup(name)
         if text.isdigit():
@@ -278,7 +278,7 @@ def _memory_limit() -> int | None:
 
 
 def _cpu_share() -> float | None:
-    """Cores that the container may use at once (cgroup v2)."""
+    """Return the number of cores that the container may use at once (cgroup v2)."""
     quota, _, period = _cgroup("cpu.max").partition(" ")
     return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else None
 
@@ -294,21 +294,21 @@ def _gib(size: int) -> str:
     return f"{size / (1 << 30):.1f} GiB"
 
 
-# What `llm-ocr doctor` says of platforms: their client packages, and whether a login was found. Never its value. Nobody
-# is asked: a machine of a cloud may have an account of its own that is not seen here.
+# Checks of platforms in `llm-ocr doctor`: client packages, and whether a login exists. The value of a login is never
+# printed, and no platform is contacted. A cloud machine may have its own account, which these checks do not see.
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Where a platform's client looks for its login: any of these sets of variables, or any of these files."""
+    """Places where a platform's client looks for its login: any of these sets of variables, or any of these files."""
 
     name: str
     package: str
-    extra: str  # "" where the library brings the package itself
+    extra: str  # "" if the library includes the package
     use: str
     variables: tuple[tuple[str, ...], ...]
     files: tuple[str, ...]  # `~` is the home folder, `$NAME` a variable
-    login: str  # what brings one
+    login: str  # command that creates a login
 
 
 _GOOGLE = (
@@ -377,13 +377,13 @@ ACCOUNTS = (
 
 
 def platform_checks() -> list[Check]:
-    """One check for each client. None is needed by the embedded engine."""
+    """Return one check per client. The embedded engine needs none of them."""
     here = environment.environment()
     return [account_check(account, here) for account in ACCOUNTS]
 
 
 def account_check(account: Account, here: Mapping[str, str]) -> Check:
-    """A client's package and login, as the environment `here` has them."""
+    """Check a client's package and login in the environment `here`."""
     version = package_version(account.package)
     found = login_found(account, here)
     login = f"login: {found}" if found else "no login found"
@@ -396,7 +396,7 @@ def account_check(account: Account, here: Mapping[str, str]) -> Check:
 
 
 def login_found(account: Account, here: Mapping[str, str]) -> str:
-    """The variables or the file that hold a login, by name; "" for none."""
+    """Return the names of the variables or the file that hold a login; "" for none."""
     for names in account.variables:
         if all(here.get(name) for name in names):
             return ", ".join(names)
@@ -408,7 +408,7 @@ def login_found(account: Account, here: Mapping[str, str]) -> str:
 
 
 def _place(file: str, here: Mapping[str, str]) -> Path | None:
-    """The path that a description of a file means; None where a variable of it is not set."""
+    """Return the path of a file in a description, or None if a variable in the path is not set."""
     first, _, rest = file.partition("/")
     start = here.get("HOME", "") if first == "~" else here.get(first.removeprefix("$"), "")
     return Path(start, rest) if start else None
@@ -421,16 +421,17 @@ def _readable(place: Path) -> bool:
         return False
 
 
-# llm-ocr doctor: what works on this machine, what is missing and the command that brings it.
+# llm-ocr doctor: working parts, missing parts, and the commands that install them.
 
 
 _MARKS = {State.WORKS: "ok", State.LIMITED: "note", State.MISSING: "missing", State.BROKEN: "broken"}
 
 
 def run_doctor(command: str, settings: DoctorSettings) -> int:
-    """Print the checks; returns 0 when the embedded engine works here, else 1. With `--image` the gates of an image.
+    """Print the checks; return 0 if the embedded engine works, otherwise 1. With `--image`, check an image.
 
-    Raises `UsageError` for an unknown profile and an allowlist that cannot be used.
+    Raises:
+        UsageError: The profile is unknown, or the allowlist is invalid.
     """
     if settings.image is not None:
         return _run_image(settings, settings.image)
@@ -441,12 +442,12 @@ def run_doctor(command: str, settings: DoctorSettings) -> int:
 
 
 def engine_works(checks: list[Check]) -> bool:
-    """Whether everything that the embedded engine, or an image, needs is there."""
+    """Return whether all parts that the embedded engine, or an image, needs are present."""
     return all(check.state in (State.WORKS, State.LIMITED) for check in checks if check.needed)
 
 
 def verdict(checks: list[Check], image: str | None = None) -> str:
-    """The last line; `image`: the model that an image is to serve."""
+    """Return the last line; `image` is the model that an image will serve."""
     if engine_works(checks):
         return f"This image can serve {image}." if image else "The embedded engine works here: llm-ocr demo"
     what = f"This image cannot serve {image}" if image else "The embedded engine does not work here"
@@ -457,7 +458,7 @@ def verdict(checks: list[Check], image: str | None = None) -> str:
 
 
 def table(checks: list[Check]) -> str:
-    """One line a check, and below it what to do."""
+    """Return one line per check, followed by its remedy."""
     width = max(len(check.name) for check in checks)
     mark = max(len(text) for text in _MARKS.values())
     lines = []

@@ -1,4 +1,4 @@
-"""The command line of a command, made from the fields of its settings model."""
+"""Command line of a command, built from the fields of its settings model."""
 
 import argparse
 import re
@@ -18,21 +18,22 @@ from llm_ocr.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """What a command line says: values of settings as text (or bool), and the flags that are no settings."""
+    """Parsed command line: values of settings as text (or bool), and flags that are not settings."""
 
     values: dict[str, Any]
-    written: dict[str, str]  # how each flag was spelled
+    written: dict[str, str]  # spelling of each flag
     config: Path | None = None
     show_settings: bool = False
 
 
 def parse_flags(command: Command, model: type[BaseModel], arguments: Sequence[str]) -> Flags:
-    """Read the arguments after the command's name. Prints help and raises SystemExit(0) on `--help`.
+    """Parse the arguments after the command's name.
 
-    Positional arguments may stand anywhere; all after `--` is positional, whatever it begins with.
+    On `--help`, the help is printed and SystemExit(0) is raised. Positional arguments can be anywhere. All arguments
+    after `--` are positional, even those that begin with a dash.
 
     Raises:
-        UsageError: an unknown flag or argument, a flag without its value.
+        UsageError: A flag or argument is unknown, or a flag lacks its value.
     """
     before, after = _cut(arguments)
     parser = build_parser(command, model)
@@ -50,9 +51,9 @@ def parse_flags(command: Command, model: type[BaseModel], arguments: Sequence[st
 
 
 def build_parser(command: Command, model: type[BaseModel], *, for_help: bool = False) -> argparse.ArgumentParser:
-    """The parser of a command: one group of flags for each group of settings, defaults and choices in the help.
+    """Return the parser of a command: one group of flags per group of settings, with defaults and choices in the help.
 
-    Positional arguments stand in the help only: argparse cannot take them mixed with flags, `parse_flags` can.
+    Positional arguments are in the help only: argparse does not accept them mixed with flags, but `parse_flags` does.
     """
     parser = _Parser(
         prog="llm-ocr",
@@ -81,7 +82,7 @@ def build_parser(command: Command, model: type[BaseModel], *, for_help: bool = F
 
 
 def groups_of(model: type[BaseModel]) -> Iterator[tuple[str, list[Setting]]]:
-    """Titles and settings in the order of help: what has a positional argument, the workspace, others, logging."""
+    """Yield titles and settings in the order of help: positional arguments, the workspace, others, logging."""
     members: dict[type[BaseModel], list[Setting]] = {}
     for setting in settings_of(model).values():
         members.setdefault(setting.group, []).append(setting)
@@ -113,7 +114,7 @@ class _Format(argparse.RawDescriptionHelpFormatter):
 
 
 class _Help(argparse.Action):
-    """Prints the help and ends the program, as argparse's own does."""
+    """Print the help and exit, as argparse's own action does."""
 
     def __init__(self, command: Command, model: type[BaseModel], **options: Any) -> None:
         super().__init__(**options)
@@ -125,7 +126,7 @@ class _Help(argparse.Action):
 
 
 class _Record(argparse.Action):
-    """Keeps the value as text, or the constant of a switch, and the spelling of the flag."""
+    """Store the value as text, or the constant of a switch, and the spelling of the flag."""
 
     def __init__(self, many: bool = False, switch: bool | None = None, **options: Any) -> None:
         super().__init__(nargs=None if switch is None else 0, **options)
@@ -193,7 +194,7 @@ def _cut(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _place(model: type[BaseModel], positional: list[str], values: dict[str, Any]) -> None:
-    """Single ones in the order of their definition, the rest to the list, if there is one."""
+    """Assign single positional arguments in the order of their definition, and the rest to the list, if any."""
     takers = [one for one in settings_of(model).values() if one.positional]
     if not takers:
         raise UsageError(f"unexpected argument {positional[0]!r}", hint=_sources_elsewhere(positional[0]))

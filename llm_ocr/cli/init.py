@@ -21,7 +21,11 @@ _HEAD = """\
 
 
 def run_init(command: str, settings: InitSettings) -> int:
-    """Write the file. Raises UsageError when one is there and `force` is not given."""
+    """Write the file.
+
+    Raises:
+        UsageError: The file exists and `force` is not set.
+    """
     path = settings.path
     if path.suffix not in (".toml", ""):
         raise UsageError(f"{path}: init writes TOML", hint="Give it a name that ends in .toml")
@@ -42,7 +46,7 @@ def run_init(command: str, settings: InitSettings) -> int:
 
 
 def config_text(name: str = "llm-ocr.toml") -> str:
-    """The file: every setting of `run`, its meaning and default, commented out."""
+    """Return the file: every setting of `run`, its meaning, and its default, commented out."""
     parts = [_HEAD.format(name=name)]
     for title, settings in groups_of(RunSettings):
         parts.append(f"\n# --- {title} ---\n")

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from llm_ocr.launch.watching import LaunchedJob
 
 
-# llm-ocr launch: stages as jobs on rented machines.
+# llm-ocr launch.
 
 
 def run_launch(command: str, settings: LaunchSettings) -> int:
-    """Show, submit, or submit and wait; returns the exit code."""
+    """Show the plan, submit the jobs, or submit and wait; return the exit code."""
     from llm_ocr.launch.launching import begin, plans
 
     if settings.dry_run:
@@ -48,7 +48,7 @@ def run_launch(command: str, settings: LaunchSettings) -> int:
 
 
 def _outcome(settings: LaunchSettings) -> int:
-    """The closing line of the same stage here."""
+    """Print the closing line of a stage, as on this machine; return the exit code."""
     from llm_ocr.workspace import Workspace
     from llm_ocr.workspace.status import run_status
     from llm_ocr.workspace.stored import workspace_options
@@ -62,11 +62,11 @@ def _outcome(settings: LaunchSettings) -> int:
     return outcome.exit_code(status.pages, settings.max_failed_rate)
 
 
-# llm-ocr jobs: what was launched on a workspace, wherever it runs.
+# llm-ocr jobs: list jobs launched on a workspace, on any platform.
 
 
 def run_jobs(command: str, settings: JobsSettings) -> int:
-    """List jobs, show a log, cancel or clean; returns 0."""
+    """List jobs, show a log, cancel, or clean; return 0."""
     from llm_ocr.launch.watching import launched_jobs
     from llm_ocr.workspace import Workspace
     from llm_ocr.workspace.stored import workspace_options

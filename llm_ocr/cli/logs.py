@@ -1,4 +1,4 @@
-"""Logging of the console program: the only place that attaches handlers to the library's logger."""
+"""Logging of the console program: only this module attaches handlers to the library's logger."""
 
 import logging
 import sys
@@ -16,10 +16,12 @@ from llm_ocr.errors import UsageError
 
 @contextmanager
 def logging_to(settings: LogSettings) -> Iterator[None]:
-    """Log as the settings say while the block runs: to a file, else to standard error (errors only when quiet).
+    """Log as configured while the block runs: to a file, otherwise to standard error (errors only if quiet).
 
-    An exception that leaves the block is logged with its traceback at level debug. Raises UsageError when the log file
-    cannot be written.
+    An exception that leaves the block is logged with its traceback at level debug.
+
+    Raises:
+        UsageError: The log file cannot be written.
     """
     logger = logging.getLogger("llm_ocr")
     handler = _handler(settings)
@@ -65,14 +67,14 @@ def _items(value: object) -> Sequence[object]:
 
 
 class _ToStandardError(logging.Handler):
-    """Looks up `sys.stderr` for each line: the progress display replaces it while it draws."""
+    """Handler that looks up `sys.stderr` for each line: the progress display replaces the stream while it draws."""
 
     def emit(self, record: logging.LogRecord) -> None:
         write_line(self.format(record), sys.stderr)
 
 
 class _Masked(logging.Formatter):
-    """A formatter that never lets a secret of the settings through, whatever a message or traceback holds."""
+    """Formatter that masks every secret of the settings in messages and tracebacks."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")

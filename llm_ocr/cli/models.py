@@ -34,22 +34,26 @@ from llm_ocr.models.registry import DEFAULT, PROFILES
 from llm_ocr.stages.runtime import named_model
 from llm_ocr.stages.servers import serve_options
 
-# What `llm-ocr models` tells: the models that are known, one of them, and which suit a machine. JSON values.
+# Data of `llm-ocr models` as JSON values: all models, one model, or models that suit a machine.
 
 
-#: Stands for the free port that a server gets.
+#: Placeholder for the free port of a server.
 _PORT = 8000
-#: Where no vLLM is installed the line is that for a new one.
+#: Version assumed without an installed vLLM, so that the command line is that for a new release.
 _NEW = (99, 0, 0)
 
 
 def all_models() -> list[dict[str, Any]]:
-    """Each model in short, the default first."""
+    """Return a summary of each model, the default first."""
     return [_short(profile) for profile in PROFILES]
 
 
 def one_model(settings: ModelsSettings) -> dict[str, Any]:
-    """Everything about a model, given as `--model` takes it. Raises `UsageError` for an unknown one."""
+    """Return all facts about a model, named as in `--model`.
+
+    Raises:
+        UsageError: The model is unknown.
+    """
     assert settings.name is not None
     asked = named_model(settings.name, own_prompt=True)
     profile = asked.profile
@@ -83,7 +87,7 @@ def one_model(settings: ModelsSettings) -> dict[str, Any]:
 
 
 def recommended(settings: ModelsSettings) -> dict[str, Any]:
-    """The models ranked for this vLLM, GPU, licence and language, each with its reasons."""
+    """Return the models ranked for this vLLM, GPU, license, and language, each with its reasons."""
     version = _version(settings)
     memory = gpu_memory()
     size = settings.gpu_memory * 1e9 if settings.gpu_memory else min(memory.values(), default=None)
@@ -149,18 +153,18 @@ def _score_values(profile: Profile, benchmark: str) -> Mapping[str, Any] | None:
 
 
 def _version(settings: ModelsSettings) -> str:
-    """The version of the vLLM at hand, "" without one."""
+    """Return the version of the installed vLLM, or ""."""
     command = tuple(shlex.split(settings.vllm_command))
     if not vllm_installed(command):
         return ""
     return asyncio.run(release_of(serve_options(settings, "", None)).version())
 
 
-# llm-ocr models: the models that are known, one of them, or which suits this machine.
+# llm-ocr models: output.
 
 
 _WIDTH = 110
-_LICENCE, _LANGUAGES = 18, 30  # characters of them in the table
+_LICENCE, _LANGUAGES = 18, 30  # maximum characters in the table
 _NOTES = """\
 *         the default; (e): experimental, taken from descriptions alone
 figures   boxes: the model says where they are; page: they are found on the page itself; detector: a detector finds them
@@ -174,8 +178,11 @@ _ORDER = (
 
 
 def run_models(command: str, settings: ModelsSettings) -> int:
-    """Print what is asked for; returns 0. Raises `UsageError` for an unknown model."""
+    """Print the requested models; return 0.
 
+    Raises:
+        UsageError: A model is unknown.
+    """
     if settings.name and settings.recommend:
         raise UsageError("--recommend ranks all models", hint=f"All about {settings.name}: leave out --recommend.")
     found: Any
@@ -193,19 +200,19 @@ def run_models(command: str, settings: ModelsSettings) -> int:
 
 
 def table_text(models: Sequence[Mapping[str, Any]]) -> str:
-    """The table of all."""
+    """Return the table of all models."""
     head = ("model", "size", "licence", "figures", "describes", "GPU", "olmOCR-bench", "OmniDocBench", "languages")
     rows = [head, *(tuple(_cells(model)) for model in models)]
     return "\n".join([*_columns(rows), "", _NOTES])
 
 
 def one_text(model: Mapping[str, Any]) -> str:
-    """Everything about one."""
+    """Return all facts about one model as text."""
     return "\n".join([*_columns(list(_facts(model))), "", *_prompts(model), "", *_serving(model)])
 
 
 def recommended_text(found: Mapping[str, Any]) -> str:
-    """The ranking with its reasons, and what was left out."""
+    """Return the ranking with its reasons, and the excluded models."""
     rows = [(f"{place}.", one["name"], "; ".join(one["reasons"])) for place, one in enumerate(found["ranked"], 1)]
     lines = [_conditions(found), _ORDER, "", *(_columns(rows) if rows else ["No model is left."])]
     if found["left_out"]:
@@ -228,7 +235,7 @@ def _cells(model: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _facts(model: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is known of a model, in words."""
+    """Yield the known facts about a model, as text."""
     yield "model", f"{model['name']}" + (" (the default)" if model["default"] else "")
     yield "weights", model["model"] + (f" at {model['revision']}" if model["revision"] else "")
     if model["aliases"]:
@@ -320,7 +327,7 @@ def _cut(text: str, length: int) -> str:
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows with their columns below each other; the last one is wrapped."""
+    """Return rows with aligned columns; the last column is wrapped."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     lines = []
     for row in rows:

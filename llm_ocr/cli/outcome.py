@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from llm_ocr.workspace.superseding import WeakPage
 
 
-# The pages of the lowest quality, for people.
+# Pages with the lowest quality.
 
 
-#: Below it something is wrong with most pages; see `results.quality`.
+#: Score below which most of a page is doubtful; see `results.quality`.
 DOUBTFUL = 0.8
-#: Characters of a document's name; of a longer one the end is shown.
+#: Maximum characters of a document's name; the end of a longer name is shown.
 _LONGEST = 60
 
 
 def quality_text(status: "RunStatus") -> str:
-    """`12 of 412 pages below 0.8`; "" where no page has a score."""
+    """Return `12 of 412 pages below 0.8`, or "" if no page has a score."""
     total = sum(status.quality)
     low = sum(status.quality[: round(DOUBTFUL * len(status.quality))])
     return f"{low} of {total} pages below {DOUBTFUL:g}" if total else ""
 
 
 def worst_text(pages: Sequence["WeakPage"], wanted: int) -> str:
-    """A table: score, document, page, what is wrong; the worst first."""
+    """Return a table of score, document, page, and problem, the worst page first."""
     if not pages:
         return "worst: nothing is wrong with any page, as far as can be seen"
     rows = [
@@ -59,20 +59,20 @@ def _shortened(name: str) -> str:
     return name if len(name) <= _LONGEST else f"…{name[1 - _LONGEST :]}"
 
 
-# What is said when a command is over: outcome in words, where the result is, exit code.
+# Closing lines of a command: outcome, location of the result, exit code.
 
 
-#: Examples named for each reason in the last line.
+#: Number of examples per reason in the last line.
 NAMED = 3
 
 
 def exit_code(counts: Counts, max_failed_rate: float) -> int:
-    """3 when more of the expected pages (figures) failed than allowed, else 0."""
+    """Return 3 if more of the expected pages (figures) failed than allowed, otherwise 0."""
     return 3 if counts.expected and counts.failed / counts.expected > max_failed_rate else 0
 
 
 def last_line(status: "RunStatus", workspace: str) -> str:
-    """`412 ok, 3 degraded, 1 failed (encrypted: a.pdf). Retry: llm-ocr retry-failed -w out`."""
+    """Return `412 ok, 3 degraded, 1 failed (encrypted: a.pdf). Retry: llm-ocr retry-failed -w out`."""
     pages = status.pages
     text = outcome(pages)
     reasons = failures_text(status)
@@ -82,14 +82,14 @@ def last_line(status: "RunStatus", workspace: str) -> str:
 
 
 def figures_line(status: "RunStatus") -> str:
-    """`40 figures: 39 ok, 1 failed (engine error)`."""
+    """Return `40 figures: 39 ok, 1 failed (engine error)`."""
     figures = status.figures
     reasons = ", ".join(status.figure_reasons) if figures.failed else ""
     return f"{figures.expected} figures: {outcome(figures)}" + (f" ({reasons})" if reasons else "") + _waiting(figures)
 
 
 def plan_line(status: "RunStatus") -> str:
-    """`12 documents, 412 pages, 26 units`; `about 412 pages` where documents are counted only when they are read."""
+    """Return `12 documents, 412 pages, 26 units`; `about 412 pages` if documents are counted while they are read."""
     units = status.stages["extract"].total
     pages = f"{about(status.pages.expected)} pages" if status.estimated else _plural(status.pages.expected, "page")
     text = ", ".join((_plural(status.documents, "document"), pages, _plural(units, "unit")))
@@ -97,7 +97,7 @@ def plan_line(status: "RunStatus") -> str:
 
 
 def preview_lines(found: "Preview") -> list[str]:
-    """What would be planned, some documents that would be left out, and that nothing was done."""
+    """Return the planned documents, some of the excluded documents, and a note that no work was done."""
     pages = f"{about(found.pages)} pages" if found.estimated else _plural(found.pages, "page")
     new = "new document" if found.known else "document"
     line = ", ".join((_plural(found.documents, new), pages, _plural(found.units, "unit")))
@@ -110,16 +110,16 @@ def preview_lines(found: "Preview") -> list[str]:
 
 
 def retry_line(status: "RunStatus") -> str:
-    """`2 units to be read again`."""
+    """Return `2 units to be read again`."""
     extract = status.stages["extract"]
     return f"{_plural(extract.total - extract.done, 'unit')} to be read again"
 
 
 def failures_text(status: "RunStatus") -> str:
-    """`render timeout 12: b.pdf page 3, c.pdf page 1, ...; encrypted: a.pdf`; the most frequent reason first.
+    """Return `render timeout 12: b.pdf page 3, c.pdf page 1, ...; encrypted: a.pdf`; the most frequent reason is first.
 
-    The reasons of a status are those of degraded pages too: where there are such, only reasons with an example of a
-    failed page are named, and not how often.
+    The reasons of a status include those of degraded pages. With degraded pages, only reasons with an example of a
+    failed page are named, without counts.
     """
     if not status.pages.failed:
         return ""
@@ -149,7 +149,7 @@ def _cost(cost: float, hours: float | None, workers: str) -> str:
 
 
 def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
-    """A status for people; `spent`: what jobs on platforms have cost."""
+    """Return a status for people; `spent` contains the costs of jobs on platforms."""
     rows = [
         ("workspace", status.url),
         ("documents", _documents(status)),
@@ -184,7 +184,7 @@ def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
 
 
 def advice(status: "RunStatus") -> str:
-    """What to try where a model loops on many pages; "" elsewhere."""
+    """Return advice if a model loops on many pages; otherwise ""."""
     loops = status.reasons.get(Reason.LOOP.value, 0)
     pages = status.pages.ok + status.pages.degraded + status.pages.failed
     if not (loops and status.model):
@@ -223,7 +223,7 @@ def load_line(settings: "RunSettings | AssembleSettings") -> str:
 
 
 def quoted(text: str) -> str:
-    """A name as a shell takes it."""
+    """Return a name quoted for a shell."""
     return shlex.quote(text)
 
 

@@ -1,4 +1,4 @@
-"""The commands that work on a workspace: run, plan, extract, describe, assemble, retry-failed, clean."""
+"""Commands that work on a workspace: run, plan, extract, describe, assemble, retry-failed, clean."""
 
 import sys
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from llm_ocr.workspace.status import RunStatus
 
 
-#: What comes after each command.
+#: Next command after each command.
 _NEXT = {"plan": "extract", "retry-failed": "run", "extract": "describe", "describe": "assemble"}
 
 
 def run_stage(command: str, settings: PipelineCommand) -> int:
-    """Carry out a command and say how it ended; returns the exit code."""
+    """Run a command and print its outcome; return the exit code."""
     if isinstance(settings, PlanOnlySettings) and settings.dry_run:
         return _preview(settings)
     from llm_ocr.stages.execute import execute
@@ -49,7 +49,7 @@ def run_stage(command: str, settings: PipelineCommand) -> int:
 
 
 def _preview(settings: PlanOnlySettings) -> int:
-    """Say what would be planned."""
+    """Print the documents and pages that a plan would contain."""
     from llm_ocr.stages.plan import preview
 
     progress = progress_for(settings)
@@ -63,7 +63,7 @@ def _preview(settings: PlanOnlySettings) -> int:
 
 
 def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO) -> int:
-    """Write the closing lines of a command; returns its exit code."""
+    """Write the closing lines of a command; return its exit code."""
     status = run.status
     if not isinstance(settings, OutcomeSettings):  # plan and retry-failed
         text = outcome.plan_line(status) if command == "plan" else outcome.retry_line(status)
@@ -81,7 +81,7 @@ def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO) -> 
 
 
 class Removals(QuietProgress):
-    """What `clean` says is its result: the objects that were, or would be, removed, and at last their sum."""
+    """Output of `clean`: the objects that were, or would be, removed, and their sum."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -109,7 +109,7 @@ def _results(command: str, settings: PipelineCommand, status: "RunStatus") -> li
 
 
 def _next(command: str, settings: PipelineCommand) -> str:
-    servers = settings.server_url if isinstance(settings, ExtractSettings) else ()  # a workspace does not remember them
+    servers = settings.server_url if isinstance(settings, ExtractSettings) else ()  # a workspace does not store servers
     named = "".join(f" --server-url {outcome.quoted(url)}" for url in servers)
     planned = settings if isinstance(settings, PlanSettings | RetrySettings) and command != "extract" else None
     if planned is not None and (planned.password or planned.password_file):  # nor passwords
@@ -119,7 +119,7 @@ def _next(command: str, settings: PipelineCommand) -> str:
 
 
 def _print_documents(run: "Run", sources: Sequence[str]) -> None:
-    """Those of the sources; without any, all of the workspace."""
+    """Print the documents of the sources; without sources, all documents of the workspace."""
     from llm_ocr.documents.remote.urls import shown
     from llm_ocr.documents.sources import find_documents
 

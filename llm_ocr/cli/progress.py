@@ -1,4 +1,4 @@
-"""Progress of a stage: a live line on a terminal, plain lines elsewhere, nothing when quiet."""
+"""Progress of a stage: a live line on a terminal, plain lines otherwise, nothing if quiet."""
 
 import sys
 import time
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 
-# What a stage costs while it runs, as a few words for the progress line.
+# Costs of a running stage, as text for the progress line.
 
 
 @dataclass(slots=True)
 class SpendMeter:
-    """`spent` tells what the workspace has cost until now, in dollars; what the stage will cost follows from its begin.
+    """Costs of a workspace and of the stage at its end; `spent` returns the costs of the workspace so far, in dollars.
 
-    What other workers spend from then on is in neither number until their pages are counted here, too.
+    Later costs of other workers are in neither number until this worker counts their pages.
     """
 
     spent: Callable[[], float]
@@ -36,7 +36,10 @@ class SpendMeter:
         self._before = self.spent()
 
     def words(self, ended: int, expected: int) -> str:
-        """`$0.42 of about $3.10`: until now, and at the stage's end; `ended` of `expected` are this run's alone."""
+        """Return `$0.42 of about $3.10`: costs so far, and at the stage's end.
+
+        `ended` of `expected` pages count this run only.
+        """
         now = self.spent()
         if not ended:
             return _money(now)
@@ -45,20 +48,20 @@ class SpendMeter:
 
 
 def _money(value: float) -> str:
-    """`$3.10`, and four digits behind the point for what is less than a cent."""
+    """Return `$3.10`, with four digits after the point for less than a cent."""
     return f"${value:,.{2 if value >= 0.01 or value == 0 else 4}f}"
 
 
-# The live numbers of an engine, as a few words for the progress line.
+# Live numbers of an engine, as text for the progress line.
 
 
-#: Seconds over which the speed is measured.
+#: Length in seconds of the window over which the speed is measured.
 WINDOW = 30.0
 
 
 @dataclass(slots=True)
 class EngineMeter:
-    """Reads the numbers when it is asked for words; knows how many tokens came in the last half minute."""
+    """Live numbers of an engine, read on each call of `words`, with tokens per second over the last half minute."""
 
     load: Callable[[], Load]
     clock: Callable[[], float]
@@ -68,7 +71,7 @@ class EngineMeter:
         self._seen.append((self.clock(), self.load().tokens_out))
 
     def words(self) -> str:
-        """`5,310 tok/s, 120 of 128 in flight, 7 waiting, 2 busy, 1 lost, 1 restart`; what is zero is left out."""
+        """Return `5,310 tok/s, 120 of 128 in flight, 7 waiting, 2 busy, 1 lost, 1 restart`, without zeros."""
         load = self.load()
         if not load.servers:
             return "server starting" if not load.answers else "server restarting"
@@ -86,28 +89,28 @@ class EngineMeter:
         return (tokens - before) / (moment - first) if moment > first else 0.0
 
 
-# Progress of a stage for the eye: a live line on a terminal, plain lines elsewhere, nothing when quiet.
+# Display of progress.
 
 
-#: A plain line at least this often (seconds), or when a tenth of the work was done since the last one.
+#: A plain line is written at least this often (seconds), or after each further tenth of the work.
 EVERY, SHARES = 10.0, 10
-#: No two plain lines closer than this, in seconds.
+#: Minimum time between two plain lines, in seconds.
 APART = 1.0
-#: Stages that count other things than pages.
+#: Units of stages that do not count pages.
 NOUNS = {"describe": "figures", "export": "files"}
 
 Clock = Callable[[], float]
 
 
 class ShownProgress(Progress, Protocol):
-    """Progress that ends: what it drew is left on the screen in order."""
+    """Progress that can be closed: the drawn lines stay on the screen in order."""
 
     def close(self) -> None:
-        """Stop drawing; may be called twice."""
+        """Stop drawing; repeated calls are allowed."""
 
 
 def progress_for(settings: LogSettings, stream: TextIO | None = None) -> ShownProgress:
-    """The progress that suits the settings and the stream (standard error by default)."""
+    """Return the progress for the settings and the stream (standard error by default)."""
     out = stream or sys.stderr
     if settings.quiet:
         return QuietProgress()
@@ -117,7 +120,7 @@ def progress_for(settings: LogSettings, stream: TextIO | None = None) -> ShownPr
 
 @dataclass(slots=True)
 class Meter:
-    """Counts of one stage, its speed and the time it has left. Seconds throughout."""
+    """Counts of one stage, its speed, and its remaining time. All times are in seconds."""
 
     stage: str
     expected: int
@@ -134,20 +137,20 @@ class Meter:
         self.started = self.clock()
 
     def count(self, status: Status) -> None:
-        """One more page ended."""
+        """Count one finished page."""
         self.now += Counts(
             ok=int(status is Status.OK), degraded=int(status is Status.DEGRADED), failed=int(status is Status.FAILED)
         )
         self.ends.append(self.clock())
 
     def correct(self, change: int, exact: bool) -> None:
-        """What is expected is known better."""
+        """Correct the expected count."""
         self.expected += change
         self.estimated = not exact
 
     @property
     def total(self) -> Counts:
-        """Ended pages, earlier runs included."""
+        """Return the finished pages, earlier runs included."""
         return self.before + self.now
 
     @property
@@ -155,7 +158,7 @@ class Meter:
         return self.total.ok + self.total.degraded + self.total.failed
 
     def speed(self) -> float:
-        """Pages per second over the last half minute of this run; 0 before the first."""
+        """Return pages per second over the last half minute of this run; 0 before the first page."""
         moment = self.clock()
         while self.ends and self.ends[0] < moment - WINDOW:
             self.ends.popleft()
@@ -164,22 +167,22 @@ class Meter:
 
     @property
     def ended(self) -> int:
-        """Pages that ended in this run."""
+        """Return the pages finished in this run."""
         return self.now.ok + self.now.degraded + self.now.failed
 
     def left(self) -> float | None:
-        """Seconds that the rest will take at this speed; None when it cannot be said."""
+        """Return the remaining seconds at this speed, or None if unknown."""
         speed = self.speed()
         return max(0, self.expected - self.done) / speed if speed > 0 else None
 
     def words(self) -> str:
-        """`120/412 pages, 118 ok, 1 degraded, 1 failed`; `120 of about 412 pages, ...` while that is an estimate."""
+        """Return `120/412 pages, 118 ok, 1 degraded, 1 failed`, or `120 of about 412 pages, ...` for an estimate."""
         noun = NOUNS.get(self.stage, "pages")
         of = f" of {about(self.expected)}" if self.estimated else f"/{self.expected}"
         return f"{self.done}{of} {noun}, {outcome(self.total)}"
 
     def pace(self) -> str:
-        """`12.3 pages/s, 0:24 left, $0.42 of about $3.10, 5,310 tok/s, 120 of 128 in flight`, as far as known."""
+        """Return `12.3 pages/s, 0:24 left, $0.42 of about $3.10, 5,310 tok/s, 120 of 128 in flight`, if known."""
         speed, left = self.speed(), self.left()
         parts = []
         if left is not None:
@@ -193,7 +196,7 @@ class Meter:
 
 
 def outcome(counts: Counts) -> str:
-    """`412 ok, 3 degraded, 1 failed`; the last two only where there are any."""
+    """Return `412 ok, 3 degraded, 1 failed`, without zeros in the last two."""
     parts = [f"{counts.ok} ok"]
     parts += [f"{counts.degraded} degraded"] if counts.degraded else []
     parts += [f"{counts.failed} failed"] if counts.failed else []
@@ -201,26 +204,26 @@ def outcome(counts: Counts) -> str:
 
 
 def about(count: int) -> str:
-    """`about 412`, `about 1,234,000`: no more digits than an estimate has."""
+    """Return `about 412` or `about 1,234,000`, with no more digits than an estimate has."""
     digits = max(0, len(str(count)) - 4)
     return f"about {round(count, -digits):,}"
 
 
 def span_text(seconds: float) -> str:
-    """`0:24`, `12:03`, `3:04:05`."""
+    """Return `0:24`, `12:03`, or `3:04:05`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 class QuietProgress(Silent):
-    """Says nothing."""
+    """Progress without output."""
 
     def close(self) -> None: ...
 
 
 class _Metering:
-    """What both ways to show a stage know of it."""
+    """State that both displays share."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -232,7 +235,7 @@ class _Metering:
         self._engine = EngineMeter(load, self._clock)
 
     def price(self, spent: Callable[[], float]) -> None:
-        """Where it is read what the workspace has cost, in dollars."""
+        """Set the function that returns the costs of the workspace, in dollars."""
         self._spent = spent
 
     def _begun(self, stage: str, expected: int, done: Counts, estimated: bool) -> Meter:
@@ -242,12 +245,12 @@ class _Metering:
 
 
 class PlainProgress(_Metering):
-    """Lines for logs: at the start of a stage, every ten seconds or ten per cent, and at its end."""
+    """Lines for logs: at the start of a stage, every ten seconds or ten percent, and at its end."""
 
     def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
         super().__init__(clock)
         self._stream = stream
-        self._last = (0.0, 0)  # when the last line was written, and how many were done then
+        self._last = (0.0, 0)  # time of the last line, and finished pages at that time
 
     def begin(self, stage: str, expected: int, done: Counts, estimated: bool = False) -> None:
         meter = self._begun(stage, expected, done, estimated)
@@ -284,7 +287,7 @@ class PlainProgress(_Metering):
 
 
 class LiveProgress(_Metering):
-    """One line per stage, redrawn in place: bar, pages, outcome, speed, time left."""
+    """One line per stage, redrawn in place: bar, pages, outcome, speed, remaining time."""
 
     def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
         super().__init__(clock)
@@ -334,7 +337,7 @@ def _bars(stream: TextIO) -> "Bars":
     from rich.text import Text
 
     class Numbers(ProgressColumn):
-        """Counts while it runs; counts and time taken when it ended."""
+        """Counts during the stage; counts and elapsed time at its end."""
 
         def render(self, task: Task) -> Text:
             return Text(numbers(task.fields["meter"], ended=bool(task.fields.get("ended")), taken=task.elapsed))
@@ -349,6 +352,6 @@ def _bars(stream: TextIO) -> "Bars":
 
 
 def numbers(meter: Meter, *, ended: bool, taken: float | None) -> str:
-    """The text right of the bar."""
+    """Return the text to the right of the bar."""
     tail: Any = f"in {span_text(taken or 0.0)}" if ended else meter.pace()
     return f"{meter.words()}  {tail}".rstrip()

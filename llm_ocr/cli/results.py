@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from llm_ocr.workspace.status import RunStatus
 
 
-# llm-ocr status: reads a workspace, whatever failed in it.
+# llm-ocr status: read a workspace, regardless of failures.
 
 
-#: What is looked at: the status, and what jobs have cost.
+#: Snapshot of a workspace: the status, and the costs of jobs.
 Look = tuple["RunStatus", Sequence["Spent"]]
 
-#: Seconds between two looks with --watch.
+#: Seconds between two snapshots with --watch.
 EVERY = 5.0
 
 
 def run_status(command: str, settings: StatusSettings) -> int:
-    """Print the status once, or until every page is accounted for; returns 0."""
+    """Print the status once, or until no page is missing; return 0."""
     from llm_ocr.runs import open as open_workspace
 
     def look() -> "Look":
@@ -39,7 +39,7 @@ def run_status(command: str, settings: StatusSettings) -> int:
         )
         status = run.status
         if settings.worst:
-            # The status names some already, and counting once more takes its time.
+            # The status already contains some weak pages, and a second count takes time.
             known = status.worst[: settings.worst]
             status = replace(status, worst=known if len(known) == settings.worst else run.worst(settings.worst))
         return status, run.spent
@@ -49,7 +49,7 @@ def run_status(command: str, settings: StatusSettings) -> int:
 
 
 def watch(look: Callable[[], "Look"], settings: StatusSettings, sleep: Callable[[float], object]) -> None:
-    """Print what `look` finds; with --watch again whenever it has changed, until no page is missing."""
+    """Print the result of `look`; with --watch, again after each change, until no page is missing."""
     shown = ""
     while True:
         status, spent = look()
@@ -63,7 +63,7 @@ def watch(look: Callable[[], "Look"], settings: StatusSettings, sleep: Callable[
 
 
 def status_as_text(status: "RunStatus", settings: StatusSettings, spent: Sequence["Spent"] = ()) -> str:
-    """JSON for programs (one line while watching), a table for people."""
+    """Return JSON for programs (one line while watching), or a table for people."""
     if settings.json_output:
         from llm_ocr.costs.report import spent_to_json
 
@@ -74,17 +74,17 @@ def status_as_text(status: "RunStatus", settings: StatusSettings, spent: Sequenc
 
 
 def _accounted(status: "RunStatus") -> bool:
-    """A plan may be of no page, where filters left all out; and pages that are estimated may be more than that."""
+    """Return whether no page is missing. A plan may have no page after filters; estimated pages may exceed the plan."""
     pages = status.pages
     counted = status.generations > 0 and not status.estimated
     return counted and pages.expected == pages.ok + pages.degraded + pages.failed
 
 
-# llm-ocr export: results in the form of what comes next.
+# llm-ocr export: convert results for other programs.
 
 
 def run_export(command: str, settings: ExportSettings) -> int:
-    """Write the results, and say where they are and how they are opened; returns 0."""
+    """Write the results, and print their location and the way to open them; return 0."""
     from llm_ocr.exports.export import export
 
     progress = progress_for(settings)
@@ -106,7 +106,7 @@ def run_export(command: str, settings: ExportSettings) -> int:
 
 
 def run_view(command: str, settings: ViewSettings) -> int:
-    """Write the site, and say which file is to be opened; returns 0."""
+    """Write the site, and print the file to open; return 0."""
     from llm_ocr.viewer import view
 
     progress = progress_for(settings)
@@ -122,7 +122,7 @@ def run_view(command: str, settings: ViewSettings) -> int:
 
 
 def run_report(command: str, settings: ReportSettings) -> int:
-    """Write the page and say where it is; returns 0 whatever failed in the run."""
+    """Write the page and print its location; return 0 regardless of failures in the run."""
     from llm_ocr.report import write_report
     from llm_ocr.workspace import Workspace
     from llm_ocr.workspace.stored import workspace_options
@@ -133,11 +133,11 @@ def run_report(command: str, settings: ReportSettings) -> int:
     return 0
 
 
-# llm-ocr estimate: what a run will take and cost.
+# llm-ocr estimate: duration and costs of a run.
 
 
 def run_estimate(command: str, settings: EstimateSettings) -> int:
-    """Print the table, or JSON; returns 0."""
+    """Print the table, or JSON; return 0."""
     from llm_ocr.estimating import compared
 
     progress = progress_for(settings)

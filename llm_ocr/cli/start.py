@@ -1,4 +1,4 @@
-"""From the arguments of a command to its settings, its logging and its handler."""
+"""Start a command: from its arguments to its settings, its logging, and its handler."""
 
 import signal
 import sys
@@ -24,7 +24,7 @@ Handler = Callable[[str, Any], int]
 
 
 def start(command: Command, arguments: Sequence[str]) -> int:
-    """Carry out one command; returns its exit code."""
+    """Run one command; return its exit code."""
     model: type[LogSettings] = getattr(models, command.model)
     flags = parse_flags(command, model, arguments)
     look = partial(
@@ -61,10 +61,10 @@ def _await_workspace(settings: WorkspaceSettings) -> None:
 
 
 def _stored(command: Command, settings: LogSettings) -> Mapping[str, Any]:
-    """What the command's workspace remembers, if it works on one that is there, and what a launch left for it there."""
+    """Return the settings stored in the command's workspace, if it exists, and those that a launch stored there."""
     if not (isinstance(settings, WorkspaceSettings) and command.remembers):
         return {}
-    if not settings.workspace:  # an estimate needs none
+    if not settings.workspace:  # an estimate does not need a workspace
         return {}
     from llm_ocr.workspace.stored import stored_settings
 
@@ -72,7 +72,7 @@ def _stored(command: Command, settings: LogSettings) -> Mapping[str, Any]:
 
 
 def settings_table(loaded: Loaded[Any]) -> str:
-    """Each setting, its value and where it came from; secrets masked."""
+    """Return each setting, its value, and its origin, with secrets masked."""
     values = shown_values(loaded.settings)
     names = [setting.name for _, members in groups_of(type(loaded.settings)) for setting in members]
     rows = [("setting", "value", "from"), *((name, one_line(values[name]), loaded.origins[name]) for name in names)]
@@ -94,7 +94,7 @@ def _warn(warnings: Sequence[str], *, quiet: bool) -> None:
 
 @contextmanager
 def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM ends the command like Ctrl-C does (exit code 4), where nobody has said otherwise."""
+    """Let SIGTERM end the command as Ctrl-C does (exit code 4), unless another handler is installed."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         yield
         return

@@ -1,1 +1,1 @@
-"""Settings: their definition, their sources, and the only reader of the environment."""
+"""Definitions and sources of all settings, and the only reader of the environment."""

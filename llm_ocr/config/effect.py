@@ -1,4 +1,4 @@
-"""Settings without effect: those that do not concern the engine that was chosen."""
+"""Detection of settings that have no effect with the chosen engine."""
 
 from collections.abc import Collection
 
@@ -6,26 +6,26 @@ from llm_ocr.config.fields import Setting, settings_of
 from llm_ocr.config.groups import EMBEDDED, SERVER, VLLM, EngineSettings
 from llm_ocr.errors import UsageError
 
-#: The engines in messages.
+#: Names of the engines in messages.
 ABOUT = {EMBEDDED: "the CPU engine", VLLM: "vLLM on this machine", SERVER: "running servers"}
 
 
 def check_effect(settings: EngineSettings, engine: str, why: str = "") -> tuple[str, ...]:
     """Refuse flags and keywords that have no effect with the engine.
 
-    Variables and files may serve several commands, and a launch or workspace holds settings for any engine: those are
-    not refused.
+    Variables and files can serve several commands, and a launch or workspace holds settings for any engine. Settings
+    from these sources are reported, not refused.
 
     Args:
-        settings: of a command.
-        engine: the engine's name.
-        why: how the engine was chosen, where no setting chose it: `which ... chose`.
+        settings: Settings of a command.
+        engine: Name of the engine.
+        why: Reason for the engine, as `which ... chose`, if no setting chose the engine.
 
     Returns:
-        Variables and keys of files that have no effect, as they were written; no secrets.
+        Variables and keys of files that have no effect, as the user wrote them, without secrets.
 
     Raises:
-        UsageError: a flag or keyword has none; names the engine and what to do.
+        UsageError: A flag or keyword has no effect. The error names the engine and the remedy.
     """
     idle = [one for one in settings_of(type(settings)).values() if engine not in one.engines]
     named = {one: where for one in idle if (where := _origin(settings, one.name)[1]) and _is_named(settings, one)}
@@ -45,13 +45,13 @@ def _is_named(settings: EngineSettings, setting: Setting) -> bool:
 
 
 def _origin(settings: EngineSettings, name: str) -> tuple[str, str]:
-    """Kind and place: `flag`, `--model`."""
+    """Return the kind and place of a setting: `flag`, `--model`."""
     kind, _, where = settings.origins.get(name, "").partition(" ")
     return kind, where
 
 
 def _chosen(settings: EngineSettings, engine: str) -> str:
-    """Which setting chose the engine; empty where none did."""
+    """Return the setting that chose the engine, or an empty text."""
     kind, where = _origin(settings, "engine")
     if settings.engine == "auto":
         return ""

@@ -6,16 +6,16 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-#: Names the file from which a job's platform shows why the job failed; launchers set it.
+#: File whose text a job's platform shows as the reason of a failure; launchers set the variable.
 ERROR_FILE = "LLM_OCR_ERROR_FILE"
 
-#: What a worker process needs to start, and nothing that could be a secret.
+#: Variables that a worker process needs to start; none can be a secret.
 _FOR_WORKERS = (
     *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VIRTUAL_ENV"),
-    "CUDA_VISIBLE_DEVICES",  # of the layout detector, where it runs on a GPU
+    "CUDA_VISIBLE_DEVICES",  # for the layout detector on a GPU
 )
 
-#: What a model server may need: where things are, caches, proxies, and the settings of the libraries under it.
+#: Variables that a model server may need: paths, caches, proxies, and settings of its libraries.
 _FOR_SERVERS = frozenset(
     [
         "PATH",
@@ -86,31 +86,34 @@ _PREFIXES_FOR_SERVERS = tuple(
         "TQDM_",
     ]
 )
-#: A key of the user's for another server, which must not become the key of ours.
+#: The user's key for another server, which must not become the key of a started server.
 _NOT_FOR_SERVERS = frozenset({"VLLM_API_KEY"})
 
 
 def environment() -> Mapping[str, str]:
-    """The environment as it is now."""
+    """Return the current environment."""
     return dict(os.environ)
 
 
 def leave_error(text: str) -> None:
-    """Write why this process failed into the file that a job's platform shows, if LLM_OCR_ERROR_FILE names one.
+    """Write the reason of a failure into the file that LLM_OCR_ERROR_FILE names, if set.
+
+    The job's platform shows this file.
 
     Args:
-        text: The error; SageMaker shows 1,024 bytes of it.
+        text: The error; SageMaker shows 1,024 bytes of the text.
     """
     file = os.environ.get(ERROR_FILE)
-    # A container without root may not be allowed to write it; the log has the error, too.
+    # A container without root may lack permission to write the file. The log has the error, too.
     with contextlib.suppress(OSError):
         Path(file or os.devnull).write_bytes(text.encode(errors="replace")[:1024].decode(errors="ignore").encode())
 
 
 def quiet_ray(*, alone: bool) -> None:
-    """Before Ray is imported: it reports nothing about its use, and writes nothing to standard output.
+    """Configure Ray before its import: no usage reports, and no output on standard output.
 
-    `alone`: a cluster that begins here has this machine only, and listens on loopback only.
+    Args:
+        alone: A new cluster has this machine only, and listens on loopback only.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^")
@@ -119,14 +122,14 @@ def quiet_ray(*, alone: bool) -> None:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def worker_environment() -> dict[str, str]:
-    """An environment for worker processes: a few harmless names and this process's import path."""
+    """Return an environment for worker processes: a few harmless names and this process's import path."""
     kept = {name: os.environ[name] for name in _FOR_WORKERS if name in os.environ}
-    ours = str(Path(__file__).parents[2])  # where this package is, also when it was found in the current folder
+    ours = str(Path(__file__).parents[2])  # path of this package, also if found in the current folder
     entries = [os.path.abspath(entry) for entry in (*sys.path, ours) if entry]  # noqa: PTH100 - keeps links
     path = os.pathsep.join(dict.fromkeys(entries))
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -134,9 +137,10 @@ def worker_environment() -> dict[str, str]:
 
 
 def server_environment() -> dict[str, str]:
-    """An environment for a model server: paths, caches, proxies, and what CUDA, NCCL, vLLM and Hugging Face read.
+    """Return an environment for a model server.
 
-    The token of Hugging Face is in it, since the server downloads the model; cloud keys and our own settings are not.
+    The environment contains paths, caches, proxies, and settings of CUDA, NCCL, vLLM, and Hugging Face. The Hugging
+    Face token is included, since the server downloads the model. Cloud keys and llm_ocr's own settings are excluded.
     """
     return {name: value for name, value in os.environ.items() if _for_servers(name)}
 

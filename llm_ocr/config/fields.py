@@ -1,4 +1,4 @@
-"""What the fields of a settings model say: read once here for flags, variables, files, help and error messages."""
+"""Descriptions of settings fields for flags, variables, files, help, and error messages."""
 
 import types
 from collections.abc import Iterator, Mapping
@@ -16,41 +16,41 @@ from pydantic_core import PydanticUndefined
 from llm_ocr.config import models
 from llm_ocr.config.groups import ALL, Group
 
-#: Every environment variable of ours begins with it.
+#: Prefix of every environment variable of llm_ocr.
 PREFIX = "LLM_OCR_"
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One field of a settings model, as users meet it."""
+    """Field of a settings model, as the user sees the field."""
 
     name: str
-    group: type[Group]  # the class that defines it
+    group: type[Group]  # class that defines the field
     description: str
-    default: Any  # None also when it is required
+    default: Any  # None also for a required field
     required: bool
-    kind: type  # bool, int, float, str or Path; of the items for a list
+    kind: type  # bool, int, float, str, or Path; for a list, the type of its items
     many: bool  # a list
     secret: bool
     choices: tuple[str, ...]
-    low: float | None  # smallest value allowed
+    low: float | None  # smallest allowed value
     above: float | None  # every value must be larger
-    high: float | None  # largest value allowed
+    high: float | None  # largest allowed value
     positional: bool
     short: str  # "w" for -w, or empty
-    flag: str  # with the dashes
+    flag: str  # with dashes
     metavar: str
-    bare: bool  # read from the predecessor's variables, too
-    engines: tuple[str, ...]  # with another one it is without effect
+    bare: bool  # also read from the predecessor's variables
+    engines: tuple[str, ...]  # without effect with other engines
 
     @property
     def variable(self) -> str:
-        """Its environment variable."""
+        """Return the name of the environment variable."""
         return PREFIX + self.name.upper()
 
     @property
     def allowed(self) -> str:
-        """What it may be, to stand after "must be"."""
+        """Return the allowed values, as words after "must be"."""
         if self.choices:
             return "one of " + ", ".join(self.choices)
         if self.kind is bool:
@@ -71,25 +71,25 @@ class Setting:
 
 @cache
 def settings_of(model: type[BaseModel]) -> Mapping[str, Setting]:
-    """The settings of a command by name, in the order of definition."""
+    """Return the settings of a command by name, in the order of definition."""
     return {name: _setting(model, name, field) for name, field in model.model_fields.items()}
 
 
 @cache
 def command_models() -> tuple[type[BaseModel], ...]:
-    """The settings models of all commands: those that other models are not made of."""
+    """Return the settings models of all commands, without the models that are only bases of others."""
     found = [value for value in vars(models).values() if isinstance(value, type) and issubclass(value, Group)]
     return tuple(model for model in found if (model.__doc__ or "").startswith("llm-ocr "))
 
 
 @cache
 def all_names() -> frozenset[str]:
-    """The names of the settings of all commands: one file or environment serves them all."""
+    """Return the names of the settings of all commands: one file or environment serves all commands."""
     return frozenset(name for model in command_models() for name in model.model_fields)
 
 
 def models_with(name: str) -> list[type[BaseModel]]:
-    """The commands' models that have a setting of this name."""
+    """Return the models of the commands that have a setting of this name."""
     return [model for model in command_models() if name in model.model_fields]
 
 
@@ -126,7 +126,7 @@ def _setting(model: type[BaseModel], name: str, field: FieldInfo) -> Setting:
 
 
 def _plain(annotation: Any, bounds: list[Any]) -> tuple[Any, list[Any]]:
-    """The bare type inside `Annotated` and `| None`, and the bounds met on the way."""
+    """Return the bare type inside `Annotated` and `| None`, and the bounds found in the annotation."""
     while True:
         if hasattr(annotation, "__metadata__"):
             bounds.extend(_flat(annotation.__metadata__))

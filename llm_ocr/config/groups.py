@@ -21,21 +21,21 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-# How single values are read before pydantic checks them: names of files above all, which must arrive unchanged.
+# Validators that run before pydantic. File names must pass unchanged.
 
 
-#: Name and password of a URL. Keys of AWS may hold a `/`: what begins with a name and a colon that no port follows goes
-#: up to the last `@`.
+#: Name and password of a URL. AWS keys can contain a `/`. For text that begins with a name and a colon without a port,
+#: the match extends to the last `@`.
 _CREDENTIALS = re.compile(r"(//)(?:[^/?#\s@\[]*:(?!\d+(?:[/?#]|$))[^\s@]*(?:@[^/?#\s@]*)*@|[^/?#\s]*@)")
 
 
 def without_credentials(text: str, instead: str = "") -> str:
-    """Return the text with the name and password of each URL in it replaced by `instead` and, if given, `@`."""
+    """Return the text with the name and password of each URL replaced by `instead` and, if given, `@`."""
     return _CREDENTIALS.sub(rf"\g<1>{instead}{'@' if instead else ''}", text)
 
 
 def name_text(value: Any) -> str:
-    """A path or URL as it was given, file names that are not UTF-8 included; ValueError when it cannot be one."""
+    """Return a path or URL unchanged, file names that are not UTF-8 included; raise ValueError for invalid values."""
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     if isinstance(value, bytes):
@@ -50,12 +50,12 @@ def name_text(value: Any) -> str:
 
 
 def path_text(value: Any) -> Any:
-    """A `Path` for a name; what is no name is left for pydantic to refuse."""
+    """Return a `Path` for a name; leave other values for pydantic to refuse."""
     return Path(name_text(value)) if isinstance(value, str | bytes) else value
 
 
 def one_or_many(value: Any) -> Any:
-    """One name stands for a list of one; what is no list is left for pydantic to refuse."""
+    """Return a list with one item for a single name; leave other values for pydantic to refuse."""
     if isinstance(value, str | bytes | os.PathLike):
         return (value,)
     if isinstance(value, Iterable) and not isinstance(value, dict):
@@ -64,7 +64,7 @@ def one_or_many(value: Any) -> Any:
 
 
 def labels(value: Any) -> Any:
-    """Names without commas: `image,table` is two of them."""
+    """Split names at commas: `image,table` is two names."""
     many = one_or_many(value)
     if not isinstance(many, tuple):
         return many
@@ -72,16 +72,18 @@ def labels(value: Any) -> Any:
 
 
 def duration(value: Any) -> Any:
-    """Seconds, from a number or from text such as `90s`, `45m`, `2h`, `1d`; what is neither is left for pydantic."""
+    """Return seconds from a number or a text such as `90s`, `45m`, `2h`, `1d`; leave other values for pydantic."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhd])\s*", value) if isinstance(value, str) else None
     return round(float(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]) if match else value
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """A list in an environment variable: JSON when it is a JSON list of texts, else one item a line.
+    """Split a list in an environment variable: a JSON list of texts, or one item per line.
 
-    Never split at commas, and a name such as `[draft] a, b.pdf` is a name: both stand in real file names.
-    Raises ValueError for text that begins like a JSON list of texts and is none.
+    The text is never split at commas, and `[draft] a, b.pdf` is one name. Real file names contain both.
+
+    Raises:
+        ValueError: The text begins like a JSON list of texts but is invalid.
     """
     if text.lstrip().startswith("["):
         try:
@@ -95,21 +97,21 @@ def split_list(text: str) -> tuple[str, ...]:
     return tuple(line for line in text.split("\n") if line)
 
 
-# The settings that commands are made of, in groups. `json_schema_extra` of a field may hold `positional` (True),
-# `short` (a letter), `flag` (when the flag is not the field's name), `metavar` (how help calls the value) and `engines`
-# (the engines that it concerns, where these are not the group's).
+# Groups of settings. `json_schema_extra` of a field can hold these keys: `positional` (True), `short` (a letter),
+# `flag` (if the flag differs from the field's name), `metavar` (name of the value in the help), and `engines` (if they
+# differ from the engines of the group).
 
 
 FRACTION = Annotated[float, Field(ge=0.0, le=1.0)]
 COUNT = Annotated[int, Field(ge=1)]
-#: A path or URL. Not pydantic's `str`: that one refuses file names that are not UTF-8.
+#: A path or URL. Pydantic's `str` refuses file names that are not UTF-8.
 NAME = Annotated[str, PlainValidator(name_text)]
 NAMES = Annotated[tuple[NAME, ...], BeforeValidator(one_or_many)]
 SECRETS = Annotated[tuple[SecretStr, ...], BeforeValidator(one_or_many)]
 FILE = Annotated[Path, BeforeValidator(path_text)]
 
 
-#: The engines, and those of them that ask a model.
+#: The engines, and those that send requests to a model.
 EMBEDDED, VLLM, SERVER = "embedded", "vllm", "server"
 MODELS = (VLLM, SERVER)
 ALL = (EMBEDDED, *MODELS)
@@ -117,15 +119,15 @@ ALL = (EMBEDDED, *MODELS)
 
 @dataclass(frozen=True, slots=True)
 class _Origins:
-    """Settings with the same values are the same, wherever these came from."""
+    """Origins of values; all instances are equal, so that settings compare by value only."""
 
     places: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 class Group(BaseSettings):
-    """Base of all settings: unknown names are errors, values are not shown in validation errors.
+    """Base of all settings: unknown names are errors, and validation errors do not show values.
 
-    Made in Python, only the keywords count; `settings.loading` is what reads flags, the environment and files.
+    Settings made in Python take values from keywords only. `config.loading` reads flags, the environment, and files.
     """
 
     model_config = SettingsConfigDict(
@@ -138,17 +140,17 @@ class Group(BaseSettings):
         defer_build=True,
         env_prefix="LLM_OCR_",
     )
-    #: The engines that the settings concern which this class itself defines: with another one they have no effect.
+    #: Engines that the fields defined in this class apply to. The fields have no effect with other engines.
     ENGINES: ClassVar[tuple[str, ...]] = ALL
     _origins: _Origins = PrivateAttr(default_factory=_Origins)
 
     @property
     def origins(self) -> Mapping[str, str]:
-        """Where each value came from, as in `settings.loading.Loaded`; empty for settings made in Python."""
+        """Return the origin of each value, as in `config.loading.Loaded`; empty for settings made in Python."""
         return self._origins.places
 
     def keep_origins(self, origins: Mapping[str, str]) -> None:
-        """Remember where each value came from."""
+        """Store the origin of each value."""
         self._origins = _Origins(dict(origins))
 
     @classmethod
@@ -160,7 +162,7 @@ class Group(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Keywords alone: a value from the environment must not slip into a call of the Python API."""
+        """Use keywords only: a value from the environment must not enter a call of the Python API."""
         return (init_settings,)
 
 
@@ -426,26 +428,26 @@ class AssembleGroup(Group):
     )
 
 
-# The settings of models and of the servers that run them.
+# Settings of models and of their servers.
 
 
 PRICE = Annotated[float, Field(ge=0.0)]
 SECONDS = Annotated[float, Field(gt=0.0)]
 TEMPERATURE = Annotated[float, Field(ge=0.0, le=2.0)]
-#: Names that hold no comma: one a flag, or several with commas.
+#: Names without commas: one name per flag, or several names separated by commas.
 LABELS = Annotated[tuple[NAME, ...], BeforeValidator(labels)]
 
 
 def _words(text: str) -> str:
-    """A command line that a shell could take apart."""
+    """Return a command line unchanged if a shell could split the text."""
     if not shlex.split(text):
         raise ValueError("must name a program")
     return text
 
 
-#: A command with its first arguments, quoted as for a shell.
+#: Command with its first arguments, quoted for a shell.
 COMMAND = Annotated[str, PlainValidator(name_text), AfterValidator(_words)]
-#: A prompt as it goes to the model; `\\n` in it is left as it is.
+#: Prompt for the model; `\\n` in the text is not replaced.
 TEXT = Annotated[str, PlainValidator(name_text)]
 
 
@@ -623,7 +625,7 @@ class RequestSettings(Group):
     )
 
 
-#: What can be asked of figures without a prompt of one's own.
+#: Modes of figure requests that need no prompt from the user.
 MODES = ("describe", "parse", "classify")
 
 
@@ -632,7 +634,7 @@ class DescribeGroup(Group):
 
     ENGINES: ClassVar[tuple[str, ...]] = MODELS
 
-    # The CPU engine refuses these two by itself.
+    # The CPU engine refuses these two fields itself.
     describe_prompt: TEXT | None = Field(
         None, description="what is asked of each figure, in your words", json_schema_extra={"engines": [*ALL]}
     )
@@ -661,10 +663,10 @@ class DescribeGroup(Group):
         return value
 
 
-# The settings of reading pages by their regions.
+# Settings of reading pages by regions.
 
 
-#: `cpu`, `cuda`, or one of several: `cuda:1`.
+#: `cpu`, `cuda`, or a numbered device: `cuda:1`.
 DEVICE = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")]
 
 

@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field
 
 from llm_ocr.config.groups import COUNT, NAME, NAMES, Group, duration
 
-#: Seconds; text with a unit is taken, too: 90m, 2h, 1d.
+#: Seconds, or text with a unit: 90m, 2h, 1d.
 DURATION = Annotated[int, BeforeValidator(duration), Field(ge=60)]
 
 
@@ -164,7 +164,7 @@ class KubernetesGroup(Group):
         json_schema_extra={"metavar": "KEY[=VALUE]"},
     )
     image_pull_secret: NAME | None = Field(None, description="Secret with which the cluster pulls the images")
-    # Other platforms have these, too; the help describes them there.
+    # Other platforms have these fields, too; their help describes them.
     namespace: NAME | None = Field(None)
     service_account: NAME | None = Field(None)
     cpu: COUNT | None = Field(None)

@@ -1,4 +1,4 @@
-"""Environment variables of the predecessor (llm-lab's batch-ocr-inference) and their meaning here."""
+"""Environment variables of the predecessor (llm-lab's batch-ocr-inference) and the settings that they map to."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -11,7 +11,7 @@ from llm_ocr.errors import UsageError
 
 
 class Effect(Enum):
-    """What becomes of a variable of the predecessor; the value is the text of the documentation."""
+    """Effect of a predecessor variable; the value is the text in the documentation."""
 
     READ = "read"
     NONE = "no effect, one warning"
@@ -33,20 +33,24 @@ def _log_level(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Bare:
-    """One variable: `setting` is the field that takes its value, empty where none does.
+    """Predecessor variable; `setting` is the field that takes its value, empty for no field.
 
-    One that is `weak` counts only where no other variable gives that setting.
+    A `weak` variable counts only if no other variable sets that field.
     """
 
     name: str
     effect: Effect
     note: str
     setting: str = ""
-    convert: Callable[[str], str | None] = _same  # None: the setting's "not set"; ValueError: no value of it
+    convert: Callable[[str], str | None] = _same  # None: the setting's "not set"; ValueError: invalid value
     weak: bool = False
 
     def read(self, text: str) -> str | None:
-        """Return the setting's value for the variable's text. Raises `UsageError` that names the variable."""
+        """Return the setting's value for the variable's text.
+
+        Raises:
+            UsageError: The text is invalid. The error names the variable.
+        """
         try:
             return self.convert(text)
         except ValueError as error:
@@ -74,7 +78,7 @@ def _cache_size(text: str) -> str | None:
 
 def _words(text: str) -> str | None:
     words = text.split()
-    if words and not words[0].startswith(("-", "[")):  # a list in JSON is read as one
+    if words and not words[0].startswith(("-", "[")):  # a JSON list is parsed as a list
         raise ValueError("must be arguments of `vllm serve`, for example --max-num-seqs=64")
     return "\n".join(words)
 
@@ -86,12 +90,12 @@ def _server(text: str) -> str | None:
 
 
 def _without_image(text: str) -> str | None:
-    """vLLM puts the placeholder of the image before the text by itself."""
+    """Remove the image placeholder: vLLM inserts the placeholder before the text."""
     return text.removeprefix("<image>").lstrip("\n")
 
 
 def _repository(text: str) -> str | None:
-    """A dataset of the Hub by its name, as a URL."""
+    """Return the URL of a Hub dataset from its name."""
     if "/" not in text.strip().strip("/"):
         raise ValueError("must be OWNER/NAME")
     return _on("hf://datasets/", text.rstrip("/"))
@@ -106,7 +110,7 @@ def _in_gcs(text: str) -> str | None:
 
 
 def _on(root: str, text: str) -> str:
-    """Never a folder, whatever was forgotten."""
+    """Prefix a name with the root, unless the name is a URL. The result is never a local folder."""
     place = text.strip()
     if not place:
         raise ValueError("must not be blank")
@@ -140,7 +144,7 @@ _NONE = {
     "NUM_SAMPLES": "documented by the predecessor, configured nothing; `MAX_SAMPLES` does",
 }
 
-#: Set on many machines for other programs: a warning at each start would be noise.
+#: Variables that many machines set for other programs. A warning at each start would be noise.
 _IGNORED = {
     "HOST": "our server listens on loopback",
     "PORT": "our server takes a free port, or `--vllm-port`",
@@ -225,14 +229,15 @@ BY_NAME = {bare.name: bare for bare in TABLE}
 
 
 def bare_for(setting: str) -> tuple[Bare, ...]:
-    """The predecessor's variables that give this setting its value."""
+    """Return the predecessor variables that set this field."""
     return tuple(bare for bare in TABLE if bare.setting == setting)
 
 
 def chosen(setting: str, held: Mapping[str, str]) -> Bare | None:
-    """The one of the predecessor's variables that gives a setting of one value its value; `held` are those set.
+    """Return the predecessor variable that sets a single-valued field; `held` contains the variables that are set.
 
-    Raises `UsageError` when two of them say different things.
+    Raises:
+        UsageError: Two variables set different values.
     """
     found = [_on_branch(bare, held) for bare in bare_for(setting) if bare.name in held]
     strong = [bare for bare in found if not bare.weak] or found
@@ -250,7 +255,7 @@ def chosen(setting: str, held: Mapping[str, str]) -> Bare | None:
 
 
 def _on_branch(bare: Bare, held: Mapping[str, str]) -> Bare:
-    """Of a repository to write to, the branch that HF_BRANCH names."""
+    """Add the branch from HF_BRANCH to a repository that is written to."""
     branch = held.get("HF_BRANCH", "").strip()
     if not branch or bare.setting != "workspace" or bare.convert is not _repository:
         return bare
@@ -263,14 +268,14 @@ def _on_branch(bare: Bare, held: Mapping[str, str]) -> Bare:
 
 
 def notices(present: Iterable[str]) -> tuple[str, ...]:
-    """The warning for those of the variables that are set and do nothing; none without such."""
+    """Return the warning for variables that are set and have no effect; empty without such variables."""
     found = set(present)
     without = [name for name in _NONE if name in found]
     return (f"without effect here: {', '.join(without)} (see docs/migrating.md)",) if without else ()
 
 
 def markdown_table() -> str:
-    """The table of docs/migrating.md."""
+    """Return the table of docs/migrating.md."""
     rows = ["| Variable | Here | Our setting | Remark |", "|---|---|---|---|"]
     for bare in TABLE:
         ours = f"`LLM_OCR_{bare.setting.upper()}`" if bare.setting else ""

@@ -19,33 +19,32 @@ from llm_ocr.config.groups import Group, split_list, without_credentials
 from llm_ocr.config.legacy import BY_NAME, bare_for, chosen, notices
 from llm_ocr.errors import UsageError
 
-# Where settings come from: pydantic-settings sources that also know what each value was called and where it stood.
+# Sources of settings: pydantic-settings sources that also record the name and origin of each value.
 
 
-#: Variables with our prefix that are no settings: the path of the configuration file, what tests require, and what the
-#: Modal app is deployed with.
-#: Read by serverless endpoints, and by jobs (`environment.ERROR_FILE`).
+#: Variables with the prefix of llm_ocr that are not settings: the path of the configuration file, requirements of
+#: tests, and the deployment of the Modal app. Serverless endpoints and jobs (`environment.ERROR_FILE`) read them, too.
 _WORKERS = ("ALLOWED_WORKSPACES", "REPLY_LIMIT", "WORKER_CONCURRENCY", "ERROR_FILE")
 _MODAL = ("DATA_VOLUME", "MODEL_VOLUME", "CACHE_VOLUME", "IMAGE", "GPU", "SECRETS")
 NOT_SETTINGS = frozenset(
     PREFIX + name for name in ("CONFIG", "REQUIRE", "TEST_VLLM", *(f"MODAL_{name}" for name in _MODAL), *_WORKERS)
 )
 MASKED = "********"
-#: Said where a file is well formed and yet cannot be read.
+#: Message for a well-formed file with unusable values.
 _BEYOND = "it holds a date or number that cannot be, or is nested too deeply"
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One value that somebody set."""
+    """Value that the user set."""
 
     value: Any
     origin: str  # for --show-settings: "flag --pages", "environment MAX_SAMPLES"
-    shown: Callable[[str], str]  # how error messages write it, from the value's text: "--pages 1-x", "MAX_SAMPLES=1k"
+    shown: Callable[[str], str]  # form in error messages, from the value's text: "--pages 1-x", "MAX_SAMPLES=1k"
 
 
 class Stored(dict[str, Any]):
-    """Settings that a workspace holds by name; `by` says which command stored each one, and when."""
+    """Settings that a workspace holds by name; `by` contains the command and time of each setting."""
 
     def __init__(self, values: Mapping[str, Any], by: Mapping[str, str]) -> None:
         super().__init__(values)
@@ -53,7 +52,7 @@ class Stored(dict[str, Any]):
 
 
 class Source(PydanticBaseSettingsSource):
-    """Values from one place. Subclasses fill `given`; `warnings` are for the user."""
+    """Values from one source. Subclasses fill `given`; `warnings` are for the user."""
 
     def __init__(self, model: type[BaseSettings]) -> None:
         super().__init__(model)
@@ -62,7 +61,7 @@ class Source(PydanticBaseSettingsSource):
         self.warnings: list[str] = []
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """The value, its key, and that it needs no further parsing."""
+        """Return the value, its key, and False, because the value needs no further parsing."""
         given = self.given.get(field_name)
         return (None if given is None else given.value), field_name, False
 
@@ -71,7 +70,7 @@ class Source(PydanticBaseSettingsSource):
 
 
 class FlagSource(Source):
-    """What the command line gave; `written` says by which spelling."""
+    """Values from the command line; `written` holds the spelling of each flag."""
 
     def __init__(self, model: type[BaseSettings], flags: Mapping[str, Any], written: Mapping[str, str]) -> None:
         super().__init__(model)
@@ -87,9 +86,9 @@ class FlagSource(Source):
 
 
 class TextSource(Source):
-    """Variables, from the environment or a .env file: ours first, then the predecessor's bare names.
+    """Variables from the environment or a .env file: names with the prefix first, then the predecessor's bare names.
 
-    What `decided` names is given by something that counts more: what stands here of it is not looked at.
+    Names in `decided` have values from a source of higher precedence; their values here are ignored.
     """
 
     def __init__(
@@ -135,7 +134,7 @@ class TextSource(Source):
 
 
 class FileSource(Source):
-    """A configuration file: TOML or YAML, names as in the environment without `LLM_OCR_`, in lower case."""
+    """Values from a TOML or YAML configuration file; names lack `LLM_OCR_` and are in lower case."""
 
     def __init__(self, model: type[BaseSettings], path: Path | None) -> None:
         super().__init__(model)
@@ -154,7 +153,7 @@ class FileSource(Source):
 
 
 class StoredSource(Source):
-    """What the workspace holds; settings that this command does not have are left out."""
+    """Values from the workspace, without settings that this command lacks."""
 
     def __init__(self, model: type[BaseSettings], stored: Mapping[str, Any]) -> None:
         super().__init__(model)
@@ -166,12 +165,15 @@ class StoredSource(Source):
 
 
 def predecessor_warnings(sources: tuple[TextSource, ...]) -> tuple[str, ...]:
-    """One warning for each kind of variable of the predecessor that is set and does nothing here."""
+    """Return one warning per kind of predecessor variable that is set without effect."""
     return notices(name for source in sources for name in source.present)
 
 
 def read_dotenv(path: Path) -> dict[str, str]:
-    """Our names and the predecessor's in a .env file, values as written (no `${…}`); empty when there is no file."""
+    """Return prefixed names and predecessor names in a .env file.
+
+    Values stay unchanged (no `${…}`). The result is empty for a missing file.
+    """
     from dotenv import dotenv_values
 
     if not path.is_file():
@@ -184,7 +186,11 @@ def read_dotenv(path: Path) -> dict[str, str]:
 
 
 def read_config(path: Path) -> Mapping[Any, Any]:
-    """The top level of a TOML or YAML file. Raises UsageError that names the file, and the place where it is wrong."""
+    """Return the top level of a TOML or YAML file.
+
+    Raises:
+        UsageError: The file is invalid. The error names the file and the position.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -212,12 +218,12 @@ def _read_yaml(path: Path, text: str) -> Mapping[Any, Any]:
     try:
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        # Not str(error): that one quotes the line, and a password may stand in it.
+        # Not str(error): that text quotes the line, which may contain a password.
         marked = error if isinstance(error, yaml.MarkedYAMLError) else yaml.MarkedYAMLError(problem="unreadable")
         mark = marked.problem_mark
         where = f" (at line {mark.line + 1}, column {mark.column + 1})" if mark else ""
         raise UsageError(f"{path} is no valid YAML: {marked.problem}{where}") from None
-    except (ValueError, TypeError, RecursionError):  # the messages of these may quote values, too
+    except (ValueError, TypeError, RecursionError):  # their messages may quote values, too
         raise UsageError(f"{path} is no valid YAML: {_BEYOND}") from None
     if content is None:
         return {}
@@ -227,13 +233,13 @@ def _read_yaml(path: Path, text: str) -> Mapping[Any, Any]:
 
 
 def did_you_mean(name: str, known: frozenset[str] | tuple[str, ...]) -> str:
-    """`; did you mean X?`, or nothing when no known name is near."""
+    """Return `; did you mean X?`, or an empty text without a similar name."""
     near = get_close_matches(name, sorted(known), n=1, cutoff=0.6)
     return f"; did you mean {near[0]}?" if near else ""
 
 
 def as_text(value: Any) -> str:
-    """A value as error messages and --show-settings write it: names and passwords in URLs are masked."""
+    """Return a value as text for error messages and --show-settings, with names and passwords in URLs masked."""
     if isinstance(value, list | tuple):
         value = [masked(item) if isinstance(item, str) else item for item in value]
     if isinstance(value, bool | int | float | dict | list):
@@ -242,7 +248,7 @@ def as_text(value: Any) -> str:
 
 
 def masked(text: str) -> str:
-    """Return the text with the name and password of each URL in it masked."""
+    """Return the text with the name and password of each URL masked."""
     return without_credentials(text, MASKED)
 
 
@@ -267,19 +273,19 @@ def _around(before: str, after: str) -> Callable[[str], str]:
     return lambda text: before + text + after
 
 
-# Finding the settings of a command: flags, environment, .env, configuration file, workspace, defaults.
+# Loading of a command's settings: flags, environment, .env, configuration file, workspace, defaults.
 
 
 M = TypeVar("M", bound=BaseSettings)
 
-#: Stands in for a required value that nobody gave, in `load(..., lenient=True)` only.
+#: Placeholder for a missing required value, in `load(..., lenient=True)` only.
 NOT_GIVEN = "(not given)"
 DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[M]):
-    """Settings, where each of them came from, and what the user should be told."""
+    """Settings, their origins, and messages for the user."""
 
     settings: M
     origins: Mapping[str, str]
@@ -297,16 +303,25 @@ def load(
     written: Mapping[str, str] | None = None,
     lenient: bool = False,
 ) -> Loaded[M]:
-    """The settings of a command.
+    """Load the settings of a command.
 
-    Precedence: `flags` > `environ` > the file `dotenv` > the file `config` > `stored` (what the workspace holds) >
-    default. In variables `LLM_OCR_*` wins over a bare name of the predecessor, an empty value counts as unset, and
-    lists stand one item a line or as JSON. `written` says how each flag was spelled, for messages. `lenient` fills a
-    missing required value with `NOT_GIVEN`, to show settings.
+    Precedence: `flags` > `environ` > the file `dotenv` > the file `config` > `stored` > default. In variables,
+    `LLM_OCR_*` has precedence over a bare name of the predecessor. An empty value counts as unset. Lists have one item
+    per line or are JSON.
+
+    Args:
+        model: Settings model of the command.
+        flags: Values of the command line, by setting.
+        config: Configuration file.
+        environ: Environment variables.
+        dotenv: The .env file.
+        stored: Settings that the workspace holds.
+        written: Spelling of each flag, for messages.
+        lenient: Fill a missing required value with `NOT_GIVEN`, to show settings.
 
     Raises:
-        UsageError: a bad or missing value or an unknown key; names the flag, variable or key as written, its value
-            unless it is a secret, and what is allowed.
+        UsageError: A value is bad or missing, or a key is unknown. The error names the flag, variable, or key as
+            written, the allowed values, and the given value unless secret.
     """
     in_environment = TextSource(model, environ, "environment", flags)
     in_dotenv = TextSource(model, read_dotenv(dotenv), dotenv.name, {**flags, **in_environment.given})
@@ -334,7 +349,7 @@ def load(
 
 
 def shown_values(settings: BaseSettings) -> dict[str, str]:
-    """Every setting as text, secrets masked."""
+    """Return every setting as text, with secrets masked."""
     known = settings_of(type(settings))
     return {name: _shown(known[name], value) for name, value in settings}
 
@@ -385,11 +400,15 @@ def _nearest(setting: Setting, value: Any) -> str:
     return did_you_mean(str(value).lower(), setting.choices) if setting.choices else ""
 
 
-# The settings of a call from Python: its keywords rank as flags do.
+# Settings of a Python call: keywords have the rank of flags.
 
 
 def settings_from(model: type[M], call: str, keywords: Mapping[str, Any], stored: Mapping[str, Any] | None = None) -> M:
-    """The settings of a call; messages name keywords as they were written. Raises `UsageError`."""
+    """Return the settings of a call; messages name keywords as written.
+
+    Raises:
+        UsageError: A value is bad or missing, or a keyword is unknown.
+    """
     keywords = dict(keywords)
     config = keywords.pop("config", None)
     known = settings_of(model)

@@ -56,7 +56,7 @@ from llm_ocr.config.launch_groups import (
     SlurmGroup,
 )
 
-# The settings of the commands that make something of finished results.
+# Settings of the commands that process finished results.
 
 
 class ExportSettings(WorkspaceSettings):
@@ -116,9 +116,9 @@ class ReportSettings(WorkspaceSettings):
     )
 
 
-# The settings of every command: one pydantic model each, made of groups. They are the only definition: flags,
-# environment variables (`LLM_OCR_` and the name), the configuration file and the keywords of the Python API are all
-# made from these fields.
+# Settings of all commands: one pydantic model per command, composed of groups. These fields are the only definition of
+# flags, environment variables (`LLM_OCR_` and the name), keys of the configuration file, and keywords of the Python
+# API.
 
 
 class PlanSettings(
@@ -134,7 +134,7 @@ class PlanSettings(
     LayoutSettings,
     EmbeddedSettings,
 ):
-    """What all commands that plan take."""
+    """Settings of all commands that plan."""
 
 
 class PlanOnlySettings(PlanSettings):
@@ -144,7 +144,7 @@ class PlanOnlySettings(PlanSettings):
 
 
 class ServingSettings(ServerSettings, VllmSettings, RequestSettings):
-    """What runs the models."""
+    """Settings of the commands that run models."""
 
 
 class ExtractSettings(
@@ -271,7 +271,7 @@ class EstimateSettings(
 ):
     """llm-ocr estimate: what a run will take and cost."""
 
-    workspace: NAME | None = Field(  # type: ignore[assignment]  # here it is optional
+    workspace: NAME | None = Field(  # type: ignore[assignment]  # optional for this command
         None,
         description="workspace whose plan is meant where no sources are named",
         json_schema_extra={"short": "w", "metavar": "URL"},
@@ -324,7 +324,7 @@ class RetrySettings(WorkspaceSettings, RemoteSettings, RenderSettings, EngineSet
 
 
 class TransformSettings(WorkspaceSettings, RemoteSettings, ShardSettings):
-    """llm_ocr.transform: a function of the user's own over all pages."""
+    """llm_ocr.transform: apply a function of the user to all pages."""
 
 
 class CleanSettings(WorkspaceSettings):
@@ -408,29 +408,29 @@ class InitSettings(LogSettings):
     force: bool = Field(False, description="replace a file that is there")
 
 
-#: Commands that ask an engine: a model's servers, or the embedded engine.
+#: Commands that use an engine: a model's servers, or the embedded engine.
 ServingCommand = ExtractSettings | DescribeSettings | RunSettings
 #: Commands that read pages, describe figures, and assemble documents.
 ReadingCommand = ExtractSettings | RunSettings
 FigureCommand = DescribeSettings | RunSettings
 AssemblyCommand = AssembleSettings | RunSettings
-#: Commands that may begin with a dataset of the predecessor.
+#: Commands that accept a dataset of the predecessor as input.
 InputCommand = DescribeSettings | AssembleSettings
-#: Commands that `llm_ocr.runs.execute` carries out.
+#: Commands that `llm_ocr.runs.execute` runs.
 PipelineCommand = (
     PlanSettings | ExtractSettings | DescribeSettings | AssembleSettings | RunSettings | RetrySettings | CleanSettings
 )
 
 
-# The settings of a worker that answers requests: those of Extract, and what a reply may be.
+# Settings of a serverless worker: those of Extract, and limits of a reply.
 
 
-#: Stands for no workspace.
+#: Value that means no workspace.
 NONE = "-"
 
 
 class WorkerSettings(ExtractSettings):
-    """A serverless worker's: documents come with requests, and pages are read as Extract reads them."""
+    """Settings of a serverless worker: documents arrive with requests, and pages are read as in Extract."""
 
     workspace: NAME = Field(
         NONE, description="where replies go that are larger than reply_limit, below replies/ (default: nowhere)"

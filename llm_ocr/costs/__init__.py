@@ -1,7 +1,7 @@
-"""What runs cost: prices, how fast pages are read, and the arithmetic between them.
+"""Costs of runs: prices, page rates, and the arithmetic between them.
 
-Numbers stand in `prices.toml` and `throughput.toml`, each with its source and date. Every estimate is a span from low
-to high and says in words what it rests on.
+`prices.toml` and `throughput.toml` contain the numbers, each with its source and date. Every estimate is a range from
+low to high with its assumptions as text.
 """
 
 from llm_ocr.costs.estimates import Estimate, expected_seconds, time_limit

@@ -1,4 +1,4 @@
-"""An estimate from a sample that was read just now: time, tokens, bytes, money."""
+"""Estimate from a sample read immediately before: time, tokens, bytes, money."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,19 +9,19 @@ from llm_ocr.costs.prices import Machine
 from llm_ocr.costs.throughput import SLICES, Span, mean_span, measured_speed
 
 _HOUR, _MINUTE = 3600, 60
-#: How far off, relatively, a mean may be however alike its sample was. Time: a machine is not as fast every minute.
-#: Tokens: models do not answer twice alike. Bytes: pages are packed with others each time. All three are guesses.
+#: Minimum relative errors of a mean, for samples of any uniformity. Time: the speed of a machine varies. Tokens: models
+#: do not repeat answers exactly. Bytes: pages are packed with different ones each time. All three are guesses.
 LEAST_TIME, LEAST_TOKENS, LEAST_BYTES = 0.15, 0.03, 0.03
-#: The start-up of another time: a guess.
+#: Factor for the start-up time of another run: a guess.
 _STARTUP = Span(0.5, 1.0, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What was measured, one number a page: `ends` in seconds since the clock started, without those before it.
+    """Measurements of a sample, one number per page; `ends` are seconds since the clock started, without earlier pages.
 
-    `images` are bytes of each page's images, `stored` those of all the files that were written. `startup` seconds until
-    the clock started; `failed` pages are among the others. `where`: "this machine (4 cores)".
+    `images` are bytes of each page's images, `stored` those of all written files. `startup` are the seconds until the
+    clock started; the other numbers include `failed` pages. `where` is, for example, "this machine (4 cores)".
     """
 
     ends: Sequence[float]
@@ -39,7 +39,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """In dollars; None: not known. `tokens_in`, `tokens_out` a million, `hour` of one machine."""
+    """Prices in dollars; None means unknown. `tokens_in`, `tokens_out` per million, `hour` for one machine."""
 
     tokens_in: float | None = None
     tokens_out: float | None = None
@@ -48,21 +48,24 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """An estimate for all pages, and the tokens and bytes that go with it."""
+    """Estimate for all pages, with its tokens and bytes."""
 
     option: Option
     tokens: Tokens
     stored: Stored
 
     def first_in(self, others: Comparison) -> Comparison:
-        """A comparison with this before all else."""
+        """Return a comparison with this estimate as the first option."""
         spans = (self.tokens.prompts, self.tokens.answers) if self.tokens.answers.likely else None
         options, notes = (self.option, *others.options), (*others.notes, self.tokens.words)
         return replace(others, options=options, notes=notes, stored=self.stored, tokens=spans)
 
 
 def calibrated(sample: Sampled, model: str, pages: int, prices: Prices, *, planned: float, machines: int) -> Calibrated:
-    """For `pages` pages on `machines` machines like the one of the sample; `planned` seconds were spent on the plan."""
+    """Return the estimate for `pages` pages on `machines` machines like that of the sample.
+
+    `planned` are the seconds of planning.
+    """
     read = len(sample.tokens_in)
     share = min(1.0, read / pages) if pages else 1.0
     speed = measured_speed(sample.ends, sample.parallel, share, least=LEAST_TIME)

@@ -21,7 +21,7 @@ from llm_ocr.costs.throughput import (
 from llm_ocr.errors import UsageError
 from llm_ocr.models.registry import DEFAULT, find_profile
 
-# Tables as text, Markdown and HTML.
+# Tables as text, Markdown, and HTML.
 
 
 Row = Sequence[str]
@@ -30,7 +30,7 @@ DOLLARS = "USD"
 
 
 def text_table(head: Row, rows: Sequence[Row]) -> str:
-    """Columns below each other."""
+    """Return a table with aligned columns."""
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
     return "\n".join(
         "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
@@ -38,25 +38,25 @@ def text_table(head: Row, rows: Sequence[Row]) -> str:
 
 
 def markdown_table(head: Row, rows: Sequence[Row]) -> str:
-    """A Markdown table; bars and line ends in cells are escaped."""
+    """Return a Markdown table; bars and line ends in cells are escaped."""
     return "\n".join([_line(head), "|" + "---|" * len(head), *(_line(row) for row in rows)])
 
 
 def html_table(head: Row, rows: Sequence[Row]) -> str:
-    """An HTML table; cells are escaped."""
+    """Return an HTML table; cells are escaped."""
     titles = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
     lines = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table>"
 
 
 def money_text(value: float, currency: str = DOLLARS) -> str:
-    """`$0.0165`, `$4.12`, `4.12 EUR`: two digits behind the point, four for small change."""
+    """Return `$0.0165`, `$4.12`, `4.12 EUR`: two digits after the point, four for small amounts."""
     digits = 2 if value >= 1 or value == 0 else 4
     return f"${value:,.{digits}f}" if currency == DOLLARS else f"{value:,.{digits}f} {currency}"
 
 
 def money_span(span: Span, currency: str = DOLLARS) -> str:
-    """`$4.74 ($3.08 to $10.31)`; one number where there is no doubt."""
+    """Return `$4.74 ($3.08 to $10.31)`, or one number for an exact range."""
     if span.low == span.high:
         return money_text(span.likely, currency)
     return (
@@ -65,14 +65,14 @@ def money_span(span: Span, currency: str = DOLLARS) -> str:
 
 
 def time_span(span: Span) -> str:
-    """Seconds as hours, or as minutes when they are few: `1.9 h (1.2 to 4.1)`."""
+    """Return seconds as hours, or as minutes for short times: `1.9 h (1.2 to 4.1)`."""
     unit, name = (_HOUR, "h") if span.likely >= _HOUR else (60, "min")
     low, likely, high = (f"{seconds / unit:,.1f}" for seconds in (span.low, span.likely, span.high))
     return f"{likely} {name}" if low == high else f"{likely} {name} ({low} to {high})"
 
 
 def share_text(share: float | None) -> str:
-    """`13 %`, or `-`."""
+    """Return `13 %`, or `-`."""
     return "-" if share is None else f"{100 * share:.0f} %"
 
 
@@ -81,7 +81,7 @@ def _line(row: Row) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-# Ways to have pages read, side by side: for terminals, notebooks and programs.
+# Options for reading pages: for terminals, notebooks, and programs.
 
 
 _HEAD = ("where", "cost", "time", "pages/min", "start-up", "rate", "price")
@@ -93,18 +93,18 @@ _RATES = (
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to have the pages read. `cost` is None where the price is not known; providers have no `estimate`."""
+    """Machine or provider that can read the pages. `cost` is None without a price; providers have no `estimate`."""
 
     name: str
     model: str
     cost: Span | None
-    price: str  # in words
-    source: str  # of the price
+    price: str  # as text
+    source: str  # source of the price
     estimate: Estimate | None = None
     currency: str = "USD"
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return JSON values."""
         return {
             "name": self.name,
             "kind": "provider" if self.estimate is None else "machine",
@@ -119,9 +119,9 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Ways to have `pages` pages read, the cheapest first, those without a price last; `notes` are for the reader.
+    """Options for reading `pages` pages, the cheapest first, those without a price last; `notes` are for the reader.
 
-    Without pages, when tokens alone were given, `stage` and `model` are empty.
+    `stage` and `model` are empty if only tokens were given.
     """
 
     stage: str
@@ -130,11 +130,11 @@ class Comparison:
     options: tuple[Option, ...]
     notes: tuple[str, ...] = ()
     stored: Stored | None = None
-    tokens: tuple[Span, Span] | None = None  # of prompts and of answers, where they were measured
+    tokens: tuple[Span, Span] | None = None  # of prompts and of answers, if measured
 
     @property
     def title(self) -> str:
-        """`extract of 10,000 pages with deepseek-ocr, the cheapest first`."""
+        """Return `extract of 10,000 pages with deepseek-ocr, the cheapest first`."""
         if not self.stage:
             return "tokens at providers, the cheapest first"
         here = "measured here, then " if any(one.estimate and one.estimate.measured for one in self.options) else ""
@@ -142,14 +142,14 @@ class Comparison:
 
     @property
     def assumptions(self) -> list[str]:
-        """What the numbers rest on, in words, each once."""
+        """Return the assumptions of the numbers as text, each once."""
         lines = [line for one in self.options if one.estimate for line in one.estimate.assumptions]
         rates = [_RATES] if lines else []
         stored = [str(self.stored)] if self.stored else []
         return list(dict.fromkeys([*self.notes, *stored, *rates, *lines, *(one.source for one in self.options)]))
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values, for `estimate --json`."""
+        """Return JSON values, for `estimate --json`."""
         ins, outs = self.tokens or (Span.of(0), Span.of(0))
         return {
             "stage": self.stage,
@@ -162,7 +162,7 @@ class Comparison:
         }
 
     def __str__(self) -> str:
-        """For a terminal: the table, then what it rests on."""
+        """Return the table and its assumptions, for a terminal."""
         return "\n".join([self.title, "", text_table(_HEAD, list(self._rows())), "", *self.assumptions])
 
     def _repr_markdown_(self) -> str:
@@ -188,14 +188,14 @@ def _speed(one: Option) -> Row:
     return time_span(found.wall), rate, share_text(found.startup_share), known
 
 
-# The same pages on every machine that has a price, and at every provider: one table, the cheapest first.
+# The same pages on every machine with a price, and at every provider: one table, the cheapest first.
 
 
-#: Tokens of a page: of the answer where nothing was measured, and the most of either kind.
+#: Tokens of a page: of the answer without a measurement, and the maximum of either kind.
 _ANSWER, _MOST = 1000, 5000
 _MINUTE = 60
 
-#: This machine, in a table with others.
+#: Name of this machine in a table with others.
 HERE = "here"
 EMBEDDED_HERE = (
     "here: text layer and OCR on the CPU, without a model. Scans decide the rate; --engine embedded --calibrate "
@@ -205,7 +205,7 @@ EMBEDDED_HERE = (
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Tokens of prompts and answers, for all pages; `words` say where the numbers are from."""
+    """Tokens of prompts and answers, for all pages; `words` state the source of the numbers."""
 
     prompts: Span
     answers: Span
@@ -221,9 +221,9 @@ def on_machines(
     count: int = 1,
     prices: Mapping[tuple[str, str], Price] | None = None,
 ) -> tuple[list[Option], list[str]]:
-    """An option for each machine of which a rate is known, and the labels of the others.
+    """Return an option per machine with a known rate, and the labels of the others.
 
-    `prices` by platform and name go before those of the file.
+    `prices` by platform and name have precedence over those of the file.
     """
     options, left_out = [], []
     for machine in chosen:
@@ -238,7 +238,7 @@ def on_machines(
 
 
 def on_own_cores(stage: str, pages: int, cores: int) -> Option | None:
-    """Return the CPU engine on this machine, which costs no rent; None for a stage of which no rate is known.
+    """Return the CPU engine on this machine, without rent; None for a stage of unknown rate.
 
     Args:
         stage: Stage of the pipeline.
@@ -264,7 +264,7 @@ def on_own_cores(stage: str, pages: int, cores: int) -> Option | None:
 
 
 def at_providers(tokens: Tokens, chosen: Sequence[Provider] | None = None) -> list[Option]:
-    """An option for each provider, or for the `chosen` ones."""
+    """Return an option for each provider, or for the `chosen` ones."""
     return [
         Option(
             f"{one.name} ({one.model})" if one.model else one.name,
@@ -278,16 +278,16 @@ def at_providers(tokens: Tokens, chosen: Sequence[Provider] | None = None) -> li
 
 
 def provider_cost(tokens: Tokens, price_in: float, price_out: float) -> Span:
-    """Dollars for the tokens at prices per million."""
+    """Return dollars for the tokens at prices per million."""
     pairs = zip(_three(tokens.prompts), _three(tokens.answers), strict=True)
     low, likely, high = (token_cost(ins, outs, price_in, price_out) for ins, outs in pairs)
     return Span(low, likely, high)
 
 
 def tokens_of(pages: int, *, model: str = "") -> Tokens:
-    """What pages take, by the profile of the model ("": the one that the providers serve).
+    """Return the tokens for pages, by the profile of the model ("": the model of the providers).
 
-    Likely is a full page with an answer of 1,000 tokens; low, half of that, is a guess.
+    The likely value is a full page with an answer of 1,000 tokens. The low value, half of that, is a guess.
     """
     name = known_model(model or providers()[0].model)
     try:
@@ -304,7 +304,7 @@ def tokens_of(pages: int, *, model: str = "") -> Tokens:
 
 
 def cheapest_first(options: Sequence[Option]) -> tuple[Option, ...]:
-    """By what is likely; those without a price last, the quickest of them first."""
+    """Return the options by likely cost; those without a price are last, ordered by time."""
     return tuple(sorted(options, key=_rank))
 
 
@@ -330,12 +330,12 @@ def _three(span: Span) -> tuple[float, float, float]:
     return span.low, span.likely, span.high
 
 
-# What the same pages would take and cost on other hardware.
+# Time and cost of the same pages on other hardware.
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """One machine that reads the pages. `scaled`: from this run's own rate, else by what others reported.
+    """One machine that reads the pages. `scaled`: from this run's own rate, otherwise from published rates.
 
     `hours` are billed ones, start-up included.
     """
@@ -349,7 +349,7 @@ class WhatIf:
     words: str
 
     def row(self) -> Row:
-        """As a table shows it."""
+        """Return the row for a table."""
         return (
             self.hardware,
             f"{self.pages_per_minute:,.1f}",
@@ -360,7 +360,7 @@ class WhatIf:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return JSON values."""
         return {
             "hardware": self.hardware,
             "pages_per_minute": round(self.pages_per_minute, 2),
@@ -374,10 +374,15 @@ class WhatIf:
 def other_machines(
     hardware: str, model: str, pages: int, working: float | None, billed: float | None
 ) -> tuple[WhatIf, ...]:
-    """Every machine with a GPU and a price, the cheapest first.
+    """Return every machine with a GPU and a price, the cheapest first.
 
-    `hardware` is what Extract ran on ("hf-jobs:a100-large", "" for none), `working` and `billed` its seconds. They are
-    scaled where both GPUs' speeds are known; else the rates are those that others reported.
+    Args:
+        hardware: Hardware of Extract ("hf-jobs:a100-large", "" without a job).
+        model: Model of the run.
+        pages: Pages of the run.
+        working: Working seconds of Extract. Scaled if the speeds of both GPUs are known; otherwise the rates are
+            published ones.
+        billed: Billed seconds of Extract, scaled likewise.
     """
     platform, _, name = hardware.partition(":")
     here = machine_named(platform, name) if name else None

@@ -8,21 +8,21 @@ from typing import Any
 from llm_ocr.costs.prices import Machine, Price
 from llm_ocr.costs.throughput import EMBEDDED_MODEL, Span, machine_named, rate_of, startup_of, stored_rates
 
-# How long a stage takes and what it costs on one kind of machine.
+# Duration and cost.
 
 
 _HOUR = 3600
 _MINUTE = 60
-#: Time limits: at least so long, this many times what is likely, and in steps of five minutes.
+#: Time limits: minimum, factor on the likely time, and step of five minutes.
 _SHORTEST, _MARGIN, _STEP = 1800, 2.0, 300
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A stage over `pages` pages on `count` machines of one kind that share them.
+    """A stage of `pages` pages on `count` machines of one kind that share the pages.
 
-    `startup` are seconds of each machine before its first page, `work` seconds of one machine that reads all pages.
-    `assumptions` say in words what that rests on; `known`: somebody reported the rate for this model on this GPU.
+    `startup` are the seconds of each machine before its first page, `work` the seconds of one machine for all pages.
+    `assumptions` state the basis as text. `known` means that a published rate exists for this model on this GPU.
     """
 
     stage: str
@@ -31,39 +31,39 @@ class Estimate:
     pages: int
     startup: Span
     work: Span
-    rate: Span  # pages a minute of one machine, once it reads
+    rate: Span  # pages per minute of one machine after its start
     assumptions: tuple[str, ...]
     known: bool
     count: int = 1
-    measured: bool = False  # the rate, just now on this very machine
+    measured: bool = False  # the rate was just measured on this machine
 
     @property
     def wall(self) -> Span:
-        """Seconds from submission to the end, when all machines come at once."""
+        """Return the seconds from submission to the end, if all machines start together."""
         return self.startup + self.work * (1 / self.count)
 
     @property
     def billed(self) -> Span:
-        """Seconds of all machines together."""
+        """Return the seconds of all machines together."""
         return self.startup * self.count + self.work
 
     @property
     def seconds(self) -> float:
-        """What is likely, from submission to the end."""
+        """Return the likely seconds from submission to the end."""
         return self.wall.likely
 
     @property
     def startup_share(self) -> float:
-        """Of the likely billed time, 0..1."""
+        """Return the start-up share of the likely billed time, 0..1."""
         billed = self.billed.likely
         return self.startup.likely * self.count / billed if billed else 0.0
 
     def cost(self, price: Price) -> Span:
-        """Money, in the price's currency."""
+        """Return the money in the price's currency."""
         return self.billed * (price.per_hour / _HOUR)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values; times in hours."""
+        """Return JSON values; times in hours."""
         return {
             "stage": self.stage,
             "model": self.model,
@@ -83,9 +83,9 @@ class Estimate:
 def expected_seconds(
     stage: str, model: str, platform: str, hardware: str, pages: int, *, machines: int = 1
 ) -> Estimate | None:
-    """What a stage should take; None for hardware, or a model on hardware, of which nothing is known.
+    """Return the estimate for a stage; None for unknown hardware, or for a model without data on the hardware.
 
-    `model` as `--model` takes it, "" for the default, `embedded` for the engine without one.
+    `model` is as in `--model`, "" for the default, `embedded` for the engine without a model.
     """
     machine = machine_named(platform, hardware)
     if machine is None:
@@ -94,7 +94,7 @@ def expected_seconds(
 
 
 def estimate(stage: str, model: str, machine: Machine, pages: int, *, machines: int = 1) -> Estimate | None:
-    """`expected_seconds` for a machine at hand."""
+    """Return the result of `expected_seconds` for a given machine."""
     rate = rate_of(stage, model, machine)
     if rate is None:
         return None
@@ -114,9 +114,9 @@ def estimate(stage: str, model: str, machine: Machine, pages: int, *, machines: 
 
 
 def time_limit(stage: str, model: str, platform: str, hardware: str, pages: int, *, shards: int = 1) -> int | None:
-    """Seconds that one of `shards` jobs should never need, start-up and a margin included; None: nothing is known.
+    """Return the maximum seconds of one of `shards` jobs, with start-up and a margin; None without data.
 
-    A job that is ended by it has published what was done, and goes on when it is submitted again.
+    A job that reaches the limit has published its finished units, and continues when it is submitted again.
     """
     found = expected_seconds(stage, model, platform, hardware, pages, machines=shards)
     if found is None:
@@ -126,11 +126,11 @@ def time_limit(stage: str, model: str, platform: str, hardware: str, pages: int,
 
 
 def _no_gpu(stage: str, model: str) -> bool:
-    """Whether the stage's rate does not depend on a GPU, so that any name of a machine will do."""
+    """Return whether the stage's rate is independent of the GPU, so that any machine name is valid."""
     return stage == "assemble" or model == "embedded"
 
 
-# How many bytes a run leaves in its workspace: measured, per page.
+# Bytes that a run stores in its workspace: measured, per page.
 
 
 _UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
@@ -138,22 +138,22 @@ _UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Bytes that a stage adds to the workspace, and what that rests on."""
+    """Bytes that a stage adds to the workspace, and the basis of the number."""
 
     size: Span
     words: str
 
     def __str__(self) -> str:
-        """`12.3 GB (8.1 to 20.4)`, and where that is from."""
+        """Return `12.3 GB (8.1 to 20.4)` and its source."""
         return f"stored: {size_span(self.size)}; {self.words}"
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return JSON values."""
         return {"bytes": self.size.to_json(0), "source": self.words}
 
 
 def stored_of(stage: str, model: str, pages: int) -> Stored | None:
-    """By what others' pages took; None for a stage of which nothing was measured."""
+    """Return the bytes from published measurements; None for a stage without any."""
     kind = EMBEDDED_MODEL if model == EMBEDDED_MODEL else "model"
     for one in stored_rates():
         if one["stage"] == stage and one["engine"] in ("", kind):
@@ -164,20 +164,20 @@ def stored_of(stage: str, model: str, pages: int) -> Stored | None:
 
 
 def measured_stored(each: Span, pages: int) -> Stored:
-    """By the pages of a sample that were written as Extract writes them."""
+    """Return the bytes from the pages of a sample that were written as in Extract."""
     words = f"{size_text(each.likely)} a page, page images, figures and Parquet, as written just now"
     return Stored(each * pages, "; ".join([words, *_then("extract")]))
 
 
 def size_span(span: Span) -> str:
-    """`12.3 GB (8.1 to 20.4)`; one number where there is no doubt."""
+    """Return `12.3 GB (8.1 to 20.4)`, or one number for an exact range."""
     name, unit = next(((name, unit) for name, unit in _UNITS if span.likely >= unit), _UNITS[-1])
     low, likely, high = (f"{value / unit:,.1f}" for value in (span.low, span.likely, span.high))
     return f"{likely} {name}" if low == high else f"{likely} {name} ({low} to {high})"
 
 
 def size_text(value: float) -> str:
-    """`327.4 kB`."""
+    """Return `327.4 kB`."""
     return size_span(Span.of(value))
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-# Prices of machines and providers, from `prices.toml`.
+# Stored prices.
 
 
 _SECONDS = 3600
@@ -16,7 +16,7 @@ _SECONDS = 3600
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Of one machine for an hour. `source` and `date` say who published it, and when; `live`: its platform, now."""
+    """Hourly price of one machine. `source` and `date` name the publication; `live` marks a current price."""
 
     per_hour: float
     source: str
@@ -26,13 +26,13 @@ class Price:
 
     @property
     def words(self) -> str:
-        """Who says so, and when."""
+        """Return the source and the date."""
         return f"{self.source}, {self.date}" if self.date else self.source
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One kind of machine of a platform. `gpu` is its name in `throughput.toml`, "" for none."""
+    """Kind of machine of a platform. `gpu` is its name in `throughput.toml`, "" without a GPU."""
 
     platform: str
     name: str
@@ -42,13 +42,13 @@ class Machine:
 
     @property
     def label(self) -> str:
-        """As users write it: `hf-jobs:a100-large`."""
+        """Return the user's spelling: `hf-jobs:a100-large`."""
         return f"{self.platform}:{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A provider's prices per million tokens, for the one model that it serves."""
+    """A provider's prices per million tokens, for its single model."""
 
     name: str
     model: str
@@ -58,18 +58,18 @@ class Provider:
     date: str
 
     def cost(self, tokens_in: float, tokens_out: float) -> float:
-        """Dollars for so many tokens."""
+        """Return dollars for the tokens."""
         return token_cost(tokens_in, tokens_out, self.price_in, self.price_out)
 
 
 def token_cost(tokens_in: float, tokens_out: float, price_in: float, price_out: float) -> float:
-    """What tokens cost at prices per million of them."""
+    """Return the costs of tokens at prices per million."""
     return (tokens_in * price_in + tokens_out * price_out) / 1e6
 
 
 @cache
 def machines() -> tuple[Machine, ...]:
-    """Return every machine that is compared with others, platform by platform. More machines have a price only."""
+    """Return every machine of the comparison, platform by platform. Further machines only have a price."""
     found = []
     for platform, table in _prices()["hardware"].items():
         for name, value in table.items():
@@ -81,13 +81,13 @@ def machines() -> tuple[Machine, ...]:
 
 
 def is_whole(platform: str) -> bool:
-    """Whether the list has all machines of the platform that have a GPU."""
+    """Return whether the list has all machines of the platform with a GPU."""
     return bool(_prices()["hardware"].get(platform, {}).get("whole"))
 
 
 @cache
 def providers() -> tuple[Provider, ...]:
-    """The providers, as the file has them."""
+    """Return the providers of the file."""
     table = _prices()["providers"]
     source = _prices()["sources"][table["source"]]
     return tuple(
@@ -100,12 +100,12 @@ def providers() -> tuple[Provider, ...]:
 def price_per_hour(
     platform: str, hardware: str, *, cores: float | None = None, gib: float | None = None
 ) -> Price | None:
-    """Return the stored price of one machine, or None if the file lacks it.
+    """Return the stored price of one machine, or None if the file lacks the machine.
 
     Args:
         platform: A platform, for example `modal`.
-        hardware: The platform's name of the machine; Modal's may count its GPUs, as `L40S:2`.
-        cores: Cores of a task where the platform bills parts (Cloud Run, Modal). Default: our launcher's.
+        hardware: The platform's name of the machine; Modal's may include a GPU count, as `L40S:2`.
+        cores: Cores of a task if the platform bills parts (Cloud Run, Modal). Default: the launcher's.
         gib: Memory of a task in GiB, likewise.
     """
     table = _prices()["hardware"].get(platform, {})
@@ -134,27 +134,27 @@ def _prices() -> dict[str, Any]:
     return tomllib.loads((files("llm_ocr.costs") / "prices.toml").read_text(encoding="utf-8"))
 
 
-# Prices as a platform tells them now.
+# Live prices.
 
 
 _HOURS = {"minute": 60.0, "hour": 1.0, "second": 3600.0}
-#: Seconds until an answer is given up.
+#: Timeout of a request in seconds.
 _PATIENCE = 20.0
-#: Whom to ask for a platform's prices.
+#: Source of a platform's live prices.
 _WHOM = {"hf-jobs": "the Hub's list of Jobs hardware"}
 
 
 def live_prices(platform: str, *, endpoint: str | None = None) -> tuple[Mapping[str, Price], str]:
-    """Prices by hardware, live where the platform lists them, else those of the file; and a line that says which.
+    """Return prices by hardware, live if the platform lists them, otherwise from the file; and a line with the source.
 
-    Never raises for a platform that cannot be asked: the line has its words.
+    Platform failures do not raise: the line contains the error text.
     """
     stored = {one.name: one.price for one in machines() if one.platform == platform and one.price is not None}
     if platform not in _WHOM:
         return stored, f"{platform}: has no list of prices that could be asked; {_dated(stored)}"
     try:
         hourly = hub_prices(endpoint)
-    except Exception as error:  # noqa: BLE001 - whatever keeps the Hub from answering, the file has prices
+    except Exception as error:  # noqa: BLE001 - for any failure of the Hub, the file has prices
         why = (str(error).strip() or type(error).__name__).splitlines()[0]
         return stored, f"{platform}: {_WHOM[platform]} could not be read ({why}); {_dated(stored)}"
     today = datetime.now(UTC).date().isoformat()
@@ -165,9 +165,9 @@ def live_prices(platform: str, *, endpoint: str | None = None) -> tuple[Mapping[
 
 
 def hub_prices(endpoint: str | None = None, token: str | bool | None = None) -> Mapping[str, float | None]:
-    """Dollars an hour of each flavor that the Hub offers now; None for a unit of time that is not known here.
+    """Return dollars per hour of each flavor that the Hub offers now; None for an unknown unit of time.
 
-    What `HfApi.list_jobs_hardware` asks for, which itself would wait for ever. Raises what huggingface_hub raises.
+    The request is that of `HfApi.list_jobs_hardware`, which has no timeout. Errors of huggingface_hub are raised.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.utils import (  # type: ignore[attr-defined]  # no __all__ there
@@ -183,7 +183,7 @@ def hub_prices(endpoint: str | None = None, token: str | bool | None = None) -> 
 
 
 def _live_price(one: Mapping[str, Any]) -> float | None:
-    """None for units that are not times."""
+    """Return the price of a flavor, or None for units that are not times."""
     times = _HOURS.get(one["unitLabel"])
     return None if times is None else round(one["unitCostMicroUSD"] / 1e6 * times, 4)
 

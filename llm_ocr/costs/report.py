@@ -1,4 +1,4 @@
-"""Costs of a run from its own records."""
+"""Costs of a run, computed from its own records."""
 
 import html
 from collections import Counter
@@ -23,21 +23,21 @@ from llm_ocr.workspace.metrics import hours_cost
 from llm_ocr.workspace.status import RunStatus
 from llm_ocr.workspace.stored import LAUNCHES
 
-# What jobs on platforms have cost so far, from what launches left in the workspace when they were over.
+# Costs of jobs on platforms so far, from the records of ended submissions in the workspace:
 # launches/<id>/<stage>-<n>.end.json
 
 
 _END = ".end.json"
-#: The platform that nobody pays by the hour.
+#: The platform without hourly costs.
 _UNBILLED = "local"
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """One submission of a stage that is over. None: not known.
+    """Ended submission of a stage. None means unknown.
 
-    `seconds` are those billed, summed over its machines; `price_per_hour` is of one machine; times in seconds since
-    1970.
+    `seconds` are the billed ones, summed over its machines. `price_per_hour` applies to one machine. Times are in
+    seconds since 1970.
     """
 
     launch: str
@@ -54,20 +54,21 @@ class Spent:
     ended: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values, for `status --json`."""
+        """Return JSON values for `status --json`."""
         return asdict(self)
 
 
 def spent(workspace: Workspace) -> list[Spent]:
-    """Every submission that is over, in the order of launches, stages and numbers. A damaged file is passed over.
+    """Return every ended submission, in the order of launches, stages, and numbers. Damaged files are skipped.
 
-    Raises `StorageError` when the store cannot be read.
+    Raises:
+        StorageError: The store cannot be read.
     """
     return sorted(_found(workspace), key=_order)
 
 
 def totals(found: Sequence[Spent]) -> Mapping[str, float]:
-    """Money by currency, of those whose cost is known."""
+    """Return the sum of the known costs by currency."""
     sums: Counter[str] = Counter()
     for one in found:
         if one.cost is not None:
@@ -76,17 +77,17 @@ def totals(found: Sequence[Spent]) -> Mapping[str, float]:
 
 
 def unknown(found: Sequence[Spent]) -> int:
-    """Submissions whose cost is not known; those on one's own machine have no bill."""
+    """Return the number of submissions of unknown cost; those on the user's own machine have no bill."""
     return sum(one.cost is None and one.platform != _UNBILLED for one in found)
 
 
 def spent_to_json(found: Sequence[Spent]) -> dict[str, Any]:
-    """For `status --json`: sums, and each submission."""
+    """Return the sums and each submission, for `status --json`."""
     return {"total": dict(totals(found)), "unknown": unknown(found), "jobs": [one.to_json() for one in found]}
 
 
 def spent_text(found: Sequence[Spent]) -> str:
-    """`$4.12 for jobs (extract $3.90 on hf-jobs:a100-large, describe $0.22 on …); 1 submission: cost not known`."""
+    """Return `$4.12 for jobs (extract $3.90 on hf-jobs:a100-large, describe $0.22 on …)`, and unknown costs."""
     parts = []
     if sums := totals(found):
         money = " and ".join(money_text(value, currency) for currency, value in sums.items())
@@ -113,7 +114,7 @@ def _found(workspace: Workspace) -> Iterator[Spent]:
         try:
             value = workspace.get_json(info.key)
         except (WorkspaceError, ObjectNotFound):
-            continue  # numbers beside the work: they must not keep the status from being read
+            continue  # these numbers are secondary: damage must not prevent the status
         launch, _, name = info.key.removeprefix(f"{LAUNCHES}/").partition("/")
         yield _spent(launch, name.removesuffix(_END), value)
 
@@ -146,10 +147,10 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-# What a run has cost, from its own record: throughput, money per 1,000 pages, start-up, and other hardware.
+# Costs of a run from its own record: throughput, money per 1,000 pages, start-up, and other hardware.
 
 
-#: Of the cheapest other machines.
+#: Maximum number of cheaper machines shown.
 _MOST = 10
 _STAGES = ("extract", "describe", "assemble")
 _HEAD = ("stage", "hardware", "submissions", "machine hours", "pages/min", "start-up", "cost", "per 1,000 pages")
@@ -158,15 +159,15 @@ _WHAT_IF = ("hardware", "pages/min", "machine hours", "cost", "per 1,000 pages",
 
 @dataclass(frozen=True, slots=True)
 class StageCost:
-    """One stage on one kind of hardware. None: not recorded.
+    """One stage on one kind of hardware. None means not recorded.
 
-    `billed` are seconds that the platform bills, summed over machines; `working` those that its workers were at work.
-    `pages` are those that the stage has ended; `cost` in `currency`.
+    `billed` are the seconds that the platform bills, summed over machines; `working` are the seconds of its workers.
+    `pages` are the finished pages of the stage; `cost` is in `currency`.
     """
 
     stage: str
     pages: int
-    hardware: str = ""  # "hf-jobs:a100-large"; "" where no job did it
+    hardware: str = ""  # "hf-jobs:a100-large"; "" without a job
     submissions: int = 0
     billed: float | None = None
     working: float | None = None
@@ -175,24 +176,24 @@ class StageCost:
 
     @property
     def pages_per_minute(self) -> float | None:
-        """Of one machine, while it worked; with its start-up where only that is known."""
+        """Return the pages per minute of one working machine; start-up is included if only that time is known."""
         seconds = self.working or self.billed
         return 60 * self.pages / seconds if seconds and self.pages else None
 
     @property
     def startup_share(self) -> float | None:
-        """Of the billed time, 0..1: what workers did not work. None where either time is not known."""
+        """Return the share of the billed time without work, 0..1; None if either time is unknown."""
         if not self.billed or self.working is None:
             return None
         return max(0.0, 1 - self.working / self.billed)
 
     @property
     def per_thousand(self) -> float | None:
-        """Money for 1,000 pages."""
+        """Return the money for 1,000 pages."""
         return None if self.cost is None or not self.pages else 1000 * self.cost / self.pages
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return JSON values."""
         return {
             "stage": self.stage,
             "hardware": self.hardware or None,
@@ -210,14 +211,14 @@ class StageCost:
 
 @dataclass(frozen=True, slots=True)
 class CostReport:
-    """A run's costs. `jobs` is money by currency for what platforms bill, `tokens` what providers do, `hours` dollars
-    for machines whose price the workers were told (None: no prices).
+    """Costs of a run, as far as known; `notes` state the gaps.
 
-    All are what is known: `notes` say what is not.
+    `jobs` is money by currency that platforms bill, `tokens` the costs at providers, and `hours` dollars for machines
+    with a price that workers received (None: no prices).
     """
 
     workspace: str
-    pages: int  # that have ended
+    pages: int  # finished pages
     stages: tuple[StageCost, ...]
     jobs: Mapping[str, float]
     tokens: float | None
@@ -227,13 +228,13 @@ class CostReport:
 
     @property
     def per_thousand(self) -> float | None:
-        """Dollars for 1,000 pages, jobs, hours and tokens together; None where nothing is known."""
+        """Return dollars for 1,000 pages from jobs, hours, and tokens together; None without known costs."""
         known = [one for one in (self.jobs.get("USD"), self.hours, self.tokens) if one is not None]
         return 1000 * sum(known) / self.pages if known and self.pages else None
 
     @property
     def title(self) -> str:
-        """`1,024 pages; $0.61 for jobs; $0.60 per 1,000 pages`."""
+        """Return `1,024 pages; $0.61 for jobs; $0.60 per 1,000 pages`."""
         parts = [f"{self.pages:,} pages"]
         parts += [f"{money_text(value, currency)} for jobs" for currency, value in self.jobs.items()]
         parts += [f"{money_text(self.tokens)} for tokens"] if self.tokens is not None else []
@@ -243,7 +244,7 @@ class CostReport:
         return "; ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return JSON values."""
         return {
             "workspace": self.workspace,
             "pages": self.pages,
@@ -274,7 +275,7 @@ class CostReport:
 
 
 def cost_report(status: RunStatus, found: Sequence[Spent]) -> CostReport:
-    """From a workspace's status and what its jobs have cost (`costs.spent.spent`)."""
+    """Return the report for a workspace's status and the costs of its jobs (`spent`)."""
     pages = status.pages.ok + status.pages.degraded + status.pages.failed
     stages = tuple(one for name in _STAGES for one in _stage_costs(name, pages, status, found))
     read = next((one for one in stages if one.stage == "extract" and one.pages), None)
@@ -294,7 +295,10 @@ def cost_report(status: RunStatus, found: Sequence[Spent]) -> CostReport:
 
 
 def _stage_costs(name: str, pages: int, status: RunStatus, found: Sequence[Spent]) -> Iterator[StageCost]:
-    """One for each kind of hardware; pages are not known apart then, so that only a stage on one kind has a rate."""
+    """Yield the costs per kind of hardware.
+
+    The pages of each kind are unknown, so that only a stage on a single kind has a rate.
+    """
     stage = status.stages[name]
     pages = pages if name == "extract" else round(pages * stage.done / stage.total) if stage.total else 0
     mine = [one for one in found if one.stage == name]
@@ -345,7 +349,7 @@ def _stage_row(one: StageCost) -> Row:
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
-    """None where one is not known: half a sum says less than none."""
+    """Return the sum, or None if a value is unknown: a partial sum would mislead."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
 

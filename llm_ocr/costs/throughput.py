@@ -16,12 +16,12 @@ from llm_ocr.errors import UsageError
 from llm_ocr.models.choosing import needed_memory, share_of, weights_of
 from llm_ocr.models.registry import DEFAULT, find_profile
 
-# Numbers of which only the neighbourhood is known.
+# Numbers with a range.
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What is likely, and between what it may be; `low` <= `likely` <= `high`."""
+    """Likely value with its range; `low` <= `likely` <= `high`."""
 
     low: float
     likely: float
@@ -29,58 +29,59 @@ class Span:
 
     @classmethod
     def of(cls, value: float) -> "Span":
-        """A number that is known."""
+        """Return an exact number as a range."""
         return cls(value, value, value)
 
     def __add__(self, other: "Span") -> "Span":
         return Span(self.low + other.low, self.likely + other.likely, self.high + other.high)
 
     def __mul__(self, factor: float) -> "Span":
-        """By a number from 0 up."""
+        """Multiply by a number of at least 0."""
         return Span(self.low * factor, self.likely * factor, self.high * factor)
 
     def wider(self, factor: float) -> "Span":
-        """Low divided and high multiplied by `factor`, 1 or more."""
+        """Divide low and multiply high by `factor`, 1 or more."""
         return Span(self.low / factor, self.likely, self.high * factor)
 
     def needed(self, amount: float) -> "Span":
-        """Of a rate above 0: the time for so much at this rate; the fastest takes the shortest."""
+        """Return the time for `amount` at this rate, which must be above 0; the highest rate gives the lowest time."""
         return Span(amount / self.high, amount / self.likely, amount / self.low)
 
     def to_json(self, digits: int = 4) -> dict[str, float]:
-        """JSON values, rounded."""
+        """Return JSON values, rounded."""
         return {name: round(value, digits) for name, value in asdict(self).items()}
 
 
-# What a sample of pages says about all of them: means with the range in which they are likely to be. Ranges are 95 %
-# t-intervals of the mean: the mean of n values, plus and minus t times their standard deviation over the square root of
-# n. A sample of a good part of all pages says more: the half-width is narrowed by the square root of the share that was
-# not in it (Cochran, Sampling Techniques, finite population correction).
+# Estimates for all pages from a sample: means with their likely range. Ranges are 95 % t-intervals: the mean of n
+# values, plus and minus t times their standard deviation over the square root of n. A sample with a large share of the
+# pages is more precise: the half-width is multiplied by the square root of the share outside the sample (Cochran,
+# Sampling Techniques, finite population correction).
 
 
-#: Student's t for 95 % two-sided, by degrees of freedom; between two of them the one with fewer counts.
+#: Student's t for 95 % two-sided, by degrees of freedom; missing values use the next lower entry.
 _T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228}
 _T |= {12: 2.179, 15: 2.131, 20: 2.086, 30: 2.042, 60: 2.0, 120: 1.98}
-#: Slices of a sample by which its speed is judged; pages of a slice at least.
+#: Slices of a sample for the speed, and minimum pages per slice.
 SLICES, _OF_A_SLICE = 8, 2
-#: A sample of so many pages for each that is under way at a time has a middle in which the speed is steady.
+#: A sample with this many pages per concurrent request has a middle part of steady speed.
 _STEADY = 5
-#: Between these shares of the pages that is: the first ones come at once, the last ones wait for nothing behind them.
+#: Bounds of the middle part as shares of the pages: the first pages end together, and the last ones have no successors.
 _FIRST, _LAST = 0.1, 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Seconds that each page takes where pages follow each other, and seconds once for the begin and the end."""
+    """Steady seconds per page, and one-time seconds for the beginning and the end."""
 
     each: Span
     once: float
 
 
 def mean_span(values: Sequence[float], share: float, *, least: float) -> Span:
-    """The mean of all, of which `values` are a sample of this share (0..1); at least `least` (relative) either way.
+    """Return the mean of all pages, of which `values` are a sample with a share of 0..1.
 
-    Without values nothing is known: 0; a single one may be half or twice as much.
+    The range is at least `least` (relative) in each direction. Without values, the result is 0. A single value may be
+    half or twice as much.
     """
     if not values:
         return Span.of(0.0)
@@ -89,13 +90,13 @@ def mean_span(values: Sequence[float], share: float, *, least: float) -> Span:
         return Span.of(mean).wider(2.0 if share < 1 else 1 + least)
     half = _t(len(values) - 1) * stdev(values) / math.sqrt(len(values)) * math.sqrt(max(0.0, 1 - share))
     half = max(half, least * mean)
-    return Span(max(mean - half, mean / 10), mean, mean + half)  # what is above 0 is never nothing
+    return Span(max(mean - half, mean / 10), mean, mean + half)  # a positive mean stays above 0
 
 
 def measured_speed(ends: Sequence[float], parallel: int, share: float, *, least: float) -> Speed:
-    """From the moments at which pages ended, in seconds from the sample's begin, `parallel` under way at a time.
+    """Return the speed from the end times of pages, in seconds from the sample's start, `parallel` pages at a time.
 
-    The range is that of the mean over `SLICES` slices of equally many pages.
+    The range is that of the mean over `SLICES` slices with equal numbers of pages.
     """
     ordered = sorted(ends)
     count = len(ordered)
@@ -118,21 +119,21 @@ def _t(freedom: int) -> float:
     return _T[max(known for known in _T if known <= freedom)]
 
 
-# How fast pages are read, from `throughput.toml`: measured, else scaled from another GPU, else another model's.
+# Page rates from `throughput.toml`: measured, otherwise scaled from another GPU, otherwise from another model.
 
 
 #: The engine without a model, and machines without a GPU.
 EMBEDDED_MODEL, CPU = "embedded", "CPU"
-#: Cores of the machine on which the rates of CPUs were measured.
+#: Cores of the machine on which the CPU rates were measured.
 MEASURED_CORES = 2
-#: How much wider a span becomes by a step away from what was measured: to another GPU whose speed was measured, to one
-#: whose speed was computed or is another's, to another model.
+#: Factors that widen a range for each step away from a measurement: to another GPU with a measured speed, to a GPU with
+#: a computed speed or that of another GPU, to another model.
 _MEASURED, _COMPUTED, _OTHER_MODEL = 1.5, 2.5, 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Pages a minute of one machine, and what that rests on; `known`: reported for this model on this GPU."""
+    """Pages per minute of one machine, and the basis; `known`: published for this model on this GPU."""
 
     pages_per_minute: Span
     words: tuple[str, ...]
@@ -140,11 +141,11 @@ class Rate:
 
 
 def rate_of(stage: str, model: str, machine: Machine) -> Rate | None:
-    """The rate of a stage; None for a GPU of which nothing is known or that is too small, and for models on a CPU."""
+    """Return the rate of a stage; None for a GPU without data or with too little memory, and for models on a CPU."""
     if not machine.gpu:
         return _on_cpu(stage, model)
     if stage == "assemble":
-        return _on_cpu(stage, model)  # its GPU stands idle
+        return _on_cpu(stage, model)  # its GPU is idle
     name = known_model(model)
     if model == EMBEDDED_MODEL or not _gpu_speed(machine.gpu) or not fits(name, machine.gpu):
         return None
@@ -158,7 +159,7 @@ def rate_of(stage: str, model: str, machine: Machine) -> Rate | None:
 
 
 def fits(model: str, gpu: str) -> bool:
-    """Whether the memory of one such GPU is enough; True where the model's size is not known."""
+    """Return whether the memory of one such GPU is sufficient; True if the model's size is unknown."""
     try:
         profile = find_profile(model)
     except UsageError:
@@ -168,24 +169,24 @@ def fits(model: str, gpu: str) -> bool:
 
 
 def speed_of(machine: Machine) -> float:
-    """Of all GPUs of a machine, beside other machines; 0 where nothing is known."""
+    """Return the speed of all GPUs of a machine, relative to other machines; 0 without data."""
     return _gpu_speed(machine.gpu) * machine.gpus
 
 
 def startup_of(machine: Machine) -> tuple[Span, str]:
-    """Seconds from submission to the first page, and where that is from."""
+    """Return the seconds from submission to the first page, and the source."""
     value = _table()["startup"]["gpu" if machine.gpu else "cpu"]
     return Span(value["low"], value["likely"], value["high"]), value["words"]
 
 
 def startup_here() -> tuple[Span, str]:
-    """Seconds from the command to the first page on this machine, and where that is from."""
+    """Return the seconds from the command to the first page on this machine, and the source."""
     value = _table()["startup"]["here"]
     return Span(value["low"], value["likely"], value["high"]), value["words"]
 
 
 def of_cores(rate: Span, cores: int) -> tuple[Span, str]:
-    """The rate of a CPU on another number of cores, and the assumption in words."""
+    """Return the rate of a CPU with another number of cores, and the assumption as text."""
     if cores == MEASURED_CORES:
         return rate, f"{cores} cores, as many as the measured machine had"
     scaled = (rate * (cores / MEASURED_CORES)).wider(_MEASURED)
@@ -193,7 +194,7 @@ def of_cores(rate: Span, cores: int) -> tuple[Span, str]:
 
 
 def known_model(name: str) -> str:
-    """The profile's name for a model's name, alias or id; the name itself where there is no profile."""
+    """Return the profile's name for a model's name, alias, or id; the name itself without a profile."""
     if not name:
         return DEFAULT
     try:
@@ -203,7 +204,7 @@ def known_model(name: str) -> str:
 
 
 def machine_named(platform: str, hardware: str) -> Machine | None:
-    """A machine of the price list, or one whose name tells its GPUs (`ml.g6e.xlarge`, `L4`, `A100-80GB:2`)."""
+    """Return a machine of the price list, or one whose name contains its GPUs (`ml.g6e.xlarge`, `A100-80GB:2`)."""
     for one in machines():
         if (one.platform, one.name) == (platform, hardware):
             return one
@@ -222,7 +223,7 @@ def machine_named(platform: str, hardware: str) -> Machine | None:
 
 
 def gpu_named(name: str) -> str | None:
-    """The GPU of that name or alias, case and separators aside; None for one that is not known."""
+    """Return the GPU of a name or alias, ignoring case and separators; None for an unknown GPU."""
     wanted = _plain(name)
     for gpu, value in _table()["gpu"].items():
         if wanted in {_plain(one) for one in (gpu, *value.get("aliases", ()))}:
@@ -239,7 +240,7 @@ def _on_cpu(stage: str, model: str) -> Rate | None:
 
 
 def _on_gpu(stage: str, model: str, gpu: str) -> Rate | None:
-    """Of one GPU: what was measured there, else the nearest in speed that was measured."""
+    """Return the rate of one GPU: measured, otherwise from the measured GPU with the nearest speed."""
     measured = {one["gpu"]: one for one in _rates() if one["stage"] == stage and model in one["models"]}
     if gpu in measured:
         one = measured[gpu]
@@ -302,7 +303,7 @@ def _plain(name: str) -> str:
 
 
 def stored_rates() -> list[dict[str, Any]]:
-    """Bytes of a page that stages leave in the workspace, as measured: the tables `stored` of the file."""
+    """Return the measured bytes per page that stages store in the workspace: the tables `stored` of the file."""
     found: list[dict[str, Any]] = _table()["stored"]
     return found
 

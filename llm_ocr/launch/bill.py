@@ -1,4 +1,4 @@
-"""What jobs cost, how long they may run, and the record of their end: prices from `costs`, seconds from platforms."""
+"""Costs and time limits of jobs, and the record of their end: prices from `costs`, seconds from platforms."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -15,14 +15,14 @@ from llm_ocr.launch.platforms import launcher_for
 from llm_ocr.launch.records import Submission, write_end, write_jobs
 from llm_ocr.workspace import Workspace
 
-#: Platforms whose job limit follows from the pages; on others the platform's default is used.
+#: Platforms whose job limit follows from the pages; others use the platform's default.
 _FITTED = frozenset({"hf-jobs", "sagemaker"})
-#: Seconds. The shortest limit that `--max-cost` sets: a GPU job likely needs 226 s before its first page, and up to 900
+#: Seconds. Minimum limit that `--max-cost` sets: a GPU job likely needs 226 s before its first page, and up to 900
 #: (`startup.gpu` in costs/throughput.toml), so a shorter job mostly pays for its start.
 SHORTEST = 600
-#: Seconds that a machine may be billed after the limit: SageMaker waits 120 s between SIGTERM and the end.
+#: Seconds billed after the limit: SageMaker waits 120 s between SIGTERM and the end.
 _STOPPING = 120
-#: Seconds after a recorded decision in which its jobs may still be being created: several hundred, one by one.
+#: Seconds after a recorded decision in which its jobs may still be in creation: several hundred, one by one.
 _SUBMITTING = 600.0
 
 
@@ -41,9 +41,9 @@ def check_prices(platform: str, specs: Mapping[str, JobSpec]) -> None:
 
 
 def billed_seconds(spec: JobSpec, statuses: Sequence[JobStatus], *, until: float | None = None) -> float | None:
-    """Return the billed seconds, summed over machines; None if the platform does not say.
+    """Return the billed seconds, summed over machines; None if the platform does not report them.
 
-    A job that runs counts from its start `until` this moment; without it only jobs that are over have seconds.
+    A running job counts from its start `until` this time. Without `until`, only finished jobs have seconds.
     """
     machines = spec.shards if len(statuses) == 1 else 1  # one job for all shards
     known = [_seconds(one, machines, until) for one in statuses]
@@ -51,7 +51,7 @@ def billed_seconds(spec: JobSpec, statuses: Sequence[JobStatus], *, until: float
 
 
 def bill(platform: str, spec: JobSpec, statuses: Sequence[JobStatus]) -> dict[str, Any]:
-    """Return `seconds` over all machines, `price_per_hour` of one, and `cost`; None for what is unknown."""
+    """Return `seconds` over all machines, `price_per_hour` of one, and `cost`; None for unknown values."""
     seconds, price = billed_seconds(spec, statuses), price_of(platform, spec)
     return {
         "platform": platform,
@@ -65,19 +65,19 @@ def bill(platform: str, spec: JobSpec, statuses: Sequence[JobStatus]) -> dict[st
 
 
 def record_end(workspace: Workspace, submission: Submission, statuses: Sequence[JobStatus]) -> None:
-    """Record how the jobs of a submission ended, and their bill. The first record counts."""
+    """Record the end of a submission's jobs, and their bill. The first record counts."""
     write_end(workspace, submission.spec, statuses, bill(submission.platform, submission.spec, statuses))
     workspace.flush()
 
 
 def has_ended(workspace: Workspace, submission: Submission) -> bool:
-    """Return whether a submission is over, and record its end if it is not recorded yet.
+    """Return whether a submission is over, and record its end if necessary.
 
-    A submission that the platform does not know is over `_SUBMITTING` seconds after its decision: its launcher died
+    A submission that the platform does not have is over `_SUBMITTING` seconds after its decision: its launcher crashed
     before it sent the jobs.
 
     Raises:
-        LaunchError: The platform cannot be asked.
+        LaunchError: A platform request fails.
     """
     if submission.over:
         return True
@@ -100,7 +100,7 @@ def has_ended(workspace: Workspace, submission: Submission) -> bool:
 
 
 def fitted_limit(platform: str, spec: JobSpec, settings: Mapping[str, Any], pages: int) -> int | None:
-    """Return the seconds that one of the jobs should need at most; None for the platform's default."""
+    """Return the maximum seconds that one of the jobs should need; None for the platform's default."""
     if platform not in _FITTED or not pages:
         return None
     model = "embedded" if settings.get("engine") == "embedded" else str(settings.get("model", ""))
@@ -109,7 +109,7 @@ def fitted_limit(platform: str, spec: JobSpec, settings: Mapping[str, Any], page
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Dollars of a workspace: the limit, what ended jobs cost, and what open ones may cost at most."""
+    """Dollars of a workspace: the limit, the costs of ended jobs, and the maximum costs of open ones."""
 
     limit: float
     spent: float
@@ -121,10 +121,10 @@ class Budget:
 
 
 def budget_of(limit: float, submissions: Sequence[Submission]) -> Budget:
-    """Return what is left of `limit`.
+    """Return the rest of `limit`.
 
-    An ended submission of unknown cost counts with the most that it may have cost. A submission without a price counts
-    nothing: it runs on the user's own machines, or it was made without `--max-cost`.
+    An ended submission of unknown cost counts with its maximum cost. A submission without a price counts nothing: it
+    runs on the user's own machines, or was made without `--max-cost`.
     """
     spent = committed = 0.0
     for one in submissions:
@@ -143,7 +143,7 @@ def budget_of(limit: float, submissions: Sequence[Submission]) -> Budget:
 def bounded(launcher: Launcher, spec: JobSpec, budget: Budget, *, share: float = 1.0, live: bool = True) -> JobSpec:
     """Return the spec with a time limit that `share` of the budget's rest pays for, and never a longer one.
 
-    Without `live` no platform is asked for its prices; a machine without a known price is then not bounded.
+    Without `live`, no platform is queried for its prices; a machine without a known price then has no bound.
 
     Raises:
         LimitReached: The rest pays for less than `SHORTEST` seconds, or less than the stage's own limit.
@@ -151,7 +151,7 @@ def bounded(launcher: Launcher, spec: JobSpec, budget: Budget, *, share: float =
     price = _known_price(launcher.platform, spec, live=live)
     if price is None and not live:
         return spec
-    if price is None:  # `check_prices` knew one when the launch began
+    if price is None:  # `check_prices` found a price at the start of the launch
         raise LimitReached(
             f"{spec.stage} is not submitted: --max-cost cannot limit it without a price of {spec.hardware}",
             hint="Give the price of one machine in dollars: --price-per-hour 1.80. The same command goes on.",
@@ -170,7 +170,7 @@ def bounded(launcher: Launcher, spec: JobSpec, budget: Budget, *, share: float =
 
 
 def most_text(platform: str, spec: JobSpec) -> str:
-    """Describe the most that a bounded submission costs: `at most $4.81: 1 x ml.g6e.2xlarge for 103 min at …`."""
+    """Return the maximum cost of a bounded submission: `at most $4.81: 1 x ml.g6e.2xlarge for 103 min at …`."""
     price = price_of(platform, spec)
     if price is None or spec.time_limit is None:
         return ""

@@ -1,8 +1,8 @@
-"""Install the library into a job's container, then run the job's command.
+"""Install the library in a job's container, then run the job's command.
 
 A launcher passes the source of this file to `python3 -c` in a stock image. Its argument is a JSON object: `wheel` (the
-wheel's URL in the workspace, "" if the image holds the library), `sha256`, `extras`, and `command`. The image needs
-Python and pip; before the installation only the standard library is imported.
+wheel's URL in the workspace, "" if the image contains the library), `sha256`, `extras`, and `command`. The image needs
+Python and pip. Before the installation, only the standard library is imported.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
 
-#: The content of a Google Cloud key file; Google's libraries only take the name of a file.
+#: The content of a Google Cloud key file. Google's libraries accept only the name of a file.
 GOOGLE_KEY = "GOOGLE_APPLICATION_CREDENTIALS_JSON"
-#: The client of a workspace's store: its module and its name for pip.
+#: Client of a workspace's store: its module and its name for pip.
 CLIENTS = {"s3": ("boto3", "boto3"), "gs": ("google.cloud.storage", "google-cloud-storage")}
 #: Versions that pip can read. System packages of Debian have others, for example `1.1build1`.
 VERSION = "[0-9]+([.][0-9]+)*((a|b|rc)[0-9]+)?([.]post[0-9]+)?([.]dev[0-9]+)?([+][A-Za-z0-9.]+)?"
@@ -31,11 +31,11 @@ TRIES = 3
 
 
 class Failed(Exception):
-    """The command cannot be run, for the reason given."""
+    """The command cannot be run; the message is the reason."""
 
 
 def constraints() -> str:
-    """Pin every package of the image, so that pip changes none; the first of a name is the one that is imported."""
+    """Return pins for every package of the image, so that pip changes none; the first of equal names is imported."""
     found: dict[str, str] = {}
     for one in distributions():
         found.setdefault(re.sub("[-_.]+", "-", str(one.metadata["Name"])).lower(), one.version)
@@ -44,7 +44,7 @@ def constraints() -> str:
 
 
 def install(requirement: str, folder: str) -> None:
-    """Install a requirement with pip; show what pip does, and its whole message if it fails."""
+    """Install a requirement with pip; print the output of pip, and its whole message on failure."""
     pins = Path(folder, "installed.txt")
     pins.write_text(constraints())
     words = [sys.executable, "-m", "pip", "install", "--progress-bar=off", "--constraint", str(pins), requirement]
@@ -65,14 +65,14 @@ def install(requirement: str, folder: str) -> None:
 
 
 def download(url: str, path: str) -> None:
-    """Copy the wheel from the workspace with the credentials that the stage itself uses."""
+    """Download the wheel from the workspace with the credentials of the stage."""
     scheme, _, place = url.partition("://")
     bucket, _, key = place.partition("/")
     endpoint, region = os.environ.get("LLM_OCR_WORKSPACE_ENDPOINT"), os.environ.get("LLM_OCR_WORKSPACE_REGION")
     if scheme == "s3":
         import boto3
 
-        # Servers other than Amazon's take any region, but the client demands one.
+        # Servers other than Amazon's accept any region, but the client requires one.
         region = region or os.environ.get("AWS_DEFAULT_REGION") or ("us-east-1" if endpoint else None)
         boto3.client("s3", endpoint_url=endpoint, region_name=region).download_file(bucket, key, path)
     elif scheme == "gs":
@@ -88,7 +88,7 @@ def download(url: str, path: str) -> None:
         resolve = "resolve" if kind == "buckets" else "resolve/" + (revision or "main")
         server = (endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         request = urllib.request.Request(f"{server}/{kind}/{namespace}/{name}/{resolve}/{file}")
-        # For the Hub only: the storage that it redirects to refuses a request that is signed twice.
+        # For the Hub only: the storage behind its redirect refuses a request that is signed twice.
         request.add_unredirected_header("Authorization", "Bearer " + os.environ.get("HF_TOKEN", ""))
         with urllib.request.urlopen(request, timeout=60) as answer:
             Path(path).write_bytes(answer.read())
@@ -98,12 +98,12 @@ def importable(module: str) -> bool:
     """Return whether the image has a module."""
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # a package that would contain it is missing
+    except ModuleNotFoundError:  # a parent package is missing
         return False
 
 
 def fetch(url: str, sha256: str, folder: str) -> str:
-    """Return the path of the wheel, whose content is the one that was launched."""
+    """Return the path of the wheel after a check of its hash."""
     module, package = CLIENTS.get(url.partition(":")[0], ("json", ""))
     if not importable(module):
         install(package, folder)
@@ -122,12 +122,12 @@ def fetch(url: str, sha256: str, folder: str) -> str:
 
 
 def prepare(wheel: str, sha256: str, extras: list[str]) -> None:
-    """Make the library importable. Raises `Failed`."""
+    """Make the library importable, or raise `Failed`."""
     if sys.version_info < (3, 11):
         raise Failed(f"llm-ocr needs Python 3.11 or newer, and this image has {sys.version.split()[0]}")
     folder = tempfile.mkdtemp(prefix="llm-ocr-")
     if GOOGLE_KEY in os.environ:
-        # The folder is only accessible to this user.
+        # Only this user can access the folder.
         os.environ["GOOGLE_APPLICATION_CREDENTIALS"] = path = f"{folder}/google.json"
         Path(path).write_text(os.environ[GOOGLE_KEY])
     if wheel:
@@ -135,13 +135,13 @@ def prepare(wheel: str, sha256: str, extras: list[str]) -> None:
 
 
 def main() -> None:
-    """Run the job's command in place of this program; exit with 1 and the reason if the library cannot be had."""
+    """Run the job's command in place of this program; exit with 1 and the reason if the library is unavailable."""
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     job = json.loads(sys.argv[1])
     try:
         prepare(job["wheel"], job.get("sha256", ""), job.get("extras", []))
     except Failed as error:
-        # The platform shows this file. Without root it may not be writable; the log has the reason, too.
+        # The platform shows this file. Without root, it may not be writable; the log has the reason, too.
         with contextlib.suppress(OSError):
             Path(os.environ.get("LLM_OCR_ERROR_FILE", os.devnull)).write_text(str(error)[:1000])
         sys.exit(f"llm-ocr: {error}")

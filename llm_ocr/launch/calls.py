@@ -1,4 +1,4 @@
-"""Launch from Python, as notebooks do."""
+"""Launches from Python, for example in notebooks."""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping

@@ -1,8 +1,8 @@
-"""A job that submits the stages of a pipeline: `python -m llm_ocr.launch.coordinator`.
+"""Job that submits the stages of a pipeline: `python -m llm_ocr.launch.coordinator`.
 
-`launch pipeline --detach` submits it as the stage `pipeline` of a launch, on a CPU machine of the platform. It reads
-`launch.json`, whose hash it received from the machine that launched, and does what `launch --wait` does. Its exit code
-is that of `launch --wait`. Cancelled or killed, it leaves a workspace with which the same command goes on.
+`launch pipeline --detach` submits this job as the stage `pipeline` of a launch, on a CPU machine of the platform. The
+job reads `launch.json`, whose hash it received from the launching machine, and does the work of `launch --wait`. The
+exit code is the same, too. After a cancellation or a kill, the same command continues with the workspace.
 """
 
 import sys
@@ -16,19 +16,19 @@ from llm_ocr.launch import PIPELINE, JobSpec, Launcher
 from llm_ocr.launch.specs import Wanted
 from llm_ocr.storage import StoreOptions
 
-#: Seconds. The most that Modal allows; the same command goes on where a longer pipeline was ended.
+#: Seconds. Modal's maximum; the same command continues a longer pipeline.
 LONGEST = 24 * 3600
-#: The most of the budget that `--max-cost` leaves to the coordinator: the stages need the rest.
+#: Maximum share of the budget of `--max-cost` for the coordinator: the stages need the rest.
 SHARE = 0.1
 
-#: Platform -> why a job there cannot submit jobs, and what to do instead.
+#: Platform -> reason why its jobs cannot submit jobs, and an alternative.
 _REFUSED: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "local": ("jobs on this machine end with it", "Use --wait."),
         "runpod": ("a RunPod endpoint runs stages only", "Use --wait, on a small machine that stays on."),
     }
 )
-#: Platform -> secrets without which its jobs cannot submit jobs. Elsewhere jobs have an identity of their own.
+#: Platform -> secrets without which its jobs cannot submit jobs. On other platforms, jobs have an identity.
 _KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"beaker": ("BEAKER_TOKEN",), "modal": ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET")}
 )
@@ -81,7 +81,7 @@ def with_coordinator(asked: Wanted, launcher: Launcher) -> Wanted:
 
 
 def main() -> int:
-    """Run the pipeline of the launch that the environment names, and return the exit code of `launch --wait`."""
+    """Run the pipeline of the launch in the environment, and return the exit code of `launch --wait`."""
     from llm_ocr.launch.launching import Launch, Limits, known_as
     from llm_ocr.launch.platforms import launcher_for
     from llm_ocr.launch.watching import Display
@@ -115,7 +115,7 @@ def main() -> int:
 
 
 def _from_here(platform: str, spec: JobSpec) -> JobSpec:
-    """Return a stage's spec as this job can submit it: with the library, region, and variables of this container."""
+    """Return a stage's spec for submission by this job, with the library, region, and variables of this container."""
     options, variables = dict(spec.options), environment()
     if str(options.get("wheel") or "").endswith(".whl"):
         options["wheel"] = None

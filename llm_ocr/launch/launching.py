@@ -1,8 +1,9 @@
-"""Submit the stages of a launch, watch their jobs, and submit a stage again while that makes progress.
+"""Submit the stages of a launch, watch their jobs, and submit a stage again while it makes progress.
 
-A stage is submitted again when its jobs have ended, units are missing, and the last submission finished some: at most
-`attempts` times. With `max_cost`, the time limit of each submission follows from the rest of the budget. The
-workspace records every submission (`records`). Nothing is therefore created twice, and any machine can go on watching.
+A stage is submitted again after its jobs have ended if units are missing and the last submission finished some. The
+maximum is `attempts` submissions. With `max_cost`, the time limit of each submission follows from the rest of the
+budget. The workspace records every submission (`records`). Nothing is therefore created twice, and any machine can
+continue to watch.
 """
 
 import re
@@ -46,7 +47,7 @@ from llm_ocr.launch.watching import (
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.stored import remembered, workspace_options
 
-#: Examples in documentation, which users replace by their own values, and the settings that may still hold one.
+#: Examples in documentation that users replace by their own values, and the settings that may still contain one.
 _EXAMPLE = re.compile(
     r"\b(ACCOUNT|BUCKET|DIGEST|EMAIL|NAMESPACE|PROJECT|REGION|REPOSITORY|TAG|YOUR[-_][A-Z]+)\b|<[a-z ]+>"
 )
@@ -55,17 +56,17 @@ _EXAMPLES_IN = ("workspace", "image", "role", "project", "region", "service_acco
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a launch stops. `every` is the time between two requests to the platform, in seconds."""
+    """Limits of a launch. `every` is the time between two requests to the platform, in seconds."""
 
     attempts: int = 3
     max_cost: float | None = None
     every: float = EVERY
-    max_failed_rate: float = 0.01  # of the pages, for the exit code of the coordinator
+    max_failed_rate: float = 0.01  # share of the pages, for the exit code of the coordinator
 
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """The first submission of a stage, and the settings that its jobs will read from the workspace."""
+    """First submission of a stage, and the settings that its jobs will read from the workspace."""
 
     plan: Plan
     settings: Mapping[str, Any]
@@ -86,13 +87,17 @@ class StagePlan:
 
 
 def plans(settings: LaunchSettings) -> list[StagePlan]:
-    """Return what would be sent for each stage, without a request. Raises `UsageError` for what can never work."""
+    """Return the requests for each stage without sending any.
+
+    Raises:
+        UsageError: A setting can never work.
+    """
     launcher = launcher_for(check_platform(settings.platform))
     asked = _asked(settings, launcher, "00000000-000000-0000")
     found = []
     for stage, spec in asked.specs.items():
         if settings.max_cost is not None:
-            # What was spent before is only known when the workspace is asked.
+            # Earlier costs are unknown without a request to the workspace.
             share = SHARE if stage == PIPELINE else 1.0
             spec = bounded(launcher, spec, Budget(settings.max_cost, 0.0, 0.0), share=share, live=False)
         found.append(StagePlan(launcher.plan(spec), asked.settings.get(stage, {})))
@@ -100,10 +105,10 @@ def plans(settings: LaunchSettings) -> list[StagePlan]:
 
 
 def complete_plan(launcher: Launcher, spec: JobSpec) -> Plan:
-    """Return the plan of a job from which nothing is missing.
+    """Return the complete plan of a job.
 
     Raises:
-        UsageError: Something is missing, an example was not filled in, or the wheel or image cannot be used.
+        UsageError: A part is missing, an example was not replaced, or the wheel or image cannot be used.
     """
     bucket = "/".join(spec.workspace.split("/")[: 5 if spec.workspace.startswith("hf:") else 3])
     for name, value in {"workspace": bucket, "image": spec.image, **spec.options}.items():
@@ -120,7 +125,7 @@ def complete_plan(launcher: Launcher, spec: JobSpec) -> Plan:
 
 @dataclass
 class Launch:
-    """A launch of one or all stages on one platform."""
+    """Launch of one or all stages on one platform."""
 
     workspace: Workspace
     launcher: Launcher
@@ -146,19 +151,19 @@ class Launch:
         return self._submit(PIPELINE)
 
     def jobs(self) -> list[Job]:
-        """Return all jobs that were submitted until now."""
+        """Return all jobs submitted so far."""
         return [job for one in submissions(self.workspace, self.id) for job in one.jobs or ()]
 
     def status(self) -> Sequence[JobStatus]:
-        """Return the status of each of them."""
+        """Return the status of each job."""
         return self.launcher.status(self.jobs())
 
     def wait(self) -> None:
         """Wait until all stages are done. Submit them, unless a coordinator on the platform does.
 
         Raises:
-            JobFailed: A stage cannot be finished; with the platform's reason.
-            LimitReached: The rest of `max_cost` is too little for the next submission.
+            JobFailed: A stage cannot be finished; contains the platform's reason.
+            LimitReached: The rest of `max_cost` is too small for the next submission.
         """
         if coordinator := self._open(PIPELINE):
             self._follow(coordinator)
@@ -166,12 +171,12 @@ class Launch:
             self.run_stages()
 
     def run_stages(self) -> None:
-        """Submit each stage, and again while that makes progress, until it is done. Raises as `wait` does."""
+        """Submit each stage, repeatedly while it makes progress, until all are done. Raises as `wait` does."""
         for stage in self.asked.stages:
             self._carry_out(stage)
 
     def _follow(self, coordinator: Submission) -> None:
-        """Wait for the coordinator, and show what it does."""
+        """Wait for the coordinator, and show its progress."""
         jobs, every = self._submit(PIPELINE), self.limits.every
         progress = PipelineProgress(self.workspace, self.launcher, self.id, self.limits.max_cost)
         statuses = until_over(self.launcher, jobs, self.display, PIPELINE, every=every, progress=progress)
@@ -188,7 +193,7 @@ class Launch:
             self.display.say("extract: all units are done")
             return
         while True:
-            if (found := self._open(stage)) and found.done is not None:  # another machine may have made it
+            if (found := self._open(stage)) and found.done is not None:  # another machine may have submitted it
                 before = replace(before, done=found.done)
             jobs = self._submit(stage)
             spec = self._of(stage)[-1].spec
@@ -198,7 +203,7 @@ class Launch:
             record_end(self.workspace, self._of(stage)[-1], statuses)
             after = stage_progress(self.workspace, stage)
             if after.finished:
-                if why := reasons(statuses):  # for example more failed pages than --max-failed-rate
+                if why := reasons(statuses):  # for example, more failed pages than --max-failed-rate
                     self.display.say(f"{stage}: all units are done, though: {why}")
                 return
             self._judge(stage, spec, statuses, before, after)
@@ -220,7 +225,7 @@ class Launch:
         self.display.say(f"{missing} ({why}): submitted again")
 
     def _affordable(self, spec: JobSpec) -> JobSpec:
-        """Return the spec with the time limit that `max_cost` allows. Raises `LimitReached`."""
+        """Return the spec with the time limit that `max_cost` allows, or raise `LimitReached`."""
         if self.limits.max_cost is None:
             return spec
         others = [one for one in submissions(self.workspace) if one.spec.name != spec.name]
@@ -237,7 +242,7 @@ class Launch:
         if stage not in self.asked.specs:
             hint = "The same command goes on ten minutes later, or cancel it: llm-ocr jobs cancel."
             raise LaunchError(f"{stage} of {self.workspace.url} is being submitted by another process", hint=hint)
-        # The recorded decision says that there was one; what is submitted is what this command asks for.
+        # The recorded decision only shows that a submission exists; the spec is that of this command.
         spec = self._next_spec(stage, None if found is None else found.spec.submission)
         plan = complete_plan(self.launcher, spec)
         jobs = self.launcher.find(spec) if found is not None else ()
@@ -273,12 +278,12 @@ class Launch:
 
 
 def begin(settings: LaunchSettings, say: Say = print, terminal: TextIO | None = None) -> Launch:
-    """Return a launch that is recorded in the workspace and not yet submitted, or the one that is under way there.
+    """Return a new launch that is recorded in the workspace, or the open one there.
 
-    Raises `UsageError`, `LaunchError`, and what opening the workspace raises.
+    A new launch is not yet submitted. Raises `UsageError`, `LaunchError`, and the errors of opening the workspace.
     """
     launcher = launcher_for(check_platform(settings.platform))
-    # Mistakes in the settings are errors before any store is asked.
+    # Errors in the settings are found before any request to a store.
     first = _asked(settings, launcher, new_id())
     if settings.max_cost is not None:
         check_prices(first.platform, first.specs)
@@ -316,7 +321,7 @@ def begin(settings: LaunchSettings, say: Say = print, terminal: TextIO | None = 
 
 
 def _asked(settings: LaunchSettings, launcher: Launcher, launch: str) -> Wanted:
-    """Return the launch as it was asked for, with its coordinator if it detaches. Raises `UsageError`."""
+    """Return the requested launch, with its coordinator if it detaches, or raise `UsageError`."""
     asked = wanted(settings, launcher, launch)
     if not settings.detach:
         return asked
@@ -328,11 +333,10 @@ def _asked(settings: LaunchSettings, launcher: Launcher, launch: str) -> Wanted:
 
 
 def under_way(workspace: Workspace, asked: Wanted, limits: Mapping[str, Any]) -> Wanted | None:
-    """Return the launch of the same stages that is under way, and record the ends of submissions that are over.
+    """Return the open launch of the same stages, and record the ends of finished submissions.
 
     Raises:
-        LaunchError: One of the stages is under way with other settings. Two launches would share its units without
-            knowing of each other.
+        LaunchError: A stage is open with other settings. Two launches would share its units without coordination.
     """
     open_ones = [one for one in submissions(workspace) if not one.over and one.spec.stage in (PIPELINE, *asked.stages)]
     running = [one for one in open_ones if not has_ended(workspace, one)]
@@ -341,7 +345,7 @@ def under_way(workspace: Workspace, asked: Wanted, limits: Mapping[str, Any]) ->
     spec = running[-1].spec
     found = next((one for one in read_launches(workspace) if one.id == spec.launch), None)
     same = found is not None and (found.platform, found.stages) == (asked.platform, asked.stages)
-    # A coordinator submits the specs of the record, so they must be those that are asked for now.
+    # A coordinator submits the specs of the record, so they must equal the requested ones.
     same = same and (PIPELINE not in asked.specs or _has_jobs(found, asked, limits))
     if found is None or not same or not _covers(found, asked, f"{workspace.url}/{UPLOADS}/"):
         raise LaunchError(
@@ -353,7 +357,7 @@ def under_way(workspace: Workspace, asked: Wanted, limits: Mapping[str, Any]) ->
 
 
 def known_as(asked: Wanted, reference: str) -> Wanted:
-    """Return the launch with jobs that know it by its reference."""
+    """Return the launch with jobs that receive its reference."""
     launch, variable = reference.partition("@")[0], {"LLM_OCR_LAUNCH": reference}
     specs = {
         stage: replace(one, launch=launch, environment={**one.environment, **variable})
@@ -363,7 +367,7 @@ def known_as(asked: Wanted, reference: str) -> Wanted:
 
 
 def _has_jobs(found: Launched | None, asked: Wanted, limits: Mapping[str, Any]) -> bool:
-    """Return whether the record has the specs and limits that are asked for."""
+    """Return whether the record has the requested specs and limits."""
     if found is None or not found.specs:
         return False
     pairs = [(dict(found.specs[stage]), asdict(asked.specs[stage])) for stage in asked.stages]
@@ -374,10 +378,10 @@ def _has_jobs(found: Launched | None, asked: Wanted, limits: Mapping[str, Any]) 
 
 
 def _covers(found: Launched, asked: Wanted, uploads: str) -> bool:
-    """Return whether the record has the settings that are asked for.
+    """Return whether the record has the requested settings.
 
-    Sources may also be what was uploaded to the workspace's store. An engine that was left open is remembered once its
-    first unit is published.
+    Sources may also be uploads in the workspace's store. An engine that was not set is stored when its first unit is
+    published.
     """
     for stage in asked.stages:
         theirs, ours, spec = found.settings[stage], asked.settings[stage], asked.specs[stage]

@@ -1,7 +1,8 @@
-"""The library in a job's container: the stock images, its wheel in the workspace, and the command that installs it.
+"""Library in a job's container: the stock images, its wheel in the workspace, and the command that installs it.
 
-A job of a stock image first runs `bootstrap`, which installs the wheel that the launch put into the workspace. `plan`
-is pure, so the plan holds placeholders for what is only known when a job is submitted; `with_library` fills them.
+A job with a stock image first runs `bootstrap`, which installs the wheel that the launch uploaded to the workspace.
+`plan` is pure, so the plan contains placeholders for values that are only known at submission. `with_library` replaces
+them.
 """
 
 import base64
@@ -23,10 +24,11 @@ from llm_ocr.launch import GPU_STAGES, JobSpec, Plan, Request
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.stored import LAUNCHES
 
-#: The newest release next to which the library was resolved (hf-jobs/beside_vllm.py).
+#: Newest release whose packages are compatible with the library (hf-jobs/beside_vllm.py).
 GPU_IMAGE = "vllm/vllm-openai:v0.33.0"
-#: Of its libraries: every tag without a suffix since vLLM 0.20. An older driver needs NVIDIA's compatibility libraries,
-#: which this image brings and loads if VLLM_ENABLE_CUDA_COMPATIBILITY is set (vLLM's pull request 33992).
+#: CUDA version of its libraries: every tag without a suffix since vLLM 0.20. An older driver needs NVIDIA's
+#: compatibility libraries. This image contains them and loads them if VLLM_ENABLE_CUDA_COMPATIBILITY is set (vLLM's
+#: pull request 33992).
 GPU_IMAGE_CUDA = (13, 0)
 CPU_IMAGE = "python:3.12-slim"
 
@@ -39,7 +41,7 @@ BOOTSTRAP, WHEEL, SHA256 = "<bootstrap>", "<wheel>", "<wheel sha256>"
 _NAME = re.compile(r"llm_ocr-[A-Za-z0-9.+!_]+-py3-none-any\.whl")
 #: Files that an installer adds to those of the wheel.
 _ADDED = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json", "uv_build.json")
-#: The extra for each store, by the scheme of its URLs.
+#: Extra for each store, by the scheme of its URLs.
 _EXTRAS: Mapping[str, str] = {"s3": "s3", "gs": "gcs"}
 
 
@@ -56,7 +58,7 @@ class Wheel:
 
 
 def installs(spec: JobSpec) -> bool:
-    """Return whether a job installs the library itself. Otherwise its image holds the library (`--wheel image`)."""
+    """Return whether a job installs the library itself. Otherwise its image contains the library (`--wheel image`)."""
     return spec.options.get("wheel") != "image"
 
 
@@ -65,7 +67,7 @@ def job_command(spec: JobSpec, *, gpus: int | None = None, wrapper: tuple[str, .
     command = [*wrapper, *spec.command]
     if not installs(spec) and GOOGLE_KEY not in spec.secrets:
         return command
-    # For the workspace's store, for the engine on a machine without GPU, and those of `--extra`.
+    # Extras for the workspace's store, for the engine on a machine without GPU, and those of `--extra`.
     engine = ["embedded"] if spec.stage in GPU_STAGES and gpus == 0 else []
     extras = list(dict.fromkeys([*store_extras([spec.workspace]), *engine, *spec.options.get("extra", ())]))
     wheel = {"wheel": WHEEL, "sha256": SHA256, "extras": extras} if installs(spec) else {"wheel": ""}
@@ -73,7 +75,7 @@ def job_command(spec: JobSpec, *, gpus: int | None = None, wrapper: tuple[str, .
 
 
 def check_library(spec: JobSpec) -> None:
-    """Raise `UsageError` if the wheel cannot be used, or if an image is to hold the library and none is named."""
+    """Raise `UsageError` if the wheel cannot be used, or if an image must contain the library and none is named."""
     given = spec.options.get("wheel")
     if given == "image" and not spec.image:
         hint = "Name an image that does, for example --image registry.example/llm-ocr:1 (docker/README.md)."
@@ -83,7 +85,7 @@ def check_library(spec: JobSpec) -> None:
 
 
 def library_notes(spec: JobSpec) -> list[str]:
-    """Return what a plan says about the library."""
+    """Return the notes of a plan about the library."""
     if not installs(spec):
         return []
     source = spec.options.get("wheel") or "the library as it is installed here"
@@ -94,7 +96,7 @@ def library_notes(spec: JobSpec) -> list[str]:
 
 
 def with_library(plan: Plan, workspace: Workspace) -> Plan:
-    """Upload the library's wheel, and return the plan without placeholders for it."""
+    """Upload the library's wheel, and return the plan without its placeholders."""
     known = {BOOTSTRAP: Path(__file__).with_name("bootstrap.py").read_text(encoding="utf-8")}
     if installs(plan.spec):
         wheel = library_wheel(plan.spec.options.get("wheel"))
@@ -102,7 +104,7 @@ def with_library(plan: Plan, workspace: Workspace) -> Plan:
         if workspace.store.stat(key) is None:
             workspace.store.put(key, wheel.data)
             workspace.flush()
-        # Placeholders are inside of JSON text.
+        # Placeholders are inside JSON text.
         known |= {WHEEL: json.dumps(f"{workspace.url.rstrip('/')}/{key}")[1:-1], SHA256: wheel.sha256}
     requests = tuple(Request(one.call, filled(one.body, known)) for one in plan.requests)
     return replace(plan, requests=requests)
@@ -120,7 +122,7 @@ def filled(value: Any, known: Mapping[str, str]) -> Any:
 
 
 def library_wheel(given: str | None = None) -> Wheel:
-    """Return the wheel `given` as a file, or a wheel of the library as it is installed here, editable or not.
+    """Return the wheel `given` as a file, or a wheel of the installed library, editable or not.
 
     Raises:
         UsageError: The file is not a wheel of the library.
@@ -137,7 +139,7 @@ def library_wheel(given: str | None = None) -> Wheel:
 
 
 def check_wheel(given: str) -> Path:
-    """Return the path of a wheel that the user named. Raises `UsageError` for any other file."""
+    """Return the path of a wheel named by the user, or raise `UsageError` for any other file."""
     path = Path(given).expanduser()
     if path.suffix != ".whl":
         raise UsageError(
@@ -173,7 +175,7 @@ def _packed(installed: Distribution) -> Wheel:
 
 
 def _files(installed: Distribution, folder: str) -> Iterator[tuple[str, Path]]:
-    """Yield each file of the wheel with its name in it; an editable checkout has the package elsewhere."""
+    """Yield each file of the wheel with its name there; an editable checkout has the package in another folder."""
     package = Path(__file__).parents[1]
     for path in package.rglob("*"):
         if path.is_file() and "__pycache__" not in path.parts:

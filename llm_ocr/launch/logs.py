@@ -1,4 +1,4 @@
-"""Logs of jobs: the lines of a file, and the reason why a job failed."""
+"""Logs of jobs: the lines of a file, and the reason of a failure."""
 
 import re
 import time
@@ -10,23 +10,23 @@ from pathlib import Path
 from llm_ocr.errors import LaunchError
 from llm_ocr.launch import JobStatus, State
 
-#: Lines at the end of a log that hold the last message: the command prints its error last, with a hint below it.
+#: Number of final lines that contain the last message: the command prints its error last, followed by a hint.
 ENOUGH = 12
-#: A message of this library; some platforms put the number of a task before each line.
+#: Message of this library; some platforms prefix each line with the number of a task.
 _OURS = re.compile(r"(\S+ )?llm-ocr: ")
 
 
 def last_words(lines: Iterable[str]) -> str:
-    """Return the last message of our commands with its hint, otherwise the last line; as one line."""
+    """Return the last message of llm-ocr with its hint, otherwise the last line; as one line."""
     kept = [line.strip() for line in lines if line.strip()][-ENOUGH:]
     start = max((place for place, line in enumerate(kept) if _OURS.match(line)), default=len(kept) - 1)
     return _OURS.sub("", " ".join(kept[max(start, 0) :]), count=1)
 
 
 def explained(status: JobStatus, logs: Callable[..., Iterable[str]], known: dict[str, str]) -> JobStatus:
-    """Return the status of a failed job with the last words of its log after the platform's reason.
+    """Return the status of a failed job with the last message of its log after the platform's reason.
 
-    `known` holds the last words that `logs` had before, by the id of a job.
+    `known` contains the last messages that `logs` returned before, by job id.
     """
     if status.state is not State.FAILED or status.started is None:
         return status
@@ -45,11 +45,11 @@ def followed(
     """Yield the lines of a log.
 
     Args:
-        first: The lines until now.
-        new: Returns the lines since it was last asked.
+        first: Lines so far.
+        new: Returns the lines since its last call.
         over: Returns whether the job has ended.
-        follow: Wait for more lines until the job has ended. Lines may arrive late: `new` is asked once more after that.
-        every: Seconds between two looks at the log.
+        follow: Wait for more lines until the job has ended. Lines may arrive late, so that `new` is called once more.
+        every: Seconds between two requests for the log.
     """
     yield from first
     while follow:

@@ -1,4 +1,4 @@
-"""The launchers by their platforms' names. A launcher's module is imported when it is asked for."""
+"""Launchers by platform name. A launcher's module is imported on first use."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -25,7 +25,7 @@ PLATFORMS: Mapping[str, str] = MappingProxyType(
 
 
 def check_platform(name: str) -> str:
-    """The name itself. Raises `UsageError` with the nearest one."""
+    """Return the name, or raise `UsageError` with a similar one."""
     if name in PLATFORMS:
         return name
     hint = near(name.replace("_", "-").lower(), PLATFORMS, f"Platforms: {', '.join(PLATFORMS)}", n=1)
@@ -33,7 +33,7 @@ def check_platform(name: str) -> str:
 
 
 def launcher_for(platform: str) -> Launcher:
-    """The launcher of a platform; nothing is asked of it yet."""
+    """Return the launcher of a platform, without a request."""
     module, _, name = PLATFORMS[check_platform(platform)].partition(":")
     launcher: Launcher = getattr(import_module(f"llm_ocr.launch.{module}"), name)()
     return launcher

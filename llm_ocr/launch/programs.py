@@ -1,4 +1,4 @@
-"""What launchers use of this machine: its programs, its processes, and the secrets in its environment."""
+"""Local programs, processes, and secrets in the environment, for launchers."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from llm_ocr.config.environment import environment
 from llm_ocr.errors import LaunchError
 
-#: Seconds after which a program without an answer is stopped.
+#: Seconds after which a program is stopped.
 TIMEOUT = 120.0
 
 
@@ -25,12 +25,14 @@ def run_program(
     """Run a program and return its standard output.
 
     Args:
-        absent: The hint for a program that is not installed.
-        hints: Lower-case text of an error message -> its hint; the first one that occurs counts.
-        offers: Returns the hint where the value in `hints` is empty.
+        words: Program and its arguments.
+        stdin: Text for its standard input.
+        absent: Hint for a program that is not installed.
+        hints: Lower-case text of an error message -> its hint; the first match counts.
+        offers: Returns the hint if the value in `hints` is empty.
 
     Raises:
-        LaunchError: The program is not installed, fails, or does not answer. The message is the program's own.
+        LaunchError: The program is not installed, fails, or times out. The message is the program's own.
     """
     try:
         done = subprocess.run(words, input=stdin, capture_output=True, text=True, errors="replace", timeout=TIMEOUT)
@@ -43,7 +45,7 @@ def run_program(
     message = " ".join((done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").split())
     found = next((hint for text, hint in (hints or {}).items() if text in message.casefold()), None)
     if found == "" and offers:
-        with contextlib.suppress(LaunchError):  # the first error is the one that the user needs
+        with contextlib.suppress(LaunchError):  # the user needs the first error
             found = offers()
     raise LaunchError(f"{words[0]}: {message}", hint=found or "")
 
@@ -51,8 +53,12 @@ def run_program(
 def secrets_here(names: Iterable[str], hint: str) -> dict[str, str]:
     """Return the values of these environment variables.
 
+    Args:
+        names: Names of the variables.
+        hint: Hint of the error, in which `{name}` is the name.
+
     Raises:
-        LaunchError: A variable is not set, or empty; with `hint`, in which `{name}` is the name.
+        LaunchError: A variable is not set, or empty.
     """
     now = environment()
     values = {name: now.get(name, "") for name in names}
@@ -63,15 +69,17 @@ def secrets_here(names: Iterable[str], hint: str) -> dict[str, str]:
 
 
 def state_folder() -> Path:
-    """Return the folder of this user for what launches remember on this machine."""
+    """Return the user's folder for state of launches on this machine."""
     return Path(environment().get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "llm-ocr"
 
 
 def end_group(process: subprocess.Popen[bytes] | subprocess.Popen[str], grace: float) -> bool:
     """End a process that leads its own process group, and its children.
 
-    A running process receives SIGTERM. SIGKILL ends the rest of the group after at most `grace` seconds. Return whether
-    the process ended before SIGKILL.
+    A running process receives SIGTERM. SIGKILL ends the rest of the group after at most `grace` seconds.
+
+    Returns:
+        Whether the process ended before SIGKILL.
     """
     stopped = True
     if process.poll() is None:

@@ -1,9 +1,9 @@
-"""Records of a launch in its workspace, with which any machine can go on watching it. A record never changes.
+"""Records of a launch in its workspace, from which any machine can continue to watch. A record never changes.
 
-launches/<id>/launch.json               what was launched: platform, stages, the settings that jobs read, specs, limits
+launches/<id>/launch.json               launch: platform, stages, the settings that jobs read, specs, limits
 launches/<id>/<stage>-<n>.spec.json     before the n-th submission of a stage: its spec
-launches/<id>/<stage>-<n>.jobs.json     after it: the jobs that the platform created
-launches/<id>/<stage>-<n>.end.json      when they have ended: their states and their cost
+launches/<id>/<stage>-<n>.jobs.json     after the submission: the jobs that the platform created
+launches/<id>/<stage>-<n>.end.json      after the end of the jobs: their states and their cost
 """
 
 import re
@@ -19,10 +19,11 @@ from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.stored import LAUNCHES, launch_key, launch_reference
 
-#: Of launches and jobs, and the ids of jobs on platforms: never a path out of a folder, never a flag of a program.
+#: Names of launches and jobs, and the ids of jobs on platforms: never a path out of a folder, never a flag of a
+#: program.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]*")
-#: Servers of platforms that every job may have; "": the platform's own.
+#: Servers of platforms that every job may use; "" is the platform's own.
 _SERVERS = ("", "https://huggingface.co")
 _LOOPBACK = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/|$)")
 _ENDPOINT = "LLM_OCR_PLATFORM_ENDPOINT"
@@ -31,27 +32,27 @@ _FILE = re.compile(r"(?P<stage>[a-z]+)-(?P<number>\d+)\.(?P<kind>spec|jobs|end)\
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """The record of a launch. `settings` are those of each stage."""
+    """Record of a launch. `settings` are those of each stage."""
 
     id: str
     platform: str
     stages: tuple[str, ...]
     settings: Mapping[str, Mapping[str, Any]]
     created: float  # seconds since 1970
-    specs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of each stage, as the coordinator submits it
-    limits: Mapping[str, Any] = field(default_factory=dict)  # when it stops (`launching.Limits`)
-    reference: str = ""  # with the hash of the file that holds all this; not in it
+    specs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by stage, as the coordinator submits them
+    limits: Mapping[str, Any] = field(default_factory=dict)  # limits of the launch (`launching.Limits`)
+    reference: str = ""  # reference with the hash of the file that contains this record; not stored in the record
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One submission of a stage. `jobs` is None between the decision and the platform's answer."""
+    """One submission of a stage. `jobs` is None between the decision and the platform's response."""
 
     platform: str
     spec: JobSpec
     jobs: tuple[Job, ...] | None = None
     end: Mapping[str, Any] | None = None
-    done: int | None = None  # units of the stage when it was decided
+    done: int | None = None  # finished units of the stage at the decision
     decided: float = 0.0  # seconds since 1970
 
     @property
@@ -90,7 +91,7 @@ def write_jobs(workspace: Workspace, spec: JobSpec, jobs: Sequence[Job]) -> None
 
 
 def write_end(workspace: Workspace, spec: JobSpec, statuses: Sequence[JobStatus], bill: Mapping[str, Any]) -> None:
-    """Record how the jobs ended; `bill` holds what is known of the cost."""
+    """Record the ends of the jobs; `bill` contains the known costs."""
     starts = [one.started for one in statuses if one.started is not None]
     ends = [one.ended for one in statuses if one.ended is not None]
     jobs = [dict(id=one.job.id, state=one.state.value, reason=one.reason, image=one.image) for one in statuses]
@@ -135,7 +136,7 @@ def _submission(where: tuple[str, str, int], parts: Mapping[str, Any]) -> Submis
 
 
 def _check_server(place: str, server: str) -> None:
-    """Raise `WorkspaceError` for a server that the user has not named: keys of the platform would be sent to it."""
+    """Raise `WorkspaceError` for a server that the user has not named: it would receive the keys of the platform."""
     variables = environment()
     known = (*_SERVERS, variables.get(_ENDPOINT, ""), variables.get("HF_ENDPOINT", ""))
     if server.rstrip("/") in {one.rstrip("/") for one in known}:

@@ -1,4 +1,4 @@
-"""Errors of the platforms' clients as `LaunchError`, and hints with near names. Each platform explains its errors."""
+"""Convert errors of clients to `LaunchError`, and build hints with similar names."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
@@ -12,7 +12,7 @@ AGAIN = "Try again; the same command goes on: it finds what was created."
 
 
 class Refusal(NamedTuple):
-    """What a client's error says: the platform's message, a hint, and the HTTP status (0: no answer, 400: unknown)."""
+    """Client error: the platform's message, a hint, and the HTTP status (0: no response, 400: unknown)."""
 
     words: str
     hint: str = ""
@@ -27,11 +27,11 @@ class Refusal(NamedTuple):
 
 @contextlib.contextmanager
 def translated(subject: str, explain: Callable[[Exception], Refusal | None]) -> Iterator[None]:
-    """Turn the errors of a client that `explain` knows into `LaunchError`.
+    """Convert the client errors that `explain` recognizes to `LaunchError`.
 
     Args:
-        subject: The beginning of the message, for example `cannot start a job`; the platform's words follow.
-        explain: Returns what an error says; None for an error that is not the client's.
+        subject: Beginning of the message, for example `cannot start a job`; the platform's text follows.
+        explain: Returns the content of an error; None for an error that is not the client's.
     """
     try:
         yield
@@ -49,13 +49,13 @@ def first_line(error: object) -> str:
 
 
 def near(name: str, known: Iterable[str], otherwise: str = "", *, n: int = 3, cutoff: float = 0.6) -> str:
-    """Return a hint with the names that are most similar to an unknown one; `otherwise` if none is."""
+    """Return a hint with the names that are most similar to an unknown one; `otherwise` without similar names."""
     close = get_close_matches(name, list(known), n=n, cutoff=cutoff)
     return f"Did you mean {' or '.join(close)}?" if close else otherwise
 
 
 def taken_back(made: Iterable[Job], cancel: Callable[[Job], None], error: LaunchError) -> LaunchError:
-    """Cancel the jobs that a refused submission has created; return the error, with the jobs that are left."""
+    """Cancel the jobs that a refused submission has created; return the error, with the remaining jobs."""
     left = []
     for job in made:
         try:

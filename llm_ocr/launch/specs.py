@@ -1,4 +1,4 @@
-"""The jobs of a launch and the settings that they read from its record, as the user's settings ask for them."""
+"""Jobs of a launch, and the settings that they read from its record, from the user's settings."""
 
 import secrets
 import time
@@ -17,7 +17,7 @@ from llm_ocr.launch import GPU_STAGES, STAGES, JobSpec, Launcher
 from llm_ocr.launch.library import store_extras
 from llm_ocr.launch.uploads import is_local, on_any_folder
 
-#: Platforms whose jobs see this machine's files.
+#: Platforms whose jobs can access this machine's files.
 SHARED_DISK = frozenset({"local", "slurm"})
 
 #: Platforms whose jobs install the library into a stock image.
@@ -41,22 +41,22 @@ _MODELS: Mapping[str, type[LogSettings]] = {
     "assemble": AssembleSettings,
 }
 
-#: Settings of the machine that launches, or that jobs receive by other means.
+#: Settings of the launching machine, or settings that jobs receive by other means.
 _STAY = {
     *LogSettings.model_fields,
     *("workspace", "workspace_profile", "workspace_endpoint", "workspace_region", "source_profile"),
     *("launch", "shard_index", "shard_count"),
     *("max_cost", "price_per_hour"),  # limits of the bill: `launching` applies them to each submission
 }
-#: Texts that may contain a URL.
+#: Text settings that may contain a URL.
 _WITH_URLS = ("prompt", "describe_prompt", "vllm_command")
-#: Names that may be a file or folder of this machine.
+#: Names that may be a local file or folder.
 _MAY_BE_FILES = ("model", "weights", "describe_model", "chat_template", "detector", "input")
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A launch as the user asks for it: its stages, the spec of each, and the settings that their jobs read."""
+    """Requested launch: its stages, the spec of each, and the settings that their jobs read."""
 
     id: str
     platform: str
@@ -66,12 +66,12 @@ class Wanted:
 
 
 def new_id() -> str:
-    """Return an id of time and chance: the ids of a workspace's launches sort by time."""
+    """Return an id from time and random characters: the ids of a workspace's launches sort by time."""
     return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(2)
 
 
 def wanted(settings: LaunchSettings, launcher: Launcher, launch: str) -> Wanted:
-    """Return the launch that the settings ask for, without a request. Raises `UsageError`."""
+    """Return the launch for the settings, without a request, or raise `UsageError`."""
     stages = STAGES if settings.stage == "pipeline" else (settings.stage,)
     if is_local(settings.workspace) and settings.platform not in SHARED_DISK:
         raise UsageError(
@@ -95,16 +95,16 @@ def wanted(settings: LaunchSettings, launcher: Launcher, launch: str) -> Wanted:
 
 
 def _spec(settings: LaunchSettings, launcher: Launcher, stage: str, launch: str, *, alone: bool) -> JobSpec:
-    """In a pipeline Assemble is one job on the platform's CPU machine, whatever the other stages run on."""
+    """Return the spec of a stage. In a pipeline, Assemble is one job on the platform's CPU machine."""
     small = stage == "assemble"
     apart = small and not alone
-    # Where jobs install the library themselves, the platform's own CPU image is smaller than one with vLLM.
+    # If jobs install the library themselves, the platform's own CPU image is smaller than one with vLLM.
     installs = settings.platform in INSTALLING and settings.wheel != "image"
     image = settings.cpu_image if small else None
     image = image or ("" if apart and installs else settings.image) or ""
     hardware, options = (None if apart else settings.hardware) or launcher.hardware(stage), _options(settings)
     if apart and price_per_hour(settings.platform, hardware) is not None:
-        options["price_per_hour"] = None  # what is given is the price of the other stages' machines
+        options["price_per_hour"] = None  # the given price is that of the other stages' machines
     return JobSpec(
         stage=stage,
         workspace=on_any_folder(settings.workspace),
@@ -140,7 +140,7 @@ def _secrets(given: tuple[str, ...]) -> dict[str, str]:
 
 
 def _options(settings: LaunchSettings) -> dict[str, Any]:
-    """Return the platform's own settings. Raises `UsageError` for flags that only other platforms have."""
+    """Return the platform's own settings, or raise `UsageError` for flags of other platforms."""
     groups: list[type[Group]] = [launch_groups.PlatformGroup]
     if group := _OF_PLATFORMS.get(settings.platform):
         groups.append(group)
@@ -161,7 +161,7 @@ def job_settings(stage: str, settings: LaunchSettings) -> dict[str, Any]:
     """Return the stage's own settings that the user gave, as JSON values.
 
     Raises:
-        UsageError: A setting is a secret, or a file of this machine: jobs cannot read it.
+        UsageError: A setting is a secret, or a local file: jobs cannot read it.
     """
     found: dict[str, Any] = {}
     values = dict(settings)
@@ -193,7 +193,7 @@ def _with_engine(stage: str, values: Mapping[str, Any], launcher: Launcher, hard
     """Return the settings with vLLM as the engine on a machine with GPUs.
 
     Raises:
-        UsageError: The engine does not use the machine's GPUs, or needs GPUs that the machine does not have.
+        UsageError: The engine does not use the machine's GPUs, or needs GPUs that the machine lacks.
     """
     settings = dict(values)
     gpus = launcher.gpus(hardware)

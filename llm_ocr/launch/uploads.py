@@ -1,4 +1,4 @@
-"""Upload documents of this machine into the workspace, where jobs can read them."""
+"""Upload local documents into the workspace, where jobs can read them."""
 
 import hashlib
 import os
@@ -11,7 +11,7 @@ from llm_ocr.launch.watching import Say
 from llm_ocr.storage.names import split_scheme
 from llm_ocr.workspace import Workspace
 
-#: Below the workspace.
+#: Folder below the workspace.
 FOLDER = "uploads/documents"
 _KINDS = (".pdf", ".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".tif", ".tiff")
 
@@ -22,15 +22,20 @@ def is_local(source: str) -> bool:
 
 
 def on_any_folder(url: str) -> str:
-    """Return a path as an absolute one; URLs as they are."""
+    """Return a path as an absolute one, and a URL unchanged."""
     return str(Path(url).expanduser().absolute()) if not split_scheme(url)[0] else url
 
 
 def uploaded(workspace: Workspace, sources: Sequence[str], say: Say) -> tuple[str, ...]:
     """Upload files and folders of this machine, except unchanged ones (same path, same size, not newer here).
 
+    Args:
+        workspace: Workspace.
+        sources: Sources as given by the user.
+        say: Receives messages.
+
     Returns:
-        The sources as jobs can read them.
+        The sources in a form that jobs can read.
 
     Raises:
         UsageError: A local source is a list or a pattern, or does not exist.
@@ -44,13 +49,13 @@ def _upload(workspace: Workspace, source: str, say: Say) -> str:
         hint = "Give files, folders, or s3://, gs://, hf:// and https:// sources (lists of them stand there, too)."
         raise UsageError(f"{source}: jobs elsewhere cannot read it", hint=hint)
     files = [root] if root.is_file() else sorted(_documents(root, say))
-    # Folders of one name in two places must not write over each other: `2023/scans` and `2024/scans`.
+    # Folders with equal names must not overwrite each other: `2023/scans` and `2024/scans`.
     place = f"{FOLDER}/{hashlib.sha256(os.fsencode(root.parent)).hexdigest()[:8]}"
     sent = 0
     for file in files:
         key = f"{place}/{file.relative_to(root.parent).as_posix()}"
         there, here = workspace.store.stat(key), file.stat()
-        # A store that does not know when an object was written says 0.
+        # A store that does not record the time of an object returns 0.
         if there is None or there.size != here.st_size or 0 < there.modified < here.st_mtime:
             workspace.store.upload(file, key)
             sent += 1
@@ -60,7 +65,7 @@ def _upload(workspace: Workspace, source: str, say: Say) -> str:
 
 
 def _documents(folder: Path, say: Say) -> Iterator[Path]:
-    """Yield the documents below a folder; name those that cannot be read."""
+    """Yield the documents below a folder; report unreadable ones."""
 
     def passed_over(error: OSError) -> None:
         say(f"{error.filename} is not uploaded: {error.strerror or error}")

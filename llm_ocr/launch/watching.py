@@ -1,4 +1,4 @@
-"""Watch jobs until they end: their states, the progress of their stage, and what they cost until now."""
+"""Watch jobs until they end: their states, the progress of the stage, and the costs so far."""
 
 import shutil
 import time
@@ -22,24 +22,24 @@ from llm_ocr.workspace.status import run_status
 
 #: Seconds between two requests to the platform.
 EVERY = 15.0
-#: Failed requests in a row after which watching ends.
+#: Maximum consecutive failed requests.
 _MOST_FAILURES = 20
-#: The workspace is read at most once in so many requests to the platform, and for at most this share of the time: each
-#: reading lists the published units of the stage.
+#: The workspace is read at most once in this many requests to the platform, and for at most this share of the time:
+#: each reading lists the published units of the stage.
 _READ_EVERY, _READ_SHARE = 2, 0.1
 #: Seconds between two plain lines without a change of state.
 _PLAIN_EVERY = 60.0
-#: Seconds over which the speed is measured: units are published one at a time, minutes apart.
+#: Seconds over which the speed is measured: units are published singly, minutes apart.
 _WINDOW = 900.0
 
 Say = Callable[[str], None]
 
 
 class Display:
-    """Lines of a launch: messages, and the progress of the current stage.
+    """Output of a launch: messages, and the progress of the current stage.
 
-    A terminal, if `say` writes to one, shows progress in one line that is redrawn. Elsewhere (logs, notebooks) progress
-    is a message at every change of state, and once a minute.
+    If `say` writes to a terminal, progress is one line that is redrawn. Otherwise (logs, notebooks), progress is a
+    message at every change of state, and once a minute.
     """
 
     def __init__(self, say: Say, terminal: TextIO | None = None) -> None:
@@ -56,7 +56,7 @@ class Display:
         self._draw(drawn)
 
     def progress(self, line: str, *, changed: bool) -> None:
-        """Show progress; `changed` is true if the jobs' states are others than in the last line."""
+        """Show progress; `changed` is true if the jobs' states differ from the last line."""
         if self._terminal is not None:
             self._draw(line)
         elif changed or time.monotonic() - self._last >= _PLAIN_EVERY:
@@ -64,7 +64,7 @@ class Display:
             self._say(line)
 
     def end(self, line: str) -> None:
-        """Replace progress by a message; without a terminal the message was shown as progress before."""
+        """Replace progress by a message; without a terminal, the message was already shown as progress."""
         if self._terminal is not None:
             self._draw("")
             self._say(line)
@@ -79,7 +79,7 @@ class Display:
 
 @dataclass(frozen=True, slots=True)
 class StageProgress:
-    """Units done and in all; `total` is 0 while nothing is planned. `pages` are those of the whole plan."""
+    """Finished units and their total; `total` is 0 before planning. `pages` are those of the whole plan."""
 
     done: int
     total: int
@@ -91,7 +91,12 @@ class StageProgress:
 
 
 def stage_progress(workspace: Workspace, stage: str) -> StageProgress:
-    """Read a stage's progress under its newest key. Raises `StorageError`, and `WorkspaceError` for damage."""
+    """Return a stage's progress under its newest key.
+
+    Raises:
+        StorageError: The workspace cannot be read.
+        WorkspaceError: The workspace is damaged.
+    """
     status = run_status(workspace)
     one = status.stages[stage]
     return StageProgress(one.done if one.key else 0, one.total, status.pages.expected)
@@ -99,7 +104,7 @@ def stage_progress(workspace: Workspace, stage: str) -> StageProgress:
 
 @dataclass(slots=True)
 class _Units:
-    """Published units of one stage. A marker never changes, so each is read once."""
+    """Published units of one stage. A marker never changes and is therefore read only once."""
 
     stage: str
     key: str = ""
@@ -107,7 +112,7 @@ class _Units:
     pages: int = 0
     figures: int = 0
     found: int = 0  # figures that Extract found
-    correction: int = 0  # of the pages that the plan expected
+    correction: int = 0  # correction of the pages that the plan expected
 
     def __contains__(self, unit: object) -> bool:
         return unit not in self.seen
@@ -127,7 +132,7 @@ class _Units:
 
 
 class Progress:
-    """The progress of a stage in words: `120/412 pages, 1.3 pages/s, 3.7 min left, $0.42 of $5.00` (`max_cost`)."""
+    """Progress of a stage as text: `120/412 pages, 1.3 pages/s, 3.7 min left, $0.42 of $5.00` (`max_cost`)."""
 
     def __init__(self, workspace: Workspace, platform: str, spec: JobSpec, max_cost: float | None = None) -> None:
         self._workspace = workspace
@@ -144,7 +149,7 @@ class Progress:
         self._done = self._total = 0
 
     def words(self, statuses: Sequence[JobStatus], *, every: float) -> str:
-        """Return the progress; read the workspace if the last reading is `every` seconds ago or longer."""
+        """Return the progress; read the workspace if the last reading is at least `every` seconds old."""
         now = time.monotonic()
         if now >= self._next or all(one.state.over for one in statuses):
             self._read()
@@ -178,7 +183,7 @@ class Progress:
         return f"{speed:.{1 if speed >= 1 else 2}f} {noun}/s" + (f", {left} left" if after < self._total else "")
 
     def _money(self, statuses: Sequence[JobStatus]) -> str:
-        """What ended submissions of the workspace cost, and these jobs until now."""
+        """Return the costs of ended submissions of the workspace, and of these jobs so far."""
         seconds = billed_seconds(self._spec, statuses, until=time.time())
         if self._price is None or seconds is None:
             return ""
@@ -187,7 +192,7 @@ class Progress:
 
 
 class PipelineProgress:
-    """The progress of the stage that a coordinator has submitted last."""
+    """Progress of the stage that a coordinator has submitted last."""
 
     def __init__(self, workspace: Workspace, launcher: Launcher, launch: str, max_cost: float | None = None) -> None:
         self._workspace = workspace
@@ -199,7 +204,7 @@ class PipelineProgress:
         self._next = 0.0
 
     def words(self, statuses: Sequence[JobStatus], *, every: float) -> str:
-        """Return the progress; look for new submissions every `every` seconds."""
+        """Return the progress; check for new submissions every `every` seconds."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + every
             every_one = submissions(self._workspace, self._launch)
@@ -223,13 +228,21 @@ def until_over(
     every: float = EVERY,
     progress: Progress | PipelineProgress | None = None,
 ) -> Sequence[JobStatus]:
-    """Wait for the jobs of a stage, and show their states and progress; return the last status of each job.
+    """Wait for the jobs of a stage, and show their states and progress.
 
     Args:
+        launcher: Launcher of the jobs.
+        jobs: Jobs of one submission.
+        display: Output.
+        stage: Name of the stage.
         every: Seconds between two requests to the platform.
+        progress: Progress of the stage.
+
+    Returns:
+        The last status of each job.
 
     Raises:
-        LaunchError: The platform did not answer `_MOST_FAILURES` times in a row.
+        LaunchError: `_MOST_FAILURES` consecutive requests to the platform failed.
     """
     shown, failed = "", 0
     while True:
@@ -246,7 +259,7 @@ def until_over(
         states = summary(statuses)
         try:
             words = "" if progress is None else progress.words(statuses, every=_READ_EVERY * every)
-        except (LaunchError, StorageError, WorkspaceError) as error:  # a store that fails for a moment ends no launch
+        except (LaunchError, StorageError, WorkspaceError) as error:  # a temporary failure must not end the launch
             words = f"its progress cannot be read: {error.args[0]}"
         line = f"{stage}: {words}; {states}" if words else f"{stage}: {states}"
         display.progress(line, changed=states != shown)
@@ -258,14 +271,14 @@ def until_over(
 
 
 def summary(statuses: Sequence[JobStatus]) -> str:
-    """Return the states in words: `3 jobs: 1 running, 2 queued`."""
+    """Return the states as text: `3 jobs: 1 running, 2 queued`."""
     counts = Counter(one.state for one in statuses)
     states = ", ".join(f"{counts[state]} {state.value}" for state in State if counts[state])
     return f"{len(statuses)} {'job' if len(statuses) == 1 else 'jobs'}: {states}"
 
 
 def reasons(statuses: Sequence[JobStatus]) -> str:
-    """Return why jobs ended badly: each reason once, with the names of its first three jobs; "" if none did."""
+    """Return the reasons of failed jobs: each once, with the names of its first three jobs; "" without failures."""
     found: dict[str, list[str]] = {}
     for one in statuses:
         if one.state is not State.SUCCEEDED:
@@ -276,7 +289,7 @@ def reasons(statuses: Sequence[JobStatus]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LaunchedJob:
-    """One job of a workspace: where it runs, and its state now."""
+    """Job of a workspace, with its platform and its current state."""
 
     platform: str
     stage: str
@@ -286,10 +299,10 @@ class LaunchedJob:
 
 
 def launched_jobs(workspace: Workspace) -> Sequence[LaunchedJob]:
-    """Return all jobs of a workspace, the oldest first, and record the ends of those that are over.
+    """Return all jobs of a workspace, the oldest first, and record the ends of finished ones.
 
     Raises:
-        LaunchError: A platform cannot be asked.
+        LaunchError: A platform request fails.
     """
     for one in submissions(workspace):
         has_ended(workspace, one)

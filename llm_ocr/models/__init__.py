@@ -1,1 +1,1 @@
-"""What one OCR model needs, as data: profiles and parsers. No I/O."""
+"""Requirements of each OCR model, as data: profiles and parsers. No I/O."""

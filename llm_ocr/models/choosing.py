@@ -9,28 +9,28 @@ from types import MappingProxyType
 from llm_ocr.models.parsers import gives_places, tells_figures
 from llm_ocr.models.profile import Profile, Score
 
-# Versions of packages, compared by their numbers.
+# Comparison of package versions by their numbers.
 
 
 _NUMBERS = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """`0.14.0rc1.dev162` as (0, 14, 0), `5.2` as (5, 2, 0); () for what is no version."""
+    """Return `0.14.0rc1.dev162` as (0, 14, 0) and `5.2` as (5, 2, 0); () for a text that is not a version."""
     match = _NUMBERS.search(version)
     return tuple(int(part or 0) for part in match.groups()) if match else ()
 
 
-# What a server must know to load each model: the classes that its `config.json` names, and its model type. Sources:
-# vLLM's list of the models that it tests (`tests/models/registry.py`, commit 0008d3565e9e) and the registry of vLLM
-# 0.32; where neither names a model, the model that it was made from. A model that none of them names is not here.
+# Requirements of a server for each model: the classes that its `config.json` names, and its model type. Sources: vLLM's
+# list of tested models (`tests/models/registry.py`, commit 0008d3565e9e) and the registry of vLLM 0.32. If both lack a
+# model, the values are those of its base model. Models without any source are omitted.
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """`classes` as vLLM's registry calls them, that of the draft model last where the profile's server uses one.
+    """Classes as in vLLM's registry, with the draft model's class last if the profile's server uses a draft model.
 
-    `model_type`: as transformers calls it; "" where it is not known.
+    `model_type`: name in transformers, or "" if unknown.
     """
 
     classes: tuple[str, ...]
@@ -46,7 +46,7 @@ _QWEN_3 = Architecture(("Qwen3VLForConditionalGeneration",), "qwen3_vl")
 _QWEN_3_MOE = Architecture(("Qwen3VLMoeForConditionalGeneration",), "qwen3_vl_moe")
 _QWEN_3_5 = Architecture(("Qwen3_5ForConditionalGeneration",), "qwen3_5")
 
-#: By the profile's name.
+#: Architectures by profile name.
 ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
     {
         "deepseek-ocr": _DEEPSEEK,
@@ -84,38 +84,37 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
 
 
 def architecture_of(profile: Profile) -> Architecture | None:
-    """What is known of a profile's model; None where nothing is, or the profile is a user's own."""
+    """Return the architecture of a profile's model; None if unknown, or for a user's own profile."""
     return ARCHITECTURES.get(profile.name)
 
 
-# Settings for one kind of GPU, as data: a starting point, not an optimum. Measured by the predecessor with DeepSeek-OCR
-# at a context of 8,192 tokens and a memory share of 0.90 (vLLM 0.12): the KV cache in tokens, and the requests at once
-# with the pages per minute that they gave. For the a40 and the h100 nothing was measured; what their numbers are
-# derived from stands with them. Nobody measured another context than the profile's: presets leave it alone. Batched
-# tokens are left to vLLM, which chooses them by the GPU.
+# Settings per GPU model, as data: a starting point, not an optimum. The predecessor measured DeepSeek-OCR at a context
+# of 8,192 tokens and a memory share of 0.90 (vLLM 0.12): the KV cache in tokens, and the concurrent requests with the
+# resulting pages per minute. The a40 and the h100 were not measured; their entries state the derivation. Other contexts
+# were not measured, so presets keep the profile's context. vLLM chooses the batched tokens by GPU.
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """For each server: `sequences` it runs at once, `memory_share` of the GPU (0..1).
+    """Settings per server: concurrent `sequences`, and `memory_share` of the GPU (0..1).
 
-    `source` says where the numbers come from.
+    `source` states the origin of the numbers.
     """
 
     name: str
-    gigabytes: int  # of the GPU's memory
+    gigabytes: int  # GPU memory
     sequences: int
     source: str
     memory_share: float = 0.9
 
     @property
     def window(self) -> int:
-        """The most requests under way: what runs, and the small queue of `engines.fleet.window` behind it."""
+        """Return the maximum requests in flight: running ones, and the small queue behind them (`engines.pool`)."""
         return self.sequences + max(4, self.sequences // 8)
 
     @property
     def server_args(self) -> tuple[str, ...]:
-        """As arguments of `vllm serve`."""
+        """Return the preset as arguments of `vllm serve`."""
         return ("--max-num-seqs", str(self.sequences), "--gpu-memory-utilization", f"{self.memory_share:g}")
 
 
@@ -129,26 +128,28 @@ _PRESETS = (
 PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _PRESETS})
 
 
-# How much memory of a GPU a model's server needs: arithmetic on what its profile says. The rule, for one of `n` GPUs
-# that a server splits the model over: (weights / n + KV cache / n + 2 GB) / share of the GPU that vLLM may take Weights
-# are `parameters` times `weight_bytes`. vLLM starts only when its KV cache holds one request of the whole context: 144
-# KiB a token, which is what Qwen3's 4B and 8B take and more than most OCR models do. 2 GB are what CUDA, its graphs and
-# the image encoder take beside that. The share is vLLM's 0.9 unless the profile has another one.
+# GPU memory that a model's server needs, computed from its profile. Rule for one of the `n` GPUs of a server:
+#
+#   (weights / n + KV cache / n + 2 GB) / share of the GPU that vLLM may use
+#
+# Weights are `parameters` times `weight_bytes`. vLLM starts only if its KV cache holds one request of the full context:
+# 144 KiB per token, which Qwen3's 4B and 8B need and which exceeds the need of most OCR models. CUDA, its graphs, and
+# the image encoder use 2 GB. The share is vLLM's 0.9 unless the profile sets another value.
 
 
 _GB = 1e9
 _BESIDE = 2.0 * _GB
-_KV_BYTES = 144 * 1024  # of a token
+_KV_BYTES = 144 * 1024  # per token
 _SHARE = 0.9
 
-#: Memory of GPUs that can be bought or rented, in GB, and into how many a model is split.
+#: Memory of available GPUs in GB, and the numbers of GPUs per model.
 _SOLD = (8, 12, 16, 24, 32, 40, 48, 80, 96, 141)
 _SPLITS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """So many GPUs of so many GB each."""
+    """Number of GPUs, and memory of each in GB."""
 
     count: int
     gigabytes: int
@@ -158,12 +159,12 @@ class Gpus:
 
 
 def weights_of(profile: Profile) -> float:
-    """Bytes of the weights; 0 where the size is not known."""
+    """Return the bytes of the weights; 0 if the size is unknown."""
     return profile.parameters * profile.weight_bytes * _GB
 
 
 def share_of(profile: Profile) -> float:
-    """The share of a GPU's memory that the server takes, 0..1, by the last argument that gives one."""
+    """Return the share of GPU memory that the server uses, 0..1, from the last argument that sets the share."""
     words = [part for word in profile.server_args for part in word.split("=", 1)]
     given = [value for name, value in pairwise(words) if name.replace("_", "-") == "--gpu-memory-utilization"]
     try:
@@ -174,14 +175,16 @@ def share_of(profile: Profile) -> float:
 
 
 def needed_memory(weights: float, context: int, *, gpus: int = 1, share: float = _SHARE) -> float:
-    """Bytes of each GPU's memory for weights of so many bytes and a context of so many tokens."""
+    """Return the bytes of memory per GPU for `weights` bytes and a context in tokens."""
     return ((weights + context * _KV_BYTES) / gpus + _BESIDE) / share
 
 
 def smallest_gpu(profile: Profile, context: int | None = None) -> Gpus | None:
-    """The smallest GPU that is enough, or the fewest of them; None where the model's size is not known.
+    """Return the smallest sufficient GPU, or the fewest GPUs; None if the model's size is unknown.
 
-    `context` in tokens; None: the profile's.
+    Args:
+        profile: Profile of the model.
+        context: Tokens; None means the profile's context.
     """
     weights = weights_of(profile)
     if not weights:
@@ -194,12 +197,12 @@ def smallest_gpu(profile: Profile, context: int | None = None) -> Gpus | None:
     return Gpus(_SPLITS[-1] * 2, _SOLD[-1])
 
 
-# Which model suits: by the vLLM, the memory, the licence and the language at hand.
+# Ranking of models by vLLM release, memory, license, and language.
 
 
-#: Licences that add no terms of their own to what everybody knows.
+#: Licenses without terms beyond the well-known ones.
 OPEN_LICENCES = frozenset({"MIT", "Apache-2.0", "BSD-3-Clause", "BSD-2-Clause", "CC-BY-4.0", "OpenMDW-1.1"})
-#: The benchmark that most of the models were run on, page by page; others cannot be compared with it.
+#: Benchmark with page-level results for most of the models. Results of other benchmarks are not comparable.
 BENCHMARK = "olmOCR-bench"
 
 _CODES = {
@@ -209,25 +212,25 @@ _CODES = {
     "no": "norwegian", "pl": "polish", "pt": "portuguese", "ro": "romanian", "ru": "russian", "sv": "swedish",
     "th": "thai", "tr": "turkish", "uk": "ukrainian", "ur": "urdu", "vi": "vietnamese", "zh": "chinese",
 }  # fmt: skip
-#: Words by which a profile says that its list of languages is not all there is.
+#: Words in a profile that mark its list of languages as incomplete.
 _MANY = re.compile(r"\b(many|most|over|more|about|first|above all|\d{2,})\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Wants:
-    """What a model is wanted for; None and "" leave it open."""
+    """Requirements for a model; None and "" mean no requirement."""
 
-    vllm: tuple[int, ...] = ()  # version of the vLLM at hand
+    vllm: tuple[int, ...] = ()  # version of the installed vLLM
     gpu_bytes: float | None = None  # memory of one GPU
-    gpus: int = 1  # that one server is split over
-    context: int | None = None  # tokens, where they are not the profile's
+    gpus: int = 1  # GPUs per server
+    context: int | None = None  # tokens, if not the profile's
     open_only: bool = False
     language: str = ""  # English name or ISO 639 code
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A model, and why it stands where it stands, or why it was left out."""
+    """Model with the reasons for its rank or its exclusion."""
 
     profile: Profile
     reasons: tuple[str, ...]
@@ -235,18 +238,18 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The best first."""
+    """Result of the ranking, the best model first."""
 
     ranked: tuple[Choice, ...]
     left_out: tuple[Choice, ...]
 
 
 def rank(profiles: Sequence[Profile], wants: Wants) -> Ranking:
-    """The profiles that can do it, the best first, and those that cannot.
+    """Return the suitable profiles, the best first, and the unsuitable ones.
 
-    First come models that are not experimental, then those that read whole pages, that are known to read the language,
-    whose one answer has the places of figures; of two such the one with the better published result in `BENCHMARK`
-    (none: behind), then the smaller one.
+    The order is: models that are not experimental; models that read whole pages; models known to read the language;
+    models whose single answer contains the places of figures. Ties are ordered by the published result in `BENCHMARK`
+    (none is last), then by size, the smaller model first.
     """
     against = {profile.name: tuple(_against(profile, wants)) for profile in profiles}
     able = [profile for profile in profiles if not against[profile.name]]
@@ -258,9 +261,12 @@ def rank(profiles: Sequence[Profile], wants: Wants) -> Ranking:
 
 
 def alternatives(profiles: Sequence[Profile], name: str, *, count: int = 3) -> tuple[str, ...]:
-    """Names of models of other families to try instead: the best with open licences, one of each family.
+    """Return names of alternative models of other families: the best with open licenses, at most one per family.
 
-    `name` is that of a profile, or the Hugging Face id of its model.
+    Args:
+        profiles: All profiles.
+        name: Name of a profile, or Hugging Face id of its model.
+        count: Maximum number of names.
     """
     own = {family(one) for one in profiles if name in (one.name, one.model)}
     others = [one for one in profiles if family(one) not in own]
@@ -271,37 +277,37 @@ def alternatives(profiles: Sequence[Profile], name: str, *, count: int = 3) -> t
 
 
 def family(profile: Profile) -> str:
-    """What the models of one maker's series share: the letters that their names begin with."""
+    """Return the family of a model: the letters at the start of its name."""
     found = re.match(r"[a-z]+", profile.name.casefold())
     return found[0] if found else profile.name
 
 
 def score_of(profile: Profile, benchmark: str) -> Score | None:
-    """The profile's best published result of a benchmark, whatever its version."""
+    """Return the profile's best published result in a benchmark, in any version."""
     found = [one for one in profile.scores if one.benchmark == benchmark or one.benchmark.startswith(f"{benchmark} v")]
     return max(found, key=lambda one: (one.benchmark, one.value), default=None)
 
 
 def language_name(language: str) -> str:
-    """The English name of a language given by name or code, `German` for `de`."""
+    """Return the English name of a language, given by name or code: `German` for `de`."""
     return _CODES.get(language.casefold(), language.casefold()).capitalize()
 
 
 def gives_boxes(profile: Profile) -> bool:
-    """Whether its usual answers say where the figures of a page are."""
+    """Return whether the default answers contain the places of figures on a page."""
     parser = profile.parsers.get(profile.mode, profile.parsers[""])
     return bool(profile.figure_labels) and gives_places(parser)
 
 
 def describes(profile: Profile) -> str:
-    """How it describes figures: "yes" when it is asked, "in answers", or "no"."""
+    """Return how the model describes figures: "yes" on request, "in answers", or "no"."""
     if "describe" in profile.prompts:
         return "yes"
     return "in answers" if any(map(tells_figures, profile.parsers.values())) else "no"
 
 
 def reads_language(profile: Profile, language: str) -> bool | None:
-    """Whether it is known to read a language, by English name or code; None where nothing is known about it."""
+    """Return whether the model is known to read a language, by English name or code; None if unknown."""
     if not profile.languages:
         return None
     wanted = language_name(language).casefold()
@@ -325,7 +331,7 @@ def _place(profile: Profile, wants: Wants) -> tuple[object, ...]:
 
 
 def _against(profile: Profile, wants: Wants) -> Iterator[str]:
-    """Why it cannot be taken."""
+    """Yield the reasons against the model."""
     if wants.vllm and numbers(profile.min_vllm) > wants.vllm:
         yield f"needs vLLM {profile.min_vllm}"
     weights = weights_of(profile)
@@ -341,7 +347,7 @@ def _against(profile: Profile, wants: Wants) -> Iterator[str]:
 
 
 def _for(profile: Profile, wants: Wants) -> Iterator[str]:
-    """Why it stands where it stands."""
+    """Yield the reasons for the model's rank."""
     score = score_of(profile, BENCHMARK)
     yield f"{BENCHMARK} {score.value:g}" if score else f"no result in {BENCHMARK}"
     if profile.layout_first:
@@ -356,14 +362,18 @@ def _for(profile: Profile, wants: Wants) -> Iterator[str]:
         yield "experimental"
 
 
-#: Of a run's pages; above it another model is worth a try.
+#: Share of a run's pages above which another model is worth a trial.
 MANY_LOOPS = 0.02
 
 
 def loop_advice(loops: int, pages: int, model: str, profiles: Sequence[Profile]) -> str:
-    """What to say of a run where `loops` of `pages` ended in repetitions; "" when they are few.
+    """Return advice for a run in which `loops` of `pages` ended in repetitions; "" for a small share.
 
-    `model`: the name of the run's profile, or the Hugging Face id of its model.
+    Args:
+        loops: Pages that ended in repetitions.
+        pages: Pages of the run.
+        model: Name of the run's profile, or Hugging Face id of its model.
+        profiles: All profiles.
     """
     if not pages or loops / pages <= MANY_LOOPS:
         return ""

@@ -1,4 +1,4 @@
-"""What one OCR model needs, as data, and the consistency checks of a profile."""
+"""Profile of an OCR model as data, and its consistency checks."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -6,26 +6,26 @@ from typing import Any
 
 from llm_ocr.types import Block
 
-# What one OCR model needs, as data.
+# Data of a profile.
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The image as it was sent, in pixels: what boxes in pixels are about. 0 by 0 where it is not known."""
+    """Size in pixels of the image as sent, for boxes in pixels; 0 by 0 if unknown."""
 
     width: int = 0
     height: int = 0
 
 
-#: For parsers whose boxes do not depend on the image.
+#: Frame for parsers whose boxes do not depend on the image.
 NO_FRAME = Frame()
 
 
 @dataclass(frozen=True, slots=True)
 class PageNotes:
-    """What a model says about a page beside its text; None where it says nothing.
+    """Metadata that a model reports about a page; None for values that are not reported.
 
-    The names are those of olmOCR's front matter; `rotation_correction` is in degrees clockwise: 0, 90, 180 or 270.
+    The names are those of olmOCR's front matter; `rotation_correction` is in degrees clockwise: 0, 90, 180, or 270.
     """
 
     primary_language: str | None = None
@@ -37,20 +37,20 @@ class PageNotes:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What a parser made of an answer: blocks in reading order, boxes relative and clipped, and what it had to drop."""
+    """Parsed answer: blocks in reading order with relative, clipped boxes, and dropped parts."""
 
     blocks: tuple[Block, ...]
-    lost: tuple[str, ...] = ()  # one short sentence each; empty for an answer that was sound
+    lost: tuple[str, ...] = ()  # one short sentence each; empty for a sound answer
     notes: PageNotes | None = None
 
 
-#: From an answer's text to blocks. Never raises, whatever the text; time linear in its length.
+#: Conversion of an answer's text to blocks. A parser never raises, for any text. Its time is linear in the length.
 Parser = Callable[[str, Frame], Parsed]
 
 
 @dataclass(frozen=True, slots=True)
 class ImageRule:
-    """How page images are made for the model."""
+    """Format of page images for the model."""
 
     longest_side: int  # pixels
     format: str = "png"  # or "jpeg"
@@ -58,16 +58,16 @@ class ImageRule:
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One step of the retry ladder: what differs from the first request. `scale` is of the image's sides."""
+    """Step of the retry ladder: differences from the first request. `scale` applies to the sides of the image."""
 
     temperature: float | None = None
-    mode: str | None = None  # another of the profile's prompts
+    mode: str | None = None  # name of another prompt of the profile
     scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A published result. `source` says where it stands and who ran it."""
+    """Published result. `source` states the publication and the author of the measurement."""
 
     benchmark: str  # "olmOCR-bench", "OmniDocBench v1.5" ...
     value: float
@@ -76,61 +76,62 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One model. Prompts are the strings that it was trained on; each figure and string has its source in the file.
+    """Profile of one model. Prompts are those of its training; sources of figures and strings are in the file.
 
-    Modes that read pages: `layout` (text and boxes), `layout-only` (boxes), `markdown`, `text`; of regions: `text`,
-    `table`, `formula`, `chart`; of figures: `describe`, `parse`, `classify`. A profile has those that its model knows.
+    Modes that read pages: `layout` (text and boxes), `layout-only` (boxes), `markdown`, `text`. Modes for regions:
+    `text`, `table`, `formula`, `chart`. Modes for figures: `describe`, `parse`, `classify`. A profile has the modes
+    that its model supports.
     """
 
     name: str
     model: str  # Hugging Face id
     licence: str
     prompts: Mapping[str, str]  # by mode; reading modes and describing modes; "" sends the image alone
-    parsers: Mapping[str, Parser]  # by mode; "" for all others
+    parsers: Mapping[str, Parser]  # by mode; "" for all other modes
     image: ImageRule
-    max_tokens: int  # of an answer
-    context: int  # --max-model-len of our own server
-    page_tokens: int  # prompt and answer of a full page, for the first size of the window
+    max_tokens: int  # per answer
+    context: int  # --max-model-len of a started server
+    page_tokens: int  # prompt and answer of a full page, for the initial window
     aliases: tuple[str, ...] = ()
     revision: str | None = None
-    mode: str = "layout"  # the reading mode when none is chosen
+    mode: str = "layout"  # default reading mode
     system: str | None = None
     image_first: bool = True
     temperature: float = 0.0
-    settings: Mapping[str, Any] = field(default_factory=dict)  # of every request (top_p, presence_penalty ...)
-    vllm_settings: Mapping[str, Any] = field(default_factory=dict)  # of every request to a vLLM server
-    page_settings: Mapping[str, Any] = field(default_factory=dict)  # for pages, beside those
-    guides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by mode: vLLM settings that force its form
-    server_args: tuple[str, ...] = ()  # of `vllm serve`
+    settings: Mapping[str, Any] = field(default_factory=dict)  # for every request (top_p, presence_penalty ...)
+    vllm_settings: Mapping[str, Any] = field(default_factory=dict)  # for every request to a vLLM server
+    page_settings: Mapping[str, Any] = field(default_factory=dict)  # additional settings for pages
+    guides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by mode: vLLM settings for the form
+    server_args: tuple[str, ...] = ()  # for `vllm serve`
     min_vllm: str = ""
     min_transformers: str = ""
     trust_remote_code: bool = False
-    figure_labels: frozenset[str] = field(default_factory=frozenset)  # what --crop means when it is not given
-    structured: frozenset[str] = frozenset({"parse", "classify"})  # describing modes whose answers a server may force
-    ladder: tuple[Rung, ...] = ()  # after the first request; its last step repeats
-    notice: str = ""  # shown when the licence restricts use
-    # For people who choose, and for checks before a server starts.
-    parameters: float = 0.0  # in thousands of millions; 0: not known
-    weight_bytes: float = 2.0  # of one parameter: 2 for BF16, 1 for FP8
-    languages: str = ""  # those that it is known to read, in words
+    figure_labels: frozenset[str] = field(default_factory=frozenset)  # default of --crop
+    structured: frozenset[str] = frozenset({"parse", "classify"})  # describing modes whose answers a server may enforce
+    ladder: tuple[Rung, ...] = ()  # after the first request; the last step repeats
+    notice: str = ""  # shown if the license restricts use
+    # Facts for the choice of a model, and for checks before a server starts.
+    parameters: float = 0.0  # in billions; 0: unknown
+    weight_bytes: float = 2.0  # per parameter: 2 for BF16, 1 for FP8
+    languages: str = ""  # known languages, as text
     scores: tuple[Score, ...] = ()
-    experimental: bool = False  # taken from descriptions alone, or facts about it disagree
-    # How its pages are read.
-    anchor: str = ""  # prompt of the mode when there is a text layer to lean on, `{text}` its place; "": takes none
+    experimental: bool = False  # based on descriptions only, or with contradictory facts
+    # Reading of pages.
+    anchor: str = ""  # prompt of the mode for pages with a text layer, with `{text}` as placeholder; "": unsupported
     region_tasks: Mapping[str, str] = field(default_factory=dict)  # task of a region (text, table ...) -> mode
-    layout_first: bool = False  # its usual way: a detector finds regions, each is asked for by itself
+    layout_first: bool = False  # default: a detector finds regions, and each region is one request
 
 
-# Whether a profile holds together. Pure.
+# Consistency checks. Pure functions.
 
 
-#: Below it next to nothing but the likeliest token is left, whatever the temperature.
+#: Below this value, hardly any token but the most likely one remains, at any temperature.
 _SMALL_TOP_P = 0.5
 _DESCRIBING = frozenset({"describe", "parse", "classify"})
 
 
 def complaints(profile: Profile) -> list[str]:
-    """What is wrong with a profile, one short sentence each; empty for a sound one."""
+    """Return the faults of a profile, one short sentence each; empty for a sound profile."""
     return [*_modes(profile), *_numbers(profile)]
 
 
@@ -174,7 +175,7 @@ def _numbers(profile: Profile) -> Iterator[str]:
 
 
 def _warms(profile: Profile) -> bool:
-    """Whether a higher temperature can give another answer."""
+    """Return whether a higher temperature can change the answer."""
     sampling = {**profile.settings, **profile.vllm_settings}
     top_k, top_p = sampling.get("top_k"), sampling.get("top_p")
     return top_k != 1 and not (isinstance(top_p, int | float) and top_p < _SMALL_TOP_P)

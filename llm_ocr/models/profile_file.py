@@ -1,4 +1,4 @@
-"""A profile that a user gives as names and values: a TOML or YAML file, once it is read. No I/O."""
+"""User profile from the names and values of a TOML or YAML file. No I/O."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -16,33 +16,39 @@ from llm_ocr.models.profiles.chat import generic
 from llm_ocr.models.registry import find_profile
 
 _BASE, _PARSER = "base", "parser"
-#: Laid over those of the base name by name; all other fields replace the base's.
+#: Fields that are merged with those of the base by name. All other fields replace the base's.
 _LAID_OVER = frozenset({"prompts", "settings", "vllm_settings", "page_settings", "guides", "region_tasks"})
-#: What belongs to one model and is not inherited by another.
+#: Fields that belong to one model and are not inherited by another.
 _OF_ONE_MODEL: Mapping[str, Any] = {
     "revision": None, "aliases": (), "scores": (), "parameters": 0.0, "experimental": False,
 }  # fmt: skip
-#: Fields that hold objects, and what these are.
+#: Fields that contain objects, and the types of these objects.
 _INNER = {"image": ImageRule, "ladder": Rung, "scores": Score}
 
 
 def profile_from(values: Mapping[str, Any], where: str) -> Profile:
-    """The profile of a file's values. `where` names the file in messages.
+    """Return the profile for a file's values.
 
-    Keys are the fields of `Profile`, and two more: `base`, the profile from which all else is inherited (without it: a
-    chat model with our own prompts), and `parser`, the name of the parser of all modes; `parsers` holds names by mode.
-    `prompts`, `parsers`, the settings, `guides`, `region_tasks` and `image` are laid over those of the base name by
-    name, everything else replaces it. `model` is needed where there is no base; `name` is the model's own where it is
-    not given. Revision, scores, aliases and number of parameters are not inherited by another model.
+    Keys are the fields of `Profile`, and two more: `base` and `parser`. `base` names the profile that all other fields
+    are inherited from; without `base`, the profile is a chat model with the prompts of llm_ocr. `parser` names the
+    parser of all modes, and `parsers` holds names by mode. `prompts`, `parsers`, the settings, `guides`,
+    `region_tasks`, and `image` are merged with those of the base by name. All other fields replace the base's. `model`
+    is required without a base. The default of `name` is the model's own name. Revision, scores, aliases, and number of
+    parameters are not inherited by another model.
 
-    Raises `UsageError` that names the file and the key: for unknown keys, parsers and bases with the nearest known
-    name, for values of the wrong kind, and for a profile that does not hold together.
+    Args:
+        values: Keys and values of the file.
+        where: Name of the file, for messages.
+
+    Raises:
+        UsageError: A key, parser, or base is unknown, a value has the wrong kind, or the profile is inconsistent. The
+            error names the file, the key, and the nearest known name.
     """
     _known(values, (_BASE, _PARSER, *_types()), where)
     base = _base(values, where)
     changed = {key: _value(key, value, base, where) for key, value in values.items() if key not in (_BASE, _PARSER)}
     if _PARSER in values:
-        # One that is given for all modes replaces those of the base, too.
+        # A parser for all modes replaces those of the base, too.
         own = {} if "parsers" not in values else changed["parsers"]
         changed["parsers"] = {**own, "": _parser(values[_PARSER], where, _PARSER)}
     other = _BASE not in values or changed.get("model", base.model) != base.model
@@ -77,7 +83,7 @@ def _base(values: Mapping[str, Any], where: str) -> Profile:
 
 
 def _own(model: str) -> Mapping[str, Any]:
-    """What another model than the base's begins with."""
+    """Return the initial values of a model that differs from the base's."""
     return {"name": model.rstrip("/").rpartition("/")[2], **_OF_ONE_MODEL}
 
 
@@ -92,7 +98,7 @@ def _value(key: str, value: Any, base: Profile, where: str) -> Any:
         for one in [value] if key == "image" else _checked(list[dict[str, Any]], value, where, key):
             _known(one, (field.name for field in fields(inner)), f"{where}: {key}")
     checked = _checked(_types()[key], value, where, key)
-    return {**getattr(base, key), **checked} if key in _LAID_OVER else checked  # the field that the key names
+    return {**getattr(base, key), **checked} if key in _LAID_OVER else checked  # the field named by the key
 
 
 def _parser(name: Any, where: str, key: str) -> Parser:
@@ -104,9 +110,13 @@ def _parser(name: Any, where: str, key: str) -> Parser:
 
 
 def _checked(kind: Any, value: Any, where: str, key: str) -> Any:
-    """The value as its field has it; a number in quotes is none. Raises `UsageError`."""
+    """Return the value in the type of its field; a number in quotes is invalid.
+
+    Raises:
+        UsageError: The value is invalid.
+    """
     try:
-        # By way of JSON: there a list may stand for a tuple or a set, and nothing else for something else.
+        # Validation by way of JSON accepts a list for a tuple or a set, and no other conversions.
         return TypeAdapter(kind).validate_json(json.dumps(value, default=str), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
@@ -116,6 +126,6 @@ def _checked(kind: Any, value: Any, where: str, key: str) -> Any:
 
 @cache
 def _types() -> Mapping[str, Any]:
-    """The type of each field."""
+    """Return the type of each field."""
     hints = get_type_hints(Profile)
     return {one.name: hints[one.name] for one in fields(Profile)}

@@ -26,10 +26,10 @@ from llm_ocr.models.profiles import (
     unlimited_ocr,
 )
 
-# All profiles, by name.
+# Profiles by name.
 
 
-#: The first is the default; experimental ones stand last.
+#: The first profile is the default; experimental ones are last.
 PROFILES: tuple[Profile, ...] = (
     *deepseek_ocr.PROFILES,
     *lightonocr.PROFILES,
@@ -53,14 +53,15 @@ DEFAULT = PROFILES[0].name
 
 
 def profile_names() -> tuple[str, ...]:
-    """The names of all profiles, the default first."""
+    """Return the names of all profiles, the default first."""
     return tuple(profile.name for profile in PROFILES)
 
 
 def find_profile(name: str) -> Profile:
-    """The profile of that name, alias or Hugging Face id (with or without its owner); case makes no difference.
+    """Return the profile with a name, alias, or Hugging Face id (with or without owner), ignoring case.
 
-    Raises `UsageError` that names close ones for a name that is none of them.
+    Raises:
+        UsageError: The name is unknown. The error contains similar names.
     """
     wanted = name.strip().casefold()
     known = {one.casefold(): profile for profile in reversed(PROFILES) for one in _names(profile)}
@@ -79,18 +80,23 @@ def _names(profile: Profile) -> Iterator[str]:
     yield from profile.aliases
 
 
-# Whether what a server serves is the model that was asked for.
+# Match of the served model and the requested model.
 
 
 def choose_served(
     served: Mapping[str, str], url: str, profile: Profile, model: str, profiles: Sequence[Profile]
 ) -> str:
-    """Which of a server's models to ask: the one that is the profile's, under whatever name it is known by.
+    """Return the server's name for the profile's model.
 
-    `served`: what the server was started with (an id or folder, "" where it does not say), by the names that it serves.
-    `model`: the id or folder of the weights, where they are not the profile's. `profiles`: all that are known.
+    Args:
+        served: Ids or folders that the server was started with ("" if unknown), by served name.
+        url: Address of the server, for messages.
+        profile: Requested profile.
+        model: Id or folder of the weights, if they are not the profile's.
+        profiles: All known profiles.
 
-    Raises `ServerError` that names both when none is it.
+    Raises:
+        ServerError: No served model matches. The error names the served and the requested models.
     """
     fits = [name for name, root in served.items() if _is(profile, model, (name, root), profiles)]
     if len(fits) == 1:
@@ -114,12 +120,12 @@ def choose_served(
 
 
 def _is(profile: Profile, model: str, said: tuple[str, str], profiles: Sequence[Profile]) -> bool:
-    """Whether a server's words for a model (its name there, what it was started with) mean the profile's."""
+    """Return whether a server's names for a model (served name, and id or folder at start) mean the profile's model."""
     own = {normal for name in (profile.name, profile.model, model, *profile.aliases) for normal in _forms(name)}
     if any(form in own for word in said for form in _forms(word)):
         return True
-    # A copy of it (quantised, say) has the name of the original in its own. The longest counts: what holds
-    # `deepseek-ocr-2` holds `deepseek-ocr` too.
+    # A copy (for example, quantized) contains the name of the original in its own name. The longest match counts: a
+    # name with `deepseek-ocr-2` contains `deepseek-ocr`, too.
     for word in said:
         held = [
             (len(name), one.name) for one in (*profiles, profile) for name in _whole_names(one) if _holds(word, name)
@@ -130,7 +136,7 @@ def _is(profile: Profile, model: str, said: tuple[str, str], profiles: Sequence[
 
 
 def _forms(name: str) -> Iterator[str]:
-    """A name as a whole, and without its owner or folder."""
+    """Yield a name as a whole, and without its owner or folder."""
     if normal := _normal(name):
         yield normal
         yield normal.rpartition("/")[2]

@@ -1,6 +1,6 @@
-"""The worker of a serverless endpoint on RunPod: documents in requests, or stages of a workspace.
+"""Worker of a serverless endpoint on RunPod: documents in requests, or stages of a workspace.
 
-`main()` is all of `runpod-serverless/handler.py`, and of `python -m llm_ocr.serverless`.
+`main()` is the entry point of `runpod-serverless/handler.py` and of `python -m llm_ocr.serverless`.
 """
 
 import logging
@@ -21,9 +21,9 @@ _log = logging.getLogger("llm_ocr")
 
 
 def main() -> None:
-    """Take jobs until RunPod ends the worker; with `--test_input` or `--rp_serve_api` those of this machine.
+    """Handle jobs until RunPod ends the worker; with `--test_input` or `--rp_serve_api`, jobs of this machine.
 
-    Exits with a sentence for wrong settings and where the package `runpod` is missing.
+    The program exits with a message for invalid settings and without the package `runpod`.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     _log.setLevel(logging.INFO)
@@ -35,7 +35,11 @@ def main() -> None:
 
 
 def worker_settings() -> WorkerSettings:
-    """From the environment, also by the names of GLM-OCR's worker. Raises `UsageError`."""
+    """Return the settings from the environment, also by the names of GLM-OCR's worker.
+
+    Raises:
+        UsageError: A setting is invalid.
+    """
     variables = translated(environment())
     loaded = load(
         WorkerSettings, {}, config=None, environ=variables, dotenv=Path(".env"), stored=usual_model(variables)
@@ -55,7 +59,7 @@ def _start(settings: WorkerSettings) -> None:
 
     held = environment()
     if not (held.get("RUNPOD_LOG_LEVEL") or held.get("RUNPOD_DEBUG_LEVEL")):
-        runpod.serverless.log.level = "INFO"  # its default writes all replies to the log, the pages' text in them
+        runpod.serverless.log.level = "INFO"  # the default level logs all replies, including the text of pages
     worker = Worker(settings, held, runpod.serverless.progress_update)
 
     async def handler(job: dict[str, Any]) -> dict[str, Any]:
@@ -63,6 +67,6 @@ def _start(settings: WorkerSettings) -> None:
             return await worker.handle(job)
         except LlmOcrError as error:
             _log.warning("job %s: %s", job.get("id"), error)
-            return {"error": advised(str(error))}  # FAILED; what is raised comes with a traceback, which only bugs need
+            return {"error": advised(str(error))}  # FAILED; a raised error includes a traceback, which only bugs need
 
     runpod.serverless.start({"handler": handler, "concurrency_modifier": lambda now: settings.worker_concurrency})

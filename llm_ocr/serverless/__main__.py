@@ -1,4 +1,4 @@
-"""`python -m llm_ocr.serverless`: the worker."""
+"""Entry point of `python -m llm_ocr.serverless`."""
 
 from llm_ocr.serverless import main
 

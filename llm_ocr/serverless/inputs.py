@@ -1,4 +1,4 @@
-"""Parse requests strictly and fetch their files."""
+"""Parse requests strictly, and download their files."""
 
 import asyncio
 import base64
@@ -24,20 +24,20 @@ from llm_ocr.session import Session
 from llm_ocr.stages.runtime import remote_options
 from llm_ocr.types import DocumentPart
 
-# What a request asks for: read strictly, so that a wrong input is an error that names its field.
+# Strict parsing: a wrong input is an error that names its field.
 
 
-#: Crops in a reply where the request does not say how many.
+#: Default number of crops in a reply.
 MOST_CROPS = 50
 
 
 class InputError(UsageError):
-    """A request that cannot be answered; the message begins with the field."""
+    """Invalid request; the message begins with the field."""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file of a request: at a web address, or its bytes. `kind` is what it must be; empty: what it is."""
+    """File of a request: at a web address, or its bytes. `kind` is the required kind; empty means any."""
 
     field: str
     kind: str
@@ -47,7 +47,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Pictures:
-    """Whether pictures are wanted, in the reply itself, and how many at most (None: all)."""
+    """Whether the reply contains pictures, and their maximum number (None: all)."""
 
     wanted: bool = False
     inline: bool = False
@@ -69,7 +69,7 @@ class DocumentRequest:
 
 @dataclass(frozen=True, slots=True)
 class StageRequest:
-    """A stage of a workspace, or a share of it. `environment` are the variables that the stage gets."""
+    """A stage of a workspace, or a share of it. `environment` contains the variables of the stage's process."""
 
     stage: str
     workspace: str
@@ -81,7 +81,7 @@ class StageRequest:
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """Start the model, read nothing of a user's."""
+    """Request that starts the model and reads no user data."""
 
 
 _SOURCES = {
@@ -97,7 +97,7 @@ _BESIDE = (
     *("return_crop_images", "crop_images_base64", "max_crop_images"),
     *("return_layout_visualization", "layout_visualization_base64"),
 )
-#: Of a stage; those that become variables of its process.
+#: Fields of a stage that become variables of its process.
 _VARIABLES = {
     "workspace": "LLM_OCR_WORKSPACE",
     "launch": "LLM_OCR_LAUNCH",
@@ -106,11 +106,11 @@ _VARIABLES = {
 }
 _STAGE = ("stage", *_VARIABLES, "shard", "shard_index", "shard_count", "name")
 _FIELDS = (*_SOURCES, *_BESIDE, *_STAGE)
-#: Of all that a worker does.
+#: Settings of all work of a worker.
 _SETTINGS = (WorkerSettings, DescribeSettings, AssembleSettings)
 
 
-#: Flags in messages that a request's field takes the place of.
+#: Request fields in place of flags in messages.
 _FIELDS_FOR = {
     "--pages": "start_page and end_page",
     "--region-task": "label_task_mapping",
@@ -124,10 +124,10 @@ _FLAG = re.compile(r"(--[a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?:[ =]([A-Z][A-Z_]*)\b)?"
 
 
 def advised(message: str) -> str:
-    """Return a message with the advice that a reply can give.
+    """Return a message with advice for a reply.
 
-    In place of a flag of the command line it names the request's field, else the variable of the endpoint. Arguments of
-    other programs stay as they are.
+    Flags of the command line are replaced by the request's field, or otherwise the endpoint's variable. Arguments of
+    other programs are kept.
     """
     variables = {one.flag: one.variable for model in _SETTINGS for one in settings_of(model).values()}
 
@@ -143,7 +143,11 @@ def advised(message: str) -> str:
 
 
 def read_input(job: Mapping[str, Any]) -> DocumentRequest | StageRequest | WarmUp:
-    """What the job's `input` asks for. Raises `InputError`."""
+    """Return the parsed `input` of a job.
+
+    Raises:
+        InputError: The input is invalid.
+    """
     given = job.get("input")
     if not isinstance(given, Mapping):
         raise InputError("input: must be an object", hint='For example {"input": {"pdf_url": "https://…"}}')
@@ -239,7 +243,7 @@ def _files(name: str, value: Any) -> tuple[File, ...]:
 
 
 def _at_url(field: str, kind: str, value: Any) -> File:
-    """Web addresses only: what the worker could read of stores with its own keys is not the request's to read."""
+    """Return a file at a web address. Store URLs are refused: a request must not use the worker's own keys."""
     if not isinstance(value, str) or not is_web(value):
         what = shown(value) if isinstance(value, str) else type(value).__name__
         raise InputError(f"{field}: must be an https:// or http:// address, not {what}")
@@ -260,7 +264,7 @@ def _of_text(field: str, kind: str, value: Any) -> File:
 
 
 def _tasks(value: Any) -> tuple[str, ...]:
-    """Task -> labels as in GLM-OCR's configuration, or label -> task."""
+    """Return tasks as in GLM-OCR's configuration (task -> labels), or from label -> task."""
     if not isinstance(value, Mapping) or not value:
         raise InputError('label_task_mapping: must be {"TASK": ["LABEL", …]} or {"LABEL": "TASK"}')
     tasks: list[str] = []
@@ -298,7 +302,7 @@ def _text(held: Mapping[str, Any], name: str) -> str:
     return value
 
 
-# The files of a request as local ones: fetched by the rules for web addresses, gone with the request's folder.
+# Files of a request on local disk: downloaded by the rules for web addresses, removed with the request's folder.
 
 
 _OTHER = {
@@ -318,10 +322,12 @@ class Numbered:
 async def parts_of(
     request: DocumentRequest, session: Session, settings: RemoteSettings, folder: Path, held: contextlib.AsyncExitStack
 ) -> list[Numbered]:
-    """The pages that are asked for, file by file; the files stand until `held` ends.
+    """Return the requested pages, file by file; the files exist until `held` closes.
 
-    Of several images, one that cannot be had is a failed page. Raises `InputError` for a document that cannot, and for
-    pages that it has not.
+    Of several images, an unavailable one is a failed page.
+
+    Raises:
+        InputError: A document is unavailable, or a requested page does not exist.
     """
     remote = RemoteDocuments(replace(remote_options(settings), cache_folder=folder / "fetched"))
     held.push_async_callback(remote.close)

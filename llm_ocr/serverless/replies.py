@@ -1,4 +1,4 @@
-"""Build replies that RunPod accepts; large parts become URLs in the workspace."""
+"""Replies within RunPod's size limit; large parts become URLs in the workspace."""
 
 import asyncio
 import base64
@@ -20,10 +20,10 @@ from llm_ocr.storage import ObjectStore, open_store
 from llm_ocr.types import Box, EncodedImage, Figure, PageRecord
 from llm_ocr.workspace.stored import workspace_options
 
-# From pages that were read to what a reply holds of them; the keys are those of GLM-OCR's worker.
+# Contents of a reply from read pages; the keys are those of GLM-OCR's worker.
 
 
-#: Where the Markdown's links to figures lead.
+#: Target folder of the Markdown's links to figures.
 FOLDER = "imgs"
 #: Boxes are in thousandths of the page, as in GLM-OCR's results.
 _SCALE = 1000
@@ -31,25 +31,25 @@ _SCALE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An image of the reply: what is said of it, and the file that holds it for as long as the request lasts."""
+    """Image of the reply: its metadata, and the file that contains it during the request."""
 
     about: Mapping[str, Any]
     file: Path
 
     @property
     def name(self) -> str:
-        """As the Markdown links it."""
+        """Return the name in the Markdown's links."""
         return str(self.about["name"])
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Return the size in bytes."""
         return self.file.stat().st_size
 
 
 @dataclass(frozen=True, slots=True)
 class PageAnswer:
-    """One page, without its image."""
+    """Page without its image."""
 
     number: int
     record: PageRecord
@@ -60,7 +60,7 @@ class PageAnswer:
     notes: Sequence[str] = ()
 
     def about(self) -> dict[str, Any]:
-        """How it ended."""
+        """Return the outcome of the page."""
         found: dict[str, Any] = {"page": self.number, "status": self.record.status.value}
         if self.record.reason is not None:
             found["reason"] = self.record.reason.value
@@ -79,7 +79,7 @@ class Answer:
     notes: list[str] = field(default_factory=list)
 
     def texts(self) -> dict[str, Any]:
-        """`json_result`, a list of regions for each page, and `markdown_result`."""
+        """Return `json_result`, a list of regions per page, and `markdown_result`."""
         pages = ((page.record, page.markdown) for page in self.pages)
         return {
             "json_result": [list(page.regions) for page in self.pages],
@@ -88,7 +88,7 @@ class Answer:
 
 
 async def page_answer(number: int, record: PageRecord, request: DocumentRequest, folder: Path) -> PageAnswer:
-    """What is kept of a page. Pictures are written to `folder`, so that a long document takes no memory."""
+    """Return the reply data of a page. Pictures are written to `folder`, so that a long document needs no memory."""
     return await asyncio.to_thread(_page_answer, number, record, request, folder)
 
 
@@ -115,7 +115,7 @@ def _page_answer(number: int, record: PageRecord, request: DocumentRequest, fold
 
 
 def answer_of(pages: Iterable[PageAnswer], request: DocumentRequest) -> Answer:
-    """The pages in order, and of the pictures as many as are wanted."""
+    """Return the pages in order, with at most the requested number of pictures."""
     ordered = sorted(pages, key=lambda page: page.number)
     crops = [crop for page in ordered for crop in page.crops]
     answer = Answer(ordered, crops[: request.crops.most], [page.layout for page in ordered if page.layout is not None])
@@ -178,19 +178,19 @@ def _picture(about: Mapping[str, Any], image: EncodedImage, folder: Path) -> Pic
 
 
 def size_of(reply: Mapping[str, Any]) -> int:
-    """Bytes of a reply as JSON."""
+    """Return the bytes of a reply as JSON."""
     return len(json.dumps(reply, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
-# From an answer to a reply that RunPod takes: what is too large for one goes to the workspace, as URLs.
+# Replies within RunPod's limits: parts that are too large are written to the workspace, and replaced by URLs.
 
 
-#: Below the workspace.
+#: Folder below the workspace.
 REPLIES = "replies"
 
 
 class Replies:
-    """Makes replies. Blocking: it may write to a store."""
+    """Builder of replies. Blocking: a reply may be written to a store."""
 
     def __init__(self, settings: WorkerSettings, about: Mapping[str, Any]) -> None:
         self._settings = settings
@@ -198,9 +198,11 @@ class Replies:
         self._about = about
 
     def reply(self, job: str, answer: Answer, request: DocumentRequest) -> dict[str, Any]:
-        """Pictures in it as base64 or at their URLs; the texts, too, at URLs where they are too large.
+        """Return the reply, with pictures as base64 or URLs, and texts as URLs if they are too large.
 
-        Raises `LlmOcrError` when it is too large and there is no workspace; `StorageError`.
+        Raises:
+            LlmOcrError: The reply is too large and there is no workspace.
+            StorageError: The store fails.
         """
         place = _Place(self._settings, job)
         kinds = {
@@ -230,7 +232,7 @@ class Replies:
 
 
 class _Place:
-    """Where one reply's objects go; the name cannot be guessed, and no job's replaces another's."""
+    """Folder of one reply's objects. The name is unguessable, and no job replaces the objects of another."""
 
     def __init__(self, settings: WorkerSettings, job: str) -> None:
         self.there = settings.workspace != NONE
@@ -239,7 +241,7 @@ class _Place:
         self._prefix = f"{REPLIES}/{safe_segment(job)}-{secrets.token_hex(8)}"
 
     def url_of(self, picture: Picture) -> dict[str, str]:
-        """Nothing where there is no workspace."""
+        """Return the URL of a picture; empty without a workspace."""
         if not self.there:
             return {}
         key = f"{self._prefix}/{picture.name}"
@@ -247,7 +249,7 @@ class _Place:
         return {"url": self._url(key)}
 
     def texts(self, reply: Mapping[str, Any]) -> dict[str, Any]:
-        """In place of the texts: their URLs."""
+        """Return the URLs of the texts in place of the texts."""
         data = {
             "json_result": ("result.json", json.dumps(reply["json_result"], ensure_ascii=False)),
             "markdown_result": ("document.md", str(reply["markdown_result"])),

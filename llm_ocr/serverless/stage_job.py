@@ -1,4 +1,4 @@
-"""A stage of a workspace as a job: the command that any container runs, in a process of its own."""
+"""Stage of a workspace as a job: any container runs the command in a separate process."""
 
 import asyncio
 import contextlib
@@ -23,9 +23,9 @@ from llm_ocr.storage import StoreOptions, open_store
 from llm_ocr.storage.names import split_scheme
 from llm_ocr.workspace.stored import launched
 
-#: Seconds between SIGTERM and SIGKILL: more than a stage takes to publish what is whole.
+#: Seconds between SIGTERM and SIGKILL: more than a stage needs to publish its finished units.
 GRACE = 40.0
-#: Lines of the stage's log that stand in the error.
+#: Lines of the stage's log in the error.
 _TAIL = 12
 _LONGEST_LINE = 1 << 20
 _COMPLAINT = "llm-ocr: "
@@ -33,17 +33,17 @@ _SERVER, _REGION = "LLM_OCR_WORKSPACE_ENDPOINT", "LLM_OCR_WORKSPACE_REGION"
 
 
 class StageFailed(LlmOcrError):
-    """The stage ended otherwise than well; the message holds its last lines."""
+    """The stage failed; the message contains its last lines."""
 
 
 def permitted(request: StageRequest, settings: WorkerSettings) -> StageRequest:
-    """Return the request with the endpoint's own server for the workspace, if the endpoint allows what it asks for.
+    """Return the request with the endpoint's own server for the workspace, if the endpoint allows the request.
 
     Blocking: the settings of a launch are read from the workspace.
 
     Raises:
-        InputError: the workspace, its server, or a setting of the launch is not the request's to choose.
-        LlmOcrError: the launch cannot be read, or is not what was launched.
+        InputError: The endpoint does not allow the workspace, its server, or a setting of the launch.
+        LlmOcrError: The launch cannot be read, or differs from the launched one.
     """
     own = () if settings.workspace == NONE else (settings.workspace,)
     allowed = settings.allowed_workspaces or own
@@ -76,7 +76,7 @@ def permitted(request: StageRequest, settings: WorkerSettings) -> StageRequest:
 
 
 def _is_below(url: str, allowed: str) -> bool:
-    """Whether a workspace is the allowed one or below it."""
+    """Return whether a workspace is the allowed one or below it."""
     if split_scheme(allowed)[0] in ("", "file"):
         return split_scheme(url)[0] in ("", "file") and _folder(url).is_relative_to(_folder(allowed))
     url, allowed = url.removesuffix("/"), allowed.rstrip("/")
@@ -89,10 +89,13 @@ def _folder(url: str) -> Path:
 
 
 async def run_stage(request: StageRequest, variables: Mapping[str, str], say: Callable[[str], None]) -> dict[str, Any]:
-    """Carry out the stage; `say` hears its lines. The counts are those of the whole workspace.
+    """Run the stage; `say` receives its lines. The counts are those of the whole workspace.
 
-    Cancelled, it stops the stage, which publishes what is whole. Raises `InputError` for a workspace that cannot be,
-    `StageFailed`.
+    Cancellation stops the stage, which publishes its finished units.
+
+    Raises:
+        InputError: The workspace is impossible.
+        StageFailed: The stage failed.
     """
     try:
         open_store(request.workspace)
@@ -107,7 +110,7 @@ async def run_stage(request: StageRequest, variables: Mapping[str, str], say: Ca
 
 
 def _why(lines: Sequence[str]) -> str:
-    """The command's own complaint, which its advice follows; else its last words."""
+    """Return the command's own error message, before its advice, or otherwise its last lines."""
     said = next((line for line in reversed(lines) if line.startswith(_COMPLAINT)), "")
     return said.removeprefix(_COMPLAINT) or (lines[-1] if lines else "no word")
 
@@ -138,7 +141,7 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
         return
     _signal(process, signal.SIGTERM)
     try:
-        # Its output is read on: it would wait for a reader, and not end.
+        # Keep reading its output: without a reader, the command would block and not exit.
         assert process.stdout
         await asyncio.wait_for(asyncio.gather(process.stdout.read(), process.wait()), GRACE)
     except TimeoutError:
@@ -147,7 +150,7 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
 
 
 def _signal(process: asyncio.subprocess.Process, number: int) -> None:
-    """SIGTERM to the command, which ends what it has started; SIGKILL to all of them."""
+    """Send SIGTERM to the command, which ends its children, or SIGKILL to all of them."""
     with contextlib.suppress(ProcessLookupError):
         if number == signal.SIGKILL:
             os.killpg(process.pid, number)

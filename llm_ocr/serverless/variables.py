@@ -1,7 +1,7 @@
-"""The variables of GLM-OCR's RunPod worker, and what each of them does here: one table.
+"""Table of the variables of GLM-OCR's RunPod worker with their effect here.
 
-Names of ours (`LLM_OCR_*`) win. MAX_MODEL_LEN, GPU_MEMORY_UTILIZATION, TENSOR_PARALLEL_SIZE and MODEL_ID stand in
-`settings.predecessor`, since all commands read them.
+Names with `LLM_OCR_` have precedence. MAX_MODEL_LEN, GPU_MEMORY_UTILIZATION, TENSOR_PARALLEL_SIZE, and MODEL_ID are in
+`config.legacy`, since all commands read them.
 """
 
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ from llm_ocr.models.profiles.glm_ocr import GLM_OCR
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One variable: `setting` is the field that takes its value, `flag` the argument of `vllm serve` that does."""
+    """Variable: `setting` is the field that takes its value, `flag` the argument of `vllm serve`."""
 
     name: str
     setting: str
     note: str
     flag: str = ""
-    count: bool = True  # a whole number
+    count: bool = True  # an integer
 
 
 TABLE = (
@@ -38,13 +38,17 @@ TABLE = (
     Variable("MODEL_REVISION", "revision", "commit or tag of the model", count=False),
 )
 
-#: Settings about the worker's machine: they hold for stages, too, whose own settings come with the launch.
+#: Settings about the worker's machine. They also apply to stages, whose own settings come from the launch.
 OF_MACHINE = frozenset({"vllm_command", "model_cache", "compile_cache", "detector_python", "offline"})
 _OURS = frozenset(PREFIX + name for name in ("CONFIG", "ALLOWED_WORKSPACES", "REPLY_LIMIT", "WORKER_CONCURRENCY"))
 
 
 def translated(variables: Mapping[str, str]) -> dict[str, str]:
-    """The variables with ours filled in from those of the table. Raises `UsageError` for what is no number."""
+    """Return the variables, with `LLM_OCR_` names added from the table.
+
+    Raises:
+        UsageError: A number is invalid.
+    """
     held = {one.name: value for one in TABLE if (value := variables.get(one.name, "").strip())}
     for one in TABLE:
         if one.name in held and one.count and not (held[one.name].isascii() and held[one.name].isdigit()):
@@ -61,7 +65,7 @@ def _open(name: str, variables: Mapping[str, str]) -> bool:
 
 
 def _arguments(variables: Mapping[str, str], held: Mapping[str, str]) -> str:
-    """Our arguments, else those of all other variables; then the table's, where none of these says otherwise."""
+    """Return the server arguments: from `LLM_OCR_` variables, otherwise from all others; then defaults of the table."""
     given = variables.get(PREFIX + "VLLM_ARG", "")
     if not given:
         bare = (one.read(variables[one.name]) for one in bare_for("vllm_arg") if variables.get(one.name))
@@ -72,16 +76,16 @@ def _arguments(variables: Mapping[str, str], held: Mapping[str, str]) -> str:
 
 
 def usual_model(variables: Mapping[str, str]) -> dict[str, str]:
-    """The model where none is named: that of the worker that this one stands in for."""
+    """Return the default model: that of the worker that this one replaces."""
     if any(variables.get(name) for name in (PREFIX + "MODEL", "MODEL_ID", PREFIX + "WEIGHTS")):
         return {}
     return {"model": GLM_OCR.name, **({"revision": GLM_OCR.revision} if GLM_OCR.revision else {})}
 
 
 def for_stage(variables: Mapping[str, str], *, launched: bool) -> dict[str, str]:
-    """What a stage's process gets of the worker's environment.
+    """Return the worker's variables for a stage's process.
 
-    With a launch its settings stand in the workspace: of the worker's only paths and secrets stay.
+    With a launch, the workspace holds the settings: only paths and secrets of the worker are passed.
     """
     if not launched:
         return {name: value for name, value in translated(variables).items() if name not in _OURS - {PREFIX + "CONFIG"}}
@@ -96,7 +100,7 @@ def _setting(name: str) -> bool:
 
 
 def markdown_table() -> str:
-    """The table of docs/migrating.md."""
+    """Return the table of docs/migrating.md."""
     rows = ["| Variable | Our setting | Remark |", "|---|---|---|"]
     rows += [f"| `{one.name}` | `{PREFIX}{one.setting.upper()}` | {one.note} |" for one in TABLE]
     return "\n".join(rows)

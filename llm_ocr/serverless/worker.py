@@ -1,4 +1,4 @@
-"""Process jobs with one shared model; nothing of a request remains afterward."""
+"""Jobs with one shared model; no data of a request remains afterward."""
 
 import asyncio
 import contextlib
@@ -29,11 +29,11 @@ from llm_ocr.session import Session, Way
 from llm_ocr.stages import Silent
 from llm_ocr.types import DocumentPart, PageRecord, Status
 
-# Many requests share the worker's model; a stage has the machine for itself, since it starts a model of its own.
+# Requests share the worker's model. A stage needs the machine exclusively, since it starts a model itself.
 
 
 class Turns:
-    """Who may use the machine. One who waits to be alone is not overtaken."""
+    """Shared or exclusive use of the machine. Later requests do not overtake one that waits for exclusive use."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Condition()
@@ -43,7 +43,7 @@ class Turns:
 
     @contextlib.asynccontextmanager
     async def together(self) -> AsyncIterator[None]:
-        """Beside others of this kind."""
+        """Use the machine together with other requests."""
         async with self._changed:
             await self._changed.wait_for(lambda: not self._alone and not self._waiting)
             self._together += 1
@@ -54,7 +54,7 @@ class Turns:
 
     @contextlib.asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """With nobody beside."""
+        """Use the machine exclusively."""
         async with self._changed:
             self._waiting += 1
             try:
@@ -77,7 +77,7 @@ class Turns:
             self._changed.notify_all()
 
 
-# A page of our own, read once: then the model is there when the first document comes.
+# Warm-up: a generated page is read once, so that the model is ready for the first document.
 
 
 _WORDS = "Ready to read."
@@ -85,7 +85,11 @@ _SIZE, _MARGIN, _FONT = (420, 120), 40, 32  # pixels
 
 
 async def warm_up(session: Session) -> dict[str, Any]:
-    """Start the model and ask it one question. Raises `ServerError` when it cannot be started."""
+    """Start the model and send one request.
+
+    Raises:
+        ServerError: The model cannot be started.
+    """
     began = time.monotonic()
     rows: list[PageRecord] = []
 
@@ -109,26 +113,26 @@ def _page(folder: Path) -> Path:
     return file
 
 
-# The worker: takes jobs, keeps one model for all of them, and leaves nothing of a request behind.
+# Worker: handles jobs with one model for all of them, and removes all data of a request.
 
 
 _log = logging.getLogger("llm_ocr.serverless")
 
 #: Seconds between two reports of progress: each is a request to RunPod.
 _PAUSE = 2.0
-#: Tells RunPod how far a job is: the job, and JSON values.
+#: Reports a job's progress to RunPod: the job, and JSON values.
 Report = Callable[[dict[str, Any], Any], None]
 
 
 class _Told(Silent):
-    """What the library tells users goes to the worker's log."""
+    """Progress that writes the library's messages to the worker's log."""
 
     def say(self, message: str) -> None:
         _log.info("%s", message)
 
 
 class Worker:
-    """Answers jobs, in one event loop. The model starts at the first document or a warm-up, and ends with the process.
+    """Handler of jobs, in one event loop. The model starts at the first document or warm-up, and ends with the process.
 
     `variables` is the worker's environment.
     """
@@ -141,7 +145,11 @@ class Worker:
         self._session: Session | None = None
 
     async def handle(self, job: Mapping[str, Any]) -> dict[str, Any]:
-        """The reply to a job. Raises `LlmOcrError`: `InputError` names the field that is wrong."""
+        """Return the reply to a job.
+
+        Raises:
+            LlmOcrError: The job failed. An `InputError` names the invalid field.
+        """
         request = read_input(job)
         if isinstance(request, StageRequest):
             return await self._stage(job, request)
@@ -158,7 +166,7 @@ class Worker:
 
     @contextlib.asynccontextmanager
     async def _reading(self) -> AsyncIterator[Session]:
-        """The session; one whose servers are gone is given up, so that the next request starts anew."""
+        """Yield the session; a session without servers is closed, so that the next request starts a new one."""
         session = self._session = self._session or Session(self._settings, _Told())
         try:
             yield session
@@ -177,7 +185,7 @@ class Worker:
             report({"stage": request.stage, "line": line})
 
         async with self._turns.alone():
-            await self.close()  # its model would hold the GPU's memory
+            await self.close()  # its model would keep the GPU's memory
             variables = for_stage(self._variables, launched="LLM_OCR_LAUNCH" in request.environment)
             counts = await run_stage(request, variables, say)
         return {**counts, "name": request.name, "llm_ocr_version": __version__}
@@ -211,7 +219,7 @@ class Worker:
                 nonlocal failed
                 pages.append(await page_answer(numbered.first + position, record, request, folder))
                 failed += record.status is Status.FAILED
-                if len(pages) < total:  # after the last one comes the reply, which a late report must not follow
+                if len(pages) < total:  # the reply follows the last page, and no report may follow the reply
                     report({"pages": total, "done": len(pages), "failed": failed})
 
             await session.read(numbered.part, finished, Way(request.whole, request.tasks))
@@ -225,7 +233,7 @@ class Worker:
         return pages
 
     async def _about(self, session: Session) -> dict[str, Any]:
-        """What read the pages."""
+        """Return the model or engine that read the pages."""
         model = await session.model()
         return {
             "glmocr_ref": self._variables.get("GLMOCR_REF") or None,
@@ -237,7 +245,7 @@ class Worker:
 
 
 class _Paced:
-    """Reports of one job, not more often than RunPod wants to hear of it."""
+    """Reports of one job, at the rate that RunPod accepts."""
 
     def __init__(self, report: Report, job: Mapping[str, Any]) -> None:
         self._report = report
@@ -252,7 +260,7 @@ class _Paced:
 
 
 def _anything_read(pages: list[PageAnswer], request: DocumentRequest) -> None:
-    """Raises when no page could be read: nobody looks into a reply that says that all is well."""
+    """Raise an error if no page could be read: a reply with status success would hide the failure."""
     if all(page.record.status is Status.FAILED for page in pages):
         first = min(pages, key=lambda page: page.number)
         why = first.record.reason.value if first.record.reason else "failed"
@@ -262,7 +270,7 @@ def _anything_read(pages: list[PageAnswer], request: DocumentRequest) -> None:
 
 
 def _as_input(error: BaseException) -> BaseException:
-    """What cannot be done with regions was asked for by one field."""
+    """Return an error about regions as an error of the one field that requests regions."""
     if isinstance(error, UsageError) and not isinstance(error, InputError):
         message = str(error.args[0]).removeprefix("--region-task ")
         return InputError(f"label_task_mapping: {message}", hint=error.hint)

@@ -16,13 +16,13 @@ from llm_ocr.simulator import reporting
 from llm_ocr.simulator.options import VERSION, Options, read_options
 from llm_ocr.simulator.server import Simulator
 
-_PARENT = os.getppid()  # as early as can be: it may end while this process starts
+_PARENT = os.getppid()  # read early: the parent may exit while this process starts
 _PARENT_CHECK = 0.5  # seconds
 _KEEP_ALIVE = 3600.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve until told to stop; the exit code."""
+    """Serve until stopped; return the exit code."""
     options = read_options(sys.argv[1:] if argv is None else argv, environment())
     if options.serve:
         reporting.starting(options.model, VERSION)
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 async def _serve(options: Options) -> int:
     simulator = Simulator(options)
-    # A client that closes its connection cancels its handler: that is how requests are aborted.
+    # A client that closes its connection cancels its handler, which aborts the request.
     runner = web.AppRunner(
         simulator.app(), handler_cancellation=True, access_log=None, keepalive_timeout=_KEEP_ALIVE, shutdown_timeout=0.1
     )
@@ -67,7 +67,7 @@ async def _serve(options: Options) -> int:
 
 
 async def _until_told(options: Options, simulator: Simulator, site: web.TCPSite, signalled: asyncio.Event) -> None:
-    """Returns when the process is to end: its time is over, its parent or stdin is gone, or a signal came."""
+    """Return when the process must exit: its time is over, its parent or stdin is gone, or a signal arrived."""
     loop = asyncio.get_running_loop()
     told = asyncio.Event()
     loop.call_later(options.lifetime, told.set)
@@ -82,7 +82,7 @@ async def _until_told(options: Options, simulator: Simulator, site: web.TCPSite,
 
 
 async def _stopping(options: Options, simulator: Simulator, site: web.TCPSite, signalled: asyncio.Event) -> None:
-    """After SIGTERM, as vLLM does: without --shutdown-timeout its engine stops at once and requests under way hang."""
+    """Stop as vLLM does after SIGTERM: without --shutdown-timeout, its engine stops at once and open requests hang."""
     await signalled.wait()
     if not options.serve:
         return
@@ -91,18 +91,18 @@ async def _stopping(options: Options, simulator: Simulator, site: web.TCPSite, s
     if not options.shutdown_timeout:
         simulator.live.freeze()
     deadline = time.monotonic() + (options.shutdown_timeout or options.lifetime)
-    while simulator.in_flight and time.monotonic() < deadline:  # noqa: ASYNC110 - a few times in a process's life
+    while simulator.in_flight and time.monotonic() < deadline:  # noqa: ASYNC110 - at most a few times per process
         await asyncio.sleep(0.02)
     await asyncio.sleep(options.exit_seconds)
 
 
 async def _parent_gone() -> None:
-    while os.getppid() == _PARENT:  # noqa: ASYNC110 - no event tells it
+    while os.getppid() == _PARENT:  # noqa: ASYNC110 - no event exists for it
         await asyncio.sleep(_PARENT_CHECK)
 
 
 def _read_stdin(loop: asyncio.AbstractEventLoop, told: asyncio.Event) -> None:
-    # Not through sys.stdin: its lock, held by a thread that waits, aborts the interpreter when it ends.
+    # Not through sys.stdin: its lock, held by a waiting thread, aborts the interpreter at exit.
     while os.read(0, 4096):
         continue
     loop.call_soon_threadsafe(told.set)

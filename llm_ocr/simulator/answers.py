@@ -14,7 +14,7 @@ from typing import Any
 
 from llm_ocr.types import EncodedImage
 
-# Made-up pages: plain text, text behind olmOCR's front matter, or blocks in DeepSeek-OCR's grounding form.
+# Synthetic pages: plain text, text after olmOCR's front matter, or blocks in DeepSeek-OCR's grounding form.
 
 
 _NOUNS = (
@@ -27,9 +27,9 @@ _PLACES = (
     "in the first season", "under constant light", "between the two regions", "at a lower rate", "near the coast",
     "during the second phase", "over five years", "after the spring", "in most cases", "at every station",
 )  # fmt: skip
-_WIDEST = 999  # coordinates run from 0 to this
+_WIDEST = 999  # coordinates range from 0 to this
 _PARAGRAPH = 480  # characters
-#: What olmOCR's own client demands of an answer: these five values, and no other.
+#: Values that olmOCR's own client requires in an answer: exactly these five.
 _FRONT = (
     "---\nprimary_language: en\nis_rotation_valid: True\nrotation_correction: 0\n"
     "is_table: False\nis_diagram: False\n---\n"
@@ -37,16 +37,16 @@ _FRONT = (
 
 
 class Form(Enum):
-    """The form that a prompt asks for."""
+    """Form that a prompt requests."""
 
     PLAIN = auto()
     FRONT_MATTER = auto()
     GROUNDED = auto()
-    FIGURE = auto()  # what a figure shows, without a heading
+    FIGURE = auto()  # content of a figure, without a heading
 
 
 def form_of(prompt: str) -> Form:
-    """Return the form by the words with which DeepSeek-OCR's, olmOCR's, and our own prompts ask for it."""
+    """Return the form, by key words in the prompts of DeepSeek-OCR, olmOCR, and llm_ocr."""
     if "<|grounding|>" in prompt:
         return Form.GROUNDED
     if "front matter section" in prompt:
@@ -55,7 +55,7 @@ def form_of(prompt: str) -> Form:
 
 
 def page(rng: Random, token: str, length: int, form: Form = Form.PLAIN) -> str:
-    """About `length` characters; `token` stands in the first line of the text."""
+    """Return about `length` characters; the first line of the text contains `token`."""
     if form is Form.GROUNDED:
         return _grounded(rng, token, length)
     if form is Form.FRONT_MATTER:
@@ -66,13 +66,13 @@ def page(rng: Random, token: str, length: int, form: Form = Form.PLAIN) -> str:
 
 
 def loop(rng: Random, start: str, length: int) -> str:
-    """`start`, then one line over and over up to `length` characters."""
+    """Return `start`, then one line repeatedly up to `length` characters."""
     line = _prose(rng, 60) + "\n"
     return (start + "\n" + line * (max(length - len(start), 0) // len(line) + 1))[:length]
 
 
 def _prose(rng: Random, length: int) -> str:
-    """Return whole sentences: `length` characters, and at most one short sentence more."""
+    """Return whole sentences: `length` characters, and at most one more short sentence."""
     found = _sentence(rng, length)
     while len(found) < length:
         found += " " + _sentence(rng, length - len(found))
@@ -80,7 +80,7 @@ def _prose(rng: Random, length: int) -> str:
 
 
 def _sentence(rng: Random, room: int) -> str:
-    """Return a sentence, a short one where `room` characters are too few for a long one."""
+    """Return a sentence, a short one if `room` characters are too few for a long one."""
     said = f"the {_thing(rng)} {rng.choice(_VERBS)} the {rng.choice(_NOUNS)}"
     if room > 80:
         place = rng.choice(_PLACES)
@@ -111,7 +111,7 @@ def _paragraphs(rng: Random, first: str, length: int) -> str:
 
 
 def _grounded(rng: Random, token: str, length: int) -> str:
-    """Blocks from top to bottom; each takes the share of the page's height that it has of its text."""
+    """Return blocks from top to bottom; each has the same share of the page's height as of its text."""
     parts: list[str] = []
     size, number = 0, 0
     while size < length or not parts:
@@ -127,7 +127,7 @@ def _grounded(rng: Random, token: str, length: int) -> str:
 
 
 def _block(rng: Random, token: str, number: int, left: int) -> tuple[str, str]:
-    """Label and text of the next block, when `left` characters are still to be filled."""
+    """Return label and text of the next block, with `left` characters remaining."""
     if number == 0:
         return "title", f"# {_title(rng, token)}"
     if left < 400:
@@ -151,16 +151,17 @@ def _table(rng: Random) -> str:
     return "<table>" + "".join("<tr><td>" + "</td><td>".join(row) + "</td></tr>" for row in rows) + "</table>"
 
 
-# Answers that a request forces: one of its choices, or a small valid instance of its JSON schema.
+# Enforced answers: one of the request's choices, or a small valid instance of its JSON schema.
 
 
 _DEEPEST = 32
 
 
 def forced_text(forced: Mapping[str, Any], number: int) -> str:
-    """The text for `structured_outputs` {"choice": [...]} or {"json": schema}; `number` picks among choices.
+    """Return the text for `structured_outputs` {"choice": [...]} or {"json": schema}; `number` selects a choice.
 
-    Raises ValueError for what it does not know, as vLLM answers 400 to what it cannot compile.
+    Raises:
+        ValueError: The form is not simulated. vLLM answers 400 to forms that it cannot compile.
     """
     if choices := forced.get("choice"):
         return str(choices[number % len(choices)])
@@ -173,7 +174,7 @@ def forced_text(forced: Mapping[str, Any], number: int) -> str:
 
 
 def instance(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> Any:
-    """A small value that the schema allows: required properties only, shortest arrays and strings."""
+    """Return a small value that the schema allows: required properties only, shortest arrays and strings."""
     if depth > _DEEPEST:
         raise ValueError("the JSON schema nests too deeply")
     if "const" in schema:
@@ -211,17 +212,16 @@ def _referred(path: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-# What the simulated model answers: a function of the image, the prompt and the temperature, and of nothing else. The
-# same page asked twice gives the same text, so answers can be compared between a run with faults and one without; a
-# retry with another temperature gives another. Each text that is made up holds `token_of(url)`, so that page and answer
-# can be matched.
+# Answers depend on the image, the prompt, and the temperature only. Repeated requests for a page give the same text, so
+# that runs with and without faults can be compared. A retry with another temperature gives another text. Each synthetic
+# text contains `token_of(url)`, so that page and answer can be matched.
 
 
-#: Characters of text per token, as English prose has in most vocabularies.
+#: Characters of text per token, as for English prose in most vocabularies.
 CHARACTERS = 4
-#: Stands for every prompt without an answer of its own.
+#: Key for every prompt without an answer of its own.
 ANY = "*"
-#: From this temperature on no image makes the model loop, fall silent or forget the form.
+#: From this temperature on, no image makes the model loop, return no text, or break the form.
 COOL = 0.2
 #: Image tokens of DeepSeek-OCR in vLLM: 640 x 640 px gives a prompt of 284, six tiles 914.
 _GLOBAL_TOKENS, _TILE_TOKENS, _TILES = 280, 105, (2, 4, 6, 6)
@@ -229,9 +229,9 @@ _GLOBAL_TOKENS, _TILE_TOKENS, _TILES = 280, 105, (2, 4, 6, 6)
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How long answers are (lognormal: `mean` and `longest` in tokens, `sigma` of the logarithm), how many are bad.
+    """Length of answers (lognormal: `mean` and `longest` in tokens, `sigma` of the logarithm), and shares of bad ones.
 
-    `said`: the answer to each of these prompts, instead of one that is made up; "*" stands for all others.
+    `said`: fixed answers by prompt; "*" is the key for all other prompts.
     """
 
     mean: float = 1000.0
@@ -239,25 +239,25 @@ class Style:
     longest: int = 4096
     loop_rate: float = 0.0
     empty_rate: float = 0.0
-    malformed_rate: float = 0.0  # of answers whose text is there and whose form is not
+    malformed_rate: float = 0.0  # answers with text in a broken form
     seed: int = 0
     said: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What of a request decides its answer. `forced`: its `structured_outputs` or JSON schema, empty for none."""
+    """Part of a request that determines its answer. `forced`: its `structured_outputs` or JSON schema, or empty."""
 
-    image: str  # `image_hash` of its data URL; "" for a question without one
+    image: str  # `image_hash` of its data URL; "" without an image
     prompt: str
     temperature: float = 0.0
-    room: int = 8192  # tokens that the answer may have: max_tokens, or what is left of the context
+    room: int = 8192  # maximum tokens of the answer: max_tokens, or the rest of the context
     forced: dict[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer: its text, its length in tokens (the end token counted), and whether max_tokens cut it."""
+    """Answer: its text, its length in tokens (including the end token), and whether max_tokens cut the text."""
 
     text: str
     tokens: int
@@ -265,17 +265,17 @@ class Reply:
 
 
 def data_url(image: EncodedImage) -> bytes:
-    """The image as requests hold it, in ASCII."""
+    """Return the image as a data URL in ASCII, as in requests."""
     return f"data:{image.media_type};base64,".encode() + b64encode(image.data)
 
 
 def image_hash(url: str | bytes) -> str:
-    """sha256 of a data URL, in hex: how the simulator names images in its log and its faults."""
+    """Return the sha256 of a data URL, in hex: the name of the image in the simulator's log and faults."""
     return sha256(url.encode() if isinstance(url, str) else url).hexdigest()
 
 
 def token_of(url: str | bytes) -> str:
-    """The word that the answer to this image holds."""
+    """Return the word that the answer to this image contains."""
     return _token(image_hash(url))
 
 
@@ -284,14 +284,18 @@ def _token(image: str) -> str:
 
 
 def prompt_tokens(image: str, prompt: str) -> int:
-    """Tokens of a prompt with the image of this hash ("" for none)."""
+    """Return the tokens of a prompt with the image of this hash ("" for none)."""
     if not image:
         return 8 + len(prompt) // CHARACTERS
     return _GLOBAL_TOKENS + _TILE_TOKENS * _TILES[int(image[:4], 16) % len(_TILES)] + 4 + len(prompt) // CHARACTERS
 
 
 def reply(ask: Ask, style: Style) -> Reply:
-    """The answer. Raises ValueError for a forced form that is not simulated."""
+    """Return the answer.
+
+    Raises:
+        ValueError: The enforced form is not simulated.
+    """
     image = ask.image
     temperature = f"{ask.temperature:g}" if ask.temperature > 0 else ""
     seed = sha256(f"{style.seed}|{image}|{ask.prompt}|{temperature}".encode()).digest()
@@ -323,7 +327,7 @@ def _limited(text: str, tokens: int, room: int) -> Reply:
     return Reply(text[: len(text) * room // tokens], room, True)
 
 
-# An answer on its way out: chunks in OpenAI's form, written to the transport directly.
+# Output of an answer: chunks in OpenAI's form, written to the transport directly.
 
 
 _DONE = b"data: [DONE]\n\n"
@@ -332,7 +336,7 @@ _DONE = b"data: [DONE]\n\n"
 class SseStream:
     """Server-sent events of one answer, a piece of text per `interval` tokens.
 
-    Frames are made here and not by aiohttp's `write`, which is a coroutine: the engine's timer writes for all requests.
+    Frames are built here, because aiohttp's `write` is a coroutine: the engine's timer writes for all requests.
     """
 
     def __init__(
@@ -343,8 +347,8 @@ class SseStream:
         self._text = text
         self._tokens = tokens
         self._interval = interval
-        self._sent = 0  # characters
-        self._next = 0  # tokens at which the next piece is due
+        self._sent = 0  # sent characters
+        self._next = 0  # number of tokens at which the next piece is due
 
     def send(self, made: int) -> int:
         """See `live.Stream`."""
@@ -364,14 +368,14 @@ class SseStream:
         return self._next
 
     def finish(self, reason: str, usage: Mapping[str, int] | None) -> None:
-        """The last events."""
+        """Write the last events."""
         last = self._event("{}", json.dumps(reason))
         if usage is not None:
             last += f'data: {self._head}, "choices": [], "usage": {json.dumps(dict(usage))}}}\n\n'
         self._write(last.encode() + _DONE)
 
     def fail(self, error: Mapping[str, Any]) -> None:
-        """An error in the middle, then the end, as vLLM sends it."""
+        """Write an error in the middle, then the end, as vLLM does."""
         self._write(f"data: {json.dumps(dict(error))}\n\n".encode() + _DONE)
 
     def _event(self, delta: str, reason: str = "null") -> str:
@@ -384,7 +388,7 @@ class SseStream:
 
 
 def whole_answer(head: Mapping[str, Any], text: str, reason: str, usage: Mapping[str, int]) -> bytes:
-    """The body of an answer that is not streamed."""
+    """Return the body of an answer that is not streamed."""
     message = {"role": "assistant", "content": text}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason, "stop_reason": None}
     return json.dumps({**head, "choices": [choice], "usage": dict(usage)}).encode()

@@ -7,14 +7,14 @@ from collections.abc import Sequence as List
 from dataclasses import dataclass
 from enum import Enum, auto
 
-# How long the steps of the modelled engine take, one at a time and many in closed form.
+# Duration of the modeled engine's steps, singly and in closed form for many.
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
     """Times in seconds. A step takes max(step + context * tokens read, token * tokens computed) + image * images.
 
-    The first operand is bound by memory bandwidth, the second by arithmetic; images go through the vision encoder in
+    The first operand is bound by memory bandwidth, the second by arithmetic. Images pass through the vision encoder in
     the step in which their sequence enters. `preprocess` is spent per image before the queue, one image at a time.
     """
 
@@ -25,7 +25,7 @@ class Costs:
     preprocess: float
 
     def faster(self, speed: float) -> "Costs":
-        """The same engine with all times divided by `speed`."""
+        """Return the same engine with all times divided by `speed`."""
         return Costs(
             self.step / speed,
             self.context / speed,
@@ -35,17 +35,17 @@ class Costs:
         )
 
     def one_step(self, context: int, tokens: int, images: int) -> float:
-        """Seconds of a step that reads `context` KV tokens, computes `tokens` and encodes `images`."""
+        """Return the seconds of a step that reads `context` KV tokens, computes `tokens`, and encodes `images`."""
         return max(self.step + self.context * context, self.token * tokens) + self.image * images
 
     def decode_steps(self, steps: int, context: int, running: int) -> float:
-        """Seconds of `steps` steps in which `running` sequences gain a token each; they hold `context` tokens before.
+        """Return the seconds of `steps` steps in which `running` sequences gain a token each, from `context` tokens.
 
-        Step i (from 1) reads context + running * i tokens, so the sum is that of an arithmetic series, beside a
-        constant for the first steps if those are bound by arithmetic.
+        Step i (from 1) reads context + running * i tokens. The sum is that of an arithmetic series, plus a constant for
+        the first steps if those are bound by arithmetic.
         """
         computed = self.token * running
-        bound = 0  # steps that are bound by arithmetic: they come first, since the context only grows
+        bound = 0  # steps bound by arithmetic are first, since the context only grows
         if self.step + self.context * (context + running) < computed:
             growth = self.context * running
             bound = steps if growth <= 0 else min(steps, int((computed - self.step - self.context * context) / growth))
@@ -54,7 +54,7 @@ class Costs:
         return bound * computed + read * (self.step + self.context * context) + self.context * series
 
     def steps_within(self, seconds: float, most: int, context: int, running: int) -> int:
-        """The largest number of such steps, up to `most`, that lasts no longer than `seconds`."""
+        """Return the largest number of such steps, up to `most`, that takes at most `seconds`."""
         if self.decode_steps(most, context, running) <= seconds:
             return most
         fits, too_many = 0, most
@@ -67,7 +67,7 @@ class Costs:
         return fits
 
 
-# GPUs as the engine model sees them, for DeepSeek-OCR in bfloat16. Arithmetic from data sheets, not measurements.
+# GPUs of the engine model, for DeepSeek-OCR in bfloat16. Computed from data sheets, not measured.
 
 
 # DeepSeek-OCR's language model: 12 layers, hidden size 1280, 10 KV heads of 128, no MLA; 64 experts, 6 of them and 2
@@ -80,7 +80,7 @@ KV_BYTES = 61_440
 TOKEN_FLOP = 2 * 0.573e9
 #: Floating point operations of the vision towers for one page: 1024 px global view and six 640 px tiles.
 IMAGE_FLOP = 3.35e12
-#: Shares of the data sheet that real kernels reach.
+#: Shares of the data sheet values that real kernels reach.
 BANDWIDTH_REACHED, FLOP_REACHED = 0.8, 0.4
 #: Seconds per image in one API server of vLLM: its preprocessing is one thread, 14 pages/s (vllm-project/vllm#58266).
 PREPROCESS_SECONDS = 1 / 14
@@ -88,7 +88,7 @@ PREPROCESS_SECONDS = 1 / 14
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A GPU: memory bandwidth in bytes/s, peak dense bfloat16 in FLOP/s, tokens that its KV cache holds."""
+    """GPU: memory bandwidth in bytes/s, peak dense bfloat16 in FLOP/s, and tokens in its KV cache."""
 
     name: str
     bandwidth: float
@@ -96,14 +96,14 @@ class Preset:
     kv_tokens: int
 
     def costs(self, preprocess: float = PREPROCESS_SECONDS) -> Costs:
-        """Step times on this GPU; `preprocess` seconds per image ahead of the queue."""
+        """Return the step times on this GPU; `preprocess` seconds per image precede the queue."""
         bandwidth = self.bandwidth * BANDWIDTH_REACHED
         flops = self.flops * FLOP_REACHED
         return Costs(WEIGHT_BYTES / bandwidth, KV_BYTES / bandwidth, TOKEN_FLOP / flops, IMAGE_FLOP / flops, preprocess)
 
 
-# Bandwidth and dense bfloat16 peak: NVIDIA's data sheets (L4; A100 40 GB; H100 SXM). KV tokens: what is left of the
-# card beside weights and activations: 150, 330 and 780 pages of 256 + 1000 tokens, in whole blocks of 16.
+# Bandwidth and dense bfloat16 peak: NVIDIA's data sheets (L4; A100 40 GB; H100 SXM). KV tokens: the memory left by
+# weights and activations: 150, 330, and 780 pages of 256 + 1000 tokens, in whole blocks of 16.
 L4 = Preset("l4", 300e9, 121e12, 188_400)
 A100 = Preset("a100", 1555e9, 312e12, 414_480)
 H100 = Preset("h100", 3350e9, 989e12, 979_680)
@@ -111,15 +111,15 @@ H100 = Preset("h100", 3350e9, 989e12, 979_680)
 PRESETS = {preset.name: preset for preset in (L4, A100, H100)}
 
 
-# One request inside the modelled engine, and the sizes of that engine.
+# Request inside the modeled engine, and the sizes of that engine.
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the engine holds at once; the names are those of vLLM's settings.
+    """Capacity of the engine; the names are those of vLLM's settings.
 
-    `blocks` KV blocks of `block_size` tokens; `max_num_batched_tokens` is the token budget of one step and not smaller
-    than `max_num_seqs`, so that every running sequence gets its token in every step.
+    `blocks` are KV blocks of `block_size` tokens. `max_num_batched_tokens` is the token budget of one step. The budget
+    is at least `max_num_seqs`, so that every running sequence receives its token in every step.
     """
 
     max_num_seqs: int
@@ -134,14 +134,14 @@ class Limits:
             raise ValueError("max_num_batched_tokens must not be smaller than max_num_seqs")
 
     def blocks_for(self, tokens: int) -> int:
-        """Blocks that hold `tokens`."""
+        """Return the number of blocks for `tokens`."""
         return -(-tokens // self.block_size)
 
 
 class Place(Enum):
-    """Where a sequence is."""
+    """State of a sequence."""
 
-    PREPARING = auto()  # image preprocessing, or the queue before it
+    PREPARING = auto()  # image preprocessing, or its queue
     WAITING = auto()
     PREFILLING = auto()
     DECODING = auto()
@@ -150,10 +150,11 @@ class Place(Enum):
 
 @dataclass(eq=False, slots=True)
 class RunningSequence:
-    """A request in the engine. Times are those of the engine's clock in seconds; None: not yet.
+    """Request in the engine. Times are those of the engine's clock in seconds; None: not yet.
 
-    `output` tokens will be made, the end-of-sequence token among them. `queued` is when it joined the queue, after
-    preprocessing; `admitted` when its first step began; `first` and `end` when its first and last token were made.
+    `output` tokens will be generated, including the end-of-sequence token. `queued` is the time of joining the queue,
+    after preprocessing. `admitted` is the start of its first step. `first` and `end` are the times of its first and
+    last tokens.
     """
 
     number: int
@@ -168,31 +169,31 @@ class RunningSequence:
     preemptions: int = 0
     aborted: bool = False
     place: Place = Place.PREPARING
-    # The engine's own books. While the sequence decodes, tokens made = the engine's decode counter - offset.
-    made: int = 0  # tokens made before it last left the decoding ones
+    # Internal counters of the engine. While the sequence decodes, its tokens = the engine's decode counter - offset.
+    made: int = 0  # tokens generated before it last stopped decoding
     offset: int = 0
-    prefilled: int = 0  # tokens of this prefill that are computed
-    blocks: int = 0  # KV blocks held while it prefills
+    prefilled: int = 0  # computed tokens of this prefill
+    blocks: int = 0  # KV blocks held during the prefill
 
     @property
     def to_prefill(self) -> int:
-        """Tokens that a prefill computes: the prompt, and after a preemption what had been made."""
+        """Return the tokens that a prefill computes: the prompt, and after a preemption the generated tokens."""
         return self.prompt + self.made
 
 
-# A model of an LLM engine's scheduler on a clock of its own: no I/O, no waiting, no randomness. It follows vLLM's V1
-# scheduler in what decides throughput: continuous batching with FIFO admission, chunked prefill under a token budget
-# per step, KV blocks, preemption of the newest with recomputation. Steps in which nothing enters or leaves are not
-# taken one by one: their times are summed in closed form.
+# Model of an LLM engine's scheduler with its own clock: no I/O, no waiting, no randomness. It follows vLLM's V1
+# scheduler in everything that determines throughput: continuous batching with FIFO admission, chunked prefill under a
+# token budget per step, KV blocks, and preemption of the newest with recomputation. Steps without arrivals or ends are
+# not simulated singly: their times are summed in closed form.
 
 
-#: Two times closer than this are the same moment: sums of floats in another order must not move an admission by a step.
+#: Times closer than this are equal: float sums in another order must not shift an admission by a step.
 SAME = 1e-9
 
 
 @dataclass(slots=True)
 class _Step:
-    """A step under way in which something enters: the prefills and whether each ends with it."""
+    """Step in progress with arrivals: the prefills, and whether each ends with the step."""
 
     end: float
     prefills: list[tuple[RunningSequence, int]]  # with the tokens computed in this step
@@ -200,38 +201,42 @@ class _Step:
 
 
 class EngineModel:
-    """An engine. `submit` requests in order of time, then `advance`; a clock that runs and one that jumps do alike.
+    """Engine: `submit` requests in order of time, then `advance`; real and virtual clocks give the same results.
 
-    With a real clock: `advance(now)` before each `submit(now, ...)`, and again at `next_event()`.
-    With a virtual one: submit everything, then `advance(float("inf"))`.
+    With a real clock: `advance(now)` before each `submit(now, ...)`, and again at `next_event()`. With a virtual one:
+    submit everything, then `advance(float("inf"))`.
     """
 
     def __init__(self, costs: Costs, limits: Limits) -> None:
         self.costs = costs
         self.limits = limits
-        self.time = 0.0  # the end of the last finished step
+        self.time = 0.0  # end of the last finished step
         self.free = limits.blocks
         self.preemptions = 0
-        self.prompt_tokens = 0  # of prompts that were computed
-        self.generated = 0  # tokens made
+        self.prompt_tokens = 0  # computed prompt tokens
+        self.generated = 0  # generated tokens
         self._numbers = 0
         self._preprocessor_free = 0.0
         self._arriving: list[tuple[float, int, RunningSequence]] = []
         self._waiting: deque[RunningSequence] = deque()
         self._decoding: dict[RunningSequence, None] = {}  # oldest first
-        self._partial: RunningSequence | None = None  # prefills over several steps; the newest of all
+        self._partial: RunningSequence | None = None  # prefill over several steps; the newest of all
         self._step: _Step | None = None
         self._aborted: list[RunningSequence] = []
-        # Books of the decoding sequences. A decode step adds one to `_count` and one token to each of them.
+        # Counters of the decoding sequences. A decode step adds one to `_count` and one token to each sequence.
         self._count = 0
-        self._context = 0  # KV tokens that they hold
-        self._boundaries = [0] * limits.block_size  # how many need a block when `_count` % block_size is this
-        self._ends: list[tuple[int, int, RunningSequence]] = []  # (count at which it ends, number, sequence)
+        self._context = 0  # KV tokens of these sequences
+        self._boundaries = [0] * limits.block_size  # sequences that need a block when `_count` % block_size is this
+        self._ends: list[tuple[int, int, RunningSequence]] = []  # (count at its end, number, sequence)
 
     # -- what goes in ---------------------------------------------------------------------------------------------
 
     def submit(self, at: float, prompt: int, output: int, images: int = 1) -> RunningSequence:
-        """A request that arrives at `at`, not before any other submitted one. Raises ValueError if it can never fit."""
+        """Submit a request that arrives at `at`, not before any earlier submitted one.
+
+        Raises:
+            ValueError: The request can never fit.
+        """
         if prompt < 1 or output < 1:
             raise ValueError("a request has at least one prompt token and one output token")
         if self.limits.blocks_for(prompt + output) > self.limits.blocks:
@@ -257,7 +262,7 @@ class EngineModel:
     # -- the clock ------------------------------------------------------------------------------------------------
 
     def advance(self, until: float) -> list[RunningSequence]:
-        """Take all steps that end by `until`; the sequences that ended, in order of time."""
+        """Run all steps that end by `until`; return the sequences that ended, in order of time."""
         ended: list[RunningSequence] = []
         while self._begin(until):
             if self._step is not None:
@@ -269,7 +274,7 @@ class EngineModel:
         return ended
 
     def next_event(self) -> float | None:
-        """When something next ends, enters or is ready, if nothing else is submitted; None for an idle engine."""
+        """Return the time of the next end, arrival, or readiness without further submissions; None if idle."""
         if self._step is not None:
             return self._step.end
         if self._decoding:
@@ -282,34 +287,34 @@ class EngineModel:
     # -- what can be read -----------------------------------------------------------------------------------------
 
     def made(self, sequence: RunningSequence) -> int:
-        """Tokens that exist of a sequence's output."""
+        """Return the generated tokens of a sequence."""
         return self._count - sequence.offset if sequence.place is Place.DECODING else sequence.made
 
     @property
     def running(self) -> int:
-        """Sequences that were admitted and have not ended."""
+        """Return the number of admitted sequences that have not ended."""
         entering = len(self._step.prefills) if self._step else int(self._partial is not None)
         return len(self._decoding) + entering
 
     @property
     def waiting(self) -> int:
-        """Sequences in the queue; those whose images are still being prepared are not in it."""
+        """Return the number of sequences in the queue, without those whose images are still being prepared."""
         return len(self._waiting)
 
     @property
     def kv_usage(self) -> float:
-        """Share of the KV blocks in use, 0 to 1."""
+        """Return the share of the KV blocks in use, 0 to 1."""
         return 1 - self.free / self.limits.blocks
 
     @property
     def idle(self) -> bool:
-        """Nothing is under way or waits."""
+        """Return whether no sequence is running or waiting."""
         return not (self._arriving or self._waiting or self._decoding or self._partial or self._step)
 
     # -- one step -------------------------------------------------------------------------------------------------
 
     def _begin(self, until: float) -> bool:
-        """Start the next step by `until` if one can start; False when there is nothing to run by then."""
+        """Start the next step by `until` if possible; return False if no sequence can run by then."""
         if self._step is not None:
             return True
         if self.time > until:
@@ -338,7 +343,7 @@ class EngineModel:
         return self.limits.blocks_for(self._waiting[0].to_prefill) <= self.free - self._blocks_needed(1)
 
     def _admit(self) -> list[tuple[RunningSequence, int]]:
-        """The prefills of this step: what is left of the one under way, then new ones while they fit."""
+        """Return the prefills of this step: the rest of the current one, then new ones while they fit."""
         budget = self.limits.max_num_batched_tokens - len(self._decoding)
         free = self.free - self._blocks_needed(1)
         prefills: list[tuple[RunningSequence, int]] = []
@@ -386,7 +391,7 @@ class EngineModel:
         self._apply_aborts()
 
     def _first_token(self, sequence: RunningSequence, ended: list[RunningSequence]) -> None:
-        """A prefill is complete: it made a token, and the sequence decodes from here on."""
+        """Complete a prefill: its first token exists, and the sequence decodes from now on."""
         computed = sequence.to_prefill
         sequence.made += 1
         self.generated += 1
@@ -406,7 +411,7 @@ class EngineModel:
     # -- many steps in which only decoding goes on ----------------------------------------------------------------
 
     def _decode(self, until: float, ended: list[RunningSequence]) -> bool:
-        """Steps up to the next event or `until`; False when `until` stopped it."""
+        """Run steps up to the next event or `until`; return False if `until` is first."""
         running = len(self._decoding)
         most = self._steps_to_event()
         steps = self.costs.steps_within(until - self.time + SAME, most, self._context, running)
@@ -418,7 +423,7 @@ class EngineModel:
         return steps == most
 
     def _steps_to_event(self) -> int:
-        """Steps until a sequence ends, blocks run out or an arrival could be admitted; at least 1."""
+        """Return the steps until a sequence ends, blocks run out, or an arrival could be admitted; at least 1."""
         running = len(self._decoding)
         steps = self._first_end() - self._count
         if running * (steps // self.limits.block_size + 1) > self.free and self._blocks_needed(steps) > self.free:
@@ -433,7 +438,7 @@ class EngineModel:
         return steps
 
     def _first_end(self) -> int:
-        """The count at which the next sequence ends; entries of preempted and aborted ones are dropped on the way."""
+        """Return the count at which the next sequence ends; drop entries of preempted and aborted sequences."""
         while True:
             count, _, sequence = self._ends[0]
             if sequence.place is Place.DECODING and sequence.offset + sequence.output == count:
@@ -441,7 +446,7 @@ class EngineModel:
             heapq.heappop(self._ends)
 
     def _blocks_needed(self, steps: int) -> int:
-        """Blocks that the decoding sequences take in the next `steps` steps."""
+        """Return the blocks that the decoding sequences need in the next `steps` steps."""
         size, count = self.limits.block_size, self._count
         if steps == 1:
             return self._boundaries[count % size]
@@ -462,7 +467,7 @@ class EngineModel:
     # -- leaving --------------------------------------------------------------------------------------------------
 
     def _leave_decoding(self, sequence: RunningSequence) -> None:
-        """Take a sequence out of the books of the decoding ones and free its blocks."""
+        """Remove a sequence from the counters of the decoding ones, and free its blocks."""
         sequence.made = self._count - sequence.offset
         computed = sequence.prompt + sequence.made - 1
         del self._decoding[sequence]
@@ -476,7 +481,7 @@ class EngineModel:
         ended.append(sequence)
 
     def _preempt(self) -> None:
-        """Put the newest back to the front of the queue until the others can take their next block."""
+        """Move the newest sequences to the front of the queue until the others can allocate their next block."""
         while self._blocks_needed(1) > self.free:
             if self._partial:
                 sequence, self._partial = self._partial, None
@@ -490,7 +495,7 @@ class EngineModel:
             self._waiting.appendleft(sequence)
 
     def _apply_aborts(self) -> None:
-        """Between steps: let go of what was aborted."""
+        """Remove aborted sequences between steps."""
         if any(sequence.place is Place.PREPARING for sequence in self._aborted):
             self._arriving = [entry for entry in self._arriving if not entry[2].aborted]
             heapq.heapify(self._arriving)
@@ -506,12 +511,12 @@ class EngineModel:
         self._aborted.clear()
 
 
-# The best that any client could get: all requests there at once, in the same order, on a virtual clock.
+# Lower bound for any client: all requests arrive at once, in the same order, on a virtual clock.
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What of a request costs time: tokens of its prompt and its answer, and its images."""
+    """Factors of a request's duration: tokens of its prompt and its answer, and its images."""
 
     prompt: int
     output: int
@@ -519,7 +524,7 @@ class Work:
 
 
 def ends(requests: List[Work], costs: Costs, limits: Limits) -> list[float]:
-    """When each request ends, in seconds from a start at which all of them are there in this order."""
+    """Return the end of each request, in seconds from a start at which all are present in this order."""
     model = EngineModel(costs, limits)
     sequences = [model.submit(0.0, one.prompt, one.output, one.images) for one in requests]
     model.advance(math.inf)
@@ -527,6 +532,6 @@ def ends(requests: List[Work], costs: Costs, limits: Limits) -> list[float]:
 
 
 def makespan(requests: List[Work], preset: Preset, max_num_seqs: int, *, speed: float = 1.0) -> float:
-    """Seconds from the start to the last end on `preset` with `max_num_seqs` slots."""
+    """Return the seconds from the start to the last end on `preset` with `max_num_seqs` slots."""
     limits = Limits(max_num_seqs, preset.kv_tokens // 16)
     return max(ends(requests, preset.costs().faster(speed), limits), default=0.0)

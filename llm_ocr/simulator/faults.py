@@ -8,19 +8,31 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-# Faults: some by chance, seeded by the image and by how often it was asked, so that runs repeat; some by trigger.
-# Written as KIND=VALUE. By chance, the value is the share of requests: 429, 503        refused, with Retry-After 500
-# InternalServerError reset           the connection is reset before the answer reset-within    ... after half of the
-# answer truncated       the answer ends properly after half of its text, without finish_reason stream-error    an error
-# event in the middle of the stream, as when vLLM's engine fails hang            the request is accepted and never
-# answered By trigger: retry-after=S         seconds in Retry-After (1) too-long=BYTES        image URLs of more bytes
-# are "longer than the context" max-inflight=N        429 for requests beyond N at a time, as providers do slow-start=S
-# 503 on everything for S seconds silent-start=S        does not listen for S seconds hang-after=N, hang-after-
-# seconds=S, hang-image=HASHPREFIX the engine stops, for all requests; /health stays 200 die-after=N, die-after-
-# seconds=S, die-image=HASHPREFIX, die-prompt=TEXT the process is gone, as after kill -9 oom-after=N           it dies
-# with CUDA's out-of-memory traceback engine-death=1        it dies as vLLM does when its worker was killed: requests
-# under way get 500, then it ends only-starts=N         the hang, die and oom triggers act in the first N starts only
-# (needs --state-file)
+# Random faults are seeded by the image and by its number of earlier requests, so that runs repeat. Others have
+# triggers. Written as KIND=VALUE.
+#
+# Random faults, where the value is the share of requests:
+#   429, 503        refused, with Retry-After
+#   500             InternalServerError
+#   reset           the connection is reset before the answer
+#   reset-within    ... after half of the answer
+#   truncated       the answer ends properly after half of its text, without finish_reason
+#   stream-error    an error event in the middle of the stream, as when vLLM's engine fails
+#   hang            the request is accepted and never answered
+#
+# Triggers:
+#   retry-after=S         seconds in Retry-After (1)
+#   too-long=BYTES        image URLs of more bytes are "longer than the context"
+#   max-inflight=N        429 for requests beyond N at a time, as providers do
+#   slow-start=S          503 on everything for S seconds
+#   silent-start=S        does not listen for S seconds
+#   hang-after=N, hang-after-seconds=S, hang-image=HASHPREFIX
+#                         the engine stops, for all requests; /health stays 200
+#   die-after=N, die-after-seconds=S, die-image=HASHPREFIX, die-prompt=TEXT
+#                         the process is gone, as after kill -9
+#   oom-after=N           the process exits with CUDA's out-of-memory traceback
+#   engine-death=1        as vLLM after its worker was killed: requests in flight receive 500, then the process exits
+#   only-starts=N         the hang, die, and oom triggers apply to the first N starts only (needs --state-file)
 
 
 RATES = ("429", "503", "500", "reset", "reset-within", "truncated", "stream-error", "hang")
@@ -28,7 +40,7 @@ RATES = ("429", "503", "500", "reset", "reset-within", "truncated", "stream-erro
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """What goes wrong; None and "" are never."""
+    """Faults of a simulator; None and "" mean never."""
 
     rates: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     retry_after: float = 1.0
@@ -48,7 +60,7 @@ class Faults:
     only_starts: int | None = None
 
     def drawn(self, seed: int, image: str, time: int) -> str:
-        """The fault by chance, or "", when this image is asked the `time`-th time (from 0)."""
+        """Return the random fault, or "", for request number `time` (from 0) with this image."""
         if not self.rates:
             return ""
         digest = sha256(f"{seed}|{image}|{time}".encode()).digest()
@@ -60,7 +72,7 @@ class Faults:
         return ""
 
     def calmed(self) -> "Faults":
-        """Without what hangs or kills the whole server."""
+        """Return the faults without those that hang or kill the whole server."""
         return replace(
             self,
             hang_after=None,
@@ -78,7 +90,11 @@ _KINDS = {one.name.replace("_", "-"): one for one in fields(Faults) if one.name 
 
 
 def faults_of(settings: Mapping[str, Any]) -> Faults:
-    """From kinds and values. Raises ValueError that names the kinds there are."""
+    """Return the faults for kinds and values.
+
+    Raises:
+        ValueError: A kind is unknown. The error names the known kinds.
+    """
     rates = {kind: float(value) for kind, value in settings.items() if kind in RATES}
     if any(not 0 <= rate <= 1 for rate in rates.values()) or sum(rates.values()) > 1 + SLACK:
         raise ValueError(f"shares of faults must lie between 0 and 1, their sum too: {rates}")
@@ -92,7 +108,7 @@ def faults_of(settings: Mapping[str, Any]) -> Faults:
     return Faults(MappingProxyType(rates), **triggers)
 
 
-#: Shares such as ten times 0.1 add up to a little more than 1.
+#: Tolerance for sums of shares: ten times 0.1 is slightly more than 1.
 SLACK = 1e-9
 
 
@@ -103,7 +119,7 @@ def _converted(kind: str, value: Any) -> int | float | str:
 
 
 def parsed(words: Iterable[str]) -> dict[str, str]:
-    """KIND=VALUE words as a mapping; raises ValueError for other words."""
+    """Return KIND=VALUE words as a mapping; raise ValueError for other words."""
     pairs = [word.partition("=") for word in words]
     for kind, equals, value in pairs:
         if not (kind and equals and value):
@@ -111,11 +127,11 @@ def parsed(words: Iterable[str]) -> dict[str, str]:
     return {kind: value for kind, _, value in pairs}
 
 
-# What the simulator remembers over its restarts, if a file is given: starts, and how often each image was asked.
+# State across restarts of the simulator, if a file is given: starts, and requests per image.
 
 
 class State:
-    """Counts in a file of one line per event: a process that is killed at any moment loses none that was written."""
+    """Counts in a file with one line per event: a process that is killed at any time loses no written line."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -129,7 +145,7 @@ class State:
         self._write("start")
 
     def count(self, image: str) -> int:
-        """How often this image was asked before; counts this time."""
+        """Return the number of earlier requests with this image, and count this one."""
         before = self._asked[image]
         self._asked[image] += 1
         self._write(f"asked {image}")

@@ -1,4 +1,4 @@
-"""The engine model on the real clock: one timer for all requests."""
+"""Engine model on the real clock: one timer for all requests."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -6,31 +6,31 @@ from typing import Protocol
 
 from llm_ocr.simulator.engine import EngineModel, RunningSequence
 
-#: Streams are written at most so often, in seconds: a wake-up per token would cost a core.
+#: Minimum seconds between two writes of a stream: a wake-up per token would use a whole core.
 TICK = 0.02
-#: Wake-ups for ends are no closer than this: at a high --speed steps take microseconds.
+#: Minimum seconds between two wake-ups for ends: at a high --speed, steps take microseconds.
 NEAREST = 0.001
 
 
 class Stream(Protocol):
-    """Where pieces of an answer go while it is made."""
+    """Receiver of pieces of an answer while the answer is generated."""
 
     def send(self, made: int) -> int:
-        """Write what is new when `made` tokens exist; returns from how many tokens on there is more to write."""
+        """Write the new text for `made` tokens; return the number of tokens at which more text is due."""
 
 
 @dataclass(eq=False, slots=True)
 class Job:
-    """A request in the engine: `done` is set when all its tokens are made."""
+    """Request in the engine: `done` is set when all its tokens exist."""
 
     sequence: RunningSequence
     stream: Stream | None
     done: "asyncio.Future[None]"
-    due: int = field(default=1)  # tokens at which the stream has something to write
+    due: int = field(default=1)  # number of tokens at which the stream has text to write
 
 
 class LiveEngine:
-    """Drives an `EngineModel` by the event loop's clock; time 0 is its creation."""
+    """`EngineModel` driven by the event loop's clock; time 0 is its creation."""
 
     def __init__(self, model: EngineModel) -> None:
         self.model = model
@@ -42,32 +42,36 @@ class LiveEngine:
         self._streams = 0
 
     def now(self) -> float:
-        """Seconds since the start; stands still while the engine hangs."""
+        """Return the seconds since the start; constant while the engine hangs."""
         if self._frozen_at is not None:
             return self._frozen_at
         return self._loop.time() - self._origin
 
     @property
     def frozen(self) -> bool:
-        """The engine hangs."""
+        """Return whether the engine hangs."""
         return self._frozen_at is not None
 
     def freeze(self) -> None:
-        """Hang: nothing moves until `thaw`."""
+        """Hang the engine until `thaw`."""
         if self._frozen_at is None:
             self._tick()
             self._frozen_at = self.now()
             self._set_timer()
 
     def thaw(self) -> None:
-        """Go on where the engine stopped."""
+        """Continue at the point where the engine stopped."""
         if self._frozen_at is not None:
             self._origin = self._loop.time() - self._frozen_at
             self._frozen_at = None
             self._set_timer()
 
     def submit(self, prompt: int, output: int, images: int, stream: Stream | None) -> Job:
-        """A request that arrives now. Raises ValueError when it can never fit."""
+        """Submit a request that arrives now.
+
+        Raises:
+            ValueError: The request can never fit.
+        """
         now = self.now()
         self._deliver(now)
         job = Job(self.model.submit(now, prompt, output, images), stream, self._loop.create_future())
@@ -77,7 +81,7 @@ class LiveEngine:
         return job
 
     def abort(self, job: Job) -> None:
-        """Its client has gone."""
+        """Drop a request whose client disconnected."""
         if self._jobs.pop(job.sequence, None):
             self._streams -= job.stream is not None
             self._deliver(self.now())
@@ -95,7 +99,7 @@ class LiveEngine:
         self._set_timer()
 
     def _deliver(self, now: float) -> None:
-        """Bring the model up to now and hand out what it made."""
+        """Advance the model to now, and deliver its output."""
         for sequence in self.model.advance(now):
             job = self._jobs.pop(sequence, None)
             if job is None:
@@ -126,6 +130,6 @@ class LiveEngine:
         now = self.now()
         wake = max(event, now + NEAREST)
         if self._streams:
-            # Absolute ticks: a late wake-up does not move the ones after it.
+            # Absolute ticks: a late wake-up does not shift the later ones.
             wake = min(wake, (now // TICK + 1) * TICK)
         self._timer = self._loop.call_at(self._origin + wake, self._on_timer)

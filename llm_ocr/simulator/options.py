@@ -1,4 +1,4 @@
-"""The command line of the simulator, its own and the one it takes as a stand-in for `vllm serve`."""
+"""Command line of the simulator, both its own and that as a replacement of `vllm serve`."""
 
 import argparse
 import json
@@ -12,13 +12,13 @@ from llm_ocr.simulator.engine import PREPROCESS_SECONDS, PRESETS, Costs, Limits
 from llm_ocr.simulator.faults import Faults, faults_of, parsed
 
 BLOCK = 16
-#: What `--version` and GET /version say: the vLLM whose behaviour is imitated.
+#: Version in `--version` and GET /version: the vLLM release that is imitated.
 VERSION = "0.32.0"
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Everything that can be set; the command line's help says what each is."""
+    """All options; the help of the command line describes them."""
 
     costs: Costs
     limits: Limits
@@ -32,13 +32,13 @@ class Options:
     stream_interval: int
     metrics: bool
     seed: int
-    in_order: bool  # answers and faults by the order in which images come first
-    patch: int | None  # pixels a side of the squares that an image is counted in
+    in_order: bool  # answers and faults by the order of first requests for images
+    patch: int | None  # side in pixels of the squares that an image is counted in
     lifetime: float
     until_stdin_closes: bool
     follow_parent: bool
     state_file: Path | None
-    serve: bool  # stand in for `vllm serve`: its log lines, its way to stop
+    serve: bool  # replace `vllm serve`: its log lines and its shutdown
     shutdown_timeout: float
     exit_seconds: float
     startup_seconds: float
@@ -46,10 +46,10 @@ class Options:
 
 
 def read_options(argv: Sequence[str], environment: Mapping[str, str]) -> Options:
-    """From the words after the program's name.
+    """Return the options from the words after the program's name.
 
-    The words of LLM_OCR_SIMULATOR come first, so that the command line wins; VLLM_API_KEY is the key unless --api-key
-    is given. After `serve MODEL` words that are not known are ignored.
+    The words of LLM_OCR_SIMULATOR precede, so that the command line has precedence. VLLM_API_KEY is the key unless
+    --api-key is given. After `serve MODEL`, unknown words are ignored.
     """
     more = shlex.split(environment.get("LLM_OCR_SIMULATOR", ""))
     parser = _parser()
@@ -65,7 +65,10 @@ def read_options(argv: Sequence[str], environment: Mapping[str, str]) -> Options
 
 
 def _served(words: Sequence[str]) -> list[str]:
-    """`MODEL --flags` or `--model MODEL --flags` as our flags; the model's path names it unless a name is given."""
+    """Return `MODEL --flags` or `--model MODEL --flags` as flags of the simulator.
+
+    The default name of the model is its path.
+    """
     words = list(words)
     if words and not words[0].startswith("-"):
         words = ["--model", words[0], *words[1:]]
@@ -116,7 +119,7 @@ def _options(given: argparse.Namespace, serve: bool, key: str) -> Options:
 
 
 def _said(file: str | None) -> dict[str, str]:
-    """Answers by prompt, from a JSON object in a file."""
+    """Return the answers by prompt, from a JSON object in a file."""
     if not file:
         return {}
     try:

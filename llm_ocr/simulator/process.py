@@ -1,4 +1,4 @@
-"""A simulator in a process of its own, for tests and benchmarks."""
+"""Simulator in a separate process, for tests and benchmarks."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ _END_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A simulator that listens. `url` ends in /v1."""
+    """Simulator that listens. `url` ends in /v1."""
 
     url: str
     pid: int
@@ -26,23 +26,23 @@ class Running:
 
     @property
     def root(self) -> str:
-        """The URL without /v1."""
+        """Return the URL without /v1."""
         return self.url.removesuffix("/v1")
 
     def log(self) -> dict[str, Any]:
-        """GET /simulator/log: all requests, `measured` and `oracle` makespan, `cpu_seconds` of the simulator."""
+        """Return GET /simulator/log: all requests, `measured` and `oracle` makespan, `cpu_seconds` of the simulator."""
         return dict(json.loads(self._call("/simulator/log")))
 
     def set_faults(self, faults: Mapping[str, Any]) -> None:
-        """Replace all faults (kinds and values as in faults.py); an empty mapping ends them."""
+        """Replace all faults (kinds and values as in faults.py); an empty mapping removes them."""
         self._call("/simulator/faults", json.dumps(dict(faults)).encode())
 
     def reset(self) -> None:
-        """Forget the log."""
+        """Clear the log."""
         self._call("/simulator/reset", b"{}")
 
     def kill(self) -> None:
-        """As kill -9."""
+        """Kill the process, as kill -9."""
         self.process.kill()
         self.process.wait()
 
@@ -56,7 +56,7 @@ class Running:
 
 
 def command(**options: Any) -> list[str]:
-    """The simulator's command line. Keywords are its flags: `max_num_seqs=8`, `fault={"429": 0.1}`."""
+    """Return the simulator's command line. Keywords are its flags: `max_num_seqs=8`, `fault={"429": 0.1}`."""
     words = [sys.executable, "-m", "llm_ocr.simulator"]
     for name, value in options.items():
         flag = "--" + name.replace("_", "-")
@@ -70,9 +70,10 @@ def command(**options: Any) -> list[str]:
 
 
 class running:
-    """A simulator with these options (see `command`) for a `with` or `async with` block; it is stopped at its end.
+    """Simulator with these options (see `command`) for a `with` or `async with` block, stopped at the end of the block.
 
-    Raises RuntimeError if it does not start.
+    Raises:
+        RuntimeError: The simulator does not start.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -109,7 +110,7 @@ def _announced(process: "subprocess.Popen[bytes]") -> Running:
 
 
 def stop(process: "subprocess.Popen[bytes]") -> None:
-    """End a simulator that was started with pipes."""
+    """Stop a simulator that was started with pipes."""
     for pipe in (process.stdin, process.stdout):
         if pipe:
             pipe.close()

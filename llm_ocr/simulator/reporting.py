@@ -8,20 +8,20 @@ from typing import Any
 from llm_ocr.simulator import engine
 from llm_ocr.simulator.engine import EngineModel, RunningSequence
 
-# The lines of vLLM's log that a supervisor reads, on standard output.
+# Lines of vLLM's log that a supervisor reads, on standard output.
 
 
-#: What requests get when vLLM's engine process is gone.
+#: Error of requests after the end of vLLM's engine process.
 ENGINE_DEAD = "EngineCore encountered an issue. See stack trace (above) for the root cause."
 
 
 def starting(model: str, version: str) -> None:
-    """The first line."""
+    """Write the first line."""
     _say(f"INFO 11-20 12:00:00 [api_server.py:1978] vLLM API server version {version}, model {model}")
 
 
 def cache(tokens: int, max_model_len: int) -> None:
-    """The size of the KV cache, as it is printed after profiling."""
+    """Write the size of the KV cache, as vLLM does after profiling."""
     _say(f"INFO 11-20 12:00:01 [kv_cache_utils.py:1087] GPU KV cache size: {tokens:,} tokens")
     _say(
         f"INFO 11-20 12:00:01 [kv_cache_utils.py:1091] Maximum concurrency for {max_model_len:,} tokens per request: "
@@ -30,22 +30,22 @@ def cache(tokens: int, max_model_len: int) -> None:
 
 
 def ready() -> None:
-    """Startup is complete: it listens."""
+    """Write that startup is complete and the server listens."""
     _say("INFO:     Application startup complete.")
 
 
 def stopping() -> None:
-    """After SIGTERM."""
+    """Write the line after SIGTERM."""
     _say("INFO:     Shutting down")
 
 
 def engine_died() -> None:
-    """The worker was killed."""
+    """Write the lines after the worker was killed."""
     _say("ERROR 11-20 12:00:02 [core_client.py:600] Engine core proc EngineCore_0 died unexpectedly, shutting down.")
 
 
 def out_of_memory() -> None:
-    """CUDA out of memory, with its traceback."""
+    """Write CUDA's out-of-memory error with its traceback."""
     _say(
         "ERROR 11-20 12:00:02 [core.py:936] EngineCore failed to start.\n"
         "Traceback (most recent call last):\n"
@@ -63,11 +63,11 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-# GET /metrics: the gauges and counters that vLLM has under the same names, in Prometheus' text form.
+# GET /metrics: gauges and counters with vLLM's names, in Prometheus' text form.
 
 
 def metrics_text(model: EngineModel, name: str, finished: Mapping[str, int]) -> str:
-    """`name` is the served model's; `finished` counts ended requests by finish reason."""
+    """Return the metrics; `name` is that of the served model, `finished` counts ended requests by finish reason."""
     labels = f'engine="0",model_name="{name}"'
     waiting = f'reason="capacity",{labels}'
     lines = [
@@ -96,26 +96,26 @@ def _metric(name: str, kind: str, values: Sequence[tuple[str, float]]) -> list[s
     return head + [f"vllm:{name}{{{labels}}} {float(value)}" for labels, value in values]
 
 
-# What happened to every request, and what the oracle makes of the same requests.
+# Log of every request, with the oracle's result for the same requests.
 
 
 @dataclass(eq=False, slots=True)
 class Entry:
-    """One request. Times in seconds since the server's start; `asked` counts how often its image was asked before."""
+    """One request. Times are in seconds since the server's start; `asked` counts earlier requests with its image."""
 
     image: str
     asked: int
     arrival: float
     fault: str = ""
-    status: int = 0  # of the HTTP answer; 0: none
+    status: int = 0  # HTTP status; 0: none
     finish: str = ""  # stop, length, abort, or error
     temperature: float = 0.0
     end: float | None = None
-    produced: int = 0  # tokens that were made
-    sequence: RunningSequence | None = None  # None: it never reached the engine
+    produced: int = 0  # generated tokens
+    sequence: RunningSequence | None = None  # None: never reached the engine
 
     def as_json(self, oracle_end: float | None) -> dict[str, Any]:
-        """For the log; times None where the request never came so far."""
+        """Return the log entry; times are None for states that the request did not reach."""
         own = self.sequence
         return {
             "image": self.image,
@@ -137,9 +137,9 @@ class Entry:
 
 
 def log_json(entries: list[Entry], model: EngineModel) -> dict[str, Any]:
-    """All requests in order of arrival, beside measured and oracle makespan of those that made tokens and have ended.
+    """Return all requests in order of arrival, with measured and oracle makespan of completed requests with tokens.
 
-    The oracle takes them in the order in which they reached the engine.
+    The oracle uses the order in which they reached the engine.
     """
     worked = [(one.sequence, one) for one in entries if one.sequence and one.produced and one.end is not None]
     worked.sort(key=lambda pair: pair[0].number)

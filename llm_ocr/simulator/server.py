@@ -24,7 +24,7 @@ from llm_ocr.simulator.live import Job, LiveEngine
 from llm_ocr.simulator.options import VERSION, Options
 from llm_ocr.simulator.reporting import Entry, log_json, metrics_text
 
-# Requests as they come over HTTP, checked as vLLM checks them, and its error answers.
+# Requests over HTTP, validated as in vLLM, and its error answers.
 
 
 _PNG = "data:image/png;base64,"
@@ -32,7 +32,7 @@ _DATA_URL = re.compile(r"data:image/[\w.+-]+;base64,[A-Za-z0-9+/]{4,64}")
 
 
 class Refused(Exception):
-    """The request is answered with an error: status and body in vLLM's form."""
+    """Request that is answered with an error: status and body in vLLM's form."""
 
     def __init__(self, status: int, message: str, kind: str = "BadRequestError", param: str | None = None) -> None:
         super().__init__(message)
@@ -41,13 +41,13 @@ class Refused(Exception):
 
 
 def error_body(status: int, message: str, kind: str, param: str | None = None) -> dict[str, Any]:
-    """vLLM's error object."""
+    """Return vLLM's error object."""
     return {"error": {"message": message, "type": kind, "param": param, "code": status}}
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A request that can be answered."""
+    """Valid request."""
 
     ask: Ask
     prompt_tokens: int
@@ -58,9 +58,13 @@ class ChatRequest:
 def read_chat(
     body: bytes, model: str, max_model_len: int, too_long: int | None = None, patch: int | None = None
 ) -> ChatRequest:
-    """The request in a body. Raises `Refused`. URLs of more than `too_long` bytes count as a too long prompt.
+    """Return the request in a body.
 
-    `patch`: PNG images cost a token for each square of so many pixels a side, as Qwen2.5-VL's 28.
+    URLs of more than `too_long` bytes count as a prompt that is too long. With `patch`, a PNG image costs one token per
+    square with sides of `patch` pixels, as Qwen2.5-VL's 28.
+
+    Raises:
+        Refused: The request is invalid.
     """
     try:
         data = json.loads(body)
@@ -87,7 +91,7 @@ def read_chat(
 
 
 def _parts(messages: list[Any]) -> tuple[str, str, int]:
-    """Image URL, all text, number of images."""
+    """Return the image URL, all text, and the number of images."""
     urls: list[str] = []
     texts: list[str] = []
     for message in messages:
@@ -104,7 +108,7 @@ def _parts(messages: list[Any]) -> tuple[str, str, int]:
 
 
 def _room(data: dict[str, Any], tokens: int, context: int) -> int:
-    """Tokens that the answer may have."""
+    """Return the maximum tokens of the answer."""
     if tokens > context:
         raise Refused(
             400,
@@ -134,7 +138,10 @@ def _room(data: dict[str, Any], tokens: int, context: int) -> int:
 
 
 def _squares(url: str, patch: int) -> int:
-    """How many such squares a PNG has, the edges' counted; 0 for another image. Its size is in bytes 16 to 24."""
+    """Return the number of such squares in a PNG, with those at the edges; 0 for another image.
+
+    The size is in bytes 16 to 24.
+    """
     if not url.startswith(_PNG):
         return 0
     head = base64.b64decode(url[len(_PNG) : len(_PNG) + 32])
@@ -151,11 +158,11 @@ def _forced(data: dict[str, Any]) -> dict[str, object]:
     return {}
 
 
-# Answers that end in the wrong way.
+# Answers with a faulty end.
 
 
 def reset_connection(request: web.Request) -> web.StreamResponse:
-    """End the connection with RST: the client sees a reset, not an end."""
+    """Reset the connection with RST: the client sees a reset instead of an end."""
     transport = request.transport
     if transport is not None:
         sock = transport.get_extra_info("socket")
@@ -169,7 +176,7 @@ def reset_connection(request: web.Request) -> web.StreamResponse:
 def broken_answer(
     request: web.Request, fault: str, stream: SseStream | None, response: web.StreamResponse, text: str
 ) -> web.StreamResponse:
-    """Half of the answer is out (or, not streamed, made); end it in the way of the fault."""
+    """End an answer with the fault, after half of its text was sent (or generated, without a stream)."""
     if fault == "reset-within":
         return reset_connection(request)
     if stream is not None:
@@ -183,40 +190,40 @@ def broken_answer(
     return web.Response(body=body[: len(body) // 2], content_type="application/json")
 
 
-# The HTTP side: vLLM's OpenAI-compatible API over the live engine, and what tests and benchmarks ask the simulator.
+# HTTP side: vLLM's OpenAI-compatible API over the live engine, and requests of tests and benchmarks to the simulator.
 
 
 _LARGEST_BODY = 1 << 30
 _KILLED = 137
-#: From its worker's death to vLLM's own end (measured: 1.7 s).
+#: Seconds from its worker's end to vLLM's own end (measured: 1.7 s).
 _ENGINE_DEATH_SECONDS = 1.0
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class EngineDead(Exception):
-    """The engine is gone; what was under way ends with 500."""
+    """The engine has ended; open requests end with 500."""
 
 
 class Simulator:
-    """One simulated server. Make it inside a running event loop, then serve `app()`."""
+    """One simulated server. Create it inside a running event loop, then serve `app()`."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.live = LiveEngine(EngineModel(options.costs, options.limits))
-        self.in_flight = 0  # requests for answers that have no answer yet
-        self.ended = asyncio.Event()  # the process is to end
+        self.in_flight = 0  # unanswered requests for answers
+        self.ended = asyncio.Event()  # set when the process must exit
         self._state = State(options.state_file)
         self._faults = self._allowed(options.faults)
         self._entries: list[Entry] = []
-        self._numbers: dict[str, int] = {}  # of images, in the order in which they came first
+        self._numbers: dict[str, int] = {}  # numbers of images, in order of their first request
         self._finished: Counter[str] = Counter()
         self._answering = 0  # requests for answers since the start
         self._engine_dead = False
         self._plan_triggers()
 
     def app(self) -> web.Application:
-        """The routes."""
+        """Return the routes."""
         app = web.Application(client_max_size=_LARGEST_BODY, middlewares=[self._gate])
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_get("/v1/models", self._models)
@@ -233,7 +240,7 @@ class Simulator:
 
     @web.middleware
     async def _gate(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """Slow start and the API key."""
+        """Apply slow start, and check the API key."""
         if request.path.startswith("/simulator/"):
             return await handler(request)
         if self.live.now() < self._faults.slow_start:
@@ -263,7 +270,10 @@ class Simulator:
         return web.json_response({**data, "cpu_seconds": time.process_time(), "uptime": self.live.now()})
 
     async def _set_faults(self, request: web.Request) -> web.Response:
-        """The JSON object, KIND: VALUE, replaces all faults; {} ends them, a hang too. `*-after` count from now on."""
+        """Replace all faults by the JSON object KIND: VALUE; {} ends all faults, including a hang.
+
+        The counts of `*-after` restart.
+        """
         try:
             faults = faults_of(await request.json())
         except (ValueError, TypeError) as error:
@@ -275,7 +285,7 @@ class Simulator:
         return web.json_response({})
 
     async def _reset(self, request: web.Request) -> web.Response:
-        """Forget the log."""
+        """Clear the log."""
         self._entries.clear()
         return web.json_response({})
 
@@ -305,7 +315,7 @@ class Simulator:
 
     async def _answered(self, request: web.Request, entry: Entry) -> web.StreamResponse:
         options = self.options
-        # Not `request.read()`: that keeps the body, half a megabyte, as long as the request is under way.
+        # `request.read()` is unsuitable: it keeps the body, half a megabyte, until the request ends.
         body = b"".join([piece async for piece in request.content.iter_any()])
         chat = read_chat(body, options.model, options.max_model_len, self._faults.too_long, options.patch)
         del body
@@ -334,12 +344,12 @@ class Simulator:
         return await self._made(request, chat, entry)
 
     def _in_order(self, chat: ChatRequest) -> ChatRequest:
-        """The request as if its image were the n-th of a list, n being the order in which images came first."""
+        """Return the request with the n-th image of a list, where n is the order of the image's first request."""
         number = self._numbers.setdefault(chat.ask.image, len(self._numbers))
         return replace(chat, ask=replace(chat.ask, image=answers.image_hash(f"in order {number}")))
 
     async def _made(self, request: web.Request, chat: ChatRequest, entry: Entry) -> web.StreamResponse:
-        """Let the engine make the answer, and send it."""
+        """Let the engine generate the answer, and send it."""
         try:
             reply = answers.reply(chat.ask, self.options.style)
         except ValueError as error:
@@ -377,7 +387,7 @@ class Simulator:
         return response
 
     async def _wait(self, job: Job, entry: Entry) -> None:
-        """Until the engine has made all tokens. A client that leaves cancels this: the engine drops the request."""
+        """Wait until all tokens exist. A client that disconnects cancels the wait: the engine drops the request."""
         entry.sequence = job.sequence
         try:
             await job.done
@@ -401,7 +411,7 @@ class Simulator:
         faults = self._faults
 
         def due(action: Callable[[], object]) -> None:
-            if self._faults is faults:  # they may have been replaced since
+            if self._faults is faults:  # they may have been replaced in the meantime
                 action()
 
         if faults.hang_after_seconds is not None:
@@ -410,7 +420,7 @@ class Simulator:
             loop.call_later(faults.die_after_seconds, due, self._die)
 
     def _pull_triggers(self, chat: ChatRequest) -> None:
-        """What this request sets off."""
+        """Apply the triggers of this request."""
         faults = self._faults
         self._answering += 1
         number = self._answering

@@ -1,4 +1,4 @@
-"""Documents with something wrong, made on the spot; each function gives the bytes of a file."""
+"""Synthetic defective documents; each function returns the bytes of a file."""
 
 import io
 import random
@@ -19,7 +19,7 @@ _ORDINALS = ("First", "Then", "Next", "After that", "Later", "Towards the end", 
 
 
 def text_pdf(*pages: Iterable[str], password: str = "", size: tuple[float, float] = (612, 792)) -> bytes:
-    """A PDF with these lines on its pages, encrypted when there is a password."""
+    """Return a PDF with these lines on its pages, encrypted if there is a password."""
     from reportlab.lib.pdfencrypt import StandardEncryption
     from reportlab.pdfgen.canvas import Canvas
 
@@ -37,7 +37,7 @@ def text_pdf(*pages: Iterable[str], password: str = "", size: tuple[float, float
 
 
 def good_pages(name: str, count: int) -> list[list[str]]:
-    """Lines for pages that no other document has, and no running header: each begins otherwise."""
+    """Return lines for pages that no other document has, without a running header: each begins differently."""
     return [[f"{_ORDINALS[number]} comes {name}, sheet {number + 1}.", *SENTENCES] for number in range(count)]
 
 
@@ -54,7 +54,7 @@ def blank() -> bytes:
 
 
 def _deflated(line: bytes, times: int) -> bytes:
-    """Return the zlib stream of a line that is repeated, without compressing each of its copies."""
+    """Return the zlib stream of a repeated line, without compressing each copy."""
     packer, check = zlib.compressobj(9), 1
     head = packer.compress(line) + packer.flush(zlib.Z_FULL_FLUSH)
     again = packer.compress(line) + packer.flush(zlib.Z_FULL_FLUSH)
@@ -64,13 +64,13 @@ def _deflated(line: bytes, times: int) -> bytes:
 
 
 def path_bomb(before: str, after: str) -> bytes:
-    """Three pages; the second strokes 200,000 dashed curves, which takes minutes, and a few kilobytes in the file."""
+    """Return three pages; the second strokes 200,000 dashed curves: minutes of time, a few kilobytes in the file."""
     curves = b"[1 1] 0 d 3 w\n" + b"0 0 m 300 792 600 0 612 400 c S\n" * 200_000
     return _page_by_page([_shown(before), curves, _shown(after)])
 
 
 def image_bomb(before: str, after: str) -> bytes:
-    """Three pages; the second shows an image that takes some 400 kB in the file and 430 MB decoded."""
+    """Return three pages; the second shows an image with about 400 kB in the file and 430 MB decoded."""
     side = 12_000
     packed = _deflated(bytes(3 * side), side)
     about = b"/Type/XObject/Subtype/Image/Width %d/Height %d/ColorSpace/DeviceRGB/BitsPerComponent 8" % (side, side)
@@ -79,7 +79,7 @@ def image_bomb(before: str, after: str) -> bytes:
 
 
 def image_file_bomb() -> bytes:
-    """A PNG of 900 million white pixels."""
+    """Return a PNG of 900 million white pixels."""
     side = 30_000
     header = side.to_bytes(4) * 2 + bytes([1, 0, 0, 0, 0])
     data = _deflated(b"\0" + b"\xff" * (side // 8), side)
@@ -89,7 +89,7 @@ def image_file_bomb() -> bytes:
 
 
 def lying_pdf(lines: Sequence[str], said: Callable[[int], int]) -> bytes:
-    """A page that shows `lines`, and whose font tells readers that code c means the character `said(c)`."""
+    """Return a page that shows `lines`, whose font declares that code c means the character `said(c)`."""
     pairs = b"".join(b"<%02x><%04x>\n" % (code, said(code)) for code in range(33, 127))
     meaning = (
         b"/CIDInit/ProcSet findresource begin 12 dict begin begincmap/CMapName/L def/CMapType 2 def\n"
@@ -101,17 +101,17 @@ def lying_pdf(lines: Sequence[str], said: Callable[[int], int]) -> bytes:
 
 
 def shifted(code: int) -> int:
-    """The next letter."""
+    """Return the next letter."""
     return code + 1
 
 
 def control_code(code: int) -> int:
-    """A code without a meaning."""
+    """Return a code without a meaning."""
     return 1 + code % 8
 
 
 def wrong_layer_pdf(seen: Sequence[str], invisible: Sequence[str]) -> bytes:
-    """A scan of the lines `seen` below an invisible text layer that says something else, as bad OCR leaves it."""
+    """Return a scan of the lines `seen` below an invisible text layer with different text, as after bad OCR."""
     image = _picture(seen)
     data = io.BytesIO()
     image.save(data, "JPEG", quality=90)
@@ -131,7 +131,7 @@ def _picture(lines: Sequence[str]) -> Image.Image:
 
 
 def _shown(*lines: str) -> bytes:
-    """Operators that draw lines of text from the top of the page, in font /F."""
+    """Return operators that draw lines of text from the top of the page, in font /F."""
     drawn = [
         b"BT /F 16 Tf 72 %d Td (%s) Tj ET\n" % (702 - 30 * row, line.encode("ascii")) for row, line in enumerate(lines)
     ]
@@ -139,7 +139,7 @@ def _shown(*lines: str) -> bytes:
 
 
 def _page_by_page(contents: Sequence[bytes], *, font: bytes = b"", extra: Sequence[bytes] = ()) -> bytes:
-    """A PDF with these page contents, font /F, and further objects from number 4, which pages know as /X."""
+    """Return a PDF with these page contents, font /F, and further objects from number 4, named /X on pages."""
     first = 4 + len(extra)
     kids = b" ".join(b"%d 0 R" % (first + 2 * index) for index in range(len(contents)))
     objects = [
@@ -162,7 +162,7 @@ def _stream(data: bytes) -> bytes:
 
 
 def _pdf(*objects: bytes) -> bytes:
-    """A PDF of numbered objects, the first of them its catalogue."""
+    """Return a PDF of numbered objects, the first of them its catalog."""
     out, places = b"%PDF-1.5\n", []
     for number, body in enumerate(objects, start=1):
         places.append(len(out))

@@ -12,19 +12,19 @@ from viewer_browser import Browser
 
 @pytest.fixture(scope="session")
 def standing(golden) -> Path:
-    """An assembled workspace of 6 documents of 3 pages, one of them failed; tests that change it copy it."""
+    """Return an assembled workspace of 6 documents of 3 pages, one of them failed; tests copy it before a change."""
     return golden("export", lambda folder: make(str(folder / "w"), fails=frozenset({"4.pdf"}))) / "w"
 
 
 @pytest.fixture
 def workspace(standing, tmp_path) -> Path:
-    """A copy of that workspace."""
+    """Return a copy of that workspace."""
     return Path(shutil.copytree(standing, tmp_path / "w"))
 
 
 @pytest.fixture(scope="session")
 def numbered_pages(golden) -> Callable[[int], Path]:
-    """Return `numbered_pages(count)`: a folder of so many small pictures, each with its number."""
+    """Return `numbered_pages(count)`: a folder with that many small pictures, each with its number."""
 
     def make_them(folder: Path, count: int) -> None:
         for number in range(count):
@@ -37,7 +37,7 @@ def numbered_pages(golden) -> Callable[[int], Path]:
 
 @pytest.fixture(scope="session")
 def browser(require, tmp_path_factory) -> Iterator[Browser]:
-    """Chromium, which reads pages of this machine."""
+    """Yield Chromium, which loads pages of this machine."""
     require("chromium")
     with Browser(tmp_path_factory.mktemp("chromium")) as browser:
         yield browser

@@ -1,4 +1,4 @@
-"""Workspaces to export: what the stages publish, with made-up pages, so that nothing has to be read by OCR."""
+"""Workspaces for exports: output of the stages with synthetic pages, so that no OCR is necessary."""
 
 import asyncio
 import io
@@ -37,14 +37,14 @@ from llm_ocr.workspace.publish import done_units, figures_summary, pages_summary
 from llm_ocr.workspace.retry import plan_retry
 from tests.fakes.crash import Crash, CrashingStore, CrashPoint
 
-#: Pages of a document and of a unit. A unit's dataset file has some more than 1 MB.
+#: Pages of a document and of a unit. A unit's dataset file has slightly more than 1 MB.
 PAGES = 3
 SETTINGS = {"engine": "vllm", "model": "deepseek-ocr", "pages_per_unit": PAGES, "password": "of nobody"}
 _READER = {"engine": "model", "model": "deepseek-ai/DeepSeek-OCR", "revision": "0123abcd"}
 
 
 def noise(seed: str, side: int = 400) -> EncodedImage:
-    """An image that no format makes smaller."""
+    """Return an image that no format compresses."""
     data = random.Random(seed).randbytes(side * side)
     out = io.BytesIO()
     Image.frombytes("L", (side, side), data).save(out, "PNG")
@@ -71,7 +71,7 @@ def record(part: DocumentPart, number: int, index: int, *, fails: bool) -> PageR
 
 
 def make(url: str, documents: int = 6, *, fails: frozenset[str] = frozenset(), pages: int = PAGES, **settings) -> str:
-    """Plan and read so many documents; pages of those named in `fails` fail. Describes and assembles them."""
+    """Plan and read documents; pages of those named in `fails` fail. Describe and assemble them."""
     options = StoreOptions(endpoint=settings.get("workspace_endpoint"))
     with Workspace.open(url, create=True, options=options) as workspace:
         workspace.create_json("plan/settings.json", {"settings": SETTINGS})
@@ -83,7 +83,7 @@ def make(url: str, documents: int = 6, *, fails: frozenset[str] = frozenset(), p
 
 
 def make_in_bucket(folder: Path, url: str, documents: int, settings: dict[str, str]) -> None:
-    """Copy a workspace that `make` made in a folder to a bucket, markers last."""
+    """Copy a workspace that `make` created in a folder to a bucket, markers last."""
     source = open_store(make(str(folder), documents), StoreOptions())
     store = open_store(url, StoreOptions(endpoint=settings["workspace_endpoint"]))
     for key in sorted((info.key for info in source.list()), key=lambda key: key.endswith(".done")):
@@ -95,7 +95,7 @@ def _planned(name: str, pages: int) -> PlannedDocument:
 
 
 def read(workspace: Workspace, fails: frozenset[str] = frozenset()) -> None:
-    """Extract and Describe every unit that is not done yet."""
+    """Extract and Describe every unfinished unit."""
     extract = claim_key(workspace, EXTRACT, {"reader": _READER, "render": {"image_size": 200}})
     reader = {"engine": "model", "model": "Qwen/Qwen3-VL-8B-Instruct", "mode": "describe"}
     describe = claim_key(workspace, DESCRIBE, {"extract": extract, "reader": reader})
@@ -124,7 +124,7 @@ def _publish(workspace: Workspace, unit: Unit, extract: str, describe: str, fail
 
 
 def retry(url: str, *, read_again: bool = True) -> None:
-    """Read the failed pages once more, with success, and assemble what they touch; else only plan them."""
+    """Read the failed pages again, with success, and assemble the affected documents; otherwise only plan them."""
 
     async def reopen(part: DocumentPart) -> PlannedDocument:
         return _planned(part.relative, part.page_total)
@@ -139,7 +139,7 @@ def retry(url: str, *, read_again: bool = True) -> None:
 
 
 def exported_with(point: CrashPoint, monkeypatch: pytest.MonkeyPatch, workspace: Path, output: Path, **form) -> bool:
-    """Whether an export to a folder, of which a write may die, came to its end."""
+    """Return whether an export to a folder, during which a write may crash, was completed."""
     with monkeypatch.context() as patch:
         patch.setattr(export_output, "open_store", lambda url, _: CrashingStore(LocalStore(Path(url)), point))
         try:
@@ -156,12 +156,12 @@ def loaded(folder: Path, **options):
 
 
 def raw(dataset) -> list[dict]:
-    """All rows, images as the bytes that are stored."""
+    """Return all rows, with images as the stored bytes."""
     return dataset.with_format("arrow")[:].to_pylist()
 
 
 def shards(folder: Path) -> dict[str, int]:
-    """Inodes of the shards by name."""
+    """Return the inodes of the shards by name."""
     return {path.name: path.stat().st_ino for path in sorted((folder / "data").iterdir())}
 
 
@@ -170,6 +170,6 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def noted_batches(output: Path) -> dict[str, dict[str, int]]:
-    """The batches of an export that have a note, and the inodes of their files: one written anew gets another."""
+    """Return the batches of an export that have a note, with their files' inodes: a rewritten file has another."""
     notes = {path.name: json.loads(path.read_text()) for path in (output / "_llm-ocr/batches").glob("*.json")}
     return {batch: {name: (output / name).stat().st_ino for name in note["files"]} for batch, note in notes.items()}

@@ -1,4 +1,4 @@
-"""What stands in a document's Markdown: pages apart, words found, tables as rows of cells."""
+"""Content of a document's Markdown: single pages, found words, tables as rows of cells."""
 
 import re
 from html.parser import HTMLParser
@@ -8,24 +8,24 @@ from rapidfuzz import fuzz
 _PAGE = re.compile(r"^<!-- page (\d+).*-->$", re.MULTILINE)
 _SAME = str.maketrans("‘’“”–—−‐", "''\"\"----")
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
-#: Share of the characters that must agree where OCR has read them, in percent.
+#: Share of the characters that must agree after OCR, in percent.
 ALIKE = 94.0
 
 
 def pages(markdown: str) -> dict[int, str]:
-    """The text of each page, by its number."""
+    """Return the text of each page, by its number."""
     parts = _PAGE.split(markdown)
     return {int(number): text.strip() for number, text in zip(parts[1::2], parts[2::2], strict=True)}
 
 
 def plain(text: str) -> str:
-    """Without emphasis, tags and pipes; quotes, dashes and white space alike."""
+    """Return the text without emphasis, tags, and pipes; with uniform quotes, dashes, and white space."""
     text = re.sub(r"<[^>]+>", " ", text.replace("|", " ")).translate(_SAME)
     return " ".join(_ESCAPED.sub(r"\1", text.replace("**", "").replace("*", "")).split())
 
 
 def place_of(words: str, text: str, *, exact: bool) -> float:
-    """Where the words begin in a page's text, -1 when they are not in it."""
+    """Return the position of the words in a page's text, or -1."""
     words, text = plain(words), plain(text)
     place = text.find(words)
     if place >= 0 or exact:
@@ -35,7 +35,7 @@ def place_of(words: str, text: str, *, exact: bool) -> float:
 
 
 def lines(text: str) -> list[str]:
-    """The lines, without marks of headings and lists."""
+    """Return the lines, without marks of headings and lists."""
     return [plain(re.sub(r"^(#+|-|\d+\.) ", "", line)) for line in text.splitlines()]
 
 
@@ -44,7 +44,7 @@ def headings(text: str) -> list[str]:
 
 
 def tables(text: str) -> list[list[list[str]]]:
-    """Rows of cells of each table, pipe tables and HTML ones."""
+    """Return the rows of cells of each table, pipe tables and HTML ones."""
     found = [_rows_of_pipes(block) for block in re.findall(r"(?:^\|.*\|\s*$\n?)+", text, re.MULTILINE)]
     for block in re.findall(r"<table>.*?</table>", text, re.DOTALL):
         reader = _Cells()

@@ -1,4 +1,4 @@
-"""Datasets as the predecessor writes them, made with the real `datasets`, in a folder and on the emulated stores."""
+"""Datasets in the predecessor's form, created with the real `datasets`, in a folder and on the emulated stores."""
 
 import contextlib
 import itertools
@@ -23,7 +23,7 @@ except ImportError:  # datasets before 4
 import llm_ocr
 from tests.fakes.gcs import running
 
-#: As in its documentation: one row is one page.
+#: As in the predecessor's documentation: one row is one page.
 FEATURES = Features(
     {
         "sample_id": Value("string"),
@@ -42,7 +42,7 @@ _NUMBERS = itertools.count(1)
 
 
 def page_image(number: int) -> Image.Image:
-    """A page with a framed word on it, another one on each page."""
+    """Return a page with a framed word, different on each page."""
     image = Image.new("RGB", (WIDTH, HEIGHT), "white")
     draw = ImageDraw.Draw(image)
     draw.rectangle(BOX, outline="black", width=2)
@@ -51,19 +51,19 @@ def page_image(number: int) -> Image.Image:
 
 
 def figure_name(number: int, figure: int = 1) -> str:
-    """What the predecessor calls a figure of row `number`."""
+    """Return the predecessor's name of a figure of row `number`."""
     return f"sample_{number:05d}_fig{figure:02d}"
 
 
 def metadata(number: int, description: str | None = None, figure: int = 1, **other: Any) -> str:
-    """One figure's metadata."""
+    """Return one figure's metadata."""
     sides = dict(zip(("x1", "y1", "x2", "y2"), BOX, strict=True))
     about = {"figure_id": figure_name(number, figure), "label": "image", "bounding_box_pixels": sides}
     return json.dumps({**about, "description": description, **other})
 
 
 def row(number: int, description: str | None = None, **other: Any) -> dict[str, Any]:
-    """One page with one figure; `other` replaces columns."""
+    """Return one page with one figure; `other` replaces columns."""
     image, name = page_image(number), figure_name(number)
     made = {
         "sample_id": f"sample_{number:05d}",
@@ -79,34 +79,34 @@ def row(number: int, description: str | None = None, **other: Any) -> dict[str, 
 
 
 def dataset(rows: list[dict[str, Any]]) -> Dataset:
-    """The rows as the predecessor's Extract has them."""
+    """Return the rows in the form of the predecessor's Extract."""
     return Dataset.from_list(rows, features=FEATURES)
 
 
 def saved(rows: list[dict[str, Any]], folder: Path, *, shards: int = 2) -> Path:
-    """The folder that `save_to_disk` has written."""
+    """Return the folder that `save_to_disk` has written."""
     dataset(rows).save_to_disk(folder, num_shards=min(shards, len(rows)))
     return folder
 
 
 def folder_input(tmp_path: Path, rows: list[dict[str, Any]]) -> Path:
-    """The same where the predecessor writes it below the place of a run."""
+    """Return the same at the predecessor's path below the folder of a run."""
     return saved(rows, tmp_path / "run" / "dataset")
 
 
 def documents(run: llm_ocr.Run) -> dict[str, str]:
-    """The Markdown that was assembled, by the documents' ids."""
+    """Return the assembled Markdown by document id."""
     return {document.document_id: document.markdown for document in run.documents()}
 
 
 def saved_splits(splits: dict[str, list[dict[str, Any]]], folder: Path) -> Path:
-    """The folder that `save_to_disk` has written of several splits."""
+    """Return the folder that `save_to_disk` has written for several splits."""
     DatasetDict({name: dataset(rows) for name, rows in splits.items()}).save_to_disk(folder)
     return folder
 
 
 def parquet(rows: list[dict[str, Any]], folder: Path, *, split: str = "train") -> Path:
-    """Parquet files as `push_to_hub` names them, one for two rows."""
+    """Write Parquet files with the names of `push_to_hub`, one per two rows."""
     folder.mkdir(parents=True, exist_ok=True)
     parts = [rows[start : start + 2] for start in range(0, len(rows), 2)]
     for number, part in enumerate(parts):
@@ -116,12 +116,12 @@ def parquet(rows: list[dict[str, Any]], folder: Path, *, split: str = "train") -
 
 @dataclass(frozen=True)
 class Place:
-    """Where a dataset stands, and a workspace may: `input` is what users name."""
+    """Place of a dataset, and possibly of a workspace: `input` is the name for users."""
 
     input: str
     workspace: str
     settings: dict[str, str] = field(default_factory=dict)
-    variables: dict[str, str] = field(default_factory=dict)  # with which another process reaches it
+    variables: dict[str, str] = field(default_factory=dict)  # for access from another process
 
 
 Put = Callable[[Path], Place]
@@ -129,13 +129,13 @@ Put = Callable[[Path], Place]
 
 @contextlib.contextmanager
 def in_folder(tmp_path: Path) -> Iterator[Put]:
-    """Left where it is."""
+    """Leave the dataset in its folder."""
     yield lambda folder: Place(str(folder), str(tmp_path / "w"))
 
 
 @contextlib.contextmanager
 def on_s3(tmp_path: Path) -> Iterator[Put]:
-    """On moto's server, beside the workspace."""
+    """Copy the dataset to moto's server, next to the workspace."""
     from tests.storage.s3 import making
 
     with making.aws_environment():
@@ -153,7 +153,7 @@ def on_s3(tmp_path: Path) -> Iterator[Put]:
 
 @contextlib.contextmanager
 def on_gcs(tmp_path: Path) -> Iterator[Put]:
-    """On our server that stands for Google's; the workspace in a folder."""
+    """Copy the dataset to the fake GCS; the workspace is a folder."""
     pytest.importorskip("google.cloud.storage")
     from llm_ocr.storage import StoreOptions, open_store
 
@@ -171,7 +171,7 @@ def on_gcs(tmp_path: Path) -> Iterator[Put]:
 
 @contextlib.contextmanager
 def on_hub(tmp_path: Path) -> Iterator[Put]:
-    """In a dataset repository of the Hub that ships; the workspace in a folder."""
+    """Copy the dataset to a dataset repository of the fake Hub; the workspace is a folder."""
     from tests.storage.hub import making
 
     home = tmp_path / "hf home"

@@ -8,10 +8,10 @@ import llm_ocr
 
 
 def report_of(workspace, file: Path) -> str:
-    """The page's HTML, written to a file."""
+    """Return the page's HTML, also written to a file."""
     return llm_ocr.open(str(workspace)).report(file).read_text(encoding="utf-8")
 
 
 def words_of(text: str) -> str:
-    """What is read on a page."""
+    """Return the visible text of a page."""
     return html.unescape(re.sub(r"<[^>]+>", " ", text.partition("</style>")[2]))

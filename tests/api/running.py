@@ -1,4 +1,4 @@
-"""Run the console program with nothing of this machine's environment: in this process, or in a process of its own."""
+"""Runs of the console program without this machine's environment: in this process, or in a separate one."""
 
 import contextlib
 import io
@@ -22,12 +22,12 @@ from llm_ocr.stages import Silent
 
 T = TypeVar("T")
 REPOSITORY = Path(__file__).resolve().parents[2]
-#: One process of each kind: what is tested here is what comes out, not how fast.
+#: One process of each kind: the tests check the output, not the speed.
 FRUGAL = ("--engine", "embedded", "--render-workers", "1", "--ocr-workers", "1")
 #: The same for the Python API.
 FRUGALLY = {"engine": "embedded", "render_workers": 1, "ocr_workers": 1}
 
-#: The columns of an assembled dataset.
+#: Columns of an assembled dataset.
 COLUMNS = [
     "sample_id",
     "dataset_index",
@@ -60,39 +60,39 @@ Finished = subprocess.CompletedProcess[str]
 
 
 def environment(**more: str) -> dict[str, str]:
-    """What the program gets of an environment."""
+    """Return the program's environment."""
     return {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY), "COLUMNS": "100", **more}
 
 
 def program(*arguments: str) -> list[str]:
-    """The command line that runs `llm-ocr` with these arguments."""
+    """Return the command line that runs `llm-ocr` with these arguments."""
     return [sys.executable, "-m", "llm_ocr", *arguments]
 
 
 def cli(*arguments: str | Path, cwd: Path, env: dict[str, str] | None = None) -> Finished:
-    """Run a command in this process. Not for use by two threads at a time."""
+    """Run a command in this process. Not thread-safe."""
     return in_process(list(map(str, arguments)), cwd=cwd, env=environment(**(env or {})))
 
 
 def own_process(*arguments: str | Path, cwd: Path, env: dict[str, str] | None = None, timeout: float = 240) -> Finished:
-    """Run a command in a process of its own, for tests of what only a process does: exit, signals, imports, pipes."""
+    """Run a command in a separate process, for tests of exit, signals, imports, and pipes."""
     return finished(program(*map(str, arguments)), cwd=cwd, env=env, timeout=timeout)
 
 
 def in_process(arguments: list[str], *, cwd: Path, env: Mapping[str, str]) -> Finished:
-    """Call `main(arguments)` as a process would: in the folder `cwd`, with the variables `env` and no other.
+    """Call `main(arguments)` as a process would: in the folder `cwd`, with only the variables `env`.
 
     Saves the interpreter's start and the imports, which take longer than most commands.
 
     Returns:
-        The exit code and the texts written to standard output and standard error.
+        The exit code and the texts on standard output and standard error.
     """
     encoding = env.get("PYTHONIOENCODING", "utf-8")
     streams = {name: io.TextIOWrapper(io.BytesIO(), encoding, newline="") for name in ("stdout", "stderr")}
     with (
         contextlib.chdir(cwd),
         mock.patch.dict(os.environ, env, clear=True),
-        mock.patch.object(tempfile, "tempdir", None),  # found again, by TMPDIR
+        mock.patch.object(tempfile, "tempdir", None),  # determined again, by TMPDIR
         Path(os.devnull).open() as nothing,
         mock.patch.multiple(sys, stdin=nothing, **streams),
     ):
@@ -118,24 +118,24 @@ def finished(command: list[str], *, cwd: Path, env: dict[str, str] | None = None
 
 
 def said(run: Finished) -> str:
-    """All that a process wrote, for messages of assertions."""
+    """Return all output of a process, for messages of assertions."""
     return f"exit {run.returncode}\n{run.stdout}\n{run.stderr}"
 
 
 def status_of(workspace: Path) -> dict[str, Any]:
-    """`status --json` of a workspace."""
+    """Return `status --json` of a workspace."""
     run = cli("status", "-w", workspace, "--json", cwd=workspace.parent)
     assert run.returncode == 0, said(run)
     return json.loads(run.stdout)
 
 
 def published(workspace: Path) -> dict[str, bytes]:
-    """Every marker and its content, by its path below the workspace."""
+    """Return every marker's content, by its path below the workspace."""
     return {path.relative_to(workspace).as_posix(): path.read_bytes() for path in sorted(workspace.rglob("*.done"))}
 
 
 def assert_markers_name_whole_data(workspace: Path) -> None:
-    """Every marker is whole JSON, and what it names is there in its whole length."""
+    """Assert that every marker is complete JSON, and that its data exists in full length."""
     for path in workspace.rglob("*.done"):
         marker = json.loads(path.read_text())
         if "object" in marker:
@@ -143,18 +143,18 @@ def assert_markers_name_whole_data(workspace: Path) -> None:
 
 
 def unfinished(workspace: Path) -> list[Path]:
-    """Temporary files: only a process that was killed may leave some."""
+    """Return the temporary files: only a killed process may leave any."""
     return [path for path in workspace.rglob(".*") if path.is_file()]
 
 
 def assert_nothing_half_published(workspace: Path) -> None:
-    """Every marker names whole data, and no temporary file has been left."""
+    """Assert that every marker names complete data, and that no temporary file remains."""
     assert_markers_name_whole_data(workspace)
     assert unfinished(workspace) == []
 
 
 class Told(Silent):
-    """Keeps the lines for the user."""
+    """Recorder of the lines for the user."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -164,7 +164,7 @@ class Told(Silent):
 
 
 def when(true: Callable[[], T], seconds: float = 120.0) -> T:
-    """What `true` gives once it is true; fails after some seconds."""
+    """Return the result of `true` once it is true; fail after `seconds`."""
     end = time.monotonic() + seconds
     while not (found := true()):
         assert time.monotonic() < end, "it never came"
@@ -173,16 +173,16 @@ def when(true: Callable[[], T], seconds: float = 120.0) -> T:
 
 
 def side_by_side(*calls: Callable[[], object]) -> None:
-    """Make these calls at the same time, each in a thread of its own; raises what one of them raises."""
+    """Make these calls concurrently, each in a separate thread; raise an error of any of them."""
     with ThreadPoolExecutor(len(calls)) as pool:
         for call in [pool.submit(one) for one in calls]:
             call.result()
 
 
 def in_own_mounts(script: str, *arguments: str | Path, cwd: Path) -> Finished:
-    """Run a shell script that may mount: in a mount namespace of its own, gone when the script ends.
+    """Run a shell script that may mount, in a mount namespace that ends with the script.
 
-    Skips the test where the system allows no such thing; needs no root where users may make namespaces.
+    Skips the test if the system does not allow namespaces; needs no root if users may create them.
     """
     unshare = shutil.which("unshare")
     if unshare is None:

@@ -1,8 +1,8 @@
 """Worker processes that all tests of a session share: the start of one costs more than the pages of most tests.
 
-A pool of the code under test keeps its limit of requests at a time and its answers. Its requests go to one pool per
-kind of worker, which runs in a thread of its own and lives until the session ends. Workers are equal when module,
-limits, interpreter, and environment are.
+A pool of the code under test keeps its own limit of concurrent requests and its answers. Its requests are sent to one
+pool per kind of worker, which runs in a separate thread until the session ends. Workers are equal if module, limits,
+interpreter, and environment are.
 """
 
 import asyncio
@@ -16,16 +16,16 @@ from llm_ocr.errors import WorkerDied
 from llm_ocr.sandbox import WorkerPool
 from llm_ocr.sandbox.pool import _Worker
 
-#: Kinds of workers whose processes are kept; the one that was asked least recently ends.
+#: Maximum kinds of workers with kept processes; the least recently used kind ends.
 _KINDS = 4
-#: The name of the thread that starts them.
+#: Name of the thread that starts them.
 THREAD = "shared-workers"
 _CLOSED = "not started: its pool was closed"
 _own_call, _own_close, _own_kill = WorkerPool.call, WorkerPool.close, _Worker.kill
 
 
 class _Kept(WorkerPool):
-    """A pool that serves many pools."""
+    """Pool that serves many pools."""
 
     call, close = _own_call, _own_close
     asked = 0
@@ -36,7 +36,7 @@ class SharedWorkers:
 
     def __init__(self) -> None:
         self.active = True
-        self.ended = 0  # changes whenever a shared process ends, whose processor time is that of many tests
+        self.ended = 0  # changes when a shared process ends, whose processor time is that of many tests
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=THREAD, daemon=True)
         self._kept: dict[object, _Kept] = {}
@@ -119,6 +119,6 @@ class SharedWorkers:
                 idle = [known for known, one in self._kept.items() if not one.asked]
                 for known in idle[: max(0, len(self._kept) - _KINDS + 1)]:
                     asyncio.run_coroutine_threadsafe(self._kept.pop(known).close(), self._loop)
-            self._kept[kind] = kept  # the last one now
+            self._kept[kind] = kept  # most recently used
             kept.asked += 1
         return kept

@@ -1,4 +1,4 @@
-"""Places for workspaces, documents and models on servers that stand for S3 and GCS."""
+"""Places for workspaces, documents, and models on servers that replace S3 and GCS."""
 
 import contextlib
 import itertools
@@ -12,14 +12,14 @@ import pytest
 
 from tests.fakes.gcs import running
 
-#: A place: its URL, and the settings that reach it as a workspace.
+#: A place: its URL, and the settings that connect to it as a workspace.
 Place = tuple[str, dict[str, str]]
 _NUMBERS = itertools.count()
 
 
 @cache
 def load_models_once() -> None:
-    """Make the clients of all S3 sessions share botocore's data files; to parse them takes longer than most tests."""
+    """Let the clients of all S3 sessions share botocore's data files; parsing them takes longer than most tests."""
     import botocore.loaders
     import botocore.session
 
@@ -28,7 +28,7 @@ def load_models_once() -> None:
 
 @contextlib.contextmanager
 def s3() -> Iterator[Place]:
-    """A workspace URL on an S3 server, and the settings that reach it."""
+    """Yield a workspace URL on an S3 server, and the settings that connect to it."""
     boto3 = pytest.importorskip("boto3")
     load_models_once()
     server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -45,7 +45,7 @@ def s3() -> Iterator[Place]:
     with mock.patch.dict(os.environ, {**kept, **keys, **nothing}, clear=True):
         boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket="bucket")
         try:
-            # moto keeps one state for the whole process
+            # moto keeps one state for the whole process.
             yield f"s3://bucket/runs/{next(_NUMBERS)}", {"workspace_endpoint": endpoint}
         finally:
             server.stop()
@@ -53,19 +53,19 @@ def s3() -> Iterator[Place]:
 
 @contextlib.contextmanager
 def gcs() -> Iterator[Place]:
-    """The same on a GCS server."""
+    """Yield the same on a GCS server."""
     pytest.importorskip("google.cloud.storage")
     with running("bucket") as server:
         yield f"gs://bucket/runs/{next(_NUMBERS)}", {"workspace_endpoint": server.url}
 
 
-#: What tells the clients where the server is, in the place of a setting.
+#: Variables with the server's address for the clients, instead of a setting.
 _VARIABLES = {"s3": "AWS_ENDPOINT_URL", "gs": "STORAGE_EMULATOR_HOST"}
 
 
 @contextlib.contextmanager
 def by_environment(kind: Callable[[], AbstractContextManager[Place]]) -> Iterator[str]:
-    """The URL of a place that is reached without a setting."""
+    """Yield the URL of a place that needs no setting."""
     with kind() as (url, settings), pytest.MonkeyPatch.context() as patch:
         patch.setenv(_VARIABLES[url.partition(":")[0]], settings["workspace_endpoint"])
         yield url

@@ -1,4 +1,4 @@
-"""Workspaces to look at: what the stages publish, with pages as the tests want them."""
+"""Workspaces for the viewer: output of the stages, with pages as defined by the tests."""
 
 import io
 from collections.abc import Callable, Iterable
@@ -35,14 +35,14 @@ FORMULA = "E = \\sum_{i=1}^{6} w_i x_i"
 
 @dataclass(frozen=True)
 class Wanted:
-    """A page of a test: its text as blocks, and how it ended."""
+    """Page of a test: its text as blocks, and its outcome."""
 
     blocks: tuple[tuple[BlockKind, str], ...] = ()
     status: Status = Status.OK
     reason: Reason | None = None
     detail: str = ""
     quality: float | None = None
-    figure: str = ""  # the description of a figure at the end of the page
+    figure: str = ""  # description of a figure at the end of the page
     engine: str = "deepseek-ocr"
 
 
@@ -54,7 +54,7 @@ Page = Callable[[str, int], Wanted]
 
 
 def make(url: str, documents: dict[str, int], page: Page, *, assemble: bool = True, ids: str = "") -> str:
-    """Plan documents of so many pages by their names, publish what `page(name, number)` wants; assemble it."""
+    """Plan documents with these page counts by name, publish `page(name, number)` for each page, and assemble."""
     with Workspace.open(url, create=True) as workspace:
         workspace.create_json("plan/settings.json", {"settings": {"engine": "vllm"}})
         planned = [_planned(name, pages, ids) for name, pages in documents.items()]
@@ -87,7 +87,7 @@ def _publish(workspace: Workspace, unit: Unit, extract: str, describe: str, page
 def record(
     part: DocumentPart, number: int, index: int, wanted: Wanted, image: EncodedImage | None = None
 ) -> tuple[PageRecord, list[FigureRecord]]:
-    """The rows of a page and of its figure."""
+    """Return the rows of a page and of its figure."""
     page = page_id(part.document_id, number)
     common = (page, part.document_id, part.source, number, index, wanted.status, wanted.reason, wanted.detail)
     if wanted.status is Status.FAILED:
@@ -125,7 +125,7 @@ def _blocks(wanted: Wanted) -> Iterable[Block]:
 
 
 def drawn(width: int, height: int, words: str = "") -> EncodedImage:
-    """A small picture."""
+    """Return a small picture."""
     image = Image.new("RGB", (width, height), "white")
     ImageDraw.Draw(image).text((10, 10), words.encode("ascii", "replace").decode(), fill="black")
     out = io.BytesIO()

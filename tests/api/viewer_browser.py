@@ -1,4 +1,4 @@
-"""A headless Chromium for tests of sites, spoken to by its DevTools protocol."""
+"""Headless Chromium for tests of sites, controlled through its DevTools protocol."""
 
 import asyncio
 import json
@@ -23,16 +23,16 @@ FLAGS = (
     "--hide-scrollbars",
     "--remote-debugging-port=0",
 )
-#: Seconds until something that a test waits for is given up.
+#: Timeout in seconds of each wait of a test.
 PATIENCE = 90
 
 
 class Refused(Exception):
-    """The browser does not do what it was asked."""
+    """The browser refused a request."""
 
 
 class Browser:
-    """One tab; a context manager. `log` holds what the console says of errors and violations of the policy."""
+    """One tab; a context manager. `log` contains the console's errors and policy violations."""
 
     def __init__(self, profile: Path) -> None:
         self._loop = asyncio.new_event_loop()
@@ -80,7 +80,7 @@ class Browser:
             await self._call(f"{domain}.enable", {})
 
     async def _tab(self, port: str) -> dict[str, Any] | None:
-        """The first one, which may come later than the port."""
+        """Return the first tab, which may appear later than the port."""
         async with self._session.get(f"http://127.0.0.1:{port}/json/list") as reply:
             return next((one for one in await reply.json() if one["type"] == "page"), None)
 
@@ -111,35 +111,35 @@ class Browser:
         return self._loop.run_until_complete(self._call(method, parameters))
 
     def run(self, script: str) -> Any:
-        """The value of an expression; promises are awaited."""
+        """Return the value of an expression; promises are awaited."""
         given = {"expression": script, "awaitPromise": True, "returnByValue": True, "userGesture": True}
         done = self.call("Runtime.evaluate", **given)
         assert "exceptionDetails" not in done, done["exceptionDetails"]
         return done["result"].get("value")
 
     def wait(self, condition: str) -> None:
-        """Until the expression is true."""
+        """Wait until the expression is true."""
         end = time.monotonic() + PATIENCE
         while not self._holds(condition):
             assert time.monotonic() < end, f"never: {condition}; the console says {self.log}"
             time.sleep(0.02)
 
     def hear(self, words: str) -> None:
-        """Until the console has said these words."""
+        """Wait until the console has printed these words."""
         end = time.monotonic() + PATIENCE
         while not any(words in line for line in self.log):
             assert time.monotonic() < end, f"never said: {words}; the console says {self.log}"
-            self.run("true")  # what it has said comes before the answer
+            self.run("true")  # earlier messages precede the answer
 
     def _holds(self, condition: str) -> bool:
-        """Not while one page makes room for the next: there is none to ask then."""
+        """Return whether the condition holds; false while one page replaces another and none can be queried."""
         try:
             return bool(self.run(f"Boolean({condition})"))
         except Refused:
             return False
 
     def open(self, url: str) -> None:
-        """Load a site, as from an empty tab, until its viewer says that it is ready."""
+        """Load a site, as from an empty tab, until its viewer is ready."""
         self.call("Page.navigate", url="about:blank")
         self.wait("location.href === 'about:blank'")
         self.log.clear()
@@ -162,7 +162,7 @@ class Browser:
         self.call("Input.insertText", text=text)
 
     def texts(self, selector: str) -> list[str]:
-        """What the elements that are seen say."""
+        """Return the texts of the visible elements."""
         found = f"[...document.querySelectorAll({json.dumps(selector)})]"
         return self.run(f"{found}.filter((one) => one.checkVisibility()).map((one) => one.innerText.trim())")
 

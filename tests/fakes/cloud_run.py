@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tests.fakes.cloud_run_tasks import Account, Execution, Json, Refused
 
-# From requests to answers: the part of Google's REST APIs that launching on Cloud Run uses.
+# API: the part of Google's REST APIs that launches on Cloud Run use.
 
 
 _JOB = r"projects/[^/]+/locations/[^/]+/jobs/[^/:]+"
@@ -27,7 +27,7 @@ _TYPE = "type.googleapis.com/google.cloud.run.v2."
 
 
 class Api:
-    """State and routes. `begin` makes a run of (name, template)."""
+    """State and routes. `begin` creates an execution of (name, template)."""
 
     def __init__(self, account: Account, begin: Callable[[str, Json], Execution]) -> None:
         self.account = account
@@ -54,7 +54,7 @@ class Api:
         ]
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Json) -> Json:
-        """Raises `Refused`."""
+        """Return the response, or raise `Refused`."""
         for wanted, pattern, act in self._routes:
             found = pattern.fullmatch(path.removeprefix("/"))
             if found and wanted == method:
@@ -96,7 +96,7 @@ class Api:
     def _run(self, name: str, _: Mapping[str, str], body: Json) -> Json:
         job = self._job(name)
         template = with_overrides(job["template"], body.get("overrides", {}))
-        self.account.check(name, {"template": template})  # what it names may be gone by now
+        self.account.check(name, {"template": template})  # its references may no longer exist
         execution = f"{name}/executions/{name.rpartition('/')[2]}-{next(self._numbers):05d}"
         self.executions[execution] = begun = self._begin(execution, template)
         shown = {"@type": f"{_TYPE}Execution", **begun.json()}
@@ -166,7 +166,7 @@ class Api:
         return f"{parent}/operations/{next(self._numbers):08d}"
 
     def _started(self, place: str, kind: str, value: Json) -> Json:
-        """An operation that is through when it is asked for."""
+        """Return an operation that is complete at the first request."""
         operation = {"name": self._operation_name(place), "done": False}
         response = {"@type": f"{_TYPE}{kind}", **value}
         self._operations[str(operation["name"])] = {**operation, "done": True, "response": response}
@@ -179,7 +179,7 @@ class Api:
 
 
 def with_overrides(template: Json, overrides: Mapping[str, Any]) -> Json:
-    """A job's template as a run changes it."""
+    """Return a job's template with the overrides of an execution."""
     changed = copy.deepcopy(template)
     changed["taskCount"] = overrides.get("taskCount") or changed.get("taskCount", 1)
     if "timeout" in overrides:
@@ -203,12 +203,11 @@ def _missing(name: str) -> Refused:
     return Refused(404, "NOT_FOUND", f"Resource '{name.rpartition('/')[2]}' of kind was not found.")
 
 
-# A stand-in for Google Cloud Run: a real server on loopback whose tasks are subprocesses that really run. It speaks
-# what launching uses of these REST APIs: Cloud Run v2 (jobs, runs with overrides, tasks, operations), Secret Manager (a
-# version's state), Cloud Logging (entries), Cloud Build (operations). Google's clients talk to it with
-# `client_options={"api_endpoint": url}`, `transport="rest"` and anonymous credentials. Run it with `python -m
-# tests.fakes.cloud_run`, which prints its URL: what `--platform-endpoint` takes. In tests: `with
-# running(environment={...}) as run: ...`.
+# Server on loopback whose tasks are real subprocesses. It implements the part of these REST APIs that launches use:
+# Cloud Run v2 (jobs, executions with overrides, tasks, operations), Secret Manager (a version's state), Cloud Logging
+# (entries), and Cloud Build (operations). Google's clients connect with `client_options={"api_endpoint": url}`,
+# `transport="rest"`, and anonymous credentials. Run it with `python -m tests.fakes.cloud_run`, which prints its URL for
+# `--platform-endpoint`. In tests: `with running(environment={...}) as run: ...`.
 
 
 _HOST = "127.0.0.1"
@@ -216,7 +215,7 @@ _HOST = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An answer instead of the right one, to requests of this method whose path holds `path`; `count` times."""
+    """Faulty response to requests with this method whose path contains `path`; `count` times."""
 
     method: str
     path: str
@@ -227,10 +226,10 @@ class Fault:
 
 
 class FakeRun:
-    """The server. `environment` is what every container has besides the job's own: what its account reaches.
+    """Server. `environment` contains the variables of every container in addition to the job's own, for its account.
 
-    `hurry`: a time limit of N seconds ends after N * `hurry`. `start_failures`: so many tasks end before their command
-    starts. `requests` are those that came: method, path, query, body.
+    `hurry`: a time limit of N seconds ends after N * `hurry`. `start_failures`: number of tasks that end before their
+    command starts. `requests` are the received ones: method, path, query, body.
     """
 
     def __init__(
@@ -248,16 +247,16 @@ class FakeRun:
 
     @property
     def url(self) -> str:
-        """What `--platform-endpoint` takes."""
+        """Return the value for `--platform-endpoint`."""
         return f"http://{_HOST}:{self._server.server_address[1]}"
 
     @property
     def executions(self) -> list[Execution]:
-        """All runs, in the order in which they were asked for."""
+        """Return all executions, in the order of their requests."""
         return list(self.api.executions.values())
 
     def refuse(self, fault: Fault) -> None:
-        """Answer so, from now on."""
+        """Add a faulty response for later requests."""
         with self._lock:
             self._faults.extend([fault] * fault.count)
 
@@ -271,13 +270,13 @@ class FakeRun:
         self.close()
 
     def close(self) -> None:
-        """Close what is open and end every container."""
+        """Close all sockets and end every container."""
         self._server.server_close()
         for execution in self.executions:
             execution.remove()
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Json) -> tuple[int, Json]:
-        """HTTP status and body."""
+        """Return HTTP status and body."""
         with self._lock:
             self.requests.append((method, path, query, body))
             fault = next((one for one in self._faults if one.method == method and one.path in path), None)
@@ -316,11 +315,11 @@ class _Handler(BaseHTTPRequestHandler):
     server: "_Server"
 
     def handle(self) -> None:
-        with contextlib.suppress(ConnectionError):  # a client that went away needs no answer
+        with contextlib.suppress(ConnectionError):  # a disconnected client needs no answer
             super().handle()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the requests are kept."""
+        """Write nothing: the requests are recorded."""
 
     def _do(self) -> None:
         parts = urlsplit(self.path)
@@ -351,7 +350,7 @@ class _Server(ThreadingHTTPServer):
 def running(
     *, port: int = 0, environment: Mapping[str, str] | None = None, hurry: float = 1.0, grace: float = 10.0
 ) -> Iterator[FakeRun]:
-    """A server in a thread of this process; it and all containers are gone at the end."""
+    """Run a server in a thread of this process; the server and all containers end with the block."""
     run = FakeRun(port=port, environment=environment, hurry=hurry, grace=grace)
     thread = threading.Thread(target=run.serve, name="fake-run", daemon=True)
     thread.start()
@@ -363,7 +362,7 @@ def running(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve until interrupted or killed; the exit code."""
+    """Serve until interrupted or killed; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.fakes.cloud_run", description=__doc__.split("\n\n")[0])
     parser.add_argument("--port", type=int, default=0, help="0 (default): one that is free; it is printed")
     parser.add_argument(

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.fakes.container import Container
 
-# What the stand-in for Cloud Run refuses, in words like the platform's.
+# Refusals, in words like the platform's.
 
 
 Json = dict[str, Any]
@@ -21,7 +21,7 @@ _MOST_TASKS = 10_000
 
 
 class Refused(Exception):
-    """An error to answer with."""
+    """Error response."""
 
     def __init__(self, code: int, status: str, message: str) -> None:
         super().__init__(message)
@@ -33,18 +33,18 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class Account:
-    """What there is in the projects; None: everything that is asked for. All may be changed while the server runs."""
+    """Content of the projects; None: everything that is requested. All fields may be changed while the server runs."""
 
     secrets: dict[str, str] = field(default_factory=dict)
-    states: dict[str, str] = field(default_factory=dict)  # of secrets' versions, where not ENABLED
+    states: dict[str, str] = field(default_factory=dict)  # states of secret versions other than ENABLED
     unreadable: set[str] = field(default_factory=set)  # secrets that the jobs' account may not read
     images: set[str] | None = None
     accounts: set[str] | None = None
-    quota: dict[str, int] = field(default_factory=dict)  # accelerator -> GPUs; not in it: enough
+    quota: dict[str, int] = field(default_factory=dict)  # accelerator -> GPUs; sufficient for missing ones
     regions: set[str] | None = None
 
     def check(self, name: str, job: Mapping[str, Any]) -> None:
-        """Raises `Refused` for a job that cannot be made."""
+        """Raise `Refused` for a job that cannot be created."""
         self.check_place(name)
         template = job.get("template", {})
         inner = template.get("template", {})
@@ -107,16 +107,16 @@ def _invalid(message: str) -> Refused:
     return Refused(400, "INVALID_ARGUMENT", message)
 
 
-# The runs of the stand-in for Cloud Run: tasks are containers, as many at a time as the job allows.
+# Executions: tasks are containers, with the parallelism of the job.
 
 
-#: Google's numbers of statuses.
+#: Google's status numbers.
 _UNKNOWN, _DEADLINE, _ABORTED = 2, 4, 10
 
 
 @dataclass(slots=True)
 class Task:
-    """One task and what became of it; `containers` has one for each attempt."""
+    """One task and its outcome; `containers` has one per attempt."""
 
     index: int
     containers: list[Container] = field(default_factory=list)
@@ -124,7 +124,7 @@ class Task:
     ended: float | None = None
     result: Json | None = None
     cancelled: bool = False
-    taken: bool = False  # its machine was taken away
+    taken: bool = False  # its machine was withdrawn
 
     @property
     def ok(self) -> bool:
@@ -142,7 +142,7 @@ class Line:
 
 
 class Execution:
-    """A run of a job. `template` is the job's, with the run's overrides in it; `values` are the secrets' values.
+    """Execution of a job. `template` is the job's, with the overrides; `values` are the secrets' values.
 
     `start_failures` tasks end before their command starts. A time limit of N seconds ends after N * `hurry`.
     """
@@ -180,28 +180,28 @@ class Execution:
         return self._over.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Whether it is over, after at most `timeout` seconds."""
+        """Return whether the execution is over, after at most `timeout` seconds."""
         return self._over.wait(timeout)
 
     def cancel(self) -> None:
-        """SIGTERM to what runs; what waits does not start."""
+        """Send SIGTERM to running tasks; waiting ones do not start."""
         self._cancelled.set()
         for task in self.tasks:
             if task.containers and task.ended is None:
                 threading.Thread(target=task.containers[-1].stop, daemon=True).start()
 
     def take_away(self, index: int) -> None:
-        """The machine of a running task goes: SIGTERM, and SIGKILL after the grace."""
+        """Withdraw the machine of a running task: SIGTERM, and SIGKILL after the grace."""
         self.tasks[index].taken = True
         self.tasks[index].containers[-1].stop()
 
     def time_out(self, index: int) -> None:
-        """The time limit of a running task is reached now."""
+        """Reach the time limit of a running task now."""
         self.tasks[index].containers[-1].timed_out = True
         self.tasks[index].containers[-1].stop()
 
     def remove(self) -> None:
-        """End everything at once and wait for it."""
+        """End all tasks at once and wait for their end."""
         self._cancelled.set()
         while not self._over.wait(0.05):
             for task in self.tasks:
@@ -212,7 +212,7 @@ class Execution:
                 container.remove()
 
     def collect(self) -> list[Line]:
-        """All lines so far, stamped when they were first seen."""
+        """Return all lines so far, with the times at which they were first read."""
         with self._lock:
             for task in self.tasks:
                 for attempt, container in enumerate(list(task.containers)):
@@ -220,8 +220,8 @@ class Execution:
             return list(self.lines)
 
     def json(self) -> Json:
-        """As the API shows it."""
-        over = self.over  # before the tasks are looked at: an end is shown as a whole
+        """Return the execution as in the API."""
+        over = self.over  # before the tasks are read, so that an end is shown completely
         counts = {
             "runningCount": sum(1 for one in self.tasks if one.started is not None and one.ended is None),
             "succeededCount": sum(1 for one in self.tasks if one.ok),
@@ -246,7 +246,7 @@ class Execution:
         }
 
     def task_json(self, task: Task) -> Json:
-        """A task as the API shows it."""
+        """Return a task as in the API."""
         inner = self._template["template"]
         return {
             "name": f"{self.name}/tasks/{self.name.rpartition('/')[2]}-task{task.index}",
@@ -312,7 +312,7 @@ class Execution:
             grace=self._grace,
         )
         task.containers.append(container)
-        if self._cancelled.is_set():  # it came while the container started
+        if self._cancelled.is_set():  # set while the container started
             container.stop()
         return self._ended(task, container, limit)
 
@@ -354,16 +354,16 @@ class Execution:
             text = (container.home / "log").read_text(errors="replace")
         except FileNotFoundError:  # removed
             return
-        # The last line may still be written.
+        # The last line may be incomplete.
         whole = text.splitlines() if container.exit_code is not None else text[: text.rfind("\n") + 1].splitlines()
         for number in itertools.count(self._taken.get(key, 0)):
             if number >= len(whole):
                 break
-            self._clock = max(time.time(), self._clock + 1e-6)  # no two lines at the same time
+            self._clock = max(time.time(), self._clock + 1e-6)  # no two lines have the same time
             self.lines.append(Line(f"{key}-{number:08d}", stamp(self._clock), task.index, whole[number]))
             self._taken[key] = number + 1
 
 
 def stamp(moment: float) -> str:
-    """As Google writes times."""
+    """Return a time in Google's form."""
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,8 +1,8 @@
-"""A container without Docker: a job's command as a subprocess with nothing but the job's own environment.
+"""Container without Docker: a job's command as a subprocess with only the job's own environment.
 
-The fakes of job platforms run their jobs with it, so that what they show is real. In place of an image, a job has this
-interpreter with its packages; pip installs into a folder of the container, without a package index. The variable
-`IMAGE_PYTHON` names the interpreter of another environment, where pip is not restricted.
+The fakes of job platforms run their jobs in it, so that their results are real. Instead of an image, a job has this
+interpreter with its packages. pip installs into a folder of the container, without a package index. The variable
+`IMAGE_PYTHON` names the interpreter of another environment, where pip is unrestricted.
 """
 
 import os
@@ -17,14 +17,14 @@ from pathlib import Path
 
 from llm_ocr.config.environment import environment as environment_now
 
-#: What an image brings along.
+#: Variables that an image provides.
 _OF_IMAGE = ("PATH", "LANG", "LD_LIBRARY_PATH", "SSL_CERT_FILE")
 
 
 class Container:
-    """A started command. `python` in it is this interpreter; its log is standard output and standard error.
+    """Started command. Its `python` is this interpreter; its log is standard output and standard error.
 
-    `time_limit` in seconds, as a platform sets it: SIGTERM then, and SIGKILL `grace` seconds later.
+    `time_limit` in seconds, as set by a platform, leads to SIGTERM, and to SIGKILL `grace` seconds later.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Container:
         time_limit: float | None = None,
         grace: float = 10.0,
     ) -> None:
-        # What was killed may finish a last call of the system, and so write a file, while the folder is removed.
+        # A killed process may finish a last system call, and thus write a file, during the removal of the folder.
         self._folder = tempfile.TemporaryDirectory(prefix="llm-ocr-container-", ignore_cleanup_errors=True)
         self.home = Path(self._folder.name)
         self._log = self.home / "log"
@@ -65,31 +65,31 @@ class Container:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """Return the exit code, or None while the command runs."""
         return self._process.returncode if self._over.is_set() else None
 
     def lines(self) -> list[str]:
-        """What it has written so far."""
+        """Return the lines written so far."""
         return self._log.read_text(errors="replace").splitlines()
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Its exit code; None when it still runs after `timeout` seconds."""
+        """Return the exit code, or None if the command still runs after `timeout` seconds."""
         self._over.wait(timeout)
         return self.exit_code
 
     def stop(self) -> None:
-        """SIGTERM to all of its processes, SIGKILL after the grace; returns when it is over."""
+        """Send SIGTERM to all processes, SIGKILL after the grace; return when the command is over."""
         self.stopped = True
         self._end()
         self._over.wait()
 
     def kill(self) -> None:
-        """Its machine is gone: nobody is asked to finish anything."""
+        """Kill all processes at once, as for a lost machine."""
         self._signal(signal.SIGKILL)
         self._over.wait()
 
     def remove(self) -> None:
-        """End it at once and remove its files."""
+        """End the command at once and remove its files."""
         self._signal(signal.SIGKILL)
         self._over.wait()
         self._folder.cleanup()

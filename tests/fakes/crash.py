@@ -1,6 +1,6 @@
-"""Crash points: a store that dies at its n-th write, so that a test can go through all of them.
+"""Crash points: a store that crashes at its n-th write, so that a test can cover all of them.
 
-Two layers are counted: `CrashingStore` (made by `crashing`) wraps any store and counts its calls that write;
+Two layers are counted. `CrashingStore` (created by `crashing`) wraps any store and counts its writing calls.
 `CrashingLocalStore` counts the single steps of the local store's writes (temporary file, link or rename, sync of the
 folder, removal).
 """
@@ -16,16 +16,16 @@ from typing import BinaryIO, NoReturn
 from llm_ocr.storage import BaseStore, Capabilities, ObjectInfo, ObjectStore
 from llm_ocr.storage.local import LocalStore
 
-#: What a shell shows for a process that was killed with signal 9.
+#: Exit status in a shell of a process that was killed with signal 9.
 KILLED = 137
 
 
 class Crash(BaseException):
-    """The death of a process, for tests that stay in theirs. No `except Exception` catches it."""
+    """Crash of a process, for tests that stay in their process. No `except Exception` catches it."""
 
 
 class When(StrEnum):
-    """Where a write is cut off."""
+    """Point at which a write is cut off."""
 
     BEFORE = "before"
     AFTER = "after"
@@ -37,12 +37,12 @@ def die_by_exception() -> NoReturn:
 
 
 def die_by_exit() -> NoReturn:
-    """End the process at once, as kill -9 does: no cleaning up, no buffers written."""
+    """Exit the process at once, as kill -9 does: no cleanup, no flush of buffers."""
     os._exit(KILLED)
 
 
 class CrashPoint:
-    """Counts write boundaries and dies at number `at` (from 0; None: never). After its death every write dies."""
+    """Counter of write boundaries that crashes at number `at` (from 0; None: never). Every later write crashes, too."""
 
     def __init__(
         self, at: int | None = None, when: When = When.BEFORE, die: Callable[[], NoReturn] = die_by_exception
@@ -56,7 +56,7 @@ class CrashPoint:
 
     @contextlib.contextmanager
     def write(self, what: str) -> Iterator[None]:
-        """Around one write; `what` names it in `seen`."""
+        """Enclose one write; `what` is its name in `seen`."""
         with self._lock:
             number = len(self.seen)
             self.seen.append(what)
@@ -65,14 +65,14 @@ class CrashPoint:
             self._die()
         try:
             yield
-        finally:  # also after a write that failed, such as a lost create
+        finally:  # also after a failed write, such as a lost create
             if number == self._at and self._when is When.AFTER:
                 self._dead = True
                 self._die()
 
 
 class CrashingStore(BaseStore):
-    """Any store, with a crash point before or after each call that writes."""
+    """Any store, with a crash point before or after each writing call."""
 
     def __init__(self, inner: ObjectStore, point: CrashPoint) -> None:
         self._inner = inner
@@ -80,7 +80,7 @@ class CrashingStore(BaseStore):
 
     @property
     def url(self) -> str:
-        """The inner store's."""
+        """Return the inner store's URL."""
         return self._inner.url
 
     def get(self, key: str) -> bytes:
@@ -133,7 +133,7 @@ class CrashingStore(BaseStore):
 
 
 class CrashingFolder(CrashingStore, LocalStore):
-    """`CrashingStore` around a folder, for code that asks whether a workspace is one."""
+    """`CrashingStore` around a folder, for code that checks whether a workspace is a folder."""
 
     def __init__(self, inner: LocalStore, point: CrashPoint) -> None:
         CrashingStore.__init__(self, inner, point)
@@ -141,14 +141,14 @@ class CrashingFolder(CrashingStore, LocalStore):
 
 
 def crashing(store: ObjectStore, point: CrashPoint) -> CrashingStore:
-    """Any store with crash points at its calls; a folder stays one."""
+    """Return any store with crash points at its calls; a folder stays a folder."""
     return CrashingFolder(store, point) if isinstance(store, LocalStore) else CrashingStore(store, point)
 
 
 class CrashingLocalStore(LocalStore):
-    """The local store, with a crash point before or after each step of a write, an empty temporary file among them.
+    """Local store with a crash point before or after each step of a write, including an empty temporary file.
 
-    It counts where the disk would be synced and does not sync it: what dies is a process, not the machine.
+    Syncs to disk are counted but not executed: a process crashes, not the machine.
     """
 
     def __init__(self, root: Path, point: CrashPoint) -> None:
@@ -179,7 +179,7 @@ class CrashingLocalStore(LocalStore):
 
 
 def boundaries(wrap: Callable[[CrashPoint], ObjectStore], run: Callable[[ObjectStore], object]) -> list[str]:
-    """The writes of an undisturbed run, in order: its crash points are 0 to their number."""
+    """Return the writes of an undisturbed run, in order: its crash points are 0 to their number."""
     point = CrashPoint()
     run(wrap(point))
     return point.seen

@@ -31,21 +31,21 @@ from tests.fakes.gcs_objects import (
     store,
 )
 
-# What goes wrong on purpose in the stand-in for Google Cloud Storage.
+# Faults on demand.
 
 
 class How(StrEnum):
-    """What happens to a request."""
+    """Effect of a fault on a request."""
 
-    STATUS = "status"  # an error is answered
-    DROP = "drop"  # the connection is closed without an answer
-    CUT = "cut"  # the answer ends in its middle, then the connection
-    SHORT = "short"  # of a chunk of a resumable upload only half is kept, and the answer says so
-    DELAY = "delay"  # the answer is late by `seconds`
+    STATUS = "status"  # an error response
+    DROP = "drop"  # the connection is closed without a response
+    CUT = "cut"  # the response ends in the middle, then the connection
+    SHORT = "short"  # only half of a chunk of a resumable upload is stored, and the response reports this
+    DELAY = "delay"  # the response is late by `seconds`
 
 
 class When(StrEnum):
-    """Whether the request is done all the same."""
+    """Whether the request is executed nevertheless."""
 
     BEFORE = "before"
     AFTER = "after"
@@ -53,11 +53,11 @@ class When(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What goes wrong, with which requests and how often.
+    """Fault with its requests and its frequency.
 
     `operation` is one of list, stat, read, write, start, chunk, delete, patch, compose, rewrite, bucket, token; empty
-    for all of them. `match` is a part of the object's name. `rate` is the share of the requests that are hit, from 0
-    to 1, and `count` the most of them (None: no limit). `skip` lets the first ones through.
+    for all of them. `match` is a part of the object's name. `rate` is the share of affected requests, from 0 to 1, and
+    `count` their maximum (None: no limit). The first `skip` requests succeed.
     """
 
     how: How = How.STATUS
@@ -74,7 +74,7 @@ class Fault:
 
     @staticmethod
     def of(value: Mapping[str, Any]) -> "Fault":
-        """From JSON. Raises `ValueError` for what is no fault."""
+        """Return the fault for JSON values. Raises `ValueError` for invalid ones."""
         try:
             fault = Fault(**value)
         except TypeError as error:
@@ -91,7 +91,7 @@ class _Counted:
 
 
 class Faults:
-    """The faults that are set, for any number of threads; chances are drawn from a seeded generator."""
+    """Active faults, thread-safe; chances come from a seeded generator."""
 
     def __init__(self, seed: int = 0) -> None:
         self._lock = threading.Lock()
@@ -107,12 +107,12 @@ class Faults:
             self._set.clear()
 
     def listed(self) -> list[dict[str, Any]]:
-        """Each fault and how many requests it has hit."""
+        """Return each fault with its number of affected requests."""
         with self._lock:
             return [{**asdict(one.fault), "hit": one.hit} for one in self._set]
 
     def take(self, operation: str, name: str) -> Fault | None:
-        """The fault that hits this request, counted; the first that does."""
+        """Return the first fault that applies to this request, and count the request."""
         with self._lock:
             return next((one.fault for one in self._set if self._hits(one, operation, name)), None)
 
@@ -128,7 +128,7 @@ class Faults:
         return True
 
 
-# From requests to answers: the JSON API v1 of Google Cloud Storage, as far as its clients use it.
+# API: JSON API v1 of Google Cloud Storage, as far as its clients use it.
 
 
 _PATH = re.compile(r"/(?:(upload|download)/)?storage/v1/b(?:/([^/]+)(?:/(o)(?:/(.+))?)?)?")
@@ -157,7 +157,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is sent back."""
+    """Response."""
 
     status: int = 200
     body: bytes = b""
@@ -170,7 +170,7 @@ class Answer:
 
 
 def error(status: int, reason: str, message: str, *, media: bool = False) -> Answer:
-    """An answer that is an error: JSON, or plain text where content was asked for."""
+    """Return an error response: JSON, or plain text for a content request."""
     if media:
         return Answer(status, message.encode(), {"Content-Type": "text/html; charset=UTF-8"})
     detail = {"message": message, "domain": "global", "reason": reason}
@@ -179,22 +179,22 @@ def error(status: int, reason: str, message: str, *, media: bool = False) -> Ans
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A request that was understood: what it does (a word of `Fault.operation`), to which object, and how."""
+    """Parsed request: its operation (a word of `Fault.operation`), its object, and its handler."""
 
     operation: str
     name: str
-    act: Callable[[bool], Answer]  # True: a chunk is kept only in part
+    act: Callable[[bool], Answer]  # True: a chunk is stored only in part
 
 
 class Api:
-    """The routes over the objects."""
+    """Routes over the objects."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._uploads = Uploads(objects)
 
     def route(self, request: Request) -> Route:
-        """Understand a request; nothing is done yet. Raises `Refused` 404 for an unknown path."""
+        """Parse a request without executing it. Raises `Refused` 404 for an unknown path."""
         match = _PATH.fullmatch(request.path)
         if match is None:
             raise Refused(404, "notFound", f"No route {request.method} {request.path}")
@@ -357,7 +357,7 @@ def _generation(request: Request) -> int | None:
 
 
 def _ranged(wanted: str, data: bytes, headers: Mapping[str, str]) -> Answer:
-    """All of the content, or the bytes that a Range header asks for."""
+    """Return all of the content, or the bytes in a Range header."""
     match = re.fullmatch(r"bytes=(\d*)-(\d*)", wanted)
     if match is None or not (match[1] or match[2]):
         return Answer(200, data, headers)
@@ -370,23 +370,24 @@ def _ranged(wanted: str, data: bytes, headers: Mapping[str, str]) -> Answer:
     return Answer(206, data[start : end + 1], {**headers, "Content-Range": f"bytes {start}-{end}/{len(data)}"})
 
 
-# A stand-in for Google Cloud Storage: a real server on loopback that honours preconditions, with faults on demand. It
-# speaks what the clients use of the JSON API v1: buckets; objects with generations; uploads by media, multipart and
-# resumable session; ranges; listings in pages with prefix, delimiter and offsets; compose, rewrite and copy. Everything
-# is in memory. Run it with `python -m tests.fakes.gcs --bucket NAME`, which prints its URL, and set
-# STORAGE_EMULATOR_HOST to that. In tests: `with running("bucket") as gcs: ...`. Its own paths: POST /fake/faults adds a
-# fault (the fields of `fake_gcs_faults.Fault`), GET lists them, DELETE clears them; GET /fake/requests counts what was
-# asked for, DELETE begins anew; POST /token is an OAuth endpoint.
+# Server on loopback that honors preconditions, with faults on demand. It implements the part of the JSON API v1 that
+# the clients use: buckets; objects with generations; uploads by media, multipart, and resumable session; ranges;
+# listings in pages with prefix, delimiter, and offsets; compose, rewrite, and copy. All data is in memory. Run it with
+# `python -m tests.fakes.gcs --bucket NAME`, which prints its URL for STORAGE_EMULATOR_HOST. In tests: `with
+# running("bucket") as gcs: ...`.
+#
+# Control paths: POST /fake/faults adds a fault (the fields of `Fault`), GET lists them, DELETE clears them. GET
+# /fake/requests returns the number of requests, DELETE resets it. POST /token is an OAuth endpoint.
 
 
 _HOST = "127.0.0.1"
 
-#: Connections that may wait to be accepted; with the 5 of the standard library, 24 clients at once are turned away.
+#: Maximum connections that wait to be accepted. With the standard library's 5, 24 concurrent clients are refused.
 _BACKLOG = 256
 
 
 class FakeGcs:
-    """The server. `objects` and `faults` may be used directly by a test in the same process.
+    """Server. A test in the same process may use `objects` and `faults` directly.
 
     With `token`, requests without `Authorization: Bearer <token>` are refused with 401.
     """
@@ -402,12 +403,12 @@ class FakeGcs:
 
     @property
     def url(self) -> str:
-        """Without a path: what STORAGE_EMULATOR_HOST takes."""
+        """Return the URL without a path, for STORAGE_EMULATOR_HOST."""
         return f"http://{_HOST}:{self._server.server_address[1]}"
 
     @property
     def requests(self) -> dict[str, int]:
-        """How many requests of each operation came, those that were made to fail among them."""
+        """Return the number of requests per operation, including those that a fault hit."""
         with self._lock:
             return dict(self._counts)
 
@@ -421,12 +422,12 @@ class FakeGcs:
         self.close()
 
     def close(self) -> None:
-        """Close what is open; for a server that does not serve."""
+        """Close all sockets of a server that does not serve."""
         self._server.server_close()
         self._server.close_connections()
 
     def answer(self, request: Request) -> tuple[Answer | None, bool]:
-        """The answer (None: the connection is closed without one), and whether it is cut in its middle."""
+        """Return the response (None: the connection is closed), and whether it is cut in the middle."""
         if request.path.startswith("/fake/"):
             return self._own(request), False
         try:
@@ -493,7 +494,7 @@ def _faulty(fault: Fault, route: Route, request: Request) -> Answer:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    wbufsize = io.DEFAULT_BUFFER_SIZE  # head and body go out together
+    wbufsize = io.DEFAULT_BUFFER_SIZE  # head and body are sent together
 
     server: "_Server"
 
@@ -507,11 +508,11 @@ class _Handler(BaseHTTPRequestHandler):
             super().finish()
 
     def handle(self) -> None:
-        with contextlib.suppress(ConnectionError):  # a client that went away needs no answer
+        with contextlib.suppress(ConnectionError):  # a disconnected client needs no answer
             super().handle()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the requests are counted."""
+        """Write nothing: the requests are counted."""
 
     def _do(self) -> None:
         parts = urlsplit(self.path)
@@ -558,7 +559,7 @@ class _Server(ThreadingHTTPServer):
             self._open.discard(connection)
 
     def close_connections(self) -> None:
-        """End the connections that clients keep, so that a server that was stopped answers nobody."""
+        """Close the connections that clients keep open, so that a stopped server answers no one."""
         with self._lock:
             for connection in self._open:
                 with contextlib.suppress(OSError):
@@ -567,7 +568,7 @@ class _Server(ThreadingHTTPServer):
 
 @contextlib.contextmanager
 def running(*buckets: str, port: int = 0, one_write_a_second: bool = False, token: str = "") -> Iterator[FakeGcs]:
-    """A server with these buckets, in a thread of this process; gone at the end."""
+    """Run a server with these buckets in a thread of this process; the server ends with the block."""
     gcs = FakeGcs(port=port, one_write_a_second=one_write_a_second, token=token)
     thread = threading.Thread(target=gcs.serve, name="fake-gcs", daemon=True)
     thread.start()
@@ -581,7 +582,7 @@ def running(*buckets: str, port: int = 0, one_write_a_second: bool = False, toke
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve until interrupted or killed; the exit code."""
+    """Serve until interrupted or killed; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.fakes.gcs", description=__doc__.split("\n\n")[0])
     parser.add_argument("--port", type=int, default=0, help="0 (default): one that is free; it is printed")
     parser.add_argument("--bucket", action="append", default=[], help="a bucket to begin with; may be repeated")

@@ -15,24 +15,23 @@ from typing import Any
 
 import google_crc32c
 
-# What the stand-in for Google Cloud Storage keeps, in memory, and the rules of its generations. Every write gives an
-# object a new generation, larger than all before it. A request may name the generation that it expects (0: no object);
-# when another one stands, nothing is written and the answer is 412. Rules after Google's description of the JSON API
-# v1.
+# Objects in memory, and the rules of their generations. Every write gives an object a new generation, larger than all
+# earlier ones. A request may name the expected generation (0: no object). If the current one differs, nothing is
+# written and the response is 412. The rules are those of Google's description of the JSON API v1.
 
 
 #: A generation is the time of the write in microseconds since 1970.
 _MICROSECONDS = 1_000_000
 
-#: Most objects of one page of a listing.
+#: Maximum objects per page of a listing.
 MOST_LISTED = 1000
 
-#: Most sources of one compose.
+#: Maximum sources of one compose.
 _MOST_COMPOSED = 32
 
 
 class Refused(Exception):
-    """An answer that is an error: status, Google's reason word and message."""
+    """Error response: status, Google's reason word, and message."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -43,7 +42,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One object as it is now."""
+    """Current state of an object."""
 
     data: bytes
     generation: int
@@ -58,7 +57,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """The preconditions of a request; None where it has none."""
+    """Preconditions of a request; None for absent ones."""
 
     generation: int | None = None
     not_generation: int | None = None
@@ -67,7 +66,7 @@ class Conditions:
 
     @staticmethod
     def of(query: Mapping[str, str], prefix: str = "if") -> "Conditions":
-        """From the parameters of a request; `prefix` is `ifSource` for those of a copy's source."""
+        """Return the conditions in the parameters of a request; `prefix` is `ifSource` for those of a copy's source."""
         names = ("GenerationMatch", "GenerationNotMatch", "MetagenerationMatch", "MetagenerationNotMatch")
         try:
             return Conditions(*(int(query[prefix + name]) if prefix + name in query else None for name in names))
@@ -75,7 +74,7 @@ class Conditions:
             raise Refused(400, "invalid", f"Invalid precondition: {error}") from error
 
     def check(self, found: Stored | None) -> None:
-        """Raise `Refused` 412 when they do not hold; generation 0 stands for no object."""
+        """Raise `Refused` 412 if a condition does not hold; generation 0 means no object."""
         generation, metageneration = (found.generation, found.metageneration) if found else (0, 0)
         holds = (
             self.generation in (None, generation)
@@ -92,7 +91,7 @@ NONE = Conditions()
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a listing; `next` is the token for the part after it, empty at the end."""
+    """Part of a listing; `next` is the token of the following part, empty at the end."""
 
     items: tuple[tuple[str, Stored], ...]
     prefixes: tuple[str, ...]
@@ -102,12 +101,12 @@ class Page:
 @dataclass(slots=True)
 class _Bucket:
     objects: dict[str, Stored] = field(default_factory=dict)
-    names: list[str] = field(default_factory=list)  # of the objects, sorted
-    changed: dict[str, float] = field(default_factory=dict)  # when each was last written or deleted
+    names: list[str] = field(default_factory=list)  # names of the objects, sorted
+    changed: dict[str, float] = field(default_factory=dict)  # time of the last write or deletion of each object
 
 
 class Objects:
-    """Buckets and their objects; for any number of threads.
+    """Buckets and their objects, thread-safe.
 
     With `one_write_a_second`, a second write to an object within a second is refused with 429, as Google may do.
     """
@@ -119,7 +118,7 @@ class Objects:
         self._last = 0
 
     def buckets(self) -> list[str]:
-        """Their names, sorted."""
+        """Return the names of the buckets, sorted."""
         with self._lock:
             return sorted(self._buckets)
 
@@ -136,12 +135,12 @@ class Objects:
             del self._buckets[name]
 
     def has_bucket(self, name: str) -> None:
-        """Raise `Refused` 404 when there is none."""
+        """Raise `Refused` 404 for a missing bucket."""
         with self._lock:
             self._bucket(name)
 
     def find(self, bucket: str, name: str, conditions: Conditions = NONE, generation: int | None = None) -> Stored:
-        """The object, of that generation where one is named. Raises `Refused` 404 or 412."""
+        """Return the object, of the given generation if named. Raises `Refused` 404 or 412."""
         with self._lock:
             found = self._bucket(bucket).objects.get(name)
             if found is None or generation not in (None, found.generation):
@@ -150,7 +149,7 @@ class Objects:
             return found
 
     def expect(self, bucket: str, name: str, conditions: Conditions) -> None:
-        """Raise what a write of the object would raise now."""
+        """Raise the error that a write of the object would raise now."""
         with self._lock:
             conditions.check(self._bucket(bucket).objects.get(name))
 
@@ -164,7 +163,7 @@ class Objects:
         content_type: str = "application/octet-stream",
         metadata: Mapping[str, str] | None = None,
     ) -> Stored:
-        """Write the object whole, at once. Raises `Refused` 404, 412 or 429."""
+        """Write the whole object atomically. Raises `Refused` 404, 412, or 429."""
         _check_name(name)
         crc32c, md5 = crc32c_of(data), md5_of(data)
         with self._lock:
@@ -205,7 +204,7 @@ class Objects:
     def compose(
         self, bucket: str, name: str, sources: Iterable[Mapping[str, Any]], conditions: Conditions, content_type: str
     ) -> Stored:
-        """Join objects of the bucket to one."""
+        """Join objects of the bucket into one."""
         with self._lock:
             parts = []
             for source in sources:
@@ -218,7 +217,7 @@ class Objects:
             return self.write(bucket, name, b"".join(parts), conditions, content_type=content_type)
 
     def list(self, bucket: str, query: Mapping[str, str]) -> Page:
-        """A page of the listing that the parameters ask for: prefix, delimiter, offsets, page token, page size."""
+        """Return a page of a listing by its parameters: prefix, delimiter, offsets, page token, page size."""
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
         end, token = query.get("endOffset"), _plain(query.get("pageToken", ""))
         size = max(1, min(int(query.get("maxResults") or MOST_LISTED), MOST_LISTED))
@@ -232,7 +231,7 @@ class Objects:
                 if not name.startswith(prefix) or (end is not None and name >= end):
                     break
                 folder = _folder(name, prefix, delimiter)
-                if (folder or name) <= token:  # the token is the last entry of the page before
+                if (folder or name) <= token:  # the token is the last entry of the previous page
                     at += 1
                     continue
                 if len(items) + len(prefixes) >= size:
@@ -266,12 +265,12 @@ class Objects:
 
 
 def crc32c_of(data: bytes) -> str:
-    """As Google writes it: base64 of four bytes, the highest first."""
+    """Return the checksum in Google's form: base64 of four bytes, the highest first."""
     return base64.b64encode(google_crc32c.value(data).to_bytes(4, "big")).decode()
 
 
 def md5_of(data: bytes) -> str:
-    """As Google writes it: base64."""
+    """Return the checksum in Google's form: base64."""
     return base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
 
 
@@ -282,7 +281,7 @@ def _check_name(name: str) -> None:
 
 
 def _folder(name: str, prefix: str, delimiter: str) -> str:
-    """The prefix that stands for `name` in a listing with a delimiter; empty when it stands for itself."""
+    """Return the prefix that represents `name` in a listing with a delimiter; empty for the name itself."""
     head, found, _ = name[len(prefix) :].partition(delimiter) if delimiter else (name, "", "")
     return prefix + head + found if found else ""
 
@@ -299,7 +298,7 @@ def _plain(token: str) -> str:
 
 
 def resource(bucket: str, name: str, stored: Stored) -> dict[str, Any]:
-    """The JSON of an object."""
+    """Return the JSON of an object."""
     return {
         "kind": "storage#object",
         "id": f"{bucket}/{name}/{stored.generation}",
@@ -323,10 +322,10 @@ def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-# Uploads to the stand-in for Google Cloud Storage: multipart bodies and resumable sessions.
+# Uploads: multipart bodies and resumable sessions.
 
 
-#: Chunks of a resumable upload but the last are multiples of this, in bytes.
+#: Size in bytes whose multiples are the chunks of a resumable upload, except the last.
 CHUNK = 256 * 1024
 
 _RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
@@ -334,7 +333,7 @@ _RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a request asks to be written, but for the bytes. The checksums are those that the client computed."""
+    """Requested write without its bytes. The checksums are those computed by the client."""
 
     bucket: str
     name: str
@@ -346,7 +345,7 @@ class Wanted:
 
     @staticmethod
     def of(bucket: str, query: Mapping[str, str], description: Mapping[str, Any], content_type: str) -> "Wanted":
-        """From the parameters of a request and the JSON that describes the object."""
+        """Return the write in the parameters of a request and the JSON that describes the object."""
         name = description.get("name") or query.get("name", "")
         if not name:
             raise Refused(400, "required", "Required parameter: name")
@@ -362,7 +361,7 @@ class Wanted:
 
 
 def store(objects: Objects, wanted: Wanted, data: bytes) -> Stored:
-    """Write the object. Raises `Refused` 400 when it is not what the client's checksum says."""
+    """Write the object. Raises `Refused` 400 if the data differs from the client's checksum."""
     sums = [("CRC32C", wanted.crc32c, crc32c_of), ("MD5 hash", wanted.md5, md5_of)]
     for what, said, compute in sums:
         if said and said != compute(data):
@@ -380,7 +379,7 @@ def store(objects: Objects, wanted: Wanted, data: bytes) -> Stored:
 
 
 def read_multipart(content_type: str, body: bytes) -> tuple[dict[str, Any], str, bytes]:
-    """The description, the content type and the bytes of a multipart/related body. Raises `Refused` 400."""
+    """Return the description, the content type, and the bytes of a multipart/related body. Raises `Refused` 400."""
     boundary = re.search(r'boundary="?([^";]+)', content_type)
     parts = body.split(b"--" + boundary[1].encode()) if boundary else []
     if len(parts) < 4:
@@ -407,7 +406,7 @@ class _Session:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a session stands: the object when it is whole, else the bytes that are kept so far."""
+    """State of a session: the object if complete, otherwise the number of received bytes."""
 
     wanted: Wanted
     stored: Stored | None
@@ -415,7 +414,7 @@ class Progress:
 
 
 class Uploads:
-    """Resumable uploads that were begun. An object appears when its session is whole, not before."""
+    """Resumable uploads in progress. An object appears only when its session is complete."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -423,7 +422,7 @@ class Uploads:
         self._sessions: dict[str, _Session] = {}
 
     def begin(self, wanted: Wanted) -> str:
-        """A new session; its id. Raises `Refused` when the preconditions do not hold already now."""
+        """Begin a session, and return its id. Raises `Refused` if the preconditions already fail."""
         self._objects.expect(wanted.bucket, wanted.name, wanted.conditions)
         upload = secrets.token_urlsafe(24)
         with self._lock:
@@ -431,7 +430,7 @@ class Uploads:
         return upload
 
     def name(self, upload: str) -> str:
-        """The object's name of a session; empty when there is none."""
+        """Return the object's name of a session; empty for a missing session."""
         with self._lock:
             return self._sessions[upload].wanted.name if upload in self._sessions else ""
 
@@ -440,7 +439,7 @@ class Uploads:
             self._sessions.pop(upload, None)
 
     def take(self, upload: str, content_range: str, body: bytes, sums: str, *, short: bool) -> Progress:
-        """Keep a chunk (or, `bytes */…`, only say where the session stands); whole, it becomes the object."""
+        """Store a chunk (or, for `bytes */…`, only return the state); a complete session becomes the object."""
         with self._lock:
             session = self._sessions.get(upload)
         if session is None:

@@ -1,8 +1,9 @@
-"""A cluster of Kubernetes for tests: a real API server on loopback, whose pods are subprocesses that really run.
+"""Kubernetes cluster for tests: a real API server on loopback, whose pods are real subprocesses.
 
-It serves what launching uses: Jobs of batch/v1 (create, also as a dry run, read, patch, delete), pods and their logs,
-events, nodes, Secrets, and access reviews. Its scheduler knows GPUs, labels, and taints; its Job controller knows
-Indexed Jobs without retries. `kubeconfig` writes the file with which clients sign in.
+The server implements the part of the API that launches use: Jobs of batch/v1 (create, also as a dry run, read, patch,
+delete), pods and their logs, events, nodes, Secrets, and access reviews. Its scheduler supports GPUs, labels, and
+taints; its Job controller supports Indexed Jobs without retries. `kubeconfig` writes the file with which clients sign
+in.
 
 In tests: `with running() as cluster: ...`.
 """
@@ -24,7 +25,7 @@ _HOST = "127.0.0.1"
 
 
 class Refused(Exception):
-    """An answer that is an error."""
+    """Error response."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -32,11 +33,11 @@ class Refused(Exception):
 
 
 class FakeKubernetes:
-    """The server. `environment` is what every container has besides the pod's own: what its account reaches.
+    """Server. `environment` contains the variables of every container in addition to the pod's own, for its account.
 
-    `hurry`: a time limit of N seconds ends after N * `hurry`. `denied` are rights as (resource, verb); `forbids` is why
-    no pod may be made; `unknown_fields` are those of a Job's `spec` that this release lacks; `images` are those that
-    can be pulled, None for all. `requests` are those that came.
+    `hurry`: a time limit of N seconds ends after N * `hurry`. `denied` are rights as (resource, verb). `forbids` is the
+    reason why no pod may be created. `unknown_fields` are those of a Job's `spec` that this release lacks. `images` are
+    those that can be pulled, None for all. `requests` are the received ones.
     """
 
     def __init__(self, *, environment: Mapping[str, str] | None = None, hurry: float = 1.0, grace: float = 5.0) -> None:
@@ -73,7 +74,7 @@ class FakeKubernetes:
         return path
 
     def used(self, node: Node) -> int:
-        """Return the GPUs of a node that running pods have."""
+        """Return the number of GPUs of a node in use by running pods."""
         pods = [pod for job in self.jobs.values() for pod in job.pods if pod.node is node and not pod.over.is_set()]
         return sum(int(pod.job.container.get("resources", {}).get("limits", {}).get(GPU, 0)) for pod in pods)
 
@@ -141,7 +142,7 @@ class FakeKubernetes:
         raise Refused(404, f"the server could not find the requested resource {path}")
 
     def log(self, namespace: str, name: str) -> Pod:
-        """Return the pod whose log is asked for."""
+        """Return the pod whose log is requested."""
         self._allow("pods/log", "get")
         pods = [pod for job in self.jobs.values() for pod in job.pods if pod.name == name]
         if not pods or pods[0].job.namespace != namespace:
@@ -189,11 +190,11 @@ class _Handler(BaseHTTPRequestHandler):
     server: "_Server"
 
     def handle(self) -> None:
-        with contextlib.suppress(ConnectionError):  # a client that went away needs no answer
+        with contextlib.suppress(ConnectionError):  # a disconnected client needs no answer
             super().handle()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the requests are kept."""
+        """Write nothing: the requests are recorded."""
 
     def _do(self) -> None:
         parts = urlsplit(self.path)
@@ -225,7 +226,7 @@ class _Handler(BaseHTTPRequestHandler):
         lines = pod.lines()
         sent = max(0, len(lines) - int(query["tailLines"])) if "tailLines" in query else 0
         while True:
-            over = pod.phase != "Running"  # before the log is read: its end is sent, too
+            over = pod.phase != "Running"  # before the log is read, so that its end is sent, too
             lines = pod.lines()
             data = "".join(f"{line}\n" for line in lines[sent:]).encode()
             sent = len(lines)
@@ -252,7 +253,7 @@ class _Server(ThreadingHTTPServer):
 def running(
     *, environment: Mapping[str, str] | None = None, hurry: float = 1.0, grace: float = 5.0
 ) -> Iterator[FakeKubernetes]:
-    """Serve in a thread of this process; the server and all containers are gone at the end."""
+    """Serve in a thread of this process; the server and all containers end with the block."""
     cluster = FakeKubernetes(environment=environment, hurry=hurry, grace=grace)
     thread = threading.Thread(target=cluster.serve, name="fake-kubernetes", daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""The nodes and Jobs of the fake cluster (`fake_kubernetes`): pods are scheduled, and run as subprocesses."""
+"""Nodes and Jobs of the fake cluster (`tests.fakes.kubernetes`): pods are scheduled, and run as subprocesses."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ GPU = "nvidia.com/gpu"
 
 
 class Cluster(Protocol):
-    """What pods see of the cluster."""
+    """Part of the cluster that pods use."""
 
     nodes: list["Node"]
     images: set[str] | None
@@ -33,7 +33,7 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine. Taints are of the effect NoSchedule."""
+    """Machine. Taints have the effect NoSchedule."""
 
     name: str = "node-1"
     gpus: int = 0
@@ -51,7 +51,7 @@ class Node:
         }
 
     def refusal(self, pod: Json, used: int) -> str:
-        """Return why a pod does not fit, in the scheduler's words; `used` GPUs are taken."""
+        """Return why a pod does not fit, in the scheduler's words; `used` GPUs are in use."""
         tolerations = pod.get("tolerations", ())
         for key, value in self.taints.items():
             if not any(
@@ -75,7 +75,7 @@ class Node:
 
 
 class Pod:
-    """A pod of a Job, run by a thread from its creation to its end."""
+    """Pod of a Job, run by a thread from its creation to its end."""
 
     def __init__(self, cluster: Cluster, job: "Job", index: int) -> None:
         self.index, self.name = index, f"{job.name}-{index}-{index + 10000:x}"
@@ -85,7 +85,7 @@ class Pod:
         self.disruption: Json | None = None
         self.container: Container | None = None
         self.node: Node | None = None
-        self.killed_as = ""  # the reason of its container's end, if this is not its own
+        self.killed_as = ""  # external reason of its container's end
         self.over = threading.Event()
         self.job, self._cluster = job, cluster
         threading.Thread(target=self._live, name=self.name, daemon=True).start()
@@ -98,7 +98,7 @@ class Pod:
             self.container.stop()
 
     def json(self) -> Json:
-        """As the API shows it."""
+        """Return the pod as in the API."""
         scheduled = {"type": "PodScheduled", "status": "False" if self.unschedulable else "True"}
         if self.unschedulable:
             scheduled |= {"reason": "Unschedulable", "message": self.unschedulable}
@@ -168,7 +168,7 @@ class Pod:
         return False
 
     def _made(self) -> bool:
-        """Start the container; wait for ever if it cannot be made."""
+        """Start the container; wait forever if it cannot be created."""
         about, images = self.job.container, self._cluster.images
         if images is not None and about["image"] not in images:
             message = f'Back-off pulling image "{about["image"]}": not found'
@@ -191,7 +191,7 @@ class Pod:
 
 
 class Job:
-    """A Job and its pods."""
+    """Job and its pods."""
 
     def __init__(self, cluster: Cluster, namespace: str, body: Json) -> None:
         self.namespace, self.name, self.body = namespace, body["metadata"]["name"], body
@@ -207,7 +207,7 @@ class Job:
                 self.pods = [Pod(cluster, self, index) for index in range(body["spec"]["completions"])]
 
     def look(self) -> None:
-        """Do the controller's work: find out whether the Job is over."""
+        """Update the state as the controller does: check whether the Job is over."""
         with self._lock:
             if self.end is not None or any(pod.phase not in ("Succeeded", "Failed") for pod in self.pods):
                 return
@@ -238,7 +238,7 @@ class Job:
                     threading.Thread(target=pod.stop, daemon=True).start()
 
     def json(self) -> Json:
-        """As the API shows it."""
+        """Return the Job as in the API."""
         with self._lock:
             failed = self._failed()
             status: Json = {"startTime": _stamp(self.started), "conditions": [self.end] if self.end else []}

@@ -1,6 +1,6 @@
-"""A store in memory that honours conditional writes, counts requests and can be made to fail.
+"""Store in memory that honors conditional writes, counts requests, and can fail on demand.
 
-For tests and simulations of many workers in one process; nothing of it lasts.
+For tests and simulations of many workers in one process; its data is not persistent.
 """
 
 import threading
@@ -17,24 +17,24 @@ from llm_ocr.storage.names import check_key
 
 R = TypeVar("R")
 
-#: Objects in one answer to a listing, as on S3 and GCS.
+#: Objects per response to a listing, as on S3 and GCS.
 PAGE = 1000
 
-#: Segments of a key that name a folder.
+#: Number of key segments that form a folder.
 _DEPTH = 3
 
 
 class Fault(StrEnum):
-    """When a request fails: before anything was done, or after, so that only the answer is lost."""
+    """Time of a request's failure: before its execution, or afterward, so that only the response is lost."""
 
     BEFORE = "before"
     AFTER = "after"
 
 
 class MemoryStore(BaseStore):
-    """Any number of threads may use it. `calls` counts requests by their name, a listing once for each page.
+    """Thread-safe store. `calls` counts requests by name, a listing once per page.
 
-    `fault` is asked before each request, with its name and key, whether it fails. `clock` gives `modified`.
+    `fault` is called before each request, with its name and key, and decides about a failure. `clock` gives `modified`.
     """
 
     url = "memory://store"
@@ -47,7 +47,7 @@ class MemoryStore(BaseStore):
         self._clock = clock
         self._lock = threading.RLock()
         self._writes = 0
-        # By the first segments of the key, so that listing one folder of many costs what that folder holds.
+        # By the first segments of the key, so that the listing of one folder costs only as much as its content.
         self._folders: defaultdict[str, dict[str, tuple[bytes, ObjectInfo]]] = defaultdict(dict)
 
     def get(self, key: str) -> bytes:

@@ -1,4 +1,4 @@
-"""A worker that does what bad documents make workers do; for tests of the pool."""
+"""Worker with the behavior that bad documents cause; for tests of the pool."""
 
 import ctypes
 import json
@@ -51,11 +51,11 @@ def _print(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_file(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """The begin of the file that came with the request."""
+    """Return the beginning of the file in the request."""
     return {"begin": os.pread(payload["file"], 8, 0), "number": payload["file"]}
 
 
-#: What a document that has taken over its worker would try, by name; each raises OSError when it is refused.
+#: Attempts of a document that controls its worker, by name; each raises OSError if refused.
 _ATTACKS: dict[str, Callable[[str], object]] = {
     "connect": lambda target: socket.create_connection(("127.0.0.1", int(target)), timeout=5),
     "resolve": lambda target: socket.getaddrinfo(target, 80),
@@ -92,7 +92,7 @@ def _call(number: int, *arguments: object) -> None:
 def _fill(file: str, size: int) -> None:
     with Path(file).open("wb", buffering=0) as out:
         out.write(bytes(size))
-        out.write(b"x" * (size - out.tell()))  # what a limit cut off: now it is refused
+        out.write(b"x" * (size - out.tell()))  # the write that the limit cut off is refused now
 
 
 def _attack(payload: Mapping[str, Any]) -> dict[str, Any]:

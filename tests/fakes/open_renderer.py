@@ -1,4 +1,4 @@
-"""The renderer without what the kernel takes from it: to compare with (`benchmarks/isolation.py`)."""
+"""Renderer without the restrictions by the kernel, for comparison (`benchmarks/isolation.py`)."""
 
 import runpy
 

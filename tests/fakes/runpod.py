@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 from tests.fakes.container import Container
 
-# The HTTP of the fake RunPod: JSON in, JSON out, refusals with a status.
+# HTTP of the fake RunPod: JSON in, JSON out, refusals with a status.
 
 
 class Refusal(Exception):
-    """A refused request. The job API answers with `error`, the management API with an RFC 9457 problem."""
+    """Refused request. The job API answers with `error`, the management API with an RFC 9457 problem."""
 
     def __init__(self, status: int, message: str, *, problem: bool = False) -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ class Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     answer: Callable[["Handler"], Any]
-    body: bytes  # what was sent with it
+    body: bytes  # body of the request
 
     def do_GET(self) -> None:
         self._reply()
@@ -52,16 +52,16 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
-        with contextlib.suppress(ConnectionError):  # who asked may be gone by now
+        with contextlib.suppress(ConnectionError):  # the client may be gone
             self.end_headers()
             self.wfile.write(data)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Tests want to be read."""
+        """Write nothing: the output of tests must stay readable."""
 
 
 class LoopbackServer:
-    """`answer` gets each request, in a thread of its own."""
+    """Server on loopback; `answer` receives each request in a separate thread."""
 
     def __init__(self, answer: Callable[[Handler], Any]) -> None:
         kind = type("BoundHandler", (Handler,), {"answer": staticmethod(answer)})
@@ -82,17 +82,17 @@ class LoopbackServer:
         self._thread.join()
 
 
-# A RunPod on loopback: one serverless endpoint, whose jobs are done by the real worker in processes of its own.
-# `FakeRunPod(environment={...})` as a context manager; `url` stands in for RunPod's servers (--platform-endpoint). It
+# RunPod on loopback: one serverless endpoint, whose jobs run in real worker processes. Use
+# `FakeRunPod(environment={...})` as a context manager; `url` replaces RunPod's servers (--platform-endpoint). The fake
 # can refuse requests, fail jobs, and lose its workers.
 
 
 KEY = "key-of-the-tests"
 ENDPOINT = "fake-endpoint"
-#: Seconds that a question of a worker is held.
+#: Maximum seconds that a worker's request is held.
 _HOLD = 0.5
 _OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMED_OUT")
-#: Some GPU types and their pools (docs.runpod.io/flash/configuration/gpu-types, November 2026).
+#: Examples of GPU types and their pools (docs.runpod.io/flash/configuration/gpu-types, November 2026).
 _POOLS = {
     "NVIDIA L4": "ADA_24",
     "NVIDIA GeForce RTX 4090": "ADA_24",
@@ -105,7 +105,7 @@ _POOLS = {
 
 @dataclass(slots=True)
 class FakeJob:
-    """One job; `reports` are what its worker told of its progress."""
+    """One job; `reports` are the progress reports of its worker."""
 
     id: str
     body: Mapping[str, Any]
@@ -114,11 +114,11 @@ class FakeJob:
     error: str = ""
     begun: float = 0.0
     ended: float = 0.0
-    stop: bool = False  # its worker is told
+    stop: bool = False  # its worker is informed
     reports: list[Any] = field(default_factory=list)
 
     def shown(self) -> dict[str, Any]:
-        """As the platform answers."""
+        """Return the job as in the platform's response."""
         found: dict[str, Any] = {"id": self.id, "status": self.status, "delayTime": 1}
         if self.output is not None:
             found["output"] = self.output
@@ -130,10 +130,10 @@ class FakeJob:
 
 
 class FakeRunPod:
-    """`environment` is the endpoint's; workers start with the first job, at most `workers` of them.
+    """Fake RunPod with the endpoint's `environment`; the first job starts the workers, at most `workers`.
 
     The management API (REST v2) describes the endpoint if `about` is true. Otherwise `about` is the status of a
-    refusal, or the text of the answer. The answer takes `about_seconds`.
+    refusal, or the text of the response. The response takes `about_seconds`.
     """
 
     def __init__(
@@ -178,15 +178,15 @@ class FakeRunPod:
         return self._server.url
 
     def refuse(self, status: int, message: str, *, after: int = 0) -> None:
-        """Refuse the next new job, or the one after `after` more."""
+        """Refuse the next new job, or a later one after `after` more."""
         self._refusals += [None] * after + [Refusal(status, message)]
 
     def fail(self, words: str) -> None:
-        """The next job fails before a worker has it."""
+        """Fail the next job before a worker receives it."""
         self._failures.append(words)
 
     def lose_workers(self) -> None:
-        """Their machines are gone; nothing is heard of their jobs."""
+        """Remove the workers' machines; their jobs no longer report."""
         with self._changed:
             self._losses += 1
             for container in self._containers:
@@ -197,16 +197,16 @@ class FakeRunPod:
                     self._end(job, "TIMED_OUT")
 
     def forget(self) -> None:
-        """As half an hour later."""
+        """Forget ended jobs, as RunPod does after half an hour."""
         with self._changed:
             self.jobs.clear()
 
     def logs(self) -> str:
-        """What the workers have written."""
+        """Return the output of the workers."""
         return "\n".join(line for container in self._containers for line in container.lines())
 
     def _answer(self, request: Handler) -> Any:
-        """The answer to any request, as JSON values; None: no content."""
+        """Return the response to any request as JSON values; None: no content."""
         parts = urlsplit(request.path).path.strip("/").split("/")
         return self._of_users(request, parts) if parts[0] in ("v1", "v2") else self._of_workers(request, parts)
 
@@ -238,7 +238,7 @@ class FakeRunPod:
                 self._check(endpoint)
                 return {"jobs": {"inQueue": 0}, "workers": {"idle": 0, "running": len(self._containers)}}
             case ["GET", "v2", endpoint, "status", id_]:
-                with self._changed:  # an end is seen as a whole
+                with self._changed:  # an end appears atomically
                     return self._job(endpoint, id_).shown()
             case ["POST", "v2", endpoint, "cancel", id_]:
                 return self._cancel(endpoint, id_)
@@ -257,7 +257,10 @@ class FakeRunPod:
             return self.jobs[id_]
 
     def _described(self, endpoint: str) -> Any:
-        """Answer as `GET /v2/serverless/{id}` (docs.runpod.io/api-reference-v2/openapi.json, November 2026)."""
+        """Return the response of `GET /v2/serverless/{id}`.
+
+        Source: docs.runpod.io/api-reference-v2/openapi.json, November 2026.
+        """
         self._stopped.wait(self._about_seconds)
         self._check(endpoint)
         if isinstance(self._about, str):
@@ -301,7 +304,7 @@ class FakeRunPod:
                 "RUNPOD_ENDPOINT_ID": ENDPOINT,
                 "RUNPOD_WEBHOOK_GET_JOB": f"{self.url}/job-take/{ENDPOINT}/$ID?gpu=none",
                 "RUNPOD_WEBHOOK_POST_OUTPUT": f"{self.url}/job-done/{ENDPOINT}/$RUNPOD_POD_ID/$ID?gpu=none",
-                # They look at the machine's network and disk, which are those of whoever runs the fake.
+                # These checks inspect the network and disk of the machine that runs the fake.
                 "RUNPOD_SKIP_AUTO_SYSTEM_CHECKS": "true",
                 "RUNPOD_SKIP_GPU_CHECK": "true",
             }
@@ -312,7 +315,7 @@ class FakeRunPod:
             losses = self._losses
             self._changed.wait_for(lambda: any(job.status == "IN_QUEUE" for job in self.jobs.values()), _HOLD)
             if self._losses != losses:
-                return None  # who asked may be gone: a job would be lost with it
+                return None  # the client may be gone: a job would be lost
             for job in self.jobs.values():
                 if job.status == "IN_QUEUE":
                     job.status, job.begun = "IN_PROGRESS", time.time()
@@ -355,7 +358,7 @@ class FakeRunPod:
             return self.jobs[id_].shown()
 
     def _expire(self) -> bool:
-        """End what has run for too long."""
+        """End jobs beyond their time limit."""
         for job in self.jobs.values():
             limit = (job.body.get("policy") or {}).get("executionTimeout", 600_000) / 1000
             if job.status == "IN_PROGRESS" and time.time() - job.begun > limit:

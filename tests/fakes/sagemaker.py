@@ -18,17 +18,17 @@ from tests.fakes.sagemaker_jobs import ACCOUNT, INTERNAL, PROCESSING, REGION, TR
 __all__ = ["ACCOUNT", "INTERNAL", "REGION", "FakeSageMaker", "Refused", "running"]
 
 
-# What stands beside SageMaker in its fake: CloudWatch's log of each job, and the account's quotas.
+# Other services in the fake: CloudWatch's log of each job, and the account's quotas.
 
 
-#: Events of a log, and quotas, that come at once.
+#: Events of a log, or quotas, per response.
 _PAGE = 100
-#: Of each machine, where a test says nothing else.
+#: Default quota of each machine.
 _QUOTA = 100.0
 
 
 class Refused(Exception):
-    """An error answer, in AWS's words."""
+    """Error response in AWS's words."""
 
     def __init__(self, code: str, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -36,14 +36,14 @@ class Refused(Exception):
 
 
 def hardware_of(kind: Kind) -> Sequence[str]:
-    """The machines that a kind of job may have."""
+    """Return the machines that a kind of job may use."""
     model = import_module("botocore.session").get_session().get_service_model("sagemaker")
     found: Sequence[str] = model.shape_for(f"{kind.word}InstanceType").enum
     return found
 
 
 def filtered(jobs: Mapping[str, FakeJob], body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """FilterLogEvents in pages; the page before the first line is empty, as it may be."""
+    """Return FilterLogEvents in pages; the page before the first line is empty, as AWS allows."""
     prefix = body.get("logStreamNamePrefix", "")
     hosts = [host for job in _of_group(jobs, body) for host in job.hosts if host.stream.startswith(prefix)]
     since = body.get("startTime", 0)
@@ -60,7 +60,7 @@ def filtered(jobs: Mapping[str, FakeJob], body: Mapping[str, Any]) -> Mapping[st
 
 
 def delete_log(jobs: Mapping[str, FakeJob], body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """DeleteLogGroup."""
+    """Execute DeleteLogGroup."""
     for job in _of_group(jobs, body):
         for host in job.hosts:
             host.lines.clear()
@@ -68,7 +68,7 @@ def delete_log(jobs: Mapping[str, FakeJob], body: Mapping[str, Any]) -> Mapping[
 
 
 def quotas_page(quotas: Mapping[str, float], body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """ListServiceQuotas; `quotas` by name where they are not the usual."""
+    """Return ListServiceQuotas; `quotas` by name override the default."""
     kinds = {"processing": PROCESSING, "training": TRAINING, "spot training": TRAINING}
     names = [f"{one} for {word} job usage" for word, kind in kinds.items() for one in hardware_of(kind)]
     begin = int(body.get("NextToken") or 0)
@@ -81,7 +81,7 @@ def quotas_page(quotas: Mapping[str, float], body: Mapping[str, Any]) -> Mapping
 
 
 def _of_group(jobs: Mapping[str, FakeJob], body: Mapping[str, Any]) -> list[FakeJob]:
-    """The jobs whose lines are in a log group: it is there from the first line on."""
+    """Return the jobs whose lines are in a log group: the group exists from the first line on."""
     found = [job for job in jobs.values() if job.kind.group == body["logGroupName"]]
     for job in found:
         job.look()
@@ -90,12 +90,11 @@ def _of_group(jobs: Mapping[str, FakeJob], body: Mapping[str, Any]) -> list[Fake
     return found
 
 
-# A stand-in for Amazon SageMaker: a real server on loopback whose jobs run as processes of this machine. It speaks what
-# boto3 says to SageMaker about processing and training jobs, to CloudWatch about their logs, and to Service Quotas; all
-# other services are moto's (S3, STS, IAM, ECR, Secrets Manager), on the same port. A job's containers get what
-# SageMaker gives them: their hosts, a role's credentials, the region, a folder for /opt/ml. Run it with `python -m
-# tests.fakes.sagemaker --bucket NAME`, which prints its URL, and set AWS_ENDPOINT_URL to that. In tests: `with
-# running("bucket") as sagemaker: ...`.
+# Server on loopback whose jobs run as processes of this machine. It implements boto3's requests to SageMaker about
+# processing and training jobs, to CloudWatch about their logs, and to Service Quotas. All other services are moto's
+# (S3, STS, IAM, ECR, Secrets Manager), on the same port. A job's containers receive the same as on SageMaker: their
+# hosts, a role's credentials, the region, a folder for /opt/ml. Run it with `python -m tests.fakes.sagemaker --bucket
+# NAME`, which prints its URL for AWS_ENDPOINT_URL. In tests: `with running("bucket") as sagemaker: ...`.
 
 
 _HOST = "127.0.0.1"
@@ -105,7 +104,7 @@ Answer = tuple[int, Mapping[str, Any]]
 
 @dataclass(slots=True)
 class Fault:
-    """The next `times` calls of an operation are refused; with `after` they are carried out all the same."""
+    """Refusal of the next `times` calls of an operation; with `after`, they are executed nevertheless."""
 
     operation: str
     error: Refused
@@ -114,9 +113,10 @@ class Fault:
 
 
 class FakeSageMaker:
-    """The server. `image_environment` is what the image sets; `time_limit` (seconds) ends jobs earlier than they say.
+    """Server with `serve` and `stop`.
 
-    `quotas`: of a quota's name, where it is not 100. `dead_machines`: so many jobs fail before anything of them runs.
+    `image_environment` contains the variables of the image. `time_limit` (seconds) ends jobs earlier than theirs.
+    `quotas`: by name of a quota, if not 100. `dead_machines`: number of jobs that fail before their command runs.
     `hold`: jobs wait for machines until it is False and `release` is called.
     """
 
@@ -136,7 +136,7 @@ class FakeSageMaker:
 
     @property
     def url(self) -> str:
-        """What AWS_ENDPOINT_URL takes."""
+        """Return the value for AWS_ENDPOINT_URL."""
         return f"http://{_HOST}:{self._server.server_port}"
 
     def serve(self) -> None:
@@ -144,7 +144,7 @@ class FakeSageMaker:
         self._server.serve_forever()
 
     def stop(self) -> None:
-        """Close the port, and end all that runs. `serve` must be running."""
+        """Close the port, and end all jobs. `serve` must be running."""
         self._server.shutdown()
         self._server.server_close()
         self.remove_jobs()
@@ -157,11 +157,11 @@ class FakeSageMaker:
     def refuse(
         self, operation: str, code: str, message: str, *, status: int = 400, times: int = 1, after: bool = False
     ) -> None:
-        """The next calls of an operation, as CreateProcessingJob, are refused; see `Fault`."""
+        """Refuse the next calls of an operation, such as CreateProcessingJob; see `Fault`."""
         self.faults.append(Fault(operation, Refused(code, message, status), times, after))
 
     def release(self) -> None:
-        """Give machines to the jobs that wait for them."""
+        """Assign machines to the waiting jobs."""
         self.hold = False
         for job in self.jobs.values():
             if job.started is None and not job.over:
@@ -234,7 +234,7 @@ class FakeSageMaker:
     def _platform_environment(self) -> dict[str, str]:
         return {
             "AWS_REGION": REGION,
-            "AWS_ENDPOINT_URL": self.url,  # the network of the account
+            "AWS_ENDPOINT_URL": self.url,  # the account's network
             "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{self.url}{_CREDENTIALS}",
         }
 
@@ -265,7 +265,7 @@ class FakeSageMaker:
 
 
 def _moto() -> tuple[Any, Any]:
-    """moto's application of all services, and the request handler that it wants."""
+    """Return moto's application of all services, and its request handler."""
     try:
         module = import_module("moto.moto_server.werkzeug_app")
     except ImportError as error:
@@ -305,7 +305,7 @@ def _make_buckets(url: str, names: Sequence[str]) -> None:
 def running(
     *buckets: str, port: int = 0, image_environment: Mapping[str, str] | None = None
 ) -> Iterator[FakeSageMaker]:
-    """A server with these buckets, in a thread of this process; gone at the end with all that it runs."""
+    """Run a server with these buckets in a thread of this process; the server and its jobs end with the block."""
     fake = FakeSageMaker(port=port, image_environment=image_environment)
     thread = threading.Thread(target=fake.serve, name="fake-sagemaker", daemon=True)
     thread.start()
@@ -318,12 +318,12 @@ def running(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve until interrupted or killed; the exit code."""
+    """Serve until interrupted or killed; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.fakes.sagemaker", description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="0 (default): one that is free; it is printed")
     parser.add_argument("--bucket", action="append", default=[], help="a bucket to begin with; may be repeated")
     options = parser.parse_args(argv)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what runs must end with us
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # jobs must end with this process
     with running(*options.bucket, port=options.port) as fake, contextlib.suppress(KeyboardInterrupt):
         sys.stdout.write(f"{fake.url}\n")
         sys.stdout.flush()

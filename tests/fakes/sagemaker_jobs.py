@@ -1,4 +1,4 @@
-"""Jobs of the SageMaker fake: containers that run as processes of this machine, and how they are described."""
+"""Jobs of the SageMaker fake: containers as processes of this machine, and their descriptions."""
 
 import itertools
 import json
@@ -14,7 +14,7 @@ from llm_ocr.launch.sagemaker.requests import expanded
 from tests.fakes.container import Container
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
-#: What SageMaker says when a machine of its own fails, as users have quoted it.
+#: SageMaker's message for a failure of its own machine, as quoted by users.
 INTERNAL = "InternalServerError: We encountered an internal error.  Please try again."
 
 _COUNTER = itertools.count(1)
@@ -22,7 +22,7 @@ _COUNTER = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How the two kinds of jobs differ in their words."""
+    """Differences between the two kinds of jobs."""
 
     word: str  # Processing, Training
     path: str
@@ -49,20 +49,20 @@ class Line:
 
 @dataclass(slots=True)
 class Host:
-    """One machine of a job: its container, the folder that is /opt/ml in it, its log."""
+    """One machine of a job: its container, the folder for /opt/ml, its log."""
 
     name: str
     stream: str
     container: Container | None = None
     ml: Path | None = None
     lines: list[Line] = field(default_factory=list)
-    taken: int = 0  # lines of this container that stand in `lines`
-    last: tuple[int, str] = (0, "")  # its number and its text: may be half of a line that is being written
+    taken: int = 0  # number of this container's lines in `lines`
+    last: tuple[int, str] = (0, "")  # number and text of the last line, which may be incomplete
     message: str = ""
     exit_code: int | None = None
 
     def read(self) -> None:
-        """Take over what the container has written, and how it ended."""
+        """Read the output of the container, and its end."""
         if self.container is None or self.ml is None:
             return
         over = self.container.exit_code
@@ -86,7 +86,7 @@ class Host:
 
 
 class FakeJob:
-    """One job, from its request to its end. `environment`: what the platform and the image bring along."""
+    """One job, from its request to its end. `environment` contains the variables of the platform and the image."""
 
     def __init__(
         self, kind: Kind, body: Mapping[str, Any], environment: Mapping[str, str], limit: float | None
@@ -109,7 +109,7 @@ class FakeJob:
 
     @property
     def machines(self) -> Mapping[str, Any]:
-        """Count, type and disks."""
+        """Return count, type, and disks."""
         at = (
             self.body["ProcessingResources"]["ClusterConfig"]
             if self.kind is PROCESSING
@@ -123,16 +123,16 @@ class FakeJob:
 
     @property
     def _newest(self) -> list[Host]:
-        """Those that came after the last interruption."""
+        """Return the machines after the last interruption."""
         return self.hosts[-int(self.machines["InstanceCount"]) :]
 
     @property
     def runs(self) -> bool:
-        """Whether a container of it is up."""
+        """Return whether one of its containers runs."""
         return any(host.container is not None and host.container.exit_code is None for host in self.hosts)
 
     def start(self) -> None:
-        """Give it machines."""
+        """Assign machines to the job."""
         with self._lock:
             self.started = self.started or time.time()
             self._at = time.time()
@@ -141,9 +141,9 @@ class FakeJob:
                 self._start(host)
 
     def look(self) -> None:
-        """Bring its state up to date with its containers."""
+        """Update its state from its containers."""
         with self._lock:
-            runs = self.runs  # before it is read: what ends in between is read as a whole the next time
+            runs = self.runs  # before reading: an end in between is read completely the next time
             for host in self.hosts:
                 host.read()
             if self.over or self.started is None or self.second == "Interrupted" or runs:
@@ -161,7 +161,7 @@ class FakeJob:
                 self._end("Failed", "Failed", self._failure(codes))
 
     def stop(self) -> None:
-        """StopProcessingJob, StopTrainingJob: SIGTERM, then SIGKILL."""
+        """Stop the job as StopProcessingJob and StopTrainingJob do: SIGTERM, then SIGKILL."""
         with self._lock:
             self._to("Stopping", "Stopping")
             if self.started is None or self.second == "Interrupted":
@@ -169,7 +169,7 @@ class FakeJob:
         threading.Thread(target=self._stop, daemon=True).start()
 
     def fail_machine(self) -> None:
-        """Its machines are gone, as if their power had failed."""
+        """Remove its machines, as after a power failure."""
         with self._lock:
             for host in self.hosts:
                 host.read()
@@ -177,9 +177,9 @@ class FakeJob:
             self._end("Failed", "Failed", INTERNAL)
 
     def interrupt(self) -> None:
-        """The spot machines are taken back: SIGTERM, and no machine until `resume`."""
+        """Withdraw the spot machines: SIGTERM, and no machine until `resume`."""
         with self._lock:
-            self._to("InProgress", "Interrupted")  # first: who looks meanwhile must not take it for stopped
+            self._to("InProgress", "Interrupted")  # first: concurrent readers must not see it as stopped
         self._stop()
         with self._lock:
             self._billed += time.time() - self._at
@@ -188,7 +188,7 @@ class FakeJob:
                 host.remove()
 
     def resume(self) -> None:
-        """There are spot machines again: the same command from its beginning."""
+        """Provide spot machines again: the same command from its beginning."""
         with self._lock:
             self._attempt += 1
             self._to("InProgress", "Restarting")
@@ -199,19 +199,19 @@ class FakeJob:
                 self._start(host)
 
     def wait_ended(self) -> None:
-        """No machine came for so long that SageMaker gave up."""
+        """End the job after too long a wait for a machine."""
         with self._lock:
             self._end("Stopped", "MaxWaitTimeExceeded")
 
     def remove(self) -> None:
-        """End everything of it at once."""
+        """End all its processes at once."""
         with self._lock:
             for host in self.hosts:
                 host.remove()
             self._folder.cleanup()
 
     def described(self) -> dict[str, Any]:
-        """The answer of DescribeProcessingJob or DescribeTrainingJob."""
+        """Return the response of DescribeProcessingJob or DescribeTrainingJob."""
         with self._lock:
             self.look()
             word = self.kind.word
@@ -242,7 +242,7 @@ class FakeJob:
         (host.ml / "output").mkdir(parents=True)
         at = self.body["AppSpecification"] if self.kind is PROCESSING else self.body["AlgorithmSpecification"]
         words = expanded(at.get("ContainerEntrypoint", ()), at.get("ContainerArguments", ()))
-        # Each container has its own /opt/ml; here it is another folder.
+        # Each container has its own /opt/ml; here, each has its own folder.
         given = self.body.get("Environment", {})
         variables = {name: value.replace("/opt/ml/", f"{host.ml}/") for name, value in given.items()}
         told = {"SM_HOSTS": json.dumps(names), "SM_CURRENT_HOST": host.name}

@@ -1,4 +1,4 @@
-"""A renderer whose process a document takes over: one called `evil-PORT.*` connects to that port, reads and writes."""
+"""Renderer under the control of a document: one named `evil-PORT.*` connects to that port, reads, and writes."""
 
 import socket
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""Beaker: an experiment of one task with one replica per share, sent with the `beaker` program.
+"""Beaker: an experiment of one task with one replica per share, submitted with the `beaker` program.
 
-The fields of the experiment are those of its format v2. The program answers in JSON where it can.
+The fields of the experiment are those of its format v2. The program's output is JSON if possible.
 """
 
 import json
@@ -18,12 +18,12 @@ from llm_ocr.launch.programs import run_program
 
 #: Seconds of a job without a time limit.
 USUAL = 4 * 3600
-#: GB of a task per GPU, as olmOCR asks for.
+#: GB of a task per GPU, as in olmOCR.
 MEMORY = 125
 _LATE = re.compile(r"time(d )?\s*out|time limit", re.IGNORECASE)
 #: Values of `canceledCode`: preempted by the scheduler, or by a person.
 _PREEMPTED = (1, 2)
-#: Several replicas have the first of these states that one of them has.
+#: Order of states: several replicas together have the first of these states that a replica has.
 _ORDER = (
     *(State.RUNNING, State.QUEUED, State.FAILED, State.TIMED_OUT),
     *(State.PREEMPTED, State.CANCELLED, State.SUCCEEDED),
@@ -43,7 +43,7 @@ _HINTS = {
 
 
 class Beaker(Launcher):
-    """The platform `beaker`. Hardware is `cpu` or `gpu:N`."""
+    """Platform `beaker`. Hardware is `cpu` or `gpu:N`."""
 
     platform = "beaker"
     usual_limit = USUAL
@@ -179,7 +179,7 @@ def _replica(status: Mapping[str, Any]) -> tuple[State, str]:
 
 
 def _moment(status: Mapping[str, Any], *names: str) -> float | None:
-    """Return the first of these times that is set; unset ones are in the year 1."""
+    """Return the first of these times that is set; unset times are in the year 1."""
     return next((time for name in names if (time := moment(status.get(name)))), None)
 
 

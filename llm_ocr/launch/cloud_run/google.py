@@ -1,4 +1,4 @@
-"""Google's REST APIs: credentials, clients for one endpoint, and what their errors say."""
+"""Google's REST APIs: credentials, clients for one endpoint, and their errors."""
 
 import json
 import re
@@ -14,13 +14,13 @@ from llm_ocr.launch.refusals import AGAIN, Refusal, first_line, translated
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 
-#: Seconds for one request, and for a change of a job to be through.
+#: Seconds for one request, and for an update of a job.
 TIMEOUT = 60.0
 CHANGE_TIMEOUT = 600.0
 
 
 class Google:
-    """Clients for one endpoint; credentials are found at the first use.
+    """Clients for one endpoint; credentials are loaded at the first use.
 
     Raises:
         MissingExtra: The client library is not installed.
@@ -43,7 +43,7 @@ class Google:
         import google.auth
         from google.auth.credentials import AnonymousCredentials
 
-        if self.endpoint.startswith("http:"):  # a server on this machine asks for none
+        if self.endpoint.startswith("http:"):  # a local server needs no credentials
             return AnonymousCredentials(), environment().get("GOOGLE_CLOUD_PROJECT", "")
         with asking("sign in"):
             credentials, project = google.auth.default(scopes=_SCOPES)
@@ -51,7 +51,7 @@ class Google:
 
     @property
     def project(self) -> str:
-        """Return the project of the credentials. Raises `LaunchError` if they name none."""
+        """Return the project of the credentials, or raise `LaunchError` if they name none."""
         if not self._found[1]:
             hint = "Give --project PROJECT, or set GOOGLE_CLOUD_PROJECT."
             raise LaunchError("Cloud Run: the credentials name no project", hint=hint)
@@ -74,13 +74,17 @@ class Google:
         return getattr(self.types, kind).from_json(json.dumps(body), ignore_unknown_fields=False)
 
     def update(self, action: str, body: Mapping[str, Any]) -> None:
-        """Create or update a job, and wait until that is done."""
+        """Create or update a job, and wait for the end of the operation."""
         with asking(action):
             request = self.message("UpdateJobRequest", body)
             self.jobs.update_job(request=request, timeout=TIMEOUT).result(timeout=CHANGE_TIMEOUT)
 
     def rest(self, method: str, service: str, path: str, action: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Return the JSON answer of another service of Google. Raises `LaunchError`; see `asked` for its status."""
+        """Return the JSON response of another service of Google.
+
+        Raises:
+            LaunchError: The request failed; see `asked` for its status.
+        """
         status, answer = self.asked(method, service, path, action, body)
         if status >= 400:
             raise refused(action, status, message_in(answer))
@@ -89,7 +93,7 @@ class Google:
     def asked(
         self, method: str, service: str, path: str, action: str, body: Mapping[str, Any] | None = None
     ) -> tuple[int, Any]:
-        """Return HTTP status and JSON answer."""
+        """Return HTTP status and JSON response."""
         with asking(action):
             url = f"{self.endpoint or f'https://{service}.googleapis.com'}/{path}"
             response = self._session.request(method, url, json=body, timeout=TIMEOUT)
@@ -120,7 +124,7 @@ def message_in(answer: Any) -> str:
 
 
 def check_endpoint(url: str) -> None:
-    """Raise `UsageError` for an endpoint to which credentials would go unencrypted, or that is no URL."""
+    """Raise `UsageError` for an invalid endpoint, or one that would receive credentials unencrypted."""
     parts = urlsplit(url)
     local = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
     if url and not local and not (parts.scheme == "https" and parts.hostname):
@@ -130,7 +134,7 @@ def check_endpoint(url: str) -> None:
 
 _SIGN_IN = "Sign in: gcloud auth application-default login."
 
-#: What Google says -> what to do. The first that is found counts.
+#: Google's error texts -> advice. The first match counts.
 _ADVICE = (
     (
         r"SERVICE_DISABLED|has not been used in project|API .*not enabled",
@@ -185,7 +189,7 @@ def asking(action: str) -> AbstractContextManager[None]:
 
 
 def refused(action: str, status: int, words: str) -> LaunchError:
-    """Return the error for an answer of a REST API, whose message is `words`."""
+    """Return the error for a REST response with the message `words`."""
     return _refusal(words, status).error(f"Cloud Run: cannot {action}")
 
 
@@ -208,7 +212,7 @@ def _explained(error: Any) -> Refusal | None:
 
 
 def _refusal(words: str, status: int) -> Refusal:
-    """Add the hint for Google's words, or for the status."""
+    """Add the hint for Google's message, or for the status."""
     by_status = _BY_STATUS.get(status, AGAIN if not status or status >= 500 else "")
     found = (hint for pattern, hint in _ADVICE if re.search(pattern, words, re.IGNORECASE | re.DOTALL))
     return Refusal(words.strip()[:1000], next(found, by_status), status)

@@ -1,6 +1,6 @@
-"""Google Cloud Run: a stage as one run of a job, its shards as tasks of it.
+"""Google Cloud Run: a stage as an execution of a job, its shards as tasks.
 
-Imports Google's client when something is asked; `plan` asks nobody.
+Google's client is imported at the first request; `plan` sends none.
 """
 
 import json
@@ -25,12 +25,12 @@ from llm_ocr.launch.cloud_run.plan import (
 from llm_ocr.launch.library import filled
 from llm_ocr.launch.logs import explained, followed
 
-#: Running executions of at most so many tasks are asked for each task, to know what they cost so far: one page.
+#: Maximum tasks of a running execution for which each task is requested, to compute its costs so far: one page.
 _TASKS_WHILE_RUNNING = 100
 
 
 class CloudRun(Launcher):
-    """The platform `cloud-run`. `poll_seconds` is the time between two looks at a log that is followed."""
+    """Platform `cloud-run`. `poll_seconds` is the time between two requests for a followed log."""
 
     platform = "cloud-run"
     poll_seconds = 5.0
@@ -67,7 +67,10 @@ class CloudRun(Launcher):
         return [_job(one.name, spec) for one in executions if one.labels.get(JOB_LABEL) == spec.name]
 
     def submit(self, plan: Plan) -> Sequence[Job]:
-        """Raise a `retryable` error if another launch changed the job in between, and cancel the run."""
+        """Create the execution.
+
+        If another launch changes the job concurrently, the execution is canceled and a `retryable` error is raised.
+        """
         google = self._google(_endpoint(plan.spec))
         patch, run = _bodies(plan, google)
         google.update("create or update the job", patch)
@@ -102,7 +105,7 @@ class CloudRun(Launcher):
             self._of_job(job).executions.cancel_execution(name=job.id, timeout=TIMEOUT)
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
-        """Delete the Cloud Run jobs, with the records of their runs, unless one of these still runs."""
+        """Delete the Cloud Run jobs without running executions, with their execution records."""
         lines = []
         for name, google in {job.id.partition("/executions/")[0]: self._of_job(job) for job in jobs}.items():
             if running := [one.name for one in _executions(google, name) if not is_over(one)]:
@@ -152,7 +155,7 @@ def _job(execution: str, spec: JobSpec) -> Job:
 
 
 def _bodies(plan: Plan, google: Google) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the two requests, with the credentials' project where the plan leaves it open."""
+    """Return the two requests, with the credentials' project if the plan leaves the project open."""
     if plan.missing:
         raise UsageError(f"cloud-run needs {', '.join(plan.missing.values())}")
     name = _with_project(plan.requests[1].body["name"], google)
@@ -165,7 +168,7 @@ def _with_project(name: str, google: Google) -> str:
 
 
 def _check_secret(google: Google, job: str, reference: dict[str, str]) -> None:
-    """Raise `LaunchError` for a version that is missing or disabled, as far as this account may look."""
+    """Raise `LaunchError` for a version that is missing or disabled, as far as this account may read."""
     secret, version = reference["secret"], reference["version"]
     full = secret if "/" in secret else f"projects/{job.split('/')[1]}/secrets/{secret}"
     action = f"use the secret {secret}"
@@ -178,7 +181,7 @@ def _check_secret(google: Google, job: str, reference: dict[str, str]) -> None:
 
 
 def _executions(google: Google, job: str) -> list[Any]:
-    """Return the runs of a job; none for a job that does not exist."""
+    """Return the executions of a job; empty for a missing job."""
     from google.api_core.exceptions import NotFound
 
     with asking("list the runs"):
@@ -199,22 +202,22 @@ def _delete(google: Google, name: str) -> str:
     return f"deleted the job {name} and the records of its runs"
 
 
-#: The exit code of a stage that SIGTERM ended (see errors.Interrupted).
+#: Exit code of a stage that SIGTERM ended (see errors.Interrupted).
 _INTERRUPTED = 4
 _SIGTERM, _SIGKILL = 15, 9
 _TIMEOUT = re.compile(r"time(d)?[ -]?out|maximum time|deadline", re.IGNORECASE)
 _TAKEN = re.compile(r"maintenance|pre-?empt|evict|migrat", re.IGNORECASE)
-#: Reasons that are told one by one.
+#: Maximum reasons that are listed singly.
 _TOLD = 3
 
 
 def job_status(job: Job, execution: Any, tasks: Sequence[Any]) -> JobStatus:
-    """Return the status of an execution; `tasks` as far as they are known."""
+    """Return the status of an execution; `tasks` contains the known tasks."""
     started, ended = _seconds(execution.start_time), _seconds(execution.completion_time)
     completed = next((one for one in execution.conditions if one.type_ == "Completed"), None)
     done = completed is not None and completed.state.name in ("CONDITION_SUCCEEDED", "CONDITION_FAILED")
     billed = sum(map(_billed, tasks)) if tasks else None
-    # Cloud Run replaces the tag of an image by its digest when it takes a run.
+    # Cloud Run replaces the tag of an image by its digest at the start of an execution.
     image = next((one.image for one in execution.template.containers if "@sha256:" in one.image), "")
     if ended is None and not done:
         begun = execution.running_count or execution.succeeded_count or execution.failed_count
@@ -246,7 +249,7 @@ def _outcome(execution: Any, completed: Any, tasks: Sequence[Any]) -> tuple[Stat
 
 
 def _of_task(task: Any) -> tuple[State, str]:
-    """Return how a task ended: by its message, otherwise by whether its time was over when SIGTERM came."""
+    """Return the end of a task: by its message, otherwise by whether its time was over at SIGTERM."""
     result = task.last_attempt_result
     words = result.status.message or ""
     how = f"exit code {result.exit_code}" if result.exit_code else f"signal {result.term_signal}"
@@ -268,7 +271,7 @@ def _time_was_over(task: Any) -> bool:
 
 
 def _billed(task: Any) -> float:
-    """Seconds from a task's start to its end, or to now."""
+    """Return the seconds from a task's start to its end, or to now."""
     started, ended = _seconds(task.start_time), _seconds(task.completion_time)
     if started is None:
         return 0.0
@@ -284,7 +287,7 @@ _INDEX = "run.googleapis.com/task_index"
 
 
 class _Log:
-    """The lines of an execution's log, with the number of the task before each if there are several tasks."""
+    """Lines of an execution's log, each with the number of its task if there are several tasks."""
 
     def __init__(self, google: Google, execution: Any) -> None:
         _, self._project, _, region, _, job, _, name = execution.name.split("/")

@@ -1,7 +1,7 @@
-"""What is sent to Cloud Run for a stage: its job brought up to date, then run. Pure.
+"""Requests to Cloud Run for a stage: its job is updated, then executed. Pure functions.
 
-A project has one job for each stage and hardware. What Cloud Run lets a run change (tasks, time limit, variables) goes
-with the run, so that two launches at the same time do not get each other's; the rest stands in the job.
+A project has one job per stage and hardware. Values that an execution may override (tasks, time limit, variables) are
+part of the execution, so that concurrent launches do not mix theirs. The rest is part of the job.
 """
 
 import re
@@ -19,16 +19,16 @@ from llm_ocr.launch.refusals import near
 PATCH = "run.projects.locations.jobs.patch"
 RUN = "run.projects.locations.jobs.run"
 
-#: Stands for the project of the credentials until these are asked.
+#: Placeholder for the project of the credentials until these are loaded.
 PROJECT = "<project>"
 _REGION = "<region>"
 
-#: Label of executions: whose they are.
+#: Label of executions: the name of the job that owns them.
 JOB_LABEL = "llm-ocr-job"
 
 _MOST_TASKS = 10_000
 _HOUR = 3600
-#: Most pages of the documentation allow a task with GPU one hour, the newest twelve (preview); others a week.
+#: Most pages of the documentation allow a GPU task one hour, the newest twelve (preview), others a week.
 _GPU_DEFAULT, _GPU_MOST = _HOUR, 12 * _HOUR
 _CPU_DEFAULT, _CPU_MOST = 6 * _HOUR, 168 * _HOUR
 
@@ -60,7 +60,7 @@ def make_plan(platform: str, spec: JobSpec) -> Plan:
     name = job_name(spec)
     job = {
         "name": name,
-        **({"launchStage": "BETA"} if machine(hardware).gpus else {}),  # allows what is in preview, demands nothing
+        **({"launchStage": "BETA"} if machine(hardware).gpus else {}),  # allows preview features, but requires none
         "labels": {"llm-ocr-stage": spec.stage},
         "template": {
             "labels": {JOB_LABEL: spec.name, "llm-ocr-launch": spec.launch},
@@ -74,7 +74,7 @@ def make_plan(platform: str, spec: JobSpec) -> Plan:
     overrides = {"taskCount": spec.shards, "timeout": f"{limit}s", "containerOverrides": containers}
     patch, run = {"job": job, "allowMissing": True}, {"name": name, "overrides": overrides}
     requests = (Request(PATCH, patch), Request(RUN, run))
-    # The credentials know the project.
+    # The credentials contain the project.
     missing = {} if spec.options.get("region") else {_REGION: "--region REGION, one that has the hardware"}
     return Plan(platform, spec, requests, missing, tuple(_notes(spec, hardware, limit)))
 
@@ -99,7 +99,8 @@ def _task(spec: JobSpec, hardware: str, limit: int) -> dict[str, Any]:
     account = spec.options.get("service_account")
     return {
         "containers": [container],
-        # Whether another try is worth its money is decided by what the last one finished, which Cloud Run cannot see.
+        # Whether another attempt is worth its money depends on the results of the last one, which Cloud Run does not
+        # see.
         "maxRetries": 0,
         "timeout": f"{limit}s",
         **({"serviceAccount": account} if account else {}),
@@ -108,13 +109,13 @@ def _task(spec: JobSpec, hardware: str, limit: int) -> dict[str, Any]:
 
 
 def _compatibility(spec: JobSpec, hardware: str) -> dict[str, str]:
-    """Return what makes the stock image, built for CUDA 13, load its own CUDA libraries over an older driver."""
+    """Return variables with which the stock image (CUDA 13) loads its own CUDA libraries on an older driver."""
     older = MACHINES[hardware].gpus and MACHINES[hardware].cuda < GPU_IMAGE_CUDA
     return {"VLLM_ENABLE_CUDA_COMPATIBILITY": "1"} if older and not spec.image else {}
 
 
 def _secret(name: str, where: str) -> dict[str, str]:
-    """Read `SECRET`, `SECRET:VERSION` or `projects/P/secrets/SECRET`; "" is the name of the variable."""
+    """Parse `SECRET`, `SECRET:VERSION`, or `projects/P/secrets/SECRET`; "" is the name of the variable."""
     found = _SECRET.fullmatch(where or name)
     if found is None:
         hint = f"Give --secret {name}=SECRET, {name}=SECRET:VERSION or {name}=projects/PROJECT/secrets/SECRET."
@@ -123,7 +124,7 @@ def _secret(name: str, where: str) -> dict[str, str]:
 
 
 def time_limit(spec: JobSpec) -> int:
-    """Return the seconds of a task. Raises `UsageError` for more than Cloud Run allows."""
+    """Return the seconds of a task, or raise `UsageError` for more than Cloud Run allows."""
     gpu = machine(spec.hardware or default_hardware(spec.stage)).gpus > 0
     most = _GPU_MOST if gpu else _CPU_MOST
     limit = spec.time_limit or (_GPU_DEFAULT if gpu else _CPU_DEFAULT)
@@ -154,13 +155,13 @@ def _notes(spec: JobSpec, hardware: str, limit: int) -> list[str]:
     return notes
 
 
-#: A task without GPU; the name is ours, Cloud Run has none for it.
+#: Task without GPU; Cloud Run has no name for it.
 CPU = "cpu"
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """GPUs of a task; the least cores and GiB that go with them, and what it gets where the user does not say."""
+    """GPUs of a task, its minimum cores and GiB, and its default cores and GiB."""
 
     gpus: int
     least_cpu: int
@@ -168,7 +169,7 @@ class Machine:
     cpu: int
     memory: int
     preview: bool = False  # offered before general availability
-    cuda: tuple[int, int] = (0, 0)  # the newest that the driver itself supports
+    cuda: tuple[int, int] = (0, 0)  # newest version that the driver itself supports
 
 
 #: Minima and drivers (L4: 535.216.03, RTX PRO 6000: 580): cloud.google.com/run/docs/configuring/jobs/gpu, 2026. A task
@@ -181,14 +182,14 @@ MACHINES: Mapping[str, Machine] = MappingProxyType(
     }
 )
 
-#: Cores -> most GiB with them, up to 8 cores; docs.cloud.google.com/run/docs/configuring/jobs/cpu, 2026.
+#: Cores -> maximum GiB, up to 8 cores; docs.cloud.google.com/run/docs/configuring/jobs/cpu, 2026.
 _MOST_MEMORY = MappingProxyType({1: 4, 2: 8, 4: 16, 6: 24, 8: 32})
 
 _MEMORY = re.compile(r"(\d+)(Gi|Mi)")
 
 
 def machine(hardware: str) -> Machine:
-    """Return the machine of that name. Raises `UsageError` with the nearest names."""
+    """Return the machine with that name, or raise `UsageError` with similar names."""
     if hardware not in MACHINES:
         close = near(hardware.lower(), MACHINES, n=2, cutoff=0.4)
         hint = f"{close} --hardware takes one of {', '.join(MACHINES)}.".lstrip()
@@ -197,7 +198,7 @@ def machine(hardware: str) -> Machine:
 
 
 def size(stage: str, hardware: str, options: Mapping[str, Any]) -> tuple[int, float, str]:
-    """Return cores, GiB, and the memory as Cloud Run writes it: as given, otherwise as fits the GPU.
+    """Return cores, GiB, and the memory in Cloud Run's notation: as given, otherwise as fits the GPU.
 
     Raises:
         UsageError: `--cpu` and `--memory` do not fit the machine, or each other.
@@ -207,7 +208,7 @@ def size(stage: str, hardware: str, options: Mapping[str, Any]) -> tuple[int, fl
     gib = None if memory is None else _gib(memory)
     small = stage not in GPU_STAGES and not found.gpus
     if small and ((cpu or 0) > max(_MOST_MEMORY) or (gib or 0) > max(_MOST_MEMORY.values())):
-        cpu, memory, gib = None, None, None  # of a pipeline's GPU stages: no machine without GPU is that large
+        cpu, memory, gib = None, None, None  # values for a pipeline's GPU stages: no machine without GPU is that large
     if cpu is None:
         cpu = found.cpu if gib is None else max(found.cpu, _cores_for(gib) or 0)
     if gib is None:
@@ -224,7 +225,7 @@ def _check(hardware: str, found: Machine, cpu: int, gib: float, memory: str) -> 
             f"not {cpu} cores and {memory}",
             hint="Raise --cpu and --memory, or leave both out.",
         )
-    if found.least_cpu > max(_MOST_MEMORY):  # a larger class of machines: the platform says what goes together there
+    if found.least_cpu > max(_MOST_MEMORY):  # a larger class of machines: the platform validates the combination
         return
     if cpu not in _MOST_MEMORY:
         hint = "Choose one of them."

@@ -1,1 +1,1 @@
-"""Hugging Face Jobs: a job per share; the library travels as a wheel known by its hash."""
+"""Hugging Face Jobs: one job per share; the library is a wheel with a known hash."""

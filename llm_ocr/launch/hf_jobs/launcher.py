@@ -1,7 +1,7 @@
-"""Hugging Face Jobs: one job for each shard, found again by its labels.
+"""Hugging Face Jobs: one job per shard, found by its labels.
 
-Each request of a plan is a method of `huggingface_hub.HfApi` and its arguments. Placeholders are filled when a job is
-submitted: `<namespace>` and `<endpoint>` (the account of the token, and its Hub), `<secret NAME>`, and those of
+Each request of a plan is a method of `huggingface_hub.HfApi` with its arguments. Placeholders are replaced at
+submission: `<namespace>` and `<endpoint>` (the account of the token, and its Hub), `<secret NAME>`, and those of
 `library`.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 
-#: `llm-ocr estimate` puts an L40S below an A100 in cost per page.
+#: `llm-ocr estimate` ranks an L40S below an A100 in cost per page.
 HARDWARE: Mapping[str, str] = {
     "extract": "l40sx1",
     "describe": "l40sx1",
@@ -35,7 +35,7 @@ HARDWARE: Mapping[str, str] = {
     "pipeline": "cpu-basic",
 }
 
-#: Flavor -> GPUs, as huggingface_hub 2.4.0 lists them (`JobHardware`); what the Hub offers now is asked before a job.
+#: Flavor -> GPUs, from huggingface_hub 2.4.0 (`JobHardware`); the current offer is queried before a job.
 GPUS: Mapping[str, int] = MappingProxyType(
     {
         **{"cpu-basic": 0, "cpu-upgrade": 0, "cpu-performance": 0, "cpu-xl": 0},
@@ -47,9 +47,9 @@ GPUS: Mapping[str, int] = MappingProxyType(
 )
 #: Labels that all jobs of a submission share.
 OWN_LABELS = ("launch", "stage", "submission")
-#: Seconds; the Hub's own default is half an hour, in which a large model is hardly loaded.
+#: Seconds. The Hub's own default of half an hour is hardly enough to load a large model.
 TIME_LIMIT = 3 * 3600
-#: The first release whose `run_job` has `attempts`. Jobs themselves need only what pyproject.toml asks for.
+#: First release whose `run_job` has `attempts`. Jobs themselves need only the release in pyproject.toml.
 HUB_RELEASE = "2.1"
 
 _STATES: Mapping[str, State] = {
@@ -79,7 +79,7 @@ _HINTS = {
 
 
 class HfJobs(Launcher):
-    """The platform `hf-jobs`."""
+    """Platform `hf-jobs`."""
 
     platform = "hf-jobs"
     usual_limit = TIME_LIMIT
@@ -112,13 +112,13 @@ class HfJobs(Launcher):
         api, namespace = self._account(spec)
         with _asking(f"look for jobs in {namespace}"):
             found = list(api.list_jobs(namespace=namespace, labels=_labels(spec)))
-        # One that was cancelled counts only where no other of its shard stands.
+        # A cancelled job counts only if its shard has no other job.
         found.sort(key=lambda info: (info.status.stage != "CANCELED", str(info.created_at)))
         by_shard = {(info.labels or {}).get("shard"): _job(info) for info in found}
         return sorted(by_shard.values(), key=lambda job: job.shard or 0)
 
     def submit(self, plan: Plan) -> Sequence[Job]:
-        """All jobs or none: when the Hub refuses one, those that were just made are cancelled."""
+        """Create all jobs or none: if the Hub refuses a job, the new ones are cancelled."""
         spec = plan.spec
         api, namespace = self._account(spec)
         known = {f"<secret {name}>": value for name, value in _values(spec).items()}
@@ -189,7 +189,7 @@ class HfJobs(Launcher):
         return api, wanted
 
     def _standing(self, spec: JobSpec) -> Mapping[int | None, Job]:
-        """Jobs of this very submission that were made before, and not taken back."""
+        """Return the jobs of this submission that were created before and not cancelled."""
         found = self.find(spec)
         statuses = self.status(found) if found else ()
         return {one.job.shard: one.job for one in statuses if one.state is not State.CANCELLED}
@@ -200,7 +200,7 @@ class HfJobs(Launcher):
             with _asking(f"start a job on {body['flavor']} in {namespace}"):
                 return _job(api.run_job(**body))
         except LaunchError as error:
-            # An answer that was lost says nothing of the job.
+            # A lost response does not show whether the job exists.
             if error.retryable and (job := self._standing(spec).get(shard)):
                 return job
             raise
@@ -219,7 +219,7 @@ class HfJobs(Launcher):
 
 
 def _check_keys(spec: JobSpec) -> None:
-    """Jobs have no identity in other clouds: without keys their first request is refused, on a machine that is paid."""
+    """Raise an error for missing keys: jobs have no identity in other clouds, and would fail on a paid machine."""
     if spec.workspace.startswith("s3:") and not any(name.startswith("AWS_") for name in spec.secrets):
         hint = "Give --secret AWS_ACCESS_KEY_ID --secret AWS_SECRET_ACCESS_KEY, and AWS_SESSION_TOKEN if it is set."
         raise LaunchError(f"jobs on Hugging Face have no keys for {spec.workspace}", hint=hint)
@@ -230,7 +230,7 @@ def _check_keys(spec: JobSpec) -> None:
 
 
 def _values(spec: JobSpec) -> dict[str, str]:
-    """The secrets' values. Raises `LaunchError` for one that is not set here."""
+    """Return the secrets' values, or raise `LaunchError` for one that is not set here."""
     from huggingface_hub import get_token
 
     here, values = environment(), {}
@@ -245,7 +245,7 @@ def _values(spec: JobSpec) -> dict[str, str]:
 
 
 def _check_flavor(flavor: str, offered: Mapping[str, float | None]) -> None:
-    """Raise `LaunchError` with the nearest names, and their prices, for one that the Hub does not offer."""
+    """Raise `LaunchError` with similar names and their prices for a flavor that the Hub does not offer."""
     if flavor in offered:
         return
     close = get_close_matches(flavor, offered, n=4, cutoff=0.4) or list(offered)
@@ -263,12 +263,12 @@ def _job(info: Any) -> Job:
 
 
 def status_of(job: Job, info: Any) -> JobStatus:
-    """Return the status that is in huggingface_hub's `JobInfo`."""
+    """Return the status in huggingface_hub's `JobInfo`."""
     stage, message = str(getattr(info.status.stage, "value", info.status.stage)), (info.status.message or "").strip()
     seconds = info.durations.running_secs if info.durations else None
     state = _STATES.get(stage) or (State.FAILED if info.finished_at else State.RUNNING)
     if state is State.FAILED:
-        # The Hub has one stage for all failures; its message and the job's own limit say more.
+        # The Hub has one stage for all failures; its message and the job's own limit have more detail.
         limit = (info.labels or {}).get("limit", "")
         if _TIME.search(message) or (limit.isdigit() and seconds is not None and seconds >= int(limit)):
             state = State.TIMED_OUT
@@ -276,8 +276,8 @@ def status_of(job: Job, info: Any) -> JobStatus:
             state = State.PREEMPTED
     reason = message or stage if state.over and state is not State.SUCCEEDED else ""
     if seconds is None and state.over and info.started_at is None:
-        seconds = 0  # it never had a machine
-    # Billed by the minute.
+        seconds = 0  # the job never had a machine
+    # Billed per minute.
     billed = None if seconds is None else math.ceil(seconds / 60) * 60.0
     started, ended = (None if at is None else at.timestamp() for at in (info.started_at, info.finished_at))
     return JobStatus(job, state, reason, started, ended, billed)
@@ -290,7 +290,7 @@ def _asking(action: str) -> AbstractContextManager[None]:
 def _explained(error: Exception) -> Refusal | None:
     from huggingface_hub import errors as hub
 
-    # The error of the HTTP library, which is another one in other releases.
+    # Error of the HTTP library, which differs between releases.
     no_answer: type[BaseException] = hub.HfHubHTTPError.__bases__[0]
     if isinstance(error, hub.LocalTokenNotFoundError):
         return Refusal(_NO_TOKEN, LOG_IN)
@@ -332,7 +332,7 @@ def _body(spec: JobSpec, image: str, shard: int) -> dict[str, Any]:
         "secrets": {name: f"<secret {name}>" for name in _secrets(spec)},
         "flavor": spec.hardware or HARDWARE[spec.stage],
         "timeout": limit,
-        # The launch itself submits again, and only while that brings the run forward.
+        # The launch itself submits again, and only while the run makes progress.
         "attempts": 1,
         "name": spec.shard_name(shard),
         "labels": {**_labels(spec), "shard": str(shard), "limit": str(limit)},

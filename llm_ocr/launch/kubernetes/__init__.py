@@ -1,1 +1,1 @@
-"""Kubernetes: an Indexed Job with a pod per share."""
+"""Kubernetes: an Indexed Job with one pod per share."""

@@ -1,6 +1,6 @@
-"""Kubernetes: a stage as one Indexed Job, its shards as pods, through Kubernetes' own client.
+"""Kubernetes: a stage as one Indexed Job with its shards as pods, through the official client.
 
-Answers are read as JSON, so that a cluster may be older or newer than the client.
+Responses are read as JSON, so that a cluster may be older or newer than the client.
 """
 
 import contextlib
@@ -23,24 +23,24 @@ from llm_ocr.launch.refusals import AGAIN, Refusal, translated
 
 Json = dict[str, Any]
 
-#: The annotation of a Job that this program has ended: why.
+#: Annotation with the reason why this program has ended a Job.
 ENDED = "llm-ocr/ended"
 CANCELLED = "cancelled"
-#: What keeps a container from ever starting (k8s.io/kubernetes/pkg/kubelet/images and kuberuntime).
+#: Reasons why a container can never start (k8s.io/kubernetes/pkg/kubelet/images and kuberuntime).
 _STUCK = (
     *("ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"),
     *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
 )
-#: Seconds to connect, and to wait for an answer.
+#: Seconds to connect, and to wait for a response.
 _TIMEOUT = (10, 60)
-#: The account of a pod, for launches from inside a cluster.
+#: Account of a pod, for launches from inside a cluster.
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-#: What launching does in a namespace: API group, resource, subresource, verb.
+#: Rights of a launch in a namespace: API group, resource, subresource, verb.
 _RIGHTS = (
     *(("batch", "jobs", "", verb) for verb in ("create", "get", "patch", "delete")),
     *(("", "pods", "", "list"), ("", "pods", "log", "get")),
 )
-#: `providerID` of nodes that no cloud provides; elsewhere an autoscaler may add nodes with a GPU.
+#: `providerID` of nodes outside of clouds; in a cloud, an autoscaler may add nodes with a GPU.
 _OWN_MACHINES = ("", "kind", "k3s", "k3d", "minikube")
 _HINTS = {
     401: "Sign in to the cluster: kubectl auth whoami says as whom.",
@@ -52,7 +52,7 @@ _LOGIN = "Sign in to the cluster so that kubectl works (KUBECONFIG or ~/.kube/co
 
 
 class Kubernetes(Launcher):
-    """The platform `kubernetes`. Hardware is `cpu` or `gpu:N`; `poll_seconds` is the time between looks at pods."""
+    """Platform `kubernetes`. Hardware is `cpu` or `gpu:N`; `poll_seconds` is the time between requests for pods."""
 
     platform = "kubernetes"
     usual_limit = TIME_LIMIT
@@ -72,7 +72,7 @@ class Kubernetes(Launcher):
         return make_plan(self.platform, spec)
 
     def check(self, plan: Plan) -> None:
-        """Ask for rights, GPUs, and Secrets, and let the cluster validate the Job."""
+        """Check rights, GPUs, and Secrets, and let the cluster validate the Job."""
         cluster = self._cluster(plan.spec.options)
         body = _body(plan, cluster)
         cluster.check_rights(body["namespace"])
@@ -93,7 +93,7 @@ class Kubernetes(Launcher):
         return [_job(plan.spec, body["namespace"], cluster)]
 
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
-        """Yield the lines of all pods, with `[index]` where there are several; `tail` counts for each pod."""
+        """Yield the lines of all pods, with `[index]` if there are several; `tail` counts per pod."""
         cluster = self._cluster(job.place)
         about = cluster.read(job)
         if about is None:
@@ -113,7 +113,7 @@ class Kubernetes(Launcher):
         self._cluster(job.place).end(job, CANCELLED)
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
-        """Delete the Jobs with their pods and logs, unless they still run."""
+        """Delete finished Jobs with their pods and logs."""
         said = []
         for job in jobs:
             cluster = self._cluster(job.place)
@@ -143,7 +143,7 @@ class Kubernetes(Launcher):
         return _job_status(job, about, pods, [] if pods or over else cluster.warnings(job))
 
     def _followed(self, cluster: "_Cluster", job: Job, read: Callable[[Json], Iterator[str]]) -> Iterator[str]:
-        """Yield lines as pods write them. A thread reads each pod, from when it has started."""
+        """Yield lines as pods write them. A thread reads each pod from its start."""
         lines: queue.SimpleQueue[str | LlmOcrError] = queue.SimpleQueue()
         readers: dict[str, threading.Thread] = {}
 
@@ -178,7 +178,7 @@ class Kubernetes(Launcher):
 
 
 class _Cluster:
-    """The API server of a context of the kubeconfig, or of the cluster in which this program runs."""
+    """API server of a context of the kubeconfig, or of the cluster in which this program runs."""
 
     def __init__(self, context: str) -> None:
         try:
@@ -202,12 +202,12 @@ class _Cluster:
         self._authorization = client.AuthorizationV1Api(api)
 
     def create(self, body: Json, **more: str) -> None:
-        """Create a Job. Its name is that of one submission: one that exists was created by a lost request."""
+        """Create a Job. Its name is that of one submission: an existing Job is from a request with a lost response."""
         call = self._batch.create_namespaced_job
         self._ask("create the Job", call, **body, **more, field_validation="Strict", allow=(409,))
 
     def read(self, job: Job) -> Json | None:
-        """Return the Job; None if there is none. Jobs of others do not count, whatever a workspace's records say."""
+        """Return the Job, or None. Jobs of other programs do not count, whatever a workspace's records contain."""
         found = self._ask("ask for the Job", self._batch.read_namespaced_job, *_at(job), allow=(404,))
         return found if LABEL in found.get("metadata", {}).get("labels", {}) else None
 
@@ -217,14 +217,14 @@ class _Cluster:
         return list(self._ask("list the pods", call, _at(job)[1], label_selector=chosen)["items"])
 
     def warnings(self, job: Job) -> list[str]:
-        """Return why the cluster makes no pods for a Job, for example a quota, as far as this account may look."""
+        """Return why the cluster creates no pods for a Job, for example a quota, as far as this account may read."""
         chosen = f"involvedObject.name={job.name},type=Warning"
         call = self._core.list_namespaced_event
         found = self._ask("list events", call, _at(job)[1], field_selector=chosen, allow=(403,))
         return [str(one.get("message", "")) for one in found.get("items", ())]
 
     def log(self, pod: Json, *, follow: bool, tail: int | None) -> Iterator[str]:
-        """Yield the lines of a pod's log, which may be silent for long while it is followed."""
+        """Yield the lines of a pod's log, which may be silent for a long time while it is followed."""
         more: Json = {} if tail is None else {"tail_lines": tail}
         more |= {} if follow else {"_request_timeout": _TIMEOUT}
         place = (pod["metadata"]["name"], pod["metadata"]["namespace"])
@@ -242,7 +242,7 @@ class _Cluster:
         self._ask("delete the Job", call, *_at(job), propagation_policy="Background", allow=(404,))
 
     def check_rights(self, namespace: str) -> None:
-        """Raise `LaunchError` that names the rights which this account lacks."""
+        """Raise `LaunchError` with the rights that this account lacks."""
         denied, names = [], ("group", "resource", "subresource", "verb")
         for right in _RIGHTS:
             review = {"spec": {"resourceAttributes": {"namespace": namespace, **dict(zip(names, right, strict=True))}}}
@@ -253,7 +253,7 @@ class _Cluster:
             raise LaunchError(f"Kubernetes: this account may not {', '.join(denied)} in {namespace}", hint=_HINTS[403])
 
     def check_secret(self, namespace: str, secret: str, key: str) -> None:
-        """Raise `LaunchError` if a Secret or its key is missing, as far as this account may look."""
+        """Raise `LaunchError` if a Secret or its key is missing, as far as this account may read."""
         found = self._ask("look at Secrets", self._core.read_namespaced_secret, secret, namespace, allow=(403, 404))
         if found.get("code") == 403 or key in (found.get("data") or {}):
             return
@@ -262,7 +262,7 @@ class _Cluster:
         raise LaunchError(f"Kubernetes: {lacks}", hint=hint)
 
     def check_gpus(self, gpus: int) -> None:
-        """Raise `LaunchError` if no node can ever have so many GPUs, as far as this account may look."""
+        """Raise `LaunchError` if no node can ever have that many GPUs, as far as this account may read."""
         nodes = self._ask("list nodes", self._core.list_node, allow=(403,)).get("items", ()) if gpus else ()
         own = all(node["spec"].get("providerID", "").partition(":")[0] in _OWN_MACHINES for node in nodes)
         most = max((int(node["status"].get("allocatable", {}).get(GPU, 0)) for node in nodes), default=gpus)
@@ -275,7 +275,7 @@ class _Cluster:
     def _ask(
         self, action: str, call: Callable[..., Any], *arguments: Any, allow: tuple[int, ...] = (), **named: Any
     ) -> Json:
-        """Return the answer as JSON; for an error whose code is in `allow`, only this `code`."""
+        """Return the response as JSON; for an error whose code is in `allow`, only this `code`."""
         from kubernetes.client.exceptions import ApiException
 
         with _asking(action):
@@ -337,16 +337,16 @@ def _job_status(job: Job, about: Json, pods: Sequence[Json], warnings: Sequence[
         return JobStatus(job, State.QUEUED, _waits(pods, warnings))
     state, reason = (State.SUCCEEDED, "") if end["type"] == "Complete" else _failure(about, end, pods)
     times = [stop - start for start, stop in runs if stop is not None]
-    # The time of pods that were removed with their node is not known.
+    # The time of pods that were removed with their node is unknown.
     seconds = sum(times) if len(times) == about["spec"]["completions"] else None
-    # As the node pulled it.
+    # The image as the node pulled it.
     images = (one.get("imageID", "") for pod in pods for one in pod["status"].get("containerStatuses") or ())
     image = next((name for name in images if "@sha256:" in name), "")
     return JobStatus(job, state, reason, started, moment(end.get("lastTransitionTime")), seconds, image)
 
 
 def _end_of(about: Json) -> Json | None:
-    """Return the condition that says how a Job ended; None while it is not over."""
+    """Return the condition with the end of a Job, or None for an open Job."""
     conditions = about.get("status", {}).get("conditions") or ()
     return next((one for one in conditions if one["type"] in ("Complete", "Failed") and one["status"] == "True"), None)
 
@@ -369,13 +369,13 @@ def _failure(about: Json, end: Json, pods: Sequence[Json]) -> tuple[State, str]:
 
 
 def _pod_end(pod: Json) -> tuple[State, str]:
-    """Return how a failed pod ended: by its time limit, with its node, or by its own fault."""
+    """Return the end of a failed pod: by its time limit, with its node, or by its own fault."""
     status = pod["status"]
     reason, message = status.get("reason", ""), status.get("message", "")
     conditions = {one["type"]: one for one in status.get("conditions") or () if one["status"] == "True"}
     if reason == "DeadlineExceeded":
         return State.TIMED_OUT, f"{reason}: {message}"
-    if reason == "Evicted":  # for its memory or disk: the next pod would fare the same
+    if reason == "Evicted":  # for its memory or disk: the next pod would have the same fate
         return State.FAILED, f"{reason}: {message}"
     if taken := conditions.get("DisruptionTarget"):
         return State.PREEMPTED, f"{taken.get('reason')}: {taken.get('message')}"
@@ -387,7 +387,7 @@ def _pod_end(pod: Json) -> tuple[State, str]:
 
 
 def _stuck(pods: Sequence[Json]) -> str:
-    """Return why no pod can ever start; "" while one has."""
+    """Return the reason why no pod can ever start; "" if a pod has started."""
     if any(pod["status"].get("phase") in ("Running", "Succeeded") for pod in pods):
         return ""
     waiting = [_container(pod).get("waiting") or {} for pod in pods]
@@ -395,7 +395,7 @@ def _stuck(pods: Sequence[Json]) -> str:
 
 
 def _waits(pods: Sequence[Json], warnings: Sequence[str]) -> str:
-    """Return why pods wait, in the scheduler's words."""
+    """Return the reason why pods wait, in the scheduler's words."""
     for pod in pods:
         for one in pod["status"].get("conditions") or ():
             if one["type"] == "PodScheduled" and one["status"] == "False":
@@ -410,7 +410,7 @@ def _container(pod: Json) -> Json:
 
 
 def _run_of(pod: Json) -> tuple[float, float | None] | None:
-    """Return when a pod's container started and ended; None if it has not started."""
+    """Return the start and the end of a pod's container; None before its start."""
     state = _container(pod).get("running") or _container(pod).get("terminated") or {}
     start = moment(state.get("startedAt"))
     return None if start is None else (start, moment(state.get("finishedAt")))

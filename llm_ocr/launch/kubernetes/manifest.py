@@ -1,4 +1,4 @@
-"""The Job of a stage, as the API of Kubernetes takes it. Pure."""
+"""Job of a stage for the Kubernetes API. Pure functions."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,22 +9,23 @@ from llm_ocr.launch import GPU_STAGES, STAGES, JobSpec, Plan, Request, cpu_or_gp
 from llm_ocr.launch.library import CPU_IMAGE, GPU_IMAGE, job_command, library_notes
 
 CREATE = "BatchV1Api.create_namespaced_job"
-#: The label of our Jobs: the launch.
+#: Label of llm_ocr's Jobs: the launch.
 LABEL = "llm-ocr/launch"
 #: Placeholder for the namespace of the kubeconfig's context.
 NAMESPACE = "<namespace>"
-#: The Secret that holds the secrets given without a place: its keys are the names of their variables.
+#: Secret for the secrets without a given place: its keys are the names of their variables.
 SECRET = "llm-ocr"
-#: Seconds of one pod if nothing is known of its work, and seconds for which the cluster keeps a Job that is over.
+#: Seconds of one pod without an estimate, and seconds for which the cluster keeps a finished Job.
 TIME_LIMIT, KEPT = 12 * 3600, 7 * 24 * 3600
 
 GPU = "nvidia.com/gpu"
-#: Cores and GiB that a pod requests: per GPU, and without one. They fit the smallest machines with a GPU of the clouds
+#: Cores and GiB that a pod requests: per GPU, and without one. They fit the smallest GPU machines of the clouds
 #: (g2-standard-4, g4dn.xlarge: 4 cores, 16 GiB), of which Kubernetes reserves a part.
 _PER_GPU, _WITHOUT = (3, 12), (2, 8)
 #: For vLLM's processes (https://docs.vllm.ai/en/stable/deployment/k8s.html, read 2026-11); 64 MiB otherwise.
 _SHARED_MEMORY = "2Gi"
-#: An Indexed Job that counts failures per index (https://kubernetes.io/docs/concepts/workloads/controllers/job/).
+#: Limit of an Indexed Job that counts failures per index
+#: (https://kubernetes.io/docs/concepts/workloads/controllers/job/).
 _MOST_SHARDS = 100_000
 
 #: Labels of spot machines, read 2026-11. GKE: https://docs.cloud.google.com/kubernetes-engine/docs/how-to/spot-vms
@@ -61,20 +62,20 @@ def make_plan(platform: str, spec: JobSpec) -> Plan:
             "completionMode": "Indexed",
             "completions": spec.shards,
             "parallelism": spec.shards,
-            # The launch decides whether another try is worth its money. A share that fails ends no other.
+            # The launch decides whether another attempt is worth its money. A failed share ends no other share.
             "backoffLimitPerIndex": 0,
             "ttlSecondsAfterFinished": KEPT,
             "template": {"metadata": {"labels": labels}, "spec": _pod(spec, gpus)},
         },
     }
-    # In other clouds than the Hub's, a service account may have an identity.
+    # In clouds other than the Hub, a service account may have an identity.
     lacks = spec.workspace.startswith("hf:") and "HF_TOKEN" not in spec.secrets
     needs = {"<token>": "--secret HF_TOKEN"} if lacks else {}
     return Plan(platform, spec, (Request(CREATE, {"namespace": namespace, "body": job}),), needs, _notes(spec))
 
 
 def secrets_of(spec: JobSpec) -> dict[str, tuple[str, str]]:
-    """Return the Secret and its key for each variable that is a secret. Raises `UsageError` for impossible names."""
+    """Return the Secret and its key for each secret variable, or raise `UsageError` for impossible names."""
     found = {}
     for variable, where in sorted(spec.secrets.items()):
         match = _SECRET.fullmatch(where or SECRET)
@@ -86,8 +87,8 @@ def secrets_of(spec: JobSpec) -> dict[str, tuple[str, str]]:
 
 
 def _pod(spec: JobSpec, gpus: int) -> dict[str, Any]:
-    """Return the pod's specification. A pod that waits for a machine uses none of its time limit."""
-    options, selects = spec.options, spec.stage in GPU_STAGES  # Assemble would wait for a node with a GPU for nothing
+    """Return the pod's specification. The time limit does not include the wait for a machine."""
+    options, selects = spec.options, spec.stage in GPU_STAGES  # Assemble needs no node with a GPU
     tolerations = [{"key": GPU, "operator": "Exists"}] if gpus else []
     for key, value in _pairs("--toleration", options.get("toleration"), bare=True).items():
         tolerations.append({"key": key, **({"value": value} if value else {"operator": "Exists"})})
@@ -113,7 +114,7 @@ def _pod(spec: JobSpec, gpus: int) -> dict[str, Any]:
 
 def _container(spec: JobSpec, gpus: int) -> dict[str, Any]:
     command = job_command(spec, gpus=gpus)
-    # Kubernetes numbers the pods, and does not say how many there are.
+    # Kubernetes numbers the pods, but does not provide their total.
     variables = {**spec.environment, "LLM_OCR_SHARD_COUNT": str(spec.shards)}
     env: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in sorted(variables.items())]
     for variable, (secret, key) in secrets_of(spec).items():
@@ -125,16 +126,16 @@ def _container(spec: JobSpec, gpus: int) -> dict[str, Any]:
         "command": ["python3", *command[1:]] if command[0] == "python" else command,
         "env": env,
         "resources": _resources(spec, gpus),
-        # The images run as root, and pip needs that; further rights are not needed.
+        # The images run as root, which pip needs; other privileges are unnecessary.
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        # The end of a failed container's log is in the pod's status.
+        # The status of a failed pod contains the end of its log.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         **({"volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}]} if gpus else {}),  # noqa: S108
     }
 
 
 def _resources(spec: JobSpec, gpus: int) -> dict[str, dict[str, str]]:
-    """Return requests and limits; memory is limited only to what the user gave."""
+    """Return requests and limits; memory has a limit only if the user gave one."""
     cores, gib = (gpus * _PER_GPU[0], gpus * _PER_GPU[1]) if gpus else _WITHOUT
     given = spec.options if spec.stage in GPU_STAGES else {}
     memory = given.get("memory")
@@ -144,7 +145,7 @@ def _resources(spec: JobSpec, gpus: int) -> dict[str, dict[str, str]]:
 
 
 def _pairs(flag: str, given: Sequence[str] | None, *, bare: bool = False) -> dict[str, str]:
-    """Return `KEY=VALUE` texts as a mapping; `bare` allows a key alone. Raises `UsageError`."""
+    """Return `KEY=VALUE` texts as a mapping, or raise `UsageError`; `bare` allows a key alone."""
     found = {}
     for text in given or ():
         key, equals, value = text.partition("=")

@@ -1,7 +1,7 @@
-"""Jobs as processes of this machine: everything can be tried without an account.
+"""Jobs as processes of this machine: all commands can be tried without an account.
 
 Each job has a folder in the user's state directory with its log. A supervisor process enforces the time limit and
-stores how the job ended. Jobs outlive the command that launched them.
+stores the end of the job. Jobs continue after the launching command exits.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from llm_ocr.launch.programs import secrets_here, state_folder
 
 
 class Local(Launcher):
-    """The platform `local`: one process per shard, all at the same time."""
+    """Platform `local`: one process per shard, all at the same time."""
 
     platform = "local"
 
@@ -86,7 +86,7 @@ def _start(body: Mapping[str, Any], shard: int) -> Job:
     folder = _folder(body["name"])
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     (folder / "job.json").write_text(json.dumps(body))
-    # As on a platform, settings of this command do not reach the job; keys and paths of the machine do.
+    # As on a platform, the job does not receive settings of this command, but receives keys and paths of the machine.
     inherited = {name: value for name, value in environment().items() if not name.startswith(PREFIX)}
     secret = {name: environment()[name] for name in body["secrets"]}
     process = subprocess.Popen(
@@ -104,7 +104,7 @@ def _start(body: Mapping[str, Any], shard: int) -> Job:
 
 
 def _folder(name: str) -> Path:
-    """Return the folder of a job. Raise `LaunchError` for a path elsewhere: the name is read from a workspace."""
+    """Return the folder of a job, or raise `LaunchError` for a path outside: the name is read from a workspace."""
     if not re.fullmatch(r"[A-Za-z0-9-]+", name):
         raise LaunchError(f"{name!r:.80} is no job of this machine")
     return state_folder() / "jobs" / name
@@ -115,7 +115,7 @@ def _job(folder: Path, shard: int) -> Job:
 
 
 def _alive(folder: Path) -> bool:
-    """Whether the supervisor holds its lock: another process may have its id by now."""
+    """Return whether the supervisor holds its lock: another process may have its id by now."""
     with contextlib.suppress(FileNotFoundError), (folder / "lock").open("rb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -126,7 +126,7 @@ def _alive(folder: Path) -> bool:
 
 def _status(job: Job) -> JobStatus:
     folder = _folder(job.id)
-    running = _alive(folder)  # first: the job may end between the two looks
+    running = _alive(folder)  # first: the job may end between the two checks
     try:
         end = json.loads((folder / "end.json").read_text())
     except FileNotFoundError:

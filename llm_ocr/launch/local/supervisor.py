@@ -1,4 +1,7 @@
-"""`python -m llm_ocr.launch.local.supervisor FOLDER` runs one local job with its time limit, and stores its end."""
+"""Supervisor of one local job, which enforces its time limit and stores its end.
+
+Run `python -m llm_ocr.launch.local.supervisor FOLDER`.
+"""
 
 import fcntl
 import json
@@ -15,7 +18,7 @@ from llm_ocr.launch.programs import end_group
 
 #: Seconds between SIGTERM and SIGKILL.
 GRACE = 30.0
-#: Seconds between two looks at the job.
+#: Seconds between two checks of the job.
 EVERY = 0.05
 
 

@@ -1,6 +1,6 @@
-"""The deployed Modal app: the names of its parts, and the stage that its functions run as a process.
+"""Deployed Modal app: the names of its parts, and the stage that its functions run as a process.
 
-The process ends early enough before the time limit to publish its finished units.
+The process ends before the time limit, so that it publishes its finished units.
 """
 
 import logging
@@ -48,11 +48,11 @@ class ModalNames:
     secrets: str = ""  # Modal secrets of all functions, separated by commas
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that result in the same names: containers import the app's file again."""
+        """Return the variables that give the same names: containers import the app's file again."""
         return {VARIABLES[name][0]: value for name, value in asdict(self).items() if value}
 
 
-#: Field -> its variables, ours first; the other ones are those of the dots.ocr batch pipeline.
+#: Field -> its variables, first that of llm_ocr; the others are those of the dots.ocr batch pipeline.
 VARIABLES: Mapping[str, tuple[str, ...]] = {
     "app": ("LLM_OCR_MODAL_APP", "DOTS_MODAL_APP_NAME"),
     "data": ("LLM_OCR_MODAL_DATA_VOLUME", "DOTS_MODAL_DATA_VOLUME"),
@@ -66,19 +66,19 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
 
 
 def names_from(environment: Mapping[str, str]) -> ModalNames:
-    """Return the names that an environment gives; an empty variable counts as unset."""
+    """Return the names in an environment; an empty variable counts as unset."""
     values = {name: [environment[one] for one in ones if environment.get(one)] for name, ones in VARIABLES.items()}
     return ModalNames(**{name: found[0] for name, found in values.items() if found})
 
 
 def board_name(app: str) -> str:
-    """Return the name of the Modal Dict that holds the calls of an app: Modal has no names for calls."""
+    """Return the name of the Modal Dict with the calls of an app: Modal has no names for calls."""
     return f"{app}-jobs"
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of a process; `last` is the last message of its log."""
+    """End of a process; `last` is the last message of its log."""
 
     exit_code: int
     timed_out: bool
@@ -98,9 +98,16 @@ def run_stage(
     """Run the command of a job as share `index` of `count`.
 
     Args:
+        index: Number of the share, from 0.
+        count: Number of shares.
+        argv: Command.
+        environment: Variables of the command.
         limit: The platform's time limit in seconds; 0 for none.
-        note: Stores when the call began and ended.
+        note: Stores the start and the end of the call.
         commits: Called after the command, whatever its result.
+
+    Returns:
+        The end of the command as JSON values.
 
     Raises:
         RuntimeError: The exit code is not 0. The call then also fails on Modal's pages, with the same message.
@@ -125,7 +132,7 @@ def run_command(argv: Sequence[str], environment: Mapping[str, str], *, limit: f
     The command receives SIGTERM before `limit` seconds have passed, and when this call is interrupted.
     """
     words = [sys.executable if word == "python" else word for word in argv]
-    here = str(Path(__file__).parents[3])  # the image of a function need not have this package installed
+    here = str(Path(__file__).parents[3])  # the image of a function may lack this package
     path = os.pathsep.join(filter(None, (here, environment_now().get("PYTHONPATH", ""))))
     process = subprocess.Popen(
         words,
@@ -164,7 +171,7 @@ def run_command(argv: Sequence[str], environment: Mapping[str, str], *, limit: f
 
 
 def _store(note: Note | None, key: str, value: Any) -> None:
-    """Note a value of the call. A failure must not end the stage: notes only date the call."""
+    """Store a value of the call. A failure must not end the stage: notes only contain times of the call."""
     if note is None:
         return
     from modal.exception import Error

@@ -1,7 +1,7 @@
-"""Modal: one call of a deployed function per share. The app's file has its images and volumes (`modal-app/app.py`).
+"""Modal: one call of a deployed function per share. `modal-app/app.py` defines its images and volumes.
 
-Modal has neither names nor lists of calls. A Modal Dict of the app holds the id of each call, so that a launch finds
-the calls of a launch that crashed. It also holds when each call began and ended, which is what is billed.
+Modal has neither names nor lists of calls. A Modal Dict of the app contains the id of each call, so that a launch finds
+the calls of a launch that crashed. The Dict also contains the start and the end of each call, which determine the bill.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from llm_ocr.launch.modal.functions import DEFAULT_APP, VARIABLES, board_name
 from llm_ocr.launch.programs import secrets_here
 from llm_ocr.launch.refusals import Refusal, near, translated
 
-#: GPU -> the most in one container (modal.com/docs/guide/gpu, November 2026; RTX-PRO-6000 is not listed there).
+#: GPU -> maximum per container (modal.com/docs/guide/gpu, November 2026; RTX-PRO-6000 is not listed there).
 GPUS: Mapping[str, int] = {
     **dict.fromkeys(("T4", "L4", "L40S", "A100", "A100-40GB", "A100-80GB", "RTX-PRO-6000"), 8),
     **dict.fromkeys(("H100", "H100!", "H200", "B200", "B200+"), 8),
@@ -36,7 +36,7 @@ _CANCELLED = re.compile(r"cancel|terminated by user", re.IGNORECASE)
 
 
 class Modal(Launcher):
-    """The platform `modal`. Hardware is a GPU as Modal writes it (`L40S`, `H100:2`), or `cpu`."""
+    """Platform `modal`. Hardware is a GPU in Modal's notation (`L40S`, `H100:2`), or `cpu`."""
 
     platform = "modal"
     usual_limit = USUAL
@@ -147,7 +147,7 @@ class Modal(Launcher):
 
 @contextlib.contextmanager
 def _asking(subject: str, *, not_found: str = "", invalid: str = "") -> Iterator[ModuleType]:
-    """Give the package `modal`; its errors become `LaunchError` with Modal's message and a hint."""
+    """Yield the package `modal`; its errors become `LaunchError` with Modal's message and a hint."""
     try:
         import modal
         import modal.exception as errors
@@ -189,7 +189,7 @@ def _check_spec(spec: JobSpec, hardware: str) -> None:
 
 
 def _options(spec: JobSpec, hardware: str) -> dict[str, Any]:
-    """Return the options of the pool of containers that the call runs in."""
+    """Return the options of the call's container pool."""
     held = {name: where for name, where in spec.secrets.items() if where}
     secrets: list[dict[str, Any]] = [{"from_name": held[name], "required_keys": [name]} for name in held]
     if local := {name: f"<secret {name}>" for name, where in spec.secrets.items() if not where}:
@@ -228,12 +228,12 @@ def _status(job: Job) -> JobStatus:
     end = float(ended["time"]) if ended and state.over else None
     seconds = end - begun if end is not None and begun is not None else None
     if begun is None and state.over:
-        seconds = 0.0  # it never had a container
+        seconds = 0.0  # the call never had a container
     return JobStatus(job, state, reason, begun, end, seconds)
 
 
 def _outcome(modal: ModuleType, call: Any, begun: float | None, ended: Mapping[str, Any] | None) -> tuple[State, str]:
-    """Return the state of a call and its reason; `begun` and `ended` are the notes of the call itself."""
+    """Return the state of a call and its reason; `begun` and `ended` are the call's own notes."""
     errors = modal.exception
     try:
         call.get(timeout=0)
@@ -254,7 +254,7 @@ def _outcome(modal: ModuleType, call: Any, begun: float | None, ended: Mapping[s
     except errors.NotFoundError as error:
         return State.FAILED, _message(error, "Modal does not know this call")
     except errors.Error:
-        raise  # the question failed, not the job
+        raise  # the request failed, not the job
     except Exception as error:  # noqa: BLE001 - an exception of the job
         return State.FAILED, _message(error, type(error).__name__)
     return State.SUCCEEDED, ""

@@ -1,4 +1,4 @@
-"""RunPod's HTTP: the job API of serverless endpoints, and the management API that describes them."""
+"""RunPod over HTTP: the job API of serverless endpoints, and the management API that describes them."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ from llm_ocr.errors import LaunchError
 #: The job API, and the management API, REST v2 (docs.runpod.io/api-reference-v2, read in November 2026; v1 retires
 #: in winter 2026).
 JOBS, MANAGEMENT = "https://api.runpod.ai", "https://api.runpod.io"
-#: Seconds to wait for an answer. Jobs do not need the management API.
+#: Timeouts in seconds. Jobs do not need the management API.
 SECONDS, MANAGEMENT_SECONDS = 60.0, 15.0
 _KEY = "RUNPOD_API_KEY"
 _HINTS = {
@@ -31,12 +31,12 @@ _T = TypeVar("_T")
 
 
 class NotThere(LaunchError):
-    """404: RunPod does not know the endpoint, or does not know the job any more."""
+    """Status 404: RunPod does not have the endpoint, or no longer has the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The settings of an endpoint; None for what RunPod did not tell."""
+    """Settings of an endpoint; None for values that RunPod did not return."""
 
     workers: int  # maximum
     machine: str  # "gpu", "cpu", or ""
@@ -53,7 +53,12 @@ class Api:
         self._management = (server or MANAGEMENT).rstrip("/")
 
     def get(self, path: str) -> Mapping[str, Any]:
-        """Ask the job API. Raises `NotThere`, and `LaunchError` with RunPod's message."""
+        """Send a GET request to the job API.
+
+        Raises:
+            NotThere: RunPod does not have the object.
+            LaunchError: The request failed; contains RunPod's message.
+        """
         return _call(f"{self._jobs}/{path}", None, SECONDS)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -92,7 +97,10 @@ def _known(subject: str, ask: Callable[[], _T]) -> _T | None:
 
 
 def _endpoint(found: Mapping[str, Any]) -> Endpoint:
-    """Raises `KeyError`, `TypeError`, `ValueError`, or `AttributeError` for an answer of another form."""
+    """Return the settings in a response.
+
+    Raises `KeyError`, `TypeError`, `ValueError`, or `AttributeError` for an unexpected form.
+    """
     gpu, variables = found.get("gpu") or {}, found.get("env")
     return Endpoint(
         workers=int(found["workers"]["max"]),
@@ -110,7 +118,7 @@ def _call(url: str, body: Mapping[str, Any] | None, seconds: float) -> Mapping[s
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json", "User-Agent": "llm-ocr"}
     request = urllib.request.Request(url, data, headers)
-    request.add_unredirected_header("Authorization", f"Bearer {key}")  # for this server, and for no other
+    request.add_unredirected_header("Authorization", f"Bearer {key}")  # for this server only
     try:
         with urllib.request.urlopen(request, timeout=seconds) as answer:
             found = json.loads(answer.read() or b"{}")
@@ -119,7 +127,7 @@ def _call(url: str, body: Mapping[str, Any] | None, seconds: float) -> Mapping[s
         message = f"RunPod says {error.code} {error.reason}: {_message(error)}"
         raise kind(message, hint=_HINTS.get(error.code, "")) from error
     except (OSError, HTTPException, ValueError) as error:
-        why = getattr(error, "reason", None) or error  # URLError, SSLError, and UnicodeError have one
+        why = getattr(error, "reason", None) or error  # URLError, SSLError, and UnicodeError have a reason
         raise LaunchError(f"RunPod cannot be asked: {why}", hint="Check the network, then try again.") from error
     return found if isinstance(found, dict) else {}
 

@@ -1,4 +1,4 @@
-"""RunPod: one request per shard to a serverless endpoint that exists already (runpod-serverless/README.md).
+"""RunPod: one request per shard to an existing serverless endpoint (runpod-serverless/README.md).
 
 The endpoint determines machine, image, environment, and the number of workers. Requests are plain HTTP: the package
 `runpod` is for workers.
@@ -21,7 +21,7 @@ from llm_ocr.launch.runpod.api import Api, NotThere
 
 #: Hardware without a type: any GPU of the endpoint, and any machine of the endpoint.
 GPU, ENDPOINT = "gpu", "endpoint"
-#: GPU types with the GPUs of a worker (docs.runpod.io/references/gpu-types, November 2026).
+#: GPU types with the GPUs per worker (docs.runpod.io/references/gpu-types, November 2026).
 GPUS: Mapping[str, int] = {
     "cpu": 0,
     GPU: 1,
@@ -33,7 +33,7 @@ GPUS: Mapping[str, int] = {
 TIME_LIMIT = 3 * 3600
 #: Seconds of a job and its time in the queue: RunPod's maximum, and the part for the queue.
 _LONGEST, _QUEUE = 7 * 86_400, 86_400
-#: Seconds between two looks at a job whose log is followed.
+#: Seconds between two requests for a job whose log is followed.
 EVERY = 3.0
 STATES: Mapping[str, State] = {
     "IN_QUEUE": State.QUEUED,
@@ -55,7 +55,7 @@ _FIELDS: Mapping[str, str] = {
 
 
 class RunPod(Launcher):
-    """The platform `runpod`. Hardware is a GPU type, `gpu`, `cpu`, or `endpoint`."""
+    """Platform `runpod`. Hardware is a GPU type, `gpu`, `cpu`, or `endpoint`."""
 
     platform = "runpod"
     usual_limit = TIME_LIMIT
@@ -163,7 +163,7 @@ def _notes(spec: JobSpec) -> Iterator[str]:
 
 
 def _check_endpoint(spec: JobSpec, endpoint: str, api: Api) -> None:
-    """Compare what the endpoint has with what the jobs need. Raise `LaunchError` where it lacks something."""
+    """Compare the endpoint with the needs of the jobs. Raise `LaunchError` if the endpoint lacks something."""
     found = api.endpoint(endpoint)
     if found is None:
         return
@@ -190,7 +190,7 @@ def _check_endpoint(spec: JobSpec, endpoint: str, api: Api) -> None:
 
 
 def _status_of(job: Job, answer: Mapping[str, Any]) -> JobStatus:
-    """A state that is new at RunPod counts as running, unless the job has an error."""
+    """Return the status; a state that is new at RunPod counts as running, unless the job has an error."""
     word = str(answer.get("status", ""))
     state = STATES.get(word, State.FAILED if answer.get("error") else State.RUNNING)
     reason = ""
@@ -204,7 +204,7 @@ def _status_of(job: Job, answer: Mapping[str, Any]) -> JobStatus:
 
 
 def _log_lines(job: Job, *, follow: bool) -> Iterator[str]:
-    """Yield where the log is, what the worker reports, and how the job ended."""
+    """Yield the place of the log, the worker's reports, and the end of the job."""
     yield f"The logs of the workers: {_console(str(job.place['endpoint']))} (tab Logs)"
     shown = ""
     while True:
@@ -263,5 +263,5 @@ def _cancel(job: Job) -> None:
 
 
 def _ledger(name: str) -> Path:
-    """The file with the jobs of a submission: RunPod lists none, and a launch after a crash must find them."""
+    """Return the file with the jobs of a submission. RunPod has no list of jobs for a launch after a crash."""
     return state_folder() / "runpod" / f"{name}.json"

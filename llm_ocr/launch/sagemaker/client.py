@@ -1,4 +1,4 @@
-"""The clients of AWS that a launch needs, and their errors as ours."""
+"""AWS clients of a launch, and their errors as `LaunchError`."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any
 from llm_ocr.errors import MissingExtra
 from llm_ocr.launch.refusals import Refusal, translated
 
-#: Error codes that say: nothing of that name. SageMaker itself says it by a ValidationException.
+#: Error codes for a missing object. SageMaker itself uses a ValidationException.
 ABSENT = frozenset(
     {
         *("ResourceNotFound", "ResourceNotFoundException", "NoSuchEntity", "NoSuchResourceException", "NoSuchBucket"),
@@ -21,7 +21,7 @@ SIGN_IN = "Sign in (aws configure, aws sso login), or set AWS_ACCESS_KEY_ID and 
 _REGION = "Name it with --region (or AWS_DEFAULT_REGION)."
 _BUSY = ("ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded")
 
-#: Error codes, or names of botocore's exceptions -> a hint.
+#: Hints by error code, or by name of botocore's exception.
 _HINTS: Mapping[str, str] = {
     **dict.fromkeys(("NoRegionError", "InvalidRegionError"), _REGION),
     **dict.fromkeys(("HTTPClientError", "ConnectionError"), f"Check the network, and the region. {_REGION}"),
@@ -40,7 +40,7 @@ _HINTS: Mapping[str, str] = {
 
 
 class Clients:
-    """Clients of one region, created at their first use; `endpoint` is another server for all of them."""
+    """Clients of one region, created at their first use; `endpoint` replaces the server of all of them."""
 
     def __init__(self, region: str | None = None, endpoint: str | None = None) -> None:
         self._region, self._endpoint = region, endpoint
@@ -73,13 +73,13 @@ class Clients:
 
 
 def is_absent(error: Any) -> bool:
-    """Return whether an answer says that there is nothing of that name."""
+    """Return whether a response means that no object has this name."""
     code = code_of(error)
     return code in ABSENT or (code == "ValidationException" and bool(_NOT_FOUND.search(str(error))))
 
 
 def code_of(error: Any) -> str:
-    """Return the code of an error answer; "" for any other error."""
+    """Return the code of an error response; "" for any other error."""
     return str(getattr(error, "response", {}).get("Error", {}).get("Code", ""))
 
 

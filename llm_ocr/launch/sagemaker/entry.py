@@ -1,6 +1,6 @@
-"""Run a command in a SageMaker container: `python -m llm_ocr.launch.sagemaker.entry COMMAND…`.
+"""Entry point of a SageMaker container: `python -m llm_ocr.launch.sagemaker.entry COMMAND…`.
 
-The program puts the job's secrets from AWS Secrets Manager into the environment, then the command takes its place.
+The program adds the job's secrets from AWS Secrets Manager to the environment, and replaces itself by the command.
 """
 
 import json
@@ -15,7 +15,7 @@ from llm_ocr.launch.sagemaker.requests import SECRETS
 
 
 def main(command: Sequence[str]) -> int:
-    """Run the command in place of this process; return an exit code only if its secrets cannot be had."""
+    """Run the command in place of this process; return an exit code only if a secret is unavailable."""
     if not command:
         sys.stderr.write("llm-ocr: usage: python -m llm_ocr.launch.sagemaker.entry COMMAND...\n")
         return 2
@@ -31,10 +31,10 @@ def main(command: Sequence[str]) -> int:
 
 
 def fetched(wanted: str, variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of secrets, `wanted` as NAME=ID,…; of a JSON object the value under its NAME, if any.
+    """Return the values of secrets, `wanted` as NAME=ID,…; for a JSON object, the value under its NAME, if any.
 
     Raises:
-        LaunchError: A secret does not exist, or may not be read; with the permission that is missing.
+        LaunchError: A secret does not exist, or may not be read. The error names the missing permission.
     """
     pairs = [one.partition("=") for one in wanted.split(",") if one]
     return {name: _fetched(name, where, variables) for name, _, where in pairs}
@@ -47,7 +47,7 @@ def _fetched(name: str, where: str, variables: Mapping[str, str]) -> str:
         "ResourceNotFoundException": f"Create it: aws secretsmanager create-secret --name {where} "
         "--secret-string file://FILE",
     }
-    # The region is in the secret's ARN, or in a variable of SageMaker; otherwise the SDK knows it.
+    # The region is in the secret's ARN, or in a variable of SageMaker; otherwise the SDK determines the region.
     arns = (arn for arn in (where, variables.get("TRAINING_JOB_ARN", "")) if arn.startswith("arn:"))
     region = variables.get("AWS_REGION") or variables.get("AWS_DEFAULT_REGION")
     client = Clients(next((arn.split(":")[3] for arn in arns), region)).of("secretsmanager")

@@ -1,6 +1,6 @@
-"""Amazon SageMaker: one processing job a stage, whose machines share the units; training jobs for spot machines.
+"""Amazon SageMaker: one processing job per stage, whose machines share the units; training jobs for spot machines.
 
-Only boto3 is needed. A job's secrets are fetched by the job itself (`entry`).
+Only boto3 is needed. The job itself fetches its secrets (`entry`).
 """
 
 import json
@@ -38,7 +38,7 @@ _GROUPS = {PROCESSING: "/aws/sagemaker/ProcessingJobs", TRAINING: "/aws/sagemake
 
 
 class SageMaker(Launcher):
-    """The platform `sagemaker`. `pause`: seconds between two looks into a log that is followed."""
+    """Platform `sagemaker`. `pause` is the time in seconds between two requests for a followed log."""
 
     platform = "sagemaker"
     usual_limit = requests.DEFAULT_TIME_LIMIT
@@ -58,7 +58,7 @@ class SageMaker(Launcher):
         return requests.make_plan(self.platform, spec)
 
     def check(self, plan: Plan) -> None:
-        """Log what this account may not ask for: SageMaker itself then refuses the job."""
+        """Log the requests that this account is not allowed to make: SageMaker then refuses the job."""
         clients = self._of_spec(plan.spec)
         with asking("sign in to AWS"):
             account = str(clients.of("sts").get_caller_identity()["Account"])
@@ -96,14 +96,14 @@ class SageMaker(Launcher):
             try:
                 getattr(self._of_job(job).of("sagemaker"), _STOP[kind])(**{_NAME[kind]: job.name})
             except ClientError:
-                if not self._status(job).state.over:  # it may have ended by itself in between
+                if not self._status(job).state.over:  # the job may have ended in the meantime
                     raise
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
         said = []
         for job in jobs:
             output = str(job.place.get("output") or "")
-            # What a workspace says is not trusted: only a folder that has the name of one of our jobs is removed.
+            # Records of a workspace are not trusted: only a folder with the name of a job of llm_ocr is removed.
             if output.rpartition("/")[2] == job.name and job.name.startswith("llm-ocr-"):
                 removed = _remove(self._of_job(job).of("s3"), output)
                 said.append(f"{output}/: {removed} objects removed")
@@ -121,7 +121,7 @@ class SageMaker(Launcher):
             try:
                 getattr(clients.of("sagemaker"), call)(**body)
             except ClientError as error:
-                # The SDK repeats a request whose answer was lost; no other launch makes this name.
+                # The SDK repeats a request whose response was lost; no other launch creates this name.
                 if code_of(error) != "ResourceInUse" or self._described(clients, kind, name) is None:
                     raise
 
@@ -159,7 +159,7 @@ class SageMaker(Launcher):
 
 
 def _sent(body: Mapping[str, Any], clients: Clients) -> dict[str, Any]:
-    """Return the body with the image of the region, and with the bootstrap in words that SageMaker takes."""
+    """Return the body with the image of the region, and with the bootstrap within SageMaker's limits."""
     sent = deepcopy(dict(body))
     at = sent.get("AppSpecification") or sent["AlgorithmSpecification"]
     name = "ImageUri" if "ImageUri" in at else "TrainingImage"
@@ -184,7 +184,7 @@ def _job(clients: Clients, kind: str, found: Mapping[str, Any]) -> Job:
 
 
 def _remove(client: Any, folder: str) -> int:
-    """Remove what SageMaker wrote below a folder in S3; return the number of objects."""
+    """Remove SageMaker's output below a folder in S3; return the number of objects."""
     from botocore.exceptions import ClientError
 
     bucket, _, prefix = folder.removeprefix("s3://").partition("/")
@@ -203,14 +203,14 @@ def _remove(client: Any, folder: str) -> int:
 
 _OVER = {"Completed": State.SUCCEEDED, "Failed": State.FAILED, "Stopped": State.CANCELLED}
 _GOING_ON = ("InProgress", "Stopping")
-#: Secondary states of a training job that has no machine, or no longer one.
+#: Secondary states of a training job without a machine.
 _NO_MACHINE = frozenset({"Starting", "Pending", "LaunchingMLInstances", "Interrupted", "Restarting"})
-#: A processing job does not say why it was stopped: who ran so long was ended by the limit.
+#: Share of the limit. A processing job does not state the reason of its stop: near the limit, the limit is the reason.
 _CLOSE = 0.98
 
 
 def status_of(job: Job, found: Mapping[str, Any]) -> JobStatus:
-    """Return the status that is in the answer of DescribeProcessingJob or DescribeTrainingJob."""
+    """Return the status in the response of DescribeProcessingJob or DescribeTrainingJob."""
     kind = "Training" if job.place.get("kind") == TRAINING else "Processing"
     times = (found.get(f"{kind}StartTime"), found.get(f"{kind}EndTime"))
     started, ended = (None if at is None else at.timestamp() for at in times)
@@ -221,13 +221,13 @@ def status_of(job: Job, found: Mapping[str, Any]) -> JobStatus:
         state = _processing_state(found, word, started, ended)
     reason = ""
     if state.over and state is not State.SUCCEEDED:
-        # SageMaker's words, then the containers' own; a line of several of them once.
+        # SageMaker's text, then the containers' own texts; a line that several containers share occurs once.
         said = [str(found.get(name) or "").strip() for name in ("FailureReason", "ExitMessage")]
         text = "; ".join(dict.fromkeys(row for one in said for row in one.splitlines()))
         limit = found.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
         late = f": MaxRuntimeInSeconds is {limit}" if state is State.TIMED_OUT else ""
         reason = text or f"{second or word}{late}"
-    billed = 0.0 if started is None and state.over else _billed(job, found, started, ended)  # it never had a machine
+    billed = 0.0 if started is None and state.over else _billed(job, found, started, ended)  # no machine was used
     return JobStatus(job, state, reason, started, ended, billed)
 
 
@@ -255,7 +255,7 @@ def _training_state(found: Mapping[str, Any], word: str, second: str, started: f
 
 
 def _billed(job: Job, found: Mapping[str, Any], started: float | None, ended: float | None) -> float | None:
-    """Return the seconds of all machines. SageMaker itself says the billable time of ended training jobs."""
+    """Return the seconds of all machines. For ended training jobs, SageMaker reports the billable time."""
     machines = int(job.place.get("machines") or 1)
     billable = found.get("BillableTimeInSeconds")
     if billable is not None:
@@ -265,13 +265,13 @@ def _billed(job: Job, found: Mapping[str, Any], started: float | None, ended: fl
     return max(0.0, (ended if ended is not None else time.time()) - started) * machines
 
 
-#: Milliseconds. Events of several machines arrive out of order; who asks again asks from so long before the newest.
+#: Milliseconds. Events of several machines arrive out of order, so that requests overlap by this time.
 _OVERLAP = 60_000
 _HINTS = {"AccessDeniedException": "Allow logs:FilterLogEvents to whoever looks: sagemaker/launcher-policy.json."}
 
 
 class _Log:
-    """A job's lines, each once however often `new` is called. With several machines each line names its own."""
+    """Lines of a job, each once across all calls of `new`. With several machines, each line names its machine."""
 
     def __init__(self, client: Any, job: Job) -> None:
         self._pages = client.get_paginator("filter_log_events")
@@ -294,7 +294,7 @@ class _Log:
                             self._newest = max(self._newest, event["timestamp"])
                             yield self._line(event)
             except ClientError as error:
-                if not is_absent(error):  # the first line makes the group
+                if not is_absent(error):  # the first line creates the group
                     raise
         limit = self._newest - _OVERLAP
         self._seen = {event: when for event, when in self._seen.items() if when >= limit}
@@ -324,7 +324,7 @@ def _check_role(plan: Plan, clients: Clients, account: str) -> None:
     found = _asked(lambda: clients.of("iam").get_role(RoleName=name), f"the role {arn}", _MAKE_ROLE)
     if found is None:
         return
-    # botocore gives the document as an object, or as text where it could not read it.
+    # botocore returns the document as an object, or as text if it is unreadable.
     if _SERVICE not in json.dumps(found["Role"].get("AssumeRolePolicyDocument", _SERVICE)):
         raise LaunchError(
             f"SageMaker may not take the role {arn}: its trust policy does not name {_SERVICE}",
@@ -336,7 +336,7 @@ def _check_role(plan: Plan, clients: Clients, account: str) -> None:
 def _check_image(plan: Plan, clients: Clients) -> None:
     image = requests.parsed_image(plan.spec.image)
     if image is None:
-        requests.default_image(clients.region)  # a UsageError where AWS has none; only AWS may describe its images
+        requests.default_image(clients.region)  # UsageError for a region without images; only AWS may describe them
         return
     if image["region"] != clients.region:
         raise UsageError(
@@ -380,7 +380,7 @@ def _check_quota(plan: Plan, clients: Clients) -> None:
 
 
 def _asked(ask: Callable[[], Any], what: str, hint: str, *, absent_is_known: bool = True) -> Any:
-    """The answer; None, and a line in the log, where these credentials may not ask."""
+    """Return the response; None, and a line in the log, if these credentials may not send the request."""
     from botocore.exceptions import ClientError
 
     with asking(f"ask for {what}"):

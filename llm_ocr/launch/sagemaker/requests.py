@@ -1,4 +1,4 @@
-"""What is sent to SageMaker for a job: the bodies of CreateProcessingJob and CreateTrainingJob. Pure.
+"""Bodies of CreateProcessingJob and CreateTrainingJob for a job. Pure functions.
 
 Limits are those of botocore's service model (1.44.5).
 """
@@ -42,20 +42,20 @@ _ACCOUNTS: Mapping[str, str] = {
 }
 _LOADER = 'import base64, sys, zlib; exec(zlib.decompress(base64.b64decode("".join(sys.argv[1:]))))'
 
-#: Which secrets of AWS Secrets Manager a job fetches: NAME=ID, with commas between them.
+#: AWS Secrets Manager secrets that a job fetches: NAME=ID, separated by commas.
 SECRETS = "LLM_OCR_SECRETS"
 
-#: Seconds. What SageMaker itself takes for training jobs where nothing is said.
+#: Seconds. SageMaker's own default for training jobs.
 DEFAULT_TIME_LIMIT = 86_400
 _LONGEST = {PROCESSING: 777_600, TRAINING: 2_419_200}
-#: Where a container leaves the text that describing its job shows.
+#: File whose text is part of a job's description.
 _FAILURE = {PROCESSING: "/opt/ml/output/message", TRAINING: "/opt/ml/output/failure"}
 _LONGEST_VALUE = {PROCESSING: 256, TRAINING: 512}
 _MOST_VARIABLES = 100
-_MOST_MACHINES = 100  # of a processing job
+_MOST_MACHINES = 100  # maximum of a processing job
 _MOST_SUBNETS, _MOST_GROUPS = 16, 5
 _LARGEST_DISK = 16_384  # GB
-#: How often SageMaker itself starts a training job again after an error of its own.
+#: Number of restarts of a training job by SageMaker after an internal error.
 _RETRIES = 3
 
 _ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/?[a-zA-Z_0-9+=,.@\-_/]+")
@@ -68,7 +68,7 @@ _SECRET = re.compile(r"[\w/+=.@:-]{1,200}", re.ASCII)
 
 
 def kind_of(spec: JobSpec) -> str:
-    """A processing job, or a training job where only those can: spot machines, and the largest GPUs."""
+    """Return the kind: a processing job, or a training job for spot machines and the largest GPUs."""
     return TRAINING if spec.options.get("spot") or needs_training(spec.hardware) else PROCESSING
 
 
@@ -84,9 +84,9 @@ def default_image(region: str) -> str:
 
 
 def compressed(command: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return entrypoint and arguments that run `python3 -c SOURCE ARGUMENT…` in words that SageMaker takes.
+    """Return entrypoint and arguments that run `python3 -c SOURCE ARGUMENT…` within SageMaker's limits.
 
-    SageMaker takes 100 arguments of 256 characters each, without line breaks.
+    SageMaker accepts 100 arguments of 256 characters each, without line breaks.
     """
     program = f"import sys\nsys.argv[1:] = {list(command[3:])!r}\n{command[2]}"
     text = base64.b64encode(zlib.compress(program.encode(), 9)).decode()
@@ -94,20 +94,24 @@ def compressed(command: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def expanded(entrypoint: Sequence[str], arguments: Sequence[str]) -> list[str]:
-    """Return the command that these words run; the opposite of `compressed`."""
+    """Return the command for these arguments; the inverse of `compressed`."""
     if _LOADER not in entrypoint:
         return [*entrypoint, *arguments]
     return [*entrypoint[:2], zlib.decompress(base64.b64decode("".join(arguments))).decode()]
 
 
 def parsed_image(image: str) -> Mapping[str, str | None] | None:
-    """Return account, region, repository, tag and digest of an image in ECR; None for any other image."""
+    """Return account, region, repository, tag, and digest of an image in ECR; None for any other image."""
     match = _IMAGE.fullmatch(image)
     return match.groupdict() if match and len(image) <= 255 else None
 
 
 def make_plan(platform: str, spec: JobSpec) -> Plan:
-    """Return the plan. Raises `UsageError` for what SageMaker can never take."""
+    """Return the plan.
+
+    Raises:
+        UsageError: SageMaker can never accept the job.
+    """
     kind = kind_of(spec)
     _check_names(spec)
     _check_sizes(spec, kind)
@@ -119,7 +123,7 @@ def make_plan(platform: str, spec: JobSpec) -> Plan:
 
 
 def output_of(body: Mapping[str, Any]) -> str:
-    """The folder in S3 that SageMaker itself writes to for a training job; "" for processing jobs."""
+    """Return the S3 folder that SageMaker itself writes to for a training job; "" for processing jobs."""
     config = body.get("OutputDataConfig")
     return f"{config['S3OutputPath']}/{body['TrainingJobName']}" if config else ""
 
@@ -135,7 +139,8 @@ def _body(spec: JobSpec, kind: str) -> dict[str, Any]:
         folder = _output(spec)
         output = {
             "OutputDataConfig": {"S3OutputPath": folder, **({"KmsKeyId": key} if key else {})},
-            # It stays empty, for the workspace holds the progress. Without it SageMaker waits less for spot machines.
+            # The folder stays empty, since the workspace holds the progress. Without it, SageMaker waits less for spot
+            # machines.
             "CheckpointConfig": {"S3Uri": f"{folder}/{spec.name}/checkpoints", "LocalPath": "/opt/ml/checkpoints"},
             "RetryStrategy": {"MaximumRetryAttempts": _RETRIES},
         }
@@ -149,7 +154,7 @@ def _body(spec: JobSpec, kind: str) -> dict[str, Any]:
         "Environment": _environment(spec),
         "RoleArn": spec.options.get("role") or ROLE,
         **output,
-        # The bill can be split by them.
+        # The bill can be split by these tags.
         "Tags": [{"Key": "llm-ocr-launch", "Value": spec.launch}, {"Key": "llm-ocr-stage", "Value": spec.stage}],
     }
     if spec.options.get("spot"):
@@ -185,14 +190,17 @@ def _environment(spec: JobSpec) -> dict[str, str]:
     if not spec.secrets:
         return variables
     secrets = ",".join(f"{name}={where or name}" for name, where in spec.secrets.items())
-    # Not AWS_DEFAULT_REGION, which would be that of the workspace's store, too.
+    # Not AWS_DEFAULT_REGION, which would also apply to the workspace's store.
     image = parsed_image(spec.image) or {}
     region = spec.options.get("region") or image.get("region")
     return {**variables, SECRETS: secrets, **({"AWS_REGION": region} if region else {})}
 
 
 def _output(spec: JobSpec) -> str:
-    """SageMaker writes to Amazon's S3 only, where the workspace may not be."""
+    """Return an S3 folder for SageMaker's output.
+
+    SageMaker writes to Amazon's S3 only, but the workspace may be on another server.
+    """
     given = spec.options.get("training_output")
     if given:
         return str(given).rstrip("/")
@@ -228,7 +236,7 @@ def _check_names(spec: JobSpec) -> None:
                 f"--secret {name}={where}: must be the name or ARN of a secret in AWS Secrets Manager",
                 hint="A name, never the value: create it with aws secretsmanager create-secret.",
             )
-    # The library comes from the workspace before the job has its secrets, so with the role alone.
+    # The library is downloaded before the job has its secrets, and thus with the role alone.
     keys = any(name.startswith("AWS_") for name in spec.secrets)
     if installs(spec) and (keys or not spec.workspace.startswith("s3://")):
         raise UsageError(
@@ -268,7 +276,7 @@ def _check_environment(spec: JobSpec, kind: str) -> None:
             )
 
 
-#: Size -> GPUs, in the families where it goes by the size (EC2's DescribeInstanceTypes, as moto 5.2.5 ships it).
+#: Size -> GPUs, in the families where the size determines the GPUs (EC2's DescribeInstanceTypes, as in moto 5.2.5).
 _ONE_TO_EIGHT = MappingProxyType(
     {
         **dict.fromkeys(("xlarge", "2xlarge", "4xlarge", "8xlarge", "16xlarge"), 1),
@@ -288,19 +296,19 @@ _GPUS: Mapping[str, Mapping[str, int]] = {
     "p5": {"4xlarge": 1, "48xlarge": 8},
     **{family: {"48xlarge": 8} for family in ("p5e", "p5en", "p6-b200", "p6-b300")},
 }
-#: Accelerated, and not counted here: what is in them is not known, or is no GPU of NVIDIA's.
+#: Accelerated families that are not counted here: their content is unknown, or is not an NVIDIA GPU.
 _OTHERS = ("p2", "p3", "p6e", "trn", "inf", "dl")
 
-#: Families whose machines have disks of their own, which take no key (the same source).
+#: Families whose machines have local disks, which accept no key (the same source).
 _LOCAL_DISKS = frozenset({*_GPUS, "r5d"})
 
-#: What only CreateTrainingJob names (botocore 1.44.5).
+#: Families that only CreateTrainingJob names (botocore 1.44.5).
 _TRAINING_FAMILIES = frozenset({"p3dn", "p4d", "p4de", "p5e", "p5en", "c5n"})
 _TRAINING_BEGINNINGS = ("p6", "trn")
 
 
 def gpus_of(hardware: str) -> int | None:
-    """GPUs of one machine; None for a name that is not known here."""
+    """Return the GPUs of one machine; None for an unknown name."""
     family, size = _parts(hardware)
     if not size:
         return None
@@ -310,12 +318,12 @@ def gpus_of(hardware: str) -> int | None:
 
 
 def has_local_disks(hardware: str) -> bool:
-    """Whether its disks are its own, encrypted by hardware."""
+    """Return whether the machine has local disks, encrypted by hardware."""
     return _parts(hardware)[0] in _LOCAL_DISKS
 
 
 def needs_training(hardware: str) -> bool:
-    """Whether only training jobs may have it."""
+    """Return whether only training jobs may use the machine."""
     family, size = _parts(hardware)
     return (
         family in _TRAINING_FAMILIES or family.startswith(_TRAINING_BEGINNINGS) or (family, size) == ("p5", "48xlarge")
@@ -323,6 +331,6 @@ def needs_training(hardware: str) -> bool:
 
 
 def _parts(hardware: str) -> tuple[str, str]:
-    """Family and size of `ml.FAMILY.SIZE`; empty for what is none."""
+    """Return family and size of `ml.FAMILY.SIZE`; empty for other names."""
     parts = hardware.split(".")
     return (parts[1], parts[2]) if len(parts) == 3 and parts[0] == "ml" else ("", "")

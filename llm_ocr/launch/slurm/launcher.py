@@ -1,6 +1,6 @@
 """Slurm: a job array with one task per share, submitted with the cluster's own programs from a login node.
 
-squeue knows the tasks of today, sacct those of the last weeks.
+squeue lists current tasks, sacct those of the last weeks.
 """
 
 import re
@@ -37,14 +37,14 @@ STATES: Mapping[str, State] = {
     "PREEMPTED": State.PREEMPTED,
     **dict.fromkeys(("FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"), State.FAILED),
 }
-#: The stage's own exit code after SIGTERM, which it receives 120 s before the limit, or at 3/4 of a short one.
+#: Exit code of the stage after SIGTERM, and seconds of SIGTERM before the limit (for a short limit, at 3/4 of it).
 _STOPPED, _BEFORE = "4:0", 200
 _FIELDS = "JobID,State,ExitCode,Start,End,ElapsedRaw,TimelimitRaw"
 _HARDWARE = re.compile(r"gpu(:[A-Za-z][\w.-]*)?(:(?P<count>[1-9]\d*))?")
 _LOGIN_NODE = "Run this on a login node of the cluster."
 _SECRET = "Set the variable, or give --secret {name}=FILE with a file that the nodes can read."
 _QUOTA = "A limit of the account is reached: fewer --shards or a shorter --time-limit (sacctmgr show assoc shows it)."
-#: Text of an error of sbatch -> its hint; "" asks the cluster what it has.
+#: Hints by text of an error of sbatch; for "", the cluster is queried for its resources.
 _HINTS: Mapping[str, str] = {
     "memory": "Ask for other memory: --slurm-arg=--mem=16G, or --slurm-arg=--mem-per-cpu=2G",
     "account": "Give the account that pays: --slurm-arg=--account=NAME",
@@ -59,7 +59,7 @@ _HINTS: Mapping[str, str] = {
 
 
 class Slurm(Launcher):
-    """The platform `slurm`. Hardware is `cpu`, or GPUs as Slurm writes them: `gpu:1`, `gpu:a100:2`."""
+    """Platform `slurm`. Hardware is `cpu`, or GPUs in Slurm's notation: `gpu:1`, `gpu:a100:2`."""
 
     platform = "slurm"
     usual_limit = USUAL
@@ -121,9 +121,9 @@ class Slurm(Launcher):
 
 
 def _script(spec: JobSpec, hardware: str, gpus: int) -> str:
-    """Arguments of the user are last: of two equal ones the last counts."""
+    """Return the batch script. The user's arguments are last: the last of two equal ones has precedence."""
     own = spec.options.get("slurm_arg", ())
-    # sbatch refuses two of --mem, --mem-per-cpu, and --mem-per-gpu (its manual page).
+    # sbatch refuses combinations of --mem, --mem-per-cpu, and --mem-per-gpu (its manual page).
     memory = [] if any(one.startswith("--mem") for one in own) else [f"--mem={MEMORY * gpus or CPU_MEMORY}G"]
     limit = spec.time_limit or USUAL
     arguments = [
@@ -150,7 +150,7 @@ def _script(spec: JobSpec, hardware: str, gpus: int) -> str:
     for name, file in spec.secrets.items():
         if file:
             lines += [f'{name}="$(cat {shlex.quote(file)})"', f"export {name}"]
-    # Clusters have Apptainer rather than Docker; it passes the environment on.
+    # Clusters have Apptainer rather than Docker; Apptainer passes the environment on.
     nvidia = () if hardware == CPU else ("--nv",)
     container = ("apptainer", "exec", *nvidia, spec.image) if spec.image else ()
     lines.append(f"exec {shlex.join((*container, *spec.command))}")
@@ -168,7 +168,7 @@ def _jobs(spec: JobSpec, array: str, cluster: str) -> list[Job]:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One task. `state` and `exit_code` (`1:0`, code and signal) are Slurm's; times in seconds since 1970."""
+    """One task. `state` and `exit_code` (`1:0`, code and signal) are Slurm's; times are in seconds since 1970."""
 
     id: str
     state: str
@@ -177,7 +177,7 @@ class Row:
     ended: float | None = None
     seconds: float | None = None
     limit: float | None = None  # seconds
-    why: str = ""  # why it waits
+    why: str = ""  # reason for waiting
 
 
 def task_status(job: Job, row: Row | None, last: str) -> JobStatus:
@@ -207,7 +207,7 @@ def _last_words(job: Job) -> str:
 
 
 def _tasks(names: Sequence[str], cluster: str) -> list[Row]:
-    """Return all tasks of jobs of these names; a final state of sacct wins."""
+    """Return all tasks of jobs with these names; a final state of sacct has precedence."""
     rows = {row.id: row for row in _queue(names, cluster)}
     for row in _accounts(names, cluster):
         if row.id not in rows or STATES.get(row.state, State.RUNNING).over:
@@ -234,7 +234,7 @@ def _accounts(names: Sequence[str], cluster: str) -> Iterator[Row]:
         task, state, code, start, end, seconds, limit = line.split("|")
         yield Row(
             task,
-            state.split()[0],  # CANCELLED by 1000
+            state.split()[0],  # for example, CANCELLED by 1000
             code,
             _moment(start),
             _moment(end),
@@ -244,7 +244,7 @@ def _accounts(names: Sequence[str], cluster: str) -> Iterator[Row]:
 
 
 def _moment(text: str) -> float | None:
-    """Read a local time of Slurm; `Unknown` and `None` are no times."""
+    """Return a local time of Slurm; None for `Unknown` and `None`."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
@@ -266,6 +266,6 @@ def _sbatch(arguments: Sequence[str], script: str) -> str:
 
 
 def _offers() -> str:
-    """Return the partitions and their GPUs, as Slurm writes them."""
+    """Return the partitions and their GPUs in Slurm's notation."""
     lines = run_program(["sinfo", "--noheader", "--format=%R %G"], absent=_LOGIN_NODE).splitlines()
     return "Partitions and their GPUs: " + "; ".join(sorted({" ".join(line.split()) for line in lines if line.strip()}))

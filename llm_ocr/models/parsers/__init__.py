@@ -1,4 +1,4 @@
-"""Parsers by name, for models and profiles that users bring."""
+"""Parsers by name, for models and profiles from users."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,15 +26,15 @@ from llm_ocr.models.profile import Parser
 
 @dataclass(frozen=True, slots=True)
 class NamedParser:
-    """A parser, what it reads in a few words, and what its blocks have."""
+    """Parser with a short description and the contents of its blocks."""
 
     parse: Parser
     reads: str
-    places: bool = True  # on the page
-    tells: bool = False  # what figures show
+    places: bool = True  # places on the page
+    tells: bool = False  # contents of figures
 
 
-#: Every parser that can be named, the plain one first.
+#: Every named parser, the plain one first.
 PARSERS: Mapping[str, NamedParser] = MappingProxyType(
     {
         "plain": NamedParser(parse_plain, "Markdown without places", places=False),
@@ -75,7 +75,11 @@ _TELLING = frozenset(one.parse for one in PARSERS.values() if one.tells)
 
 
 def parser_named(name: str) -> NamedParser:
-    """The parser of that name; case and `_` for `-` make no difference. Raises `UsageError` that names close ones."""
+    """Return the parser with a name, ignoring case, with `_` and `-` equal.
+
+    Raises:
+        UsageError: The name is unknown. The error contains similar names.
+    """
     wanted = name.strip().casefold().replace("_", "-")
     if found := PARSERS.get(wanted):
         return found
@@ -85,10 +89,10 @@ def parser_named(name: str) -> NamedParser:
 
 
 def gives_places(parser: Parser) -> bool:
-    """Whether a parser's blocks have places on the page, so that figures can be cut out of it by its answers."""
+    """Return whether a parser's blocks have places on the page, so that figures can be cut out of the page."""
     return parser in _PLACED
 
 
 def tells_figures(parser: Parser) -> bool:
-    """Whether the page's own answer, as this parser reads it, says what figures show."""
+    """Return whether the page's own answer, as read by this parser, describes figures."""
     return parser in _TELLING

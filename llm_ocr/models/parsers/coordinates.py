@@ -1,7 +1,7 @@
-"""Scales in which models write boxes, as pure functions to relative boxes.
+"""Coordinate scales of models, as pure functions to relative boxes.
 
-Each takes four numbers of an answer. None for a box without an area on the page, and for pixels of an image whose size
-is not known.
+Each function takes four numbers of an answer. The result is None for a box without an area on the page, and for pixels
+of an image of unknown size.
 """
 
 from collections.abc import Callable
@@ -10,15 +10,15 @@ from math import ceil, floor, sqrt
 from llm_ocr.models.profile import Frame
 from llm_ocr.types import Box
 
-#: From the four numbers of a box to a relative one, clipped and with its corners in order; None for one that is none.
+#: Conversion of the four numbers of a box to a relative box, clipped, with ordered corners; None for an invalid box.
 Scale = Callable[[float, float, float, float], Box | None]
 
-#: A box where the model gave none.
+#: Box for answers without boxes.
 WHOLE_PAGE = Box(0.0, 0.0, 1.0, 1.0)
 # DeepSeek-OCR counts 0 to 999 over each side of the page: its own script divides by 999 (docling by 1000, a difference
-# of less than a pixel in a thousand).
+# of less than one pixel in a thousand).
 _LAST_BIN = 999.0
-# dots.ocr is trained on images whose sides are multiples of 28 pixels and whose area lies between these.
+# dots.ocr is trained on images with sides in multiples of 28 pixels and areas between these limits.
 _FACTOR = 28
 _LEAST_PIXELS = 3136
 _MOST_PIXELS = 11_289_600
@@ -28,33 +28,33 @@ _CANVAS_HEIGHT = 2048
 
 
 def from_fractions(x0: float, y0: float, x1: float, y1: float) -> Box | None:
-    """Corners in 0..1, of the page or of an image that it was stretched to: stretching keeps fractions."""
+    """Return the box for corners in 0..1, of the page or of a stretched image: fractions stay the same."""
     box = Box(x0, y0, x1, y1).clipped()
     return box if box.width > 0 and box.height > 0 else None
 
 
 def from_bins(x0: float, y0: float, x1: float, y1: float) -> Box | None:
-    """Corners in 0..999 (DeepSeek-OCR)."""
+    """Return the box for corners in 0..999 (DeepSeek-OCR)."""
     return _divided(x0, y0, x1, y1, _LAST_BIN, _LAST_BIN)
 
 
 def from_1000(x0: float, y0: float, x1: float, y1: float) -> Box | None:
-    """Corners in 0..1000 (LightOnOCR, Chandra 2, Surya, Qwen3-VL, MinerU, Unlimited-OCR)."""
+    """Return the box for corners in 0..1000 (LightOnOCR, Chandra 2, Surya, Qwen3-VL, MinerU, Unlimited-OCR)."""
     return _divided(x0, y0, x1, y1, 1000.0, 1000.0)
 
 
 def from_1024(x0: float, y0: float, x1: float, y1: float) -> Box | None:
-    """Corners in 0..1024 (Chandra 1)."""
+    """Return the box for corners in 0..1024 (Chandra 1)."""
     return _divided(x0, y0, x1, y1, 1024.0, 1024.0)
 
 
 def from_500(x0: float, y0: float, x1: float, y1: float) -> Box | None:
-    """Corners in 0..500 (DocTags)."""
+    """Return the box for corners in 0..500 (DocTags)."""
     return _divided(x0, y0, x1, y1, 500.0, 500.0)
 
 
 def from_pixel_sizes(frame: Frame) -> Scale:
-    """Left, top, width and height in pixels of the image as it was sent (olmOCR). A negative size is none."""
+    """Return the scale for positive left, top, width, and height in pixels of the image as sent (olmOCR)."""
 
     def scale(x: float, y: float, width: float, height: float) -> Box | None:
         if width <= 0 or height <= 0:
@@ -65,15 +65,15 @@ def from_pixel_sizes(frame: Frame) -> Scale:
 
 
 def from_resized(frame: Frame) -> Scale:
-    """Corners in pixels of the image as dots.ocr sees it: resized by `dots_size`."""
+    """Return the scale for corners in pixels of the image after dots.ocr's resizing (`dots_size`)."""
     width, height = dots_size(frame.width, frame.height)
     return lambda x0, y0, x1, y1: _divided(x0, y0, x1, y1, width, height)
 
 
 def from_canvas(frame: Frame, width: int = _CANVAS_WIDTH, height: int = _CANVAS_HEIGHT) -> Scale:
-    """Corners as fractions of a canvas in whose middle the picture lies, made smaller to fit and never larger.
+    """Return the scale for corners as fractions of a canvas with the picture in the middle.
 
-    What lies in the margins around the picture is clipped.
+    The picture is shrunk to fit and never enlarged. Margins around the picture are clipped.
     """
     across, down = _fitted(frame, width, height)
     left, top = (width - across) // 2, (height - down) // 2
@@ -85,9 +85,9 @@ def from_canvas(frame: Frame, width: int = _CANVAS_WIDTH, height: int = _CANVAS_
 
 
 def dots_size(width: int, height: int) -> tuple[int, int]:
-    """The size in pixels to which dots.ocr resizes an image: both sides multiples of 28, 3136 to 11,289,600 pixels.
+    """Return the size in pixels after dots.ocr's resizing: both sides multiples of 28, area 3136 to 11,289,600 pixels.
 
-    0 by 0 for an image without an area.
+    The result is 0 by 0 for an image without an area.
     """
     if width <= 0 or height <= 0:
         return 0, 0
@@ -97,7 +97,7 @@ def dots_size(width: int, height: int) -> tuple[int, int]:
     if across * down < _LEAST_PIXELS:
         grow = sqrt(_LEAST_PIXELS / (width * height))
         across, down = (ceil(side * grow / _FACTOR) * _FACTOR for side in (width, height))
-        if across * down > _MOST_PIXELS:  # one side of a single pixel, the other of thousands
+        if across * down > _MOST_PIXELS:  # one side has a single pixel, the other thousands
             return _shrunk(across, down)
     return across, down
 
@@ -109,7 +109,7 @@ def _shrunk(width: int, height: int) -> tuple[int, int]:
 
 
 def _fitted(frame: Frame, width: int, height: int) -> tuple[int, int]:
-    """The size of a picture on a canvas: the height is made to fit first, as the model's processor does it."""
+    """Return the size of a picture on a canvas, with the height fitted first, as in the model's processor."""
     across, down = frame.width, frame.height
     if across <= 0 or down <= 0:
         return 0, 0

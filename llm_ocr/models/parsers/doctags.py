@@ -1,7 +1,7 @@
-"""DocTags (Granite-Docling, SmolDocling) -> blocks: `<text><loc_44><loc_30><loc_300><loc_41>words</text>`.
+"""DocTags (Granite-Docling, SmolDocling) to blocks: `<text><loc_44><loc_30><loc_300><loc_41>words</text>`.
 
-Read by ourselves rather than by docling-core, which wants whole answers and the page's image: a cut or malformed one
-must keep what is sound. Coordinates count 0 to 500, tables are OTSL.
+docling-core is unsuitable: it requires whole answers and the page's image, but a cut or malformed answer must keep its
+sound parts. Coordinates count 0 to 500, tables are OTSL.
 """
 
 import re
@@ -51,14 +51,17 @@ class _Element:
     name: str
     places: list[float] = field(default_factory=list)
     parts: list[str] = field(default_factory=list)
-    level: int = 0  # lists around it, less one
+    level: int = 0  # number of enclosing lists, minus one
     marker: str = ""
     language: str = ""
-    within: str = ""  # the element that it is a caption of
+    within: str = ""  # element of the caption
 
 
 def parse_doctags(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Blocks of a page in DocTags. Never raises; linear in the length. Anything else is read as Markdown."""
+    """Return the blocks of a page in DocTags.
+
+    Never raises; linear in the length. Other text is read as Markdown.
+    """
     found = _Reader().read(_without_part(without_special(text)))
     lost: list[str] = []
     if not any(element.name for element in found):
@@ -71,7 +74,7 @@ def parse_doctags(text: str, frame: Frame = NO_FRAME) -> Parsed:
 
 
 def _without_part(text: str) -> str:
-    """The text without the first letters of a tag with which it ends."""
+    """Return the text without an incomplete tag at its end."""
     cut = _CUT.search(text, max(0, len(text) - _LONGEST_TAG))
     begun = cut.group().strip("</") if cut else ""
     known = any(name.startswith(begun) for name in (*_LABELS, *_GROUPS)) or _PLACE.fullmatch(begun)
@@ -82,7 +85,7 @@ class _Reader:
     def __init__(self) -> None:
         self._found = [_Element("")]
         self._open: list[_Element] = []
-        self._lists: list[int] = []  # the next number of each open list; 0 in one without numbers
+        self._lists: list[int] = []  # next number of each open list; 0 without numbers
 
     def read(self, text: str) -> list[_Element]:
         at = 0
@@ -130,7 +133,7 @@ class _Reader:
         if inside == "inline" or (name in _TABLES and inside in _FIGURES):
             return
         if not (name == "caption" and inside in _FIGURES | _TABLES | {"code"}):
-            self._open.clear()  # the others hold no elements: an end was forgotten
+            self._open.clear()  # the others hold no elements: an end is missing
             inside = ""
         element = _Element(name, within=inside, level=max(len(self._lists) - 1, 0))
         if name == "list_item":
@@ -152,7 +155,7 @@ class _Reader:
             self._open.clear()
         if self._open and name == "formula" and self._open[-1].name != "formula":
             self._open[-1].parts.append("$ ")
-        while any(one.name == name for one in self._open):  # of two at most
+        while any(one.name == name for one in self._open):  # at most two
             self._open.pop()
 
 

@@ -1,4 +1,4 @@
-"""Parse answers about figures: JSON, one class name, or chart tables."""
+"""Parse answers about figures: JSON, a class name, or chart tables."""
 
 import json
 import math
@@ -10,15 +10,15 @@ from llm_ocr.models.parsers.pieces import markdown_pieces, read_table
 from llm_ocr.models.parsers.tokens import without_special
 from llm_ocr.types import BlockKind
 
-# What a model read from a chart: tables as pipe tables, and that their values are estimates.
+# Charts: tables become pipe tables with a note that their values are estimates.
 
 
-#: Stands below every table that was read from a chart.
+#: Note below every table that was read from a chart.
 ESTIMATED = "The values are estimates by the model."
 
 
 def read_chart(text: str) -> str:
-    """The words of an answer about a chart in Markdown, its tables as pipe tables. Linear; never raises."""
+    """Return an answer about a chart as Markdown with pipe tables. Linear; never raises."""
     found = False
     parts: list[str] = []
     for piece in markdown_pieces(text):
@@ -38,33 +38,34 @@ def _row(cells: Sequence[str], width: int) -> str:
     return f"| {' | '.join(filled)} |"
 
 
-# Answers about figures, read back: JSON for `parse`, one name for `classify`. Never raises, whatever the answer.
+# Answers about figures: JSON for `parse`, one name for `classify`. Never raises, for any answer.
 
 
-#: Places in an answer at which a JSON object is looked for: prose before it may hold braces.
+#: Positions in an answer at which a JSON object is tried: preceding prose may contain braces.
 _TRIES = 8
-#: Levels of nested lists and objects that are kept; readers of deeper JSON may fail.
+#: Maximum depth of nested lists and objects; readers of deeper JSON may fail.
 _DEEPEST = 50
 _TOO_DEEP = "the JSON is nested too deeply"
-_LONGEST_WORDS = 400  # characters of an answer in which a class is looked for
+_LONGEST_WORDS = 400  # maximum characters of an answer for the class search
 _WORD = re.compile(r"\w+")
 
 
 class _Unfit(ValueError):
-    """The JSON cannot be stored; the message is the complaint."""
+    """JSON that cannot be stored; the message is the complaint."""
 
 
 def read_parse(text: str, *, as_asked: bool = True) -> tuple[str | None, str]:
     """Return the JSON object of an answer, or a complaint: exactly one of the two is given.
 
-    Prose and code fences around the JSON are dropped. All keys and values of the model are kept, and none is added. An
-    answer without JSON that holds a table (HTML or Markdown, as DeepSeek-OCR answers) gives the JSON of that table.
+    Prose and code fences around the JSON are dropped. All keys and values of the model are kept, and none is added.
+    Some answers contain a table (HTML or Markdown, as from DeepSeek-OCR) instead of JSON. They give the JSON of that
+    table.
 
     Args:
-        text: the model's answer.
-        as_asked: whether `PARSE_SCHEMA` was asked for. Its columns and rows then take the form of the schema where
-            nothing is lost by it: numbers become strings, and rows given as objects become lists. With a prompt of the
-            user's own the JSON stays as it is, and may be a list.
+        text: The model's answer.
+        as_asked: Whether the request used `PARSE_SCHEMA`. Columns and rows then take the form of the schema, unless
+            data is lost: numbers become strings, and row objects become lists. Otherwise the JSON is unchanged and may
+            be a list.
     """
     body = without_special(text).strip()
     if not body:
@@ -90,9 +91,9 @@ def read_parse(text: str, *, as_asked: bool = True) -> tuple[str | None, str]:
 
 
 def read_class(text: str, classes: Sequence[str]) -> str | None:
-    """The class that an answer names, as spelt in `classes`; None for none, or for several.
+    """Return the class that an answer names, as spelled in `classes`; None for no class, or for several.
 
-    Case, quotes, fences and a short sentence around the name make no difference.
+    Case, quotes, fences, and a short sentence around the name are ignored.
     """
     body = without_special(text).strip()
     names = {_plain(name): name for name in classes}
@@ -107,12 +108,12 @@ def read_class(text: str, classes: Sequence[str]) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """Words in lower case with one space between them."""
+    """Return words in lower case with single spaces."""
     return " ".join(_WORD.findall(text.casefold().replace("_", " ")))
 
 
 def _values(text: str, starts: str) -> Iterator[dict[str, Any] | list[Any] | str]:
-    """Yield the JSON values in a text that begin with one of `starts`, and a complaint for each place without one."""
+    """Yield the JSON values in a text that begin with one of `starts`, and a complaint for each invalid position."""
     decoder = json.JSONDecoder(parse_constant=_no_constant)
     found = re.compile(f"[{re.escape(starts)}]")
     at = 0
@@ -128,9 +129,9 @@ def _values(text: str, starts: str) -> Iterator[dict[str, Any] | list[Any] | str
         except json.JSONDecodeError as error:
             if error.pos >= len(text) - 1 or error.msg.startswith("Unterminated"):
                 yield "the JSON ends early"
-                return  # the values inside are parts of it
+                return  # inner values are parts of this value
             yield f"no valid JSON: {error.msg}"
-        except ValueError as error:  # a number of thousands of digits, or NaN
+        except ValueError as error:  # a number with thousands of digits, or NaN
             yield f"no valid JSON: {error}"
         else:
             at = end
@@ -169,12 +170,12 @@ def _names(rows: Sequence[Any]) -> list[str]:
 
 
 def _cell(value: Any) -> Any:
-    """Return a plain value as a string; a list or an object stays."""
+    """Return a plain value as a string; keep a list or an object."""
     if value is None:
         return ""
     return _written(value) if isinstance(value, bool | int | float) else value
 
 
 def _written(value: Any) -> str:
-    # Lone surrogates, which JSON can spell, have no place in UTF-8.
+    # JSON can spell lone surrogates, but UTF-8 cannot encode them.
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")

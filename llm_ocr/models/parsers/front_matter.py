@@ -1,6 +1,6 @@
-"""olmOCR's answers -> blocks and notes: a head of `name: value` lines between `---`, and Markdown behind it.
+"""olmOCR's answers to blocks and notes: a head of `name: value` lines between `---`, then Markdown.
 
-Figures are links `![words](page_x_y_w_h.png)`: left, top, width and height in pixels of the image as it was sent.
+Figures are links `![words](page_x_y_w_h.png)`: left, top, width, and height in pixels of the image as sent.
 """
 
 import re
@@ -13,7 +13,7 @@ from llm_ocr.models.parsers.plain import ImageLink, Insert, image_links, placele
 from llm_ocr.models.profile import NO_FRAME, Frame, PageNotes, Parsed
 from llm_ocr.types import Block, BlockKind
 
-#: Longest head that is read, in lines.
+#: Maximum length of a head, in lines.
 _MOST_LINES = 40
 _LINE = re.compile(r"[ \t]{0,8}(?P<name>[A-Za-z_]{1,40})[ \t]{0,8}:(?P<value>.{0,200})")
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z _-]{0,39}")
@@ -29,10 +29,10 @@ _LINK_CUT = re.compile(r"\]\((?:[^()\s]{0,200})\Z")
 
 
 def parse_front_matter(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Blocks of an answer of olmOCR, and what its head says of the page. Never raises; linear in the length.
+    """Return the blocks of an olmOCR answer, and the notes of its head. Never raises; linear in the length.
 
-    The words of a figure go to `described`; those of one whose box is not on the page are kept as text with its label.
-    A page that the model calls a diagram, and of which it reads nothing, is this figure.
+    The words of a figure go to `described`. Words of a figure whose box is not on the page are kept as text with its
+    label. A page that the model calls a diagram, without any text, is this figure.
     """
     lost: list[str] = []
     notes, body = _head(plain_body(text), lost)
@@ -45,7 +45,7 @@ def parse_front_matter(text: str, frame: Frame = NO_FRAME) -> Parsed:
 
 
 def _head(text: str, lost: list[str]) -> tuple[PageNotes | None, str]:
-    """What the head says, None without one, and the text behind it."""
+    """Return the notes of the head (None without a head), and the text after the head."""
     lines = text.split("\n", _MOST_LINES)
     values: dict[str, Any] = {}
     ruled = lines[0].strip() == "---"
@@ -83,7 +83,7 @@ def _boolean(value: str) -> bool | None:
 
 
 def _clockwise(value: str) -> int | None:
-    """The correction in degrees clockwise. olmOCR counts against the clock: its own client turns the page so."""
+    """Return the correction in degrees clockwise. olmOCR counts counterclockwise: its own client turns the page so."""
     degrees = -int(value) % 360 if _DEGREES.fullmatch(value) else None
     return degrees if degrees in (0, 90, 180, 270) else None
 

@@ -10,8 +10,8 @@ from llm_ocr.models.parsers.tokens import without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
 from llm_ocr.types import Block, BlockKind, Box
 
-# DeepSeek's grounding tags: `<|ref|>label<|/ref|><|det|>[[x1, y1, x2, y2], ...]<|/det|>`, the text behind each. Servers
-# that strip special tokens leave `label[[x1, y1, x2, y2]]`, then read as a tag only on a line of its own.
+# DeepSeek's grounding tags: `<|ref|>label<|/ref|><|det|>[[x1, y1, x2, y2], ...]<|/det|>`, each followed by its text.
+# Servers that strip special tokens leave `label[[x1, y1, x2, y2]]`, which is a tag only on a line of its own.
 
 
 _MARK = re.compile(r"<\|(?P<close>/?)(?P<name>ref|det)\|>")
@@ -20,12 +20,12 @@ _NUMBER = re.compile(r"-?\d{1,9}(?:\.\d{0,9})?")
 _BOX_CHARACTERS = frozenset("[]0123456789., -\t")
 _LONGEST_LABEL = 80
 _LONGEST_BOX = 200  # characters
-_LONGEST_BOXES = 4000  # between <|det|> and <|/det|>; what is longer than that is text
+_LONGEST_BOXES = 4000  # between <|det|> and <|/det|>; longer content is text
 
 
 @dataclass(slots=True)
 class Tag:
-    """One tag and the text behind it. `label` is None for the text before the first tag."""
+    """Tag and the text after it. `label` is None for the text before the first tag."""
 
     label: str | None
     boxes: tuple[Box, ...] = ()
@@ -38,19 +38,19 @@ class Tag:
 
 @dataclass(slots=True)
 class Tags:
-    """All tags of an answer, the first without a label, and what could not be read."""
+    """All tags of an answer, the first without a label, and unreadable parts."""
 
     tags: list[Tag]
     lost: list[str] = field(default_factory=list)
 
 
 def read_tags(text: str, scale: Scale) -> Tags:
-    """The tags of an answer. Never raises; no text is lost but that of tags cut off at the end. Linear."""
+    """Return the tags of an answer. Never raises; linear. Only text of tags cut off at the end is lost."""
     return _Reader(text, scale).read() if _MARK.search(text) else _read_lines(text, scale)
 
 
 def read_boxes(text: str, scale: Scale) -> tuple[tuple[Box, ...], int]:
-    """The boxes in brackets, and how many could not be read; one that is missing altogether counts."""
+    """Return the boxes in brackets, and the number of unreadable boxes; a missing box counts as unreadable."""
     boxes: list[Box] = []
     bad = 0
     for group in text.split("]"):
@@ -74,14 +74,14 @@ def _box(numbers: str, scale: Scale) -> Box | None:
 
 
 class _Reader:
-    """Goes through an answer from mark to mark; `behind` is the text between a mark and the next."""
+    """Reader that proceeds from mark to mark; `behind` is the text between a mark and the next."""
 
     def __init__(self, text: str, scale: Scale) -> None:
         self._text, self._scale = text, scale
         self._marks = list(_MARK.finditer(text))
         self._found = Tags([Tag(None)])
-        self._label: str | None = None  # read, and its boxes not yet
-        self._closed = False  # the label had its end
+        self._label: str | None = None  # label that was read, before its boxes
+        self._closed = False  # the end of the label was read
 
     def read(self) -> Tags:
         self._keep(self._text[: self._start(0)])
@@ -96,7 +96,7 @@ class _Reader:
                     self._det(behind, at)
                 case _:
                     self._keep(behind)
-        # A label that nothing follows was cut off at the end of the answer.
+        # A final label without boxes was cut off at the end of the answer.
         return self._found
 
     def _ref(self, behind: str) -> None:
@@ -115,7 +115,7 @@ class _Reader:
             self._keep(behind)
 
     def _without_box(self) -> None:
-        """Text follows where the boxes of the last label should stand."""
+        """Handle text in the place of the last label's boxes."""
         if self._label is None:
             return
         if self._closed:
@@ -148,7 +148,7 @@ class _Reader:
 
 
 def _read_lines(text: str, scale: Scale) -> Tags:
-    """The form without special tokens. A label that nobody knows is one only in an answer that begins with a tag."""
+    """Read the form without special tokens. Unknown labels count only in an answer that begins with a tag."""
     found = Tags([Tag(None)])
     lines = list(_with_tags(text))
     first = next((label for label, _, line in lines if line.strip()), None)
@@ -161,7 +161,7 @@ def _read_lines(text: str, scale: Scale) -> Tags:
         if not boxes.endswith("]]"):
             if number < last:
                 found.tags[-1].parts.append(f"{line}\n")
-            continue  # else the answer was cut within the boxes
+            continue  # otherwise the answer was cut within the boxes
         read, bad = read_boxes(boxes, scale)
         found.lost += [f"{label}: a box that cannot be read"] * bad
         found.tags.append(Tag(label, read))
@@ -169,7 +169,7 @@ def _read_lines(text: str, scale: Scale) -> Tags:
 
 
 def _with_tags(text: str) -> Iterator[tuple[str | None, str, str]]:
-    """Each line with the label and boxes that it may be: label None where it cannot be a tag."""
+    """Yield each line with its possible label and boxes; the label is None for a line that cannot be a tag."""
     for line in text.split("\n"):
         bare = line.strip()
         label, bracket, rest = bare.partition("[[")
@@ -179,26 +179,26 @@ def _with_tags(text: str) -> Iterator[tuple[str | None, str, str]]:
         yield (label, bracket + rest, line) if fits else (None, "", line)
 
 
-# DeepSeek-OCR's answers with boxes -> blocks. Each piece of the page is a tag with a label and boxes, and behind it the
-# text in Markdown: tables as HTML, formulas in `\[ \]`, captions in `<center>`, titles with their `#`. Coordinates
-# count 0 to 999 over each side.
+# Each piece of the page is a tag with a label and boxes, followed by its text in Markdown: tables as HTML, formulas in
+# `\[ \]`, captions in `<center>`, titles with their `#`. Coordinates count 0 to 999 over each side.
 
 
-# As DeepSeek's own script replaces them: KaTeX and MathJax lack the two.
+# Replacements of DeepSeek's own script: KaTeX and MathJax lack these two commands.
 _SYMBOLS = ((r"\coloneqq", ":="), (r"\eqqcolon", "=:"))
 
 
 def parse_grounding(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Blocks of an answer to the page prompt. Never raises; linear in the length.
+    """Return the blocks of an answer to the page prompt. Never raises; linear in the length.
 
-    A figure with several boxes is one block for each; text with several goes on in the others (`Block.continued`). Text
-    without a tag, or with boxes that cannot be read, has the whole page as its box; a figure without a box is lost.
+    A figure with several boxes is one block per box. Text with several boxes continues in the others
+    (`Block.continued`). Text without a tag, or with unreadable boxes, has the whole page as its box. A figure without a
+    box is lost.
     """
     return _parsed(text, labels_are_text=False)
 
 
 def parse_spotting(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Blocks of an answer to `OCR this image`: each tag holds a line of text where others hold a label."""
+    """Return the blocks of an answer to `OCR this image`: each tag contains a line of text instead of a label."""
     return _parsed(text, labels_are_text=True)
 
 

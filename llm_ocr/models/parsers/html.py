@@ -5,14 +5,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-# HTML as models write it, cut into tags and text. Linear in the length, whatever the text; never raises. Not the
-# standard library's `html.parser`: releases before July 2025 take quadratic time for comments without an end, and it
-# takes `a<b` in a formula for a tag.
+# Tokenizer of HTML as written by models. Linear in the length for any text; never raises. The standard library's
+# `html.parser` is unsuitable: releases before July 2025 take quadratic time for comments without an end, and it reads
+# `a<b` in a formula as a tag.
 
 
 #: Elements without content.
 VOID = frozenset({"br", "hr", "img", "input", "col", "wbr"})
-# What is a tag; anything else in angle brackets is text of the page.
+# Names of tags. Other text in angle brackets is text of the page.
 _NAMES = VOID | frozenset(
     {
         *(
@@ -40,7 +40,7 @@ _NAMES = VOID | frozenset(
         *("table", "caption", "colgroup", "thead", "tbody", "tfoot", "tr", "td", "th"),
     }
 )
-# Elements whose content is no HTML: everything up to their end, or to where another piece of the page begins.
+# Elements whose content is not HTML: everything up to their end, or to the next piece of the page.
 _RAW = frozenset({"math", "chem", "script", "style"})
 _RAW_END = re.compile(
     r"</?(?P<name>math|chem|script|style|p|div|table|tr|td|th|li|ul|ol|h[1-6])(?=[\s/>]|\Z)", re.IGNORECASE
@@ -53,20 +53,20 @@ _ATTRIBUTE = re.compile(
         (?:\s*+=\s*+(?:"(?P<double>[^"]*+)"?|'(?P<single>[^']*+)'?|(?P<bare>[^\s"'<>]++)))?""",
     re.VERBOSE,
 )
-# What may stand behind the name of a tag at which an answer was cut; other words are text of the page.
+# Possible text after the name of a tag at which an answer was cut. Other words are text of the page.
 _CUT = re.compile(
     r"""(?:\s++(?:[A-Za-z][\w-]{0,20}+=(?:"[^"]*+"|'[^']*+')|checked(?!\w)))*+
         \s*+/?(?:[A-Za-z][\w-]{0,20}+(?:=(?:"[^"]*+|'[^']*+)?)?)?\Z""",
     re.VERBOSE,
 )
 _CUT_NAME = re.compile(r"</?[A-Za-z0-9]{0,15}\Z")
-_HUGE = re.compile(r"&#(?=[xX]?[0-9a-fA-F]{9})")  # Python refuses numbers of thousands of digits
-_PATIENCE = 4  # lengths of the text that may be read for quotes in vain
+_HUGE = re.compile(r"&#(?=[xX]?[0-9a-fA-F]{9})")  # Python refuses numbers with thousands of digits
+_PATIENCE = 4  # limit of unsuccessful searches for quotes, in lengths of the text
 
 
 @dataclass(frozen=True, slots=True)
 class HtmlTag:
-    """An opening or closing tag, name in lower case. `raw` is the content of formulas and the like, as it stands."""
+    """Opening or closing tag, name in lower case. `raw` is the unchanged content of formulas and similar elements."""
 
     name: str
     close: bool = False
@@ -75,7 +75,7 @@ class HtmlTag:
 
 
 def html_tokens(text: str) -> Iterator[HtmlTag | str]:
-    """Tags and text in turn, entities read. Comments are left out; a tag that was cut at the end stays a tag."""
+    """Yield tags and text in turn, with entities decoded. Comments are omitted; a tag cut at the end stays a tag."""
     tags = _Tags(text)
     at = done = 0
     while (at := text.find("<", at)) >= 0:
@@ -94,7 +94,7 @@ def html_tokens(text: str) -> Iterator[HtmlTag | str]:
 
 
 def unescape(text: str) -> str:
-    """The text with HTML's entities read."""
+    """Return the text with HTML entities decoded."""
     return html.unescape(_HUGE.sub("&amp;#", text)) if "&" in text else text
 
 
@@ -103,10 +103,10 @@ class _Tags:
         self._text = text
         self._last = text.rfind("<")
         self._patience = _PATIENCE * len(text)
-        self._endless = False  # a comment without an end: no later one has any
+        self._endless = False  # a comment without an end: later comments have none either
 
     def read(self, at: int) -> tuple[int, HtmlTag | None] | None:
-        """Where the tag that begins here ends, and the tag (None: a comment); None where no tag begins."""
+        """Return the end of the tag that begins here, and the tag (None for a comment); None without a tag."""
         opening = _OPENING.match(self._text, at)
         if opening is None:
             return self._other(at)
@@ -114,7 +114,7 @@ class _Tags:
         if name not in _NAMES:
             return self._cut(at)
         cut = at == self._last and _CUT.match(self._text, opening.end())
-        # A description with a `>` in it may be what was cut.
+        # The cut text may be a description that contains a `>`.
         end = -1 if cut and name == "img" else self._end(opening.end())
         if end < 0:
             if not cut:
@@ -140,20 +140,20 @@ class _Tags:
         return self._cut(at)
 
     def _cut(self, at: int) -> tuple[int, None] | None:
-        """The first letters of a tag, or none of them, with which the text ends."""
+        """Return the end of an incomplete tag at the end of the text, or None."""
         if at < self._last or not _CUT_NAME.match(self._text, at):
             return None
         begun = self._text[at:].strip("</").lower()
         return (len(self._text), None) if any(name.startswith(begun) for name in _NAMES) else None
 
     def _end(self, at: int) -> int:
-        """Behind the `>` of a tag; -1 where it has none."""
+        """Return the position after the `>` of a tag, or -1."""
         text = self._text
         if self._patience > 0:
             end = _end_of(_QUOTED, text, at)
             if text[end : end + 1] == ">":
                 return end + 1
-            # A quote here has no second one: all of the text was read for it.
+            # This quote has no second one: the rest of the text was read for its end.
             self._patience -= (len(text) if text[end : end + 1] in ('"', "'") else end) - at
         end = _end_of(_BARE, text, at)
         return end + 1 if text[end : end + 1] == ">" else -1
@@ -181,7 +181,7 @@ def _attributes(text: str) -> dict[str, str]:
     return found
 
 
-# Forms of Markdown, and of the plain tables in it, written from what HTML says.
+# Markdown forms, including plain tables, for HTML elements.
 
 
 _MARKS = {"b": "**", "strong": "**", "i": "*", "em": "*", "del": "~~", "s": "~~", "strike": "~~"}
@@ -197,7 +197,7 @@ _ESCAPED_LINK = str.maketrans({"(": "%28", ")": "%29"})
 
 
 def marked(name: str, text: str, attributes: Mapping[str, str]) -> str:
-    """Text of an inline element with its marks; white space at its ends stays outside of them."""
+    """Return the text of an inline element with its marks; outer white space stays outside of them."""
     inner = text.strip()
     if not inner:
         return text
@@ -217,7 +217,7 @@ def marked(name: str, text: str, attributes: Mapping[str, str]) -> str:
 
 
 def code_span(text: str) -> str:
-    """Text between as many backticks as it needs."""
+    """Return the text between a sufficient number of backticks."""
     if not text:
         return ""
     mark = "`" * (longest_ticks(text) + 1)
@@ -226,25 +226,25 @@ def code_span(text: str) -> str:
 
 
 def fenced(text: str, language: str) -> str:
-    """A block of code."""
+    """Return a code block."""
     mark = "`" * max(3, longest_ticks(text) + 1)
     body = text.strip("\n")
     return f"{mark}{language}\n{body}\n{mark}"
 
 
 def code_language(attributes: Mapping[str, str]) -> str:
-    """The language that the class of a piece of code names; "" for none."""
+    """Return the language in the class of a code element, or ""."""
     found = _LANGUAGE.match(attributes.get("class", ""))
     return found[1] if found else ""
 
 
 def longest_ticks(text: str) -> int:
-    """The length of the longest run of backticks."""
+    """Return the length of the longest run of backticks."""
     return max(map(len, _TICKS.findall(text)), default=0)
 
 
 def list_item(text: str, marker: str) -> str:
-    """An item of a list, what follows its first line indented; a marker that stands in the text itself is taken."""
+    """Return a list item with its continuation lines indented; a marker in the text itself is used."""
     if number := _NUMBER.match(text):
         marker, text = number[1], text[number.end() :]
     elif bullet := _BULLET.match(text):
@@ -253,13 +253,13 @@ def list_item(text: str, marker: str) -> str:
 
 
 def indented(text: str, columns: int) -> str:
-    """The lines, each moved to the right."""
+    """Return the lines, indented by `columns`."""
     space = " " * columns
     return "\n".join(f"{space}{line}" if line else line for line in text.split("\n"))
 
 
 def joined(blocks: Sequence[tuple[str, bool]]) -> str:
-    """Paragraphs with blank lines between them; a list (True) follows a paragraph at once."""
+    """Return paragraphs joined by blank lines; a list (True) directly follows a paragraph."""
     parts: list[str] = []
     after_list = True
     for text, is_list in blocks:
@@ -271,7 +271,7 @@ def joined(blocks: Sequence[tuple[str, bool]]) -> str:
 
 
 def table_cell(name: str, blocks: Sequence[tuple[str, bool]], attributes: Mapping[str, str]) -> str:
-    """A cell of a plain HTML table: its paragraphs, and how many columns and rows it covers."""
+    """Return a cell of a plain HTML table: its paragraphs, and its column and row spans."""
     spans = ""
     for span in ("rowspan", "colspan"):
         count = _SPAN.match(attributes.get(span, "").strip())
@@ -281,12 +281,12 @@ def table_cell(name: str, blocks: Sequence[tuple[str, bool]], attributes: Mappin
 
 
 def whole_number(text: str, otherwise: int) -> int:
-    """A number of at most eight digits; `otherwise` for what is none."""
+    """Return a number of at most eight digits, or `otherwise`."""
     return int(text) if _COUNT.match(text) else otherwise
 
 
 def bare_formula(text: str) -> str:
-    """A formula without the delimiters around the whole of it."""
+    """Return a formula without its outer delimiters."""
     text = text.strip()
     for begin, end in _MATH_WRAPS:
         inner = text[len(begin) : -len(end)]
@@ -295,20 +295,20 @@ def bare_formula(text: str) -> str:
     return text
 
 
-# HTML of one block -> Markdown: paragraphs, headings, lists, code, formulas, marks. Tables stay HTML, made plain. One
-# pass over the tags with a stack of bounded depth: no recursion, time linear in the length.
+# HTML of one block to Markdown: paragraphs, headings, lists, code, formulas, marks. Tables stay HTML in a plain form.
+# One pass over the tags with a stack of bounded depth: no recursion, time linear in the length.
 
 
-_DEEPEST = 40  # open elements that have a form of their own; deeper ones only give their text
+_DEEPEST = 40  # maximum open elements with a form of their own; deeper ones only give their text
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _INLINE = frozenset({"b", "strong", "i", "em", "del", "s", "strike", "sup", "sub", "a", "code"})
 _LISTS = frozenset({"ul", "ol"})
 _CELLS = frozenset({"td", "th"})
-# An empty one has its place in the grid all the same.
+# Elements whose place in the grid counts even without content.
 _EVEN_EMPTY = _CELLS | {"tr"}
 _PARTS = frozenset({"table", "caption", "tr", *_CELLS})
 _FRAMES = _INLINE | _LISTS | _PARTS | frozenset({*_HEADINGS, "li", "pre"})
-# Elements that begin and end a paragraph, and have no form of their own.
+# Elements that begin and end a paragraph, without a form of their own.
 _BREAKS = frozenset(
     {
         *("p", "div", "blockquote", "center", "section", "article", "aside", "main", "nav", "header", "footer"),
@@ -338,9 +338,9 @@ _HEADING_LIKE = re.compile(r"^(#{1,6})(?=\s|$)", re.MULTILINE)
 
 
 def html_to_markdown(source: str | Iterable[HtmlTag | str]) -> str:
-    """The Markdown of some HTML, or of its tags and text. Never raises.
+    """Return the Markdown for HTML text, or for its tags and text. Never raises.
 
-    Cells of tables keep `<br>`, `<sup>` and `<sub>`; every other mark in them goes. Pictures are left as their words.
+    Cells of tables keep `<br>`, `<sup>`, and `<sub>`, and lose other marks. Pictures become their words.
     """
     writer = _Writer()
     for token in html_tokens(source) if isinstance(source, str) else source:
@@ -350,22 +350,22 @@ def html_to_markdown(source: str | Iterable[HtmlTag | str]) -> str:
 
 @dataclass(slots=True)
 class _Frame:
-    """An open element: finished paragraphs, and the line that is being written."""
+    """Open element: finished paragraphs, and the current line."""
 
     name: str
     tag: HtmlTag
     blocks: list[tuple[str, bool]] = field(default_factory=list)  # text, and whether it is a list
     line: list[str] = field(default_factory=list)
-    number: int = 1  # of the next item of an ordered list
-    language: str = ""  # of code
+    number: int = 1  # number of the next item in an ordered list
+    language: str = ""  # language of code
 
 
 class _Writer:
     def __init__(self) -> None:
         self._stack = [_Frame("", HtmlTag(""))]
-        self._deeper: dict[str, int] = {}  # elements that are open beyond the deepest
+        self._deeper: dict[str, int] = {}  # open elements beyond the maximum depth
         self._tables = 0
-        self._verbatim = 0  # open <pre> and <code>
+        self._verbatim = 0  # open <pre> and <code> elements
 
     def finish(self) -> str:
         while len(self._stack) > 1:
@@ -455,7 +455,7 @@ class _Writer:
         self._verbatim += name in ("pre", "code")
 
     def _end_siblings(self, name: str) -> None:
-        """End what may not hold an element of this name, and begin what it must stand in."""
+        """End elements that cannot contain this element, and begin the ones that it requires."""
         if name == "li":
             self._end_within("li", _LISTS)
         elif name in _CELLS:
@@ -501,7 +501,7 @@ class _Writer:
             self._pop()
 
     def _flush(self) -> None:
-        """End the paragraph that is being written."""
+        """End the current paragraph."""
         frame = self._stack[-1]
         text = "".join(frame.line)
         frame.line.clear()
@@ -514,7 +514,7 @@ class _Writer:
         frame.blocks.append((text, False))
 
     def _pop(self) -> None:
-        """End the innermost element and give what it says to the one around it."""
+        """End the innermost element, and pass its content to the enclosing one."""
         frame = self._stack[-1]
         text = "".join(frame.line)
         if frame.name in _INLINE and not frame.blocks and not ("\n" in text.strip() and frame.name == "code"):
@@ -528,7 +528,7 @@ class _Writer:
         self._verbatim -= frame.name in ("pre", "code")
         above = self._stack[-1]
         if frame.name in _INLINE:
-            self._flush()  # what stands before a paragraph within a mark
+            self._flush()  # text before a paragraph within a mark
         if frame.blocks or frame.name in _EVEN_EMPTY:
             above.blocks += self._given(frame, above)
 
@@ -539,7 +539,7 @@ class _Writer:
         return marked(frame.name, text, frame.tag.attributes)
 
     def _given(self, frame: _Frame, above: _Frame) -> list[tuple[str, bool]]:
-        """What an element that ends says, in its form."""
+        """Return the content of a closing element, in its Markdown form."""
         name, blocks = frame.name, frame.blocks
         if name in _CELLS:
             return [(table_cell(name, blocks, frame.tag.attributes), False)]

@@ -1,7 +1,7 @@
-"""Pages as HTML with boxes -> blocks: Chandra, Surya and the HTML mode of Qwen-VL.
+"""Pages as HTML with boxes to blocks: Chandra, Surya, and the HTML mode of Qwen-VL.
 
-Chandra and Surya write a row of `<div data-bbox="x0 y0 x1 y1" data-label="...">` with HTML inside; Qwen-VL gives any
-element a `data-bbox`, and a class that names what it is.
+Chandra and Surya write a row of `<div data-bbox="x0 y0 x1 y1" data-label="...">` with HTML inside. Qwen-VL adds
+`data-bbox` to any element, and a class with its kind.
 """
 
 import re
@@ -25,7 +25,7 @@ _TOP_HEADING = re.compile(r"# (?=\S)")
 _NO_PLACE = "text without a box: its place on the page is not known"
 _BOLD = re.compile(r"\*\*([^*]+)\*\*\Z")
 _INLINE_FORMULA = re.compile(r"\$([^$]+)\$\Z")
-#: What Qwen-VL's elements are where no class says so.
+#: Labels of Qwen-VL's elements without a class.
 _ELEMENTS = {
     "table": "table",
     "img": "image",
@@ -43,9 +43,9 @@ _ELEMENTS = {
 
 @dataclass(slots=True)
 class _Piece:
-    """One labelled element: its own tags and text, without those of labelled elements in it.
+    """Labeled element: its own tags and text, without those of inner labeled elements.
 
-    Without a `place` it is what stands between such elements.
+    An element without a `place` holds the content between such elements.
     """
 
     label: str
@@ -53,38 +53,38 @@ class _Piece:
     element: str = ""
     place: bool = True
     tokens: list[HtmlTag | str] = field(default_factory=list)
-    inner: int = 0  # elements of the same name that are open in it
+    inner: int = 0  # number of inner open elements with the same name
 
 
-#: The label of an element that begins a piece, within these open ones; None for one that is part of them.
+#: Label of an element that begins a piece, given the open ones; None for an element that is part of them.
 _Label = Callable[[HtmlTag, Sequence[_Piece]], str | None]
 
 
 def parse_chandra(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Blocks of Chandra 2's answer, boxes in 0..1000. Never raises; linear in the length.
+    """Return the blocks of Chandra 2's answer, boxes in 0..1000. Never raises; linear in the length.
 
-    What the model says of a figure, data of charts and Mermaid of diagrams too, is in `Block.described`.
+    Descriptions of figures, including chart data and Mermaid diagrams, are in `Block.described`.
     """
     return _parsed(text, from_1000, _div_label)
 
 
 def parse_chandra1(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """The same for Chandra 1: boxes in 0..1024, mostly as a list in brackets."""
+    """Return the blocks of Chandra 1's answer: boxes in 0..1024, mostly as a list in brackets."""
     return _parsed(text, from_1024, _div_label)
 
 
 def parse_surya(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """The same for Surya's full page, boxes in 0..1000."""
+    """Return the blocks of Surya's full page, boxes in 0..1000."""
     return _parsed(text, from_1000, _div_label)
 
 
 def parse_qwen_html(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Blocks of Qwen-VL's answer to `qwenvl html`, boxes in 0..1000."""
+    """Return the blocks of Qwen-VL's answer to `qwenvl html`, boxes in 0..1000."""
     return _parsed(text, from_1000, _qwen_label)
 
 
 def parse_html(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Blocks of HTML without boxes: all have the whole page as their place. Markdown is read as such."""
+    """Return the blocks of HTML without boxes: each has the whole page as its place. Markdown is read as such."""
     tokens = list(html_tokens(_body(text)))
     if not any(isinstance(token, HtmlTag) for token in tokens):
         return parse_plain(text)
@@ -113,7 +113,7 @@ def _body(text: str) -> str:
 
 
 def _split(tokens: Iterable[HtmlTag | str], label: _Label) -> list[_Piece]:
-    """The labelled elements and what stands between them, in the order in which they begin."""
+    """Return the labeled elements and the content between them, in order of their beginnings."""
     found = [_Piece("", "", place=False)]
     open_pieces: list[_Piece] = []
     for token in tokens:
@@ -134,7 +134,7 @@ def _split(tokens: Iterable[HtmlTag | str], label: _Label) -> list[_Piece]:
 
 def _begin(found: list[_Piece], open_pieces: list[_Piece], tag: HtmlTag, label: str) -> None:
     if open_pieces:
-        open_pieces[-1].tokens.append(HtmlTag("p"))  # what stands before and behind it are two paragraphs
+        open_pieces[-1].tokens.append(HtmlTag("p"))  # the text before and after is two paragraphs
     piece = _Piece(" ".join(label.split())[:_LONGEST_LABEL], tag.attributes.get("data-bbox", ""), tag.name)
     found.append(piece)
     if tag.name not in VOID:
@@ -149,7 +149,7 @@ def _div_label(tag: HtmlTag, above: Sequence[_Piece]) -> str | None:
 
 
 def _qwen_label(tag: HtmlTag, above: Sequence[_Piece]) -> str | None:
-    """Of nested boxes the outermost is a piece, and the words of a figure's caption."""
+    """Return the label of the outermost of nested boxes, or of a figure's caption."""
     if "data-bbox" not in tag.attributes or tag.name in ("body", "html"):
         return None
     if above:
@@ -192,14 +192,14 @@ def _blocks(piece: _Piece, scale: Scale, lost: list[str]) -> list[Block]:
 
 
 def _items(text: str, label: str, box: Box) -> Iterator[Block]:
-    """A list, a bibliography or a table of contents: each paragraph is an entry."""
+    """Yield the entries of a list, a bibliography, or a table of contents: one per paragraph."""
     for one in markdown_pieces(text):
         kind = BlockKind.LIST_ITEM if one.kind is BlockKind.TEXT else one.kind
         yield Block(kind, box, one.text, label, one.level)
 
 
 def _figure_words(text: str) -> str:
-    """What a model says of a figure: the words of its picture, and what stands beside it."""
+    """Return the model's description of a figure: the words of its picture, and the text around the picture."""
     paragraphs = [part[1:-1] if _is_alt(part) else part for part in text.split("\n\n")]
     if len(paragraphs) > 1 and paragraphs[0] == paragraphs[1]:
         del paragraphs[0]

@@ -10,9 +10,8 @@ from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, Scale
 from llm_ocr.models.parsers.pieces import closed_table, heading, markdown_pieces
 from llm_ocr.types import Block, BlockKind, Box
 
-# One map from the labels of all models to kinds of blocks. Labels as seen in the answers of DeepSeek-OCR, dots.ocr,
-# LightOnOCR, MinerU, PaddleOCR-VL, Granite-Docling, Chandra and Surya. Case and the choice of `-`, `_` or space make no
-# difference.
+# Map from labels of all models to block kinds. The labels are from answers of DeepSeek-OCR, dots.ocr, LightOnOCR,
+# MinerU, PaddleOCR-VL, Granite-Docling, Chandra, and Surya. Case, and `-`, `_`, or space are ignored.
 
 
 _LABELS: dict[BlockKind, str] = {
@@ -41,12 +40,12 @@ _ENDINGS = {"_caption": BlockKind.CAPTION, "_footnote": BlockKind.FOOTNOTE}
 
 
 def normal(label: str) -> str:
-    """The label as this map spells it: lower case, words joined by `_`."""
+    """Return the label in the spelling of this map: lower case, words joined by `_`."""
     return label.strip().casefold().translate(_SPACES)
 
 
 def known_kind(label: str) -> BlockKind | None:
-    """What a label means; None for one that no known model uses."""
+    """Return the kind for a label; None for a label that no known model uses."""
     name = normal(label)
     if name.startswith(_SECTION_LEVEL):
         return BlockKind.HEADING
@@ -57,21 +56,21 @@ def known_kind(label: str) -> BlockKind | None:
 
 
 def kind_of(label: str) -> BlockKind:
-    """What a label means; TEXT for one that is not known, so that its text stays on the page."""
+    """Return the kind for a label; TEXT for an unknown label, so that its text stays on the page."""
     return known_kind(label) or BlockKind.TEXT
 
 
 def level_of(label: str) -> int:
-    """The heading level that a label names (`section_header_level_2`); 0 for one that names none."""
+    """Return the heading level in a label (`section_header_level_2`), or 0."""
     digits = normal(label).removeprefix(_SECTION_LEVEL)
     return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) == 1 else 0
 
 
-# Answers cut at markers: a label and a box in a notation of the model's own, and the text that belongs to them. One
-# splitter for all such formats, by a `MarkerSpec`. Linear in the length; no text is lost but that of markers.
+# Splitter for answers with markers: a label and a box in a model's own notation, and the related text. A `MarkerSpec`
+# describes each format. Linear in the length; only text of markers is lost.
 
 
-#: Characters at the end of an answer in which a part of a marker is looked for.
+#: Characters at the end of an answer that are searched for an incomplete marker.
 _LONGEST_CUT = 400
 _NUMBER = re.compile(r"-?(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})")
 _BETWEEN = re.compile(r"[\s,]+")
@@ -83,29 +82,29 @@ def _any(label: str, box: Box | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MarkerSpec:
-    """How a model marks the pieces of a page.
+    """Notation by which a model marks the pieces of a page.
 
-    `marker` has the groups `label` and `box` (four numbers), and may have `more` (the piece goes on with an earlier
-    one) and `turn`. The text stands behind it up to the next; with `inside` it stands between two marks of which each
-    has one corner (groups `x`, `y`), the second one also the label. Quantifiers must be bounded or possessive, so that
+    `marker` has the groups `label` and `box` (four numbers), and may have `more` (the piece continues an earlier one)
+    and `turn`. The text follows the marker and ends at the next. With `inside`, the text is between two marks with one
+    corner each (groups `x`, `y`), and the second one has the label. Quantifiers must be bounded or possessive, so that
     the time stays linear.
     """
 
     marker: re.Pattern[str]
-    cut: re.Pattern[str]  # a part of a marker at the end of an answer; ends with \Z
-    stray: re.Pattern[str] | None = None  # remains of markers, which are no text of the page
+    cut: re.Pattern[str]  # incomplete marker at the end of an answer; ends with \Z
+    stray: re.Pattern[str] | None = None  # remains of markers, which are not text of the page
     inside: bool = False
-    #: What is a marker, by its label and box (None: cannot be read); everything else that looks like one is text.
+    #: Whether a match is a marker, by its label and box (None: unreadable). Other matches are text.
     accepts: Callable[[str, Box | None], bool] = _any
 
 
 @dataclass(slots=True)
 class Marked:
-    """One piece. `label` is None for text outside of markers."""
+    """Piece of an answer. `label` is None for text outside of markers."""
 
     label: str | None
     boxes: list[Box] = field(default_factory=list)
-    parts: list[str] = field(default_factory=list)  # its text, and that of pieces that went on with it
+    parts: list[str] = field(default_factory=list)  # its text, and that of its continuations
     more: bool = False
     turn: str = ""
 
@@ -116,19 +115,19 @@ class Marked:
 
 @dataclass(slots=True)
 class Split:
-    """All pieces of an answer in order, those without a marker only where they have text; and what was lost."""
+    """All pieces of an answer in order, and its losses. Pieces without a marker are present only if they have text."""
 
     pieces: list[Marked] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
 
     @property
     def marked(self) -> bool:
-        """Whether there was any marker."""
+        """Return whether there was any marker."""
         return any(piece.label is not None for piece in self.pieces)
 
 
 def split_by_marker(text: str, spec: MarkerSpec, scale: Scale) -> Split:
-    """The pieces of an answer. Never raises."""
+    """Return the pieces of an answer. Never raises."""
     text, cut = without_cut(text, spec.cut)
     split = Split()
     for piece in _inside(text, spec, scale, split.lost) if spec.inside else _behind(text, spec, scale, split.lost):
@@ -142,13 +141,13 @@ def split_by_marker(text: str, spec: MarkerSpec, scale: Scale) -> Split:
 
 
 def without_cut(text: str, cut: re.Pattern[str]) -> tuple[str, bool]:
-    """The text without the part of a marker at its end, and whether there was one."""
+    """Return the text without an incomplete marker at its end, and whether there was one."""
     found = cut.search(text, max(0, len(text) - _LONGEST_CUT))
     return (text[: found.start()], True) if found else (text, False)
 
 
 def read_box(written: str, scale: Scale) -> Box | None:
-    """The box of four numbers with commas or spaces between them; None for anything else."""
+    """Return the box of four numbers separated by commas or spaces, or None."""
     numbers = _BETWEEN.split(written.strip())
     if len(numbers) != 4 or not all(map(_NUMBER.fullmatch, numbers)):
         return None
@@ -157,7 +156,7 @@ def read_box(written: str, scale: Scale) -> Box | None:
 
 
 def unreadable(label: str) -> str:
-    """What `lost` says of a box."""
+    """Return the message in `lost` for an unreadable box."""
     return f"{label or 'a piece'}: a box that cannot be read"
 
 
@@ -181,13 +180,13 @@ def _behind(text: str, spec: MarkerSpec, scale: Scale, lost: list[str]) -> Itera
 
 
 def _inside(text: str, spec: MarkerSpec, scale: Scale, lost: list[str]) -> Iterator[Marked]:
-    """Each mark opens a piece, or ends the open one: by its label, or where nothing stands between it and the next."""
+    """Yield pieces: a mark opens a piece or ends the open one, by its label, or if no text precedes the next mark."""
     marks = list(spec.marker.finditer(text))
     yield Marked(None, parts=[text[: marks[0].start()] if marks else text])
     opened: re.Match[str] | None = None
-    kept = ""  # the text of the open piece
+    kept = ""  # text of the open piece
     for mark, following in pairwise([*marks, None]):
-        assert mark is not None  # only the last of the pairs' second halves is
+        assert mark is not None  # only the second half of the last pair is None
         behind = text[mark.end() : following.start() if following else len(text)]
         ends = mark["label"] is not None or (opened is not None and kept.strip() and not behind.strip())
         if ends:
@@ -207,21 +206,21 @@ def _inside(text: str, spec: MarkerSpec, scale: Scale, lost: list[str]) -> Itera
         yield Marked(None, parts=[kept])
 
 
-# Which figure a caption belongs to.
+# Assignment of captions to figures.
 
 
-#: Captions are looked for among so many figures and tables before and behind: more stand on no page, and the time
-#: stays linear.
+#: Number of figures and tables before and after a figure that are searched for captions. Pages have fewer, and the
+#: limit keeps the time linear.
 _NEIGHBOURS = 12
 _FAR = 2.0  # more than any gap on a page
 _OTHERS = ("table", "code", "algorithm")
 
 
 def with_captions(blocks: Sequence[Block]) -> tuple[Block, ...]:
-    """The blocks, each figure with the document's own caption of it, which stays a block of its own.
+    """Return the blocks, each figure with its caption in the document, which also stays a separate block.
 
-    A caption belongs to the nearest figure on the page, unless its label or a nearer table says otherwise; where boxes
-    are missing, to the figure before it, or else behind it.
+    A caption belongs to the nearest figure on the page, unless its label or a nearer table contradicts. Without boxes,
+    the caption belongs to the preceding figure, otherwise to the following one.
     """
     places = [index for index, block in enumerate(blocks) if block.kind in (BlockKind.FIGURE, BlockKind.TABLE)]
     captions: dict[int, list[str]] = {}
@@ -248,39 +247,39 @@ def _distance(blocks: Sequence[Block], place: int, caption: int) -> tuple[float,
     if blocks[caption].box == WHOLE_PAGE:
         apart = 0.0
     elif blocks[place].box == WHOLE_PAGE:
-        apart = _FAR  # its place is not known
+        apart = _FAR  # unknown place
     else:
         apart = _gap(blocks[place].box, blocks[caption].box)
     return apart, abs(place - caption), place > caption
 
 
 def _gap(one: Box, other: Box) -> float:
-    """The way from one box to the other; 0 where they touch."""
+    """Return the distance between two boxes; 0 if they touch."""
     across = max(one.x0 - other.x1, other.x0 - one.x1, 0.0)
     down = max(one.y0 - other.y1, other.y0 - one.y1, 0.0)
     return hypot(across, down)
 
 
-# Pieces of a page that go on in another column or behind a figure, joined.
+# Joining of pieces of a page that continue in another column or after a figure.
 
 
 _HEADINGS = (BlockKind.TITLE, BlockKind.HEADING)
 _TABLE = re.compile(r"<table\b[^<>]{0,200}>", re.IGNORECASE)
 _TABLE_END = "</table>"
-#: What begins a construct of Markdown rather than the next line of a paragraph.
+#: Beginnings of a Markdown construct, as opposed to the next line of a paragraph.
 _CONSTRUCT = re.compile(
     r"[ \t]{0,8}(?:[-*+•][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t]|\||\$\$|\\\[|<table|```)", re.IGNORECASE
 )
-# Scripts that put no spaces between words: Han, Kana, full-width forms; Hangul does.
+# Scripts without spaces between words: Han, Kana, full-width forms. Hangul has spaces.
 _NO_SPACES = re.compile("[\u2e80-\u312f\u3190-\uabff\uf900-\ufaff\uff00-\uffef]")
 _HYPHENS = ("-", "\u00ad", "\u2010")
 
 
 def with_continued(pieces: Iterable[Marked]) -> list[Marked]:
-    """The pieces, those marked `more` joined to the last one before them of the same label.
+    """Return the pieces, with those marked `more` joined to the preceding piece of the same label.
 
-    Figures, tables and furniture may stand between the two, a heading may not: behind it nothing goes on. One that has
-    nothing before it (it goes on from another page) stands for itself.
+    Figures, tables, and furniture may be between the two pieces. A heading may not: no text continues after a heading.
+    A continuation without a predecessor (from another page) stays separate.
     """
     kept: list[Marked] = []
     last: dict[str, Marked] = {}
@@ -317,7 +316,7 @@ def _whole(kind: BlockKind, parts: Sequence[str]) -> str:
 
 
 def _seam(kind: BlockKind, before: str, after: str) -> tuple[str, str]:
-    """The text before without the hyphen that parts a word, and what stands between the two."""
+    """Return the preceding text without a hyphen that splits a word, and the separator between the two parts."""
     if kind in (BlockKind.CODE, BlockKind.FORMULA):
         return before, "\n"
     if _CONSTRUCT.match(after):
@@ -329,7 +328,7 @@ def _seam(kind: BlockKind, before: str, after: str) -> tuple[str, str]:
 
 
 def _table(parts: Sequence[str]) -> str:
-    """The rows of all HTML tables in one; what is no HTML table stands below the one before it."""
+    """Return the rows of all HTML tables in one table; other content follows the preceding table."""
     made: list[str] = []
     for part in filter(None, parts):
         begin = _TABLE.match(part)
@@ -341,7 +340,7 @@ def _table(parts: Sequence[str]) -> str:
     return "".join(made)
 
 
-# A piece of a page that a model labelled -> blocks: what every format with labels and boxes has in common.
+# Labeled pieces to blocks, for all formats with labels and boxes.
 
 
 _CENTRE = re.compile(r"</?center>", re.IGNORECASE)
@@ -350,10 +349,10 @@ _DELIMITERS = ("$", "\\[", "\\(", "\\begin{")
 
 
 def labelled(label: str, found: Sequence[Box], text: str, lost: list[str]) -> list[Block]:
-    """The blocks of one label, its boxes (none: the text has the whole page) and its text in Markdown. Linear.
+    """Return the blocks of one label, from its boxes (none: the whole page) and its text in Markdown. Linear.
 
-    A figure with several boxes is one block for each, and text at it follows it; a figure without a box is lost. Text
-    with several boxes goes on in the others (`Block.continued`). Each loss adds a sentence to `lost`.
+    A figure with several boxes is one block per box, followed by its text. A figure without a box is lost. Text with
+    several boxes continues in the others (`Block.continued`). Each loss adds a sentence to `lost`.
     """
     kind = kind_of(label)
     boxes = tuple(found) or (WHOLE_PAGE,)
@@ -375,7 +374,7 @@ def labelled(label: str, found: Sequence[Box], text: str, lost: list[str]) -> li
 
 
 def described(label: str, found: Sequence[Box], text: str, lost: list[str]) -> list[Block]:
-    """The blocks of a figure of which the model says something itself; without a box that is kept as text."""
+    """Return the blocks of a figure with a description by the model; without a box, the description is kept as text."""
     words = text.strip()
     if not found:
         lost.append(f"{label}: cannot be cut out without a box")
@@ -398,7 +397,7 @@ def _written(kind: BlockKind, text: str) -> str:
 
 
 def _headed(kind: BlockKind, text: str, label: str, boxes: Sequence[Box]) -> list[Block]:
-    """A title or heading: the text's own marks give its level, and are taken off; what follows it is text."""
+    """Return a title or heading, and the text after it. The text's own marks give the level and are removed."""
     first, _, rest = text.partition("\n\n")
     line = " ".join(first.split())
     marks, words = heading(line) or (0, line)
@@ -410,10 +409,10 @@ def _headed(kind: BlockKind, text: str, label: str, boxes: Sequence[Box]) -> lis
 
 
 def unlabelled(text: str, label: str, boxes: Sequence[Box], *, headings: bool) -> list[Block]:
-    """Text in Markdown at these boxes, parted into lists, tables, formulas and paragraphs.
+    """Return the blocks of Markdown text at these boxes: lists, tables, formulas, and paragraphs.
 
-    Paragraphs in a row stay one block. Without `headings`, `#` begins a comment of a program far rather than a heading:
-    it is kept from being read as one, unless the line stands alone.
+    Consecutive paragraphs stay one block. Without `headings`, `#` more likely begins a comment in a program than a
+    heading. The `#` is then escaped, unless the line is alone.
     """
     alone = heading(text.strip()) if "\n" not in text.strip() else None
     found = markdown_pieces(text, headings=headings or bool(alone and alone[1]))

@@ -1,7 +1,7 @@
-"""LaTeX tables in answers -> HTML tables. Linear in the length; never raises.
+"""LaTeX tables in answers to HTML tables. Linear in the length; never raises.
 
-Converted is what `tabular` and its kin say with rows, cells, rules, joined cells and simple fonts. A table with
-anything else in it is set as code, so that its `&`, `_` and `<` do no harm in Markdown.
+`tabular` and similar environments with rows, cells, rules, joined cells, and simple fonts are converted. Other tables
+become code, so that their `&`, `_`, and `<` are not read as Markdown.
 """
 
 import html
@@ -49,13 +49,13 @@ _LINE = "<br>"
 
 
 class _NotSimpleError(ValueError):
-    """The table has something that no HTML table of ours shows."""
+    """Table with content that the HTML tables here cannot show."""
 
 
 def with_html_tables(text: str) -> str:
-    """The text with each LaTeX table as an HTML table, or as code where it is not simple.
+    """Return the text with each LaTeX table as an HTML table, or as code if the table is not simple.
 
-    A fence of LaTeX around a table goes with it; in any other fence it is a program and stays.
+    A LaTeX fence around a table is removed. In any other fence, the table is part of a program and stays.
     """
     if "\\begin{" not in text:
         return text
@@ -74,7 +74,7 @@ def with_html_tables(text: str) -> str:
 
 
 def _regions(text: str) -> Iterator[tuple[int, int]]:
-    """Where tables stand, `table` around `tabular` as one; a `tabular` left open ends at the next blank line."""
+    """Yield the ranges of tables, `table` around `tabular` as one; an open `tabular` ends at the next blank line."""
     depth = start = inner_end = 0
     wrapped = False
     for tag in _ENVIRONMENT.finditer(text):
@@ -134,7 +134,7 @@ def _behind_specification(source: str, begin: re.Match[str]) -> int:
 
 
 def _around(text: str) -> str:
-    """The words around the table itself: its caption."""
+    """Return the words around the table itself: its caption."""
     text = _WRAPPER.sub("", text).strip()
     if option := _OPTION.match(text):
         text = text[option.end() :]
@@ -146,7 +146,7 @@ def _around(text: str) -> str:
 
 
 def _closing(text: str, start: int) -> int:
-    """Where the brace closes that was opened before `start`; the end for none."""
+    """Return the position of the brace that closes the one before `start`, or the end of the text."""
     depth = 1
     for brace in _BRACES.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(brace[0], 0)
@@ -167,26 +167,26 @@ class _Cell:
 
 
 class _Rows:
-    """The body of a table, token by token."""
+    """Body of a table, read token by token."""
 
     def __init__(self, body: str) -> None:
-        # One notation of formulas, whose ends are found in one pass.
+        # A single notation for formulas, whose ends are found in one pass.
         self._body = _PARENTHESES.sub(lambda found: found[0] if found[0] == "\\\\" else "$", body)
         self._at = 0
-        self._closers: list[str] = []  # of the open braces, outermost first
-        self._raw_end = -1  # behind the last argument of a command that is kept as it is
+        self._closers: list[str] = []  # closers of the open braces, outermost first
+        self._raw_end = -1  # position after the last argument of a command that is kept unchanged
         self._rows: list[list[_Cell]] = [[]]
         self._begin_cell()
 
     def rows(self) -> list[str]:
-        """Each row's cells in HTML. Raises `_NotSimpleError`."""
+        """Return each row's cells in HTML, or raise `_NotSimpleError`."""
         while self._at < len(self._body):
             token = _TOKEN.match(self._body, self._at)
-            assert token is not None  # the pattern takes any character
+            assert token is not None  # the pattern matches any character
             self._at = token.end()
             self._take(token)
         if self._closers and _LINE in self._cell.parts:
-            raise _NotSimpleError  # a brace without an end would put all rows behind it into one cell
+            raise _NotSimpleError  # a brace without an end would join all following rows into one cell
         self._cell.parts += reversed(self._closers)
         if not any(cell.text for cell in self._rows[-1]):
             self._rows.pop()
@@ -247,7 +247,7 @@ class _Rows:
         if mark == "&" and not self._closers:
             self._begin_cell()
         elif mark == "{":
-            raw = self._at - 1 == self._raw_end  # another argument of a command that is kept
+            raw = self._at - 1 == self._raw_end  # another argument of a kept command
             self._cell.parts.append(mark if raw else "")
             self._closers.append("}" if raw else "")
         elif mark == "}":
@@ -262,8 +262,8 @@ class _Rows:
 
 
 def _shown(rows: list[list[_Cell]]) -> list[str]:
-    """The rows without the empty cells that LaTeX has below one of several rows."""
-    below: dict[int, int] = {}  # column -> rows for which a cell above it still stands there
+    """Return the rows without the empty cells below a cell that spans several rows."""
+    below: dict[int, int] = {}  # column -> remaining rows of a spanning cell above
     made: list[str] = []
     for row in rows:
         cells: list[str] = []

@@ -1,7 +1,7 @@
-"""Layouts in JSON -> blocks: a list of objects with a box, a label and mostly a text.
+"""Layouts in JSON to blocks: a list of objects with a box, a label, and mostly a text.
 
-The one form of dots.ocr and of Surya's layout, and what any model gives that is asked for such JSON. Answers that are
-cut or malformed keep every object that can be read.
+This is the only form of dots.ocr and of Surya's layout, and the form of any model with a prompt for such JSON. Cut or
+malformed answers keep every readable object.
 """
 
 import re
@@ -18,8 +18,8 @@ from llm_ocr.models.parsers.tokens import without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
 from llm_ocr.types import Block, BlockKind, Box
 
-# In an answer that is no sound JSON, as dots.ocr's own cleaner counts: the same label and text so often, or the same
-# box twice, are the work of a loop.
+# Signs of a loop in an answer that is not sound JSON, as in dots.ocr's own cleaner: this many repetitions of the same
+# label and text, or two of the same box.
 _SAME_TEXTS = 5
 _SAME_BOXES = 2
 _CUT = "the answer ends within a block"
@@ -28,54 +28,54 @@ _FENCE = re.compile(r"```\w*")
 _JSON = re.compile(r"[\[{]\s*+(?:[\[{\"\]}]|\Z)")
 _NUMBERS = re.compile(r"-?\d{1,9}(?:\.\d{0,9})?")
 _LONGEST_LABEL = 80
-_LONGEST_BOX = 200  # characters of a box that is written as a string
+_LONGEST_BOX = 200  # maximum characters of a box that is a string
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutKeys:
-    """Names of the keys that hold a piece's box, label and text; of several the first that is there counts."""
+    """Names of the keys for a piece's box, label, and text; of several names, the first present one counts."""
 
     box: tuple[str, ...] = ("bbox", "bbox_2d", "box", "box_2d")
     label: tuple[str, ...] = ("category", "label", "type", "class", "block_label")
     text: tuple[str, ...] = ("text", "content", "markdown", "html", "block_content")
 
 
-#: Those of the models that are known.
+#: Keys of the known models.
 KEYS = LayoutKeys()
 
 
 @dataclass(slots=True)
 class _Piece:
     label: str
-    box: tuple[float, ...]  # as written; four numbers where it can be read
+    box: tuple[float, ...]  # as written; four numbers if readable
     text: str | None
 
 
 def parse_dots(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Blocks of dots.ocr's layout, boxes in pixels of the image as the model resized it. Never raises; linear."""
+    """Return the blocks of dots.ocr's layout, boxes in pixels of the resized image. Never raises; linear."""
     return parse_layout(text, from_resized(frame))
 
 
 def parse_dots_layout_only(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Blocks without text of dots.ocr's layout."""
+    """Return the blocks of dots.ocr's layout without text."""
     return parse_layout_only(text, from_resized(frame))
 
 
 def parse_json(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Blocks of a layout in JSON with the usual names of keys and boxes in 0..1000."""
+    """Return the blocks of a layout in JSON with common key names and boxes in 0..1000."""
     return parse_layout(text, from_1000)
 
 
 def parse_surya_layout(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Blocks without text of Surya's layout (`label`, `bbox`, `count`), boxes in 0..1000."""
+    """Return the blocks of Surya's layout (`label`, `bbox`, `count`) without text, boxes in 0..1000."""
     return parse_layout_only(text, from_1000)
 
 
 def parse_layout(text: str, scale: Scale, keys: LayoutKeys = KEYS) -> Parsed:
-    """Blocks of an answer in JSON: tables closed, formulas in `$$`, what a model says of a figure in `described`.
+    """Return the blocks of a JSON answer: tables closed, formulas in `$$`, descriptions of figures in `described`.
 
-    A piece whose box cannot be read keeps its text, with the whole page as its place; a figure without a box is lost.
-    An answer without JSON is read as Markdown.
+    A piece with an unreadable box keeps its text, with the whole page as its place. A figure without a box is lost. An
+    answer without JSON is read as Markdown.
     """
     pieces, lost, plain = _read(text, keys, texts=True)
     if plain is not None:
@@ -87,7 +87,7 @@ def parse_layout(text: str, scale: Scale, keys: LayoutKeys = KEYS) -> Parsed:
 
 
 def parse_layout_only(text: str, scale: Scale, keys: LayoutKeys = KEYS) -> Parsed:
-    """Blocks with kinds and boxes and no text; what has no box that can be read is lost."""
+    """Return blocks with kinds and boxes and without text; pieces without a readable box are lost."""
     pieces, lost, plain = _read(text, keys, texts=False)
     if plain is not None:
         return replace(plain, blocks=())
@@ -102,7 +102,7 @@ def parse_layout_only(text: str, scale: Scale, keys: LayoutKeys = KEYS) -> Parse
 
 
 def _read(text: str, keys: LayoutKeys, *, texts: bool) -> tuple[list[_Piece], list[str], Parsed | None]:
-    """The pieces and what was lost, or the answer read as Markdown where it is no JSON."""
+    """Return the pieces and the losses, or the answer read as Markdown if it is not JSON."""
     body = without_special(text).strip()
     found = read_loosely(body)
     objects = list(_objects(found.values, keys))
@@ -127,7 +127,7 @@ def _read(text: str, keys: LayoutKeys, *, texts: bool) -> tuple[list[_Piece], li
 
 
 def _objects(values: Sequence[Any], keys: LayoutKeys) -> Iterator[dict[str, Any]]:
-    """Every object that has a box or a text, in order, however deep."""
+    """Yield every object with a box or a text, in order, at any depth."""
     waiting = list(reversed(values))
     while waiting:
         value = waiting.pop()
@@ -150,7 +150,7 @@ def _first(value: dict[str, Any], names: Sequence[str]) -> Any:
 
 
 def _words(value: Any) -> str | None:
-    """A text, or one in lines; None for what is no text."""
+    """Return a text, or lines joined to one; None for other values."""
     if isinstance(value, list) and value and all(isinstance(line, str) for line in value):
         return "\n".join(value)
     if isinstance(value, float) and value.is_integer():
@@ -161,7 +161,7 @@ def _words(value: Any) -> str | None:
 
 
 def _numbers(value: Any) -> tuple[float, ...]:
-    """The numbers of a box: a list, two points, or a string."""
+    """Return the numbers of a box: a list, two points, or a string."""
     if isinstance(value, str):
         return tuple(map(float, _NUMBERS.findall(value))) if len(value) <= _LONGEST_BOX else ()
     if not isinstance(value, list) or len(value) > 4:
@@ -182,7 +182,7 @@ def _number(value: Any) -> float | None:
 
 
 def _usable(last: _Piece, label_cut: bool, texts: bool) -> bool:
-    """Whether the piece in which an answer was cut says enough to stay."""
+    """Return whether the piece at the cut of an answer has enough content to stay."""
     if last.text:
         return True
     named = bool(last.label) and not label_cut
@@ -190,7 +190,7 @@ def _usable(last: _Piece, label_cut: bool, texts: bool) -> bool:
 
 
 def _without_doubles(pieces: list[_Piece], sound: bool, lost: list[str]) -> list[_Piece]:
-    """Without what a loop repeats; the first of each stays. In sound JSON only what is the same in everything."""
+    """Return the pieces without repetitions by a loop, keeping the first; in sound JSON, drop only exact copies."""
     texts: Counter[Any] = Counter((piece.label, piece.text) for piece in pieces if piece.text)
     boxes: Counter[Any] = Counter(piece.box for piece in pieces if len(piece.box) == 4)
     seen: set[Any] = set()

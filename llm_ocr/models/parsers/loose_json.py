@@ -5,21 +5,21 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-# Strings of JSON in which a model wrote LaTeX with single backslashes. `\(` and `\alpha` are no escapes of JSON and
-# keep their backslash. `\frac` and `\times` are, by accident: they come out as a form feed and a tab before the rest of
-# a command, which no page holds.
+# Repair of JSON strings with LaTeX in single backslashes. `\(` and `\alpha` are not JSON escapes and keep their
+# backslash. `\frac` and `\times` are escapes by accident: they decode to a form feed and a tab before the rest of a
+# command. No page contains these characters.
 
 
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|u[0-9a-fA-F]{0,3}\Z|(.)|\Z)", re.DOTALL)
 _PLAIN = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _BACK = {character: f"\\{letter}" for letter, character in _PLAIN.items() if letter.isalpha()}
-# The rests of commands behind a control character that are no words of any language.
+# Rests of commands after a control character that are not words of any language.
 _SURE = re.compile(
     r"[\b\f\r](?=[A-Za-z])"
     r"|\t(?=(?:imes|heta|ext|extbf|extit|extrm|exttt|ilde|riangle\w*|herefore|frac)(?![A-Za-z]))"
     r"|\n(?=(?:abla|onumber|otin)(?![A-Za-z]))"
 )
-# Those that may be words, where the string holds a command beyond doubt; behind a line's end no other word may follow.
+# Rests that may be words, used if the string contains a certain command. After a line end, no other word may follow.
 _LIKELY = re.compile(
     r"\t(?=(?:o|op|an|anh|au|ag)(?![A-Za-z]))"
     r"|\n(?=(?:u|e|eq|eg|ot|mid|leq|geq|olimits|rightarrow)\s{0,4}(?:[^A-Za-z\s]|\Z))"
@@ -28,7 +28,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def unescaped(raw: str) -> str:
-    """What stands between the quotes of a JSON string, decoded; an escape that was cut at the end is left out."""
+    """Return the decoded content of a JSON string; an escape that was cut at the end is omitted."""
     if "\\" not in raw:
         return raw
     sure = False
@@ -50,9 +50,9 @@ def unescaped(raw: str) -> str:
 
 
 def with_latex(text: str, *, sure: bool = False) -> str:
-    r"""The text with LaTeX commands that were decoded as escapes put right (`\frac`, `\beta`, `\times`, `\nu` ...).
+    r"""Return the text with LaTeX commands restored that were decoded as escapes (`\frac`, `\beta`, `\nu` ...).
 
-    `sure` says that the string was written with single backslashes.
+    `sure` means that the string was written with single backslashes.
     """
     mended = _SURE.sub(lambda found: _BACK[found[0]], text)
     if sure or mended != text:
@@ -60,8 +60,8 @@ def with_latex(text: str, *, sure: bool = False) -> str:
     return mended
 
 
-# JSON as models write it: cut off, with missing commas and braces, unescaped quotes, LaTeX with single backslashes. One
-# pass and a stack of its own: time linear in the length, no recursion, whatever the text.
+# Reader of cut or malformed JSON: missing commas and braces, unescaped quotes, LaTeX with single backslashes. One pass
+# with an explicit stack: time linear in the length, no recursion, for any text.
 
 
 _BEGIN = re.compile(r"[\[{]")
@@ -70,7 +70,7 @@ _WORD = re.compile(r'[^\s{}\[\]:,"]++')
 _NUMBER = re.compile(r"[-+]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][-+]?\d{1,4})?")
 _STRING = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _LITERALS: dict[str, Any] = {"true": True, "false": False, "null": None, "NaN": None, "None": None}
-# What may stand behind a quote that ends a value in an object; behind any other it is a quote within the text.
+# Possible text after a quote that ends a value in an object. Before other text, the quote is part of the string.
 _BEHIND_VALUE = re.compile(
     r"""\s*+(?: \Z
               | \}\s*+ (?: [,\]}{] | \Z | ``` )
@@ -85,20 +85,20 @@ _FIRST_KEY = re.compile(r'"[\w-]{1,40}"\s*+:\s*+\[')
 
 @dataclass(slots=True)
 class Loose:
-    """What was found: all values in a text that are objects or lists, in order."""
+    """Result: all objects and lists in a text, in order."""
 
     values: list[Any] = field(default_factory=list)
     sound: bool = True  # JSON without a fault
     cut: bool = False  # the text ends within a value
-    cut_object: dict[str, Any] | None = None  # the innermost object that the text ends in
-    cut_key: str = ""  # the key of it whose string has no end
-    outside: str = ""  # the text around them
+    cut_object: dict[str, Any] | None = None  # the innermost object at the end of the text
+    cut_key: str = ""  # its key whose string has no end
+    outside: str = ""  # the text around the values
 
 
 def read_loosely(text: str) -> Loose:
-    """The objects and lists in a text, with what stands around them. Never raises.
+    """Return the objects and lists in a text, and the text around them. Never raises.
 
-    Nothing of a cut text is lost but a key without a value and a list of numbers that may not be whole.
+    A cut text loses only a key without a value and a list of numbers that may be incomplete.
     """
     return _Reader(text).read()
 
@@ -110,7 +110,7 @@ def _no_constant(name: str) -> None:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = {key: with_latex(value) if isinstance(value, str) else value for key, value in pairs}
     if len(made) < len(pairs):
-        raise ValueError("a key stands there twice")  # the braces between two objects were forgotten
+        raise ValueError("a key stands there twice")  # duplicate key: the braces between two objects are missing
     return made
 
 
@@ -119,7 +119,7 @@ _DECODER = json.JSONDecoder(strict=False, parse_constant=_no_constant, object_pa
 
 @dataclass(slots=True)
 class _Open:
-    """An object or list that has not ended. `key` waits for its value; `place` is its own key in the object above."""
+    """Open object or list. `key` has no value yet; `place` is the container's own key in the object above."""
 
     value: Any
     place: str | None
@@ -131,7 +131,7 @@ class _Reader:
         self._text = text
         self._at = 0
         self._open: list[_Open] = []
-        self._lists = 0  # how many of the open ones
+        self._lists = 0  # number of open lists
         self._found = Loose()
 
     def read(self) -> Loose:
@@ -139,7 +139,7 @@ class _Reader:
         while (begin := _BEGIN.search(self._text, self._at)) is not None:
             outside.append(self._text[self._at : begin.start()])
             self._at = begin.start()
-            # Once it failed the reader's own way is taken, so that no text is read again and again.
+            # After a failure, only the tolerant reader is used, so that no text is read repeatedly.
             if not (self._found.sound and self._strictly()):
                 self._found.sound = False
                 self._loosely()
@@ -156,7 +156,7 @@ class _Reader:
         return True
 
     def _loosely(self) -> None:
-        """One value from its bracket to the one that closes it, or to the end of the text."""
+        """Read one value from its opening bracket to the closing one, or to the end of the text."""
         self._step()
         while self._open:
             space = _SPACE.match(self._text, self._at)
@@ -188,7 +188,7 @@ class _Reader:
                 self._open[-1].key = None
 
     def _push(self, value: Any) -> None:
-        """Begin a container. In an object that waits for a key, the brace before it was forgotten."""
+        """Begin a container. Inside an object that expects a key, the preceding brace is missing."""
         while self._open and isinstance(self._open[-1].value, dict) and self._open[-1].key is None:
             self._open.pop()
         place = None
@@ -209,7 +209,7 @@ class _Reader:
             above.key = None
 
     def _close(self, is_list: bool) -> None:
-        """End the innermost container of the kind, and those in it; a mark that closes nothing is skipped."""
+        """End the innermost container of this kind, and those inside; skip a mark that closes no container."""
         if is_list != isinstance(self._open[-1].value, list):
             others = self._lists if is_list else len(self._open) - self._lists
             if not others:
@@ -221,7 +221,7 @@ class _Reader:
                 return
 
     def _colon(self) -> None:
-        """In a list, the string before it is the first key of an object whose brace was forgotten."""
+        """Handle a colon: in a list, the string before it is the first key of an object whose brace is missing."""
         above = self._open[-1]
         if isinstance(above.value, list) and above.value and isinstance(above.value[-1], str):
             key = above.value.pop()
@@ -230,7 +230,7 @@ class _Reader:
 
     def _word(self) -> None:
         word = _WORD.match(self._text, self._at)
-        assert word is not None  # what is no mark and no space begins one
+        assert word is not None  # a character that is neither mark nor space begins a word
         self._at = word.end()
         said = word.group()
         above = self._open[-1]
@@ -242,7 +242,7 @@ class _Reader:
             self._put(_LITERALS.get(said, said))
 
     def _key(self, key: str) -> None:
-        """A key that the object has already begins the next one: the braces between them were forgotten."""
+        """Handle a key; a duplicate key begins the next object: the braces between the two are missing."""
         if key in self._open[-1].value:
             self._open.pop()
             self._push({})
@@ -253,7 +253,7 @@ class _Reader:
         is_value = isinstance(above.value, dict) and above.key is not None
         start = self._at + 1
         if not is_value and isinstance(above.value, dict) and not _KEY.match(self._text, start):
-            self._at = start  # a quote too many
+            self._at = start  # surplus quote
             return
         end = self._value_end(start) if is_value else self._quote(start)
         ended = end < len(self._text)
@@ -268,27 +268,27 @@ class _Reader:
             self._key(said)
 
     def _quote(self, at: int) -> int:
-        """The next quote without a backslash, or the end of the text."""
+        """Return the position of the next quote without a backslash, or the end of the text."""
         run = _STRING.match(self._text, at)
         end = run.end() if run else at
         return end if end < len(self._text) and self._text[end] == '"' else len(self._text)
 
     def _value_end(self, start: int) -> int:
         text = self._text
-        inner = -1  # the last quote that did not seem to end the text
+        inner = -1  # last quote that did not seem to end the text
         at = start
         while (quote := self._quote(at)) < len(text):
             if _BEHIND_VALUE.match(text, quote + 1):
                 return quote
             before = text[max(start, quote - 20) : quote].rstrip()
             if before.endswith("{") and _FIRST_KEY.match(text, quote):
-                # The next object begins here: the quote before it was the end, whatever stands between.
+                # The next object begins here: the preceding quote was the end, whatever text is between.
                 return inner if inner >= 0 else text.rindex("{", start, quote)
             inner, at = quote, quote + 1
         return len(text)
 
     def _end(self) -> None:
-        """The text ends within a value: what is open stays as far as it is known."""
+        """End the text within a value: open containers keep their known content."""
         self._found.cut = True
         self._found.cut_object = next((one.value for one in reversed(self._open) if isinstance(one.value, dict)), None)
         last = self._open.pop()

@@ -1,4 +1,4 @@
-"""Markdown answers with images, and with the habits of single families."""
+"""Markdown answers with images, and with conventions of single model families."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -20,9 +20,9 @@ from llm_ocr.models.parsers.repetition import LONGEST_PERIOD, whole_run
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
 from llm_ocr.types import Block, BlockKind
 
-# Markdown with the places of figures in it -> blocks: LightOnOCR-2 and Qwen-VL. LightOnOCR-2 writes
-# `![image](image_3.png)118,240,860,512` (weights without boxes leave the numbers out), Qwen-VL `<!-- Image (x1, y1, x2,
-# y2) -->`, and `<!-- Table (x1, y1, x2, y2) -->` before a table; 0 to 1000 over each side.
+# Markdown with places of figures to blocks: LightOnOCR-2 and Qwen-VL. LightOnOCR-2 writes
+# `![image](image_3.png)118,240,860,512` (weights without boxes omit the numbers). Qwen-VL writes `<!-- Image (x1, y1,
+# x2, y2) -->`, and `<!-- Table (x1, y1, x2, y2) -->` before a table. Both count 0 to 1000 over each side.
 
 
 _INTEGERS = r"\d{1,6}(?:[ \t]{0,4},[ \t]{0,4}\d{1,6}){3}(?![ \t]{0,4},?\d)"
@@ -37,7 +37,7 @@ _COMMENT_CUT = re.compile(r"<!(?:-(?:-[^>\n]{0,200})?)?\Z")
 
 
 def parse_lighton2(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Blocks of an answer of LightOnOCR-2, of weights with boxes or without. Never raises; linear in the length."""
+    """Return the blocks of a LightOnOCR-2 answer, with or without boxes. Never raises; linear in the length."""
     lost: list[str] = []
     body, cut = without_cut(plain_body(text), _LINK_CUT)
     if cut:
@@ -47,7 +47,7 @@ def parse_lighton2(text: str, frame: Frame = NO_FRAME) -> Parsed:
 
 
 def _of_link(link: ImageLink, lost: list[str]) -> Insert | None:
-    """None for a link of the page's own: one with other words, and without a box."""
+    """Return the block for a link; None for a link of the page itself, with other words and without a box."""
     target = link.target
     ours = known_kind(link.alt) is BlockKind.FIGURE
     label, words = (link.alt, "") if ours else ("image", link.alt)
@@ -64,7 +64,7 @@ def _of_link(link: ImageLink, lost: list[str]) -> Insert | None:
 
 
 def parse_qwen_markdown(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Blocks of an answer of Qwen-VL to `qwenvl markdown`; LaTeX tables become HTML. Never raises; linear."""
+    """Return the blocks of Qwen-VL's answer to `qwenvl markdown`, LaTeX tables as HTML. Never raises; linear."""
     lost: list[str] = []
     body, cut = without_cut(plain_body(text), _COMMENT_CUT)
     if cut:
@@ -84,13 +84,13 @@ def _of_comment(comment: re.Match[str], lost: list[str]) -> Insert:
 
 
 def _marker_kind(label: str) -> BlockKind:
-    """Only figures are blocks of their own; the others stay empty until the block behind them takes their place."""
+    """Return the kind for a marker: figures are blocks; others stay empty until the next block takes their place."""
     kind = kind_of(label)
     return kind if kind in (BlockKind.FIGURE, BlockKind.TABLE) else BlockKind.CAPTION
 
 
 def _with_places(blocks: Sequence[Block], lost: list[str]) -> list[Block]:
-    """The blocks, each with the box of the comment before it; a table may have words between the two."""
+    """Return the blocks, each with the box of the preceding comment; words may be between a table and its comment."""
     kept: list[Block] = []
     place: Block | None = None
     for block in blocks:
@@ -119,33 +119,33 @@ def _unused(place: Block | None, lost: list[str]) -> None:
         lost.append(f"{place.label}: no text")
 
 
-# Plain Markdown with habits of one family each: Nanonets' tags, and repetitions that GLM-OCR and HunyuanOCR end in.
+# Plain Markdown with conventions of one family each: Nanonets' tags, and final repetitions of GLM-OCR and HunyuanOCR.
 
 
 _TAG = re.compile(r"<(?P<close>/?)(?P<name>img|watermark|page_number)>", re.IGNORECASE)
 _TAG_CUT = re.compile(r"</?(?:im?g?|w[a-z]{0,8}|p[a-z_]{0,10})?\Z", re.IGNORECASE)
 _TABLE_MARKS = ("<t", "</t", "|", "&")
-#: As many characters must be equal before a repetition is looked for.
+#: Number of equal characters that starts the search for a repetition.
 _NEEDLE = 20
-#: GLM-OCR's and HunyuanOCR's own clients cut a repetition at the end of an answer from so many of it on; GLM's only
-#: those of a unit of ten characters, Hunyuan's only in answers of eight thousand.
+#: Number of repetitions at the end of an answer at which the clients of GLM-OCR and HunyuanOCR cut. GLM's client
+#: requires a unit of ten characters, Hunyuan's an answer of eight thousand.
 _REPEATS = 10
 _GLM_UNIT = 10
 _HUNYUAN_LENGTH = 8000
 
 
 def parse_nanonets(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Blocks of an answer of Nanonets-OCR2. Never raises; linear in the length.
+    """Return the blocks of a Nanonets-OCR2 answer. Never raises; linear in the length.
 
-    `<img>` holds a figure's caption or a description of it, without a place: a text with the label `image`.
-    `<watermark>` and `<page_number>` are furniture.
+    `<img>` contains a figure's caption or description, without a place: a text with the label `image`. `<watermark>`
+    and `<page_number>` are furniture.
     """
     body, _ = without_cut(plain_body(text), _TAG_CUT)
     return Parsed(tuple(with_inserts(body, list(_tags(body)))))
 
 
 def _tags(text: str) -> Iterator[Insert]:
-    """One for each pair of tags; a tag without an end goes to the end of its line, and no further than the next."""
+    """Yield one insert per pair of tags; a tag without an end extends to the end of its line, or to the next tag."""
     opened: re.Match[str] | None = None
     for tag in _TAG.finditer(text):
         if opened is not None:
@@ -184,17 +184,20 @@ def _tagged(opened: re.Match[str], inner: str, end: int) -> Insert:
 
 
 def parse_glm(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Blocks of an answer of GLM-OCR, without a repetition at its end. Never raises; linear in the length."""
+    """Return the blocks of a GLM-OCR answer without a repetition at its end. Never raises; linear in the length."""
     return _without_repetition(text, 0, _GLM_UNIT)
 
 
 def parse_hunyuan(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Blocks of an answer of HunyuanOCR, a long one without a repetition at its end. Never raises; linear."""
+    """Return the blocks of a HunyuanOCR answer, a long one without a repetition at its end. Never raises; linear."""
     return _without_repetition(text, _HUNYUAN_LENGTH, 1)
 
 
 def _without_repetition(text: str, least_length: int, least_unit: int) -> Parsed:
-    """Shorter loops than those by which an answer is judged (`repetition.py`): of words only, as tables repeat."""
+    """Return the blocks without a final repetition of words; the loops are shorter than in `repetition.py`.
+
+    Only words count, since table rows may repeat.
+    """
     body = plain_body(text)
     end = _first_of_run(body, least_unit) if len(body) >= least_length else None
     if end is None:
@@ -204,7 +207,7 @@ def _without_repetition(text: str, least_length: int, least_unit: int) -> Parsed
 
 
 def _first_of_run(text: str, least_unit: int) -> int | None:
-    """Where the text ends without all but the first of the repetitions at its end; None for too few of them."""
+    """Return the end of the text with only the first of the final repetitions; None for too few repetitions."""
     start = len(text) - _NEEDLE
     before = text.rfind(text[start:], max(0, start - LONGEST_PERIOD), len(text) - 1) if start > 0 else -1
     if before < 0:
@@ -218,7 +221,7 @@ def _first_of_run(text: str, least_unit: int) -> int | None:
 
 
 def _words(unit: str) -> bool:
-    """Whether a unit is made of words: rows of a table, leaders and lines to write on may repeat on a page."""
+    """Return whether a unit consists of words: table rows, leaders, and blank lines of forms may repeat on a page."""
     if any(mark in unit * 2 for mark in _TABLE_MARKS):
         return False
     letters = sum(map(str.isalpha, unit))

@@ -1,8 +1,8 @@
-"""Answers with markers -> blocks: LightOnOCR-3, Unlimited-OCR, MinerU's layout, Nemotron Parse.
+"""Answers with markers to blocks: LightOnOCR-3, Unlimited-OCR, MinerU's layout, Nemotron Parse.
 
 LightOnOCR-3 writes `![label](x1,y1,x2,y2) text`, Unlimited-OCR `<|det|>label [x1, y1, x2, y2]<|/det|>text`, MinerU
-`<|box_start|>x1 y1 x2 y2<|box_end|><|ref_start|>label<|ref_end|><|rotate_up|>`, all of them 0 to 1000 over each side;
-Nemotron Parse `<x_0.1><y_0.1>text<x_0.9><y_0.2><class_Text>`, fractions of a canvas.
+`<|box_start|>x1 y1 x2 y2<|box_end|><|ref_start|>label<|ref_end|><|rotate_up|>`, all of them 0 to 1000 over each side.
+Nemotron Parse writes `<x_0.1><y_0.1>text<x_0.9><y_0.2><class_Text>`, fractions of a canvas.
 """
 
 import re
@@ -36,7 +36,7 @@ _NUMBERS = r"[-\d.,\s]"
 
 
 def _known_or_whole(label: str, box: Box | None) -> bool:
-    # `![photo](2)` is a link of the page's own.
+    # `![photo](2)` is a link of the page itself.
     return box is not None or known_kind(label) is not None
 
 
@@ -57,7 +57,7 @@ UNLIMITED = MarkerSpec(
     cut=re.compile(rf"<\|det\|>[^\[\]<>|\n]{{0,60}}(?:\[{{1,2}}{_NUMBERS}{{0,120}})?\Z"),
     stray=re.compile(r"<\|/?(?:det|ref)\|>"),
 )
-#: What servers leave of it that strip special tokens.
+#: Form of the markers after servers strip special tokens.
 _UNLIMITED_BARE = MarkerSpec(
     re.compile(r"^[ \t]{0,4}(?P<label>[a-z][a-z_]{0,40}) ?\[(?P<box>[\d., ]{1,80})\]", re.MULTILINE),
     cut=re.compile(r"^[a-z][a-z_]{0,40} ?\[[\d., ]{0,80}\Z", re.MULTILINE),
@@ -68,7 +68,7 @@ MINERU = MarkerSpec(
         r"<\|box_start\|>(?P<box>[^<>|]{0,120})<\|box_end\|>\s{0,4}<\|ref_start\|>(?P<label>[^<>|\n]{1,60})<\|ref_end\|>"
         r"(?:\s{0,4}<\|rotate_(?P<turn>up|right|down|left)\|>)?(?P<more>[^\n<>]{0,4}(?:<\|)?txt_contd_tgt)?"
     ),
-    # A box that a whole marker begins with ends in no part of one.
+    # A box that begins a whole marker does not end in an incomplete one.
     cut=re.compile(r"<\|b(?:(?!<\|ref_end\|>)[^\n]){0,240}\Z"),
 )
 NEMOTRON = MarkerSpec(
@@ -77,18 +77,18 @@ NEMOTRON = MarkerSpec(
     stray=re.compile(r"<(?:[xy]_[\d.]{0,12}|class_[^<>]{0,60})>"),
     inside=True,
 )
-#: Degrees clockwise by which a region must be turned to be upright: where the top of its letters points.
+#: Degrees clockwise by which a region must be turned to be upright, by the direction of the tops of its letters.
 _TURNS = {"": 0, "up": 0, "right": 270, "down": 180, "left": 90}
 _NO_TEXT = FURNITURE | {BlockKind.FIGURE}
-# As MinerU's own client reads it.
+# As in MinerU's own client.
 _MINERU_LABELS = {"unknown": "image"}
 
 
 def parse_lighton3(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Blocks of an answer of LightOnOCR-3, with markers or in plain Markdown. Never raises; linear in the length.
+    """Return the blocks of a LightOnOCR-3 answer, with markers or in plain Markdown. Never raises; linear.
 
-    What stands behind the marker of a figure is the model's own description of it, for a chart a table of estimates:
-    both go to `described`. `label+` goes on with the last piece of that label.
+    The text after a figure's marker is the model's description, for a chart a table of estimates. Both go to
+    `described`. `label+` continues the last piece of that label.
     """
     split = split_by_marker(plain_body(text), LIGHTON3, from_1000)
     if not split.marked:
@@ -108,15 +108,15 @@ def parse_lighton3(text: str, frame: Frame = NO_FRAME) -> Parsed:
 
 
 def parse_unlimited(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Blocks of an answer of Unlimited-OCR, with its special tokens or without. Never raises; linear in the length."""
+    """Return the blocks of an Unlimited-OCR answer, with or without special tokens. Never raises; linear."""
     spec = UNLIMITED if "<|det|>" in text else _UNLIMITED_BARE
     return _parsed(split_by_marker(plain_body(text), spec, from_1000))
 
 
 def parse_nemotron(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Blocks of an answer of Nemotron Parse; its boxes need the size of the image. Never raises; linear in the length.
+    """Return the blocks of a Nemotron Parse answer. Never raises; linear in the length.
 
-    LaTeX tables become HTML; one that cannot be is shown as code.
+    Boxes need the size of the image. LaTeX tables become HTML, or code if they cannot be converted.
     """
     split = split_by_marker(plain_body(text), NEMOTRON, from_canvas(frame))
     for piece in split.pieces:
@@ -130,9 +130,10 @@ def parse_nemotron(text: str, frame: Frame = NO_FRAME) -> Parsed:
 
 
 def parse_mineru_layout(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Blocks without text of MinerU's layout; a text that goes on in a box further on has that in `continued`.
+    """Return the blocks of MinerU's layout without text. Never raises; linear.
 
-    Where all regions with text are turned the same way, the page is: `notes` says so. Never raises; linear.
+    `continued` has the later boxes of a text. If all regions with text have the same rotation, `notes` has the
+    rotation, too.
     """
     regions, lost = mineru_regions(text)
     blocks = []
@@ -146,9 +147,9 @@ def parse_mineru_layout(text: str, frame: Frame = NO_FRAME) -> Parsed:
 
 
 def mineru_regions(text: str) -> tuple[list[Marked], list[str]]:
-    """The regions of MinerU's layout in reading order, each with one box, and what was lost.
+    """Return the regions of MinerU's layout in reading order, each with one box, and the losses.
 
-    `region_turn` tells how a region must be turned before it is read.
+    `region_turn` returns the rotation that a region needs before it is read.
     """
     split = split_by_marker(plain_body(text), MINERU, from_1000)
     regions: list[Marked] = []
@@ -169,7 +170,7 @@ def mineru_regions(text: str) -> tuple[list[Marked], list[str]]:
 
 
 def region_turn(region: Marked) -> int:
-    """Degrees clockwise, 0, 90, 180 or 270, by which a region must be turned to be upright."""
+    """Return the degrees clockwise, 0, 90, 180, or 270, by which a region must be turned to be upright."""
     return _TURNS[region.turn]
 
 
@@ -195,9 +196,9 @@ _MATH = re.compile(r"[\\^_={}]")
 
 
 def with_dollars(text: str) -> str:
-    r"""The text with `\$x\$` put back to `$x$`, as LightOnOCR writes formulas; sums of money keep their `\$`.
+    r"""Return the text with `\$x\$` restored to `$x$`, as LightOnOCR writes formulas; sums of money keep their `\$`.
 
-    The two stand on one line, without white space inside of them, or there is LaTeX between them.
+    The two dollar signs of a formula are on one line without inner white space, or have LaTeX between them.
     """
     if text.count(r"\$\$") % 2 == 0:
         text = text.replace(r"\$\$", "$$")

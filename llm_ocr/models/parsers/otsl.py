@@ -1,7 +1,7 @@
-"""Tables as OTSL (`<fcel> <ecel> <lcel> <ucel> <xcel> <nl>`) -> HTML, and PaddleOCR-VL's answers about regions.
+"""Tables as OTSL (`<fcel> <ecel> <lcel> <ucel> <xcel> <nl>`) to HTML, and PaddleOCR-VL's answers about regions.
 
-OTSL writes a table row by row: each cell begins with its token, `<lcel>` belongs to the cell at its left, `<ucel>` to
-the one above, `<xcel>` to the one at both, `<nl>` ends a row. PaddleOCR-VL, MinerU and DocTags use it.
+OTSL writes a table row by row. Each cell begins with its token. `<lcel>` belongs to the cell at its left, `<ucel>` to
+the one above, `<xcel>` to both, and `<nl>` ends a row. PaddleOCR-VL, MinerU, and DocTags use OTSL.
 """
 
 import html
@@ -17,32 +17,32 @@ from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
 from llm_ocr.types import Block, BlockKind
 
 _TOKEN = re.compile(r"<(?P<name>[fleux]cel|ched|rhed|srow|nl)>")
-_CUT = re.compile(r"<(?:[felux](?:c(?:el?)?)?|[cr](?:h(?:ed?)?)?|s(?:r(?:ow?)?)?|nl?)?\Z")  # a token in part
+_CUT = re.compile(r"<(?:[felux](?:c(?:el?)?)?|[cr](?:h(?:ed?)?)?|s(?:r(?:ow?)?)?|nl?)?\Z")  # incomplete token
 _HEADERS = frozenset({"ched", "rhed", "srow"})
 _SPANS = frozenset({"lcel", "ucel", "xcel"})
-_SPARE = 1000  # empty cells that may be added to a table beside as many as it has: wide rows among short ones stay so
+_SPARE = 1000  # maximum added empty cells, in addition to as many as exist; beyond it, rows stay uneven
 
 
 @dataclass(slots=True)
 class _Cell:
-    name: str  # of its token
+    name: str  # name of its token
     text: str = ""
-    covered: bool = False  # by a cell at its left or above
+    covered: bool = False  # covered by a cell at its left or above
     columns: int = 1
     rows: int = 1
 
 
 def split_otsl(text: str) -> tuple[str, str]:
-    """The words before the first token, and the table behind them as HTML; ("...", "") for a text without any cell."""
+    """Return the words before the first token, and the table after them as HTML; ("...", "") without a cell."""
     first = _TOKEN.search(text)
     return (text[: first.start()].strip(), otsl_to_html(text)) if first else (text.strip(), "")
 
 
 def otsl_to_html(text: str) -> str:
-    """The table as HTML with rowspan and colspan; "" for a text without any cell. Never raises; linear in the length.
+    """Return the table as HTML with rowspan and colspan, or "" without any cell. Never raises; linear in the length.
 
-    Short rows are filled up with empty cells; a token that continues nothing is an empty cell. Words before the first
-    token are not part of it.
+    Short rows are filled with empty cells. A token that continues no cell is an empty cell. Words before the first
+    token are not part of the table.
     """
     rows = _rows(text)
     for number, row in enumerate(rows):
@@ -55,7 +55,7 @@ def otsl_to_html(text: str) -> str:
 
 
 def parse_paddle_table(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """One table of an answer to `Table Recognition:`, for the whole image; anything but OTSL is read as Markdown."""
+    """Return the table of an answer to `Table Recognition:`, for the whole image; other text is read as Markdown."""
     before, table = split_otsl(without_special(text))
     if not table:
         return parse_plain(text)
@@ -64,19 +64,19 @@ def parse_paddle_table(text: str, frame: Frame = NO_FRAME) -> Parsed:
 
 
 def parse_paddle_text(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    r"""Text of a region, formulas in `\( \)` and `\[ \]` as they are; `#` begins no heading in it."""
+    r"""Return the text of a region, with formulas in `\( \)` and `\[ \]` unchanged; `#` does not begin a heading."""
     body = without_special(text).replace("\r\n", "\n")
     return Parsed(tuple(unlabelled(body, "", (WHOLE_PAGE,), headings=False)))
 
 
 def parse_formula(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """The LaTeX of one formula, for the whole image, set in `$$`."""
+    """Return the LaTeX of one formula in `$$`, for the whole image."""
     formula = bare_formula(without_special(text))
     return Parsed((Block(BlockKind.FORMULA, WHOLE_PAGE, f"$$\n{formula}\n$$", "formula"),) if formula else ())
 
 
 def parse_paddle_chart(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """The data of a chart, a table with `|`: a figure that is the whole image, the table in `described`."""
+    """Return the data of a chart, a table with `|`: a figure of the whole image, with the table in `described`."""
     lines = [line.strip() for line in without_special(text).replace("\r\n", "\n").split("\n")]
     said = "\n".join(_with_rule(lines)).strip()
     return Parsed((Block(BlockKind.FIGURE, WHOLE_PAGE, label="chart", described=said),) if said else ())
@@ -99,9 +99,9 @@ def _rows(text: str) -> list[list[_Cell]]:
 
 
 def _span(rows: list[list[_Cell]], number: int, place: int) -> None:
-    """Let a cell cover the free ones at its right and below that say they belong to it: always a rectangle.
+    """Let a cell cover the free cells at its right and below that belong to it: always a rectangle.
 
-    Each cell is covered once, and looked at in vain once for each cell above it: linear.
+    Each cell is covered once, and checked without success once per cell above: linear.
     """
     cell, row = rows[number][place], rows[number]
     while place + cell.columns < len(row) and _free(row[place + cell.columns], "lcel"):
@@ -138,7 +138,7 @@ def _written(cell: _Cell) -> str:
 
 
 def _with_rule(lines: list[str]) -> list[str]:
-    """The lines with the rule that a pipe table needs behind its first row, where the model left it out."""
+    """Return the lines with the rule that a pipe table needs after its first row, if the model omitted the rule."""
     first = next((number for number, line in enumerate(lines) if "|" in line), None)
     if first is None or (first + 1 < len(lines) and set(lines[first + 1]) <= set("|:- ") and lines[first + 1]):
         return lines

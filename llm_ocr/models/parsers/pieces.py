@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from llm_ocr.models.parsers.html import unescape
 from llm_ocr.types import BlockKind
 
-# Markdown cut into pieces of one kind each: headings, tables, code, formulas, lists, text. One pass over fences, one
-# over HTML tables, one over lines: time linear in the length, whatever the text.
+# One pass over fences, one over HTML tables, one over lines: time linear in the length, for any text.
 
 
 _TABLE_TAG = re.compile(r"<(?P<close>/?)table\b[^<>]*>?", re.IGNORECASE)
@@ -22,7 +21,7 @@ _TAB = 4  # columns
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One piece of Markdown. `level` as in `Block`; headings come without their marks."""
+    """Piece of Markdown. `level` as in `Block`; headings have no marks."""
 
     kind: BlockKind
     text: str
@@ -30,9 +29,9 @@ class Piece:
 
 
 def markdown_pieces(text: str, *, headings: bool = True) -> list[Piece]:
-    """The Markdown's pieces in order; white space between them is left out. Never raises.
+    """Return the pieces of Markdown in order, without white space between them. Never raises.
 
-    Without `headings`, lines that begin with `#` are text like any other.
+    Without `headings`, lines that begin with `#` are ordinary text.
     """
     found: list[Piece] = []
     for fenced, part in _fences(text):
@@ -45,7 +44,7 @@ def markdown_pieces(text: str, *, headings: bool = True) -> list[Piece]:
 
 
 def heading(line: str) -> tuple[int, str] | None:
-    """How many `#` a heading line has and its text without them; None for another line."""
+    """Return the number of `#` in a heading line, and its text without them; None for another line."""
     found = _HEADING.fullmatch(line.rstrip())
     if found is None:
         return None
@@ -55,7 +54,7 @@ def heading(line: str) -> tuple[int, str] | None:
 
 
 def closed_table(text: str) -> str:
-    """An HTML table that a cut answer left open, closed: an open one would swallow what follows it on the page."""
+    """Return an HTML table, closed if a cut answer left it open: an open table would absorb the following content."""
     opened = sum(-1 if tag["close"] else 1 for tag in _TABLE_TAG.finditer(text))
     if opened <= 0:
         return text
@@ -66,7 +65,7 @@ def closed_table(text: str) -> str:
 
 
 def _fences(text: str) -> Iterator[tuple[bool, str]]:
-    """Prose and fenced code in turn; a fence that the text leaves open goes to its end."""
+    """Yield prose and fenced code in turn; an open fence extends to the end of the text."""
     lines: list[str] = []
     marks = ""
     for line in text.split("\n"):
@@ -88,7 +87,7 @@ def _fences(text: str) -> Iterator[tuple[bool, str]]:
 
 
 def _tables(text: str) -> Iterator[tuple[bool, str]]:
-    """Prose and HTML tables in turn; one that is left open goes to the end."""
+    """Yield prose and HTML tables in turn; an open table extends to the end."""
     depth = start = done = 0
     for tag in _TABLE_TAG.finditer(text):
         if not tag["close"]:
@@ -109,13 +108,13 @@ def _tables(text: str) -> Iterator[tuple[bool, str]]:
 
 
 class _Lines:
-    """Prose without code and HTML tables, line by line."""
+    """Line-by-line reader of prose without code and HTML tables."""
 
     def __init__(self, text: str, headings: bool) -> None:
         self._lines = text.split("\n")
         self._headings = headings
-        # Where each closing mark stands for the last time: an opening mark behind it is never closed, and need not be
-        # followed to the end of the text.
+        # Last position of each closing mark. A later opening mark has no end, so the search to the end of the text is
+        # skipped.
         self._last: dict[str, int] = {}
         for number, line in enumerate(self._lines):
             for mark in _OPENERS.values():
@@ -125,9 +124,9 @@ class _Lines:
                 self._last["\\end{"] = number
         self._found: list[Piece] = []
         self._paragraph: list[str] = []
-        self._indents: list[int] = []  # of the open list items, outermost first
+        self._indents: list[int] = []  # indents of the open list items, outermost first
         self._in_item = False
-        self._column = 0  # where the text of the open item begins
+        self._column = 0  # column of the open item's text
 
     def pieces(self) -> list[Piece]:
         at = 0
@@ -160,7 +159,7 @@ class _Lines:
         return at + 1
 
     def _flush(self) -> None:
-        """End the paragraph or list item that is open."""
+        """End the open paragraph or list item."""
         if self._paragraph:
             first, *rest = self._paragraph
             if self._in_item:
@@ -189,7 +188,7 @@ class _Lines:
         self._paragraph, self._in_item = [f"{mark} {line[item.end() :]}"], True
 
     def _table_end(self, at: int) -> int:
-        """Behind a pipe table that begins here, which becomes a piece; 0 where none does."""
+        """Return the end of a pipe table that begins here, and add it as a piece; 0 without a table."""
         lines = self._lines
         if "|" not in lines[at] or at + 1 == len(lines) or not _is_delimiter(lines[at + 1]):
             return 0
@@ -201,7 +200,7 @@ class _Lines:
         return end
 
     def _formula_end(self, at: int) -> int:
-        """Behind a formula on lines of its own, which becomes a piece; 0 where none begins or it has no end."""
+        """Return the end of a formula on its own lines, and add it as a piece; 0 without a complete formula."""
         first = self._lines[at].strip()
         close = _OPENERS.get(first[:2], "")
         searched = close
@@ -242,11 +241,11 @@ def _is_rule(line: str) -> bool:
 
 
 def _is_delimiter(line: str) -> bool:
-    """The second line of a pipe table."""
+    """Return whether a line is the second line of a pipe table."""
     return "|" in line and "-" in line and set(line) <= set("|:- \t\r")
 
 
-# The cells of a table in an answer: HTML or a pipe table. Linear in the length; never raises.
+# Cells of a table in an answer: HTML or a pipe table. Linear in the length; never raises.
 
 
 _TAG = re.compile(r"<(?P<close>/?)(?P<name>tr|td|th)\b[^<>]*>|<[^<>]*>", re.IGNORECASE)
@@ -254,7 +253,7 @@ _BAR = re.compile(r"(?<!\\)\|")
 
 
 def read_table(text: str) -> tuple[list[str], list[list[str]]] | None:
-    """The first row and the others of the first table in a text; None where it holds none."""
+    """Return the first row and the other rows of the first table in a text, or None."""
     for piece in markdown_pieces(text):
         if piece.kind is BlockKind.TABLE:
             rows = _html_rows(piece.text) if piece.text.startswith("<") else _pipe_rows(piece.text.split("\n"))
@@ -284,7 +283,7 @@ def _html_rows(text: str) -> list[list[str]]:
 
 
 def _pipe_rows(lines: Sequence[str]) -> list[list[str]]:
-    kept = [line for number, line in enumerate(lines) if number != 1]  # the second one only draws the rule
+    kept = [line for number, line in enumerate(lines) if number != 1]  # the second line is only the rule
     return [[cell.strip().replace("\\|", "|") for cell in _BAR.split(_bare(line))] for line in kept]
 
 

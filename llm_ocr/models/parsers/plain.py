@@ -18,16 +18,16 @@ _WRAPPERS = ("```markdown", "```md")
 
 
 def parse_plain(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Blocks of a Markdown answer. Never raises; linear in the length.
+    """Return the blocks of a Markdown answer. Never raises; linear in the length.
 
-    A fence around the whole answer, as chat models like to give, is taken off.
+    A fence around the whole answer, common for chat models, is removed.
     """
     found = markdown_pieces(plain_body(text))
     return Parsed(tuple(Block(piece.kind, WHOLE_PAGE, piece.text, level=piece.level) for piece in found))
 
 
 def plain_body(text: str) -> str:
-    """The Markdown of an answer: without special tokens, and without a fence around the whole."""
+    """Return the Markdown of an answer, without special tokens and without a fence around the whole."""
     return _unwrapped(without_special(text).replace("\r\n", "\n").strip())
 
 
@@ -43,7 +43,7 @@ def _unwrapped(text: str) -> str:
 
 
 def _closing(lines: Sequence[str]) -> int | None:
-    """The line that closes a fence opened before the first one; fences with a language stand inside."""
+    """Return the line that closes a fence opened before the first line; fences with a language are inside."""
     inside = False
     for number, line in enumerate(lines):
         bare = line.strip()
@@ -56,12 +56,12 @@ def _closing(lines: Sequence[str]) -> int | None:
     return None
 
 
-# Markdown with blocks in between: figures and furniture that models write as links, comments or tags in their text.
-# Each is taken out before the Markdown is cut into pieces and set in again afterwards, so that none of them breaks a
-# table or a list in two.
+# Markdown with blocks in between: figures and furniture that models write as links, comments, or tags in their text.
+# Each is removed before the Markdown is cut into pieces, and inserted afterward. Thus none of them splits a table or a
+# list.
 
 
-# Characters that Unicode keeps free for such use within a program: no page holds them.
+# Characters that Unicode reserves for use within a program: no page contains them.
 _BEGIN, _END = "\ufdd0", "\ufdd1"
 _MARK = re.compile(f"{_BEGIN}([0-9]{{1,9}}){_END}")
 _FREE = re.compile(f"[{_BEGIN}{_END}]")
@@ -70,9 +70,9 @@ _BRACKETS = re.compile(r"[\[\]]")
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """What `text[start:end]` stands for: a block, or with None nothing.
+    """Replacement for `text[start:end]`: a block, or None for no content.
 
-    Within a heading, a list or a table no block can stand: it follows there, unless `words` take its place.
+    A heading, a list, or a table cannot contain a block. The block then follows, unless `words` take its place.
     """
 
     start: int
@@ -83,7 +83,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class ImageLink:
-    """`![alt](target)` in Markdown. `target` is the match that was asked for."""
+    """Markdown image `![alt](target)`. `target` is the match of the given pattern."""
 
     start: int
     alt: str
@@ -91,7 +91,7 @@ class ImageLink:
 
 
 def image_links(text: str, target: re.Pattern[str]) -> Iterator[ImageLink]:
-    """All links to images whose end `target` matches, from the `]` on; the words may hold brackets. Linear."""
+    """Yield all image links whose end, from the `]` on, matches `target`; the words may contain brackets. Linear."""
     done = 0
     for found in target.finditer(text):
         start = _opening(text, done, found.start())
@@ -101,7 +101,7 @@ def image_links(text: str, target: re.Pattern[str]) -> Iterator[ImageLink]:
 
 
 def _opening(text: str, start: int, end: int) -> int:
-    """Where the `![` stands whose words end at `end`; -1 for none."""
+    """Return the position of the `![` whose words end at `end`, or -1."""
     depth = 1
     for bracket in reversed(list(_BRACKETS.finditer(text, start, end))):
         depth += 1 if bracket[0] == "]" else -1
@@ -112,20 +112,20 @@ def _opening(text: str, start: int, end: int) -> int:
 
 
 def placeless(label: str, words: str) -> Block:
-    """A figure of which only words are known: a block of text that has the figure's label and no place."""
+    """Return a figure with known words only: a text block with the figure's label and no place."""
     return Block(BlockKind.TEXT, WHOLE_PAGE, words, label)
 
 
 def is_placeless(block: Block) -> bool:
-    """Whether a block stands for a figure whose place is not known."""
+    """Return whether a block is a figure of unknown place."""
     unplaced = block.kind is BlockKind.TEXT and block.box == WHOLE_PAGE
     return unplaced and known_kind(block.label) is BlockKind.FIGURE
 
 
 def with_inserts(text: str, inserts: Sequence[Insert]) -> list[Block]:
-    """The blocks of a Markdown text and the inserts in their places, in order. Linear; never raises.
+    """Return the blocks of a Markdown text and the inserts, in order. Linear; never raises.
 
-    An answer that holds nothing but one figure without a place is a page that is this figure.
+    An answer with a single figure without a place, and no other content, is a page that is this figure.
     """
     blocks: list[Block] = []
     seen: set[int] = set()
@@ -149,7 +149,7 @@ def _marked(text: str, inserts: Sequence[Insert]) -> str:
 
 
 def _code(piece: Piece, text: str, inserts: Sequence[Insert], seen: set[int]) -> list[Block]:
-    """A program is shown as it was written."""
+    """Return code unchanged, as written."""
 
     def raw(mark: re.Match[str]) -> str:
         number = int(mark[1])

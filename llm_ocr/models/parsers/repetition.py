@@ -7,33 +7,33 @@ from itertools import pairwise
 
 from llm_ocr.models.parsers.tokens import without_end
 
-# Text that repeats: how long its end goes on with one period, and when that is more than a page would print. The least
-# number of repetitions is Chandra's (int(4 * (1 + 3 / L)) of a period L). The least lengths are ours, and generous: a
-# page that is cut by mistake is lost, a loop that runs on costs some hundred tokens.
+# Repetition at the end of a text, and its limits. The minimum number of repetitions is Chandra's (int(4 * (1 + 3 / L))
+# for a period L). The minimum lengths are llm_ocr's own and generous. A page that is cut by mistake is lost, but a
+# continued loop costs only some hundred tokens.
 
 
-#: Longest period that is looked for, in characters: half a page of text.
+#: Maximum period in characters: half a page of text.
 LONGEST_PERIOD = 2500
-#: How much of the end of a text is enough to see any loop: the longest limit and a period.
+#: Length of the end of a text that is sufficient to detect any loop: the longest limit and a period.
 WINDOW = 16_384
-#: As many characters must be equal before two places are compared further.
+#: Minimum number of equal characters before two places are compared further.
 _NEEDLE = 24
 _STRADDLE = 12  # characters on each side of the place where a shorter period begins
 
-# Least lengths in characters of all repetitions together.
+# Minimum lengths in characters of all repetitions together.
 _PROSE = 800
 _LONG_PERIODS = 2000  # periods longer than _LONG
-_DIGITS = 4000  # numbers and the like: columns of zeros set as plain text
-_RULED = 6000  # dots, underscores and dashes: leaders, lines to write on; 60 rows of 100 characters
-_TABLE_WORDS = 3000  # table rows with words in them
+_DIGITS = 4000  # numbers and similar text: columns of zeros as plain text
+_RULED = 6000  # dots, underscores, and dashes: leaders, blank lines of forms; 60 rows of 100 characters
+_TABLE_WORDS = 3000  # table rows with words
 _TABLE = 12_000  # empty cells, zeros, "N/A": a table of 50 rows and 20 columns of `<td></td>` has 10,000
 
 _LONG = 250  # characters
 _SEVERAL, _FEW = 8, 5  # repetitions of short and of long periods
-#: A finished answer needs a little less, as white space at its end is not counted: what was cut while it streamed must
-#: be found again.
+#: Factor for finished answers, whose final white space is not counted: a loop that was cut while streaming must be
+#: detected again.
 _FINISHED = 0.95
-_LETTERS, _CELL_LETTERS = 3, 12  # a period with fewer has no words in it
+_LETTERS, _CELL_LETTERS = 3, 12  # a period with fewer letters has no words
 
 _TABLE_MARKS = ("<td", "</td", "<tr", "</tr", "<th", "</th", "|", "&")
 _MARKUP = re.compile(
@@ -44,17 +44,17 @@ _MARKUP = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The last `length` characters of a text repeat the `period` characters before each of them (or begin it)."""
+    """Run at the end of a text: the last `length` characters repeat (or begin) the `period` characters before each."""
 
     period: int
     length: int
 
 
 def loop_at_end(text: str, *, finished: bool = False) -> Run | None:
-    """The loop in which a text ends; None where it ends in none, or in a repetition that a page may hold.
+    """Return the loop at the end of a text; None without a loop, or for a repetition that a page may contain.
 
-    Only the last `WINDOW` characters are looked at. In a `finished` answer all that one that still
-    goes on is cut for is found again.
+    Only the last `WINDOW` characters are considered. For a `finished` answer, every loop that would cut a streaming
+    answer is found again.
     """
     tail = text[-WINDOW:]
     short = _run_before(tail, len(tail) - _NEEDLE, len(tail))
@@ -62,8 +62,8 @@ def loop_at_end(text: str, *, finished: bool = False) -> Run | None:
         return None
     if is_loop(tail[-short.period :], short.length, finished=finished):
         return short
-    # Rows of empty cells: the cells repeat within a row, and the rows repeat. The longer period is seen where the
-    # shorter one breaks off.
+    # Rows of empty cells: the cells repeat within a row, and the rows repeat. The longer period begins where the
+    # shorter one ends.
     start = len(tail) - short.length
     long = _run_before(tail, start - _STRADDLE, start + _STRADDLE)
     if long is not None and is_loop(tail[-long.period :], long.length, finished=finished):
@@ -72,24 +72,24 @@ def loop_at_end(text: str, *, finished: bool = False) -> Run | None:
 
 
 def whole_run(text: str, period: int) -> int:
-    """How many characters at the end of `text` stand in a run of this period, the first of it included."""
+    """Return the number of characters at the end of `text` in a run of this period, the first unit included."""
     return _equal_back(text, period) + period
 
 
 def is_loop(unit: str, length: int, *, finished: bool = False) -> bool:
-    """Whether `length` characters of repetitions of `unit` are more than a page would print."""
+    """Return whether `length` characters of repetitions of `unit` are more than a page would print."""
     period = len(unit)
     least = max(_SEVERAL, int(4 * (1 + 3 / period)) + 1) if period <= _LONG else _FEW
     share = _FINISHED if finished else 1.0
     if length < share * max(least * period, _PROSE):
-        return False  # the cheap test first: what the unit is made of is looked at for few of them
+        return False  # cheap test first: the content of the unit is rarely needed
     return length >= share * least_length(unit)
 
 
 def least_length(unit: str) -> int:
-    """From how many characters on repetitions of `unit` are a loop; depends on what it is made of."""
-    # Where the unit begins is chance, and marks may be cut through there. They are whole where it stands several times,
-    # and of two such texts the longer has the marks and characters of just one unit more.
+    """Return the length in characters from which repetitions of `unit` are a loop; depends on its content."""
+    # The unit begins at an arbitrary place, which may be within a mark. Several copies contain whole marks. The
+    # difference of two such texts is the marks and characters of exactly one unit.
     more, less = _shown(unit * 3), _shown(unit * 2)
     letters = _count(str.isalpha, more) - _count(str.isalpha, less)
     if any(mark in unit * 2 for mark in _TABLE_MARKS):
@@ -109,7 +109,7 @@ def _count(test: Callable[[str], bool], text: str) -> int:
 
 
 def _shown(text: str) -> str:
-    """What a reader of the page sees of it; parts of tags at its ends left out."""
+    """Return the text that a reader of the page sees, without incomplete tags at its ends."""
     close, opened = text.find(">"), text.rfind("<")
     if close >= 0 and "<" not in text[:close]:
         text = text[close + 1 :]
@@ -120,7 +120,7 @@ def _shown(text: str) -> str:
 
 
 def _run_before(text: str, start: int, end: int) -> Run | None:
-    """The run at the end of `text` whose period is the way from text[start:end] back to where it stood before."""
+    """Return the run at the end of `text` with the distance of text[start:end] to its previous place as period."""
     if start < 0 or end > len(text):
         return None
     before = text.rfind(text[start:end], max(0, start - LONGEST_PERIOD), end - 1)
@@ -131,7 +131,7 @@ def _run_before(text: str, start: int, end: int) -> Run | None:
 
 
 def _equal_back(text: str, period: int) -> int:
-    """How many characters at the end of `text` equal those `period` before. Linear: steps double, then halve."""
+    """Return the number of final characters that equal those `period` before. Linear: steps double, then halve."""
     size = len(text)
     known, step = 0, 64
     while step:
@@ -156,15 +156,15 @@ def _equal(text: str, start: int, end: int, period: int) -> bool:
     return text[start:end] == text[start - period : end - period]
 
 
-# Answers that repeat themselves: seen while they stream, and found afterwards. Boxes are left out of the comparison: a
-# model that repeats a paragraph counts their coordinates on.
+# Answers that repeat themselves, while they stream and afterward. Boxes are excluded from the comparison: a model that
+# repeats a paragraph increments their coordinates.
 
 
-#: The watch looks after so many new characters.
+#: Number of new characters between two checks.
 _STEP = 64
-#: White space, or tokens that end answers, at the end of an answer: more than this is a loop.
+#: Maximum white space, or end tokens, at the end of an answer: more is a loop.
 _BLANKS = 2000
-#: What boxes stand between, in the formats of all models: DeepSeek; LightOn; layout JSON; HTML blocks; MinerU.
+#: Delimiters of boxes in the formats of all models: DeepSeek; LightOn; layout JSON; HTML blocks; MinerU.
 _CLOSERS = {
     "[[": "]]",
     **{f"]({digit}": ")" for digit in range(10)},
@@ -176,16 +176,16 @@ _CLOSERS = {
 _OPENER = re.compile("|".join(map(re.escape, _CLOSERS)))
 _BEGINNINGS = frozenset(opener[:size] for opener in _CLOSERS for size in range(1, len(opener)))
 _LONGEST_BEGINNING = max(map(len, _BEGINNINGS))
-#: Longest text in there that is taken for boxes.
+#: Maximum length of text between delimiters that counts as boxes.
 _LONGEST_BOX = 200
 _LONGEST_LINE = 2000
-#: GLM-OCR's rule for lines: at least ten, of which four fifths are one and the same. The lengths are ours: twice those
-#: of exact repetitions.
+#: GLM-OCR's rule for lines: at least ten lines, four fifths of them identical. The lengths are llm_ocr's own: twice
+#: those of exact repetitions.
 _LINES, _SAME, _LINE_FACTOR = 10, 0.8, 2
 
 
 class RepetitionWatch:
-    """Watches one answer. Each character costs a constant amount of work, whatever stands in the answer."""
+    """Detector for one streaming answer. Each character costs a constant amount of work, for any answer."""
 
     __slots__ = ("_cut", "_folder", "_fresh", "_lines", "_size", "_text")
 
@@ -198,7 +198,7 @@ class RepetitionWatch:
         self._cut = False
 
     def feed(self, piece: str) -> bool:
-        """The next piece of the answer; True from when on it is certain to repeat itself."""
+        """Add the next piece of the answer; return True once it is certain to repeat itself."""
         if self._cut:
             return True
         self._fresh.append(piece)
@@ -215,10 +215,10 @@ class RepetitionWatch:
 
 
 def sound_length(text: str) -> int | None:
-    """How many characters of a finished answer stand before its loop; None for one that does not end in a loop.
+    """Return the number of characters before the loop of a finished answer; None without a loop at the end.
 
-    The first of the repetitions belongs to the sound part, as it is what the page says; of white space nothing does.
-    Linear in the length.
+    The first repetition belongs to the sound part, since it is content of the page. White space does not. Linear in the
+    length.
     """
     body = without_end(text)
     if len(text) - len(body) > _BLANKS:
@@ -235,17 +235,17 @@ def sound_length(text: str) -> int | None:
 
 @dataclass(slots=True)
 class _Folder:
-    """Leaves out the numbers of boxes, and knows where the rest stood."""
+    """Filter that removes the numbers of boxes, and maps positions back to the text."""
 
-    _inside: int = -1  # characters since the boxes began; negative outside of them
+    _inside: int = -1  # characters since the start of the boxes; negative outside of boxes
     _closer: str = ""
-    _half: str = ""  # the end of the text, where it may begin an opener or a closer
-    _raw: int = 0  # characters taken in
-    _made: int = 0  # characters given out
-    _cuts: list[tuple[int, int]] = field(default_factory=list)  # (place in what was given out, place in the text)
+    _half: str = ""  # end of the text that may begin an opener or a closer
+    _raw: int = 0  # characters read
+    _made: int = 0  # characters returned
+    _cuts: list[tuple[int, int]] = field(default_factory=list)  # (position in the output, position in the text)
 
     def fold(self, text: str) -> str:
-        """The next part of the text without the contents of boxes."""
+        """Return the next part of the text without the contents of boxes."""
         text, self._half = self._half + text, ""
         parts: list[str] = []
         at = 0
@@ -254,7 +254,7 @@ class _Folder:
         return "".join(parts)
 
     def place(self, made: int) -> int:
-        """Where in the text the character stands that is number `made` in what was given out."""
+        """Return the position in the text of character number `made` of the output."""
         before = next(((out, raw) for out, raw in reversed(self._cuts) if out <= made), (0, 0))
         return before[1] + made - before[0]
 
@@ -290,25 +290,25 @@ class _Folder:
 
 
 def _beginning(text: str) -> str:
-    """The end of the text that an opener may begin with."""
+    """Return the end of the text that may begin an opener."""
     tail = text[-_LONGEST_BEGINNING:]
     return next((tail[at:] for at in range(len(tail)) if tail[at:] in _BEGINNINGS), "")
 
 
 class _SameLines:
-    """Whether most of the last lines are the same one, with others between them."""
+    """Detector for a majority of identical lines among the last lines, with others between them."""
 
     __slots__ = ("_hits", "_line", "_open", "_place", "_total", "looping", "start")
 
     def __init__(self) -> None:
         self.looping = False
-        self.start = 0  # behind the first of the lines, once they loop
-        self._open = ""  # the line that has not ended
+        self.start = 0  # after the first of the lines, once they loop
+        self._open = ""  # the incomplete last line
         self._place = 0
         self._line, self._hits, self._total = "", 0, 0
 
     def feed(self, text: str) -> bool:
-        """The next part of the text; True when it ends in a loop of lines."""
+        """Add the next part of the text; return True if it ends in a loop of lines."""
         parts = (self._open + text).split("\n")
         place = self._place - len(self._open)
         for line, _ in pairwise(parts):
@@ -328,5 +328,5 @@ class _SameLines:
             self._line, self._hits, self._total, self.start = line, 1, 1, place
         length = self._hits * len(self._line)
         enough = self._hits >= _LINES and self._hits >= _SAME * self._total
-        # The cheap test first: most lines are followed by other ones.
+        # Cheap test first: most lines are followed by different ones.
         self.looping = enough and length >= _LINE_FACTOR * least_length(self._line) and is_loop(self._line, length)

@@ -1,22 +1,22 @@
-"""Special tokens that stand in answers asked for with `skip_special_tokens: false`."""
+"""Special tokens in answers to requests with `skip_special_tokens: false`."""
 
-# DeepSeek's tokenizer writes its own with U+FF5C and U+2581.
+# DeepSeek's tokenizer writes its own tokens with U+FF5C and U+2581.
 _ANYWHERE = ("<｜end▁of▁sentence｜>", "<｜begin▁of▁sentence｜>", "<｜▁pad▁｜>", "<|grounding|>")
-#: Ends of answers in the chat templates in use. "</s>" is HTML as well, so these are removed at the end only.
+#: End tokens of common chat templates. "</s>" is also HTML, so these are removed at the end only.
 _AT_END = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "<|end_of_text|>", "<end_of_utterance>", "</s>")
 _MARKS = ("<|ref|>", "<|/ref|>", "<|det|>", "<|/det|>")
-_SHORTEST_PART = 2  # a lone "<" at the end may be the page's
+_SHORTEST_PART = 2  # a single "<" at the end may be text of the page
 
 
 def without_special(text: str) -> str:
-    """The answer without the tokens that begin, fill and end answers, and without a part of one at its end."""
+    """Return the answer without start, padding, and end tokens, and without an incomplete token at its end."""
     for token in _ANYWHERE:
         text = text.replace(token, "")
     return _without_part(without_end(text))
 
 
 def without_end(text: str) -> str:
-    """The answer up to the tokens that end it, white space before them left out; always a prefix of `text`."""
+    """Return the answer up to its end tokens, without white space before them; always a prefix of `text`."""
     end = len(text)
     while True:
         end = _stripped(text, end)

@@ -1,7 +1,7 @@
 """Chandra OCR 1 and 2: pages as HTML blocks with boxes, descriptions of pictures, charts as data.
 
-Prompts are those of the vendor's package `chandra-ocr` (0.2.0 for the second model, 0.1.8 for the first), and so are
-sizes, arguments and the rule for retries.
+Prompts, sizes, arguments, and the rule for retries are those of the vendor's package `chandra-ocr` (0.2.0 for the
+second model, 0.1.8 for the first).
 """
 
 from llm_ocr.models.parsers.html_blocks import parse_chandra, parse_chandra1
@@ -94,11 +94,11 @@ def _prompts(*, second: bool) -> dict[str, str]:
     return {"layout": f"{head}\n\n{rules}", "markdown": f"{_OCR}.\n\n{rules}"}
 
 
-# PDFs at 192 dpi; the vendor keeps the area below 3072 * 2048 pixels, which an A4 page does (1588 * 2245).
+# PDFs at 192 dpi. The vendor limits the area to 3072 * 2048 pixels, and an A4 page fits (1588 * 2245).
 _LONGEST = side_at(192)
-# min(0.2 * n, 0.8), and then the last one again: the vendor's rule of six retries.
+# min(0.2 * n, 0.8), then the last step again: the vendor's rule of six retries.
 _LADDER = (Rung(0.2), Rung(0.4), Rung(0.6), Rung(0.8))
-# The vendor asks with a top_p of 0.1 first, where at temperature 0 it changes nothing, and with 0.95 in retries.
+# The vendor's first request has a top_p of 0.1, without effect at temperature 0; its retries have 0.95.
 _SETTINGS = {"top_p": 0.95}
 _FIGURES = frozenset({"Image", "Figure", "Diagram"})
 _LICENCE = "modified OpenRAIL-M (weights)"
@@ -122,11 +122,12 @@ CHANDRA_2 = Profile(
     parsers={"": parse_chandra},
     image=ImageRule(_LONGEST),
     max_tokens=12_384,
-    # One token for each 28 x 28 pixels at most: 4,600 of an A4 page, with the prompt and the longest answer 17,900.
+    # At most one token per 28 x 28 pixels: 4,600 for an A4 page, 17,900 with the prompt and the longest answer.
     context=18_000,
     page_tokens=a4_tokens(_LONGEST, 28) + prompt_tokens(_SECOND["layout"]) + ANSWER,
     settings=_SETTINGS,
-    # As the vendor's for 80 GB, but for the prefix cache, which its image enables and pages never hit.
+    # As the vendor's for 80 GB, but without the prefix cache. The vendor's image enables the cache, but pages never hit
+    # it.
     server_args=(
         "--max-num-seqs",
         "64",
@@ -161,7 +162,7 @@ CHANDRA_1 = Profile(
     image=ImageRule(_LONGEST),
     max_tokens=8192,
     context=32_768,
-    # Qwen3-VL: one token for each 32 x 32 pixels.
+    # Qwen3-VL: one token per 32 x 32 pixels.
     page_tokens=a4_tokens(_LONGEST, 32) + prompt_tokens(_FIRST["layout"]) + ANSWER,
     settings=_SETTINGS,
     server_args=(
@@ -177,7 +178,7 @@ CHANDRA_1 = Profile(
         *ONE_IMAGE,
     ),
     figure_labels=_FIGURES,
-    # The first package retried at 0.3 always; the rule of the second one grows warmer.
+    # The first package always retried at 0.3; the second one's rule becomes warmer.
     ladder=_LADDER,
     parameters=9.0,
     scores=(Score("olmOCR-bench", 83.1, "vendor's run, vendor's repository"),),

@@ -1,4 +1,4 @@
-"""Any chat model that sees images: our own prompts, answers in plain Markdown without places."""
+"""Any chat model with image input: prompts of llm_ocr, answers in plain Markdown without places."""
 
 from llm_ocr.models.parsers import parser_named
 from llm_ocr.models.parsers.labels import FIGURE_LABELS
@@ -18,7 +18,7 @@ _TEXT = (
 
 #: Prompts by mode.
 PROMPTS = {"markdown": _MARKDOWN, "text": _TEXT, **CHAT_PROMPTS}
-#: The prompt for a page whose file holds text, which helps with spelling and with small print.
+#: Prompt for a page whose file contains text; the text improves spelling and small print.
 ANCHOR = (
     f"{_MARKDOWN}\n\n"
     "Between the lines of dashes stands text that was found in the file of this page. It may be wrong, incomplete or "
@@ -26,26 +26,30 @@ ANCHOR = (
     "-----\n{text}\n-----"
 )
 
-#: As that of DeepSeek-OCR: a change of the prompt comes late, a smaller image early.
+#: Ladder as for DeepSeek-OCR: a smaller image is early, another prompt late.
 LADDER = warmer(plainer="text")
 
 SERVER_ARGS = (*CACHES_OFF, "--limit-mm-per-prompt", '{"image": 1, "video": 0}')
 
-# The long side of A4 at 144 dpi: small print stays readable, and a page of 1190 x 1684 pixels is 2,003,960, within the
-# 2048 * 32 * 32 that Qwen3-VL's recipe names as the most.
+# Long side of A4 at 144 dpi: small print stays readable. A page of 1190 x 1684 pixels has 2,003,960 pixels, within the
+# maximum of 2048 * 32 * 32 in Qwen3-VL's recipe.
 LONGEST_SIDE = side_at(144)
-# 28 x 28 pixels for a token (Qwen2-VL and most others; Qwen3-VL has 32 x 32); the prompt has about 100.
+# One token per 28 x 28 pixels (Qwen2-VL and most others; Qwen3-VL has 32 x 32); the prompt has about 100.
 _PAGE_TOKENS = a4_tokens(LONGEST_SIDE, 28) + 100 + ANSWER
 _CONTEXT = 16_384
 _MAX_TOKENS = 8192
 
 
 def generic(model_id: str, parser: str = "plain") -> Profile:
-    """A profile for a chat model of which nothing is known but its name, as the server spells it.
+    """Return a profile for a chat model of which only the name is known.
 
-    `parser` reads answers to pages, by its name in `models/parsers.py`. Those of `plain` carry no boxes: figures are
-    found on the page, and figures of other models' pages can be described. Raises `UsageError` for a parser that is not
-    known.
+    Args:
+        model_id: Name as the server spells it.
+        parser: Name in `models/parsers` of the parser for pages. Blocks of `plain` have no boxes: a detector finds the
+            figures, and figures from other models' pages can be described.
+
+    Raises:
+        UsageError: The parser is unknown.
     """
     chosen = parser_named(parser)
     return Profile(

@@ -1,6 +1,6 @@
-"""DeepSeek-OCR and DeepSeek-OCR-2: one request gives text, layout and boxes.
+"""DeepSeek-OCR and DeepSeek-OCR-2: text, layout, and boxes in one request.
 
-Prompts are those of the models' READMEs, arguments and settings those of vLLM's recipes for them.
+Prompts are those of the models' READMEs, arguments and settings those of vLLM's recipes.
 """
 
 from llm_ocr.models.parsers.grounding import parse_grounding, parse_spotting
@@ -8,7 +8,7 @@ from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import ImageRule, Profile, Score
 from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, DEEPSEEK_PROMPTS, ONE_IMAGE, side_at, warmer
 
-# vLLM puts "<image>\n" before each of them: the model's own prompts begin with it.
+# vLLM puts "<image>\n" before each prompt, as in the model's own prompts.
 _PAGE = "<|grounding|>Convert the document to markdown."
 _PROMPTS = {
     "layout": _PAGE,
@@ -18,21 +18,21 @@ _PROMPTS = {
     **DEEPSEEK_PROMPTS,
 }
 
-# The context of the model; prompt and answer together.
+# Context of the model, for prompt and answer together.
 _CONTEXT = 8192
-# Prompt tokens of an A4 page in tiles, as vLLM counted them (1240 x 1754 pixels: 914); a page in the largest number of
-# tiles (6 of 100 tokens, their line ends, 273 for the whole page) stays below 960, and the prompt's words below 20.
+# Prompt tokens of an A4 page in tiles, as counted by vLLM (1240 x 1754 pixels: 914). A page with the most tiles (6 of
+# 100 tokens, their line ends, 273 for the whole page) has fewer than 960; the prompt's words have fewer than 20.
 _PAGE_PROMPT = 914
 _LARGEST_PROMPT = 1024
-# The second one: 256 tokens for the whole page and 144 for each of at most six tiles.
+# Second model: 256 tokens for the whole page and 144 for each of at most six tiles.
 _SECOND_PAGE = 256 + 6 * 144
 _SECOND_LARGEST_PROMPT = 1280
 
-# The long side of A4 at the 144 dpi of the model's own PDF script; the server cuts the tiles.
+# Long side of A4 at 144 dpi, the resolution of the model's own PDF script; the server cuts the tiles.
 _IMAGE = ImageRule(side_at(144))
 # Tags are special tokens of the model.
 _TAGS = {"skip_special_tokens": False}
-# Blocks n-grams that come back within the window; the two tokens that it lets through are <td> and </td>.
+# Blocks n-grams that recur within the window; the two allowed tokens are <td> and </td>.
 _NO_REPETITION = {"vllm_xargs": {"ngram_size": 30, "window_size": 90, "whitelist_token_ids": [128821, 128822]}}
 _SERVER_ARGS = (
     "--logits-processors",
@@ -41,7 +41,7 @@ _SERVER_ARGS = (
     *ONE_IMAGE,
 )
 _FIGURES = frozenset({"image", "figure"})
-# Another size of the image is cut into other tiles; the plain prompt gives text without places, so it comes late.
+# Another image size gives other tiles. The plain prompt gives text without places and is therefore late.
 _LADDER = warmer(plainer="text")
 
 DEEPSEEK_OCR = Profile(
@@ -59,7 +59,7 @@ DEEPSEEK_OCR = Profile(
     page_settings=_NO_REPETITION,
     server_args=_SERVER_ARGS,
     figure_labels=_FIGURES,
-    # It answers figures with tables and text, never trained for JSON: only the choice of a class is forced.
+    # The model answers figures with tables and text and is not trained for JSON. Only the class choice is enforced.
     structured=frozenset({"classify"}),
     ladder=_LADDER,
     parameters=3.3,
@@ -69,7 +69,7 @@ DEEPSEEK_OCR = Profile(
     ),
 )
 
-# Before vLLM's pull request 33642 (February 2026) servers had no chat template for it: answers were empty.
+# Before vLLM's pull request 33642 (February 2026), servers had no chat template for this model: answers were empty.
 DEEPSEEK_OCR_2 = Profile(
     name="deepseek-ocr-2",
     model="deepseek-ai/DeepSeek-OCR-2",

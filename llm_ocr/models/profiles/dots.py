@@ -1,6 +1,6 @@
 """dots.ocr and dots.mocr: layout and text as JSON, many scripts.
 
-Prompts, sizes and settings are those of the vendor's repository (`dots_ocr/utils/prompts.py`, `consts.py`, README).
+Prompts, sizes, and settings are those of the vendor's repository (`dots_ocr/utils/prompts.py`, `consts.py`, README).
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import ImageRule, Profile, Score
 from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, a4_tokens, prompt_tokens, side_at, warmer
 
-# The template joins the parts of a message as one string; where the picture's place is written in it, nothing is added.
+# The template joins the parts of a message as one string. A message with an image placeholder is not changed.
 _IMAGE = "<|img|><|imgpad|><|endofimg|>"
 _LABELS = (
     "Caption", "Footnote", "Formula", "List-item", "Page-footer", "Page-header", "Picture", "Section-header", "Table",
@@ -53,7 +53,7 @@ _PROMPTS = {
 
 
 def _schema(*, text: bool) -> dict[str, Any]:
-    """The form of its answers, for servers that force one."""
+    """Return the form of the answers, for servers that enforce a form."""
     properties: dict[str, Any] = {
         "bbox": {"type": "array", "items": {"type": "integer"}, "minItems": 4, "maxItems": 4},
         "category": {"type": "string", "enum": list(_LABELS)},
@@ -69,9 +69,9 @@ def _schema(*, text: bool) -> dict[str, Any]:
     return {"structured_outputs": {"json": {"type": "array", "items": item}}}
 
 
-# Rendered at 200 dpi as the vendor's parser does it; the server resizes to multiples of 28 within 11,289,600 pixels.
+# Rendered at 200 dpi as in the vendor's parser; the server resizes to multiples of 28 within 11,289,600 pixels.
 _LONGEST = side_at(200)
-# A square page of that side has 84 * 84 tokens: with the prompt and the longest answer 23,900 of the context.
+# A square page of that side has 84 * 84 tokens, and 23,900 of the context with the prompt and the longest answer.
 _MAX_TOKENS, _CONTEXT = 16_384, 24_576
 _VENDOR = "vendor's run, vendor's repository"
 
@@ -100,14 +100,14 @@ def _profile(name: str, aliases: tuple[str, ...], scores: tuple[Score, ...]) -> 
             "string",
             "--gpu-memory-utilization",
             "0.9",
-            # Users saw loops with the prefix cache on.
+            # Users reported loops with the prefix cache.
             *CACHES_OFF,
             *ONE_IMAGE,
         ),
         min_vllm="0.11.0",
         trust_remote_code=True,
         figure_labels=frozenset({"Picture"}),
-        # A slightly smaller image is what helps against its loops.
+        # A slightly smaller image prevents its loops.
         ladder=warmer(0.1, scale=0.95, plainer="text"),
         parameters=3.0,
         languages="many scripts, Chinese, Japanese, Korean, Arabic and Indic ones among them",

@@ -1,7 +1,7 @@
-"""GLM-OCR: one small model for regions of a page, read whole pages too.
+"""GLM-OCR: one small model for regions of a page that also reads whole pages.
 
-Prompts, settings and the routing of regions are those of the vendor's SDK (`glmocr/config.yaml`), arguments those of
-the model card; the revision is one that a deployment of others pins.
+Prompts, settings, and the routing of regions are those of the vendor's SDK (`glmocr/config.yaml`), arguments those of
+the model card. The revision is one that a third-party deployment pins.
 """
 
 from llm_ocr.models.parsers.markdown import parse_glm
@@ -9,7 +9,7 @@ from llm_ocr.models.parsers.otsl import parse_formula
 from llm_ocr.models.profile import ImageRule, Profile, Score
 from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, a4_tokens, prompt_tokens, side_at, warmer
 
-# Other words make it loop. The SDK reads pages with the first one too, where no detector is there.
+# Other prompts make the model loop. Without a detector, the SDK reads pages with the first prompt, too.
 _TEXT = "Text Recognition:"
 _PROMPTS = {
     "markdown": _TEXT,
@@ -18,10 +18,10 @@ _PROMPTS = {
     "formula": "Formula Recognition:",
 }
 
-# PDFs at 200 dpi: an A4 page is 3.9 million pixels. The SDK would send up to 71 million; that is more than any page
-# needs, and half a context of tokens.
+# PDFs at 200 dpi: an A4 page has 3.9 million pixels. The SDK sends up to 71 million, which exceeds the need of any page
+# and fills half a context.
 _LONGEST = side_at(200)
-# A square page of that side has 84 * 84 tokens: with the longest answer 15,300 of the context.
+# A square page of that side has 84 * 84 tokens, and 15,300 of the context with the longest answer.
 _MAX_TOKENS, _CONTEXT = 8192, 16_384
 
 GLM_OCR = Profile(
@@ -37,8 +37,8 @@ GLM_OCR = Profile(
     context=_CONTEXT,
     page_tokens=a4_tokens(_LONGEST, 28) + prompt_tokens(_TEXT) + ANSWER,
     mode="markdown",
-    # The SDK's top_p (1e-5) and top_k (1) change nothing at temperature 0, and would give each warmer try the same
-    # answer again: both are set to let all through, whatever the model's own file of defaults says.
+    # The SDK's top_p (1e-5) and top_k (1) have no effect at temperature 0, and would give the same answer in each
+    # warmer attempt. Both are therefore set to allow all tokens, whatever defaults the model's own file sets.
     settings={"top_p": 1.0},
     vllm_settings={"top_k": -1, "repetition_penalty": 1.1},
     server_args=(

@@ -1,6 +1,6 @@
 """Granite-Docling: a very small model whose answers are DocTags. Experimental.
 
-Prompts, the resolution, arguments and settings are those of the model card and of docling, which runs it so.
+Prompts, the resolution, arguments, and settings are those of the model card and of docling.
 """
 
 from llm_ocr.models.parsers.doctags import parse_doctags
@@ -9,7 +9,7 @@ from llm_ocr.models.profile import ImageRule, Profile
 from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, prompt_tokens, side_at, warmer
 
 _PAGE = "Convert this page to docling."
-# Tokens of an image: assumed, to leave them room. docling asks for answers of 8192; what is left of that is asked here.
+# Assumed tokens of an image, to reserve room. docling's answer limit is 8192; the limit here is what remains of that.
 _IMAGE = 1024
 _CONTEXT = 8192
 _MAX_TOKENS = _CONTEXT - _IMAGE - 256

@@ -1,6 +1,6 @@
 """HunyuanOCR: pages as Markdown, tables as HTML; no boxes of figures.
 
-Prompts, the empty system message and settings are those of the model card.
+Prompts, the empty system message, and settings are those of the model card.
 """
 
 from llm_ocr.models.parsers.markdown import parse_hunyuan
@@ -21,9 +21,9 @@ _PROMPTS = {
     "chart": "Parse the chart in the image; use Mermaid format for flowcharts and Markdown for other charts.",
 }
 
-# No size is advised: that of pages at 144 dpi, as for other models. 28 x 28 pixels for a token are assumed.
+# No published size: that of pages at 144 dpi, as for other models. One token per 28 x 28 pixels is assumed.
 _LONGEST = side_at(144)
-# A square page of that side has 61 * 61 tokens: with the longest answer 20,200 of the 32,768.
+# A square page of that side has 61 * 61 tokens, and 20,200 of the 32,768 with the longest answer.
 _MAX_TOKENS, _CONTEXT = 16_384, 32_768
 
 HUNYUANOCR = Profile(
@@ -43,7 +43,7 @@ HUNYUANOCR = Profile(
     page_tokens=a4_tokens(_LONGEST, 28) + prompt_tokens(_PAGE) + ANSWER,
     mode="markdown",
     system="",
-    # The card's top_k (1) changes nothing at temperature 0, and would give each warmer try the same answer again.
+    # The card's top_k (1) has no effect at temperature 0, and would give the same answer in each warmer attempt.
     settings={"top_p": 1.0},
     vllm_settings={"top_k": -1, "repetition_penalty": 1.0},
     server_args=(*CACHES_OFF, *ONE_IMAGE),

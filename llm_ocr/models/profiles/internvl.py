@@ -1,6 +1,6 @@
-"""InternVL3.5: a general model that sees images, asked with our own prompts.
+"""InternVL3.5: a general vision model, used with the prompts of llm_ocr.
 
-Its name and arguments are those of vLLM's recipe; nothing is known here of what it was trained to answer about pages.
+Name and arguments are those of vLLM's recipe. The model's trained prompts for pages are unknown.
 """
 
 from dataclasses import replace

@@ -1,7 +1,7 @@
-"""LightOnOCR: small models; the third generation gives text, layout, descriptions and boxes in one answer.
+"""LightOnOCR: small models; the third generation gives text, layout, descriptions, and boxes in one answer.
 
-Prompts, image sizes, arguments and settings are those of the model cards and of the vendor's repository. Revisions are
-those that a third party's project pins.
+Prompts, image sizes, arguments, and settings are those of the model cards and of the vendor's repository. Revisions are
+those that a third-party project pins.
 """
 
 from llm_ocr.models.parsers.markdown import parse_lighton2
@@ -16,29 +16,29 @@ _RAW = "vendor's run without post-processing, vendor's repository"
 _BOARD = "davanstrien/ocr-board-historical-v0, independent: 338 old pages judged by a model"
 _CARD_2 = "vendor's run, model card"
 
-# Any other text is echoed or read as noise: the image alone is the prompt for Markdown, one word that for layout.
+# Any other text is echoed or read as noise. The prompt for Markdown is the image alone, that for layout is one word.
 _ALONE = ""
 _PROMPTS_3 = {"layout": "grounding", "markdown": _ALONE}
 _FIGURES_3 = frozenset({"image", "chart", "figure", "header_image", "footer_image"})
-# The card of the second generation; of the third only is said that its training is centred on Europe.
+# From the card of the second generation. For the third, the card only states a training centered on Europe.
 _LANGUAGES = (
     "English, French, German, Spanish, Italian, Dutch, Portuguese, Swedish, Danish, Chinese, Japanese; "
     "more in Latin script"
 )
 
-# Greedy decoding loops with these models: they start warm and get warmer.
+# These models loop with greedy decoding: the first request is warm, and retries are warmer.
 _TEMPERATURE_3, _TEMPERATURE_2 = 0.1, 0.2
-_MAX_TOKENS_3 = 12_288  # the longest that the vendor's script asks for
+_MAX_TOKENS_3 = 12_288  # limit in the vendor's script
 _MAX_TOKENS_2 = 4096
 
-# One token for each 32 x 32 pixels (Qwen3.5) or 28 x 28 (Pixtral); a square page has 64 * 64 or 55 * 55 of them, which
-# beside the longest answer is 16,384 of a context of 18,000, or 15,313 of 16,384.
+# One token per 32 x 32 pixels (Qwen3.5) or 28 x 28 (Pixtral). A square page has 64 * 64 or 55 * 55 tokens. With the
+# longest answer, the sum is 16,384 of a context of 18,000, or 15,313 of 16,384.
 _QWEN, _PIXTRAL = 32, 28
 _PROMPT = prompt_tokens("grounding")
 
 
 def _third(size: str, parameters: float, revision: str | None, scores: tuple[Score, ...]) -> Profile:
-    """The sizes with the architecture of Qwen3.5: larger images, a switch for thinking, a newer vLLM."""
+    """Return a size with the architecture of Qwen3.5: larger images, a switch for thinking, a newer vLLM."""
     longest = 2048
     thinking = {"enable_thinking": False}
     return Profile(
@@ -93,7 +93,7 @@ LIGHTONOCR_3_4B = _third(
     ),
 )
 
-# transformers 5.17 breaks this one on vLLM 0.30.0 (a class was renamed); 5.16.1 is what the vendor pins.
+# transformers 5.17 breaks this model on vLLM 0.30.0 (a class was renamed); the vendor pins 5.16.1.
 LIGHTONOCR_3_1B = Profile(
     name="lightonocr-3-1b",
     model="lightonai/LightOnOCR-3-1B",
@@ -120,7 +120,10 @@ LIGHTONOCR_3_1B = Profile(
 
 
 def _second(weights: str = "") -> Profile:
-    """`weights`: what stands behind the model's name. Those with `bbox` give the boxes of figures."""
+    """Return a profile of the second generation; `weights` is the suffix of the model's name.
+
+    Weights with `bbox` give the boxes of figures.
+    """
     boxes = "bbox" in weights
     mode = "layout" if boxes else "markdown"
     ending = f"-{weights}" if weights else ""
@@ -143,7 +146,7 @@ def _second(weights: str = "") -> Profile:
         ladder=warmer(_TEMPERATURE_2),
         parameters=1.0,
         languages=_LANGUAGES,
-        # Of the plain weights; no other ones were found for the others.
+        # Score of the plain weights; no scores of the other weights were found.
         scores=() if weights else (Score("olmOCR-bench", 83.2, f"{_CARD_2}; headers and footers left out"),),
     )
 

@@ -1,8 +1,8 @@
-"""MinerU2.5-Pro: regions of pages, and their layout in a request of its own; figures read too. Experimental.
+"""MinerU2.5-Pro: regions of pages, and their layout in a separate request; figures are read, too. Experimental.
 
-Prompts, the system message and settings are those of the vendor's package (`mineru-vl-utils`), arguments those of its
-documentation. The vendor asks for the layout of the page stretched to 1036 x 1036 pixels and then for each region; here
-the page keeps its shape (fractions of the sides mean the same), and a detector finds the regions.
+Prompts, the system message, and settings are those of the vendor's package (`mineru-vl-utils`), arguments those of its
+documentation. The vendor requests the layout of the page stretched to 1036 x 1036 pixels and then each region. Here the
+page keeps its shape (fractions of the sides are the same), and a detector finds the regions.
 """
 
 from llm_ocr.models.parsers.markers import parse_mineru_layout
@@ -20,8 +20,8 @@ _PROMPTS = {
     "describe": "\nImage Analysis:",
 }
 
-# Regions are cut from pages at 200 dpi. Answers and context as long as for GLM-OCR, which is asked in the same way: the
-# vendor gives no numbers.
+# Regions are cut from pages at 200 dpi. Answer length and context are those of GLM-OCR, which has the same kind of
+# requests: the vendor gives no numbers.
 _LONGEST = side_at(200)
 _MAX_TOKENS, _CONTEXT = 8192, 16_384
 
@@ -41,12 +41,12 @@ MINERU = Profile(
     image=ImageRule(_LONGEST),
     max_tokens=_MAX_TOKENS,
     context=_CONTEXT,
-    # Qwen2-VL: one token for each 28 x 28 pixels.
+    # Qwen2-VL: one token per 28 x 28 pixels.
     page_tokens=a4_tokens(_LONGEST, 28) + prompt_tokens(_TEXT) + ANSWER,
     mode="text",
     system="You are a helpful assistant.",
-    # The vendor's top_p (0.01) and top_k (1) change nothing at temperature 0, and would give each warmer try the same
-    # answer again. Its penalties differ for text, tables and layouts; without them n-grams are blocked all the same.
+    # The vendor's top_p (0.01) and top_k (1) have no effect at temperature 0, and would give the same answer in each
+    # warmer attempt. Its penalties differ for text, tables, and layouts; n-grams are blocked without them, too.
     settings={"top_p": 1.0},
     vllm_settings={
         "top_k": -1,
@@ -54,7 +54,7 @@ MINERU = Profile(
         "skip_special_tokens": False,
         "vllm_xargs": {"no_repeat_ngram_size": 100},
     },
-    # The package `mineru-vl-utils` must be installed beside vLLM.
+    # The package `mineru-vl-utils` must be installed next to vLLM.
     server_args=("--logits-processors", "mineru_vl_utils:MinerULogitsProcessor", *CACHES_OFF, *ONE_IMAGE),
     figure_labels=frozenset({"image", "chart", "image_block"}),
     structured=frozenset(),

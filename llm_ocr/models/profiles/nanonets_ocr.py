@@ -1,6 +1,6 @@
-"""Nanonets-OCR2: Markdown with words for what a picture shows, watermarks, page numbers and check boxes.
+"""Nanonets-OCR2: Markdown with descriptions of pictures, watermarks, page numbers, and check boxes.
 
-The prompt is that of the model card, settings are those of the card and of the scripts that others run it with.
+The prompt is that of the model card. Settings are those of the card and of third-party scripts.
 """
 
 from llm_ocr.models.parsers.markdown import parse_nanonets
@@ -16,9 +16,9 @@ _PROMPT = (
     "☐ and ☑ for check boxes."
 )
 
-# No size is advised: that of pages at 144 dpi, as for other models.
+# No published size: that of pages at 144 dpi, as for other models.
 _LONGEST = side_at(144)
-# Qwen2.5-VL: one token for each 28 x 28 pixels; a square page has 61 * 61, with the longest answer 18,900.
+# Qwen2.5-VL: one token per 28 x 28 pixels. A square page has 61 * 61 tokens, and 18,900 with the longest answer.
 _MAX_TOKENS, _CONTEXT = 15_000, 20_480
 
 NANONETS_OCR2 = Profile(

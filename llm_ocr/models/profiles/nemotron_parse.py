@@ -1,6 +1,6 @@
-"""NVIDIA Nemotron Parse 2: text, classes and boxes as fractions of a canvas. Experimental.
+"""NVIDIA Nemotron Parse 2: text, classes, and boxes as fractions of a canvas. Experimental.
 
-Prompt, settings and the size of the canvas are those of the model card.
+Prompt, settings, and the size of the canvas are those of the model card.
 """
 
 from llm_ocr.models.parsers.markers import parse_nemotron
@@ -8,10 +8,10 @@ from llm_ocr.models.profile import ImageRule, Profile
 from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, warmer
 
 _PROMPT = "</s><s><predict_bbox><predict_classes><output_markdown><predict_no_text_in_pic>"
-# The height of the canvas of 1664 x 2048 pixels on which the model sees each page.
+# Height of the canvas of 1664 x 2048 pixels on which the model sees each page.
 _LONGEST = 2048
 _MAX_TOKENS = 9000
-# The prompt is a few tokens, and the picture is read beside the text, not in it.
+# The prompt has a few tokens. The image tokens are not part of the context.
 _CONTEXT = 9216
 
 NEMOTRON_PARSE = Profile(
@@ -26,7 +26,7 @@ NEMOTRON_PARSE = Profile(
     context=_CONTEXT,
     page_tokens=20 + ANSWER,
     image_first=False,
-    # The card's top_k (1) changes nothing at temperature 0, and would give each warmer try the same answer again.
+    # The card's top_k (1) has no effect at temperature 0, and would give the same answer in each warmer attempt.
     settings={"top_p": 1.0},
     vllm_settings={"top_k": -1, "repetition_penalty": 1.1, "skip_special_tokens": False},
     server_args=(*CACHES_OFF, *ONE_IMAGE),

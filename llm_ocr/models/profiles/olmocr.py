@@ -1,7 +1,7 @@
-"""olmOCR 2: Markdown behind a front matter that tells language, rotation, tables and diagrams.
+"""olmOCR 2: Markdown after a front matter with language, rotation, tables, and diagrams.
 
-Prompt, size, settings and retries are those of the vendor's pipeline (`build_no_anchoring_v4_yaml_prompt`), arguments
-those with which it starts its server.
+Prompt, size, settings, and retries are those of the vendor's pipeline (`build_no_anchoring_v4_yaml_prompt`). Arguments
+are those of its server.
 """
 
 from llm_ocr.models.parsers.front_matter import parse_front_matter
@@ -17,7 +17,7 @@ _PROMPT = (
     "is_rotation_valid, rotation_correction, is_table, and is_diagram parameters."
 )
 _YES_OR_NO = "(True|False|true|false)"
-# The front matter in the order in which the prompt names its values, then the page; nothing where the page has no text.
+# The front matter in the order of the prompt's values, then the page; no text for a page without text.
 _GRAMMAR = (
     r"---\n"
     r"primary_language: ([a-z]{2}|null)\n"
@@ -45,14 +45,14 @@ def _profile(
         image=ImageRule(_LONGEST),
         max_tokens=8000,
         context=16_384,
-        # Qwen2.5-VL: one token for each 28 x 28 pixels.
+        # Qwen2.5-VL: one token per 28 x 28 pixels.
         page_tokens=a4_tokens(_LONGEST, 28) + prompt_tokens(_PROMPT) + ANSWER,
         mode="markdown",
         image_first=False,
         temperature=0.1,
         guides={"markdown": {"structured_outputs": {"regex": _GRAMMAR}}},
         server_args=("--limit-mm-per-prompt", '{"video": 0}', *CACHES_OFF),
-        # 0.1 twice, then warmer, as the vendor's eight tries.
+        # 0.1 twice, then warmer, as in the vendor's eight attempts.
         ladder=(Rung(0.1), Rung(0.2), Rung(0.3), Rung(0.5), Rung(0.8), Rung(0.9), Rung(1.0)),
         parameters=8.3,
         weight_bytes=weight_bytes,
@@ -67,7 +67,7 @@ OLMOCR_2 = _profile(
     1.0,
     (Score("olmOCR-bench", 82.4, _VENDOR),),
 )
-# The score above is given for the model; which of the two weights it was measured with is not said.
+# The score above is published for the model; the source does not state which of the two weights was measured.
 OLMOCR_2_BF16 = _profile("olmocr-2-bf16", "allenai/olmOCR-2-7B-1025", (), 2.0, ())
 
 PROFILES = (OLMOCR_2, OLMOCR_2_BF16)

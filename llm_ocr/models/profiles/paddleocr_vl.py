@@ -1,6 +1,6 @@
 """PaddleOCR-VL: small models for regions of a page that a detector found.
 
-Prompts, sizes and settings are those of the vendor's documentation and pipeline, arguments those of vLLM's recipe.
+Prompts, sizes, and settings are those of the vendor's documentation and pipeline, arguments those of vLLM's recipe.
 """
 
 from llm_ocr.models.parsers.otsl import parse_formula, parse_paddle_chart, parse_paddle_table, parse_paddle_text
@@ -16,15 +16,15 @@ _PROMPTS = {
     "formula": "Formula Recognition:",
     "chart": "Chart Recognition:",
 }
-# Prompts that the second and third one learnt.
+# Trained prompts of the second and third models.
 _MORE_PROMPTS = {"spotting": "Spotting:", "seal": "Seal Recognition:"}
 _TASKS = {"text": "text", "table": "table", "formula": "formula", "chart": "chart"}
 
-# Regions are cut from pages at 200 dpi. The model's own processor makes each image at most 1,003,520 pixels: 1280
-# tokens of 28 x 28, a spotted one 1,605,632: 2048.
+# Regions are cut from pages at 200 dpi. The model's processor limits each image to 1,003,520 pixels: 1280 tokens of 28
+# x 28. For spotting, the limit is 1,605,632 pixels: 2048 tokens.
 _LARGEST_IMAGE = 1280
-_MAX_TOKENS = 4096  # the pipeline's
-# The model could take 131,072; this holds the largest image and the longest answer twice.
+_MAX_TOKENS = 4096  # limit of the pipeline
+# The model's limit is 131,072; this context holds the largest image and the longest answer twice.
 _CONTEXT = 16_384
 _VENDOR = "vendor's run, with its detector"
 

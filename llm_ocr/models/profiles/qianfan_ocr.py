@@ -1,6 +1,6 @@
 """Qianfan-OCR: pages as Markdown. Experimental.
 
-Its prompt and scores are known; sizes, answer and context are ours.
+Prompt and scores are published; sizes, answer length, and context are estimates of llm_ocr.
 """
 
 from llm_ocr.models.parsers.plain import parse_plain

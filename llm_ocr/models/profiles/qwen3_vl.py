@@ -1,7 +1,7 @@
-"""Qwen3-VL: general models that see images, for figures above all.
+"""Qwen3-VL: general vision models, mainly for figures.
 
-Names, licence and sizes are those of the model cards, arguments those of vLLM's recipe, the two prompts that begin with
-`qwenvl` those that the models learnt for documents.
+Names, licenses, and sizes are those of the model cards, arguments those of vLLM's recipe. The two prompts that begin
+with `qwenvl` are the trained prompts for documents.
 """
 
 from llm_ocr.models.parsers.html_blocks import parse_qwen_html
@@ -12,7 +12,7 @@ from llm_ocr.models.profile import ImageRule, Profile, Score
 from llm_ocr.models.profiles.chat import ANCHOR, LADDER, LONGEST_SIDE, PROMPTS, SERVER_ARGS
 from llm_ocr.models.profiles.shared import ANSWER, a4_tokens
 
-# In thousands of millions; of "30B-A3B" three are active, and all must fit.
+# In billions; of "30B-A3B", three are active, and all must fit.
 _SIZES = {"2B": 2.0, "4B": 4.0, "8B": 8.0, "32B": 32.0, "30B-A3B": 30.0, "235B-A22B": 235.0}
 _DEFAULT = "8B"
 _SCORES = {
@@ -22,7 +22,7 @@ _SCORES = {
 _PROMPTS = {**PROMPTS, "layout": "qwenvl html", "layout-markdown": "qwenvl markdown"}
 _PARSERS = {"": parse_plain, "layout": parse_qwen_html, "layout-markdown": parse_qwen_markdown}
 
-# One token for each 32 x 32 pixels: 38 * 53 for an A4 page of 1190 x 1684; beside it the prompt and 1,000 of answer.
+# One token per 32 x 32 pixels: 38 * 53 for an A4 page of 1190 x 1684, plus the prompt and 1,000 tokens of answer.
 _PAGE_TOKENS = a4_tokens(LONGEST_SIDE, 32) + 100 + ANSWER
 
 
@@ -36,7 +36,7 @@ def _profile(size: str) -> Profile:
         prompts=_PROMPTS,
         parsers=_PARSERS,
         image=ImageRule(longest_side=LONGEST_SIDE),
-        max_tokens=8192,  # the card's lower bound for long answers; 16,384 its upper
+        max_tokens=8192,  # the card's lower bound for long answers; its upper bound is 16,384
         context=32_768,
         page_tokens=_PAGE_TOKENS,
         mode="markdown",

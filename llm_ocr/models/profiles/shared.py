@@ -7,44 +7,46 @@ from typing import Any
 
 from llm_ocr.models.profile import Profile, Rung
 
-# What many profiles share: arguments of servers, sizes of page images, the usual retry ladder. Arithmetic only.
+# Server arguments, sizes of page images, and the default retry ladder. Arithmetic only.
 
 
-# Caches only cost memory and copies where each image comes once (vLLM's recipes for most of these models).
+# Caches only cost memory and copies if each image is used once (vLLM's recipes for most of these models).
 CACHES_OFF = ("--no-enable-prefix-caching", "--mm-processor-cache-gb", "0")
-# Saves memory when the server measures itself.
+# Saves memory when the server measures its own use.
 ONE_IMAGE = ("--limit-mm-per-prompt", '{"image": 1}')
 
-#: Tokens of the answer for a usual page, by which throughput is reckoned.
+#: Tokens of the answer for a typical page, for throughput estimates.
 ANSWER = 1000
 _A4_LONG_SIDE = 297 / 25.4  # inches
 
-# The temperatures of olmOCR's pipeline lie between 0.1 and 1.0; above 0.8 models without its front matter wander off.
+# The temperatures of olmOCR's pipeline are between 0.1 and 1.0. Above 0.8, models without its front matter drift.
 _WARMTH = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8)
-_RESIZED = 0.3  # the rung that changes the image
-_PLAINER = 0.6  # the one that changes the prompt
+_RESIZED = 0.3  # temperature of the step that changes the image
+_PLAINER = 0.6  # temperature of the step that changes the prompt
 
 
 def side_at(dpi: int) -> int:
-    """The long side in pixels of an A4 page at a resolution."""
+    """Return the long side in pixels of an A4 page at a resolution."""
     return round(_A4_LONG_SIDE * dpi)
 
 
 def a4_tokens(longest_side: int, per_side: int) -> int:
-    """Image tokens of an A4 page whose long side has so many pixels, one token for each square of `per_side` pixels."""
+    """Return the image tokens of an A4 page: `longest_side` in pixels, one token per square of `per_side` pixels."""
     return ceil(longest_side / per_side) * ceil(longest_side / sqrt(2) / per_side)
 
 
 def prompt_tokens(prompt: str) -> int:
-    """About the tokens of a prompt's words and of the chat template around them."""
+    """Return the approximate tokens of a prompt and its chat template."""
     return len(prompt) // 4 + 20
 
 
 def warmer(above: float = 0.0, *, scale: float = 0.8, plainer: str | None = None) -> tuple[Rung, ...]:
-    """The usual ladder from the first step that is warmer than `above`.
+    """Return the default ladder from the first step that is warmer than `above`.
 
-    A smaller image (its sides times `scale`) comes early, another prompt (the mode `plainer`), which mostly gives text
-    without places, late.
+    Args:
+        above: Temperature of the first request.
+        scale: Factor for the sides of the smaller image, an early step.
+        plainer: Mode of the other prompt, a late step, since it mostly gives text without places.
     """
     return tuple(
         Rung(
@@ -57,12 +59,12 @@ def warmer(above: float = 0.0, *, scale: float = 0.8, plainer: str | None = None
     )
 
 
-# What is asked of figures, and the form that answers are to have. Prompts of DeepSeek-OCR are the strings that it was
-# trained on (its README), but for `classify`, which it never learnt: there only a server that forces one of the names
-# makes its answer useful. The others are ours.
+# Prompts for figures, and the form of their answers. Prompts of DeepSeek-OCR are the trained strings (its README),
+# except `classify`, which was not trained: its answer is useful only if a server enforces one of the names. The other
+# prompts are those of llm_ocr.
 
 
-#: Into what `classify` sorts figures when the user names no classes.
+#: Default classes of `classify`.
 CLASSES = ("photo", "chart", "diagram", "logo", "table", "map", "screenshot", "drawing", "formula", "other")
 
 _PLACE = "{classes}"
@@ -115,7 +117,7 @@ def _objects_of(*required: str, optional: str) -> dict[str, Any]:
     return {"type": "array", "items": item}
 
 
-#: JSON schema that `parse` asks for. All values are strings, as they are printed in the figure.
+#: JSON schema of `parse`. All values are strings, as printed in the figure.
 PARSE_SCHEMA: Mapping[str, Any] = MappingProxyType(
     {
         "type": "object",
@@ -136,17 +138,17 @@ PARSE_SCHEMA: Mapping[str, Any] = MappingProxyType(
 
 
 def classify_prompt(prompt: str, classes: Sequence[str] = CLASSES) -> str:
-    """The prompt of mode `classify` with the names of the classes at their place (`{classes}`)."""
+    """Return the prompt of mode `classify` with the class names in place of `{classes}`."""
     return prompt.replace(_PLACE, ", ".join(classes))
 
 
 def structured_outputs(
     profile: Profile, mode: str, classes: Sequence[str] = CLASSES, *, own_prompt: bool = False
 ) -> Mapping[str, Any]:
-    """Settings of a request by which vLLM forces the form of an answer; empty where the mode or model needs none.
+    """Return request settings by which vLLM enforces the form of an answer; empty if mode or model needs none.
 
-    With `own_prompt` the user's prompt decides the form of JSON. vLLM takes the settings at the top level of the
-    request (0.32.0; older versions ignored other spellings in silence).
+    With `own_prompt`, the user's prompt decides the form of the JSON. vLLM expects the settings at the top level of the
+    request (0.32.0; older versions silently ignored other spellings).
     """
     if mode not in profile.structured or (mode == "parse" and own_prompt):
         return {}

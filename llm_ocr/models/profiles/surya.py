@@ -1,6 +1,6 @@
 """Surya OCR 2 and 2.5: small models with the labels and boxes of Chandra. Experimental.
 
-Prompts, settings and the version of vLLM are those of the vendor's package `surya-ocr`.
+Prompts, settings, and the version of vLLM are those of the vendor's package `surya-ocr`.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ _PROMPTS = {
     ),
     "text": "OCR this block image to HTML.",
 }
-# The vendor forces this form, up to 200 entries.
+# The vendor enforces this form, up to 200 entries.
 _LAYOUT: dict[str, Any] = {
     "type": "array",
     "maxItems": 200,
@@ -31,8 +31,8 @@ _LAYOUT: dict[str, Any] = {
     },
 }
 
-# No size is advised: that of Chandra. 28 x 28 pixels for a token are assumed; a square page has 81 * 81, with the
-# longest answer 14,800 of the context. Answers and context are ours.
+# No published size: that of Chandra. One token per 28 x 28 pixels is assumed. A square page has 81 * 81 tokens, and
+# 14,800 of the context with the longest answer. Answer length and context are estimates of llm_ocr.
 _LONGEST = side_at(192)
 _MAX_TOKENS, _CONTEXT = 8192, 16_384
 

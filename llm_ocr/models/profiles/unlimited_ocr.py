@@ -1,16 +1,16 @@
 """Unlimited-OCR: tags like those of DeepSeek-OCR, a long context. Experimental.
 
-Prompt, arguments and settings are those of vLLM's recipe. Another project asks `<|grounding|>OCR this image.` and says
-that other words gave empty answers: which of the two is right has not been seen.
+Prompt, arguments, and settings are those of vLLM's recipe. Another project uses `<|grounding|>OCR this image.` and
+reports empty answers to other prompts. Neither claim has been verified.
 """
 
 from llm_ocr.models.parsers.markers import parse_unlimited
 from llm_ocr.models.profile import ImageRule, Profile, Score
 from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, prompt_tokens, side_at, warmer
 
-# Written with the picture's place in it, and before the picture, so that vLLM adds none of its own.
+# The prompt contains the image placeholder, and precedes the image, so that vLLM does not add a placeholder.
 _PAGE = "<image>document parsing."
-# Image tokens of the largest page of DeepSeek-OCR, on which it is built.
+# Image tokens of the largest page of DeepSeek-OCR, the base of this model.
 _IMAGE = 960
 
 UNLIMITED_OCR = Profile(

@@ -1,17 +1,17 @@
-"""A stand-in for the Hugging Face Hub: a real HTTP server on loopback, with faults on demand.
+"""Replacement of the Hugging Face Hub: a real HTTP server on loopback, with faults on demand.
 
-It speaks what huggingface_hub uses of the Hub's API for dataset (and other) repositories and for storage buckets:
-making and listing them, commits of small and large files, conditions on the parent commit, downloads with ranges, the
-batches of buckets, accounts with read and write tokens, private and gated repositories, a quota of commits, and jobs,
-which run as processes of this machine. Everything is in memory, but for the content of buckets, which hf_xet writes to
-a temporary folder.
+The server implements the part of the Hub's API that huggingface_hub uses for dataset (and other) repositories and for
+storage buckets. It supports creation and listing, commits of small and large files, conditions on the parent commit,
+downloads with ranges, and the batches of buckets. It also supports accounts with read and write tokens, private and
+gated repositories, a quota of commits, and jobs, which run as processes of this machine. Data is in memory, except the
+content of buckets, which hf_xet writes to a temporary folder.
 
-Run it with `python -m tests.fakes.hub`, which prints the variables to set. In tests:
-`with running() as (hub, environment): ...`. huggingface_hub reads HF_ENDPOINT when it is imported: give programs the
-environment, or `HfApi(endpoint=hub.url, token=TOKEN)` in the same process.
+Run it with `python -m tests.fakes.hub`, which prints the variables to set. In tests: `with running() as (hub,
+environment): ...`. huggingface_hub reads HF_ENDPOINT when it is imported: give programs the environment, or use
+`HfApi(endpoint=hub.url, token=TOKEN)` in the same process.
 
-Its own paths: POST /_fake/faults adds a fault (the fields of `faults.Fault`), GET lists them, DELETE clears them;
-GET /_fake/requests counts what was asked for.
+Control paths: POST /_fake/faults adds a fault (the fields of `server.Fault`), GET lists them, DELETE clears them. GET
+/_fake/requests returns the number of requests.
 """
 
 from tests.fakes.hub.answers import TOKEN, Account

@@ -1,4 +1,4 @@
-"""`python -m tests.fakes.hub`: serve until interrupted or killed."""
+"""Entry point of `python -m tests.fakes.hub`: serve until interrupted or killed."""
 
 import argparse
 import contextlib
@@ -14,7 +14,7 @@ from tests.fakes.hub.server import FakeHub
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code."""
+    """Serve, and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.fakes.hub",
         description="A stand-in for the Hugging Face Hub. It prints the variables that make huggingface_hub use it.",

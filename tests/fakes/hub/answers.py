@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from multidict import MultiMapping
 
-# What a handler gets and gives: a parsed request, an answer, a refusal as the Hub words it.
+# Input and output of a handler: a parsed request, an answer, a refusal in the Hub's words.
 
 
 JSON = {"Content-Type": "application/json; charset=utf-8"}
@@ -18,9 +18,9 @@ JSON = {"Content-Type": "application/json; charset=utf-8"}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. `path` is raw (`%2F` in a name is no `/`), header names are lower case, `base` the server's URL.
+    """One request. `path` is raw (`%2F` in a name is not `/`), header names are lower case, `base` is the server's URL.
 
-    `page`: rows of one page of a listing.
+    `page`: rows per page of a listing.
     """
 
     method: str
@@ -32,21 +32,21 @@ class Request:
     page: int
 
     def json(self) -> Any:
-        """The body. Raises `Refused` (400) when it is not JSON."""
+        """Return the body. Raises `Refused` (400) if it is not JSON."""
         try:
             return json.loads(self.body)
         except ValueError as error:
             raise Refused(400, "", f"Invalid JSON: {error}") from error
 
     def rows(self) -> list[dict[str, Any]]:
-        """The body as one JSON object per line."""
+        """Return the body as one JSON object per line."""
         try:
             return [json.loads(line) for line in self.body.splitlines() if line.strip()]
         except ValueError as error:
             raise Refused(400, "", f"Invalid JSON line: {error}") from error
 
     def values(self, name: str) -> list[str]:
-        """All values of a field of a JSON body or a form."""
+        """Return all values of a field of a JSON body or a form."""
         if "json" in self.headers.get("content-type", ""):
             found = self.json().get(name, [])
             return [found] if isinstance(found, str) else list(found)
@@ -55,7 +55,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is sent back. `more` gives what follows the body, when it is there, b"" for nothing yet, None at the end."""
+    """Response. `more` returns the parts after the body if available, b"" for no data yet, None at the end."""
 
     status: int = 200
     body: bytes = b""
@@ -64,12 +64,12 @@ class Answer:
 
     @classmethod
     def of(cls, value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> "Answer":
-        """An answer in JSON."""
+        """Return an answer in JSON."""
         return cls(status, json.dumps(value).encode(), {**JSON, **(headers or {})})
 
 
 class Refused(Exception):
-    """An answer with an error: `code` becomes `X-Error-Code`, by which the client picks its exception."""
+    """Error response: `code` becomes `X-Error-Code`, which selects the client's exception."""
 
     def __init__(self, status: int, code: str, message: str, *, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -79,7 +79,7 @@ class Refused(Exception):
         self.headers = dict(headers or {})
 
     def answer(self) -> Answer:
-        """As it is sent."""
+        """Return the answer to send."""
         headers = {"X-Error-Message": self.message, **self.headers}
         if self.code:
             headers["X-Error-Code"] = self.code
@@ -87,7 +87,7 @@ class Refused(Exception):
 
 
 def page(request: Request, rows: list[dict[str, Any]]) -> Answer:
-    """One page of `rows`, with a `Link` to the next. `limit` and `cursor` come from the query."""
+    """Return one page of `rows`, with a `Link` to the next. `limit` and `cursor` are in the query."""
     start = int(request.query.get("cursor") or 0)
     end = start + min(int(request.query.get("limit") or request.page), request.page)
     headers = {}
@@ -98,7 +98,7 @@ def page(request: Request, rows: list[dict[str, Any]]) -> Answer:
 
 
 def content(request: Request, data: bytes, headers: Mapping[str, str]) -> Answer:
-    """The content or the range of it that was asked for; HEAD gets its length alone."""
+    """Return the content or the requested range; for HEAD, only its length."""
     shown = {"Accept-Ranges": "bytes", "Content-Type": "application/octet-stream", **headers}
     if request.method == "HEAD":
         return Answer(200, b"", {**shown, "Content-Length": str(len(data))})
@@ -114,28 +114,28 @@ def content(request: Request, data: bytes, headers: Mapping[str, str]) -> Answer
 
 
 def iso(seconds: float | None = None) -> str:
-    """A time (seconds since 1970; now) as the Hub writes it, the only form that its client reads."""
+    """Return a time (seconds since 1970; default now) in the Hub's form, the only one that its client reads."""
     at = datetime.fromtimestamp(time.time() if seconds is None else seconds, UTC)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-# Who asks, and what he may do.
+# Accounts and their rights.
 
 
-#: The token of the account that every server begins with.
+#: Token of the initial account of every server.
 TOKEN = "hf_fake"
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user with one token. `role` is that of the token: read or write."""
+    """User with one token. `role` is that of the token: read or write."""
 
     name: str
     role: str = "write"
     orgs: tuple[str, ...] = ()
 
     def owns(self, namespace: str) -> bool:
-        """Whether repositories and buckets of the namespace are his, or of an organisation that he is in."""
+        """Return whether the user or one of the user's organizations owns the namespace."""
         return namespace == self.name or namespace in self.orgs
 
 
@@ -146,7 +146,7 @@ class Accounts:
     by_token: dict[str, Account] = field(default_factory=lambda: {TOKEN: Account("tester", orgs=("team",))})
 
     def of(self, request: Request) -> Account | None:
-        """Who asks; None without a token. Raises `Refused` (401) for one that nobody has."""
+        """Return the account; None without a token. Raises `Refused` (401) for an unknown token."""
         given = request.headers.get("authorization", "")
         if not given:
             return None
@@ -156,7 +156,7 @@ class Accounts:
         return account
 
     def needed(self, request: Request) -> Account:
-        """Who asks. Raises `Refused` (401) for nobody."""
+        """Return the account. Raises `Refused` (401) without a token."""
         account = self.of(request)
         if account is None:
             raise Refused(401, "", "Invalid username or password.")
@@ -164,13 +164,13 @@ class Accounts:
 
 
 def check_read(account: Account | None, namespace: str, *, private: bool) -> None:
-    """Raise `Refused` as the Hub does: what may not be seen does not exist."""
+    """Raise `Refused` as the Hub does: unreadable objects do not exist."""
     if private and (account is None or not account.owns(namespace)):
         raise Refused(404 if account else 401, "RepoNotFound", "Repository not found")
 
 
 def check_write(account: Account | None, namespace: str) -> None:
-    """Raise `Refused`: 401 for nobody, 403 for a token that may only read and for what belongs to others."""
+    """Raise `Refused`: 401 without an account, 403 for a read-only token and for objects of other users."""
     if account is None:
         raise Refused(401, "", "Invalid username or password.")
     if account.role != "write":

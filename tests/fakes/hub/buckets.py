@@ -1,4 +1,4 @@
-"""The Hub's API of storage buckets: no commits, no versions and no conditions."""
+"""API of storage buckets: no commits, no versions, and no conditions."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from tests.fakes.hub.state import Bucket, BucketFile, State
 
 
 def create(state: State, request: Request, bucket: str) -> Answer:
-    """POST /api/buckets/<namespace>/<name>; `me` is the namespace of who asks."""
+    """POST /api/buckets/<namespace>/<name>; `me` is the namespace of the account."""
     account = state.accounts.needed(request)
     namespace, _, name = bucket.partition("/")
     namespace = account.name if namespace == "me" else namespace
@@ -24,7 +24,7 @@ def create(state: State, request: Request, bucket: str) -> Answer:
 
 
 def info(state: State, request: Request, bucket: str) -> Answer:
-    """GET /api/buckets/<bucket>"""
+    """GET /api/buckets/<bucket>."""
     found = state.bucket(request, bucket)
     files = list(found.files.values())
     return Answer.of(
@@ -39,7 +39,7 @@ def info(state: State, request: Request, bucket: str) -> Answer:
 
 
 def delete(state: State, request: Request, bucket: str) -> Answer:
-    """DELETE /api/buckets/<bucket>"""
+    """DELETE /api/buckets/<bucket>."""
     found = state.bucket(request, bucket, write=True)
     with state.repositories.lock:
         del state.buckets[found.id]
@@ -75,13 +75,13 @@ def _described(path: str, file: BucketFile) -> dict[str, Any]:
 
 
 def paths_info(state: State, request: Request, bucket: str) -> Answer:
-    """POST /api/buckets/<bucket>/paths-info; paths that are not there are left out."""
+    """POST /api/buckets/<bucket>/paths-info; missing paths are omitted."""
     files = state.bucket(request, bucket).files
     return Answer.of([_described(path, files[path]) for path in request.values("paths") if path in files])
 
 
 def batch(state: State, request: Request, bucket: str) -> Answer:
-    """POST /api/buckets/<bucket>/batch: one operation after the other, those that fail are named."""
+    """POST /api/buckets/<bucket>/batch: operations in order; the response names failed ones."""
     found = state.bucket(request, bucket, write=True)
     operations = request.rows()
     state.xet.take(operation["xetHash"] for operation in operations if "xetHash" in operation)
@@ -112,7 +112,7 @@ def _apply(state: State, bucket: Bucket, operation: dict[str, Any]) -> None:
 
 
 def xet_token(state: State, request: Request, bucket: str, what: str) -> Answer:
-    """GET /api/buckets/<bucket>/xet-read-token and xet-write-token: where the content is, or is to go."""
+    """GET /api/buckets/<bucket>/xet-read-token and xet-write-token: location of the content for reading or writing."""
     files = state.bucket(request, bucket, write=what == "write").files.values()
     if what == "write":
         return state.xet.token()
@@ -120,7 +120,7 @@ def xet_token(state: State, request: Request, bucket: str, what: str) -> Answer:
 
 
 def resolve(state: State, request: Request, bucket: str, path: str) -> Answer:
-    """GET or HEAD /buckets/<bucket>/resolve/<path>"""
+    """GET or HEAD /buckets/<bucket>/resolve/<path>."""
     file = state.bucket(request, bucket).files.get(path)
     if file is None:
         raise Refused(404, "EntryNotFound", "Entry not found")

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from tests.fakes.hub.state import State
 
 
-# Jobs of the Hub. A job is its command, run as a process of this machine with the job's environment only.
-# `tests.fakes.container` says what takes the place of images.
+# A job is its command, run as a process of this machine with the job's environment only. `tests.fakes.container`
+# describes the replacement of images.
 
 
-#: Dollars an hour of some flavors (the Hub's pricing page, August 2026), and how many of which accelerator.
+#: Dollars per hour of several flavors (the Hub's pricing page, August 2026), with accelerator and count.
 FLAVORS: Mapping[str, tuple[float, str, int]] = {
     "cpu-basic": (0.01, "", 0),
     "cpu-upgrade": (0.03, "", 0),
@@ -42,9 +42,10 @@ OVER = ("COMPLETED", "CANCELED", "ERROR", "DELETED")
 
 @dataclass(frozen=True, slots=True)
 class Mishap:
-    """What befalls the next job of `shard` (None: any): it ends as `stage`, with the Hub's `message`.
+    """Failure of the next job of `shard` (None: any), which ends as `stage` with the Hub's `message`.
 
-    `never_starts`: without its command having run. Else the machine is gone at once when a line of its log has `after`.
+    With `never_starts`, its command never runs. Otherwise the machine is lost as soon as a line of its log contains
+    `after`.
     """
 
     message: str
@@ -56,7 +57,7 @@ class Mishap:
 
 @dataclass(slots=True)
 class FakeJob:
-    """A job; `spec` as it was sent."""
+    """Job; `spec` is the one in the request."""
 
     id: str
     namespace: str
@@ -79,27 +80,27 @@ class FakeJob:
         return dict(self.spec.get("labels") or {})
 
     def log(self) -> list[str]:
-        """What it has written so far."""
-        with contextlib.suppress(FileNotFoundError):  # it ends at this moment
+        """Return the lines written so far."""
+        with contextlib.suppress(FileNotFoundError):  # the job ends at this moment
             if self.container is not None and not self.over.is_set():
                 return self.container.lines()
         return self.lines
 
     def end(self, stage: str, message: str | None = None) -> None:
-        """It is over: who asks sees all of its end or nothing of it."""
+        """End the job; readers see all of its end or none."""
         with self.lock:
             self.stage, self.message = ("CANCELED", None) if self.cancelled else (stage, message)
             self.ended = time.time()
         self.over.set()
 
     def timed_log(self) -> list[tuple[str, str]]:
-        """The same with the times (ISO) at which somebody looked first."""
+        """Return the lines with the times (ISO) at which they were first read."""
         lines = self.log()
         self.seen += [iso()] * (len(lines) - len(self.seen))
         return list(zip(self.seen, lines, strict=False))
 
     def shown(self) -> dict[str, Any]:
-        """As the API shows it: secrets by name."""
+        """Return the job as the API shows it, with secrets by name."""
         with self.lock:
             stage, message, ended = self.stage, self.message, self.ended
         until = ended or time.time()
@@ -123,9 +124,9 @@ class FakeJob:
 
 
 class Jobs:
-    """All jobs. `mishaps` wait for theirs; `second` is how long a second of a time limit lasts.
+    """All jobs. `mishaps` apply to later jobs; `second` is the real length of a second of a time limit.
 
-    `image` is the environment that every image has; `images` names the Python of an image, by the image's name.
+    `image` is the environment of every image; `images` contains the Python of an image by its name.
     """
 
     def __init__(self) -> None:
@@ -139,7 +140,7 @@ class Jobs:
         self._closed = False
 
     def start(self, namespace: str, spec: dict[str, Any]) -> FakeJob:
-        """A new job, which runs from now on."""
+        """Create a job and start it."""
         with self._lock:
             made = FakeJob(f"{next(self._numbers):024x}", namespace, spec, self._mishap(spec))
             self.by_id[made.id] = made
@@ -147,21 +148,21 @@ class Jobs:
         return made
 
     def get(self, namespace: str, job: str) -> FakeJob:
-        """Raises `Refused` (404)."""
+        """Return the job, or raise `Refused` (404)."""
         found = self.by_id.get(job)
         if found is None or found.namespace != namespace:
             raise Refused(404, "JobNotFound", "Job not found")
         return found
 
     def cancel(self, job: FakeJob) -> None:
-        """Returns when it is over."""
+        """Cancel the job, and return when it is over."""
         job.cancelled = True
         if job.container is not None:
             job.container.stop()
         job.over.wait()
 
     def close(self) -> None:
-        """Nothing of any job is left."""
+        """End all jobs and remove their data."""
         self._closed = True
         for job in list(self.by_id.values()):
             if job.container is not None:
@@ -190,7 +191,7 @@ class Jobs:
             job.end(*end)
 
     def _to_its_end(self, job: FakeJob) -> tuple[str, str | None]:
-        """The stage in which it ended, and what the Hub says of it."""
+        """Run the job; return its final stage, and the Hub's message."""
         limit = job.spec.get("timeoutSeconds")
         job.container = Container(
             job.spec["command"],
@@ -198,7 +199,7 @@ class Jobs:
             time_limit=limit and limit * self.second,
         )
         job.started, job.stage = time.time(), "RUNNING"
-        if job.cancelled or self._closed:  # meanwhile
+        if job.cancelled or self._closed:  # set in the meantime
             job.container.kill()
         hit = job.mishap is not None and self._befallen(job.container, job.mishap)
         code = job.container.wait()
@@ -209,7 +210,7 @@ class Jobs:
         return ("ERROR", f"Job failed with exit code: {code}") if code else ("COMPLETED", None)
 
     def _befallen(self, container: Container, mishap: Mishap) -> bool:
-        """Whether it happened before the job was over by itself."""
+        """Return whether the failure happened before the job ended by itself."""
         pattern = re.compile(mishap.after)
         while container.wait(0.02) is None:
             if any(pattern.search(line) for line in container.lines()) or not mishap.after:
@@ -225,11 +226,11 @@ class Jobs:
         return {"PATH": path, "HF_HUB_DISABLE_XET": "1", **said, **self.image, **own}
 
 
-# The Hub's API of jobs.
+# API of jobs.
 
 
 def hardware(state: "State", request: Request) -> Answer:
-    """GET /api/jobs/hardware"""
+    """GET /api/jobs/hardware."""
     return Answer.of([_flavor(name, *what) for name, what in FLAVORS.items()])
 
 
@@ -254,7 +255,7 @@ def _flavor(name: str, price: float, model: str, gpus: int) -> dict[str, Any]:
 
 
 def run(state: "State", request: Request, namespace: str) -> Answer:
-    """POST /api/jobs/<namespace>"""
+    """POST /api/jobs/<namespace>."""
     _may(state, request, namespace)
     spec = request.json()
     if spec.get("flavor") not in FLAVORS:
@@ -279,13 +280,13 @@ def listed(state: "State", request: Request, namespace: str) -> Answer:
 
 
 def inspect(state: "State", request: Request, namespace: str, job: str) -> Answer:
-    """GET /api/jobs/<namespace>/<job>"""
+    """GET /api/jobs/<namespace>/<job>."""
     _may(state, request, namespace)
     return Answer.of(state.jobs.get(namespace, job).shown())
 
 
 def cancel(state: "State", request: Request, namespace: str, job: str) -> Answer:
-    """POST /api/jobs/<namespace>/<job>/cancel"""
+    """POST /api/jobs/<namespace>/<job>/cancel."""
     _may(state, request, namespace)
     found = state.jobs.get(namespace, job)
     if found.stage in OVER:
@@ -295,7 +296,7 @@ def cancel(state: "State", request: Request, namespace: str, job: str) -> Answer
 
 
 def logs(state: "State", request: Request, namespace: str, job: str) -> Answer:
-    """GET /api/jobs/<namespace>/<job>/logs: an event for each line until the job is over; `tail`: from so many on."""
+    """GET /api/jobs/<namespace>/<job>/logs: an event per line until the job is over; `tail` limits old lines."""
     _may(state, request, namespace)
     found = state.jobs.get(namespace, job)
     tail = request.query.get("tail")
@@ -309,7 +310,7 @@ def _events(job: FakeJob, start: int) -> Callable[[], bytes | None]:
 
     def more() -> bytes | None:
         nonlocal sent, first
-        over = job.over.is_set()  # before it is looked what there is
+        over = job.over.is_set()  # read before the lines
         lines = job.timed_log()[sent:]
         sent += len(lines)
         events, first = first + b"".join(_event(at, line) for at, line in lines), b""

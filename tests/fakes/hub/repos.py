@@ -7,11 +7,11 @@ from typing import Any
 from tests.fakes.hub.answers import Answer, Refused, Request, check_write, content, page
 from tests.fakes.hub.state import Entry, State, etag_of, upload_mode
 
-# Content in and out: large files that are uploaded before the commit that names them, and downloads.
+# Content: large files, uploaded before the commit that names them, and downloads.
 
 
 def lfs_batch(state: State, request: Request, kind: str, repository: str) -> Answer:
-    """POST /<kind>s/<repository>.git/info/lfs/objects/batch: where to send what is not there yet."""
+    """POST /<kind>s/<repository>.git/info/lfs/objects/batch: upload addresses of missing files."""
     state.writable(request, kind, repository)
     return Answer.of(
         {
@@ -32,7 +32,7 @@ def _target(state: State, request: Request, oid: str, size: int) -> dict[str, An
 
 
 def lfs_put(state: State, request: Request, oid: str) -> Answer:
-    """PUT /_lfs/<sha256>. An upload that was cut does not count."""
+    """PUT /_lfs/<sha256>. An incomplete upload does not count."""
     if hashlib.sha256(request.body).hexdigest() != oid:
         raise Refused(400, "", "The content does not have this sha256")
     state.repositories.large[oid] = request.body
@@ -40,14 +40,14 @@ def lfs_put(state: State, request: Request, oid: str) -> Answer:
 
 
 def lfs_verify(state: State, request: Request, oid: str) -> Answer:
-    """POST /_lfs/<sha256>/verify"""
+    """POST /_lfs/<sha256>/verify."""
     if oid not in state.repositories.large:
         raise Refused(404, "", "Object does not exist")
     return Answer.of({})
 
 
 def lfs_get(state: State, request: Request, oid: str) -> Answer:
-    """GET /_lfs/<sha256>: where downloads of large files are sent on to; nobody asks who is there."""
+    """GET /_lfs/<sha256>: target of redirected downloads of large files, without authentication."""
     data = state.repositories.large.get(oid)
     if data is None:
         raise Refused(404, "", "Not found")
@@ -55,9 +55,9 @@ def lfs_get(state: State, request: Request, oid: str) -> Answer:
 
 
 def xet_token(state: State, request: Request, kind: str, repository: str, what: str, revision: str = "main") -> Answer:
-    """GET /api/<kind>s/<repository>/xet-write-token/<revision>: where large files are sent by a client with Xet.
+    """GET /api/<kind>s/<repository>/xet-write-token/<revision>: upload address of large files for a client with Xet.
 
-    They are read by HTTP: answers name no Xet hash, so nobody asks for the token to read.
+    Large files are read by HTTP: answers contain no Xet hash, so clients request no token for reading.
     """
     state.writable(request, kind, repository).sha(revision)
     if what == "read":
@@ -66,7 +66,7 @@ def xet_token(state: State, request: Request, kind: str, repository: str, what: 
 
 
 def resolve(state: State, request: Request, kind: str, repository: str, revision: str, path: str) -> Answer:
-    """GET or HEAD /[<kind>s/]<repository>/resolve/<revision>/<path>"""
+    """GET or HEAD /[<kind>s/]<repository>/resolve/<revision>/<path>."""
     found, _ = state.readable(request, kind, repository)
     sha = found.sha(revision)
     entry = found.commits[sha].get(path)
@@ -81,14 +81,14 @@ def resolve(state: State, request: Request, kind: str, repository: str, revision
     return content(request, data, headers)
 
 
-# The Hub's API of repositories: making them, listing them, writing commits to them.
+# Repositories: creation, listing, and commits.
 
 
 _DATE = "2026-01-01T00:00:00.000Z"
 
 
 def whoami(state: State, request: Request) -> Answer:
-    """GET /api/whoami-v2"""
+    """GET /api/whoami-v2."""
     account = state.accounts.needed(request)
     orgs = [{"type": "org", "name": org} for org in account.orgs]
     token = {"displayName": "fake", "role": account.role}
@@ -96,7 +96,7 @@ def whoami(state: State, request: Request) -> Answer:
 
 
 def create(state: State, request: Request) -> Answer:
-    """POST /api/repos/create; private as asked, else public as on the Hub."""
+    """POST /api/repos/create; private if requested, otherwise public as on the Hub."""
     asked = request.json()
     account = state.accounts.needed(request)
     kind = asked.get("type") or "model"
@@ -113,7 +113,7 @@ def create(state: State, request: Request) -> Answer:
 
 
 def delete(state: State, request: Request) -> Answer:
-    """DELETE /api/repos/delete"""
+    """DELETE /api/repos/delete."""
     asked = request.json()
     account = state.accounts.needed(request)
     repository = f"{asked.get('organization') or account.name}/{asked['name']}"
@@ -125,12 +125,12 @@ def delete(state: State, request: Request) -> Answer:
 
 
 def validate_yaml(state: State, request: Request) -> Answer:
-    """POST /api/validate-yaml: everything is fine."""
+    """POST /api/validate-yaml: all input is valid."""
     return Answer.of({"errors": [], "warnings": []})
 
 
 def auth_check(state: State, request: Request, kind: str, repository: str, write: str = "") -> Answer:
-    """GET /api/<kind>s/<repository>/auth-check[/write]"""
+    """GET /api/<kind>s/<repository>/auth-check[/write]."""
     if write:
         state.writable(request, kind, repository)
     else:
@@ -139,7 +139,7 @@ def auth_check(state: State, request: Request, kind: str, repository: str, write
 
 
 def info(state: State, request: Request, kind: str, repository: str, revision: str = "main") -> Answer:
-    """GET /api/<kind>s/<repository>[/revision/<revision>]"""
+    """GET /api/<kind>s/<repository>[/revision/<revision>]."""
     found, _ = state.readable(request, kind, repository)
     sha = found.sha(revision)
     shown = {
@@ -161,7 +161,7 @@ def info(state: State, request: Request, kind: str, repository: str, revision: s
 
 
 def refs(state: State, request: Request, kind: str, repository: str) -> Answer:
-    """GET /api/<kind>s/<repository>/refs"""
+    """GET /api/<kind>s/<repository>/refs."""
     found, _ = state.readable(request, kind, repository)
     branches = [{"name": name, "ref": f"refs/heads/{name}", "targetCommit": sha} for name, sha in found.refs.items()]
     return Answer.of({"branches": branches, "tags": [], "converts": [], "pullRequests": []})
@@ -193,7 +193,7 @@ def commits(state: State, request: Request, kind: str, repository: str, revision
 
 
 def tree(state: State, request: Request, kind: str, repository: str, revision: str, path: str = "") -> Answer:
-    """GET /api/<kind>s/<repository>/tree/<revision>[/<path>]"""
+    """GET /api/<kind>s/<repository>/tree/<revision>[/<path>]."""
     found, _ = state.readable(request, kind, repository)
     recursive = request.query.get("recursive", "").lower() in ("true", "1")
     expand = request.query.get("expand", "").lower() in ("true", "1")
@@ -219,7 +219,7 @@ def _folder(path: str) -> dict[str, Any]:
 
 
 def paths_info(state: State, request: Request, kind: str, repository: str, revision: str) -> Answer:
-    """POST /api/<kind>s/<repository>/paths-info/<revision>; paths that are not there are left out."""
+    """POST /api/<kind>s/<repository>/paths-info/<revision>; missing paths are omitted."""
     found, _ = state.readable(request, kind, repository)
     there = found.tree(revision)
     expand = request.values("expand") == ["true"]
@@ -233,7 +233,7 @@ def paths_info(state: State, request: Request, kind: str, repository: str, revis
 
 
 def preupload(state: State, request: Request, kind: str, repository: str, revision: str) -> Answer:
-    """POST /api/<kind>s/<repository>/preupload/<revision>: how each file is to be stored, and what is there now."""
+    """POST /api/<kind>s/<repository>/preupload/<revision>: storage kind and current state of each file."""
     found = state.writable(request, kind, repository)
     there = found.tree(revision)
     shown = []

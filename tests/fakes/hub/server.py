@@ -20,24 +20,24 @@ from tests.fakes.hub import buckets, jobs, repos
 from tests.fakes.hub.answers import JSON, TOKEN, Answer, Refused, Request
 from tests.fakes.hub.state import State
 
-# Faults on demand: which request fails, how, and how often.
+# Faults on demand: the failing request, the kind of failure, and its frequency.
 
 
 class How(StrEnum):
-    """What happens to a request."""
+    """Effect of a fault on a request."""
 
-    REFUSE = "refuse"  # answered with `status`, not done
-    LOSE = "lose"  # done, and answered with `status`
-    DROP = "drop"  # not done, the connection is closed without an answer
-    CUT = "cut"  # done, and the connection is closed without an answer
-    DELAY = "delay"  # done after `seconds`
+    REFUSE = "refuse"  # answered with `status`, not executed
+    LOSE = "lose"  # executed, and answered with `status`
+    DROP = "drop"  # not executed, connection closed without an answer
+    CUT = "cut"  # executed, connection closed without an answer
+    DELAY = "delay"  # executed after `seconds`
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`operation` is one of `server.ROUTES`, or empty for all; `name` a part of the path, empty for any.
+    """Fault; `operation` is one of `server.ROUTES`, or empty for all; `name` is a part of the path, empty for any.
 
-    The first `after` requests that fit are left alone, then `times` are hit. `body` is sent instead of `message`.
+    The first `after` matching requests succeed, then `times` requests fail. `body` is sent instead of `message`.
     """
 
     operation: str = ""
@@ -53,41 +53,41 @@ class Fault:
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Self:
-        """From JSON. Raises `ValueError` for an unknown field or kind."""
+        """Return the fault for JSON values. Raises `ValueError` for an unknown field or kind."""
         try:
             return cls(**{**value, "how": How(value.get("how", How.REFUSE))})
         except TypeError as error:
             raise ValueError(str(error)) from error
 
     def fits(self, operation: str, path: str) -> bool:
-        """Whether it is for such a request."""
+        """Return whether the fault applies to such a request."""
         return self.operation in ("", operation) and self.name in path
 
 
 class Faults:
-    """The faults that wait for their request. Usable from any thread."""
+    """Pending faults, thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: list[Fault] = []
 
     def add(self, *faults: Fault) -> None:
-        """They are looked through in the order in which they were added."""
+        """Add faults; they are searched in the order of addition."""
         with self._lock:
             self._waiting.extend(faults)
 
     def clear(self) -> None:
-        """Forget those that have not happened."""
+        """Remove the pending faults."""
         with self._lock:
             self._waiting.clear()
 
     def listed(self) -> list[dict[str, Any]]:
-        """Those that have not happened, for JSON."""
+        """Return the pending faults for JSON."""
         with self._lock:
             return [asdict(fault) for fault in self._waiting]
 
     def take(self, operation: str, path: str) -> Fault | None:
-        """The fault of this request; it is used up by one."""
+        """Return the fault of this request, and reduce its count."""
         with self._lock:
             for place, fault in enumerate(self._waiting):
                 if not fault.fits(operation, path):
@@ -101,7 +101,7 @@ class Faults:
         return None
 
 
-# From a request's path to what answers it.
+# Routing of requests.
 
 
 _REPO = r"/api/(?P<kind>model|dataset|space)s/(?P<repository>[^/]+/[^/]+)"
@@ -113,7 +113,7 @@ _JOB = rf"{_JOBS}/(?P<job>[^/]+)"
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`operation` is what faults and counts call it."""
+    """Route; `operation` is its name in faults and counts."""
 
     operation: str
     methods: str
@@ -125,7 +125,7 @@ def _route(operation: str, methods: str, pattern: str, answer: Callable[..., Ans
     return Route(operation, methods, re.compile(pattern), answer)
 
 
-#: The first that fits answers.
+#: The first matching route answers.
 ROUTES = (
     _route("whoami", "GET", r"/api/whoami-v2", repos.whoami),
     _route("create_repo", "POST", r"/api/repos/create", repos.create),
@@ -164,7 +164,7 @@ ROUTES = (
 
 
 def find(request: Request) -> tuple[str, Callable[[State], Answer]]:
-    """The operation, and what does it. Raises `Refused` (404) for a path that the fake does not know."""
+    """Return the operation and its handler. Raises `Refused` (404) for an unknown path."""
     for route in ROUTES:
         if request.method in route.methods.split() and (found := route.pattern.fullmatch(request.path)):
             return route.operation, _bound(route, request, found)
@@ -178,19 +178,19 @@ def _bound(route: Route, request: Request, found: re.Match[str]) -> Callable[[St
     return lambda state: route.answer(state, request, **names)
 
 
-# The HTTP server, in a thread of its own.
+# HTTP server in a separate thread.
 
 
 _HOST = "127.0.0.1"
 _LARGEST_BODY = 4 << 30
 _THREADS = 32
 
-#: Rows of one page of a listing, as on the Hub.
+#: Rows per page of a listing, as on the Hub.
 _PAGE = 1000
 
 
 class FakeHub:
-    """`state` and `faults` may be used directly by a test in the same process. Begun by `start`, ended by `stop`."""
+    """Server with `start` and `stop`; a test in the same process may use `state` and `faults` directly."""
 
     def __init__(self, *, port: int = 0, page: int = _PAGE) -> None:
         self.page = page
@@ -207,22 +207,22 @@ class FakeHub:
 
     @property
     def requests(self) -> dict[str, int]:
-        """How many requests of each operation came, those that were made to fail among them."""
+        """Return the number of requests per operation, including those that a fault hit."""
         with self._lock:
             return dict(self._counts)
 
     def environment(self, home: str | Path) -> dict[str, str]:
-        """What makes huggingface_hub use this server in a process that is started with it. `home`: a folder for it."""
+        """Return the variables with which huggingface_hub in a new process uses this server; `home` is its folder."""
         return {
             "HF_ENDPOINT": self.url,
             "HF_TOKEN": TOKEN,
             "HF_HOME": str(home),
-            "HF_HUB_DISABLE_XET": "1",  # large files of repositories by plain HTTP; with Xet it works too
+            "HF_HUB_DISABLE_XET": "1",  # large files of repositories by plain HTTP; Xet works, too
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         }
 
     def start(self) -> None:
-        """Listen on loopback; `url` is known afterwards. Raises OSError for a port that is taken."""
+        """Listen on loopback; `url` is known afterward. Raises OSError for a used port."""
         self._thread.start()
         try:
             asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
@@ -267,7 +267,7 @@ class FakeHub:
         return _sent(answer) if answer.more is None else await self._stream(asked, answer, answer.more)
 
     async def _stream(self, asked: web.Request, answer: Answer, more: Callable[[], bytes | None]) -> web.StreamResponse:
-        """Until there is no more, or nobody listens any more."""
+        """Stream the answer until its end, or until the client disconnects."""
         response = web.StreamResponse(status=answer.status, headers=answer.headers)
         await response.prepare(asked)
         loop = asyncio.get_running_loop()
@@ -280,7 +280,7 @@ class FakeHub:
         return response
 
     def _answer(self, request: Request) -> Answer | float | None:
-        """The answer; seconds after which it is to be made; None for a connection that is closed instead."""
+        """Return the answer; seconds of delay; or None for a connection that is closed without an answer."""
         try:
             operation, _ = find(request)
         except Refused as refused:
@@ -328,7 +328,7 @@ def _sent(answer: Answer) -> web.Response:
 
 @contextlib.contextmanager
 def running(*, port: int = 0, page: int = _PAGE) -> Iterator[tuple[FakeHub, dict[str, str]]]:
-    """A server in a thread of this process, and the environment for programs that are to use it; gone at the end."""
+    """Run a server in a thread of this process; yield the server and the environment for client programs."""
     hub = FakeHub(port=port, page=page)
     with tempfile.TemporaryDirectory(prefix="llm-ocr-hf-home-") as home:
         hub.start()

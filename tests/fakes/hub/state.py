@@ -18,17 +18,17 @@ from typing import Any
 from tests.fakes.hub.answers import Account, Accounts, Answer, Refused, Request, check_read, check_write, iso
 from tests.fakes.hub.jobs import Jobs
 
-# Repositories: commits as whole trees, and the files of large content by their sha256.
+# Repositories: commits as whole trees, and large files by their sha256.
 
 
-#: What a new repository on the Hub stores as large files, the kinds that matter here.
+#: Relevant suffixes that a new repository on the Hub stores as large files.
 _LARGE = (".parquet", ".arrow", ".whl", ".png", ".jpg", ".jpeg", ".tiff", ".pdf", ".zip", ".tar", ".gz", ".bin")
 _LARGEST_REGULAR = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file of a tree: `data`, or `sha256` of a large file. `commit` wrote it at `date` (ISO)."""
+    """File of a tree: `data`, or `sha256` of a large file. Written by `commit` at `date` (ISO)."""
 
     data: bytes = b""
     sha256: str = ""
@@ -53,7 +53,7 @@ class Repository:
         return self.id.partition("/")[0]
 
     def sha(self, revision: str) -> str:
-        """The commit of a branch or commit id. Raises `Refused`."""
+        """Return the commit of a branch or commit id. Raises `Refused`."""
         found = self.refs.get(revision.removeprefix("refs/heads/"))
         if found is None and revision in self.commits:
             found = revision
@@ -62,20 +62,20 @@ class Repository:
         return found
 
     def tree(self, revision: str) -> dict[str, Entry]:
-        """The files of a revision by path."""
+        """Return the files of a revision by path."""
         return self.commits[self.sha(revision)]
 
 
 @dataclass(slots=True)
 class Repositories:
-    """All repositories, by kind (`dataset`, `model`, `space`) and id. `lock` is held for every change."""
+    """All repositories, by kind (`dataset`, `model`, `space`) and id. Every change holds `lock`."""
 
     by_id: dict[tuple[str, str], Repository] = field(default_factory=dict)
     large: dict[str, bytes] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def add(self, kind: str, repository: str, *, private: bool = True) -> Repository:
-        """A new repository with one commit."""
+        """Add a repository with one commit."""
         made = Repository(kind, repository, private)
         with self.lock:
             self.by_id[kind, repository] = made
@@ -83,14 +83,14 @@ class Repositories:
         return made
 
     def get(self, kind: str, repository: str) -> Repository:
-        """Raises `Refused` (404)."""
+        """Return the repository, or raise `Refused` (404)."""
         found = self.by_id.get((kind, repository))
         if found is None:
             raise Refused(404, "RepoNotFound", "Repository not found")
         return found
 
     def commit(self, repository: Repository, branch: str, changed: dict[str, Entry | None], title: str) -> str:
-        """A new commit on the branch: None removes a file. The new commit's id."""
+        """Create a commit on the branch, and return its id; None removes a file."""
         sha, date = secrets.token_hex(20), iso()
         with self.lock:
             before = repository.commits.get(repository.refs.get(branch, ""), {})
@@ -108,11 +108,11 @@ class Repositories:
         return sha
 
     def content(self, entry: Entry) -> bytes:
-        """A file's bytes."""
+        """Return a file's bytes."""
         return self.large[entry.sha256] if entry.sha256 else entry.data
 
     def described(self, path: str, entry: Entry, *, expand: bool = False) -> dict[str, Any]:
-        """A file as listings show it."""
+        """Return a file as in listings."""
         data = self.content(entry)
         shown: dict[str, Any] = {"type": "file", "path": path, "size": len(data), "oid": oid_of(self, entry)}
         if entry.sha256:
@@ -123,7 +123,7 @@ class Repositories:
 
 
 def upload_mode(tree: dict[str, Entry], path: str, size: int) -> tuple[str, bool]:
-    """Whether a file is stored as `lfs` or `regular`, and whether the repository's .gitignore leaves it out."""
+    """Return whether a file is stored as `lfs` or `regular`, and whether the repository's .gitignore excludes it."""
     ignored = tree.get(".gitignore", Entry()).data.decode(errors="replace").split()
     name = path.rpartition("/")[2]
     ignore = any(fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(path, pattern) for pattern in ignored)
@@ -131,14 +131,14 @@ def upload_mode(tree: dict[str, Entry], path: str, size: int) -> tuple[str, bool
 
 
 def oid_of(repositories: Repositories, entry: Entry) -> str:
-    """The git object id: for a large file that of its pointer."""
+    """Return the git object id; for a large file, that of its pointer."""
     if not entry.sha256:
         return _blob(entry.data)
     return _blob(_pointer(entry, len(repositories.content(entry))))
 
 
 def etag_of(entry: Entry) -> str:
-    """What the Hub gives as a file's ETag: the git object id, or the sha256 of a large file."""
+    """Return the Hub's ETag of a file: the git object id, or the sha256 of a large file."""
     return entry.sha256 or _blob(entry.data)
 
 
@@ -151,20 +151,20 @@ def _pointer(entry: Entry, size: int) -> bytes:
 
 
 class CommitQuota:
-    """So many commits an hour over all repositories; None for no limit."""
+    """Maximum commits per hour over all repositories; None for no limit."""
 
     def __init__(self, per_hour: int | None = None) -> None:
         self.per_hour = per_hour
         self._times: list[float] = []
 
     def made(self) -> int:
-        """How many were made in the last hour."""
+        """Return the number of commits in the last hour."""
         now = time.monotonic()
         self._times = [at for at in self._times if now - at < 3600]
         return len(self._times)
 
     def count(self) -> None:
-        """Count one. Raises `Refused` (429), with the seconds to wait, when there were too many."""
+        """Count a commit. Raises `Refused` (429), with the seconds to wait, above the limit."""
         now = time.monotonic()
         self.made()
         if self.per_hour is not None and len(self._times) >= self.per_hour:
@@ -174,10 +174,10 @@ class CommitQuota:
         self._times.append(now)
 
 
-# The content of buckets, and large files of repositories: hf_xet's own store in folders, and no servers for it. The
-# client is told `local:///FOLDER` as the address of the store and writes or reads there itself, whatever process it is
-# in. It keeps the folder's index locked for as long as its process lives: so each of its tokens is for a folder of its
-# own, and the server looks into a copy.
+# Content of buckets, and large files of repositories: hf_xet's own store in folders, without servers. The client
+# receives `local:///FOLDER` as the address of the store, and reads or writes there itself, in any process. The client
+# keeps the folder's index locked until its process exits. Each token is therefore for a separate folder, and the server
+# reads a copy.
 
 
 _EMPTY = "0" * 64
@@ -186,7 +186,7 @@ _TOKEN_SECONDS = 3600
 
 
 class LocalXet:
-    """Content by its Xet hash. `folder` is made and removed with the server."""
+    """Content by its Xet hash. `folder` is created and removed with the server."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="llm-ocr-fake-hub-"))
@@ -197,7 +197,7 @@ class LocalXet:
         self._session: Any = None
 
     def token(self, contents: Iterable[bytes] | None = None) -> Answer:
-        """What a client is told that is about to send content, or to read some of `contents`."""
+        """Return the connection data for a client that will send content, or read some of `contents`."""
         address = f"local://{self._new('w')}" if contents is None else self._made_of(contents)
         until = int(time.time()) + _TOKEN_SECONDS
         headers = {
@@ -208,7 +208,7 @@ class LocalXet:
         return Answer.of({"casUrl": address, "accessToken": "fake", "exp": until}, headers=headers)
 
     def _made_of(self, contents: Iterable[bytes]) -> str:
-        from hf_xet import SKIP_SHA256  # type: ignore[import-untyped]  # it comes without types
+        from hf_xet import SKIP_SHA256  # type: ignore[import-untyped]  # the package has no types
 
         made, given = self._new("m"), self._new("r")
         with self._sessions().new_upload_commit(endpoint=f"local://{made}") as commit:
@@ -218,26 +218,26 @@ class LocalXet:
         return f"local://{given}"
 
     def take(self, hashes: Iterable[str]) -> None:
-        """Find what clients have sent since, by Xet hash; what is not among it stays unknown."""
+        """Read the content that clients have sent, by Xet hash; missing content stays unknown."""
         with self._lock:
             self._take({one for one in hashes if one not in self._contents})
 
     def take_large(self, sha256s: Iterable[str]) -> dict[str, bytes]:
-        """Those contents of repositories that clients have sent since, by sha256."""
+        """Return the contents of repositories that clients have sent, by sha256."""
         with self._lock:
             wanted = set(sha256s)
             self._take(wanted)
             return {sha256: self._contents[self._by_sha256[sha256]] for sha256 in wanted if sha256 in self._by_sha256}
 
     def get(self, xet_hash: str) -> bytes:
-        """The content. Raises `Refused` (422) when no client has sent it."""
+        """Return the content. Raises `Refused` (422) if no client has sent it."""
         found = self._contents.get(xet_hash)
         if found is None:
             raise Refused(422, "", f"no content with the hash {xet_hash}")
         return found
 
     def _take(self, wanted: set[str]) -> None:
-        """Read the folders that have something of it: whoever asks for it has sent all that is in there."""
+        """Read the folders with wanted content: a client requests only after it has sent all of a folder."""
         for folder in sorted(self.folder.glob("w*")) if wanted else ():
             shards = [path.read_bytes() for path in folder.glob("xet/xorbs/shards/*.mdb")]
             files = dict(itertools.chain.from_iterable(map(_files, shards)))
@@ -273,11 +273,11 @@ class LocalXet:
 
 
 def _files(shard: bytes) -> Iterator[tuple[str, str]]:
-    """Xet hash and sha256 (empty for a bucket's) of the files that a shard describes.
+    """Yield Xet hash and sha256 (empty for a bucket's) of the files in a shard.
 
-    A shard has a header and then, for each file, records of 48 bytes: hash, flags and number of segments, 8 unused; the
-    segments; as many proofs, with the highest flag; the sha256, with the next one. A hash of ones ends them (as hf_xet
-    1.8 writes them).
+    A shard has a header, followed by records of 48 bytes per file. The first has hash, flags and number of segments,
+    and 8 unused bytes. The segments follow, then as many proofs (with the highest flag), then the sha256 (with the next
+    flag). A hash of ones ends the files (as hf_xet 1.8 writes them).
     """
     at = _RECORD
     while shard[at : at + 32] != b"\xff" * 32:
@@ -289,16 +289,16 @@ def _files(shard: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _hex(raw: bytes) -> str:
-    """Hashes stand there as four numbers of eight bytes, the lowest byte first."""
+    """Return a hash in hex: stored as four numbers of eight bytes, the lowest byte first."""
     return b"".join(raw[at : at + 8][::-1] for at in range(0, 32, 8)).hex()
 
 
-# Everything that the server knows.
+# State of the server.
 
 
 @dataclass(slots=True)
 class BucketFile:
-    """A file of a bucket; times in ISO."""
+    """File of a bucket; times in ISO."""
 
     xet_hash: str
     data: bytes
@@ -322,7 +322,7 @@ class Bucket:
 
 @dataclass(slots=True)
 class State:
-    """Repositories, buckets, accounts, jobs; `repositories.lock` is held for every change."""
+    """Repositories, buckets, accounts, jobs; every change holds `repositories.lock`."""
 
     repositories: Repositories = field(default_factory=Repositories)
     buckets: dict[str, Bucket] = field(default_factory=dict)
@@ -332,7 +332,7 @@ class State:
     jobs: Jobs = field(default_factory=Jobs)
 
     def readable(self, request: Request, kind: str, repository: str) -> tuple[Repository, Account | None]:
-        """The repository and who asks. Raises `Refused` for what he may not see."""
+        """Return the repository and the account. Raises `Refused` if the account may not read the repository."""
         account = self.accounts.of(request)
         namespace = repository.partition("/")[0]
         if (kind, repository) not in self.repositories.by_id:
@@ -344,13 +344,13 @@ class State:
         return found, account
 
     def writable(self, request: Request, kind: str, repository: str) -> Repository:
-        """The repository. Raises `Refused` for who may not write to it."""
+        """Return the repository. Raises `Refused` if the account may not write to it."""
         found, account = self.readable(request, kind, repository)
         check_write(account, found.namespace)
         return found
 
     def bucket(self, request: Request, bucket: str, *, write: bool = False) -> Bucket:
-        """Raises `Refused` as for repositories."""
+        """Return the bucket. Raises `Refused` as for repositories."""
         account = self.accounts.of(request)
         namespace = bucket.partition("/")[0]
         found = self.buckets.get(bucket)
