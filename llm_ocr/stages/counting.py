@@ -62,8 +62,8 @@ class Filtering:
         """By what a document with this content was left out before; empty when it was not."""
         return self._known.cause(document.id, document.version)
 
-    def said(self) -> str:
-        """What could not be looked at, in words; empty for nothing."""
+    def message(self) -> str:
+        """Return a message about documents that could not be checked; empty if there are none."""
         return self._filters.said()
 
     def looks_at_rows(self) -> bool:
