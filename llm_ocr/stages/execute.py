@@ -31,7 +31,7 @@ from llm_ocr.stages.limits import Limits, check_limits
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.plan import RESULT_VERSIONS, find, need_plan, plan
 from llm_ocr.stages.recording import Recorded
-from llm_ocr.stages.runtime import Job, Remote, log_folder, passwords, render_options, worker_name
+from llm_ocr.stages.runtime import Job, Remote, Stage, log_folder, passwords, render_options, worker_name
 from llm_ocr.stages.servers import PAGES_PER_UNIT, Engines, choose_engine
 from llm_ocr.types import DocumentPart
 from llm_ocr.workspace import Workspace
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from llm_ocr.compat.datasets import InputDataset
 
 __all__ = ["execute"]
-
-#: A stage over a workspace. The command's name decides which settings its job has; types cannot express that.
-Stage = Callable[[Job[Any]], Awaitable[None]]
 
 #: Description of each engine in the first line of a run.
 _ABOUT = {

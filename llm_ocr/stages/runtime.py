@@ -205,6 +205,10 @@ class Job(Generic[S_co]):
         return self.opened
 
 
+#: A stage over a workspace. The name of the command decides which settings its job has; types cannot express that.
+Stage = Callable[[Job[Any]], Awaitable[None]]
+
+
 #: Folder of server logs, below the workspace.
 FOLDER = "logs"
 
