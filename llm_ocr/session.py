@@ -41,7 +41,7 @@ Finished = Callable[[int, PageRecord], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How one document is read, if that differs from the settings.
+    """Options for reading a single document, if they differ from the settings.
 
     Attributes:
         whole: Whether pages are read whole instead of by regions.

@@ -421,7 +421,7 @@ _TIFF = (".tif", ".tiff")
 
 @dataclass(frozen=True, slots=True)
 class CountOptions:
-    """Which documents are opened.
+    """Selection of the documents that are opened.
 
     Attributes:
         mode: `exact` opens all documents, `estimate` only a sample, and `auto` estimates above `exact_up_to` documents.

@@ -571,8 +571,8 @@ def _publisher(
 async def warming_up(job: Job[ReadingCommand], command: str) -> AsyncIterator[None]:
     """Start the model's servers while the block plans the documents, if pages are certain to be left.
 
-    An error that prevents the start is raised before the block. If the workspace already has a plan, the error is
-    raised at the end of the block, because the search for unread units runs in the background.
+    An error that prevents the start is raised before the block. With an existing plan, a background task searches for
+    unread units, and the error is raised at the end of the block.
 
     Args:
         job: The command.
