@@ -2,26 +2,23 @@
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from llm_ocr.config import models
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import PipelineCommand
-from llm_ocr.documents.rendering import Renderer
 from llm_ocr.errors import UsageError
 from llm_ocr.exports.export import export as export_results
 from llm_ocr.exports.job import Exported
 from llm_ocr.runs import Run
+from llm_ocr.session import Session
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.execute import execute
-from llm_ocr.stages.extract import Extract
-from llm_ocr.stages.runtime import Job, PartRenderer, Remote, page_profile, reading, render_options
-from llm_ocr.stages.servers import Engines, choose_engine
 from llm_ocr.stages.sharing import await_workspace
 from llm_ocr.stages.transform import transform_pages
-from llm_ocr.types import DocumentPart, PageRecord, Unit
+from llm_ocr.types import DocumentPart, PageRecord
 from llm_ocr.viewer import Viewed
 from llm_ocr.viewer import view as view_results
 from llm_ocr.workspace.stored import stored_settings
@@ -283,24 +280,20 @@ async def read_page(image: "str | Path | bytes | Image", **settings: "Unpack[Rea
     if limits := {"max_hours", "max_cost"} & settings.keys():
         raise UsageError(f"read_page: {', '.join(sorted(limits))} is for runs with a workspace: this reads one page")
     chosen = settings_from(models.ExtractSettings, "read_page", {"workspace": "-", **settings})
-    engine = choose_engine(chosen, command="run")
+    pages: list[PageRecord] = []
+
+    async def keep(position: int, page: PageRecord) -> None:
+        pages.append(page)
+
     with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
         file = await asyncio.to_thread(_as_file, image, Path(folder))
-        part = DocumentPart("page", str(file), file.name, "", (1,), 1, 0)
-        engines = Engines(engine, chosen, Path(folder), Silent().say)
-        job = Job(None, chosen, Silent(), engines, Remote(chosen))
+        unlimited = chosen.model_copy(update={"max_hours": None, "max_cost": None})  # limits of runs in the environment
+        session = Session(unlimited, command="run")
         try:
-            async with Renderer(render_options(chosen, (), page_profile(chosen, engines))) as renderer:
-                ready = await reading(job, renderer)
-                try:
-                    pages = PartRenderer(renderer, job.remote)
-                    kept = chosen.headers == "keep"
-                    stage = Extract(pages, ready.reader, _nowhere, Silent(), ready.admission, furniture=kept)
-                    return await stage.read(part, 0, await ready.admission.enter())
-                finally:
-                    await ready.reader.close()
+            await session.read(DocumentPart("page", str(file), file.name, "", (1,), 1, 0), keep)
         finally:
-            await engines.close()
+            await session.close()
+    return pages[0]
 
 
 def _as_file(image: "str | Path | bytes | Image", folder: Path) -> Path:
@@ -312,10 +305,6 @@ def _as_file(image: "str | Path | bytes | Image", folder: Path) -> Path:
     else:
         image.save(file, "PNG", compress_level=1)
     return file
-
-
-async def _nowhere(unit: Unit, pages: Sequence[PageRecord]) -> None:
-    """A single page is not published."""
 
 
 def _call(

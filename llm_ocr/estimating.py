@@ -49,19 +49,27 @@ if TYPE_CHECKING:
     from llm_ocr.config.keywords import EstimateKeywords
 
 
-# A calibration: some pages of what is to be read, drawn by chance, through the real engine for about a minute. They are
-# read as Extract reads them and written as it writes them, to a folder that is gone afterwards.
+# Calibration: a random sample of pages is read by the real engine for about a minute. The pages are read and written as
+# by Extract, into a temporary folder.
 
 
-#: Of the pages of a sample, how many are read before the clock starts, at most: so that what is loaded once is.
+#: Largest share of the sample that is read before the clock starts, so that one-time loading is not measured.
 _WARM = 0.1
-#: Pages given to the engine for each that it can have under way: it never waits, and few are left at the end.
+#: Pages submitted per page that the engine can process concurrently, so that the engine never waits.
 _AHEAD = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One page of the sample: `ended` seconds after the clock started (below 0: before), bytes of its images."""
+    """One page of the sample.
+
+    Attributes:
+        ended: Seconds after the clock started; negative for a page before that.
+        tokens_in: Prompt tokens.
+        tokens_out: Answer tokens.
+        images: Bytes of its images.
+        status: The status of the page.
+    """
 
     ended: float
     tokens_in: int
@@ -72,9 +80,15 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What the sample has shown. `startup` are seconds until the clock started, the first pages included.
+    """Results of a sample.
 
-    `parallel`: pages that the engine has under way at a time; `stored`: bytes of the Parquet files that were written.
+    Attributes:
+        pages: The pages.
+        startup: Seconds until the clock started, including the first pages.
+        seconds: Seconds until the last page ended.
+        parallel: Pages that the engine processes concurrently.
+        stored: Bytes of the Parquet files.
+        where: The machine or the servers.
     """
 
     pages: tuple[Read, ...]
@@ -86,14 +100,19 @@ class Calibration:
 
     @property
     def ends(self) -> list[float]:
-        """Of the pages that the clock was running for, in seconds."""
+        """Seconds at which the pages ended that were measured."""
         return [page.ended for page in self.pages if page.ended >= 0]
 
 
 def sample_of(units: Iterable[Unit], most: int, seed: int) -> list[DocumentPart]:
-    """Pages drawn by chance, each with the same chance, in the order in which they are to be read: one part a page.
+    """Return a uniform random sample of pages in random order, one part per page.
 
-    A document that was not counted gives parts that still hold its estimate. Memory holds `most` pages.
+    A document that was not counted gives parts that still contain its estimate. Memory holds `most` pages.
+
+    Args:
+        units: Units of the plan.
+        most: The size of the sample.
+        seed: The seed of the random choice.
     """
     draw = random.Random(seed)
     kept: list[DocumentPart] = []
@@ -112,15 +131,22 @@ def _calibration_pages(units: Iterable[Unit]) -> Iterator[DocumentPart]:
             if part.estimate and not part.pages:
                 yield from [part] * part.estimate
             elif not part.pages:
-                yield part  # a document that does not open: a page that costs nothing
+                yield part  # a document that cannot be opened costs nothing
             else:
                 yield from (replace(part, pages=(number,)) for number in part.pages)
 
 
 def calibrate(settings: EstimateSettings, sample: Sequence[DocumentPart], progress: Progress) -> Calibration:
-    """Read the sample, or as much of it as `--calibrate-seconds` allow, with what the settings name.
+    """Read the sample, or as much of it as `calibrate_seconds` allows.
 
-    Raises `UsageError` without pages, `ServerError` when no server can be had.
+    Args:
+        settings: The settings of the estimate, which name the engine.
+        sample: The pages.
+        progress: Receives the progress.
+
+    Raises:
+        UsageError: The sample is empty.
+        ServerError: No server can be started or reached.
     """
     if not sample:
         raise UsageError("--calibrate: there is no page to read")
@@ -145,7 +171,7 @@ def _reading(settings: EstimateSettings) -> ExtractSettings:
 
 @dataclass(slots=True)
 class _Numbers(Silent):
-    """Hears where the engine's numbers are read, and passes its words on."""
+    """Keeps the function that returns the engine's numbers, and passes messages on."""
 
     shown: Progress
     load: Callable[[], Load] | None = None
@@ -159,7 +185,7 @@ class _Numbers(Silent):
 
 @dataclass(slots=True)
 class _Written:
-    """Rows of finished pages, written as units are."""
+    """Writes the rows of finished pages in Parquet files of the size of units."""
 
     folder: Path
     pages_per_unit: int
@@ -191,7 +217,7 @@ def _write(file: Path, rows: Sequence[PageRecord]) -> int:
 
 
 class _Calibrating:
-    """One calibration at work."""
+    """One calibration."""
 
     def __init__(self, settings: EstimateSettings, chosen: ExtractSettings, progress: Progress) -> None:
         self._settings = settings
@@ -227,7 +253,7 @@ class _Calibrating:
         return Calibration(tuple(self._read), startup, seconds, self._parallel(), written.size, where)
 
     async def _all(self, pages: Sequence[DocumentPart], written: _Written, until: float | None) -> None:
-        """Read pages side by side; none is begun after `until`, and those that were begun are finished."""
+        """Read pages concurrently. After `until`, no page is begun, and pages in progress are finished."""
         async with asyncio.TaskGroup() as tasks:
             for page in pages:
                 while self._under_way >= _AHEAD * self._parallel():
@@ -250,7 +276,7 @@ class _Calibrating:
             self._freed.set()
 
     async def _counted(self, page: DocumentPart) -> DocumentPart:
-        """A page of a document that was not counted: any of those that it has."""
+        """Replace an estimated page by a random page of its document."""
         if not page.estimate:
             return page
         try:
@@ -267,7 +293,7 @@ class _Calibrating:
         self._progress.count(record.status)
 
     def _parallel(self) -> int:
-        """Pages that the engine works on at a time."""
+        """Return the number of pages that the engine processes concurrently."""
         if self._numbers.load is not None:
             return max(1, self._numbers.load().window)
         workers = (self._chosen.ocr_workers or cores()) + (self._chosen.render_workers or cores())
@@ -275,7 +301,7 @@ class _Calibrating:
 
 
 def _where(chosen: ExtractSettings) -> str:
-    """`this machine (4 cores)`, `the server at gpu:8000`: never with what a URL may hold of secrets."""
+    """Return `this machine (4 cores)` or `the server at gpu:8000`, without secrets of the URL."""
     if chosen.engine == SERVER:
         named = [urlsplit(url if "//" in url else f"//{url}") for url in chosen.server_url]
         hosts = ", ".join(f"{one.hostname}:{one.port}" if one.port else str(one.hostname) for one in named)
@@ -284,7 +310,7 @@ def _where(chosen: ExtractSettings) -> str:
     return own if chosen.engine == EMBEDDED else f"vLLM on {own}"
 
 
-# What a run will take and cost, before it is begun: pages counted as `plan` does, times rates, times prices.
+# The estimate: pages as `plan` counts them, times rates, times prices.
 
 
 Sources = str | Path | Iterable[str | Path]
@@ -296,10 +322,10 @@ _GIVE_PAGES = "Name documents (llm-ocr estimate SOURCE), a workspace with a plan
 @dataclass(frozen=True, slots=True)
 class _Pages:
     count: int
-    words: str
-    status: RunStatus | None = None  # of the workspace that they are in
-    sample: tuple[DocumentPart, ...] = ()  # some of them, to be read for a calibration
-    seconds: float = 0.0  # that counting them took
+    message: str
+    status: RunStatus | None = None  # of their workspace
+    sample: tuple[DocumentPart, ...] = ()  # for a calibration
+    seconds: float = 0.0  # that counting took
 
 
 def estimate(
@@ -340,9 +366,15 @@ def estimate(
 
 
 def compared(settings: EstimateSettings, progress: Progress | None = None) -> Comparison:
-    """Own machines against providers, the cheapest first. Writes nothing.
+    """Compare own machines and providers, the cheapest first. Writes nothing.
 
-    Raises `UsageError` where there is nothing to count or hardware is not known, `WorkspaceError` for no workspace.
+    Args:
+        settings: The settings of the estimate.
+        progress: Receives the progress. By default none is shown.
+
+    Raises:
+        UsageError: There is nothing to count, or the hardware is unknown.
+        WorkspaceError: There is no such workspace.
     """
     if settings.calibrate:
         _check_calibration(settings)
@@ -354,14 +386,14 @@ def compared(settings: EstimateSettings, progress: Progress | None = None) -> Co
     model = _model(settings)
     here = _here(settings, pages, model, progress) if settings.calibrate else None
     chosen = chosen or _usual(settings.stage, model)
-    prices, said = _prices(settings, chosen)
+    prices, messages = _prices(settings, chosen)
     options, left_out = on_machines(settings.stage, model, pages.count, chosen, count=settings.shards, prices=prices)
     if left_out and settings.hardware:
         raise UsageError(
             f"nothing is known of {settings.stage} with {model} on {', '.join(left_out)}: no rate, or too small for it",
             hint="Leave out --hardware to see all that is known.",
         )
-    notes = [pages.words, *said]
+    notes = [pages.message, *messages]
     if left_out:
         notes.append(f"left out, because no rate is known or the model does not fit: {', '.join(left_out)}")
     if (own := _own_machine(settings, model, pages.count)) is not None:
@@ -378,7 +410,7 @@ def compared(settings: EstimateSettings, progress: Progress | None = None) -> Co
 
 
 def _model(settings: EstimateSettings) -> str:
-    """The profile's name, or `embedded`. Raises `UsageError` for a model beside the CPU engine."""
+    """Return the profile's name, or `embedded`. Raises `UsageError` for a model with the embedded engine."""
     if settings.model == EMBEDDED_MODEL:
         return EMBEDDED_MODEL
     if settings.engine != EMBEDDED_MODEL:
@@ -391,7 +423,7 @@ def _model(settings: EstimateSettings) -> str:
 
 
 def _own_machine(settings: EstimateSettings, model: str, pages: int) -> Option | None:
-    """The CPU engine on this machine; None where other hardware is named, or a model can be served from here."""
+    """Return the CPU engine on this machine; None if other hardware is named or a model can be served here."""
     if settings.hardware or settings.calibrate:
         return None
     if model != EMBEDDED_MODEL and (settings.engine != "auto" or settings.server_url or gpus()):
@@ -400,7 +432,7 @@ def _own_machine(settings: EstimateSettings, model: str, pages: int) -> Option |
 
 
 def _check_calibration(settings: EstimateSettings) -> None:
-    """Raise `UsageError` for what cannot be measured here."""
+    """Raise `UsageError` if nothing can be measured here."""
     if settings.stage != "extract":
         raise UsageError(f"--calibrate: only extract can be tried on some pages, not {settings.stage}")
     if settings.page_count or not (settings.sources or settings.dataset or settings.workspace):
@@ -411,7 +443,7 @@ def _check_calibration(settings: EstimateSettings) -> None:
 
 
 def _here(settings: EstimateSettings, pages: _Pages, model: str, progress: Progress) -> Calibrated:
-    """The sample read, and what it says about all pages."""
+    """Read the sample and extrapolate to all pages."""
     found = calibrate(settings, pages.sample, progress)
     sample = Sampled(
         ends=found.ends,
@@ -435,7 +467,7 @@ def _has_pages(settings: EstimateSettings) -> bool:
 
 
 def _of_tokens(settings: EstimateSettings) -> Comparison:
-    """Tokens alone, without pages."""
+    """Return the cost of tokens without pages."""
     if settings.tokens_in is None and settings.tokens_out is None:
         raise UsageError("nothing to estimate", hint=_GIVE_PAGES)
     tokens = Tokens(Span.of(settings.tokens_in or 0), Span.of(settings.tokens_out or 0), "")
@@ -443,15 +475,15 @@ def _of_tokens(settings: EstimateSettings) -> Comparison:
 
 
 def _own(settings: EstimateSettings, model: str) -> list[Provider]:
-    """The provider whose prices the user gives."""
+    """Return the provider whose prices the user gives."""
     if settings.price_in is None and settings.price_out is None:
         return []
     return [Provider(_OWN, model, settings.price_in or 0.0, settings.price_out or 0.0, "as given", "")]
 
 
 def _bought(settings: EstimateSettings, pages: _Pages) -> tuple[Tokens, list[Option]]:
-    """The pages at providers, and at the user's own."""
-    own = [] if settings.calibrate else _own(settings, settings.model)  # else its price is in the line of here
+    """Return the tokens of the pages, and the options at providers and at the user's own provider."""
+    own = [] if settings.calibrate else _own(settings, settings.model)  # a calibration includes its price
     if settings.tokens_in is not None or settings.tokens_out is not None:
         tokens = Tokens(Span.of(settings.tokens_in or 0), Span.of(settings.tokens_out or 0), "tokens: as given")
         return tokens, at_providers(tokens) + at_providers(tokens, own)
@@ -459,20 +491,20 @@ def _bought(settings: EstimateSettings, pages: _Pages) -> tuple[Tokens, list[Opt
     if not own:
         return tokens, at_providers(tokens)
     mine = _measured(pages) or tokens_of(pages.count, model=settings.model)
-    words = f"{tokens.words}; {_OWN}: {mine.words}" if mine.words != tokens.words else tokens.words
-    return replace(tokens, words=words), at_providers(tokens) + at_providers(mine, own)
+    message = f"{tokens.words}; {_OWN}: {mine.words}" if mine.words != tokens.words else tokens.words
+    return replace(tokens, words=message), at_providers(tokens) + at_providers(mine, own)
 
 
 def _measured(pages: _Pages) -> Tokens | None:
-    """By what the workspace's finished pages have taken."""
+    """Return the tokens by the average of the workspace's finished pages."""
     status = pages.status
     extract = status.stages["extract"] if status else None
     if status is None or extract is None or not extract.tokens_out:
         return None
     done = status.pages.ok + status.pages.degraded + status.pages.failed
     each = pages.count / max(done, 1)
-    words = f"tokens as {done:,} pages of this workspace took them"
-    return Tokens(Span.of(extract.tokens_in * each), Span.of(extract.tokens_out * each), words)
+    message = f"tokens as {done:,} pages of this workspace took them"
+    return Tokens(Span.of(extract.tokens_in * each), Span.of(extract.tokens_out * each), message)
 
 
 def _pages(settings: EstimateSettings, progress: Progress) -> _Pages:
@@ -486,10 +518,10 @@ def _pages(settings: EstimateSettings, progress: Progress) -> _Pages:
     sample = _sample_of_plan(settings) if settings.calibrate else ()
     left = status.pages.expected - status.pages.ok - status.pages.degraded - status.pages.failed
     if settings.stage != "extract" or left <= 0:
-        words = f"all {status.pages.expected:,} pages of the workspace's plan"
-        return _Pages(status.pages.expected, words, status, sample)
-    words = f"{left:,} of {status.pages.expected:,} pages of the workspace's plan are not read yet"
-    return _Pages(left, words, status, sample)
+        message = f"all {status.pages.expected:,} pages of the workspace's plan"
+        return _Pages(status.pages.expected, message, status, sample)
+    message = f"{left:,} of {status.pages.expected:,} pages of the workspace's plan are not read yet"
+    return _Pages(left, message, status, sample)
 
 
 def _sample_of_plan(settings: EstimateSettings) -> tuple[DocumentPart, ...]:
@@ -509,7 +541,7 @@ def _status(settings: EstimateSettings) -> RunStatus | None:
 
 
 def _counted(settings: EstimateSettings, progress: Progress) -> _Pages:
-    """What `plan` would make of the sources: planned in a folder that is gone afterwards."""
+    """Count the pages as `plan` does, in a temporary folder."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
         shared = {name: value for name, value in settings if name in _OF_PLAN}
@@ -521,8 +553,8 @@ def _counted(settings: EstimateSettings, progress: Progress) -> _Pages:
             with Workspace.open(folder) as workspace:
                 sample = _sampled(workspace, settings)
     about = "about " if status.estimated else ""
-    words = f"{about}{status.pages.expected:,} pages in {status.documents:,} documents, counted as plan counts them"
-    return _Pages(status.pages.expected, words, sample=sample, seconds=seconds)
+    message = f"{about}{status.pages.expected:,} pages in {status.documents:,} documents, counted as plan counts them"
+    return _Pages(status.pages.expected, message, sample=sample, seconds=seconds)
 
 
 _OF_PLAN = frozenset(PlanSettings.model_fields) - {
@@ -537,13 +569,17 @@ _OF_PLAN = frozenset(PlanSettings.model_fields) - {
 
 
 def _usual(stage: str, model: str) -> list[Machine]:
-    """Machines that suit."""
+    """Return the machines that suit the stage and the model."""
     without = stage == "assemble" or model == EMBEDDED_MODEL
     return [one for one in machines() if bool(one.gpus) != without]
 
 
 def _machine(name: str) -> Machine:
-    """`PLATFORM:NAME`, or a name that only one platform has. Raises `UsageError` with near ones."""
+    """Return the machine named `PLATFORM:NAME`, or by a name that only one platform has.
+
+    Raises:
+        UsageError: The name is unknown. The hint lists similar names.
+    """
     known = {one.label: one for one in machines()}
     alike = [one for one in known.values() if one.name == name]
     if len(alike) == 1:
@@ -559,7 +595,7 @@ def _machine(name: str) -> Machine:
 
 
 def _prices(settings: EstimateSettings, chosen: Sequence[Machine]) -> tuple[Mapping[tuple[str, str], Price], list[str]]:
-    """What the user says, else what platforms tell, and lines about that."""
+    """Return the user's price, otherwise live prices of the platforms, and messages about those."""
     if settings.price_per_hour is not None and not settings.calibrate:
         if not settings.hardware:
             raise UsageError("--price-per-hour: of which machine?", hint="Name it: --hardware PLATFORM:NAME")
@@ -568,9 +604,9 @@ def _prices(settings: EstimateSettings, chosen: Sequence[Machine]) -> tuple[Mapp
     if not settings.live_prices:
         return {}, []
     found: dict[tuple[str, str], Price] = {}
-    said = []
+    messages = []
     for platform in dict.fromkeys(one.platform for one in chosen):
-        prices, words = live_prices(platform, endpoint=settings.platform_endpoint)
+        prices, message = live_prices(platform, endpoint=settings.platform_endpoint)
         found |= {(platform, name): price for name, price in prices.items()}
-        said.append(words)
-    return found, said
+        messages.append(message)
+    return found, messages

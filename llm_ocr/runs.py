@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["Run", "open"]
 
 
-# A workspace as its user sees it: status, pages, documents, failures, dataset. Read-only.
-
-
 class Document(NamedTuple):
     """An assembled document. `path` is the key of its Markdown file in the workspace."""
 
@@ -41,7 +38,7 @@ class Document(NamedTuple):
 
 
 class Run:
-    """Results of a workspace, finished or not."""
+    """The results of a workspace, finished or not. Read-only."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -51,47 +48,70 @@ class Run:
 
     @property
     def url(self) -> str:
-        """The workspace's URL."""
+        """The URL of the workspace."""
         return self._workspace.url
 
     @property
     def status(self) -> RunStatus:
-        """Counts of pages and figures, units done, reasons of failures; read anew each time."""
+        """Counts of pages and figures, finished units, and reasons of failures; read on each access."""
         return run_status(self._workspace)
 
     def worst(self, count: int = WORST) -> tuple[WeakPage, ...]:
-        """The pages of the lowest quality score, the worst first; of a unit's pages at most its 20 worst are known."""
+        """Return the pages with the lowest quality scores, the worst first.
+
+        The workspace records at most the 20 worst pages of a unit.
+
+        Args:
+            count: The number of pages.
+        """
         return run_status(self._workspace, worst=count).worst
 
     @property
     def spent(self) -> list[Spent]:
-        """What each job on a platform has cost; read anew each time."""
+        """The cost of each job on a platform; read on each access."""
         return spent(self._workspace)
 
     def costs(self) -> "CostReport":
-        """Throughput, money per 1,000 pages, start-up and other hardware, from the run's record; for notebooks, too."""
+        """Return throughput, money per 1,000 pages, start-up time, and other hardware, from the record of the run.
+
+        Notebooks display the result.
+        """
         from llm_ocr.costs.report import cost_report
 
         return cost_report(self.status, self.spent)
 
     def report(self, path: str | Path) -> Path:
-        """Write one HTML page about the run, whatever its state; it needs no network. Raises `StorageError`."""
+        """Write an HTML page about the run in its current state. The page needs no network.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            StorageError: The workspace cannot be read.
+        """
         from llm_ocr.report import write_report
 
         return write_report(self._workspace, Path(path)).path
 
     def pages(self, *, images: bool = True) -> Iterator[PageRecord]:
-        """The row that counts for every page that Extract has finished, in the order of the plan."""
+        """Yield the valid row of every page that Extract has finished, in the order of the plan.
+
+        Args:
+            images: Whether the rows contain images.
+        """
         key = required_key(self._workspace, EXTRACT)
         for item in items(self._workspace):
             yield from extracted_pages(self._workspace, key, item, Images.ALL if images else Images.NONE)
 
     def failures(self) -> Iterator[PageRecord]:
-        """The failed pages, without images."""
+        """Yield the failed pages, without images."""
         return (page for page in self.pages(images=False) if page.status is Status.FAILED)
 
     def documents(self) -> Iterator[Document]:
-        """Every assembled document, in the order of the plan."""
+        """Yield every assembled document, in the order of the plan."""
         parts = [part for item in items(self._workspace) for part in item.parts]
         names = DocumentNames.of_plan(
             (part.document_id, path) for part in parts for path in (part.relative, *part.aliases)
@@ -113,7 +133,7 @@ class Run:
 
         Raises:
             StageMissing: Assemble has not run.
-            DatasetDamaged: A file that was fetched is not as Assemble wrote it; the next `assemble` makes it again.
+            DatasetDamaged: A fetched file is damaged. The next `assemble` writes it again.
             MissingExtra: The package `datasets` is not installed.
         """
         try:
@@ -127,7 +147,7 @@ class Run:
         return load_dataset("parquet", data_files={"train": files}, split="train")
 
     def _dataset_files(self) -> Iterator[str]:
-        """The dataset's files on this machine, fetched where the workspace is not."""
+        """Yield the local paths of the dataset's files. Files of a remote workspace are fetched."""
         store = self._workspace.store
         for info in store.list("dataset/"):
             if not info.key.endswith(".parquet"):
@@ -139,10 +159,6 @@ class Run:
             file.parent.mkdir(parents=True, exist_ok=True)
             fetch_dataset_file(self._workspace, info.key, file)
             yield str(file)
-
-
-# From settings to finished work: what the command line and the Python API both call. What carries out a stage is
-# imported when one is: to read a workspace takes none of it.
 
 
 def open(url: str | Path, *, profile: str | None = None, endpoint: str | None = None, region: str | None = None) -> Run:

@@ -1,4 +1,4 @@
-"""Read documents without a workspace; engine, renderer, and reader stay open."""
+"""Read documents without a workspace. The engine, the renderer, and the reader stay open between documents."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from llm_ocr.engines.regions.doclayout import MODEL
 from llm_ocr.engines.regions.reader import LayoutReader
 from llm_ocr.errors import LimitReached, UsageError
 from llm_ocr.stages import Progress, Silent
-from llm_ocr.stages.extract import Extract
+from llm_ocr.stages.extract import Extract, PageTask
 from llm_ocr.stages.flow import Ticket
 from llm_ocr.stages.limits import Allowance
 from llm_ocr.stages.loop import first_error
@@ -35,15 +35,17 @@ from llm_ocr.stages.runtime import (
 from llm_ocr.stages.servers import Engines, choose_engine
 from llm_ocr.types import DocumentPart, PageRecord, Unit
 
-#: Hears of each page as it ends: its place in `part.pages`, and its row.
+#: Receives the position in `part.pages` and the row of each finished page.
 Finished = Callable[[int, PageRecord], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How one document is read, where that is not the settings' way.
+    """Options for reading a single document, if they differ from the settings.
 
-    `whole`: not by regions. `tasks`: what is done with regions, as `--region-task`, after those of the settings.
+    Attributes:
+        whole: Whether pages are read whole instead of by regions.
+        tasks: Additional region tasks, in the form of `--region-task`.
     """
 
     whole: bool = False
@@ -52,23 +54,29 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What is open."""
+    """Open resources of a session."""
 
     renderer: Renderer
     reading: Reading
-    pages: PartRenderer  # one for all documents: it remembers what it has proved of their files
+    pages: PartRenderer  # shared, because it caches the checks of files
     model: Model | None
 
 
 class Session:
-    """Reads pages of local files with the settings of Extract. For one event loop; needs `close()`.
+    """Reads pages of local files with the settings of Extract. Belongs to one event loop.
 
-    Opened by its first use; a model's servers start at the first page and live until `close`. Documents that are read
-    at the same time take turns page by page. Limits of hours and money are those of the session, from when it is made.
+    Resources are opened on first use. A model's servers start at the first page and run until `close`. Documents that
+    are read concurrently take turns page by page. Limits of hours and money apply from the construction of the session.
+
+    Args:
+        settings: The settings of Extract.
+        progress: Receives messages and the status of each page. By default none is shown.
+        command: Chooses the default engine: `run` falls back to the embedded engine, `extract` requires a choice.
     """
 
-    def __init__(self, settings: ReadingCommand, progress: Progress | None = None) -> None:
+    def __init__(self, settings: ReadingCommand, progress: Progress | None = None, *, command: str = "extract") -> None:
         self._settings = settings
+        self._command = command
         self._progress = progress or Silent()
         self._open: asyncio.Task[_Parts] | None = None
         self._held = contextlib.AsyncExitStack()
@@ -76,22 +84,29 @@ class Session:
         self._allowance = Allowance(settings)
 
     async def model(self) -> Model | None:
-        """The model that reads pages, at its commit; None with the embedded engine."""
+        """Return the model that reads pages, at its commit; None with the embedded engine."""
         return (await self._parts()).model
 
     async def count(self, path: Path) -> int:
-        """How many pages a file has. Raises `PageFailure` when it cannot be opened."""
+        """Return the number of pages of a file. Raises `PageFailure` if it cannot be opened."""
         return await (await self._parts()).renderer.open(str(path))
 
     async def total(self, part: DocumentPart) -> int:
-        """How many pages a planned document has. Raises `PageFailure` when it cannot be opened."""
+        """Return the number of pages of a planned document. Raises `PageFailure` if it cannot be opened."""
         return await (await self._parts()).pages.count(part)
 
     async def read(self, part: DocumentPart, finished: Finished, way: Way = Way()) -> None:
-        """Read the pages of a part; `finished` gets each page's row, a failed one, too.
+        """Read the pages of a part.
 
-        Raises `UsageError` for a way that cannot be gone here, `ServerError` when no server can be had, `LimitReached`
-        instead of beginning another page when a limit is reached: those under way are finished.
+        Args:
+            part: The document, or a page range of it.
+            finished: Receives the row of each page, including failed pages.
+            way: How the document is read.
+
+        Raises:
+            UsageError: The way is not possible with this engine.
+            ServerError: No server can be started or reached.
+            LimitReached: A limit is reached. Pages in progress are finished first.
         """
         self._may_begin()
         parts = await self._parts()
@@ -101,7 +116,7 @@ class Session:
 
         async def one(position: int, ticket: Ticket) -> None:
             try:
-                record = await stage.read(part, position, ticket)
+                record = await stage.read(PageTask(part, position), ticket)
             finally:
                 ticket.release()
             self._allowance.add(record)
@@ -123,26 +138,26 @@ class Session:
         self._may_begin()
 
     def _may_begin(self) -> None:
-        """Raise `LimitReached` when no other page may be begun."""
+        """Raise `LimitReached` if a limit is reached."""
         if reached := self._allowance.reached():
             raise LimitReached(f"{reached} in this session", hint="A new one, with a higher limit, goes on.")
 
     async def close(self) -> None:
-        """Stop servers and processes. Who still reads gets a `ServerError` or failed pages. May be called twice."""
+        """Stop servers and processes. Pages in progress fail or raise `ServerError`. May be called twice."""
         if self._open is not None:
             self._open.cancel()
             await asyncio.gather(self._open, return_exceptions=True)
         await self._held.aclose()
 
     async def _parts(self) -> _Parts:
-        """Opened once, for all who ask at the same time; anew after it went wrong."""
+        """Return the open resources. They are opened once for all callers, and again after an error."""
         if self._open is None or (self._open.done() and (self._open.cancelled() or self._open.exception())):
             self._open = asyncio.create_task(self._opened())
         return await asyncio.shield(self._open)
 
     async def _opened(self) -> _Parts:
         settings, progress = self._settings, self._progress
-        engine = choose_engine(settings, command="extract")
+        engine = choose_engine(settings, command=self._command)
         async with contextlib.AsyncExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="llm-ocr-session-"))
             engines = Engines(engine, settings, Path(folder), progress.say)
@@ -175,4 +190,4 @@ class Session:
 
 
 async def _nowhere(unit: Unit, pages: Sequence[PageRecord]) -> None:
-    """What is read here is not published."""
+    """Discard the rows: a session publishes nothing."""

@@ -1,4 +1,7 @@
-"""The three stages. Each reads the results of the stage before and publishes its own unit by unit."""
+"""The stages plan, Extract, Describe, and Assemble. Each stage reads the results of the stage before.
+
+A stage publishes its own results unit by unit.
+"""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -8,31 +11,39 @@ from llm_ocr.types import Counts, Status
 
 
 class Progress(Protocol):
-    """What a stage tells while it runs; the command line shows it, the Python API may."""
+    """Receives the progress of a stage, for the command line or the Python API."""
 
     def begin(self, stage: str, expected: int, done: Counts, estimated: bool = False) -> None:
-        """A stage starts: `expected` pages (or figures, documents), of which `done` were finished in earlier runs.
+        """Begin a stage.
 
-        `estimated` is given, as True, when documents are counted only while the stage runs.
+        Args:
+            stage: The name of the stage.
+            expected: Pages, figures, or documents.
+            done: Those that earlier runs finished.
+            estimated: True if documents are counted only while the stage runs. Otherwise it is not passed.
         """
 
     def correct(self, change: int, *, exact: bool) -> None:
-        """What is expected changes by `change`; unless `exact` it is an estimate still.
+        """Change the expected number by `change`.
 
-        So it does, too, where a worker that shares units with others learns only when it takes one what is in it.
+        A worker that shares units with others learns their sizes only when it takes them.
+
+        Args:
+            change: The difference.
+            exact: Whether the new number is exact. If not, it is still an estimate.
         """
 
     def count(self, status: Status) -> None:
-        """One more page (figure, document) ended."""
+        """Count a finished page, figure, or document."""
 
     def measure(self, load: Callable[[], Load]) -> None:
-        """Where the live numbers of the stage's engine are read, until the stage ends."""
+        """Set the function that returns the live numbers of the stage's engine, until the stage ends."""
 
     def say(self, message: str) -> None:
-        """A line for the user."""
+        """Show a message to the user."""
 
     def end(self) -> None:
-        """The stage is over."""
+        """End the stage."""
 
 
 class Silent:

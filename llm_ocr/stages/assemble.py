@@ -1,4 +1,8 @@
-"""Assemble: descriptions into the Markdown, pages into documents, rows into the dataset."""
+"""Assemble: put descriptions into the Markdown, pages into documents, and rows into the dataset.
+
+An item is the group of documents that share one dataset file. Its files are views: they are written whole, and
+only by the newest generation that contains the item. The marker follows the files, so a marker means that they exist.
+"""
 
 import asyncio
 import random
@@ -10,7 +14,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from llm_ocr.compat.stage_dataset import is_repository, name_dataset
 from llm_ocr.config.models import AssemblyCommand
 from llm_ocr.errors import DatasetDamaged, StageMissing
 from llm_ocr.results.dataset import FOLDER, DatasetWriter, dataset_file
@@ -49,149 +52,27 @@ from llm_ocr.workspace.views import (
     sha256_of,
 )
 
-# One item of Assemble: its dataset file and documents, then the marker. The files are views: written whole, and only by
-# the newest generation that touches the item. They stand before the marker does, so a marker means that they are there.
-
-
-#: Markers of units that are kept, a few items' worth.
-_KEPT = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class AssembleJob:
-    """What all items of a plan need. `extracted` and `described` give a unit's marker."""
-
-    workspace: Workspace
-    key: str
-    planned: PlannedItems
-    names: DocumentNames
-    extracted: Callable[[str], Marker]
-    described: Callable[[str], Marker]
-    page_markers: bool
-    images: Images
-
-    def pages(self, unit: str, images: Images) -> Iterator[PageRecord]:
-        """The rows of one unit of Extract."""
-        return published_pages(self.workspace, self.extracted(unit), images)
-
-    def descriptions(self, units: Iterable[str]) -> dict[str, FigureRecord]:
-        """Describe's rows of these units by figure id."""
-        return published_figures(self.workspace, map(self.described, units))
-
-    def expected(self, item: Item) -> int:
-        """The item's pages, each counted once."""
-        rows = sum(self.extracted(unit).counts.expected for unit in item.unit_ids)
-        return rows - sum(unit.replaces for unit in item.newer)
-
-    def files(self, item: Item) -> Iterator[str]:
-        """The item's views, figures aside."""
-        yield dataset_file(item.id)
-        for part in item.parts:
-            yield from (markdown_file(self.names.of(part.document_id, path)) for path in paths_of(part))
-
-
-def assemble_job(workspace: Workspace, key: str, made: Mapping[str, Any]) -> AssembleJob:
-    """Return what all items need under a key of Assemble that is made of `made`. Reads the whole plan once."""
-    planned = PlannedItems(workspace)
-    claims = ((part.document_id, path) for item in planned.read() for part in item.parts for path in paths_of(part))
-    return AssembleJob(
-        workspace,
-        key,
-        planned,
-        DocumentNames.of_plan(claims),
-        markers_of(workspace, made.get("pages_from", EXTRACT), made["extract"]),
-        markers_of(workspace, DESCRIBE, made["describe"]),
-        made["page_markers"],
-        Images(made["dataset_images"]),
-    )
-
-
-def markers_of(workspace: Workspace, stage: str, key: str) -> Callable[[str], Marker]:
-    """The marker of a unit that the stage has done, by the unit's id. Raises `StageMissing`."""
-    return lru_cache(_KEPT)(partial(standing_marker, workspace, stage, key))
-
-
-def paths_of(part: DocumentPart) -> tuple[str, ...]:
-    """Where the part's document is found below its source roots."""
-    return (part.relative, *part.aliases)
-
-
-def assemble_item(job: AssembleJob, item: Item) -> list[Status]:
-    """Write one item's views and publish its Markdown; the statuses of its pages."""
-    chosen = choose(item.unit_ids, item.documents, job.pages)
-    descriptions = job.descriptions(dict.fromkeys(chosen.values()))
-    writer = _Views(job, item, descriptions)
-    wanted = job.images if job.images is Images.ALL else Images.FIGURES  # documents need the figures whatever
-    rows = chosen_rows(item.layers, chosen, job.pages, images=wanted)
-    path = job.workspace.spool / f"{item.name}.parquet"
-    begin_views(job.workspace, item.id)
-    try:
-        with DatasetWriter(path, job.images) as dataset:
-            for page in finished_pages(rows, descriptions, images=wanted):
-                dataset.add(dataset_row(page, descriptions))
-                writer.add(page)
-        writer.publish(path)
-    finally:
-        path.unlink(missing_ok=True)
-    return [page.record.status for page in writer.pages]
-
-
-def _counts(statuses: Sequence[Status]) -> Counts:
-    return Counts(len(statuses), *(statuses.count(status) for status in (Status.OK, Status.DEGRADED, Status.FAILED)))
-
-
-class _Views:
-    """The files of one item, gathered page by page; figures are written as they come, texts at the end."""
-
-    def __init__(self, job: AssembleJob, item: Item, descriptions: Mapping[str, FigureRecord]) -> None:
-        self._job = job
-        self._item = item
-        self._descriptions = descriptions
-        self._names: dict[str, list[str]] = {}
-        for part in item.parts:
-            names = self._names.setdefault(part.document_id, [])
-            names += [n for path in paths_of(part) if (n := job.names.of(part.document_id, path)) not in names]
-        self.pages: list[Finished] = []
-
-    def add(self, page: Finished) -> None:
-        """Write the page's figures beside each path of its document, and keep its texts."""
-        for name in self._names[page.record.document_id]:
-            for figure in page.record.figures:
-                self._job.workspace.store.put(figure_file(name, figure), figure.image.data)
-        self.pages.append(without_images(page))
-
-    def publish(self, dataset: Path) -> None:
-        """The documents and the dataset file, then the marker."""
-        store, job = self._job.workspace.store, self._job
-        for document, names in self._names.items():
-            pages = [(page.record, page.markdown) for page in self.pages if page.record.document_id == document]
-            for name in names:
-                text = document_markdown(pages, name, page_markers=job.page_markers)
-                store.put(markdown_file(name), text.encode())
-        views = ViewsNote(job.key, sha256_of(dataset), dataset.stat().st_size)  # the upload may move the file
-        store.upload(dataset, dataset_file(self._item.id))
-        end_views(job.workspace, self._item, views)
-        rows = [(page.record.page_id, page.markdown) for page in self.pages]
-        summary = Summary(counts=_counts([page.record.status for page in self.pages]))
-        publish(job.workspace, ASSEMBLE, job.key, self._item.name, finals_to_parquet(rows), summary)
-
-
-# The Assemble stage over a workspace: which items are this worker's, and which of them are done.
-
-
-#: Raised when the same rows give other Markdown or another dataset.
+#: Increased when the same rows give other Markdown or another dataset.
 RESULT_VERSION = 5
-#: Items under way at a time: one reads and writes while the other draws.
-_SIDE_BY_SIDE = 2
-#: Notes on views that are read at a time, and how many of them before the next are begun.
+#: Items in progress at a time: while an item reads and writes, the other computes.
+_CONCURRENT_ITEMS = 2
+#: Unit markers kept in memory.
+_MARKERS_KEPT = 4096
+#: Notes on views that are read at a time, and how many are read before the next are begun.
 _AT_ONCE, _AHEAD = 16, 128
 
 
 async def assemble(command: Job[AssemblyCommand]) -> None:
-    """Write documents and dataset of this worker's items that are not assembled yet.
+    """Write the documents and the dataset files of this worker's unpublished items.
 
-    With `follow` each item when its units are described. Raises `StageMissing`, unless it follows, when Extract or
-    Describe has not finished all units.
+    With `follow`, an item is assembled as soon as its units are described.
+
+    Args:
+        command: The command, with an open workspace.
+
+    Raises:
+        StageMissing: Extract or Describe has not finished all units, and `follow` is not set.
+        StorageError: The workspace cannot be read or written.
     """
     workspace, settings, progress = command.workspace, command.settings, command.progress
     pages_from = pages_stage(settings)
@@ -200,31 +81,24 @@ async def assemble(command: Job[AssemblyCommand]) -> None:
     made = _identity(pages_from, source, describe, settings)
     key = await asyncio.to_thread(claim_key, workspace, ASSEMBLE, made)
     split = await split_of(command, ASSEMBLE)
-    async with sharing(command, split, ASSEMBLE, key) as hands:
+    async with sharing(command, split, ASSEMBLE, key) as share:
         job = await asyncio.to_thread(assemble_job, workspace, key, made)
         whole = not follows(settings) and await asyncio.to_thread(shows_all, command, split, ASSEMBLE)
         broken = await asyncio.to_thread(_begin, job, split, (pages_from, source), progress, whole=whole)
-        todo = chain(_again(job, broken, split), _todo(job, command, hands, describe))
-        await _assemble(job, todo, hands, progress, whole)
-        while hands.grown:  # all items of the older plan are through: a newer generation may hold pages of the same
+        todo = chain(_broken_items(job, broken, split), _todo(job, command, share, describe))
+        await _assemble(job, todo, share, progress, whole)
+        while share.grown:  # a newer generation may contain pages of the same items
             job = await asyncio.to_thread(assemble_job, workspace, key, made)
-            await _assemble(job, _todo(job, command, hands, describe), hands, progress, whole)
-    await asyncio.to_thread(_show, command, job)
+            await _assemble(job, _todo(job, command, share, describe), share, progress, whole)
+    await asyncio.to_thread(_name_dataset, command, job)
     progress.end()
 
 
-def _show(command: Job[AssemblyCommand], job: AssembleJob) -> None:
-    """In a repository of the Hub, `load_dataset` opens the dataset once all workers have done their items."""
-    if is_repository(command.workspace):
-        done = done_units(job.workspace, ASSEMBLE, job.key)
-        if all(job.planned.name(place) in done for place in range(len(job.planned))):
-            name_dataset(command)
-
-
 async def _described(command: Job[AssemblyCommand], pages_from: str, source: str) -> str:
-    """The key of the descriptions; for pages that a user's stage has changed, one made of those.
+    """Return the key of the descriptions.
 
-    Descriptions of Extract's pages may say what that stage took out.
+    For pages of a user-defined stage, the descriptions must be made of those pages. Descriptions of Extract's pages may
+    contain content that the stage removed.
     """
     wanted = command.settings.describe_key or ""
     newest = await key_before(command, DESCRIBE, wanted)
@@ -250,15 +124,94 @@ def _identity(pages_from: str, source: str, describe: str, settings: AssemblyCom
     }
 
 
-async def _assemble(job: AssembleJob, todo: Iterator[Item], hands: Sharing, progress: Progress, whole: bool) -> None:
-    slots = asyncio.Semaphore(_SIDE_BY_SIDE)
+# The state that all items share.
+
+
+@dataclass(frozen=True, slots=True)
+class AssembleJob:
+    """State that all items of a plan share.
+
+    Attributes:
+        workspace: The workspace.
+        key: The key of Assemble.
+        planned: The items of the plan.
+        names: File names of the documents.
+        extracted: Returns the marker of a unit of the stage whose pages are assembled.
+        described: Returns the marker of a unit of Describe.
+        page_markers: Whether the Markdown contains page markers.
+        images: The images in the dataset.
+    """
+
+    workspace: Workspace
+    key: str
+    planned: PlannedItems
+    names: DocumentNames
+    extracted: Callable[[str], Marker]
+    described: Callable[[str], Marker]
+    page_markers: bool
+    images: Images
+
+    def pages(self, unit: str, images: Images) -> Iterator[PageRecord]:
+        """Read the page rows of one unit."""
+        return published_pages(self.workspace, self.extracted(unit), images)
+
+    def descriptions(self, units: Iterable[str]) -> dict[str, FigureRecord]:
+        """Read Describe's rows of these units, by figure id."""
+        return published_figures(self.workspace, map(self.described, units))
+
+    def expected(self, item: Item) -> int:
+        """Return the number of pages of the item. A page that was read again counts once."""
+        rows = sum(self.extracted(unit).counts.expected for unit in item.unit_ids)
+        return rows - sum(unit.replaces for unit in item.newer)
+
+    def files(self, item: Item) -> Iterator[str]:
+        """Yield the keys of the item's views, except figures."""
+        yield dataset_file(item.id)
+        for part in item.parts:
+            yield from (markdown_file(self.names.of(part.document_id, path)) for path in paths_of(part))
+
+
+def assemble_job(workspace: Workspace, key: str, made: Mapping[str, Any]) -> AssembleJob:
+    """Return the state that all items share. Reads the whole plan once.
+
+    Args:
+        workspace: The workspace.
+        key: The key of Assemble.
+        made: The settings that the key is the hash of.
+    """
+    planned = PlannedItems(workspace)
+    claims = ((part.document_id, path) for item in planned.read() for part in item.parts for path in paths_of(part))
+    return AssembleJob(
+        workspace,
+        key,
+        planned,
+        DocumentNames.of_plan(claims),
+        markers_of(workspace, made.get("pages_from", EXTRACT), made["extract"]),
+        markers_of(workspace, DESCRIBE, made["describe"]),
+        made["page_markers"],
+        Images(made["dataset_images"]),
+    )
+
+
+def markers_of(workspace: Workspace, stage: str, key: str) -> Callable[[str], Marker]:
+    """Return a function from unit id to marker. It raises `StageMissing` for a unit without a marker."""
+    return lru_cache(_MARKERS_KEPT)(partial(standing_marker, workspace, stage, key))
+
+
+def paths_of(part: DocumentPart) -> tuple[str, ...]:
+    """Return the paths of the part's document below its source roots."""
+    return (part.relative, *part.aliases)
+
+
+async def _assemble(job: AssembleJob, todo: Iterator[Item], share: Sharing, progress: Progress, whole: bool) -> None:
+    slots = asyncio.Semaphore(_CONCURRENT_ITEMS)
 
     async def one(item: Item) -> None:
         try:
             if not whole:
                 progress.correct(await asyncio.to_thread(job.expected, item), exact=True)
             statuses = await asyncio.to_thread(assemble_item, job, item)
-            await asyncio.to_thread(hands.done, item.name)
+            await asyncio.to_thread(share.done, item.name)
             for status in statuses:
                 progress.count(status)
         finally:
@@ -270,22 +223,97 @@ async def _assemble(job: AssembleJob, todo: Iterator[Item], hands: Sharing, prog
             tasks.create_task(one(item))
 
 
-def _todo(job: AssembleJob, command: Job[AssemblyCommand], hands: Sharing, describe: str) -> Iterator[Item]:
-    """This worker's items that have no marker."""
+def _name_dataset(command: Job[AssemblyCommand], job: AssembleJob) -> None:
+    """Make `load_dataset` open the dataset of a Hub repository once all workers have assembled their items."""
+    from llm_ocr.compat.stage_dataset import is_repository, name_dataset
+
+    if is_repository(command.workspace):
+        done = done_units(job.workspace, ASSEMBLE, job.key)
+        if all(job.planned.name(place) in done for place in range(len(job.planned))):
+            name_dataset(command)
+
+
+# One item: its figures, dataset file, and documents, then its marker.
+
+
+def assemble_item(job: AssembleJob, item: Item) -> list[Status]:
+    """Write one item's views, publish its Markdown, and return the statuses of its pages."""
+    chosen = choose(item.unit_ids, item.documents, job.pages)
+    descriptions = job.descriptions(dict.fromkeys(chosen.values()))
+    writer = _Views(job, item)
+    wanted = job.images if job.images is Images.ALL else Images.FIGURES  # documents always contain the figures
+    rows = chosen_rows(item.layers, chosen, job.pages, images=wanted)
+    path = job.workspace.spool / f"{item.name}.parquet"
+    begin_views(job.workspace, item.id)
+    try:
+        with DatasetWriter(path, job.images) as dataset:
+            for page in finished_pages(rows, descriptions, images=wanted):
+                dataset.add(dataset_row(page, descriptions))
+                writer.add(page)
+        writer.publish(path)
+    finally:
+        path.unlink(missing_ok=True)
+    return [page.record.status for page in writer.pages]
+
+
+class _Views:
+    """Writer of one item's files. Figures are written page by page, texts at the end."""
+
+    def __init__(self, job: AssembleJob, item: Item) -> None:
+        self._job = job
+        self._item = item
+        self._names: dict[str, list[str]] = {}
+        for part in item.parts:
+            names = self._names.setdefault(part.document_id, [])
+            names += [n for path in paths_of(part) if (n := job.names.of(part.document_id, path)) not in names]
+        self.pages: list[Finished] = []
+
+    def add(self, page: Finished) -> None:
+        """Write the page's figures next to each path of its document, and keep its texts."""
+        for name in self._names[page.record.document_id]:
+            for figure in page.record.figures:
+                self._job.workspace.store.put(figure_file(name, figure), figure.image.data)
+        self.pages.append(without_images(page))
+
+    def publish(self, dataset: Path) -> None:
+        """Write the documents and the dataset file, then the marker."""
+        store, job = self._job.workspace.store, self._job
+        for document, names in self._names.items():
+            pages = [(page.record, page.markdown) for page in self.pages if page.record.document_id == document]
+            for name in names:
+                text = document_markdown(pages, name, page_markers=job.page_markers)
+                store.put(markdown_file(name), text.encode())
+        views = ViewsNote(job.key, sha256_of(dataset), dataset.stat().st_size)  # the upload may move the file
+        store.upload(dataset, dataset_file(self._item.id))
+        end_views(job.workspace, self._item, views)
+        rows = [(page.record.page_id, page.markdown) for page in self.pages]
+        summary = Summary(counts=_counts([page.record.status for page in self.pages]))
+        publish(job.workspace, ASSEMBLE, job.key, self._item.name, finals_to_parquet(rows), summary)
+
+
+def _counts(statuses: Sequence[Status]) -> Counts:
+    return Counts(len(statuses), *(statuses.count(status) for status in (Status.OK, Status.DEGRADED, Status.FAILED)))
+
+
+# Which items this worker assembles, and which of the assembled ones are intact.
+
+
+def _todo(job: AssembleJob, command: Job[AssemblyCommand], share: Sharing, describe: str) -> Iterator[Item]:
+    """Yield this worker's items that have no marker."""
     if not follows(command.settings):
-        yield from hands.take(job.planned)
+        yield from share.take(job.planned)
         return
-    # Describe does a unit after Extract, so its marker is enough.
+    # Describe publishes a unit after Extract, so its marker is enough.
     published = Published(job.workspace.store, job.planned.units, DESCRIBE, describe)
     generations = len(job.planned.units.generations)
-    yield from hands.follow(job.planned, ReadyItems(job.planned, published), generations)
+    yield from share.follow(job.planned, ReadyItems(job.planned, published), generations)
 
 
 def _begin(job: AssembleJob, split: Split, source: tuple[str, str], progress: Progress, *, whole: bool) -> list[int]:
-    """This worker's items with a marker whose views are missing, or of another key."""
+    """Begin the progress; return this worker's published items whose views are missing or of another key."""
     done = done_units(job.workspace, ASSEMBLE, job.key)
     finished = [place for place in split.shard.of(range(len(job.planned))) if job.planned.name(place) in done]
-    # Many workers do not all read all notes of a large plan, unless there is another key that may have written views.
+    # Of a large plan, several workers read all notes only if another key may have written views.
     looks = split.alone or len(job.planned) <= SMALL or len(stage_keys(job.workspace, ASSEMBLE)) > 1
     broken = _broken(job, finished, looks=looks)
     if not whole:
@@ -298,7 +326,7 @@ def _begin(job: AssembleJob, split: Split, source: tuple[str, str], progress: Pr
 
 
 def _expected(job: AssembleJob, split: Split, source: tuple[str, str]) -> int:
-    """Pages of this worker's items; those of documents that the plan did not count are known since Extract."""
+    """Return the pages of this worker's items. Extract has counted the documents that the plan estimated."""
     planned = job.planned
     totals = totals_of(planned.units.generations)
     markers = iter_markers(job.workspace, *source) if totals.estimated else ()
@@ -312,7 +340,7 @@ def _expected(job: AssembleJob, split: Split, source: tuple[str, str]) -> int:
 
 
 def _broken(job: AssembleJob, finished: list[int], *, looks: bool) -> list[int]:
-    """The items without their note or dataset file; with `looks` also those whose views are not as the note says."""
+    """Return the items without note or dataset file; with `looks` also those whose views differ from their note."""
     if not finished:
         return []
     store = job.workspace.store
@@ -342,10 +370,23 @@ def _broken(job: AssembleJob, finished: list[int], *, looks: bool) -> list[int]:
     return broken
 
 
-def rebuild_views(workspace: Workspace, damage: DatasetDamaged, say: Callable[[str], None]) -> None:
-    """Make the views of items with a damaged dataset file again, from the results of the stages.
+def _broken_items(job: AssembleJob, broken: list[int], split: Split) -> Iterator[Item]:
+    """Yield the items. Published items have no leases, so each of several workers starts at a random item."""
+    begin = random.randrange(len(broken)) if broken and split.leases else 0
+    for place in (*broken[begin:], *broken[:begin]):
+        yield job.planned[place]
 
-    Raises `damage` itself for what another version of the library has assembled.
+
+def rebuild_views(workspace: Workspace, damage: DatasetDamaged, say: Callable[[str], None]) -> None:
+    """Write the views of items with a damaged dataset file again, from the results of the stages.
+
+    Args:
+        workspace: The workspace.
+        damage: The damaged files.
+        say: Receives a message for each file.
+
+    Raises:
+        DatasetDamaged: Another version of the library assembled an item. The error is `damage`.
     """
     jobs: dict[str, AssembleJob] = {}
     for item in items(workspace):
@@ -360,10 +401,3 @@ def rebuild_views(workspace: Workspace, damage: DatasetDamaged, say: Callable[[s
         assemble_item(jobs[note.key], item)
         say(f"{dataset_file(item.id)} was damaged: made again from the results of the stages")
     workspace.flush()
-
-
-def _again(job: AssembleJob, broken: list[int], split: Split) -> Iterator[Item]:
-    """The items; of workers that share by leases, which done items have none of, each begins at a place of its own."""
-    begin = random.randrange(len(broken)) if broken and split.leases else 0
-    for place in (*broken[begin:], *broken[:begin]):
-        yield job.planned[place]

@@ -1,4 +1,4 @@
-"""`clean`: removes what no marker names. Plans, settings, markers and what they name are never touched."""
+"""Remove objects that no marker names. Plans, settings, markers, and the objects that they name are never removed."""
 
 import secrets
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from llm_ocr.workspace.generations import generations
 from llm_ocr.workspace.keys import stages_in
 from llm_ocr.workspace.publish import find_marker
 
-#: Seconds. A running worker makes its marker right after its data, so older data without one are of a dead worker.
+#: Seconds. A worker writes its marker right after its data, so older data without a marker belong to a dead worker.
 OLD = 86400.0
 
 _DATA, _DONE = ".parquet", ".done"
@@ -21,14 +21,14 @@ _DATA, _DONE = ".parquet", ".done"
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What was removed, or with `dry_run` would be."""
+    """The removed objects, or with `dry_run` the objects that would be removed."""
 
     objects: tuple[ObjectInfo, ...]
     dry_run: bool
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Bytes of the objects."""
         return sum(info.size for info in self.objects)
 
 
@@ -36,14 +36,14 @@ def clean(workspace: Workspace, *, older_than: float = OLD, dry_run: bool = Fals
     """Remove leftovers that were written more than `older_than` seconds before `now`.
 
     Args:
-        workspace: the workspace.
-        older_than: seconds.
-        dry_run: whether leftovers are only listed.
-        now: seconds since 1970. Without it the store's clock is read, which dates the objects, too.
+        workspace: The workspace.
+        older_than: Seconds.
+        dry_run: Whether leftovers are only listed.
+        now: Seconds since 1970. By default the time by the clock of the store, which also dates the objects.
 
     Raises:
-        WorkspaceError: a marker is damaged; nothing of its unit was removed.
-        StorageError: the workspace cannot be read or written.
+        WorkspaceError: A marker is damaged. Nothing of its unit is removed.
+        StorageError: The workspace cannot be read or written.
     """
     now = store_time(workspace) if now is None else now
     removed: list[ObjectInfo] = []
@@ -57,11 +57,11 @@ def clean(workspace: Workspace, *, older_than: float = OLD, dry_run: bool = Fals
 def store_time(workspace: Workspace) -> float:
     """Return the time by the store's clock, from a probe; 0 for a store that does not date its objects.
 
-    This machine's clock may be hours ahead, and leftovers would seem too old. A probe that a killed `clean` leaves
-    is a leftover of the plan.
+    This machine's clock may be hours ahead, and leftovers would seem too old. A killed `clean` may leave its probe,
+    which is then a leftover of the plan.
     """
     store = workspace.store
-    if (run := store.stat("run.json")) is not None and not run.modified:  # spare a dataset repository two commits
+    if (run := store.stat("run.json")) is not None and not run.modified:  # saves a dataset repository two commits
         return 0.0
     probe = f"plan/clock-{secrets.token_hex(8)}.jsonl"
     store.put(probe, b"")
@@ -88,42 +88,45 @@ def _leftovers(workspace: Workspace, now: float, limit: float) -> Iterator[Objec
 
 
 def _old(found: Iterable[ObjectInfo], limit: float) -> Iterator[ObjectInfo]:
-    """An object whose age the store does not know (0) is never old."""
+    """Yield old objects. An object whose age the store does not know (0) is never old."""
     return (info for info in found if 0 < info.modified < limit)
 
 
 def _plan_leftovers(workspace: Workspace, limit: float) -> Iterator[ObjectInfo]:
-    """Parts of planners that died or were not the first."""
+    """Yield parts of planners that crashed or were not the first."""
     old = [info for info in _old(workspace.store.list("plan/"), limit) if info.key.endswith(".jsonl")]
     named = {name for generation in generations(workspace) for name in generation.objects}
     return (info for info in old if info.key not in named)
 
 
 def _unit_of(info: ObjectInfo) -> str:
-    """What is the same for the marker, the lease and the data of a unit, which follow each other in a list."""
+    """Return the common part of the keys of a unit's marker, lease, and data, which are adjacent in a list."""
     folder, _, name = info.key.rpartition("/")
     return folder if name.endswith(_DATA) else info.key.rpartition(".")[0]
 
 
 def _settled(unit: Iterable[ObjectInfo]) -> bool:
-    """Whether a unit has a marker and one attempt's data alone, which it then names: it need not be read."""
+    """Return whether a unit has a marker and the data of one attempt only. The marker then need not be read."""
     keys = [info.key for info in unit]
     return any(key.endswith(_DONE) for key in keys) and sum(key.endswith(_DATA) for key in keys) == 1
 
 
 def _unnamed(workspace: Workspace, stage: str, info: ObjectInfo) -> bool:
-    """Data of an attempt that died or was not the first: <stage>/<key>/<xx>/<unit>/<attempt>.parquet."""
+    """Return whether data belong to an attempt that crashed or was not the first.
+
+    The key has the form <stage>/<key>/<xx>/<unit>/<attempt>.parquet.
+    """
     segments = info.key.split("/")
     if len(segments) != 5 or not info.key.endswith(_DATA):
         return False
-    # The marker is read after the data were seen: what is published in between is seen as published.
+    # The marker is read after the data were listed, so data published in between count as published.
     marker = find_marker(workspace, stage, segments[1], segments[3])
     return marker is None or marker.object != info.key
 
 
 def _dead_lease(workspace: Workspace, info: ObjectInfo, now: float) -> bool:
-    """A live holder rewrites its lease five times in the time that stands in it."""
+    """Return whether a lease is expired. A live holder rewrites its lease five times in its duration."""
     try:
         return info.modified + lease_seconds(workspace.store.get(info.key)) < now
-    except ObjectNotFound:  # released in this moment
+    except ObjectNotFound:  # released meanwhile
         return False

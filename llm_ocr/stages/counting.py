@@ -29,11 +29,11 @@ from llm_ocr.workspace.generations import generations
 from llm_ocr.workspace.plan import KnownFiltered
 from llm_ocr.workspace.planned import PlannedDocument, wanted_of, wanted_pages
 
-# From settings to filters over documents that are planned.
+# Filters of documents.
 
 
 def filter_options(settings: FilterSettings) -> FilterOptions:
-    """Which filters the settings turn on."""
+    """Return the filters that the settings turn on."""
     return FilterOptions(
         languages=tuple(sorted({code.lower() for code in settings.filter_language})),
         forms=settings.filter_forms,
@@ -43,7 +43,12 @@ def filter_options(settings: FilterSettings) -> FilterOptions:
 
 
 async def check_filters(settings: PlanSettings) -> None:
-    """Raises `UsageError` for a language that is not known, `MissingExtra` where none can be identified."""
+    """Check the filters.
+
+    Raises:
+        UsageError: A language is unknown.
+        MissingExtra: Languages cannot be identified, because a package is not installed.
+    """
     options = filter_options(settings)
     if options.languages:
         async with Languages(options.languages, confined=settings.confinement != "off") as languages:
@@ -51,7 +56,7 @@ async def check_filters(settings: PlanSettings) -> None:
 
 
 class Filtering:
-    """What one planning leaves out: what older plannings with the same filters did is not looked at again."""
+    """The filters of one planning. Documents that the same filters excluded before are not inspected again."""
 
     def __init__(self, filters: Filters, remote: Remote, known: KnownFiltered) -> None:
         self._filters = filters
@@ -59,23 +64,26 @@ class Filtering:
         self._known = known
 
     def known(self, document: PlannedDocument) -> str:
-        """By what a document with this content was left out before; empty when it was not."""
+        """Return the cause for which a document with this content was excluded before; otherwise an empty string."""
         return self._known.cause(document.id, document.version)
 
-    def said(self) -> str:
-        """What could not be looked at, in words; empty for nothing."""
+    def message(self) -> str:
+        """Return a message about documents that could not be checked; empty if there are none."""
         return self._filters.said()
 
     def looks_at_rows(self) -> bool:
-        """Whether images of datasets must be fetched: only their being blank can be seen."""
+        """Return whether images of datasets must be fetched. Only the filter of blank pages applies to them."""
         return self._filters.options.blank
 
     async def look(self, path: str, document: SourceDocument) -> tuple[int, LeftOut | None]:
-        """The pages of a document at a local path, and why it is left out. Raises PageFailure."""
+        """Return the number of pages of a local document, and why it is excluded. Raises `PageFailure`."""
         return await self._filters.look(path, document.kind, shown(document.source))
 
     async def row(self, document: SourceDocument) -> LeftOut | None:
-        """Why a dataset's row is left out; fetched up to its first image that is not blank, or cannot be had."""
+        """Return why a dataset's row is excluded; None if it is not.
+
+        Images are fetched up to the first image that is not blank or cannot be fetched.
+        """
         found = None
         for number in range(1, (document.page_total or 0) + 1):
             try:
@@ -91,7 +99,7 @@ class Filtering:
 async def filtering(
     settings: PlanSettings, workspace: Workspace, renderer: Renderer, remote: Remote, stack: AsyncExitStack
 ) -> Filtering | None:
-    """The filters that are on, open until the stack ends; None for none."""
+    """Open the active filters until the stack closes; return None without filters."""
     options = filter_options(settings)
     if not options.any:
         return None
@@ -106,13 +114,13 @@ def _known(workspace: Workspace, options: FilterOptions) -> KnownFiltered:
     return KnownFiltered.of(workspace, generations(workspace), options.identity())
 
 
-# Small local documents, hashed, opened and counted a few at a time: the steps cost more than the files.
+# Small local files are hashed, opened, and counted in groups, because a step costs more than a file.
 
 
-#: Bytes up to which a file is small, and how many make one step.
+#: Largest size of a small file in bytes, and files per group.
 _SMALL, _TOGETHER = 4 << 20, 4
 
-#: The version of a document ("" where it cannot be read), and its pages or why it cannot be opened.
+#: The version of a document (empty if it cannot be read), and its pages or why it cannot be opened.
 Counted = tuple[str, int | PageFailure]
 
 
@@ -123,7 +131,12 @@ class _Group:
 
 
 class SmallFiles:
-    """Counts what is asked for at the same time together. `total` tells pages by version, where they are known."""
+    """Counts files in groups.
+
+    Args:
+        renderer: Opens the files.
+        total: Returns the pages of a version if they are known.
+    """
 
     def __init__(self, renderer: Renderer, total: Callable[[str], int | None]) -> None:
         self._renderer = renderer
@@ -132,7 +145,7 @@ class SmallFiles:
 
     @staticmethod
     def takes(document: SourceDocument) -> bool:
-        """Whether it is such a document."""
+        """Return whether the document is a small local file."""
         return (
             not document.version
             and document.size is not None
@@ -141,11 +154,11 @@ class SmallFiles:
         )
 
     async def look(self, document: SourceDocument) -> Counted:
-        """Version and pages of one document."""
+        """Return version and pages of one document."""
         group = self._group
         if group is None or len(group.documents) == _TOGETHER:
             group = self._group = _Group()
-            # It begins when all that is asked for now has joined: tasks run in the order in which they were made.
+            # The group starts after all current callers have joined, because tasks run in the order of their creation.
             group.task = asyncio.ensure_future(self._counted(group))
         place = len(group.documents)
         group.documents.append(document)
@@ -174,25 +187,30 @@ class SmallFiles:
         return await self._renderer.open_all(asked) if asked else []
 
 
-# How many pages documents have, by opening them.
+# Exact page counts, by opening the documents.
 
 
-#: Documents opened ahead of the one that is planned next.
+#: Documents opened ahead of the next planned document.
 _AHEAD = 16
 
 
 class Totals(Protocol):
-    """Numbers of pages by version."""
+    """Page counts by version."""
 
     def get(self, version: str, /) -> int | None:
-        """None for a version that is not known."""
+        """Return the number of pages; None for an unknown version."""
 
 
 class PageCounter:
     """Opens documents and selects their pages.
 
-    `totals` tells the number of pages by version, of documents that need not be opened: they are in the plan. 0: they
-    were not counted there either. `filtering` says what is left out; what is in the plan is not looked at for that.
+    Args:
+        renderer: Opens the documents.
+        remote: Fetches remote documents.
+        ranges: Selected pages.
+        most_pages: Limit of pages per document.
+        totals: Page counts of planned documents, which are not opened again. 0: the plan contains only an estimate.
+        filtering: Filters. Planned documents are not filtered again.
     """
 
     def __init__(
@@ -215,9 +233,9 @@ class PageCounter:
         self._small = SmallFiles(renderer, self.total)
 
     async def one(self, document: SourceDocument) -> PlannedDocument:
-        """Open one document, unless its pages are known, and select from them."""
-        if (told := self.at_once(document)) is not None:
-            return told
+        """Count one document, unless its pages are known, and select from them."""
+        if (listed := self.at_once(document)) is not None:
+            return listed
         if self._filtering is None and self._small.takes(document):
             version, found = await self._small.look(document)
             if isinstance(found, PageFailure):
@@ -244,14 +262,14 @@ class PageCounter:
         return replace(made, filtered=cause) if cause else None
 
     async def _looked(self, document: SourceDocument, version: str) -> tuple[str, int, LeftOut | None]:
-        """Version, pages, and why it is left out. Raises PageFailure."""
+        """Return version, pages, and why the document is excluded. Raises `PageFailure`."""
         if document.page_total is None:
             return await self._opened(document, version)
         left_out = await self._filtering.row(document) if self._filtering else None
         return version, document.page_total, left_out
 
     def at_once(self, document: SourceDocument) -> PlannedDocument | None:
-        """The document, if its listing says all about it."""
+        """Return the document if its listing contains all facts."""
         if document.reason is not None:
             return self.failed(document, "", document.reason, document.detail)
         looked_at = self._filtering is not None and self._filtering.looks_at_rows()
@@ -260,25 +278,26 @@ class PageCounter:
         return None
 
     def total(self, version: str) -> int | None:
-        """Pages of a content that is known; 0 where it is planned and not counted."""
+        """Return the known number of pages of a version; 0 if it is planned and not counted."""
         return self._met.get(version) or self._totals.get(version)
 
     def remember(self, document: PlannedDocument) -> None:
-        """Documents of the same content need not be opened."""
+        """Keep the page count, so that documents with the same content need not be opened."""
         if document.page_total:
             self._met[document.version] = document.page_total
 
     async def located(self, document: SourceDocument) -> SourceDocument:
-        """With version and size, where its store was not asked for them yet. Raises PageFailure."""
+        """Return the document with version and size; request them from its store if necessary. Raises `PageFailure`."""
         if document.size is not None:
             return document
         found = await self._remote.look(document.source)
         return replace(document, version=found.version, size=found.size)
 
     async def version(self, document: SourceDocument) -> str:
-        """What the listing says, or of a local file its content; empty where only fetching it tells.
+        """Return the version from the listing, or the hash of a local file; empty if only fetching shows it.
 
-        Raises PageFailure.
+        Raises:
+            PageFailure: The file cannot be read.
         """
         if document.version or is_remote(document.source):
             return document.version
@@ -296,23 +315,23 @@ class PageCounter:
         return await self._filtering.look(path, document)
 
     def wanted(self, document: SourceDocument) -> PageSelection:
-        """What is asked of a document."""
+        """Return the page selection of a document."""
         if document.pages is None:
             return self._wanted
         return wanted_of(self._ranges, document.pages, self._most_pages)
 
     def counted(self, document: SourceDocument, version: str, total: int) -> PlannedDocument:
-        """A document of `total` pages."""
+        """Return a document of `total` pages."""
         wanted = self.wanted(document)
         return _planned(document, version, wanted, pages=wanted_pages(wanted, total), page_total=total)
 
     def estimated(self, document: SourceDocument, version: str, total: int) -> PlannedDocument:
-        """A document of about `total` pages."""
+        """Return a document of about `total` pages."""
         wanted = self.wanted(document)
         return _planned(document, version, wanted, estimate=len(wanted_pages(wanted, total)) or 1)
 
     def failed(self, document: SourceDocument, version: str, reason: Reason, detail: str) -> PlannedDocument:
-        """A document that cannot be opened."""
+        """Return a document that cannot be opened."""
         return _planned(document, version, self.wanted(document), reason=reason, detail=detail)
 
 
@@ -321,7 +340,13 @@ async def in_order(
     one: Callable[[SourceDocument], Awaitable[PlannedDocument]],
     at_once: Callable[[SourceDocument], PlannedDocument | None] = lambda document: None,
 ) -> AsyncIterator[PlannedDocument]:
-    """What `at_once` makes of each, else `one`, of which some are under way at a time."""
+    """Yield one planned document for each document, in order.
+
+    Args:
+        documents: The documents.
+        one: Counts a document. Several calls run concurrently.
+        at_once: Returns a document that needs no call of `one`.
+    """
     waiting: deque[PlannedDocument | asyncio.Future[PlannedDocument]] = deque()
     under_way = 0
     try:
@@ -381,32 +406,39 @@ def _planned(
     )
 
 
-# How many pages very many documents have: by a sample that is opened, and by the size of the others. An estimate only
-# says how the plan is cut and what is shown as expected: such a document is counted when it is read.
+# Estimated page counts: a sample of the documents is opened, and the others are estimated from their size. An estimate
+# only determines how the plan is divided and which progress is shown. The document is counted when it is read.
 
 
 T = TypeVar("T")
 
-#: Documents of a kind of nearly the same size that an estimate is made from.
+#: Documents of the same kind and nearly the same size that an estimate is based on.
 _NEIGHBOURS = 16
-#: Bytes of a page where no document of the kind could be opened.
+#: Bytes per page if no document of the kind could be opened.
 _GUESS = 100_000
 _TIFF = (".tif", ".tiff")
 
 
 @dataclass(frozen=True, slots=True)
 class CountOptions:
-    """Which documents are opened. `auto` opens all, unless there are more than `exact_up_to`; `estimate` never all."""
+    """Selection of the documents that are opened.
+
+    Attributes:
+        mode: `exact` opens all documents, `estimate` only a sample, and `auto` estimates above `exact_up_to` documents.
+        pages_per_unit: A document with more estimated pages is opened, so that it can be divided.
+        exact_up_to: Documents.
+        sample: Opened documents per kind.
+    """
 
     mode: Literal["auto", "exact", "estimate"] = "auto"
-    pages_per_unit: int = 64  # a document that seems to have more is opened, so that it can be cut
+    pages_per_unit: int = 64
     exact_up_to: int = 10_000
-    sample: int = 200  # documents of a kind
+    sample: int = 200
 
 
 @dataclass(slots=True)
 class Sizes:
-    """Pages of documents of one kind by their size: what a document of another size may have."""
+    """Pages of documents of one kind by size, for estimates."""
 
     known: list[tuple[int, int]]  # size in bytes, pages
     _bytes: list[int] = field(init=False)
@@ -418,7 +450,7 @@ class Sizes:
         self._pages = [0, *accumulate(pages for _, pages in self.known)]
 
     def pages(self, size: int) -> int:
-        """By the bytes per page of the documents that are nearest in size; at least 1."""
+        """Return the pages by the mean bytes per page of the documents of nearest size; at least 1."""
         begin = max(0, min(bisect_left(self.known, (size, 0)) - _NEIGHBOURS // 2, len(self.known) - _NEIGHBOURS))
         end = min(begin + _NEIGHBOURS, len(self.known))
         some = self._bytes[end] - self._bytes[begin]
@@ -427,7 +459,7 @@ class Sizes:
 
 
 class Estimator:
-    """Judges documents by their size, from a sample that it opens; opens those that cannot be judged."""
+    """Estimates page counts from a sample that it opens. Opens documents that cannot be estimated."""
 
     def __init__(self, counter: PageCounter, options: CountOptions) -> None:
         self._counter = counter
@@ -436,12 +468,12 @@ class Estimator:
         self._sampled: dict[int, PlannedDocument] = {}  # by the documents' identity
 
     async def look(self, batch: Sequence[SourceDocument]) -> None:
-        """Open a sample of each kind that was not met before, spread over the batch."""
+        """Open a sample of each new kind, spread over the batch."""
         self._sampled.clear()
-        for kind in dict.fromkeys(_kind(one) for one in batch if _can_be_judged(one)):
+        for kind in dict.fromkeys(_kind(one) for one in batch if _can_be_estimated(one)):
             if kind == IMAGE or kind in self._sizes:
                 continue
-            alike = [one for one in batch if _can_be_judged(one) and _kind(one) == kind]
+            alike = [one for one in batch if _can_be_estimated(one) and _kind(one) == kind]
             count = min(len(alike), self._options.sample)
             chosen = [alike[number * len(alike) // count] for number in range(count)]
             known: list[tuple[int, int]] = []
@@ -462,28 +494,28 @@ class Estimator:
         return made
 
     def at_once(self, document: SourceDocument) -> PlannedDocument | None:
-        """The document, if nothing need be read for that."""
+        """Return the document if nothing must be read."""
         if sampled := self._sampled.pop(id(document), None):
             return sampled
-        if (told := self._counter.at_once(document)) is not None:
-            return told
-        if not _can_be_judged(document) or document.size is None or not document.version:
+        if (listed := self._counter.at_once(document)) is not None:
+            return listed
+        if not _can_be_estimated(document) or document.size is None or not document.version:
             return None
-        return self._judged(document, document.version)
+        return self._estimated(document, document.version)
 
     async def one(self, document: SourceDocument) -> PlannedDocument:
-        """The document, read as far as it must be."""
-        if not _can_be_judged(document):
+        """Return the document; read only if necessary."""
+        if not _can_be_estimated(document):
             return await self._counter.one(document)
         try:
             document = await self._counter.located(document)
             version = await self._counter.version(document)
         except PageFailure as failure:
             return self._counter.failed(document, document.version, failure.reason, failure.detail)
-        return (self._judged(document, version) if version else None) or await self._counter.one(document)
+        return (self._estimated(document, version) if version else None) or await self._counter.one(document)
 
-    def _judged(self, document: SourceDocument, version: str) -> PlannedDocument | None:
-        """None: it must be opened, because it may be too long for one unit."""
+    def _estimated(self, document: SourceDocument, version: str) -> PlannedDocument | None:
+        """Return the estimated document; None if it must be opened, because it may be too long for one unit."""
         known = self._counter.total(version)
         if known:
             return self._counter.counted(document, version, known)
@@ -497,9 +529,14 @@ class Estimator:
 async def counted(
     documents: Iterable[SourceDocument], counter: PageCounter, options: CountOptions = CountOptions()
 ) -> AsyncGenerator[PlannedDocument, None]:
-    """One planned document for each, in their order; what cannot be opened is planned as failed.
+    """Yield one planned document for each document, in order. A document that cannot be opened is planned as failed.
 
-    The same documents give the same estimates. In memory are `options.exact_up_to` documents.
+    The same documents give the same estimates. Memory holds `options.exact_up_to` documents.
+
+    Args:
+        documents: The documents.
+        counter: Opens documents.
+        options: Which documents are opened.
     """
     estimator = Estimator(counter, options)
     estimating = options.mode == "estimate"
@@ -518,15 +555,15 @@ async def _batches(items: Iterable[T], size: int) -> AsyncIterator[list[T]]:
         yield batch
 
 
-def _can_be_judged(document: SourceDocument) -> bool:
-    """Not what is on web servers: their documents have a version only when they are fetched."""
+def _can_be_estimated(document: SourceDocument) -> bool:
+    """Return whether pages can be estimated. Documents of web servers have no version until they are fetched."""
     if document.reason is not None or document.page_total is not None:
         return False
     return document.size is not None or (is_remote(document.source) and not is_web(document.source))
 
 
 def _kind(document: SourceDocument) -> str:
-    """Kinds of documents whose pages are of different size; all but `image` have any number of pages."""
+    """Return the kind of document whose pages have similar sizes. All kinds except `image` have any number of pages."""
     if document.kind == IMAGE and (suffix := suffix_of(document.source)) in _TIFF:
         return suffix
     return document.kind

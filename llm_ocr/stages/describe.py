@@ -1,4 +1,7 @@
-"""Describe: figure to caption, data, or class."""
+"""Describe: ask about every figure and store its description, data, or class.
+
+The results of Extract do not change. `describe` runs the stage over a workspace, and `Describe` reads the figures.
+"""
 
 import asyncio
 import hashlib
@@ -6,8 +9,9 @@ import io
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
-from llm_ocr.compat.importing import keeping
+from llm_ocr.config.groups import InputSettings
 from llm_ocr.config.models import FigureCommand
 from llm_ocr.engines import FigureReader
 from llm_ocr.errors import PageFailure
@@ -17,7 +21,7 @@ from llm_ocr.stages import Progress
 from llm_ocr.stages.extract import caps_of
 from llm_ocr.stages.flow import NO_CAPS, Admission, Caps, Flow, Spool, Ticket
 from llm_ocr.stages.loop import stepwise
-from llm_ocr.stages.runtime import Job, Share, describing, keeps_known
+from llm_ocr.stages.runtime import Describing, Job, Share, describing, keeps_known
 from llm_ocr.stages.sharing import (
     Split,
     follows,
@@ -35,28 +39,84 @@ from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import DESCRIBE, Claim
 from llm_ocr.workspace.publish import Marker, figures_summary, iter_markers, read_data, standing_marker
 
-# Describe: figure -> caption, data or class, stored beside the figure; Extract is not touched.
-
-
-#: Descriptions kept for figures that come again (logos, repeated charts); each is a few hundred bytes.
+#: Descriptions kept for repeated figures (logos, repeated charts). Each takes a few hundred bytes.
 REMEMBERED = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class FigureItem:
-    """A figure and where it stands."""
+class FigureTask(NamedTuple):
+    """One figure of a unit, with the page, the document, and the engine that read the page."""
 
     figure: Figure
     page_id: str
     document_id: str
-    engine: str  # that read the page
+    engine: str
+
+
+async def describe(job: Job[FigureCommand]) -> None:
+    """Describe the figures of this worker's unpublished units and publish the rows.
+
+    With `follow`, a unit is described as soon as its pages are published.
+
+    Args:
+        job: The command, with an open workspace.
+
+    Raises:
+        StageMissing: The stage before has not finished all units, and `follow` is not set.
+        WorkspaceMismatch: A worker with other settings was first.
+        ServerError: No model server can be started or reached.
+        StorageError: The workspace cannot be read or written.
+    """
+    workspace, settings, progress = job.workspace, job.settings, job.progress
+    pages_from = pages_stage(settings)
+    source = await key_before(job, pages_from)
+    ready = await _reader(job)
+    try:
+        keeps = keeps_known(settings)
+        identity = {"extract": source, "reader": dict(ready.reader.identity()), **({"known": "keep"} if keeps else {})}
+        claim = Claim(workspace, DESCRIBE, identity)
+        key = claim.check()
+        split = await split_of(job, DESCRIBE)
+        whole = await asyncio.to_thread(_begin, job, split, key, pages_from, source)
+        behind = partial(units_behind, workspace=workspace, stage=pages_from, key=source) if follows(settings) else None
+        async with shared(job, split, DESCRIBE, key, behind) as share:
+            expected: dict[str, int] = {}  # figures of the units in progress
+
+            async def with_pages() -> AsyncIterator[tuple[str, Sequence[PageRecord]]]:
+                async for unit in stepwise(share.units, job.stop):
+                    marker, pages = await asyncio.to_thread(_pages, workspace, pages_from, source, unit.id)
+                    expected[unit.id] = marker.figures.expected
+                    if not whole:
+                        progress.correct(marker.figures.expected, exact=True)
+                    yield unit.id, pages
+
+            stage = Describe(
+                ready.reader,
+                settings.describe_mode,
+                _publisher(workspace, claim, expected, share),
+                progress,
+                ready.admission,
+                caps_of(settings),
+                keep_known=keeps,
+            )
+            await stage.run(with_pages())
+        await asyncio.to_thread(take_without_units, workspace, claim)
+    finally:
+        await ready.close()
+    progress.end()
 
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """Describes the figures of units; the same picture with the same caption once only.
+    """Describes the figures of units. Identical figures with identical captions are described once.
 
-    With `keep_known`, nothing is asked about a figure of which the model that read its page has said something.
+    Attributes:
+        reader: The engine.
+        mode: The kind of description, which is stored in every row.
+        publish: Publishes the rows of a complete unit, given by its id.
+        progress: Receives the status of each figure.
+        admission: Bounds the bytes of figures that wait for the engine.
+        caps: The user's limits on units, documents, and figures in progress.
+        keep_known: Whether descriptions that the page's model already gave are kept instead of requested.
     """
 
     reader: FigureReader
@@ -70,67 +130,66 @@ class Describe:
     _under_way: dict[bytes, asyncio.Event] = field(default_factory=dict)
 
     async def run(self, units: AsyncIterable[tuple[str, Sequence[PageRecord]]]) -> None:
-        """Describe all figures of the units, each given by its id and its pages."""
-
-        async def with_figures() -> AsyncIterator[tuple[str, list[FigureItem]]]:
-            async for unit, pages in units:
-                yield unit, figures_of(pages)
-
+        """Describe and publish all units, each given by its id and its pages."""
         spool: Spool[FigureRecord] = Spool()
-        flow: Flow[str, FigureItem, FigureRecord] = Flow(
-            self._figure, self.publish, self.admission, spool, self.caps, lambda item: item.document_id
+        flow: Flow[str, FigureTask, FigureRecord] = Flow(
+            self._read, self.publish, self.admission, spool, self.caps, lambda task: task.document_id
         )
-        await flow.run(with_figures())
+        await flow.run(self._tasks(units))
 
-    async def _figure(self, item: FigureItem, ticket: Ticket) -> FigureRecord:
-        if self.keep_known and item.figure.described:
+    async def _tasks(
+        self, units: AsyncIterable[tuple[str, Sequence[PageRecord]]]
+    ) -> AsyncIterator[tuple[str, list[FigureTask]]]:
+        async for unit, pages in units:
+            tasks = [
+                FigureTask(figure, page.page_id, page.document_id, page.engine)
+                for page in pages
+                for figure in page.figures
+            ]
+            yield unit, tasks
+
+    async def _read(self, task: FigureTask, ticket: Ticket) -> FigureRecord:
+        if self.keep_known and task.figure.described:
             self.progress.count(Status.OK)
-            return self._kept(item)
-        fingerprint = _fingerprint(item.figure)
+            return self._kept(task)
+        fingerprint = _fingerprint(task.figure)
         while (twin := self._under_way.get(fingerprint)) is not None:
-            ticket.release()  # it needs no place of its own
+            ticket.release()  # an identical figure is being described
             await twin.wait()
         record = self._known.get(fingerprint)
         if record is not None:
-            record = replace(record, tokens_in=0, tokens_out=0, seconds=0.0)  # they were spent on the first one
+            record = replace(record, tokens_in=0, tokens_out=0, seconds=0.0)  # counted for the first figure
         else:
             ended = self._under_way[fingerprint] = asyncio.Event()
             try:
-                record = await self._describe(item, ticket)
+                record = await self._describe(task, ticket)
                 self._remember(fingerprint, record)
             finally:
                 del self._under_way[fingerprint]
                 ended.set()
         self.progress.count(record.status)
-        return replace(record, figure_id=item.figure.id, page_id=item.page_id, document_id=item.document_id)
+        return replace(record, figure_id=task.figure.id, page_id=task.page_id, document_id=task.document_id)
 
-    def _kept(self, item: FigureItem) -> FigureRecord:
+    def _kept(self, task: FigureTask) -> FigureRecord:
         return FigureRecord(
-            figure_id=item.figure.id,
-            page_id=item.page_id,
-            document_id=item.document_id,
+            figure_id=task.figure.id,
+            page_id=task.page_id,
+            document_id=task.document_id,
             status=Status.OK,
             mode=self.mode,
-            description=item.figure.described,
-            engine=item.engine,
+            description=task.figure.described,
+            engine=task.engine,
         )
 
-    def _remember(self, fingerprint: bytes, record: FigureRecord) -> None:
-        if record.status is Status.FAILED:
-            return
-        if len(self._known) >= REMEMBERED:
-            self._known.pop(next(iter(self._known)))
-        self._known[fingerprint] = record
-
-    async def _describe(self, item: FigureItem, ticket: Ticket) -> FigureRecord:
-        ticket.weigh(len(item.figure.image.data))
+    async def _describe(self, task: FigureTask, ticket: Ticket) -> FigureRecord:
+        ticket.weigh(len(task.figure.image.data))
         try:
-            return await self.reader.describe(item.figure, item.page_id, item.document_id, ticket.release)
+            return await self.reader.describe(task.figure, task.page_id, task.document_id, ticket.release)
         except PageFailure as failure:
             return FigureRecord(
-                figure_id=item.figure.id,
-                page_id=item.page_id,
-                document_id=item.document_id,
+                figure_id=task.figure.id,
+                page_id=task.page_id,
+                document_id=task.document_id,
                 status=Status.FAILED,
                 mode=self.mode,
                 reason=failure.reason,
@@ -141,10 +200,12 @@ class Describe:
                 seconds=sum(one.get("seconds", 0.0) for one in failure.tries),
             )
 
-
-def figures_of(pages: Sequence[PageRecord]) -> list[FigureItem]:
-    """All figures of the pages, in reading order."""
-    return [FigureItem(figure, one.page_id, one.document_id, one.engine) for one in pages for figure in one.figures]
+    def _remember(self, fingerprint: bytes, record: FigureRecord) -> None:
+        if record.status is Status.FAILED:
+            return
+        if len(self._known) >= REMEMBERED:
+            self._known.pop(next(iter(self._known)))
+        self._known[fingerprint] = record
 
 
 def _fingerprint(figure: Figure) -> bytes:
@@ -153,64 +214,22 @@ def _fingerprint(figure: Figure) -> bytes:
     return digest.digest()
 
 
-# The Describe stage over a workspace.
+async def _reader(job: Job[FigureCommand]) -> Describing:
+    """Return the engine. Descriptions of an imported dataset take precedence over it."""
+    ready = await describing(job)
+    if not (isinstance(job.settings, InputSettings) and job.settings.input):
+        return ready
+    from llm_ocr.compat.importing import keeping
 
-
-async def describe(job: Job[FigureCommand]) -> None:
-    """Describe the figures of this worker's units that have no marker yet; with `follow` each when it is extracted.
-
-    Raises `StageMissing` when Extract has not finished all units, unless it follows.
-    """
-    workspace, settings, progress = job.workspace, job.settings, job.progress
-    pages_from = pages_stage(settings)
-    source = await key_before(job, pages_from)
-    ready = await keeping(job, await describing(job))
-    try:
-        keeps = keeps_known(settings)
-        identity = {"extract": source, "reader": dict(ready.reader.identity()), **({"known": "keep"} if keeps else {})}
-        claim = Claim(workspace, DESCRIBE, identity)
-        key = claim.check()
-        split = await split_of(job, DESCRIBE)
-        whole = await asyncio.to_thread(_begin, job, split, key, pages_from, source)
-        behind = partial(units_behind, workspace=workspace, stage=pages_from, key=source) if follows(settings) else None
-        async with shared(job, split, DESCRIBE, key, behind) as share:
-            expected: dict[str, int] = {}  # figures of the units under way
-
-            async def with_pages() -> AsyncIterator[tuple[str, Sequence[PageRecord]]]:
-                async for unit in stepwise(share.units, job.stop):
-                    marker, pages = await asyncio.to_thread(_pages, workspace, pages_from, source, unit.id)
-                    expected[unit.id] = marker.figures.expected
-                    if not whole:
-                        progress.correct(marker.figures.expected, exact=True)
-                    yield unit.id, pages
-
-            publisher = _publisher(workspace, claim, expected, share)
-            stage = Describe(
-                ready.reader,
-                settings.describe_mode,
-                publisher,
-                progress,
-                ready.admission,
-                caps_of(settings),
-                keep_known=keeps,
-            )
-            await stage.run(with_pages())
-        await asyncio.to_thread(take_without_units, workspace, claim)
-    finally:
-        await ready.close()
-    progress.end()
-
-
-def _pages(workspace: Workspace, stage: str, key: str, unit: str) -> tuple[Marker, list[PageRecord]]:
-    """The unit's marker of the stage before, and its pages unless there is no figure on them."""
-    marker = standing_marker(workspace, stage, key, unit)
-    if not marker.figures.expected:
-        return marker, []
-    return marker, pages_from_parquet(io.BytesIO(read_data(workspace, marker)), images=Images.FIGURES)
+    return await keeping(job, ready)
 
 
 def _begin(job: Job[FigureCommand], split: Split, key: str, pages_from: str, source: str) -> bool:
-    """Whether the progress begins with all figures of this worker's units; else they are counted as they come."""
+    """Begin the progress.
+
+    Returns:
+        Whether it includes all figures of this worker's units. If not, each unit is added when the worker takes it.
+    """
     workspace = job.workspace
     if follows(job.settings) or not shows_all(job, split, DESCRIBE):
         job.progress.begin(DESCRIBE, 0, Counts())
@@ -221,6 +240,14 @@ def _begin(job: Job[FigureCommand], split: Split, key: str, pages_from: str, sou
     done = sum((marker.figures for marker in iter_markers(workspace, DESCRIBE, key, mine)), Counts())
     job.progress.begin(DESCRIBE, expected, done)
     return True
+
+
+def _pages(workspace: Workspace, stage: str, key: str, unit: str) -> tuple[Marker, list[PageRecord]]:
+    """Return the unit's marker of the stage before, and its pages unless they contain no figure."""
+    marker = standing_marker(workspace, stage, key, unit)
+    if not marker.figures.expected:
+        return marker, []
+    return marker, pages_from_parquet(io.BytesIO(read_data(workspace, marker)), images=Images.FIGURES)
 
 
 def _publisher(

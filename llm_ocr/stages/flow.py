@@ -1,4 +1,7 @@
-"""Items of many units in flight: admission by bytes, caps, spool, and publication per unit."""
+"""Process the items of many units concurrently, with bounded memory, and publish each unit when it is complete.
+
+An item passes the `DocumentLimiter`, waits for its `Admission`, and leaves its row in the `Spool`.
+"""
 
 import asyncio
 import contextlib
@@ -10,19 +13,23 @@ from typing import Any, Generic, TypeVar
 
 from llm_ocr.storage.own_folder import OwnFolder
 
-# How much may stand between the source and the engine: counted in items and in bytes, so that memory is bounded.
+# Admission: bounds the items, and their bytes, between the source and the engine.
 
 
-#: What an item is taken to weigh until one was weighed, in bytes: about a rendered page.
+#: Bytes assumed for an item until the first item is weighed: about a rendered page.
 FIRST_GUESS = 512 << 10
-#: Share of the newest weight in the running mean.
+#: Share of the newest weight in the moving average.
 _NEWEST = 0.1
 
 
 class Admission:
-    """Lets items in while fewer than `most` of them, and fewer than `most_bytes` bytes, are being prepared.
+    """Admits items while fewer than `most` items, and fewer than `most_bytes` bytes, are being prepared.
 
-    One caller enters at a time. An item leaves when the engine takes it up, or when it is done.
+    One caller enters at a time. An item leaves when the engine accepts it, or when it is done.
+
+    Args:
+        most: Items.
+        most_bytes: Bytes; None for no limit.
     """
 
     def __init__(self, most: int, most_bytes: int | None = None) -> None:
@@ -35,12 +42,12 @@ class Admission:
 
     @property
     def bytes(self) -> int:
-        """What is being prepared now, as far as it was weighed; else by the mean."""
+        """Return the bytes being prepared. Items that are not weighed yet count with the mean weight."""
         return round(self._bytes)
 
     async def enter(self) -> "Ticket":
-        """Waits for room; one item is always let in, whatever it weighs."""
-        while self._count and not self._room():
+        """Wait for admission. An item is always admitted if no other item is being prepared."""
+        while self._count and not self._has_capacity():
             self._left.clear()
             await self._left.wait()
         ticket = Ticket(self, self._mean)
@@ -48,7 +55,7 @@ class Admission:
         self._bytes += ticket.weight
         return ticket
 
-    def _room(self) -> bool:
+    def _has_capacity(self) -> bool:
         if self._count >= self._most:
             return False
         return self._most_bytes is None or self._bytes + self._mean <= self._most_bytes
@@ -65,7 +72,7 @@ class Admission:
 
 
 class Ticket:
-    """One item's place in an `Admission`."""
+    """Admission of one item."""
 
     __slots__ = ("_admission", "_held", "weight")
 
@@ -75,41 +82,47 @@ class Ticket:
         self.weight = weight
 
     def weigh(self, weight: int) -> None:
-        """What the item takes, in bytes, now that it is known."""
+        """Set the item's weight in bytes."""
         if self._held:
             self._admission._weighed(self.weight, weight)
             self.weight = weight
 
     def release(self) -> None:
-        """The item is on its way: the next one may be prepared. May be called twice."""
+        """Admit the next item. Further calls have no effect."""
         if self._held:
             self._held = False
             self._admission._leave(self.weight)
 
 
-# Which item comes next: in order, unless caps on units, documents or pages of a document make one wait.
+# Order of the items: as given, unless a cap on documents or pages of a document delays an item.
 
 
 ItemT = TypeVar("ItemT")
 
-#: Items looked at beyond one that must wait for its document.
+#: Items inspected after an item that must wait for its document.
 LOOK_AHEAD = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """What the user allows at once; None: no cap."""
+    """The user's limits on work in progress; None for no limit."""
 
     units: int | None = None
     documents: int | None = None
-    pages: int | None = None  # of one document
+    pages: int | None = None  # per document
 
 
 NO_CAPS = Caps()
 
 
 class DocumentLimiter(Generic[ItemT]):
-    """Gives items in order, passing over those whose document may have no more pages under way."""
+    """Yields items in order, and skips items whose document has reached its limit until another item is done.
+
+    Args:
+        items: The items.
+        document: Returns the id of the document of an item.
+        caps: The limits. `units` has no effect here.
+    """
 
     def __init__(self, items: AsyncIterator[ItemT], document: Callable[[ItemT], str], caps: Caps) -> None:
         self._items = items
@@ -122,16 +135,16 @@ class DocumentLimiter(Generic[ItemT]):
 
     async def __aiter__(self) -> AsyncIterator[ItemT]:
         more = True
-        ahead: asyncio.Task[bool] | None = None  # what looks for the next item, which may take long
+        ahead: asyncio.Task[bool] | None = None  # fetches the next item, which may take seconds
         try:
             while more or self._waiting:
                 found = self._next()
                 if found is not None:
                     yield found
                 elif not self._waiting:
-                    more, ahead = await (ahead or self._look_further()), None
+                    more, ahead = await (ahead or self._fetch()), None
                 elif more and len(self._waiting) < LOOK_AHEAD:
-                    ahead = ahead or asyncio.create_task(self._look_further())
+                    ahead = ahead or asyncio.create_task(self._fetch())
                     await self._freed_or(ahead)
                     if ahead.done():
                         more, ahead = ahead.result(), None
@@ -141,10 +154,10 @@ class DocumentLimiter(Generic[ItemT]):
         finally:
             if ahead is not None:
                 ahead.cancel()
-                await asyncio.gather(ahead, return_exceptions=True)  # nobody asks for this item any more
+                await asyncio.gather(ahead, return_exceptions=True)
 
     async def _freed_or(self, ahead: asyncio.Task[bool]) -> None:
-        """Return when an item that waits may come, or another item has come."""
+        """Return when a waiting item may be allowed, or when another item was fetched."""
         self._freed.clear()
         freed = asyncio.create_task(self._freed.wait())
         try:
@@ -153,14 +166,14 @@ class DocumentLimiter(Generic[ItemT]):
             freed.cancel()
 
     def done(self, item: ItemT) -> None:
-        """The item is finished: another of its document may come."""
+        """Mark an item as finished, so that another item of its document is allowed."""
         document = self._document(item)
         self._under_way[document] -= 1
         if not self._under_way[document]:
             del self._under_way[document]
         self._freed.set()
 
-    async def _look_further(self) -> bool:
+    async def _fetch(self) -> bool:
         try:
             self._waiting.append(await anext(self._items))
         except StopAsyncIteration:
@@ -183,7 +196,7 @@ class DocumentLimiter(Generic[ItemT]):
         return under_way > 0 or self._caps.documents is None or len(self._under_way) < self._caps.documents
 
 
-# Finished rows of units that are not whole yet: in memory up to a limit, the rest in files of this machine.
+# Spool: finished rows of incomplete units, in memory up to a limit and then in local files.
 
 
 RowT = TypeVar("RowT")
@@ -191,7 +204,7 @@ RowT = TypeVar("RowT")
 
 @dataclass(frozen=True, slots=True)
 class Kept(Generic[RowT]):
-    """A row, whole or without what stands in `file`."""
+    """Row in the spool; complete, or without the bytes in `file`."""
 
     row: RowT
     size: int
@@ -200,9 +213,12 @@ class Kept(Generic[RowT]):
 
 @dataclass(frozen=True, slots=True)
 class RowFiles(Generic[RowT]):
-    """How a row is split into a light one that stays in memory and the bytes of a file, and put together again.
+    """Functions that move the large part of a row to a file and back.
 
-    `size` is what the bytes take.
+    Attributes:
+        split: Returns the light row that stays in memory, and the bytes of the file.
+        join: Returns the complete row of a light row and the bytes.
+        size: Returns the number of bytes.
     """
 
     split: Callable[[RowT], tuple[RowT, bytes]]
@@ -212,20 +228,25 @@ class RowFiles(Generic[RowT]):
 
 @dataclass(slots=True)
 class Spool(Generic[RowT]):
-    """Keeps rows until their unit is published: all in memory, or `limit` bytes and the rest as `files` make them.
+    """Keeps rows until their unit is published.
 
-    One stuck page can hold a unit open for minutes while thousands of others are read; their images must not pile up
-    in memory.
+    A stuck page can keep a unit open for minutes while thousands of other pages are read. Without the spool, their
+    images would accumulate in memory.
+
+    Attributes:
+        files: Moves rows to files. Without it, all rows stay in memory.
+        limit: Bytes in memory. Further rows go to files.
+        held: Bytes in memory now.
     """
 
     files: "RowFiles[RowT] | None" = None
     limit: int = 0
-    held: int = 0  # bytes in memory
+    held: int = 0
     _folder: OwnFolder | None = None
     _written: int = field(default=0)
 
     async def keep(self, row: RowT) -> Kept[RowT]:
-        """Put a row away."""
+        """Store a row."""
         files = self.files
         if files is None:
             return Kept(row, 0)
@@ -242,7 +263,7 @@ class Spool(Generic[RowT]):
         return Kept(light, size, file)
 
     async def take(self, kept: Sequence[Kept[RowT]]) -> list[RowT]:
-        """The rows again, in this order; they are no longer kept."""
+        """Return the rows in this order, and forget them."""
         self.held -= sum(one.size for one in kept if one.file is None)
         if all(one.file is None for one in kept):
             return [one.row for one in kept]
@@ -262,12 +283,12 @@ class Spool(Generic[RowT]):
             self._folder = None
 
 
-# How items of many units flow: a bounded number under way, no pause between units, each unit published when whole.
+# Flow: the tasks of the items.
 
 
 U = TypeVar("U")
 
-#: Units without an item that are published at a time: a store may take long, and nothing else waits for them.
+#: Units without items that are published at a time.
 _EMPTY = 4
 
 Work = Callable[[ItemT, Ticket], Awaitable[RowT]]
@@ -275,7 +296,7 @@ Work = Callable[[ItemT, Ticket], Awaitable[RowT]]
 
 @dataclass(slots=True)
 class _Open(Generic[U, RowT]):
-    """A unit some of whose items are under way; rows wait in the items' order."""
+    """Unit with items in progress. The rows wait in the order of the items."""
 
     unit: U
     rows: dict[int, Kept[RowT]]
@@ -283,22 +304,30 @@ class _Open(Generic[U, RowT]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn(Generic[U, ItemT, RowT]):
+class _Task(Generic[U, ItemT, RowT]):
     """One item of an open unit."""
 
     opened: _Open[U, RowT]
-    place: int
+    position: int
     item: ItemT
 
 
 @dataclass(slots=True)
 class Flow(Generic[U, ItemT, RowT]):
-    """Does all items of all units; the next unit's items enter while the last one's tail finishes.
+    """Processes all items of all units.
 
-    `work` gets a ticket that it may release when another item may be prepared; it is released at the item's end in any
-    case. `document` names what an item belongs to, for the caps; units are published inside `publishing`, their rows
-    still in the spool while they wait for it. Errors of `work` and `publish` end the flow: what can
-    fail for one item alone must come back as its row.
+    The items of the next unit enter while the last items of the previous unit finish. An error of `work` or `publish`
+    ends the flow, so a failure of a single item must be returned as its row.
+
+    Attributes:
+        work: Returns the row of an item. It may release the ticket as soon as the next item can be prepared. The
+            ticket is always released at the end of the item.
+        publish: Publishes the rows of a complete unit.
+        admission: Bounds the items between source and engine.
+        spool: Keeps the rows of incomplete units.
+        caps: The user's limits.
+        document: Returns the id of the document of an item, for the caps.
+        publishing: Units are published inside this context. Their rows stay in the spool while they wait for it.
     """
 
     work: Work[ItemT, RowT]
@@ -310,61 +339,61 @@ class Flow(Generic[U, ItemT, RowT]):
     publishing: contextlib.AbstractAsyncContextManager[Any] = field(default_factory=contextlib.nullcontext)
 
     async def run(self, units: AsyncIterable[tuple[U, Sequence[ItemT]]]) -> None:
-        """Returns when all is published."""
-        places = asyncio.Semaphore(self.caps.units) if self.caps.units else None
+        """Process and publish all units."""
+        open_units = asyncio.Semaphore(self.caps.units) if self.caps.units else None
         try:
             async with asyncio.TaskGroup() as tasks:
-                turns: DocumentLimiter[_Turn[U, ItemT, RowT]] = DocumentLimiter(
-                    self._turns(units, places, tasks), lambda turn: self.document(turn.item), self.caps
+                limiter: DocumentLimiter[_Task[U, ItemT, RowT]] = DocumentLimiter(
+                    self._tasks(units, open_units, tasks), lambda task: self.document(task.item), self.caps
                 )
-                async for turn in turns:
+                async for task in limiter:
                     ticket = await self.admission.enter()
-                    tasks.create_task(self._one(turn, ticket, turns, places))
+                    tasks.create_task(self._process(task, ticket, limiter, open_units))
         finally:
             self.spool.close()
 
-    async def _turns(
+    async def _tasks(
         self,
         units: AsyncIterable[tuple[U, Sequence[ItemT]]],
-        places: asyncio.Semaphore | None,
+        open_units: asyncio.Semaphore | None,
         tasks: asyncio.TaskGroup,
-    ) -> AsyncIterator[_Turn[U, ItemT, RowT]]:
+    ) -> AsyncIterator[_Task[U, ItemT, RowT]]:
         empty = asyncio.Semaphore(_EMPTY)
         async for unit, items in units:
             if not items:
                 await empty.acquire()
-                tasks.create_task(self._empty(unit, empty))
+                tasks.create_task(self._publish_empty(unit, empty))
                 continue
-            if places is not None:
-                await places.acquire()
+            if open_units is not None:
+                await open_units.acquire()
             opened: _Open[U, RowT] = _Open(unit, {}, len(items))
-            for place, item in enumerate(items):
-                yield _Turn(opened, place, item)
+            for position, item in enumerate(items):
+                yield _Task(opened, position, item)
 
-    async def _empty(self, unit: U, places: asyncio.Semaphore) -> None:
+    async def _publish_empty(self, unit: U, empty: asyncio.Semaphore) -> None:
         try:
             await self.publish(unit, [])
         finally:
-            places.release()
+            empty.release()
 
-    async def _one(
+    async def _process(
         self,
-        turn: _Turn[U, ItemT, RowT],
+        task: _Task[U, ItemT, RowT],
         ticket: Ticket,
-        turns: DocumentLimiter[_Turn[U, ItemT, RowT]],
-        places: asyncio.Semaphore | None,
+        limiter: DocumentLimiter[_Task[U, ItemT, RowT]],
+        open_units: asyncio.Semaphore | None,
     ) -> None:
-        opened = turn.opened
+        opened = task.opened
         try:
-            row = await self.work(turn.item, ticket)
+            row = await self.work(task.item, ticket)
         finally:
             ticket.release()
-            turns.done(turn)
-        opened.rows[turn.place] = await self.spool.keep(row)
+            limiter.done(task)
+        opened.rows[task.position] = await self.spool.keep(row)
         del row
         if len(opened.rows) == opened.expected:
-            kept = [opened.rows.pop(place) for place in range(opened.expected)]
+            kept = [opened.rows.pop(position) for position in range(opened.expected)]
             async with self.publishing:
                 await self.publish(opened.unit, await self.spool.take(kept))
-            if places is not None:
-                places.release()
+            if open_units is not None:
+                open_units.release()

@@ -1,10 +1,10 @@
-"""Limits that end a run cleanly: hours of this run, money of the whole workspace; and what it has cost so far.
+"""Limits that end a run cleanly: hours of this run, and money of the whole workspace.
 
-When a limit is reached, Extract and Describe begin no unit any more and ask models nothing any more. They have `GRACE`
-seconds for what was asked to be answered and published, for it is paid; then, and in all else, the command ends as
-after SIGTERM: what is whole is published, leases are given back, servers end.
+When a limit is reached, Extract and Describe stop claiming units and sending requests. Requests that are already sent
+are paid for, so their results have `GRACE` seconds to arrive and be published. After that, and in all other stages, the
+command ends as after SIGTERM: complete units are published, leases are released, and servers stop.
 
-Money is tokens times prices, and hours times the price per hour, of all workers on record: `work.metrics`.
+Money is tokens times prices plus hours times the price per hour, of all recorded workers: `workspace.metrics`.
 """
 
 import asyncio
@@ -27,12 +27,14 @@ from llm_ocr.workspace.keys import DESCRIBE, EXTRACT
 from llm_ocr.workspace.metrics import Records, total_cost
 from llm_ocr.workspace.status import RunStatus, run_status
 
-#: Seconds between two looks at the limits; between two readings of what others have spent, at least, and for each of
-#: them: many workers that read of each other ask the store no more than a few requests a second together.
-LOOK, READ, READ_EACH = 0.25, 15.0, 1.0
-#: Seconds that what was begun has to be finished; and without a news after which all is taken for finished.
+#: Seconds between two checks of the limits.
+LOOK = 0.25
+#: Minimum seconds between two reads of the other workers' costs: `READ`, or `READ_EACH` per worker if that is longer.
+#: Many workers that read each other's costs thus send only a few requests a second together.
+READ, READ_EACH = 15.0, 1.0
+#: Seconds that sent requests have to finish, and seconds without change after which they count as finished.
 GRACE, SETTLED = 20.0, 3.0
-#: Stages that stop between two units.
+#: Stages that can stop between two units.
 _FINISHING = (EXTRACT, DESCRIBE)
 
 _AGAIN = "What is done stays. Run the same command again"
@@ -45,11 +47,15 @@ class Priced(Protocol):
     """Progress that shows money."""
 
     def price(self, spent: Callable[[], float]) -> None:
-        """Where it is read what the workspace has cost until now, in dollars, until the command ends."""
+        """Set the function that returns the workspace's cost in dollars until the command ends."""
 
 
 def check_limits(settings: Group) -> None:
-    """Raise `UsageError` for a limit that cannot be watched: money without a price."""
+    """Check that the limits can be enforced.
+
+    Raises:
+        UsageError: A limit of money is set, and nothing has a price.
+    """
     if not isinstance(settings, ServingCommand) or settings.max_cost is None or _has_prices(settings):
         return
     raise UsageError(
@@ -64,21 +70,31 @@ def _has_prices(settings: ServingCommand) -> bool:
 
 
 def money_reached(spent: float, most: float | None) -> str:
-    """In words that the money is spent; "" while it is not, and where there is no limit."""
+    """Return a message if the money is spent, otherwise an empty string.
+
+    Args:
+        spent: Dollars.
+        most: The limit in dollars; None for no limit.
+    """
     if most is None or spent < most:
         return ""
     return f"stopped by --max-cost: {money_text(spent)} of {money_text(most)} spent"
 
 
 def time_reached(seconds: float, most: float | None) -> str:
-    """In words that the hours are over; "" while they are not, and where there is no limit."""
+    """Return a message if the time is over, otherwise an empty string.
+
+    Args:
+        seconds: Time of this run.
+        most: The limit in hours; None for no limit.
+    """
     if most is None or seconds < most * 3600:
         return ""
     return f"stopped by --max-hours: this run has taken {seconds / 3600:.3g} of {most:g} hours"
 
 
 class Allowance:
-    """The limits of what has no workspace: hours since this was made, money for the pages that it hears of."""
+    """The limits of work without a workspace: hours since construction, and money for the pages added."""
 
     def __init__(self, settings: ServingCommand) -> None:
         check_limits(settings)
@@ -88,12 +104,12 @@ class Allowance:
         self._began = time.monotonic()
 
     def add(self, page: PageRecord) -> None:
-        """One more page was read."""
+        """Count the tokens of a page."""
         self._tokens_in += page.tokens_in
         self._tokens_out += page.tokens_out
 
     def reached(self) -> str:
-        """Which limit no other page may be begun for, in words; "" for none."""
+        """Return a message about the limit that is reached, otherwise an empty string."""
         seconds = time.monotonic() - self._began
         a_token_in, a_token_out, an_hour = self._prices
         tokens = (self._tokens_in * a_token_in + self._tokens_out * a_token_out) / 1e6
@@ -101,7 +117,12 @@ class Allowance:
 
 
 class Account:
-    """What a workspace has cost: its workers on record, of which `own` is this one as it goes. Dollars."""
+    """Cost of a workspace in dollars: that of all recorded workers, and of this worker until now.
+
+    Args:
+        workspace: The workspace.
+        own: The numbers of this worker.
+    """
 
     def __init__(self, workspace: Workspace, own: Recorded | None) -> None:
         self._records = Records(workspace)
@@ -110,11 +131,11 @@ class Account:
         self._next = 0.0
 
     def total(self) -> float:
-        """By what was last read of the others."""
+        """Return the cost. The cost of other workers is as of the last `look`."""
         return self._others + (self._own.cost() if self._own else 0.0)
 
     async def look(self) -> None:
-        """Read what the others have spent, unless that was done a short time ago. Raises `StorageError`."""
+        """Read the cost of the other workers if the last read is old enough. Raises `StorageError`."""
         if time.monotonic() >= self._next:
             found = await asyncio.to_thread(self._records.read)
             mine = self._own.worker if self._own else ""
@@ -124,7 +145,7 @@ class Account:
 
 
 class Limits:
-    """The limits of one command, from its begin to its end."""
+    """The limits of one command from begin to end."""
 
     def __init__(self, settings: Group, workspace: Workspace, own: Recorded | None, engines: Engines) -> None:
         limited = settings if isinstance(settings, ServingCommand) else None
@@ -134,40 +155,47 @@ class Limits:
         self._began = time.monotonic()
         self._workspace = workspace
         self._account = Account(workspace, own) if limited and _has_prices(limited) else None
-        self._stage = ""  # under way, if it can finish what it has begun
+        self._stage = ""  # the running stage, if it can stop between two units
         self._say: Callable[[str], None] = lambda message: None
         self._reached = self._over = False
         self._end = asyncio.timeout(None)  # of the command
 
     def stop(self) -> bool:
-        """Whether no unit may be begun any more."""
+        """Return whether no further unit may be claimed."""
         return self._reached
 
     @contextlib.asynccontextmanager
     async def stage(self, name: str, progress: Progress, *, finishes: bool, last: bool) -> AsyncIterator[None]:
-        """The block is a stage, which `finishes` what it has begun when `stop` says so, if it is one that can.
+        """Run a stage. On `stop`, finish the units in progress if `finishes` is true and the stage supports it.
 
-        Raises `LimitReached` at its end when it was stopped, unless it is the `last` one and all is done.
+        Args:
+            name: The stage.
+            progress: Receives a message when a limit is reached.
+            finishes: Whether units in progress may be finished.
+            last: Whether it is the last stage of the command.
+
+        Raises:
+            LimitReached: The stage was stopped. A last stage that is complete does not raise.
         """
         self._stage, self._say = (name if finishes and name in _FINISHING else ""), progress.say
         yield
         if not (self._stage and self._reached):
             self._stage = ""
             return
-        self._stage, self._over = "", True  # nobody is to be hurried any more
+        self._stage, self._over = "", True  # the watch must not cancel what follows
         await asyncio.to_thread(self._workspace.flush)
         status = await asyncio.to_thread(run_status, self._workspace)
         if not (last and status.stages[name].finished):
-            raise self._error(self._words(), status)
+            raise self._error(self._message(), status)
 
     async def show(self, progress: object) -> None:
-        """Let the progress show the money, where there are prices. Raises `StorageError`."""
+        """Make the progress show the cost, if there are prices. Raises `StorageError`."""
         if self._account is not None and isinstance(progress, Priced):
             await self._account.look()
             progress.price(self._account.total)
 
     async def check(self) -> None:
-        """Raise `LimitReached` when the workspace has cost as much already."""
+        """Raise `LimitReached` if earlier runs have already spent the money."""
         if self._cost is None or self._account is None:
             return
         await self._account.look()
@@ -177,7 +205,7 @@ class Limits:
 
     @contextlib.asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
-        """Ends the block when a limit is reached, by cancelling it; raises `LimitReached` then, after its clean-up."""
+        """Enforce the limits during the block: cancel it, and raise `LimitReached` after its clean-up."""
         if self._hours is None and self._cost is None:
             yield
             return
@@ -190,7 +218,7 @@ class Limits:
             if not self._end.expired():
                 raise
             await asyncio.to_thread(self._workspace.flush)
-            raise self._error(self._words(), await asyncio.to_thread(_status, self._workspace)) from None
+            raise self._error(self._message(), await asyncio.to_thread(_status, self._workspace)) from None
         finally:
             if watch is not None:
                 watch.cancel()
@@ -202,51 +230,51 @@ class Limits:
             if self._cost is not None and self._account is not None:
                 try:
                     await self._account.look()
-                except StorageError as error:  # what this worker spends is known without it, and its work goes on
+                except StorageError as error:  # the spending of this worker is still known
                     _log.warning("what other workers have spent could not be read: %s", error)
-            self._reached = bool(self._words())
+            self._reached = bool(self._message())
         if self._stage:
-            limit = self._words().partition(":")[0].removeprefix("stopped by ")
+            limit = self._message().partition(":")[0].removeprefix("stopped by ")
             self._say(f"{limit} is reached: what was begun is finished, for {GRACE:.0f} seconds at most")
             await self._settled()
         if not self._over:
             self._end.reschedule(asyncio.get_running_loop().time())
 
     async def _settled(self) -> None:
-        """Return when nothing comes any more of what was begun, the stage has ended, or `GRACE` seconds are over."""
-        last, news = time.monotonic() + GRACE, time.monotonic()
+        """Return when sent requests have finished, when the stage has ended, or after `GRACE` seconds."""
+        deadline, changed = time.monotonic() + GRACE, time.monotonic()
         known: tuple[int | None, int] = None, 0
-        while self._stage and time.monotonic() < min(last, news + SETTLED):
+        while self._stage and time.monotonic() < min(deadline, changed + SETTLED):
             now = self._engines.hold(), self._own.items if self._own else 0
-            if now != known or now[0] != 0:  # an engine that asks no model does not tell what it has in hand
-                known, news = now, time.monotonic()
+            if now != known or now[0] != 0:  # None: the embedded engine does not report pages in progress
+                known, changed = now, time.monotonic()
             await asyncio.sleep(LOOK)
 
-    def _words(self) -> str:
-        """Which limit is reached, with the numbers of now; "" for none."""
-        if words := time_reached(time.monotonic() - self._began, self._hours):
-            return words
-        words = money_reached(self._account.total(), self._cost) if self._account else ""
-        return words and f"{words}, over all runs of this workspace"
+    def _message(self) -> str:
+        """Return a message about the limit that is reached, with current numbers; otherwise an empty string."""
+        if message := time_reached(time.monotonic() - self._began, self._hours):
+            return message
+        message = money_reached(self._account.total(), self._cost) if self._account else ""
+        return message and f"{message}, over all runs of this workspace"
 
-    def _error(self, words: str, status: RunStatus | None) -> LimitReached:
+    def _error(self, message: str, status: RunStatus | None) -> LimitReached:
         done = _done(status) if status else ""
         hint = f"{_AGAIN} with a higher limit (--max-cost) to go on."
-        if words.startswith("stopped by --max-hours"):
+        if message.startswith("stopped by --max-hours"):
             hint = f"{_AGAIN} to go on for as long, or with a higher limit (--max-hours): they are hours of one run."
-        return LimitReached("; ".join(filter(None, [words, done])), hint=hint)
+        return LimitReached("; ".join(filter(None, [message, done])), hint=hint)
 
 
 def _status(workspace: Workspace) -> RunStatus | None:
     try:
         return run_status(workspace)
-    except LlmOcrError as error:  # the limit is what the user has to hear of
+    except LlmOcrError as error:  # the error to report is the limit
         _log.warning("how far the workspace is could not be read: %s", error)
         return None
 
 
 def _done(status: RunStatus) -> str:
-    """`120 of 412 pages read, 3 of 12 figures described`."""
+    """Return the progress as text: `120 of 412 pages read, 3 of 12 figures described`."""
     about = "about " if status.estimated else ""
     pages = f"{_ended(status.pages)} of {about}{status.pages.expected} pages read"
     figures = f"{_ended(status.figures)} of {status.figures.expected} figures described"

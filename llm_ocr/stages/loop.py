@@ -12,32 +12,31 @@ from typing import Any, TypeVar
 from llm_ocr.errors import Interrupted, LlmOcrError, StorageError
 from llm_ocr.sandbox.memory import map_large_blocks
 
-# Blocking iterators and calls of the store, for coroutines: each step in a thread.
-
-
 T = TypeVar("T")
 
 _END = object()
 
 
 async def stepwise(items: Iterable[T], stop: Callable[[], bool] = lambda: False) -> AsyncIterator[T]:
-    """The items, each fetched in a thread when it is asked for; none any more when `stop` says so."""
+    """Yield the items of a blocking iterable; each is fetched in a thread. End when `stop` returns true."""
     iterator = await asyncio.to_thread(iter, items)
     while not stop():
         item = await asyncio.to_thread(next, iterator, _END)
         if item is _END:
             return
-        yield item  # type: ignore[misc]  # not _END, hence a T
-
-
-# Run a coroutine from a script, from a notebook whose loop is already running, and end it well on a signal.
+        yield item  # type: ignore[misc]  # not _END, so a T
 
 
 def run_blocking(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """The coroutine's result. Inside a running loop it gets a thread and a loop of its own.
+    """Run a coroutine to its end, from a script or from a notebook whose event loop is already running.
 
-    Raises `Interrupted` after SIGTERM or SIGINT, and of a group of errors the first that the library raised on purpose;
-    `StorageError` when a local disk is full.
+    Args:
+        main: Returns the coroutine.
+
+    Raises:
+        Interrupted: SIGTERM or SIGINT arrived.
+        StorageError: A local disk is full.
+        LlmOcrError: Of an exception group, the first error that the library raised.
     """
     map_large_blocks()
     try:
@@ -90,15 +89,15 @@ async def _guarded(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
             raise
         except BaseExceptionGroup as group:
             error = first_error(group)
-            raise (_no_room(error) or error) from group
+            raise (_disk_full(error) or error) from group
         except OSError as error:
-            if (no_room := _no_room(error)) is None:
+            if (disk_full := _disk_full(error)) is None:
                 raise
-            raise no_room from error
+            raise disk_full from error
 
 
-def _no_room(error: BaseException) -> StorageError | None:
-    """The error to show where a local disk was full; stores and copies of documents have said so by themselves."""
+def _disk_full(error: BaseException) -> StorageError | None:
+    """Return the error to show if a local disk is full. Stores and copies of documents raise their own errors."""
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     if not full or isinstance(error, LlmOcrError):
         return None
@@ -109,7 +108,7 @@ def _no_room(error: BaseException) -> StorageError | None:
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error to show of a group: one of ours if there is one, else the first."""
+    """Return the error of a group to show: the first of this library, otherwise the first."""
     leaves = list(_leaves(group))
     ours = [error for error in leaves if isinstance(error, LlmOcrError)]
     return (ours or leaves)[0]
@@ -125,7 +124,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 
 @contextlib.contextmanager
 def _signals_cancel(task: "asyncio.Task[Any] | None") -> Iterator[list[signal.Signals]]:
-    """SIGTERM and SIGINT cancel the task; what came is in the list. Only the main thread can listen."""
+    """Cancel the task on SIGTERM and SIGINT; yield the list of received signals. Works only in the main thread."""
     received: list[signal.Signals] = []
     loop = asyncio.get_running_loop()
     if task is None or threading.current_thread() is not threading.main_thread():

@@ -29,24 +29,30 @@ from llm_ocr.workspace.plan import PlanResult, plan_stream
 from llm_ocr.workspace.planned import DiskDict
 from llm_ocr.workspace.stored import workspace_options
 
-# Planning over a workspace: documents found, opened in renderer processes to count their pages, cut into units.
-
-
 _NAME_SOURCES = "Name files or folders: llm-ocr run SOURCE -w FOLDER"
 
-#: What the readers of pages make now, by the engine that is stored with Extract's key.
+#: Versions of the page results, by the engine that is stored with Extract's key.
 RESULT_VERSIONS = {"embedded": embedded.RESULT_VERSION, SOURCE: model.RESULT_VERSION}
 
-#: Settings that choose among sources.
+#: Settings that select from the sources.
 _SELECTION = ("pages", "only", "max_pages_per_document", "max_samples", "sample")
-#: Documents named of those that filters leave out.
+#: Filtered documents that a message names.
 _NAMED = 3
 
 
 async def find(settings: PlanSettings, command: str) -> Found | None:
-    """The documents that the sources mean; None without sources, when those of an earlier run are meant.
+    """Find the documents of the sources. Writes nothing.
 
-    Writes nothing. Raises `UsageError` for nothing to do, wrong page ranges and unknown languages, `MissingExtra`.
+    Args:
+        settings: The settings of the command.
+        command: The name of the command.
+
+    Returns:
+        The documents; None without sources, when the existing plan is used.
+
+    Raises:
+        UsageError: There is nothing to do, a page range is wrong, or a language is unknown.
+        MissingExtra: A filter needs a package that is not installed.
     """
     if settings.pages:
         parse_pages(settings.pages)
@@ -69,7 +75,7 @@ def _is_flag(settings: PlanSettings, name: str) -> bool:
 
 
 def _found(settings: PlanSettings) -> Found:
-    """The files first, then the rows of a dataset."""
+    """Return the files, then the rows of a dataset."""
     rows: Iterable[SourceDocument] = ()
     if (dataset := dataset_options(settings)) is not None:
         from llm_ocr.documents.rows.listing import dataset_rows
@@ -97,10 +103,15 @@ def _need_workspace(url: str, options: StoreOptions) -> None:
 
 
 async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -> PlanResult:
-    """Add the documents to the plan, or with `dry_run` only look. Says what was new.
+    """Count the pages of the documents and add them to the plan. The progress receives what was new.
+
+    Args:
+        job: The command, with an open workspace.
+        found: The documents.
+        dry_run: Whether nothing is written.
 
     Raises:
-        WorkspaceMismatch: the pages of the plan were extracted by a version whose results differ from this one's.
+        WorkspaceMismatch: The pages of the plan were extracted by a version with other results.
     """
     workspace, settings = job.workspace, job.settings
     await asyncio.to_thread(need_same_version, workspace, RESULT_VERSIONS)
@@ -108,13 +119,13 @@ async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -
     secrets = passwords(settings.password, settings.password_file)
     pages_per_unit = settings.pages_per_unit or PAGES_PER_UNIT[job.engines.engine]
     filters = filter_options(settings)
-    # Who is looked at by filters is opened: there is nothing left to estimate.
+    # Filters open every document, so the pages are counted exactly.
     options = CountOptions("exact" if filters.any else settings.count_pages, pages_per_unit)
     async with contextlib.AsyncExitStack() as stack:
         totals = stack.enter_context(await asyncio.to_thread(known_totals, workspace))
         renderer = await stack.enter_async_context(Renderer(render_options(settings, secrets)))
-        on = await filtering(settings, workspace, renderer, job.remote, stack)
-        counter = PageCounter(renderer, job.remote, ranges, settings.max_pages_per_document, totals, on)
+        active = await filtering(settings, workspace, renderer, job.remote, stack)
+        counter = PageCounter(renderer, job.remote, ranges, settings.max_pages_per_document, totals, active)
         documents = await stack.enter_async_context(contextlib.aclosing(counted(found.documents, counter, options)))
         result = await plan_stream(
             workspace,
@@ -125,24 +136,26 @@ async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -
             filters=filters.identity(),
             dry_run=dry_run,
         )
-    _tell(result, dict(found.skipped), job.progress)
-    if on is not None:
-        _tell_filtered(None if dry_run else result.filtered, on.said(), job.progress)
+    _report(result, dict(found.skipped), job.progress)
+    if active is not None:
+        _report_filtered(None if dry_run else result.filtered, active.message(), job.progress)
     return result
 
 
-async def need_plan(workspace: Workspace, command: str) -> None:
-    """Raise `StageMissing`, or `UsageError` where the command names sources by itself, unless there is a plan."""
-    if await asyncio.to_thread(generations, workspace):
-        return
-    if command != "extract":
-        raise UsageError("no source and no plan", hint=_NAME_SOURCES)
-    raise StageMissing(
-        f"no plan in {workspace.url}", hint=f"Name the sources: llm-ocr extract SOURCE -w {workspace.url}"
-    )
+def known_totals(workspace: Workspace) -> DiskDict:
+    """Return the page counts of the planned documents by version, so that known content is not opened again.
+
+    A count of 0 means that the plan contains only an estimate.
+    """
+    totals = DiskDict()
+    for unit in read_units(workspace) if generations(workspace) else ():
+        for part in unit.parts:
+            if part.page_total or part.estimate:
+                totals[part.version] = part.page_total
+    return totals
 
 
-def _tell(result: PlanResult, skipped: dict[str, int], progress: Progress) -> None:
+def _report(result: PlanResult, skipped: dict[str, int], progress: Progress) -> None:
     if skipped:
         kinds = ", ".join(f"{count} {suffix or 'without suffix'}" for suffix, count in sorted(skipped.items()))
         progress.say(f"Skipped files of other types: {kinds}")
@@ -155,36 +168,46 @@ def _tell(result: PlanResult, skipped: dict[str, int], progress: Progress) -> No
         )
 
 
-def _tell_filtered(filtered: Filtered | None, trouble: str, progress: Progress) -> None:
+def _report_filtered(filtered: Filtered | None, message: str, progress: Progress) -> None:
     if filtered is not None and filtered.counts:
         named = [f"{one['source']} ({one['reason']}: {one['detail']})" for one in filtered.examples[:_NAMED]]
         more = ", ..." if sum(filtered.counts.values()) > len(named) else ""
         progress.say(f"{filtered_text(filtered.counts)}; {', '.join(named)}{more}")
-    if trouble:
-        progress.say(trouble)
+    if message:
+        progress.say(message)
 
 
-def known_totals(workspace: Workspace) -> DiskDict:
-    """How many pages the documents of the plan have, by version: the same content is not opened again to be counted.
+async def need_plan(workspace: Workspace, command: str) -> None:
+    """Check that the workspace has a plan.
 
-    0: the plan has not counted them.
+    Raises:
+        StageMissing: There is no plan, and the command is `extract`.
+        UsageError: There is no plan, and the command accepts sources.
     """
-    totals = DiskDict()
-    for unit in read_units(workspace) if generations(workspace) else ():
-        for part in unit.parts:
-            if part.page_total or part.estimate:
-                totals[part.version] = part.page_total
-    return totals
+    if await asyncio.to_thread(generations, workspace):
+        return
+    if command != "extract":
+        raise UsageError("no source and no plan", hint=_NAME_SOURCES)
+    raise StageMissing(
+        f"no plan in {workspace.url}", hint=f"Name the sources: llm-ocr extract SOURCE -w {workspace.url}"
+    )
 
 
-# What planning would do: as `plan` does it, and nothing is written.
+# A dry run.
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A generation that would be written. `known` documents are in the plan already, and are not in the other counts.
+    """A generation that would be written.
 
-    `estimated`: pages are judged by documents' sizes. `filtered` is by cause, as in `work.filtered`.
+    Attributes:
+        documents: New documents.
+        pages: Their pages.
+        units: Units of the new pages.
+        estimated: Whether pages are estimated from the sizes of documents.
+        known: Documents that the plan already contains. The other counts exclude them.
+        filtered: Filtered documents by cause, as in `workspace.generations`.
+        examples: Filtered documents: source, reason, detail.
     """
 
     documents: int
@@ -193,11 +216,14 @@ class Preview:
     estimated: bool
     known: int
     filtered: Mapping[str, int]
-    examples: tuple[Mapping[str, str], ...]  # of what would be left out: source, reason, detail
+    examples: tuple[Mapping[str, str], ...]
 
 
 def preview(settings: PlanSettings, progress: Progress | None = None) -> Preview:
-    """What `llm-ocr plan` would add to the workspace, which need not be there. Raises as planning does."""
+    """Return the generation that `plan` would add. Raises the errors of `find` and `plan`.
+
+    The workspace need not exist.
+    """
     engine = choose_engine(settings, command="plan")
     return run_blocking(lambda: _preview(settings, engine, progress or Silent()))
 
@@ -217,7 +243,7 @@ async def _preview(settings: PlanSettings, engine: str, progress: Progress) -> P
 
 @contextlib.contextmanager
 def _workspace(settings: PlanSettings) -> Iterator[tuple[Workspace, Path]]:
-    """The workspace, or an empty one that is gone afterwards; and a folder that is gone, too."""
+    """Open the workspace, or an empty temporary workspace; yield it with a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="llm-ocr-") as name:
         folder = Path(name)
         try:

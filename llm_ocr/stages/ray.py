@@ -1,4 +1,8 @@
-"""Extract and Describe on a Ray cluster: the driver hands out units, workers process them."""
+"""Extract and Describe on a Ray cluster: this process plans and assigns units, and actors on the nodes process them.
+
+An actor is a `Worker` with its own engine and its own connection to the workspace. The `Crew` starts the workers and
+replaces lost workers. Their units go to other workers. A unit that is processed twice is published once.
+"""
 
 import asyncio
 import contextlib
@@ -30,7 +34,7 @@ from llm_ocr.stages.describe import describe
 from llm_ocr.stages.extract import Expected, expected_pages, extract
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.recording import Recorded
-from llm_ocr.stages.runtime import Job, Remote, Share, log_folder, passwords, worker_name
+from llm_ocr.stages.runtime import Job, Remote, Share, Stage, log_folder, passwords, worker_name
 from llm_ocr.stages.servers import VLLM, Engines, server_key
 from llm_ocr.stages.sharing import pages_stage
 from llm_ocr.storage import StoreOptions
@@ -41,25 +45,24 @@ from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, required_key
 from llm_ocr.workspace.publish import ESTIMATED, Marker, correction, done_units, find_marker, is_done, iter_markers
 from llm_ocr.workspace.stored import workspace_options
 
-# Units on their way over a cluster: as the driver hands them out, and as a worker takes them in and tells of them.
-# Units are named by their place in the plan.
+# Assignment of units. A unit is identified by its position in the plan (`place`).
 
 
-#: Units that a worker has beside those it has begun: its server must not wait for the driver at the end of a unit.
+#: Units that a worker has in addition to those in progress, so that its server never waits for the driver.
 AHEAD = 2
-#: Workers that may be lost over a unit until it is done by a worker that has nothing else.
+#: Lost workers after which a unit is assigned to a worker that has no other unit.
 SUSPECT = 2
-#: Workers that may be lost over a unit in all; alone in the end, so that no other unit is to blame.
+#: Lost workers after which a unit is given up.
 MOST_LOST = 4
 
-#: Seconds that a report is held back when there is nothing to report.
+#: Seconds that a worker delays a report without news.
 _NOTHING_NEW = 1.0
 
 
 class Hands:
-    """Who has which unit, as the driver knows it. Belongs to one event loop.
+    """Assignment of units to workers, as the driver sees it. Belongs to one event loop.
 
-    A unit that ends the worker that does it is done alone at last, after all others, and given up in the end.
+    A unit whose workers are lost is processed alone after all others, and finally given up.
     """
 
     def __init__(self, places: Sequence[int]) -> None:
@@ -72,7 +75,7 @@ class Hands:
         self._check()
 
     async def wanted(self) -> bool:
-        """Returns when a new worker would get something; False when all is finished."""
+        """Return True when a new worker would receive a unit; False when all units are finished."""
         while not self.finished.is_set():
             if self.offers(()):
                 return True
@@ -81,11 +84,16 @@ class Hands:
         return False
 
     def offers(self, held: Collection[int]) -> bool:
-        """Whether a worker that holds these units would get more, if it had begun them."""
+        """Return whether a worker that holds these units would receive more after it began them."""
         return not self.alone(held) and bool(self._todo or (self._suspects and not held))
 
     def take(self, held: Collection[int], waiting: int) -> list[int]:
-        """What a worker gets next that holds these units, and has not begun so many of them."""
+        """Return the next units of a worker.
+
+        Args:
+            held: The units that the worker holds.
+            waiting: How many of them it has not begun.
+        """
         if self.alone(held):
             return []
         if self._todo:
@@ -93,16 +101,21 @@ class Hands:
         return [self._suspects.popleft()] if self._suspects and not held else []
 
     def alone(self, held: Iterable[int]) -> bool:
-        """Whether these are one unit that is done alone."""
+        """Return whether these units are a single suspect unit."""
         return any(self._lost[place] >= SUSPECT for place in held)
 
     def done(self, place: int) -> None:
-        """The unit is published."""
+        """Mark a unit as published."""
         self._left.discard(place)
         self._check()
 
     def back(self, held: Iterable[int], *, blame: bool) -> None:
-        """A worker was lost that held these units. `blame`: one of them may be why."""
+        """Take back the units of a lost worker.
+
+        Args:
+            held: The units.
+            blame: Whether a unit may be the cause of the loss.
+        """
         for place in held:
             self._lost[place] += blame
             if self._lost[place] >= MOST_LOST:
@@ -121,7 +134,14 @@ class Hands:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How a worker's stage failed. `everywhere`: others would fail alike; `ours`: an error that we raise on purpose."""
+    """Failure of a worker's stage.
+
+    Attributes:
+        message: The error.
+        hint: What the user can do.
+        everywhere: Whether other workers would fail in the same way.
+        ours: Whether the library raised the error on purpose.
+    """
 
     message: str
     hint: str = ""
@@ -131,9 +151,12 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A unit that is published.
+    """A published unit.
 
-    `estimated` documents of it were counted only when they were read, and have `change` pages more than expected.
+    Attributes:
+        rows: Rows of the unit.
+        estimated: Documents that were counted only when they were read.
+        change: Pages of these documents minus their expected pages.
     """
 
     rows: int
@@ -143,20 +166,20 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a worker tells its driver. `done` are those of the held units that are published."""
+    """Report of a worker to the driver. `done` contains the published units among the held units."""
 
     host: str
     waiting: int  # units that are not begun
     done: Mapping[int, Done]
     counted: Mapping[Status, int]  # rows since the last report
-    said: Sequence[tuple[int, str]]  # lines since the last report: level of logging, 0 for users
+    messages: Sequence[tuple[int, str]]  # since the last report: logging level (0 for users) and text
     load: Load
     ended: bool
     failure: Failure | None
 
 
 class Exchange:
-    """Between the driver's calls and the stage, which runs in a thread of its own. Also the stage's `Progress`."""
+    """Connects the driver's calls with the stage, which runs in its own thread. It is also the stage's `Progress`."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -165,11 +188,11 @@ class Exchange:
         self._closed = self._ended = False
         self._failure: Failure | None = None
         self._counted: Counter[Status] = Counter()
-        self._said: list[tuple[int, str]] = []
+        self._messages: list[tuple[int, str]] = []
         self._load: Callable[[], Load] = Load
 
     def give(self, held: Iterable[int]) -> None:
-        """The driver says all that this worker has; what is new comes behind what waits."""
+        """Receive all units that the driver assigns to this worker. New units are queued."""
         with self._changed:
             fresh = [place for place in held if place not in self._given]
             self._given.update(dict.fromkeys(fresh))
@@ -177,13 +200,13 @@ class Exchange:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Nothing more comes, and what is not begun is left."""
+        """End the queue. Units that are not begun are left."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def __iter__(self) -> Iterator[int]:
-        """The units in their order, until it is closed. Blocks while there is none."""
+        """Yield the units in order until the exchange is closed. Blocks while the queue is empty."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._queue or self._closed)
@@ -194,29 +217,34 @@ class Exchange:
             yield place
 
     def published(self, place: int, done: Done) -> None:
-        """A unit is done."""
+        """Mark a unit as published."""
         with self._changed:
             self._given[place] = done
             self._changed.notify_all()
 
     def over(self, failure: Failure | None) -> None:
-        """The worker has ended."""
+        """Mark the worker as ended."""
         with self._changed:
             self._ended, self._failure = True, failure
             self._changed.notify_all()
 
     def report(self, held: Iterable[int], *, more: bool) -> Report:
-        """What is new; waits a moment for it. `more`: the driver has units that this worker may get."""
+        """Return the news, after a short wait if there is none.
+
+        Args:
+            held: The units that the driver has assigned.
+            more: Whether the driver has more units for this worker.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._due(held, more), _NOTHING_NEW)
             counted, self._counted = self._counted, Counter()
-            said, self._said = self._said, []
+            messages, self._messages = self._messages, []
             return Report(
                 host=platform.node(),
                 waiting=len(self._queue),
                 done={place: done for place in held if (done := self._given[place]) is not None},
                 counted=dict(counted),
-                said=said,
+                messages=messages,
                 load=self._load(),
                 ended=self._ended,
                 failure=self._failure,
@@ -224,15 +252,15 @@ class Exchange:
 
     def _due(self, held: Iterable[int], more: bool) -> bool:
         hungry = more and len(self._queue) < AHEAD
-        return self._ended or hungry or bool(self._said) or any(self._given[place] for place in held)
+        return self._ended or hungry or bool(self._messages) or any(self._given[place] for place in held)
 
-    # What the stage tells.
+    # Progress of the stage.
 
     def begin(self, stage: str, expected: int, done: Counts, estimated: bool = False) -> None:
-        """The driver begins the stage."""
+        """Do nothing: the driver begins the stage."""
 
     def correct(self, change: int, *, exact: bool) -> None:
-        """The driver learns it when the unit is done."""
+        """Do nothing: the driver learns the change when the unit is done."""
 
     def count(self, status: Status) -> None:
         with self._changed:
@@ -247,31 +275,36 @@ class Exchange:
     def end(self) -> None: ...
 
     def log(self, level: int, message: str) -> None:
-        """A line for the driver's log."""
+        """Send a line to the driver's log."""
         with self._changed:
-            self._said.append((level, message))
+            self._messages.append((level, message))
             self._changed.notify_all()
 
 
-# One worker on a cluster: an engine of its own, a connection to the workspace of its own, units from the driver.
-# Nothing of Ray is imported here: the driver makes an actor of `Worker`.
+# One worker. It imports nothing of Ray: the driver turns `Worker` into an actor.
 
 
 #: Seconds that a stage may take to stop.
 _STOPPING = 15.0
-#: The name of a stage decides which settings its job has; types cannot say that.
-_STAGES: dict[str, Callable[[Job[Any]], Awaitable[None]]] = {EXTRACT: extract, DESCRIBE: describe}
+_STAGES: dict[str, Stage] = {EXTRACT: extract, DESCRIBE: describe}
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a worker is to do, and where.
+    """Task of a worker.
 
-    `beside`: workers on the same machine, this one included. `folder` is the driver's current one, for paths in
-    `settings`; `witness` a document that the driver can read, "" for none on its disks; `version` the driver's.
-    `commits` are those of models that the driver has looked up: another commit would be another key.
+    Attributes:
+        stage: The stage.
+        key: The stage key. A worker whose key differs fails.
+        settings: The settings of the command.
+        engine: The engine's name.
+        beside: Workers on the same machine, including this worker.
+        folder: The driver's current folder, for paths in `settings`.
+        witness: A document on the driver's disks that the worker must see; empty if there is none.
+        version: The driver's version of the library.
+        commits: Commits of models that the driver has looked up. Another commit would give another key.
     """
 
     stage: str
@@ -286,7 +319,7 @@ class Work:
 
 
 class Worker:
-    """Does the units that the driver gives it. `turn` and `stop` are for the driver, one call at a time."""
+    """Processes the units that the driver assigns. The driver calls `turn` and `stop`, one at a time."""
 
     def __init__(self, work: Work) -> None:
         with contextlib.suppress(OSError):
@@ -298,9 +331,14 @@ class Worker:
         self._thread.start()
 
     def turn(self, held: Sequence[int], *, more: bool, over: bool) -> Report:
-        """Take what is new among the units that the driver wants done, and tell what is new; `over`: end then.
+        """Receive the assigned units and return the news.
 
-        May be called again with the same units: a report that was lost is made good by the next one.
+        Calls with the same units may be repeated: the next report replaces a lost one.
+
+        Args:
+            held: All units assigned to this worker.
+            more: Whether the driver has more units for this worker.
+            over: Whether the worker ends after these units.
         """
         self._exchange.give(held)
         if over:
@@ -308,7 +346,7 @@ class Worker:
         return self._exchange.report(held, more=more)
 
     def stop(self) -> None:
-        """End at once; what is published stays."""
+        """End at once. Published units remain."""
         self._exchange.close()
         if self._running is not None:
             loop, task = self._running
@@ -321,7 +359,7 @@ class Worker:
         with _logged(self._exchange, self._work.settings.log_level):
             try:
                 run_blocking(self._stage)
-            except BaseException as error:  # noqa: BLE001 - told to the driver
+            except BaseException as error:  # noqa: BLE001 - reported to the driver
                 _log.debug("the worker ended with an error", exc_info=True)
                 failure = _failure(error)
         self._exchange.over(failure)
@@ -361,7 +399,7 @@ class Worker:
             for place in self._exchange:
                 unit = planned[place]
                 under_way[unit.id] = place
-                if is_done(workspace, work.stage, work.key, unit.id):  # by somebody else since
+                if is_done(workspace, work.stage, work.key, unit.id):  # by another worker meanwhile
                     done(unit.id)
                 else:
                     yield unit
@@ -377,7 +415,7 @@ class Worker:
 
 
 def _opened(url: str, options: StoreOptions) -> Workspace:
-    """Raises `WorkspaceError` where it is not to be seen from here."""
+    """Open the workspace. Raises `WorkspaceError` if this machine cannot reach it."""
     try:
         return Workspace.open(url, options=options)
     except WorkspaceMismatch:
@@ -391,7 +429,7 @@ def _opened(url: str, options: StoreOptions) -> Workspace:
 
 
 def _done(marker: Marker | None) -> Done:
-    if marker is None:  # of a store that gathers writes; the driver looks for it at the end
+    if marker is None:  # a store that batches writes; the driver checks at the end
         return Done(0)
     if marker.stage == DESCRIBE:
         return Done(marker.figures.expected)
@@ -400,7 +438,7 @@ def _done(marker: Marker | None) -> Done:
 
 
 def _shared_cores(work: Work) -> ServingCommand:
-    """The settings, with a share of this machine's cores where they say nothing about them."""
+    """Return the settings with this worker's share of the cores, unless the user set them."""
     settings = work.settings
     given = {"ocr_workers": settings.ocr_workers}
     if isinstance(settings, RenderSettings):
@@ -420,7 +458,7 @@ def _check_version(work: Work) -> None:
 
 
 def _check_documents(work: Work) -> None:
-    """Raises `WorkspaceError` where documents that the driver reads are not there: all their pages would fail."""
+    """Raise `WorkspaceError` if the driver's documents are not on this machine: all their pages would fail."""
     if work.witness and not Path(work.witness).exists():
         raise WorkspaceError(
             f"{work.witness} is not on {platform.node()}",
@@ -437,7 +475,7 @@ def _failure(error: BaseException) -> Failure:
 
 
 class _Forward(logging.Handler):
-    """Sends what the library logs to the driver, which logs it there."""
+    """Sends the library's log records to the driver."""
 
     def __init__(self, exchange: Exchange) -> None:
         super().__init__()
@@ -459,21 +497,21 @@ def _logged(exchange: Exchange, level: str) -> Iterator[None]:
         logger.removeHandler(handler)
 
 
-# The workers of one stage on a cluster, as the driver sees them: started, fed, replaced when they are lost, ended.
+# The crew: the workers of one stage, as the driver sees them.
 
 
-#: Lives in a row that end before a unit is done, until a place on the cluster is left.
+#: Consecutive workers without a finished unit after which their place on the cluster is given up.
 FRUITLESS = 3
-#: Seconds until a lost worker is replaced; until it is said that workers wait for a place, and said again.
-_PAUSE, _PATIENCE, _REMIND = 2.0, 30.0, 300.0
-#: Seconds between two tries to ask a worker that cannot be reached, and in which it has to answer; for all to stop.
+#: Seconds until a lost worker is replaced, until workers that wait for a node are reported, and reported again.
+_PAUSE, _FIRST_NOTICE, _REMIND = 2.0, 30.0, 300.0
+#: Seconds between calls of an unreachable worker, until it counts as lost, and for all workers to stop.
 _AGAIN, _SILENCE, _STOPPING_CREW = 1.0, 60.0, 18.0
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many workers, how many GPUs each of them has, and how many of them share a machine at most."""
+    """Number of workers, GPUs of each worker, and the largest number of workers per machine."""
 
     workers: int
     gpus: float
@@ -481,7 +519,7 @@ class Size:
 
 
 class _Lost(Exception):
-    """A worker has ended before its time."""
+    """A worker ended early."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -490,15 +528,15 @@ class _Lost(Exception):
 
 @dataclass(slots=True, eq=False)
 class _Life:
-    """One worker, from its start to its end."""
+    """One worker from start to end."""
 
     number: int
     actor: Any
     host: str = ""
-    held: dict[int, None] = field(default_factory=dict)  # in the order in which they were given
+    held: dict[int, None] = field(default_factory=dict)  # in the order of assignment
     waiting: int = 0
     finished: int = 0  # units
-    counted: int = 0  # rows that it told of
+    counted: int = 0  # reported rows
     settled: int = 0  # rows of its finished units
     load: Load = field(default_factory=Load)
 
@@ -508,7 +546,15 @@ class _Life:
 
 
 class Crew:
-    """Does units on a cluster. `ray` is the package of that name, connected; `estimated` documents are not counted."""
+    """Workers that process the units of a stage.
+
+    Args:
+        ray: The package `ray`, connected.
+        work: The task of the workers.
+        size: Their number and resources.
+        progress: Receives the progress.
+        estimated: Documents that are not counted yet.
+    """
 
     def __init__(self, ray: Any, work: Work, size: Size, progress: Progress, *, estimated: int = 0) -> None:
         self._ray = ray
@@ -517,18 +563,22 @@ class Crew:
         self._progress = progress
         self._estimated = estimated
         self._hands = Hands(())
-        # Ray starts nothing again by itself: every loss is to be seen here.
+        # Ray restarts nothing, so that every loss is visible here.
         options = {"num_gpus": size.gpus, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": "SPREAD"}
         self._actor = ray.remote(**options)(Worker)
         self._lives: list[_Life] = []
-        self._spent = Load()  # by workers that have ended
-        self._twice = 0  # rows that will be counted a second time, for their unit was lost
-        self._left: list[Failure] = []  # why places on the cluster were left
+        self._spent = Load()  # by ended workers
+        self._twice = 0  # rows of lost units, which will be counted again
+        self._left: list[Failure] = []  # why places on the cluster were given up
 
     async def run(self, places: Sequence[int]) -> list[int]:
-        """Do the units at these places of the plan; those that were given up are returned.
+        """Process the units at these places of the plan.
 
-        Raises `LlmOcrError` when no worker is left, and what would meet every worker.
+        Returns:
+            The units that were given up.
+
+        Raises:
+            LlmOcrError: No worker is left, or an error would affect every worker.
         """
         hands = self._hands = Hands(places)
         watch = asyncio.create_task(self._watch())
@@ -545,11 +595,11 @@ class Crew:
         return hands.given_up
 
     def load(self) -> Load:
-        """The numbers of all workers' engines."""
+        """Return the sum of the numbers of all workers' engines."""
         return _sum([self._spent, *(life.load for life in self._lives)])
 
     async def _place(self, number: int) -> None:
-        """One place on the cluster: a worker, and those that replace it."""
+        """Run one place on the cluster: a worker and its replacements."""
         fruitless = 0
         while await self._hands.wanted():
             life = _Life(number, self._actor.remote(self._work))
@@ -559,16 +609,16 @@ class Crew:
             except _Lost as lost:
                 fruitless = 0 if life.finished else fruitless + (not self._hands.alone(life.held))
                 self._lose(life, lost.failure)
-                # What we raise on purpose was tried more than once already: a server that does not start, a store.
+                # Errors of the library were already retried: a server that does not start, a store.
                 if fruitless >= (1 if lost.failure.ours else FRUITLESS):
                     self._left.append(lost.failure)
                     return
             self._end(life)
-            await asyncio.sleep(_PAUSE)  # others may have taken by then what it had
+            await asyncio.sleep(_PAUSE)  # meanwhile other workers may take its units
 
     async def _live(self, life: _Life) -> None:
-        """Feed a worker until it has ended as it should; until all is done, where it gets no place before."""
-        first = asyncio.create_task(self._ask(life))
+        """Assign units to a worker until it ends, or until all units are finished before it has started."""
+        first = asyncio.create_task(self._call(life))
         finished = asyncio.create_task(self._hands.finished.wait())
         try:
             await asyncio.wait({first, finished}, return_when=asyncio.FIRST_COMPLETED)
@@ -581,10 +631,10 @@ class Crew:
         report = first.result()
         while self._take_in(life, report):
             life.held.update(dict.fromkeys(self._hands.take(life.held, life.waiting)))
-            report = await self._ask(life)
+            report = await self._call(life)
 
-    async def _ask(self, life: _Life) -> Report:
-        """One turn of a worker; asked again where it cannot be reached for a moment."""
+    async def _call(self, life: _Life) -> Report:
+        """Call `turn` of a worker; repeat the call while the worker is unreachable."""
         errors, clock = self._ray.exceptions, asyncio.get_running_loop().time
         silent_since: float | None = None
         while True:
@@ -604,9 +654,9 @@ class Crew:
                 raise _Lost(reason_of(str(error))) from error
 
     def _take_in(self, life: _Life, report: Report) -> bool:
-        """What a worker tells; False when it has ended as it should."""
+        """Process a report. Returns False if the worker has ended as planned."""
         life.host, life.waiting, life.load = report.host, report.waiting, report.load
-        for level, line in report.said:
+        for level, line in report.messages:
             if level:
                 _log.log(level, "%s: %s", life.name, line)
             else:
@@ -635,7 +685,7 @@ class Crew:
                 self._progress.count(status)
 
     def _lose(self, life: _Life, failure: Failure) -> None:
-        """A worker is lost. Raises the error that would meet every worker."""
+        """Take back the units of a lost worker. Raises an error that would affect every worker."""
         if failure.everywhere:
             raise LlmOcrError(f"{life.name}: {failure.message}", hint=failure.hint)
         self._twice += max(0, life.counted - life.settled)
@@ -644,13 +694,13 @@ class Crew:
         self._hands.back(life.held, blame=not failure.ours)
 
     def _end(self, life: _Life) -> None:
-        """End its process, or its wait for a place."""
+        """End the worker's process, or its wait for a node."""
         self._lives.remove(life)
         self._spent = _sum([self._spent, _past(life.load)])
         self._ray.kill(life.actor)
 
     async def _stop(self) -> None:
-        """End the workers that there still are; their servers end in their own order."""
+        """Stop the remaining workers. Their servers shut down in order."""
         stops = [asyncio.ensure_future(_settled(life.actor.stop.remote())) for life in self._lives if life.host]
         if stops:
             await asyncio.wait(stops, timeout=_STOPPING_CREW)
@@ -658,9 +708,9 @@ class Crew:
             self._end(life)
 
     async def _watch(self) -> None:
-        """Say when workers wait for a place on the cluster."""
+        """Report workers that wait for a node."""
         needs = f"{self._size.gpus:g} GPU and a CPU" if self._size.gpus else "a CPU"
-        pause = _PATIENCE
+        pause = _FIRST_NOTICE
         while True:
             await asyncio.sleep(pause)
             waiting = sum(not life.host for life in self._lives)
@@ -670,31 +720,31 @@ class Crew:
 
 
 def units_text(number: int) -> str:
-    """`1 unit`, `2 units`."""
+    """Return `1 unit` or `2 units`."""
     return f"{number} unit{'' if number == 1 else 's'}"
 
 
 async def _settled(answer: Awaitable[None]) -> None:
-    with contextlib.suppress(Exception):  # it is killed in any case
+    with contextlib.suppress(Exception):  # the actor is killed afterwards
         await answer
 
 
 def reason_of(text: str) -> Failure:
-    """Why a worker was lost, from what Ray says of it."""
-    lines = [line.strip() for line in _COLOURS.sub("", text).splitlines() if line.strip()]
+    """Return why a worker was lost, from Ray's error text."""
+    lines = [line.strip() for line in _COLORS.sub("", text).splitlines() if line.strip()]
     if any("failed to import on the worker" in line for line in lines):
         return Failure(
             f"llm-ocr cannot be loaded on the cluster's nodes: {lines[-1]}",
             hint="Install the same version of llm-ocr with the same extras on every node.",
             everywhere=True,
         )
-    told = next((line for line in lines if line.startswith("The actor is dead because")), "")
-    told = told.removeprefix("The actor is dead because ").partition(" Some common causes include")[0]
-    return Failure(told or (lines[-1] if lines else "it died"))
+    cause = next((line for line in lines if line.startswith("The actor is dead because")), "")
+    cause = cause.removeprefix("The actor is dead because ").partition(" Some common causes include")[0]
+    return Failure(cause or (lines[-1] if lines else "it died"))
 
 
 def _past(load: Load) -> Load:
-    """What stays of the numbers of an engine that is no more."""
+    """Return the numbers of an ended engine."""
     return replace(load, servers=0, window=0, in_flight=0, queued=0, running=None, waiting=None)
 
 
@@ -704,27 +754,22 @@ def _sum(loads: Sequence[Load]) -> Load:
     for one in fields(Load):
         known = [each[one.name] for each in numbers if each[one.name] is not None]
         sums[one.name] = sum(known) if known else None
-    return Load(**sums)  # type: ignore[arg-type]  # None only where one of them is None, which none but gauges are
+    return Load(**sums)  # type: ignore[arg-type]  # only gauges may be None
 
 
-# Extract and Describe on a Ray cluster: this process plans and hands out units, workers on the nodes do them. A worker
-# is an actor with an engine of its own (`ray_worker`). When one is lost, its units go to others (`ray_crew`): whatever
-# is done twice is published once.
+# The driver.
 
-
-#: The command's name decides which settings the job has; types cannot say that.
-Stage = Callable[[Job[Any]], Awaitable[None]]
 
 LOCAL = "local"
 _NAMES: dict[Stage, str] = {extract: EXTRACT, describe: DESCRIBE}
-#: Seconds to reach the cluster's head, for Ray to be ready there, and to start or to end on this machine.
+#: Seconds to reach the cluster's head, for Ray to connect, and for a local cluster to start or end.
 _REACHED, _READY, _STARTED = 10.0, 30.0, 120.0
-#: Bytes of Ray's memory for objects on this machine: what passes through it is small.
+#: Bytes of Ray's object store on this machine. The reports in it are small.
 _OBJECTS = 100 << 20
 
 
 class Elsewhere(Engines):
-    """The models of a command whose servers run on other machines: good for keys, not for questions."""
+    """Models whose servers run on other machines. Readers of these models have keys but no servers."""
 
     def _servers(self, profile: Profile, model: str, revision: str | None) -> Sequence[Server]:
         return []
@@ -732,10 +777,12 @@ class Elsewhere(Engines):
 
 @contextlib.asynccontextmanager
 async def cluster(settings: ServingCommand) -> AsyncIterator[Callable[[Stage, Job[Any]], Awaitable[None]]]:
-    """Carries out stages, Extract and Describe on the cluster and others here, while the block lasts.
+    """Connect to the cluster; yield a function that runs Extract and Describe on it and other stages here.
 
-    Raises `MissingExtra` without Ray, `UsageError` for settings that do not go with it, `LlmOcrError` when the cluster
-    cannot be reached.
+    Raises:
+        MissingExtra: Ray is not installed.
+        UsageError: The settings contradict Ray.
+        LlmOcrError: The cluster cannot be reached.
     """
     shares = isinstance(settings, ShardSettings) and settings.shard_count > 1
     if shares or (isinstance(settings, FollowSettings) and settings.follow):
@@ -747,22 +794,22 @@ async def cluster(settings: ServingCommand) -> AsyncIterator[Callable[[Stage, Jo
     try:
         ray = await connection.opened()
 
-        async def carry_out(stage: Stage, job: Job[Any]) -> None:
+        async def run_stage(stage: Stage, job: Job[Any]) -> None:
             if stage in _NAMES:
                 await _Driver(ray, job, stage).run()
             else:
                 await stage(job)
 
-        yield carry_out
+        yield run_stage
     finally:
         await connection.close()
 
 
 class _Connection(threading.Thread):
-    """Ray, connected in a thread that lives as long as the connection.
+    """Ray, connected in its own thread.
 
-    Ray's processes on this machine end with the thread that started them, and only in the main thread Ray would take
-    SIGTERM away from us. One that the caller has connected before is used, and left as it is.
+    Ray's processes on this machine end with the thread that started them, and in the main thread Ray would replace our
+    SIGTERM handler. A connection of the caller is reused and left open.
     """
 
     def __init__(self, address: str) -> None:
@@ -774,11 +821,11 @@ class _Connection(threading.Thread):
         self._error: BaseException | None = None
 
     async def opened(self) -> Any:
-        """The package `ray`."""
+        """Connect and return the package `ray`."""
         self.start()
-        patience = _STARTED if self._address == LOCAL else _READY
-        if not await asyncio.to_thread(self._ready.wait, patience):
-            raise self._unreachable(f"no answer in {patience:.0f} seconds")
+        timeout = _STARTED if self._address == LOCAL else _READY
+        if not await asyncio.to_thread(self._ready.wait, timeout):
+            raise self._unreachable(f"no answer in {timeout:.0f} seconds")
         if isinstance(self._error, LlmOcrError):
             raise self._error
         if self._error is not None:
@@ -786,7 +833,7 @@ class _Connection(threading.Thread):
         return self._ray
 
     async def close(self) -> None:
-        """Leave the cluster; one of this machine alone ends."""
+        """Disconnect. A local cluster ends."""
         self._over.set()
         if self._ready.is_set() and self.is_alive():
             await asyncio.to_thread(self.join, _STARTED)
@@ -795,7 +842,7 @@ class _Connection(threading.Thread):
         leave = False
         try:
             leave = self._connect()
-        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+        except BaseException as error:  # noqa: BLE001 - raised in `opened`
             self._error = error
         self._ready.set()
         self._over.wait()
@@ -803,7 +850,7 @@ class _Connection(threading.Thread):
             self._ray.shutdown()
 
     def _connect(self) -> bool:
-        """Whether it is to be left again."""
+        """Connect; return whether `close` must disconnect."""
         quiet_ray(alone=self._address == LOCAL)
         try:
             import ray
@@ -822,7 +869,7 @@ class _Connection(threading.Thread):
         return True
 
     def _reach(self) -> None:
-        """A look whether somebody listens there: Ray itself would try for a minute."""
+        """Check that the address accepts connections. Ray itself would retry for a minute."""
         if self._address == "auto":
             return
         parts = urlsplit(self._address if "//" in self._address else f"//{self._address}")
@@ -847,7 +894,7 @@ class _Driver:
     stage: Stage
 
     async def run(self) -> None:
-        """Returns when all units are published. Raises `LlmOcrError` when some could not be done."""
+        """Publish all units of the stage. Raises `LlmOcrError` if units could not be processed."""
         job, name, progress = self.job, _NAMES[self.stage], self.job.progress
         key, commits = await self._key()
         expected = await asyncio.to_thread(_expected, job.workspace, name, key, pages_stage(job.settings))
@@ -861,7 +908,7 @@ class _Driver:
             given_up = await crew.run(left)
             if given_up:
                 raise await asyncio.to_thread(_given_up, planned, given_up)
-            # A store that gathers writes may have lost those of a worker that died after it had told of them.
+            # A store that batches writes may have lost those of a worker that crashed after its report.
             before, left = left, await asyncio.to_thread(_left, job.workspace, name, key, planned)
             if left == before:
                 raise LlmOcrError(f"{units_text(len(left))} done, and still without a marker in {job.workspace.url}")
@@ -906,9 +953,10 @@ class _Driver:
 
 
 def size_of(settings: ServingCommand, engine: str, nodes: Sequence[dict[str, float]]) -> Size:
-    """How many workers of which size these nodes' resources allow, unless the settings say it.
+    """Return number and size of the workers that fit on these nodes, unless the settings determine them.
 
-    Raises `LlmOcrError` when there is no node for any.
+    Raises:
+        LlmOcrError: No node has room for a worker.
     """
     gpus = settings.ray_gpus
     if "ray_gpus" not in settings.model_fields_set:
@@ -925,7 +973,7 @@ def size_of(settings: ServingCommand, engine: str, nodes: Sequence[dict[str, flo
 
 
 def _for_nodes(settings: ServingCommand, workspace: Workspace) -> ServingCommand:
-    """The settings for a worker: nothing in them names a file of secrets of this machine, or a folder by half."""
+    """Return the settings for workers, with secrets instead of files of this machine and an absolute workspace path."""
     changes: dict[str, Any] = {"log_file": None, "server_key_file": None}
     if isinstance(workspace.store, LocalStore):
         changes["workspace"] = str(workspace.store.root.absolute())
@@ -938,7 +986,7 @@ def _for_nodes(settings: ServingCommand, workspace: Workspace) -> ServingCommand
 
 
 def _expected(workspace: Workspace, stage: str, key: str, pages_from: str) -> Expected:
-    """What is to be done, and what of it is done."""
+    """Return the expected and finished rows."""
     if stage == EXTRACT:
         return expected_pages(workspace, key)
     source = required_key(workspace, pages_from)
@@ -947,13 +995,13 @@ def _expected(workspace: Workspace, stage: str, key: str, pages_from: str) -> Ex
 
 
 def _left(workspace: Workspace, stage: str, key: str, planned: PlannedUnits) -> list[int]:
-    """The places of units without a marker."""
+    """Return the places of units without a marker."""
     done = done_units(workspace, stage, key)
     return [place for place in range(len(planned)) if planned.name(place) not in done]
 
 
 def _witness(planned: PlannedUnits, place: int) -> str:
-    """A document on this machine's disks that a worker has to see too; "" when there is none."""
+    """Return a document on this machine's disks that workers must see too; empty if there is none."""
     sources = (part.source for part in planned[place].parts if not is_remote(part.source))
     return next((source for source in sources if Path(source).is_file()), "")
 

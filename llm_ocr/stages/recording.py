@@ -29,16 +29,17 @@ from llm_ocr.workspace.metrics import (
     write_spending,
 )
 
-# The numbers of a stage over time, taken while it runs.
-
-
 Clock = Callable[[], float]
 
 
 class Sampler:
-    """Makes one stage's `Series`: `count` at each end of an item, `tick` about every second.
+    """Samples the numbers of one stage over time.
 
-    `load` are the engine's numbers, None where no engine tells any. `clock` counts seconds and never goes back.
+    `count` is called at each end of an item, and `tick` about every second.
+
+    Args:
+        load: Returns the engine's numbers; None without an engine that reports them.
+        clock: Returns seconds and never goes back.
     """
 
     def __init__(self, load: Callable[[], Load] | None, clock: Clock = time.monotonic) -> None:
@@ -48,18 +49,18 @@ class Sampler:
         self._began = self._since = clock()
         self._ended = dict.fromkeys(Status, 0)
         self._known = self._counts()
-        self._seen: Sample | None = None  # what has passed of the sample under way
+        self._seen: Sample | None = None  # the current, incomplete sample
         self._samples: tuple[Sample, ...] = ()
         self.first: float | None = None  # seconds until the first item ended
 
     def count(self, status: Status) -> None:
-        """One more item ended."""
+        """Count a finished item."""
         self._ended[status] += 1
         if self.first is None:
             self.first = self._clock() - self._began
 
     def tick(self) -> None:
-        """Look at the numbers now; the gauges are taken for those of the time since the last look."""
+        """Read the numbers. The gauges apply to the time since the last read."""
         now = self._clock()
         if now <= self._since:
             return
@@ -73,7 +74,14 @@ class Sampler:
             self._thin()
 
     def series(self, worker: str, stage: str, batch_id: str, before: float) -> Series:
-        """All until now, as `worker`'s; `before` as in `Series`."""
+        """Return the samples until now.
+
+        Args:
+            worker: The worker's name.
+            stage: The stage.
+            batch_id: The batch.
+            before: See `Series`.
+        """
         self.tick()
         samples = self._samples if self._seen is None else (*self._samples, self._seen)
         began = time.time() - (self._clock() - self._began)
@@ -102,24 +110,31 @@ class Sampler:
         return {name: None if values[name] is None else float(values[name]) for name in GAUGES}
 
 
-# Progress that is also written into the workspace, while it is shown: totals, and the numbers over time.
+# Progress that is shown and also written into the workspace: totals, and series over time.
 
 
-#: Seconds between two writes of the totals; of the numbers over time, after so many of these.
+#: Seconds between two writes of the totals, and writes of totals between two writes of the series.
 EVERY, SERIES_AFTER = 15.0, 4
-#: Seconds between two writes of both to a store that gathers writes into few commits.
+#: Seconds between two writes of both to a store that batches writes into commits.
 SELDOM = 120.0
-#: Seconds between two looks.
+#: Seconds between two samples.
 LOOK = 1.0
 
 _log = logging.getLogger(__name__)
 
-#: The numbers of a stage.
+#: Totals and series of a stage.
 _State = tuple[Spending, Series]
 
 
 class Recorded:
-    """Passes everything on to `shown`, and keeps the numbers of the stage that is under way."""
+    """Passes the progress on to `shown`, and records the numbers of the running stage.
+
+    Args:
+        shown: Receives all calls.
+        workspace: The workspace.
+        worker: The name under which the numbers are written.
+        settings: Prices and batch.
+    """
 
     def __init__(self, shown: Progress, workspace: Workspace, worker: str, settings: ServingCommand) -> None:
         self._shown = shown
@@ -127,12 +142,12 @@ class Recorded:
         self._worker = worker
         self._settings = settings
         self._load: Callable[[], Load] | None = None
-        self._asks = False  # whether an engine has told its numbers
+        self._has_engine = False  # whether an engine reports numbers
         self._gathers = workspace.store.gathers
-        self._before = Load()  # the engine's numbers when the stage began: an engine may serve two stages
+        self._before = Load()  # the engine's numbers at the begin of the stage, because an engine may serve two stages
         self._stage = ""
         self._opened = self._began = self._paid_from = time.monotonic()
-        self._cost_before = 0.0  # of this worker's stages that have ended
+        self._cost_before = 0.0  # of this worker's finished stages
         self._items = 0
         self._sampler = Sampler(None)
         self._ended: list[_State] = []
@@ -153,7 +168,7 @@ class Recorded:
         self._shown.count(status)
 
     def measure(self, load: Callable[[], Load]) -> None:
-        self._load, self._asks = load, True
+        self._load, self._has_engine = load, True
         self._shown.measure(load)
 
     def say(self, message: str) -> None:
@@ -169,16 +184,16 @@ class Recorded:
 
     @property
     def worker(self) -> str:
-        """Under which name the numbers are written."""
+        """The name under which the numbers are written."""
         return self._worker
 
     @property
     def items(self) -> int:
-        """How many have ended in the stage that is under way."""
+        """The number of finished items of the running stage."""
         return self._items
 
     def cost(self) -> float:
-        """What this worker has spent until now, in all its stages, as far as there are prices."""
+        """Return the cost of this worker until now, in all its stages, in dollars. Without prices it is 0."""
         if self._stage:
             return self._cost_before + (self._spending().cost or 0.0)
         hours = (time.monotonic() - self._paid_from) / 3600
@@ -186,7 +201,7 @@ class Recorded:
 
     @contextlib.asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
-        """Writes the numbers every `EVERY` seconds and at the end, however it comes."""
+        """Write the numbers every `EVERY` seconds and at the end of the block, also after an error."""
         self._over.clear()
         tasks = [asyncio.create_task(self._look_often()), asyncio.create_task(self._write_often())]
         try:
@@ -201,12 +216,12 @@ class Recorded:
                 self._sampler.tick()
 
     async def _write_often(self) -> None:
-        """One write after the other: an older state never covers a newer one."""
+        """Write the numbers in sequence, so that an older state never replaces a newer one."""
         over, turn = False, 0
         while not over:
             over, turn = await self._is_over(SELDOM if self._gathers else EVERY), turn + 1
-            if self._gathers and not (over or self._asks):
-                continue  # every write is part of a commit there, and the markers of such a stage tell enough
+            if self._gathers and not (over or self._has_engine):
+                continue  # every write becomes part of a commit, and without an engine the markers are enough
             whole, self._ended = self._ended, []
             under_way = [self._state()] if self._stage else []
             if over or self._gathers or turn % SERIES_AFTER == 0:
@@ -219,7 +234,10 @@ class Recorded:
         return self._over.is_set()
 
     def _write(self, whole: Sequence[_State], totals: Sequence[_State]) -> None:
-        """Of `totals` not what came over time. That goes first: then both are in one commit, where there are such."""
+        """Write totals and series of the stages in `whole`, and only the totals of those in `totals`.
+
+        The series are written first, so that both are part of one commit in stores with commits.
+        """
         for number, (spending, series) in enumerate((*whole, *totals)):
             if not (spending.items or spending.tokens_in or spending.hour_cost):
                 continue

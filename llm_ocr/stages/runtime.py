@@ -1,4 +1,4 @@
-"""Build renderers, readers, and remote documents from settings."""
+"""Open the resources of a command from its settings: documents, the model, the renderer, and the readers."""
 
 import asyncio
 import contextlib
@@ -37,12 +37,6 @@ from llm_ocr.documents.rows.address import DatasetOptions, row_address
 from llm_ocr.engines import FigureReader, PageReader
 from llm_ocr.engines.embedded.describe import EmbeddedFigureReader
 from llm_ocr.engines.embedded.ocr.models import require_models
-from llm_ocr.engines.embedded.reader import EmbeddedOptions, EmbeddedReader
-from llm_ocr.engines.pool.pool import ServerPool
-from llm_ocr.engines.regions.detection import Detector, tasks_with
-from llm_ocr.engines.regions.doclayout import MODEL, DetectorOptions, DocLayout, installed
-from llm_ocr.engines.regions.embedded_detector import EmbeddedDetector
-from llm_ocr.engines.regions.reader import LayoutReader
 from llm_ocr.engines.vllm.hardware import gpus
 from llm_ocr.engines.vlm.figures import ModelFigureReader
 from llm_ocr.engines.vlm.reader import ModelReader, has_places
@@ -68,31 +62,17 @@ if TYPE_CHECKING:
     from llm_ocr.documents.remote.cache import Fetched, LocalCopy
     from llm_ocr.documents.remote.listing import RemoteDocuments
     from llm_ocr.documents.rows.images import RowImages
+    from llm_ocr.engines.embedded.reader import EmbeddedReader
+    from llm_ocr.engines.pool.pool import ServerPool
+    from llm_ocr.engines.regions.detection import Detector
+    from llm_ocr.engines.regions.reader import LayoutReader
 
 
-# Where a worker's servers write their logs.
-
-
-#: Below the workspace.
-FOLDER = "logs"
-
-
-def worker_name() -> str:
-    """Says when, where and by which process, so that many workers do not mix their logs."""
-    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{socket.gethostname()}-{os.getpid()}"
-
-
-def log_folder(workspace: Workspace, worker: str) -> Path:
-    """The folder for a worker's servers' logs: in the workspace when it is local, else in its spool. It is not made."""
-    root = workspace.store.root if isinstance(workspace.store, LocalStore) else workspace.spool
-    return root / FOLDER / worker
-
-
-# Documents on stores, on the web and in datasets, for the parts that open them; nothing is made before one is.
+# Source documents.
 
 
 def remote_options(settings: RemoteSettings) -> RemoteOptions:
-    """How the settings say that remote documents are read."""
+    """Return the options for reading remote documents."""
     return RemoteOptions(
         store=StoreOptions(settings.source_profile, settings.source_endpoint, settings.source_region, any_key=True),
         cache_bytes=settings.source_cache << 20,
@@ -101,7 +81,7 @@ def remote_options(settings: RemoteSettings) -> RemoteOptions:
 
 
 def dataset_options(settings: DatasetSettings) -> DatasetOptions | None:
-    """Which rows of a dataset the settings mean; None for none."""
+    """Return the selected dataset rows; None without a dataset."""
     if settings.dataset is None:
         return None
     return DatasetOptions(
@@ -115,20 +95,20 @@ def dataset_options(settings: DatasetSettings) -> DatasetOptions | None:
 
 
 class Remote:
-    """Gives remote documents as local files, for as long as a block lasts; needs `close`."""
+    """Provides remote documents as local files. Needs `close`. Nothing is opened before the first document."""
 
     def __init__(self, settings: Group) -> None:
-        # Commands without these settings open no documents.
+        # Commands without these settings open no remote documents.
         self._options = remote_options(settings) if isinstance(settings, RemoteSettings) else RemoteOptions()
         self._documents: RemoteDocuments | None = None
         self._rows: RowImages | None = None
 
     def open(self, source: str, version: str = "") -> "AbstractAsyncContextManager[LocalCopy]":
-        """As `RemoteDocuments.open`."""
+        """Open a document. See `RemoteDocuments.open`."""
         return self._opened().open(source, version)
 
     async def look(self, source: str) -> "Fetched":
-        """As `RemoteDocuments.look`."""
+        """Inspect a document. See `RemoteDocuments.look`."""
         return await self._opened().look(source)
 
     def _opened(self) -> "RemoteDocuments":
@@ -140,9 +120,15 @@ class Remote:
 
     @contextlib.asynccontextmanager
     async def page(self, source: str, version: str, number: int) -> AsyncIterator[tuple[Path, int]]:
-        """A local file that has page `number` of a document, and its number there; raises as `open`.
+        """Open page `number` of a document.
 
-        Each image of a dataset's row is a file of its own; `StorageError` when the dataset cannot be read.
+        Each image of a dataset's row is a separate file.
+
+        Yields:
+            A local file that contains the page, and the number of the page in that file.
+
+        Raises:
+            StorageError: The dataset cannot be read. For other documents, see `open`.
         """
         address = row_address(source)
         if address is None:
@@ -164,7 +150,7 @@ class Remote:
             await self._documents.close()
 
 
-# What the stages of one command share.
+# The job: one command with its open resources.
 
 
 S_co = TypeVar("S_co", bound=Group, covariant=True)
@@ -172,9 +158,13 @@ S_co = TypeVar("S_co", bound=Group, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Units to do. `mine` says whether a unit's rows may still be published, `done` that they were.
+    """Units that a worker processes.
 
-    `begun` hears of the key under which they are published, before the first one is taken.
+    Attributes:
+        units: The units.
+        mine: Whether the rows of a unit may still be published.
+        done: Called after the rows of a unit were published.
+        begun: Called with the stage key before the first unit is taken.
     """
 
     units: Iterable[Unit]
@@ -185,11 +175,17 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Job(Generic[S_co]):
-    """One command at work. `settings` are those of the command; without a workspace only single pages are read.
+    """One command with its open resources.
 
-    `command` is its name as users type it; it is stored with the settings that later commands need not repeat.
-    `given` are the units to do where somebody else hands them out; else `api.sharing` finds them. When `stop` says so,
-    no unit is begun any more, and those that were begun are finished.
+    Attributes:
+        opened: The workspace; None if single pages are read.
+        settings: The settings of the command.
+        progress: Receives the progress.
+        engines: The models of the command.
+        remote: Remote documents.
+        given: The units to process. By default `stages.sharing` selects them.
+        stop: Returns whether no further unit may be claimed. Units in progress are finished.
+        command: The name of the command. It is stored with the settings that later commands need not repeat.
     """
 
     opened: Workspace | None
@@ -203,29 +199,54 @@ class Job(Generic[S_co]):
 
     @property
     def workspace(self) -> Workspace:
-        """The workspace of a command that has one."""
+        """Return the workspace of a command that has one."""
         if self.opened is None:
             raise RuntimeError("a page without a workspace belongs to no stage")
         return self.opened
 
 
-# From settings to the models of a command: which one, at which commit, asked how.
+#: A stage over a workspace. The name of the command decides which settings its job has; types cannot express that.
+Stage = Callable[[Job[Any]], Awaitable[None]]
+
+
+#: Folder of server logs, below the workspace.
+FOLDER = "logs"
+
+
+def worker_name() -> str:
+    """Return a name from time, host, and process, so that the logs of many workers do not mix."""
+    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{socket.gethostname()}-{os.getpid()}"
+
+
+def log_folder(workspace: Workspace, worker: str) -> Path:
+    """Return the folder for the logs of a worker's servers. It is not created.
+
+    It is in the workspace if that is local, otherwise in the workspace's spool.
+    """
+    root = workspace.store.root if isinstance(workspace.store, LocalStore) else workspace.spool
+    return root / FOLDER / worker
+
+
+# The model: profile, weights, and commit.
 
 
 _log = logging.getLogger(__name__)
 
-#: Seconds that asking for a model's newest commit may take.
+#: Seconds that the request for a model's newest commit may take.
 _HUB_TIMEOUT = 20.0
 _FILES = (".toml", ".yaml", ".yml")
-#: Names of ways to read a page that other tools have, and ours: the first that a model has.
+#: Mode names of other tools, with our names in order of preference.
 _MODES = {"layout-all": ("layout",), "ocr": ("text", "markdown")}
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A profile and the weights to load: an id, a folder, or the URL of a store.
+    """A profile and the weights to load.
 
-    `chosen`: what the user chose that changes answers, or what is made of them, and stands in nothing else; for keys.
+    Attributes:
+        profile: The profile.
+        name: A model id, a folder, or the URL of a store.
+        chosen: The user's choices that change answers or their parsing and that no other setting contains, for keys.
     """
 
     profile: Profile
@@ -235,24 +256,34 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Model(Asked):
-    """At a commit: None where it is not known or has none (a folder). For a store what stands for one."""
+    """A profile and weights at a commit.
+
+    Attributes:
+        revision: The commit; None if it is unknown or the model is a folder. For a store, a hash of the files.
+    """
 
     revision: str | None = None
 
 
 def asked_model(settings: WhichModel) -> Asked:
-    """The model that reads pages. Raises `UsageError` when it cannot be told what is meant."""
-    # A command that has no prompts reads no pages.
+    """Return the model that reads pages. Raises `UsageError` if the name is ambiguous or unknown."""
+    # A command without a prompt setting reads no pages.
     own_prompt = not isinstance(settings, ModelSettings) or settings.prompt is not None
     asked = named_model(settings.model, settings.weights, own_prompt=own_prompt, parser=settings.parser)
     return _with_template(asked, settings.chat_template)
 
 
 def named_model(name: str, weights: str | None = None, *, own_prompt: bool, parser: str | None = None) -> Asked:
-    """The profile of a model, and what to load.
+    """Return the profile and the weights of a model.
 
-    `name`: that of a profile, a profile's file, or, where the user brings the prompt, any model. `parser`: the name of
-    the one that reads its answers, where it is not the profile's. Raises `UsageError`.
+    Args:
+        name: The name of a profile, a profile file, or any model if the user provides the prompt.
+        weights: The weights to load. By default those of the profile.
+        own_prompt: Whether the user provides the prompt.
+        parser: The name of the parser of the answers. By default that of the profile.
+
+    Raises:
+        UsageError: The name is unknown, or the profile file is invalid.
     """
     profile, of_user = _profile(name, own_prompt=own_prompt, parser=parser)
     if parser is not None and not of_user.get("generic"):
@@ -264,7 +295,7 @@ def named_model(name: str, weights: str | None = None, *, own_prompt: bool, pars
 
 
 def mode_of(profile: Profile, name: str | None) -> str | None:
-    """The profile's mode that a user means; a name that is none comes back as it is."""
+    """Return the profile's mode that a name means. An unknown name is returned unchanged."""
     if name is None or name in profile.prompts:
         return name
     meant = _MODES.get(name, ())
@@ -272,7 +303,7 @@ def mode_of(profile: Profile, name: str | None) -> str | None:
 
 
 async def pinned(settings: VllmSettings, engines: Engines, asked: Asked, revision: str | None) -> Model:
-    """The model at a commit: the one that was asked for, the profile's, or the newest, which is then recorded."""
+    """Return the model at the requested commit, at that of the profile, or at the newest, which is then recorded."""
     name = asked.name
     commit = revision or (asked.profile.revision if name == asked.profile.model else None)
     if commit is None and engines.engine != SERVER:
@@ -281,7 +312,7 @@ async def pinned(settings: VllmSettings, engines: Engines, asked: Asked, revisio
 
 
 async def commit_now(settings: VllmSettings, engines: Engines, name: str) -> str | None:
-    """`newest_commit`, asked once a command: another answer later would be another model."""
+    """Return `newest_commit`, requested once per command, because a later answer could be another model."""
     if name not in engines.commits:
         offline, cache = settings.offline, settings.model_cache
         engines.commits[name] = await asyncio.to_thread(newest_commit, name, offline=offline, cache=cache)
@@ -289,9 +320,12 @@ async def commit_now(settings: VllmSettings, engines: Engines, name: str) -> str
 
 
 def newest_commit(model: str, *, offline: bool, cache: Path | None) -> str | None:
-    """The commit that `main` stands for, on the Hub or, offline, in the local cache.
+    """Return the commit of `main` on the Hub, or offline in the local cache.
 
-    For a model on a store what stands for one. None for a folder, which has none, and when nobody can tell.
+    For a model on a store, return a hash of its files.
+
+    Returns:
+        The commit; None for a folder, and if the commit cannot be found.
     """
     if on_store(model):
         return content_of(model, offline=offline, cache=cache)
@@ -301,7 +335,7 @@ def newest_commit(model: str, *, offline: bool, cache: Path | None) -> str | Non
     from huggingface_hub.errors import HfHubHTTPError
 
     if not offline:
-        # The error of the HTTP library, which is another one in other releases: no answer at all.
+        # The HTTP library's error for a missing response. Its class depends on the release.
         no_answer: type[BaseException] = HfHubHTTPError.__bases__[0]
         try:
             return HfApi().model_info(model, timeout=_HUB_TIMEOUT).sha
@@ -317,7 +351,7 @@ def newest_commit(model: str, *, offline: bool, cache: Path | None) -> str | Non
 
 
 def _profile(name: str, *, own_prompt: bool, parser: str | None) -> tuple[Profile, Mapping[str, bool]]:
-    """The profile, and whether it is the user's own: of a file, or of a model without one."""
+    """Return the profile, and whether it is the user's own: from a file, or of a model without a profile."""
     if not on_store(name) and name.endswith(_FILES):
         return profile_from(_read(name), name), {"file": True}
     try:
@@ -331,7 +365,7 @@ def _profile(name: str, *, own_prompt: bool, parser: str | None) -> tuple[Profil
 
 
 def _without_profile(name: str, hint: str) -> str:
-    """What to do about a model that nothing is known of."""
+    """Return a hint for a model without a profile."""
     tail = name.rstrip("/").rpartition("/")[2].casefold()
     like = [one for one in PROFILES if tail in (one.name, one.model.rpartition("/")[2].casefold(), *one.aliases)]
     if like:
@@ -340,7 +374,7 @@ def _without_profile(name: str, hint: str) -> str:
 
 
 def _read(path: str) -> Mapping[str, Any]:
-    """The values of a profile's file. Raises `UsageError`."""
+    """Read the values of a profile file. Raises `UsageError`."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -356,7 +390,7 @@ def _read(path: str) -> Mapping[str, Any]:
 
 
 def _with_template(asked: Asked, path: str | None) -> Asked:
-    """With a chat template of the user's for our own server."""
+    """Add the user's chat template for a server that we start."""
     if path is None:
         return asked
     try:
@@ -369,7 +403,7 @@ def _with_template(asked: Asked, path: str | None) -> Asked:
     return replace(asked, profile=profile, chosen=chosen)
 
 
-# From settings to the parts that do the work.
+# Rendering and the embedded engine.
 
 
 #: Longest side of page images for the embedded engine, in pixels.
@@ -377,7 +411,7 @@ EMBEDDED_IMAGE_SIZE = 1540
 
 
 def passwords(given: Sequence[SecretStr], file: Path | None) -> tuple[str, ...]:
-    """The passwords to try, those of the file last. Raises UsageError when the file cannot be read."""
+    """Return the passwords to try; those of the file are last. Raises `UsageError` if the file cannot be read."""
     found = [secret.get_secret_value() for secret in given]
     if file is not None:
         try:
@@ -388,7 +422,10 @@ def passwords(given: Sequence[SecretStr], file: Path | None) -> tuple[str, ...]:
 
 
 def render_options(settings: RenderSettings, secrets: tuple[str, ...], profile: Profile | None = None) -> RenderOptions:
-    """How pages are rendered: for a model as its profile says, else for the embedded engine, JPEG where left open."""
+    """Return the options for rendering pages.
+
+    The profile determines size and format. Without a profile, the embedded engine's values apply, with JPEG by default.
+    """
     chosen: str = settings.image_format
     if chosen == "auto":
         chosen = profile.image.format if profile else "jpeg"
@@ -406,7 +443,7 @@ def render_options(settings: RenderSettings, secrets: tuple[str, ...], profile: 
 
 
 def _leans_on_text(settings: ModelSettings, profile: Profile) -> bool:
-    """Whether most pages' text layers are needed beside the model: later, the document would be opened once more."""
+    """Return whether most pages need their text layer. Reading it later would open the document again."""
     from_page = settings.figures_from == "page" or (
         settings.figures_from == "auto" and not has_places(profile, mode_of(profile, settings.mode) or profile.mode)
     )
@@ -415,11 +452,17 @@ def _leans_on_text(settings: ModelSettings, profile: Profile) -> bool:
 
 def embedded_reader(
     settings: EmbeddedSettings, *, ocr: bool = True, beside: bool = False, figure_labels: frozenset[str] | None = None
-) -> EmbeddedReader:
-    """The CPU engine, one process a core unless the settings say otherwise.
+) -> "EmbeddedReader":
+    """Return the CPU engine, by default with one process per core.
 
-    `beside` and `figure_labels`: see `EmbeddedOptions`.
+    Args:
+        settings: The settings.
+        ocr: Whether OCR is available to it.
+        beside: See `EmbeddedOptions`.
+        figure_labels: See `EmbeddedOptions`.
     """
+    from llm_ocr.engines.embedded.reader import EmbeddedOptions, EmbeddedReader
+
     return EmbeddedReader(
         EmbeddedOptions(
             workers=settings.ocr_workers or cores(),
@@ -435,7 +478,7 @@ def embedded_reader(
 
 
 class PartRenderer:
-    """A renderer that is asked by the plan's parts, and reads only what was planned: a changed file fails."""
+    """Renderer of parts of the plan. A file that changed since it was planned fails."""
 
     def __init__(self, renderer: Renderer, remote: Remote) -> None:
         self._renderer = renderer
@@ -443,14 +486,14 @@ class PartRenderer:
         self.crop = renderer.crop
 
     async def count(self, part: DocumentPart) -> int:
-        """How many pages the document has. Raises PageFailure."""
+        """Return the number of pages of the document. Raises `PageFailure`."""
         if is_remote(part.source):
             async with self._remote.open(part.source, part.version) as copy:
                 return await self._renderer.open(str(copy.path))
         return await self._renderer.open(part.source, "", part.version)
 
     async def page(self, part: DocumentPart, number: int) -> Page:
-        """Page `number`, from 1. Raises PageFailure."""
+        """Render page `number`, counted from 1. Raises `PageFailure`."""
         names = {"page_id": page_id(part.document_id, number), "document_id": part.document_id}
         if is_remote(part.source):
             async with self._remote.page(part.source, part.version, number) as (path, number_there):
@@ -460,26 +503,26 @@ class PartRenderer:
 
 
 class RendererTools:
-    """What readers of pages need done with images: in the renderer's processes, never in the event loop."""
+    """Image operations for readers of pages. They run in the renderer's processes."""
 
     def __init__(self, renderer: Renderer, remote: Remote) -> None:
         self._renderer = renderer
         self._remote = remote
 
     async def resized(self, image: EncodedImage, scale: float) -> EncodedImage:
-        """The image with its sides multiplied by `scale`."""
+        """Return the image with its sides multiplied by `scale`."""
         return await self._renderer.resized(image, scale)
 
     async def turned(self, image: EncodedImage, degrees: int) -> EncodedImage:
-        """The image turned clockwise by 90, 180 or 270 degrees."""
+        """Return the image turned clockwise by 90, 180, or 270 degrees."""
         return await self._renderer.turned(image, degrees)
 
     async def blank(self, image: EncodedImage) -> bool:
-        """Whether nothing is to be seen on it."""
+        """Return whether the image shows nothing."""
         return await self._renderer.blank(image)
 
     async def content(self, page: Page) -> Page:
-        """The page with its text layer read; as it is where it has none."""
+        """Return the page with its text layer. A page without text layer is returned unchanged."""
         if row_address(page.source) is not None:
             return page  # an image
         if is_remote(page.source):
@@ -488,29 +531,206 @@ class RendererTools:
         return await self._renderer.content(page.source, "", page.number, page, page.version)
 
 
-# From settings to a reader of pages by their regions: whether there is one, by which detector, at which commit.
+# The page reader.
+
+
+#: Bytes of rendered pages that may wait for the server: seconds of work for most GPUs.
+AHEAD = 8 << 20
+#: Bytes of a page in a layout detector.
+DETECTED = 2 << 20
+#: Rendered pages that may wait, whatever their size.
+MOST_AHEAD = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A page reader, and the admission of its pages."""
+
+    reader: PageReader
+    admission: Admission
+
+
+def page_profile(settings: WhichModel, engines: Engines) -> Profile | None:
+    """Return the profile of the model that reads pages; None with the embedded engine. Raises `UsageError`."""
+    if not engines.uses_models:
+        return None
+    return asked_model(settings).profile
+
+
+async def page_model(settings: ServingCommand, engines: Engines, workspace: Workspace | None) -> Model:
+    """Return the model that reads pages, at the commit that the workspace was begun with."""
+    asked = asked_model(settings)
+    standing = await asyncio.to_thread(known_revision, workspace, EXTRACT, asked.name) if workspace else None
+    return await pinned(settings, engines, asked, settings.revision or standing)
+
+
+def known_revision(workspace: Workspace, stage: str, model: str) -> str | None:
+    """Return the commit in the stage's newest key of this model."""
+    for key in reversed(stage_keys(workspace, stage)):
+        reader: Mapping[str, Any] = key.settings.get("reader", {})
+        if reader.get("model") == model and reader.get("revision"):
+            return str(reader["revision"])
+    return None
+
+
+async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
+    """Return the reader of the command's pages. A model's servers start at the first page."""
+    settings, engines = job.settings, job.engines
+    if not engines.uses_models:
+        embedded = embedded_reader(settings, figure_labels=embedded_figures(settings))
+        return Reading(embedded, Admission(2 * (renderer.workers + embedded.workers)))
+    model = await page_model(settings, engines, job.opened)
+    pool = await engines.pool(model.profile, model=model.name, revision=model.revision)
+    options = ReadOptions(
+        model=model.name,
+        revision=model.revision,
+        mode=mode_of(model.profile, settings.mode),
+        prompt=settings.prompt,
+        max_tokens=settings.max_tokens,
+        temperature=settings.temperature,
+        max_attempts=settings.max_page_attempts,
+        figure_labels=frozenset(settings.crop) or None,
+        rotate=settings.rotate,
+        figures_from=settings.figures_from,
+        anchor=settings.anchor_text,
+        guided=settings.guided,
+        chosen=model.chosen,
+    )
+    embedded = embedded_reader(settings, ocr=settings.fallback == "embedded", beside=True)
+    fallback = None if settings.fallback == "none" else embedded
+    inspector = embedded if _needs_inspection(settings) else None
+    tools = RendererTools(renderer, job.remote)
+    reader = ModelReader(pool, model.profile, tools, options, fallback, inspector, _rule(settings))
+    layout = await by_regions(job, renderer, reader)
+    detected = 0 if layout is None else layout.detector.parallel * DETECTED
+    return Reading(layout or reader, _measured(job, pool, Admission(MOST_AHEAD, AHEAD + detected)))
+
+
+def _measured(job: Job[Group], pool: "ServerPool", admission: Admission) -> Admission:
+    """Report the pool's load and the waiting bytes to the progress; return the admission."""
+    job.progress.measure(lambda: replace(pool.load(), bytes_waiting=admission.bytes))
+    return admission
+
+
+def _rule(settings: QualitySettings) -> QualityRule | None:
+    return QualityRule(settings.min_quality, score, VERSION) if settings.min_quality else None
+
+
+def _needs_inspection(settings: ModelSettings) -> bool:
+    """Return whether the CPU engine inspects pages that the model reads. Raises `MissingExtra` if OCR is missing."""
+    if settings.rotate == "probe":
+        require_models()
+    return settings.rotate == "probe" or settings.anchor_text > 0 or settings.figures_from in ("auto", "page")
+
+
+@dataclass(frozen=True, slots=True)
+class Describing:
+    """A figure reader, the admission of its figures, and the function that closes it."""
+
+    reader: FigureReader
+    admission: Admission
+    close: Callable[[], Awaitable[None]]
+
+
+async def describing(job: Job[FigureCommand]) -> Describing:
+    """Return the reader of the command's figures. A model's servers start at the first figure."""
+    settings = job.settings
+    if not job.engines.uses_models:
+        pages = embedded_reader(settings)
+        reader = EmbeddedFigureReader(settings.describe_mode, settings.describe_prompt or "", pages.read_figure)
+        return Describing(reader, Admission(2 * pages.workers), pages.close)
+    other = settings.describe_model
+    model = await (_figure_model(job, other) if other else page_model(settings, job.engines, job.workspace))
+    if not other and _cannot_describe(model.profile, settings):
+        job.progress.say(
+            f"{model.profile.name} describes no figures: they get what it said of them when it read the page, else "
+            "their captions and the text inside them. Another model describes them: --describe-model qwen3-vl-8b."
+        )
+        return Describing(EmbeddedFigureReader(), Admission(MOST_AHEAD, AHEAD), _nothing)
+    pool = await job.engines.pool(model.profile, model=model.name, revision=model.revision)
+    options = DescribeOptions(
+        mode=settings.describe_mode,
+        prompt=settings.describe_prompt,
+        classes=tuple(settings.describe_classes),
+        max_tokens=settings.describe_max_tokens,
+        temperature=settings.describe_temperature,
+        max_attempts=settings.max_page_attempts,
+        model=model.name,
+        revision=model.revision,
+        chosen={name: value for name, value in model.chosen.items() if name != "parsers"},  # of pages only
+    )
+    figures = ModelFigureReader(pool, model.profile, options)
+    return Describing(figures, _measured(job, pool, Admission(MOST_AHEAD, AHEAD)), figures.close)
+
+
+def _cannot_describe(profile: Profile, settings: DescribeGroup) -> bool:
+    """Return whether the default description is requested and the model has no prompt for it."""
+    usual = settings.describe_mode == "describe" and settings.describe_prompt is None
+    return usual and "describe" not in profile.prompts
+
+
+async def _nothing() -> None:
+    """Close nothing."""
+
+
+def keeps_known(settings: DescribeGroup) -> bool:
+    """Return whether figures keep the description from when their page was read.
+
+    Raises:
+        UsageError: The settings request another kind of description.
+    """
+    if settings.describe_known != "keep":
+        return False
+    if settings.describe_mode != "describe" or settings.describe_prompt is not None:
+        raise UsageError(
+            "--describe-known keep: what the model said of figures is a description",
+            hint="Leave out --describe-prompt and --describe-mode, or ask about all figures: --describe-known ask.",
+        )
+    return True
+
+
+async def _figure_model(job: Job[FigureCommand], name: str) -> Model:
+    """Return the model that describes figures, if another than that of the pages, at the commit of its first use."""
+    asked = named_model(name, own_prompt=True)
+    standing = await asyncio.to_thread(known_revision, job.workspace, DESCRIBE, asked.name)
+    return await pinned(job.settings, job.engines, asked, standing)
+
+
+# Reading by regions.
 
 
 EMBEDDED = "embedded"
 
 
 class LayoutTools(RendererTools):
-    """What readers of regions need done with images: in the renderer's processes, never in the event loop."""
+    """Image operations for readers of regions. They run in the renderer's processes."""
 
     async def crops(self, image: EncodedImage, boxes: Sequence[Box]) -> tuple[EncodedImage, ...]:
-        """The parts of an image under relative boxes, in order."""
+        """Return the parts of an image under relative boxes, in order."""
         return await self._renderer.crop(image, boxes)
 
 
-async def by_regions(job: Job[ReadingCommand], renderer: Renderer, whole: ModelReader) -> LayoutReader | None:
-    """The reader of pages by their regions, over that of whole pages; None where pages are read whole.
+async def by_regions(job: Job[ReadingCommand], renderer: Renderer, whole: ModelReader) -> "LayoutReader | None":
+    """Return the reader of pages by regions, or None if pages are read whole.
 
-    Says so where the model's usual way is another. Raises `UsageError` where it was asked for and cannot be.
+    The progress receives a message if the choice differs from the model's default.
+
+    Args:
+        job: The command.
+        renderer: Crops the regions.
+        whole: The reader of whole pages.
+
+    Raises:
+        UsageError: Reading by regions was requested and is not possible.
     """
     settings = job.settings
     name = chosen_detector(settings, whole.profile, job.progress.say)
     if name is None:
         return None
+    from llm_ocr.engines.regions.detection import tasks_with
+    from llm_ocr.engines.regions.doclayout import MODEL
+    from llm_ocr.engines.regions.reader import LayoutReader
+
     tools = LayoutTools(renderer, job.remote)
     tasks = tasks_with(settings.region_task, any_label=name not in (MODEL, EMBEDDED))
     detector = _embedded(job, tools) if name == EMBEDDED else await _trained(job, name)
@@ -518,7 +738,7 @@ async def by_regions(job: Job[ReadingCommand], renderer: Renderer, whole: ModelR
 
 
 def chosen_detector(settings: PlanSettings, profile: Profile, say: Callable[[str], None]) -> str | None:
-    """The detector's id, folder or `embedded`; None for whole pages. Raises `UsageError`."""
+    """Return the detector's id, folder, or `embedded`; None for whole pages. Raises `UsageError`."""
     always = settings.layout_first == "always"
     if settings.layout_first == "never" or not (always or profile.layout_first):
         return None
@@ -533,6 +753,8 @@ def chosen_detector(settings: PlanSettings, profile: Profile, say: Callable[[str
         if value is not None:
             say(f"{profile.name}: whole pages are read, since {flag} was given")
             return None
+    from llm_ocr.engines.regions.doclayout import MODEL, installed
+
     if settings.detector is not None or settings.detector_python is not None or installed():
         return settings.detector or MODEL
     install = f"Install it: {install_command('detector')}"
@@ -546,14 +768,18 @@ def chosen_detector(settings: PlanSettings, profile: Profile, say: Callable[[str
     return None
 
 
-def _embedded(job: Job[ReadingCommand], tools: LayoutTools) -> Detector:
+def _embedded(job: Job[ReadingCommand], tools: LayoutTools) -> "Detector":
+    from llm_ocr.engines.regions.embedded_detector import EmbeddedDetector
+
     reader = embedded_reader(job.settings)
     return EmbeddedDetector(reader, tools, workers=reader.workers)
 
 
-async def _trained(job: Job[ReadingCommand], name: str) -> Detector:
+async def _trained(job: Job[ReadingCommand], name: str) -> "Detector":
+    from llm_ocr.engines.regions.doclayout import DetectorOptions, DocLayout
+
     settings = job.settings
-    commit = settings.detector_revision or await asyncio.to_thread(_standing, job.opened, name)
+    commit = settings.detector_revision or await asyncio.to_thread(_known_detector_revision, job.opened, name)
     commit = commit or await commit_now(settings, job.engines, name)
     return DocLayout(
         DetectorOptions(
@@ -572,173 +798,11 @@ async def _trained(job: Job[ReadingCommand], name: str) -> Detector:
     )
 
 
-def _standing(workspace: Workspace | None, name: str) -> str | None:
-    """The commit with which the workspace's newest key of this detector was begun."""
+def _known_detector_revision(workspace: Workspace | None, name: str) -> str | None:
+    """Return the commit in the workspace's newest key of this detector."""
     for key in reversed(stage_keys(workspace, EXTRACT)) if workspace else ():
         layout: Mapping[str, Any] = key.settings.get("reader", {}).get("layout_first", {})
         detector = layout.get("detector", {})
         if detector.get("model") == name and detector.get("revision"):
             return str(detector["revision"])
     return None
-
-
-# What reads the pages of a command: the embedded engine, or a model behind the engine's servers.
-
-
-#: Bytes of rendered pages that may wait for the server: some seconds' work of most GPUs.
-AHEAD = 8 << 20
-#: Bytes of a page that a layout detector is looking at.
-DETECTED = 2 << 20
-#: Rendered pages that may wait, however small they are.
-MOST_AHEAD = 512
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A reader, and how many pages it wants prepared."""
-
-    reader: PageReader
-    admission: Admission
-
-
-def page_profile(settings: WhichModel, engines: Engines) -> Profile | None:
-    """The profile of the model that reads pages; None with the embedded engine. Raises `UsageError`."""
-    if not engines.uses_models:
-        return None
-    return asked_model(settings).profile
-
-
-async def page_model(settings: ServingCommand, engines: Engines, workspace: Workspace | None) -> Model:
-    """The model that reads pages, at the commit with which the workspace was begun."""
-    asked = asked_model(settings)
-    standing = await asyncio.to_thread(known_revision, workspace, EXTRACT, asked.name) if workspace else None
-    return await pinned(settings, engines, asked, settings.revision or standing)
-
-
-def known_revision(workspace: Workspace, stage: str, model: str) -> str | None:
-    """The commit with which the stage's newest key of this model was begun."""
-    for key in reversed(stage_keys(workspace, stage)):
-        reader: Mapping[str, Any] = key.settings.get("reader", {})
-        if reader.get("model") == model and reader.get("revision"):
-            return str(reader["revision"])
-    return None
-
-
-async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
-    """The reader of the command's pages; a model's servers start at the first page."""
-    settings, engines = job.settings, job.engines
-    if not engines.uses_models:
-        embedded = embedded_reader(settings, figure_labels=embedded_figures(settings))
-        return Reading(embedded, Admission(2 * (renderer.workers + embedded.workers)))
-    model = await page_model(settings, engines, job.opened)
-    fleet = await engines.fleet(model.profile, model=model.name, revision=model.revision)
-    options = ReadOptions(
-        model=model.name,
-        revision=model.revision,
-        mode=mode_of(model.profile, settings.mode),
-        prompt=settings.prompt,
-        max_tokens=settings.max_tokens,
-        temperature=settings.temperature,
-        max_attempts=settings.max_page_attempts,
-        figure_labels=frozenset(settings.crop) or None,
-        rotate=settings.rotate,
-        figures_from=settings.figures_from,
-        anchor=settings.anchor_text,
-        guided=settings.guided,
-        chosen=model.chosen,
-    )
-    embedded = embedded_reader(settings, ocr=settings.fallback == "embedded", beside=True)
-    fallback = None if settings.fallback == "none" else embedded
-    sight = embedded if _needs_sight(settings) else None
-    tools = RendererTools(renderer, job.remote)
-    reader = ModelReader(fleet, model.profile, tools, options, fallback, sight, _rule(settings))
-    layout = await by_regions(job, renderer, reader)
-    detected = 0 if layout is None else layout.detector.parallel * DETECTED
-    return Reading(layout or reader, _measured(job, fleet, Admission(MOST_AHEAD, AHEAD + detected)))
-
-
-def _measured(job: Job[Group], fleet: ServerPool, admission: Admission) -> Admission:
-    """The admission, with what waits there among the numbers that the progress reads."""
-    job.progress.measure(lambda: replace(fleet.load(), bytes_waiting=admission.bytes))
-    return admission
-
-
-def _rule(settings: QualitySettings) -> QualityRule | None:
-    return QualityRule(settings.min_quality, score, VERSION) if settings.min_quality else None
-
-
-def _needs_sight(settings: ModelSettings) -> bool:
-    """Whether pages are looked at beside the model. Raises `MissingExtra` for what needs OCR where there is none."""
-    if settings.rotate == "probe":
-        require_models()
-    return settings.rotate == "probe" or settings.anchor_text > 0 or settings.figures_from in ("auto", "page")
-
-
-@dataclass(frozen=True, slots=True)
-class Describing:
-    """A figure reader, how many figures it wants prepared, and what must be closed at the end."""
-
-    reader: FigureReader
-    admission: Admission
-    close: Callable[[], Awaitable[None]]
-
-
-async def describing(job: Job[FigureCommand]) -> Describing:
-    """The reader of the command's figures; a model's servers start at the first figure."""
-    settings = job.settings
-    if not job.engines.uses_models:
-        pages = embedded_reader(settings)
-        reader = EmbeddedFigureReader(settings.describe_mode, settings.describe_prompt or "", pages.read_figure)
-        return Describing(reader, Admission(2 * pages.workers), pages.close)
-    other = settings.describe_model
-    model = await (_figure_model(job, other) if other else page_model(settings, job.engines, job.workspace))
-    if not other and _cannot_describe(model.profile, settings):
-        job.progress.say(
-            f"{model.profile.name} describes no figures: they get what it said of them when it read the page, else "
-            "their captions and the text inside them. Another model describes them: --describe-model qwen3-vl-8b."
-        )
-        return Describing(EmbeddedFigureReader(), Admission(MOST_AHEAD, AHEAD), _nothing)
-    fleet = await job.engines.fleet(model.profile, model=model.name, revision=model.revision)
-    options = DescribeOptions(
-        mode=settings.describe_mode,
-        prompt=settings.describe_prompt,
-        classes=tuple(settings.describe_classes),
-        max_tokens=settings.describe_max_tokens,
-        temperature=settings.describe_temperature,
-        max_attempts=settings.max_page_attempts,
-        model=model.name,
-        revision=model.revision,
-        chosen={name: value for name, value in model.chosen.items() if name != "parsers"},  # those are of pages
-    )
-    figures = ModelFigureReader(fleet, model.profile, options)
-    return Describing(figures, _measured(job, fleet, Admission(MOST_AHEAD, AHEAD)), figures.close)
-
-
-def _cannot_describe(profile: Profile, settings: DescribeGroup) -> bool:
-    """Whether the model never learnt what is asked of figures when nothing is chosen."""
-    usual = settings.describe_mode == "describe" and settings.describe_prompt is None
-    return usual and "describe" not in profile.prompts
-
-
-async def _nothing() -> None:
-    """Nothing to close."""
-
-
-def keeps_known(settings: DescribeGroup) -> bool:
-    """Whether figures keep what was said of them when their page was read. Raises `UsageError` where that answers
-    another question than the one that is asked."""
-    if settings.describe_known != "keep":
-        return False
-    if settings.describe_mode != "describe" or settings.describe_prompt is not None:
-        raise UsageError(
-            "--describe-known keep: what the model said of figures is a description",
-            hint="Leave out --describe-prompt and --describe-mode, or ask about all figures: --describe-known ask.",
-        )
-    return True
-
-
-async def _figure_model(job: Job[FigureCommand], name: str) -> Model:
-    """Another model than the one that read the pages, at the commit with which it first described."""
-    asked = named_model(name, own_prompt=True)
-    standing = await asyncio.to_thread(known_revision, job.workspace, DESCRIBE, asked.name)
-    return await pinned(job.settings, job.engines, asked, standing)

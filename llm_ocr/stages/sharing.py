@@ -1,4 +1,4 @@
-"""Units of this worker: a static shard, leased units, or units of the stage before."""
+"""Distribute units among workers: static shards, leases, or units that the stage before has just published."""
 
 import asyncio
 import contextlib
@@ -25,34 +25,35 @@ from llm_ocr.workspace.keys import EXTRACT, Claim, newest_key, required_key
 from llm_ocr.workspace.publish import Summary, done_units, publish
 from llm_ocr.workspace.stored import workspace_options
 
-# Which units this worker does: its static shard, or those that it can lease from all that are left.
-
-
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-#: Units of a plan up to which each of several workers reads at its start what was done before, to show it.
+#: Largest plan, in units, whose progress each of several workers reads at its start.
 SMALL = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How the units are shared out among workers: a static shard of them, or leases on any of them."""
+    """Distribution of the units among workers: a static shard, or leases on any unit."""
 
     shard: Shard = WHOLE
     leases: bool = False
 
     @property
     def alone(self) -> bool:
-        """Whether all units are this worker's, as far as it knows."""
+        """Whether all units belong to this worker, as far as it can tell."""
         return not self.leases and self.shard == WHOLE
 
 
 async def split_of(job: Job[LeaseSettings], stage: str) -> Split:
-    """What was asked for; else leases where the store has them, else the share that the platform gives this machine.
+    """Return the distribution for a stage.
 
-    Says once what the user did not ask for. Raises `UsageError` for a share that does not exist.
+    The user's choice comes first, then leases if the store supports them, then the share that the platform assigns
+    to this machine. The progress receives a message about a distribution that the user did not choose.
+
+    Raises:
+        UsageError: The share does not exist.
     """
     return await asyncio.to_thread(_split, job, stage)
 
@@ -60,19 +61,19 @@ async def split_of(job: Job[LeaseSettings], stage: str) -> Split:
 def _split(job: Job[LeaseSettings], stage: str) -> Split:
     if job.given is not None:
         return Split()
-    found = _found(job, stage)
+    found = _chosen_split(job, stage)
     job.workspace.store.share(found.shard.count)
     return found
 
 
-def _found(job: Job[LeaseSettings], stage: str) -> Split:
+def _chosen_split(job: Job[LeaseSettings], stage: str) -> Split:
     store, settings, say = job.workspace.store, job.settings, job.progress.say
     sharded = settings if isinstance(settings, ShardSettings) else None
     if sharded is not None and sharded.shard_count > 1:
         return Split(Shard(_index(sharded), sharded.shard_count))
     may_lease = settings.lease_seconds is not None or not isinstance(store, LocalStore)
     can = store.capabilities()
-    if may_lease and can.create and can.swap:  # a folder mostly has one worker: there units are leased when asked for
+    if may_lease and can.create and can.swap:  # a local folder usually has one worker, so leases must be requested
         return Split(leases=True)
     is_open = sharded is not None and "shard_count" not in sharded.model_fields_set
     detected = detected_shard(environment()) if is_open else None
@@ -86,7 +87,7 @@ def _found(job: Job[LeaseSettings], stage: str) -> Split:
 
 
 def _index(settings: ShardSettings) -> int:
-    """Return the share's index: as given, otherwise as the platform numbers this machine."""
+    """Return the share's index: the given index, otherwise the one that the platform assigns to this machine."""
     if "shard_index" in settings.model_fields_set:
         return settings.shard_index
     detected = detected_shard(environment(), count=settings.shard_count)
@@ -94,17 +95,17 @@ def _index(settings: ShardSettings) -> int:
 
 
 class Sharing:
-    """Hands out the units of a stage, or the items of Assemble, to this worker."""
+    """Assigns the units of a stage, or the items of Assemble, to this worker."""
 
     def __init__(self, job: Job[LeaseSettings], split: Split, stage: str, key: str) -> None:
-        self.grown = False  # whether the last `follow` ended because the plan has grown
+        self.grown = False  # whether the last `follow` ended because the plan grew
         self._workspace = job.workspace
         self._stage, self._key = stage, key
         self._shard = split.shard
         self._say = job.progress.say
         self._stop = threading.Event()
         self._leases: Leases | None = None
-        self._taken: set[str] | None = None  # where there are no leases: done, or taken by `follow`
+        self._taken: set[str] | None = None  # without leases: done, or taken by `follow`
         if split.leases:
             seconds = job.settings.lease_seconds or DEFAULT_SECONDS
             options = lease_options(job.workspace.url, seconds, worker_name())
@@ -112,28 +113,34 @@ class Sharing:
             self._leases.__enter__()
 
     def close(self) -> None:
-        """End what waits, and give back what is leased."""
+        """Stop waiting and release the leases."""
         self._stop.set()
         if self._leases is not None:
             self._leases.close()
 
     def mine(self, name: str) -> bool:
-        """Whether a unit's rows are still this worker's to publish."""
+        """Return whether this worker may publish the unit's rows."""
         return self._leases is None or self._leases.holds(name)
 
     def done(self, name: str) -> None:
-        """The unit is published."""
+        """Release the lease of a published unit."""
         if self._leases is not None:
             self._leases.release(name)
 
     def take(self, units: Units[T]) -> Iterator[T]:
-        """Those that have no marker yet."""
+        """Yield the units without a marker."""
         if self._leases is not None:
             return leased(self._leases, units, say=self._say)
         return claim(self._workspace, self._stage, self._key, units, self._shard)
 
     def follow(self, units: Units[T], ready: Ready, generations: int) -> Iterator[T]:
-        """Those that have no marker yet, as they become ready; `units` are of so many generations of the plan."""
+        """Yield the units without a marker as they become ready.
+
+        Args:
+            units: The units of the plan.
+            ready: The units that the stage before has published.
+            generations: Generations of the plan that `units` contains. The iterator ends when there are more.
+        """
         taking = self._taking(units, ready)
         places = followed(
             taking,
@@ -158,12 +165,12 @@ class Sharing:
 
 @contextlib.asynccontextmanager
 async def sharing(job: Job[LeaseSettings], split: Split, stage: str, key: str) -> AsyncIterator[Sharing]:
-    """What hands out the stage's units for as long as the block lasts: then its leases are given back."""
-    hands = Sharing(job, split, stage, key)
+    """Open the `Sharing` of a stage. At the end of the block, leases are released."""
+    own = Sharing(job, split, stage, key)
     try:
-        yield hands
+        yield own
     finally:
-        await asyncio.to_thread(hands.close)
+        await asyncio.to_thread(own.close)
 
 
 @contextlib.asynccontextmanager
@@ -174,21 +181,29 @@ async def shared(
     key: str,
     units: Callable[[Sharing], Iterator[Unit]] | None = None,
 ) -> AsyncIterator[Share]:
-    """The worker's share of a stage for as long as the block lasts; `units` tells which ones, where not all that are
-    planned."""
+    """Open the worker's share of a stage.
+
+    Args:
+        job: The command.
+        split: The distribution of the units.
+        stage: The stage.
+        key: The stage key.
+        units: Selects the units. By default all planned units without a marker are taken.
+    """
     if job.given is not None:
         job.given.begun(key)
         yield job.given
         return
-    async with sharing(job, split, stage, key) as hands:
-        wanted = units(hands) if units else hands.take(await asyncio.to_thread(PlannedUnits, job.workspace))
-        yield Share(wanted, hands.mine, hands.done)
+    async with sharing(job, split, stage, key) as own:
+        chosen = units(own) if units else own.take(await asyncio.to_thread(PlannedUnits, job.workspace))
+        yield Share(chosen, own.mine, own.done)
 
 
 def publish_held(share: Share, workspace: Workspace, claim: Claim, unit: str, data: bytes, summary: Summary) -> None:
-    """Publish a unit's rows under the key of `claim`, unless another worker has taken the unit over.
+    """Publish a unit's rows, unless another worker has taken over the unit.
 
-    Raises `WorkspaceMismatch`, and publishes nothing, when a worker with other settings was first.
+    Raises:
+        WorkspaceMismatch: A worker with other settings was first. Nothing is published.
     """
     if not share.mine(unit):
         _log.warning("unit %s was taken over by another worker, which publishes it", unit)
@@ -200,14 +215,17 @@ def publish_held(share: Share, workspace: Workspace, claim: Claim, unit: str, da
 
 
 def take_without_units(workspace: Workspace, claim: Claim) -> None:
-    """Take the key where the plan has no unit that would take it, as when filters left out every document."""
+    """Claim the key if the plan has no units, for example because filters excluded every document."""
     if not totals_of(generations(workspace)).units:
         claim.take()
 
 
 def shows_all(job: Job[LeaseSettings], split: Split, stage: str) -> bool:
-    """Whether a worker shows from its start what was done before and what is to be done: when it is alone, or the plan
-    is small. Else it shows what it takes, for all the rest would cost a request for each unit; it says so."""
+    """Return whether the progress includes all units of this worker from the start.
+
+    This is so if the worker is alone, or if the plan is small. Otherwise the markers would cost a request per unit, and
+    the progress grows with each unit that the worker takes.
+    """
     if job.given is not None:
         return False
     units = len(PlannedUnits(job.workspace))
@@ -217,26 +235,34 @@ def shows_all(job: Job[LeaseSettings], split: Split, stage: str) -> bool:
     return False
 
 
-# `--follow`: work beside the stage before, and wait for what is not there yet.
+# Following the stage before, and waiting for its results.
 
 
 _PAST = {"extract": "extracted", "describe": "described"}
 
 
 def follows(settings: Group) -> bool:
-    """Whether the command works beside the stage before."""
+    """Return whether the command runs at the same time as the stage before."""
     return isinstance(settings, FollowSettings) and settings.follow
 
 
 def pages_stage(settings: Group) -> str:
-    """The stage whose pages Describe and Assemble begin with: Extract, or one of the user's own behind it."""
+    """Return the stage whose pages Describe and Assemble read: Extract, or a user-defined stage after it."""
     return settings.pages_from if isinstance(settings, InputSettings) else EXTRACT
 
 
 async def key_before(job: Job[Group], stage: str, wanted: str = "") -> str:
-    """The key of the stage before, `wanted` or the newest; a follower waits until the stage has begun.
+    """Return the key of the stage before.
 
-    Raises `StageMissing`, unless it follows, when the stage has not begun or not finished all units.
+    With `follow`, wait until that stage has begun.
+
+    Args:
+        job: The command.
+        stage: The stage before.
+        wanted: The key to use. By default the newest.
+
+    Raises:
+        StageMissing: The stage has not begun or not finished all units, and `follow` is not set.
     """
     workspace = job.workspace
     if not follows(job.settings):
@@ -251,7 +277,7 @@ async def key_before(job: Job[Group], stage: str, wanted: str = "") -> str:
 
 
 def need_finished(workspace: Workspace, stage: str, key: str) -> None:
-    """Raise StageMissing "12 of 40 units not extracted" unless all units have a marker."""
+    """Raise `StageMissing` ("12 of 40 units not extracted") unless all units have a marker."""
     done = done_units(workspace, stage, key)
     units = PlannedUnits(workspace)
     missing = sum(units.name(place) not in done for place in range(len(units)))
@@ -262,25 +288,27 @@ def need_finished(workspace: Workspace, stage: str, key: str) -> None:
         )
 
 
-def units_behind(hands: Sharing, workspace: Workspace, stage: str, key: str) -> Iterator[Unit]:
-    """This worker's units, each when the stage before has published it, until that one has no more."""
+def units_behind(share: Sharing, workspace: Workspace, stage: str, key: str) -> Iterator[Unit]:
+    """Yield this worker's units, each as soon as the stage before has published it."""
     while True:
         units = PlannedUnits(workspace)
-        yield from hands.follow(units, Published(workspace.store, units, stage, key), len(units.generations))
-        if not hands.grown:
+        yield from share.follow(units, Published(workspace.store, units, stage, key), len(units.generations))
+        if not share.grown:
             return
 
 
 def await_workspace(settings: WorkspaceSettings, say: Callable[[str], None]) -> None:
-    """Return when there is a workspace, where the command follows: the stage before may make it only now.
+    """Wait until the workspace exists, if the command follows a stage that may create it.
 
-    To be called before what a workspace remembers is asked for. Raises `LlmOcrError` for a URL that cannot be one, a
-    store that cannot be read, and after a signal.
+    Call this before the settings that the workspace stores are read.
+
+    Raises:
+        LlmOcrError: The URL is invalid, the store cannot be read, or a signal arrived.
     """
     if not follows(settings) or (isinstance(settings, InputSettings) and settings.input):
         return
 
-    def there() -> bool:
+    def exists() -> bool:
         try:
             Workspace.open(settings.workspace, options=workspace_options(settings)).close()
         except WorkspaceMismatch:
@@ -289,11 +317,11 @@ def await_workspace(settings: WorkspaceSettings, say: Callable[[str], None]) -> 
             return False
         return True
 
-    run_blocking(lambda: _waited(there, f"a workspace at {settings.workspace}", say))
+    run_blocking(lambda: _waited(exists, f"a workspace at {settings.workspace}", say))
 
 
 async def _waited(look: Callable[[], T | None], what: str, say: Callable[[str], None]) -> T:
-    """What `look` gives as soon as it is true; looks again and again, and says what it waits for."""
+    """Call `look` until its result is true, and return the result. `say` receives `what` while it waits."""
     patience = Patience(say)
     while True:
         if found := await asyncio.to_thread(look):

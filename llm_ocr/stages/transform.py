@@ -1,4 +1,4 @@
-"""User-defined stage between Extract and the others: a function from row to row."""
+"""User-defined stage after Extract: a function from row to row."""
 
 import asyncio
 import io
@@ -26,14 +26,14 @@ from llm_ocr.workspace.stored import workspace_options
 PageFunction = Callable[[PageRecord], PageRecord]
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{1,30}")
-#: Folders of a workspace that are no stages.
+#: Folders of a workspace that are not available as stage names.
 _TAKEN = frozenset({*STAGES, "plan", "dataset", "documents", "logs", "metrics"})
 
 
 def transform_pages(
     settings: TransformSettings, function: PageFunction, stage: str, version: str, progress: Progress
 ) -> Run:
-    """See `llm_ocr.transform`."""
+    """Run a user-defined stage. See `llm_ocr.transform`."""
     if stage in _TAKEN or not _NAME.fullmatch(stage):
         raise UsageError(
             f"{stage!r} cannot be the name of a stage of your own", hint="Choose another of small letters: redact."
@@ -45,7 +45,7 @@ async def _transform(
     settings: TransformSettings, function: PageFunction, stage: str, version: str, progress: Progress
 ) -> Run:
     workspace = await asyncio.to_thread(Workspace.open, str(settings.workspace), options=workspace_options(settings))
-    engines = Engines(EMBEDDED, settings, Path(), progress.say)  # none is used
+    engines = Engines(EMBEDDED, settings, Path(), progress.say)  # not used
     job = Job(workspace, settings, progress, engines, Remote(settings))
     source = await key_before(job, EXTRACT)
     claim = Claim(workspace, stage, {"extract": source, "version": version})
@@ -73,13 +73,13 @@ def _unit(
 
 
 def _applied(function: PageFunction, page: PageRecord, stage: str) -> PageRecord:
-    """The new row. A function that fails takes nothing of the page through: it may be what was to be kept back."""
+    """Return the new row. If the function fails, nothing of the page is kept, because it may be confidential."""
     try:
         made = function(page)
         if (made.page_id, made.document_id, made.dataset_index) != (page.page_id, page.document_id, page.dataset_index):
             raise ValueError("it returned the row of another page")
-    except Exception as error:  # noqa: BLE001 - the user's code; its page fails, and says why
-        where = traceback.extract_tb(error.__traceback__)[-1]  # not the message: it may hold what stood on the page
+    except Exception as error:  # noqa: BLE001 - the user's code; the row records the error
+        where = traceback.extract_tb(error.__traceback__)[-1]  # not the message, which may contain text of the page
         detail = f"{stage}: {type(error).__name__} at {Path(where.filename).name}:{where.lineno}"
         return replace(
             page,

@@ -12,13 +12,13 @@ import pytest
 from huggingface_hub import HfApi
 
 import llm_ocr
+from llm_ocr.engines.vllm import server as vllm_server
 from llm_ocr.engines.vllm.command import ServeOptions
 from llm_ocr.engines.vllm.hardware import gpu_memory, memory_in
 from llm_ocr.engines.vllm.server import Release, check_release
 from llm_ocr.errors import LlmOcrError, ServerError, UsageError
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import find_profile
-from llm_ocr.stages import servers
 from llm_ocr.stages.servers import Checks, Start, memory_trouble, trust_note
 from tests.fakes.hub import TOKEN, running
 
@@ -242,7 +242,7 @@ def test_what_would_keep_the_server_from_starting_is_said_before_anything_is_pla
 @pytest.mark.parametrize(("vllm", "often"), [("0.32.0", 1), ("0.10.0", 2)])
 def test_checks_are_done_once_and_again_after_a_failure(start, monkeypatch, vllm, often):
     asked = []
-    monkeypatch.setattr(servers, "check_release", lambda *about: (asked.append(about), check_release(*about)))
+    monkeypatch.setattr(vllm_server, "check_release", lambda *about: (asked.append(about), check_release(*about)))
     checks = Checks(start("lightonocr-3", vllm=vllm), lambda _: None)
 
     async def twice() -> list[BaseException | None]:

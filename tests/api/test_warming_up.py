@@ -68,7 +68,7 @@ class Engines:
         self.checked.set()
         self.checks = 0
 
-    async def fleet(self, profile, *, model, revision):
+    async def pool(self, profile, *, model, revision):
         return SimpleNamespace(begin=self.begun.set)
 
     async def check(self):

@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Sequence
 
 from llm_ocr.config.environment import environment
-from llm_ocr.engines.vllm.server import found
 from llm_ocr.errors import ServerError
 
 #: `nvidia-smi -L`: "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-…)", followed by "  MIG 1g.5gb Device 0: (UUID: MIG-…)".
@@ -46,6 +45,8 @@ def vllm_installed(command: Sequence[str] = ("vllm",)) -> bool:
     package = importlib.util.find_spec("vllm") if tuple(command) == ("vllm",) else None
     if package is not None and package.origin is not None:  # a folder of that name is not a package
         return True
+    from llm_ocr.engines.vllm.server import found
+
     try:
         found(command, environment().get("PATH"))
     except ServerError:
