@@ -8,7 +8,8 @@ from llm_ocr.costs.estimates import Estimate, Stored, measured_stored
 from llm_ocr.costs.prices import Machine
 from llm_ocr.costs.throughput import SLICES, Span, mean_span, measured_speed
 
-_HOUR, _MINUTE = 3600, 60
+_HOUR = 3600
+_MINUTE = 60
 #: Minimum relative errors of a mean, for samples of any uniformity. Time: the speed of a machine varies. Tokens: models
 #: do not repeat answers exactly. Bytes: pages are packed with different ones each time. All three are guesses.
 LEAST_TIME, LEAST_TOKENS, LEAST_BYTES = 0.15, 0.03, 0.03
