@@ -14,14 +14,17 @@ from urllib.parse import urlsplit
 from llm_ocr.config.environment import cores
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import EstimateSettings, ExtractSettings, PlanSettings
-from llm_ocr.costs.calibrated import Calibrated, Prices, Sampled, calibrated
 from llm_ocr.costs.comparison import (
     EMBEDDED_HERE,
     HERE,
+    Calibrated,
     Comparison,
     Option,
+    Prices,
+    Sampled,
     Tokens,
     at_providers,
+    calibrated,
     cheapest_first,
     on_machines,
     on_own_cores,

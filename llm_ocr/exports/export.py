@@ -1,20 +1,183 @@
-"""`export`: write finished results in the formats of other tools.
-
-A format is a coroutine `export_<format>` that takes an `ExportJob`, a line in `_MODULES`, and a choice of the setting.
-"""
+"""Export finished results: the command, its destination, and the arguments that formats receive."""
 
 import asyncio
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from llm_ocr.config.models import ExportSettings
-from llm_ocr.errors import DatasetDamaged
-from llm_ocr.exports.job import Exported, ExportJob
-from llm_ocr.exports.output import Output
+from llm_ocr.errors import DatasetDamaged, LlmOcrError, UsageError
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.assemble import rebuild_views
 from llm_ocr.stages.loop import run_blocking
+from llm_ocr.storage import ObjectStore, StoreOptions, open_store
+from llm_ocr.storage.local import LocalStore
+from llm_ocr.storage.names import split_scheme
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.stored import workspace_options
+
+if TYPE_CHECKING:
+    from llm_ocr.storage.hf import Place
+
+
+#: Seconds that files for the Hub wait for others in their commit: each has half a gigabyte, and takes minutes.
+_LINGER = 900.0
+
+
+class Output:
+    """Location of an export: a store, with the texts for its users."""
+
+    def __init__(self, settings: ExportSettings) -> None:
+        """Open the store without connecting.
+
+        Raises:
+            UsageError: the URL or a setting is invalid.
+            MissingExtra: the client library is not installed.
+        """
+        self._settings = settings
+        self._options = StoreOptions(settings.output_profile, settings.output_endpoint, settings.output_region)
+        with _named():
+            self.store = open_store(settings.output, self._options)
+            self.repository = _repository(settings.output)
+            if self.repository is not None:
+                self.store = _few_commits(self.repository, self._options)
+        if settings.public and self.repository is None:
+            raise UsageError(
+                f"--public makes nothing public at {self.store.url}", hint="It is for hf://datasets/NAMESPACE/NAME."
+            )
+
+    @property
+    def url(self) -> str:
+        """URL as shown to users."""
+        return self.store.url
+
+    @property
+    def name(self) -> str:
+        """Last part of the URL, without a revision."""
+        return PurePosixPath(self.repository.id if self.repository else self.url).name or "dataset"
+
+    def check(self, workspace: str) -> None:
+        """Check by writing that the output is usable; create the repository if it does not exist.
+
+        Raises:
+            UsageError: the output is inside of the workspace.
+            StorageError: the output is not usable; the hint has the remedy.
+        """
+        if f"{_plain(self.url)}/".startswith(f"{_plain(workspace)}/"):
+            raise UsageError(
+                f"{self.url} lies in the workspace {workspace}, whose own files are there",
+                hint="Give --output a place outside of it.",
+            )
+        with _named():
+            if self.repository is not None and self._settings.public:
+                _make_public(self.repository, self._options)
+            self.store.check()
+
+    def flush(self) -> None:
+        """Return when all writes are durable.
+
+        Raises:
+            StorageError: a write failed.
+        """
+        self.store.flush()
+
+    def load_line(self, pattern: str, *, described: bool, reader: str = "parquet") -> str:
+        """Return a line of Python that opens the files with that reader; `described`: a card there names the files."""
+        from_card = described and (self.repository is not None or isinstance(self.store, LocalStore))
+        if not from_card and self.repository is None:
+            return f'load_dataset("{reader}", data_files="{self.url}/{pattern}", split="train")'
+        place = self.repository.id if self.repository else self.url
+        arguments = [f'"{place}"', *([] if from_card else [f'data_files="{pattern}"']), 'split="train"']
+        if self.repository is not None and self.repository.revision:
+            arguments.append(f'revision="{self.repository.revision}"')
+        return f"load_dataset({', '.join(arguments)})"
+
+
+def _plain(url: str) -> str:
+    return url if split_scheme(url)[0] else str(Path(url).resolve())
+
+
+@contextlib.contextmanager
+def _named() -> Iterator[None]:
+    """Rename settings in hints: the stores' hints name the workspace's, but here the output's are meant."""
+    try:
+        yield
+    except LlmOcrError as error:
+        error.hint = error.hint.replace("--workspace-", "--output-").replace("(-w ", "(--output ")
+        raise
+
+
+def _repository(url: str) -> "Place | None":
+    if split_scheme(url)[0] != "hf":
+        return None
+    from llm_ocr.storage.hf import parse
+
+    place = parse(url)
+    if place.kind != "dataset":
+        return None
+    if place.prefix:
+        raise UsageError(
+            f"{url}: an export is a dataset repository of its own, which has no folder {place.prefix}",
+            hint=f"Give hf://datasets/{place.id}, or a branch of it: hf://datasets/{place.id}@BRANCH",
+        )
+    return place
+
+
+def _few_commits(place: "Place", options: StoreOptions) -> ObjectStore:
+    from llm_ocr.storage.hf.commits import Rate
+    from llm_ocr.storage.hf.dataset import DatasetStore
+
+    return DatasetStore(place, options, rate=Rate(linger=_LINGER))
+
+
+def _make_public(place: "Place", options: StoreOptions) -> None:
+    """Create a public repository if it does not exist. An existing repository is unchanged."""
+    from llm_ocr.storage.hf.client import PATIENCE, HubClient
+
+    client = HubClient(place, options)
+
+    def make() -> None:
+        with client.doing("make"):
+            if not client.api.repo_exists(place.id, repo_type="dataset"):
+                client.api.create_repo(place.id, repo_type="dataset", private=False, exist_ok=True)
+
+    PATIENCE.keep_trying(make)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportJob:
+    """Running export."""
+
+    workspace: Workspace
+    output: Output
+    settings: ExportSettings
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """Content of the output after an export: `files` of `size` bytes with `rows` in all, `written` of them new.
+
+    `load` is a line of Python or of a shell that opens it. `unit` is the name of a row, `pages` or `documents`.
+    `dropped` documents were excluded for their bad pages.
+    """
+
+    url: str
+    files: int
+    size: int
+    rows: int
+    written: int
+    load: str
+    unit: str = "rows"
+    dropped: int = 0
+
+
+# `export`: write finished results in the formats of other tools. A format is a coroutine `export_<format>` that takes
+# an `ExportJob`, a line in `_MODULES`, and a choice of the setting.
+
 
 #: Module of each format; only the module of the chosen format is imported.
 _MODULES = {

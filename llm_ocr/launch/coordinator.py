@@ -13,7 +13,7 @@ from types import MappingProxyType
 from llm_ocr.config.environment import environment, leave_error
 from llm_ocr.errors import LlmOcrError, UsageError
 from llm_ocr.launch import PIPELINE, JobSpec, Launcher
-from llm_ocr.launch.specs import Wanted
+from llm_ocr.launch.specs import LaunchRequest
 from llm_ocr.storage import StoreOptions
 
 #: Seconds. Modal's maximum; the same command continues a longer pipeline.
@@ -38,7 +38,7 @@ _CLIENTS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def with_coordinator(asked: Wanted, launcher: Launcher) -> Wanted:
+def with_coordinator(asked: LaunchRequest, launcher: Launcher) -> LaunchRequest:
     """Return the launch with the spec of its coordinator: a job like Assemble's, with the same image and secrets.
 
     Raises:
@@ -101,7 +101,7 @@ def main() -> int:
         record = verified_launch(url, options, reference)
         platform, limits = record["platform"], Limits(**record["limits"])
         specs = {stage: _from_here(platform, JobSpec(**value)) for stage, value in record["specs"].items()}
-        asked = Wanted(record["id"], platform, tuple(record["stages"]), specs, record["settings"])
+        asked = LaunchRequest(record["id"], platform, tuple(record["stages"]), specs, record["settings"])
         with Workspace.open(url, options=options) as workspace:
             launch = Launch(workspace, launcher_for(platform), known_as(asked, reference), limits, Display(say))
             launch.run_stages()

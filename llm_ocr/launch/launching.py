@@ -7,13 +7,14 @@ continue to watch.
 """
 
 import re
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, TextIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, Unpack
 
-from llm_ocr.config.effect import check_effect
-from llm_ocr.config.loading import masked
+from llm_ocr.config.loading import check_effect, masked, settings_from
 from llm_ocr.config.models import LaunchSettings
 from llm_ocr.errors import JobFailed, LaunchError, UsageError
 from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, Plan, State
@@ -30,7 +31,7 @@ from llm_ocr.launch.records import (
     write_launch,
     write_spec,
 )
-from llm_ocr.launch.specs import SHARED_DISK, Wanted, new_id, wanted
+from llm_ocr.launch.specs import SHARED_DISK, LaunchRequest, launch_request, new_id
 from llm_ocr.launch.uploads import FOLDER as UPLOADS
 from llm_ocr.launch.uploads import uploaded
 from llm_ocr.launch.watching import (
@@ -46,6 +47,17 @@ from llm_ocr.launch.watching import (
 )
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.stored import remembered, workspace_options
+
+if TYPE_CHECKING:
+    from llm_ocr.config.keywords import SubmitKeywords
+
+
+# Submit the stages of a launch, watch their jobs, and submit a stage again while it makes progress. A stage is
+# submitted again after its jobs have ended if units are missing and the last submission finished some. The maximum is
+# `attempts` submissions. With `max_cost`, the time limit of each submission follows from the rest of the budget. The
+# workspace records every submission (`records`). Nothing is therefore created twice, and any machine can continue to
+# watch.
+
 
 #: Examples in documentation that users replace by their own values, and the settings that may still contain one.
 _EXAMPLE = re.compile(
@@ -129,7 +141,7 @@ class Launch:
 
     workspace: Workspace
     launcher: Launcher
-    asked: Wanted
+    asked: LaunchRequest
     limits: Limits
     display: Display
     resumed: bool = False
@@ -320,9 +332,9 @@ def begin(settings: LaunchSettings, say: Say = print, terminal: TextIO | None = 
     return Launch(workspace, launcher, known_as(asked, reference), limits, Display(say, terminal))
 
 
-def _asked(settings: LaunchSettings, launcher: Launcher, launch: str) -> Wanted:
+def _asked(settings: LaunchSettings, launcher: Launcher, launch: str) -> LaunchRequest:
     """Return the requested launch, with its coordinator if it detaches, or raise `UsageError`."""
-    asked = wanted(settings, launcher, launch)
+    asked = launch_request(settings, launcher, launch)
     if not settings.detach:
         return asked
     if settings.wait or settings.stage != PIPELINE:
@@ -332,7 +344,7 @@ def _asked(settings: LaunchSettings, launcher: Launcher, launch: str) -> Wanted:
     return with_coordinator(asked, launcher)
 
 
-def under_way(workspace: Workspace, asked: Wanted, limits: Mapping[str, Any]) -> Wanted | None:
+def under_way(workspace: Workspace, asked: LaunchRequest, limits: Mapping[str, Any]) -> LaunchRequest | None:
     """Return the open launch of the same stages, and record the ends of finished submissions.
 
     Raises:
@@ -352,11 +364,11 @@ def under_way(workspace: Workspace, asked: Wanted, limits: Mapping[str, Any]) ->
             f"{spec.stage} of {workspace.url} is under way as launch {spec.launch} on {running[-1].platform}",
             hint=f"See: llm-ocr jobs -w {workspace.url}. To end it: llm-ocr jobs cancel -w {workspace.url}",
         )
-    going_on = Wanted(found.id, found.platform, found.stages, asked.specs, found.settings)
+    going_on = LaunchRequest(found.id, found.platform, found.stages, asked.specs, found.settings)
     return known_as(going_on, found.reference)
 
 
-def known_as(asked: Wanted, reference: str) -> Wanted:
+def known_as(asked: LaunchRequest, reference: str) -> LaunchRequest:
     """Return the launch with jobs that receive its reference."""
     launch, variable = reference.partition("@")[0], {"LLM_OCR_LAUNCH": reference}
     specs = {
@@ -366,7 +378,7 @@ def known_as(asked: Wanted, reference: str) -> Wanted:
     return replace(asked, specs=specs)
 
 
-def _has_jobs(found: Launched | None, asked: Wanted, limits: Mapping[str, Any]) -> bool:
+def _has_jobs(found: Launched | None, asked: LaunchRequest, limits: Mapping[str, Any]) -> bool:
     """Return whether the record has the requested specs and limits."""
     if found is None or not found.specs:
         return False
@@ -377,7 +389,7 @@ def _has_jobs(found: Launched | None, asked: Wanted, limits: Mapping[str, Any]) 
     return all(theirs == ours for theirs, ours in pairs) and found.limits == limits
 
 
-def _covers(found: Launched, asked: Wanted, uploads: str) -> bool:
+def _covers(found: Launched, asked: LaunchRequest, uploads: str) -> bool:
     """Return whether the record has the requested settings.
 
     Sources may also be uploads in the workspace's store. An engine that was not set is stored when its first unit is
@@ -400,3 +412,63 @@ def _covers(found: Launched, asked: Wanted, uploads: str) -> bool:
 def _settled(settings: Mapping[str, Any]) -> dict[str, Any]:
     open_ones = ("sources", "source_endpoint", "source_region", "engine")
     return {name: value for name, value in settings.items() if name not in open_ones}
+
+
+Sources = str | Path | Iterable[str | Path]
+
+
+def submit(
+    platform: str,
+    stage: str,
+    sources: Sources = (),
+    *,
+    workspace: str | Path,
+    say: Callable[[str], None] = print,
+    **settings: "Unpack[SubmitKeywords]",
+) -> Launch:
+    """Submit a stage, or the whole pipeline, to a platform.
+
+    Of a pipeline, the first stage is submitted at once. The call `wait()` of the result submits the others, or with
+    `detach=True` a job on the platform.
+
+    Args:
+        platform: The name of the platform, such as `hf-jobs`, `slurm`, or `local`.
+        stage: `extract`, `describe`, `assemble`, or `pipeline`.
+        sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
+        workspace: The folder, or the s3://, gs://, or hf:// URL.
+        say: Receives messages.
+        **settings: The settings of `llm_ocr.config.keywords.SubmitKeywords`, by group. `llm-ocr launch --help`
+            explains them with their defaults.
+
+    Returns:
+        The launch. Its `wait()` returns when the stage is done.
+
+    Raises:
+        UsageError: A setting is unknown, invalid, or without effect on the platform.
+        LaunchError: The platform refuses, with its message.
+    """
+    terminal = sys.stdout if say is print and sys.stdout.isatty() else None  # false in a notebook
+    found = _settings(platform, stage, sources, workspace, settings)
+    launch = begin(found, say, terminal)
+    if found.detach:
+        launch.detach()
+    else:
+        launch.submit()
+    return launch
+
+
+def dry_run(
+    platform: str, stage: str, sources: Sources = (), *, workspace: str | Path, **settings: "Unpack[SubmitKeywords]"
+) -> list[StagePlan]:
+    """Return exactly what `submit` would send for each stage, without a request."""
+    return plans(_settings(platform, stage, sources, workspace, settings))
+
+
+def _settings(
+    platform: str, stage: str, sources: Sources, workspace: str | Path, settings: Mapping[str, object]
+) -> LaunchSettings:
+    named = [sources] if isinstance(sources, str | Path) else list(sources)
+    keywords: dict[str, object] = {"platform": platform, "stage": stage, "workspace": str(workspace), **settings}
+    if named:
+        keywords["sources"] = tuple(str(source) for source in named)
+    return settings_from(LaunchSettings, "submit", keywords)

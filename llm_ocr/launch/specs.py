@@ -55,7 +55,7 @@ _MAY_BE_FILES = ("model", "weights", "describe_model", "chat_template", "detecto
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LaunchRequest:
     """Requested launch: its stages, the spec of each, and the settings that their jobs read."""
 
     id: str
@@ -70,7 +70,7 @@ def new_id() -> str:
     return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(2)
 
 
-def wanted(settings: LaunchSettings, launcher: Launcher, launch: str) -> Wanted:
+def launch_request(settings: LaunchSettings, launcher: Launcher, launch: str) -> LaunchRequest:
     """Return the launch for the settings, without a request, or raise `UsageError`."""
     stages = STAGES if settings.stage == "pipeline" else (settings.stage,)
     if is_local(settings.workspace) and settings.platform not in SHARED_DISK:
@@ -91,7 +91,7 @@ def wanted(settings: LaunchSettings, launcher: Launcher, launch: str) -> Wanted:
             needed = [*store_extras(values.get("sources", ())), *(["datasets"] if values.get("dataset") else ())]
             specs[stage] = replace(specs[stage], options={**options, "extra": [*needed, *options["extra"]]})
         travelling[stage] = _with_engine(stage, values, launcher, specs[stage].hardware)
-    return Wanted(launch, settings.platform, stages, specs, travelling)
+    return LaunchRequest(launch, settings.platform, stages, specs, travelling)
 
 
 def _spec(settings: LaunchSettings, launcher: Launcher, stage: str, launch: str, *, alone: bool) -> JobSpec:

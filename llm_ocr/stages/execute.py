@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["execute"]
 
+
 #: Description of each engine in the first line of a run.
 _ABOUT = {
     "embedded": "embedded (text layer and OCR on the CPU)",

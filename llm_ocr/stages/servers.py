@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from llm_ocr.config.effect import ABOUT, check_effect
 from llm_ocr.config.groups import EMBEDDED as EMBEDDED
 from llm_ocr.config.groups import SERVER as SERVER
 from llm_ocr.config.groups import VLLM as VLLM
 from llm_ocr.config.groups import DescribeGroup, EngineSettings, Group, ModelSettings, VllmSettings
+from llm_ocr.config.loading import ABOUT, check_effect
 from llm_ocr.config.models import ServingCommand
 from llm_ocr.engines import Server
 from llm_ocr.engines.embedded.describe import EmbeddedFigureReader
@@ -40,6 +40,7 @@ from llm_ocr.types import BlockKind
 if TYPE_CHECKING:
     from llm_ocr.engines.pool.pool import ServerPool
     from llm_ocr.engines.vllm.server import Release
+
 
 _log = logging.getLogger(__name__)
 

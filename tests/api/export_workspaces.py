@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import llm_ocr
-from llm_ocr.exports import output as export_output
+from llm_ocr.exports import export as export_output
 from llm_ocr.results.schema import failed_pages, figures_to_parquet, pages_to_parquet
 from llm_ocr.storage import StoreOptions, open_store
 from llm_ocr.storage.local import LocalStore

@@ -13,7 +13,7 @@ from running import environment
 
 import llm_ocr
 from llm_ocr.exports import files
-from llm_ocr.exports.job import Exported
+from llm_ocr.exports.export import Exported
 from tests.fakes.crash import CrashPoint, When
 
 FAILS = frozenset({"2.pdf"})

@@ -2,10 +2,9 @@
 
 import pytest
 
-from llm_ocr.config.effect import check_effect
 from llm_ocr.config.fields import settings_of
 from llm_ocr.config.groups import ALL, EMBEDDED, SERVER, VLLM
-from llm_ocr.config.loading import Stored, load
+from llm_ocr.config.loading import Stored, check_effect, load
 from llm_ocr.config.models import ExtractSettings, LaunchSettings, RunSettings
 from llm_ocr.errors import UsageError
 

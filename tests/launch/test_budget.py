@@ -144,12 +144,12 @@ def test_a_bill_counts_every_machine_once():
 
 
 def test_assemble_of_a_pipeline_costs_what_its_own_machine_costs():
-    from llm_ocr.launch.launching import wanted
+    from llm_ocr.launch.launching import launch_request
     from llm_ocr.launch.platforms import launcher_for
 
     asked = {"platform": "sagemaker", "stage": "pipeline", "workspace": "s3://b/w", "price_per_hour": 1.5}
     settings = settings_from(LaunchSettings, "submit", asked)
-    specs = wanted(settings, launcher_for("sagemaker"), "00000000-000000-0000").specs
+    specs = launch_request(settings, launcher_for("sagemaker"), "00000000-000000-0000").specs
     prices = [bill("sagemaker", one, [])["price_per_hour"] for one in specs.values()]
     assert prices == [1.5, 1.5, 0.204]
 

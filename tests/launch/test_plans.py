@@ -11,7 +11,7 @@ from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import LaunchSettings
 from llm_ocr.launch import STAGES, JobSpec
 from llm_ocr.launch.platforms import PLATFORMS, launcher_for
-from llm_ocr.launch.specs import wanted
+from llm_ocr.launch.specs import launch_request
 
 CASES = {f"{platform}-{name}": (platform, spec) for platform, name, spec in cases()}
 
@@ -91,7 +91,7 @@ def test_jobs_that_read_a_dataset_install_the_package_for_it():
         "submit",
         {"platform": "hf-jobs", "stage": "pipeline", "workspace": "hf://buckets/me/ocr/run", "dataset": "me/scans"},
     )
-    specs = wanted(settings, launcher_for("hf-jobs"), "20260101-000000-abcd").specs
+    specs = launch_request(settings, launcher_for("hf-jobs"), "20260101-000000-abcd").specs
     assert specs["extract"].options["extra"] == ["datasets"]
     assert specs["assemble"].options["extra"] == []
 
@@ -109,7 +109,9 @@ def images(**more: str) -> dict[str, str]:
     """The images of a pipeline's first and last stage."""
     place = {"platform": "hf-jobs", "stage": "pipeline", "workspace": "hf://buckets/me/ocr/run"}
     launcher = launcher_for("hf-jobs")
-    specs = wanted(settings_from(LaunchSettings, "submit", place | more), launcher, "20260101-000000-abcd").specs
+    specs = launch_request(
+        settings_from(LaunchSettings, "submit", place | more), launcher, "20260101-000000-abcd"
+    ).specs
     plans = {stage: launcher.plan(specs[stage]) for stage in ("extract", "assemble")}
     assert not any(plan.missing for plan in plans.values())
     return {stage: plan.requests[-1].body["image"] for stage, plan in plans.items()}

@@ -6,8 +6,8 @@ from typing import Generic, TypeVar
 
 from llm_ocr.engines import Completion, Finish
 from llm_ocr.models.parsers.figure_answers import read_class, read_parse
+from llm_ocr.models.parsers.plain import without_special
 from llm_ocr.models.parsers.repetition import sound_length
-from llm_ocr.models.parsers.tokens import without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, PageNotes, Parsed, Parser
 from llm_ocr.types import Block, BlockKind, Reason
 

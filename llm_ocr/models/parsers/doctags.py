@@ -11,8 +11,7 @@ from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, from_500
 from llm_ocr.models.parsers.html import bare_formula, fenced
 from llm_ocr.models.parsers.labels import described, kind_of, labelled, unlabelled, with_captions
 from llm_ocr.models.parsers.otsl import split_otsl
-from llm_ocr.models.parsers.plain import parse_plain
-from llm_ocr.models.parsers.tokens import without_special
+from llm_ocr.models.parsers.plain import parse_plain, without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
 from llm_ocr.types import Block, BlockKind, Box
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from llm_ocr.models.parsers.pieces import markdown_pieces, read_table
-from llm_ocr.models.parsers.tokens import without_special
+from llm_ocr.models.parsers.plain import without_special
 from llm_ocr.types import BlockKind
 
 # Charts: tables become pipe tables with a note that their values are estimates.

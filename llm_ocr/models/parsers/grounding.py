@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, Scale, from_bins
 from llm_ocr.models.parsers.labels import known_kind, labelled, unlabelled, with_captions
-from llm_ocr.models.parsers.tokens import without_special
+from llm_ocr.models.parsers.plain import without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
 from llm_ocr.types import Block, BlockKind, Box
 

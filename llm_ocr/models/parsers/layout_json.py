@@ -13,8 +13,7 @@ from typing import Any
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, Scale, from_1000, from_resized
 from llm_ocr.models.parsers.labels import described, kind_of, labelled, level_of, unlabelled, with_captions
 from llm_ocr.models.parsers.loose_json import read_loosely
-from llm_ocr.models.parsers.plain import parse_plain
-from llm_ocr.models.parsers.tokens import without_special
+from llm_ocr.models.parsers.plain import parse_plain, without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
 from llm_ocr.types import Block, BlockKind, Box
 

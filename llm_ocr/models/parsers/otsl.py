@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.models.parsers.html import bare_formula, unescape
 from llm_ocr.models.parsers.labels import unlabelled
-from llm_ocr.models.parsers.plain import parse_plain
-from llm_ocr.models.parsers.tokens import without_special
+from llm_ocr.models.parsers.plain import parse_plain, without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
 from llm_ocr.types import Block, BlockKind
 

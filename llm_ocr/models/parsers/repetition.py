@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from llm_ocr.models.parsers.tokens import without_end
+from llm_ocr.models.parsers.plain import without_end
 
 # Repetition at the end of a text, and its limits. The minimum number of repetitions is Chandra's (int(4 * (1 + 3 / L))
 # for a period L). The minimum lengths are llm_ocr's own and generous. A page that is cut by mistake is lost, but a

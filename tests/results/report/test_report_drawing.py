@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from llm_ocr.report import page
 from llm_ocr.report.charts import (
     Bar,
     BarChart,
@@ -21,7 +22,6 @@ from llm_ocr.report.charts import (
     svg,
     ticks,
 )
-from llm_ocr.report.page import page
 
 EVIL = '</title></style><script>window.hit=1</script><img src=x onerror="window.hit=1">\'" \u202egpj.\x00\ud800'
 CHARTS = [
