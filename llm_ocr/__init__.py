@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from llm_ocr.api import assemble, describe, export, extract, plan, read_page, retry_failed, run, transform, view
     from llm_ocr.estimating import estimate
-    from llm_ocr.launch.launching import submit
+    from llm_ocr.launch.calls import submit
     from llm_ocr.runs import Run, open
 
 __all__ = [
@@ -42,7 +42,7 @@ _ELSEWHERE = {
     "Run": "llm_ocr.runs",
     "estimate": "llm_ocr.estimating",
     "open": "llm_ocr.runs",
-    "submit": "llm_ocr.launch.launching",
+    "submit": "llm_ocr.launch.calls",
 }
 
 

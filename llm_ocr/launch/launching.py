@@ -7,14 +7,12 @@ continue to watch.
 """
 
 import re
-import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, Unpack
+from typing import Any, TextIO
 
-from llm_ocr.config.loading import check_effect, masked, settings_from
+from llm_ocr.config.loading import check_effect, masked
 from llm_ocr.config.models import LaunchSettings
 from llm_ocr.errors import JobFailed, LaunchError, UsageError
 from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, Plan, State
@@ -47,17 +45,6 @@ from llm_ocr.launch.watching import (
 )
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.stored import remembered, workspace_options
-
-if TYPE_CHECKING:
-    from llm_ocr.config.keywords import SubmitKeywords
-
-
-# Submit the stages of a launch, watch their jobs, and submit a stage again while it makes progress. A stage is
-# submitted again after its jobs have ended if units are missing and the last submission finished some. The maximum is
-# `attempts` submissions. With `max_cost`, the time limit of each submission follows from the rest of the budget. The
-# workspace records every submission (`records`). Nothing is therefore created twice, and any machine can continue to
-# watch.
-
 
 #: Examples in documentation that users replace by their own values, and the settings that may still contain one.
 _EXAMPLE = re.compile(
@@ -412,63 +399,3 @@ def _covers(found: Launched, asked: LaunchRequest, uploads: str) -> bool:
 def _settled(settings: Mapping[str, Any]) -> dict[str, Any]:
     open_ones = ("sources", "source_endpoint", "source_region", "engine")
     return {name: value for name, value in settings.items() if name not in open_ones}
-
-
-Sources = str | Path | Iterable[str | Path]
-
-
-def submit(
-    platform: str,
-    stage: str,
-    sources: Sources = (),
-    *,
-    workspace: str | Path,
-    say: Callable[[str], None] = print,
-    **settings: "Unpack[SubmitKeywords]",
-) -> Launch:
-    """Submit a stage, or the whole pipeline, to a platform.
-
-    Of a pipeline, the first stage is submitted at once. The call `wait()` of the result submits the others, or with
-    `detach=True` a job on the platform.
-
-    Args:
-        platform: The name of the platform, such as `hf-jobs`, `slurm`, or `local`.
-        stage: `extract`, `describe`, `assemble`, or `pipeline`.
-        sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
-        workspace: The folder, or the s3://, gs://, or hf:// URL.
-        say: Receives messages.
-        **settings: The settings of `llm_ocr.config.keywords.SubmitKeywords`, by group. `llm-ocr launch --help`
-            explains them with their defaults.
-
-    Returns:
-        The launch. Its `wait()` returns when the stage is done.
-
-    Raises:
-        UsageError: A setting is unknown, invalid, or without effect on the platform.
-        LaunchError: The platform refuses, with its message.
-    """
-    terminal = sys.stdout if say is print and sys.stdout.isatty() else None  # false in a notebook
-    found = _settings(platform, stage, sources, workspace, settings)
-    launch = begin(found, say, terminal)
-    if found.detach:
-        launch.detach()
-    else:
-        launch.submit()
-    return launch
-
-
-def dry_run(
-    platform: str, stage: str, sources: Sources = (), *, workspace: str | Path, **settings: "Unpack[SubmitKeywords]"
-) -> list[StagePlan]:
-    """Return exactly what `submit` would send for each stage, without a request."""
-    return plans(_settings(platform, stage, sources, workspace, settings))
-
-
-def _settings(
-    platform: str, stage: str, sources: Sources, workspace: str | Path, settings: Mapping[str, object]
-) -> LaunchSettings:
-    named = [sources] if isinstance(sources, str | Path) else list(sources)
-    keywords: dict[str, object] = {"platform": platform, "stage": stage, "workspace": str(workspace), **settings}
-    if named:
-        keywords["sources"] = tuple(str(source) for source in named)
-    return settings_from(LaunchSettings, "submit", keywords)
