@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from any_answers import FRAMES, PIECES, faults_of, pieces_for, words_of
 from family_answers import SENTENCE, TITLE, answer_of
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from llm_ocr.models.parsers import PARSERS as NAMED
@@ -100,6 +100,7 @@ def test_the_watch_takes_pieces_of_any_size(text: str, size: int):
     assert sound is None or 0 <= sound < len(text)
 
 
+@example(["<math display='block'>"] * 3 + ["<|ref|>"], [], 253)
 @given(parts, st.lists(st.sampled_from(PIECES), max_size=20), st.integers(1, 300))
 def test_what_the_watch_cuts_is_found_to_be_a_loop_afterwards(unit: list[str], before: list[str], size: int):
     text = "".join(before) + "".join(unit) * (14_000 // len("".join(unit)) + 3)

@@ -18,6 +18,7 @@ LONGEST_PERIOD = 2500
 WINDOW = 16_384
 #: Minimum number of equal characters before two places are compared further.
 _NEEDLE = 24
+_EARLIER, _EARLIEST = 8, 512  # distances in characters of the earlier ends of a finished answer
 _STRADDLE = 12  # characters on each side of the place where a shorter period begins
 
 # Minimum lengths in characters of all repetitions together.
@@ -68,6 +69,19 @@ def loop_at_end(text: str, *, finished: bool = False) -> Run | None:
     long = _run_before(tail, start - _STRADDLE, start + _STRADDLE)
     if long is not None and is_loop(tail[-long.period :], long.length, finished=finished):
         return long
+    return _loop_seen_earlier(tail) if finished else None
+
+
+def _loop_seen_earlier(text: str) -> Run | None:
+    """Return the loop at the end of `text` whose period shows only from an earlier end.
+
+    The period cannot be read at some ends of a long unit with short repetitions inside. A streaming answer is checked
+    at other ends than a finished one.
+    """
+    for back in range(_EARLIER, min(_EARLIEST, len(text) - _NEEDLE), _EARLIER):
+        run = loop_at_end(text[:-back])
+        if run is not None and is_loop(text[-run.period :], length := whole_run(text, run.period), finished=True):
+            return Run(run.period, length)
     return None
 
 
