@@ -85,43 +85,46 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
     dataset = await asyncio.to_thread(_input_of, settings)
     create = found is not None or dataset is not None
     options = workspace_options(settings)
-    workspace = await asyncio.to_thread(Workspace.open, settings.workspace, create, options=options)
-    worker = worker_name()
-    engines = Engines(engine, settings, log_folder(workspace, worker), progress.say)
-    async with contextlib.AsyncExitStack() as stack:
-        recorded = None
-        if serving is not None and not on_ray:
-            recorded = Recorded(progress, workspace, worker, serving)
-        limits = Limits(settings, workspace, recorded, engines)
-        await limits.check()
-        if not on_ray:  # the cluster's workers write their costs, but not every second
-            await limits.show(progress)
-        await stack.enter_async_context(limits.kept())  # entered first: everything else is closed before it raises
-        stack.push_async_callback(engines.close)
-        if recorded is not None:
-            await stack.enter_async_context(recorded.kept())
-            progress = recorded
-        remote = Remote(settings)
-        stack.push_async_callback(remote.close)
-        job: Job[Any] = Job(workspace, settings, progress, engines, remote, stop=limits.stop, command=command)
-        run_stage = await _stage_runner(serving if on_ray else None, stack)
-        if found is not None:
-            async with _still_exists(workspace), contextlib.nullcontext() if on_ray else warming_up(job, command):
-                planned = await plan(job, found)
-            if planned.generation is not None and planned.generation.number == 1:
-                await asyncio.to_thread(remember_plan, workspace, command, settings, engine=engine)
-        elif planning is not None:
-            await need_plan(workspace, command)
-        if dataset is not None:
-            from llm_ocr.compat.importing import take_over
+    with await asyncio.to_thread(Workspace.open, settings.workspace, create, options=options) as workspace:
+        worker = worker_name()
+        engines = Engines(engine, settings, log_folder(workspace, worker), progress.say)
+        async with contextlib.AsyncExitStack() as stack:
+            recorded = None
+            if serving is not None and not on_ray:
+                recorded = Recorded(progress, workspace, worker, serving)
+            limits = Limits(settings, workspace, recorded, engines)
+            await limits.check()
+            if not on_ray:  # the cluster's workers write their costs, but not every second
+                await limits.show(progress)
+            await stack.enter_async_context(limits.kept())  # entered first: everything else is closed before it raises
+            stack.push_async_callback(engines.close)
+            if recorded is not None:
+                await stack.enter_async_context(recorded.kept())
+                progress = recorded
+            remote = Remote(settings)
+            stack.push_async_callback(remote.close)
+            job: Job[Any] = Job(workspace, settings, progress, engines, remote, stop=limits.stop, command=command)
+            run_stage = await _stage_runner(serving if on_ray else None, stack)
+            if found is not None:
+                async with _still_exists(workspace), contextlib.nullcontext() if on_ray else warming_up(job, command):
+                    planned = await plan(job, found)
+                if planned.generation is not None and planned.generation.number == 1:
+                    await asyncio.to_thread(remember_plan, workspace, command, settings, engine=engine)
+            elif planning is not None:
+                await need_plan(workspace, command)
+            if dataset is not None:
+                from llm_ocr.compat.importing import take_over
 
-            await take_over(job, dataset)
-        for stage in (stages := _STAGES[command]):
-            last = stage is stages[-1]
-            async with _still_exists(workspace), limits.stage(stage.__name__, progress, finishes=not on_ray, last=last):
-                await run_stage(stage, job)
-    await _show_pages(job, command)  # the engine has ended, so no GPU waits for the upload
-    await asyncio.to_thread(workspace.flush)
+                await take_over(job, dataset)
+            for stage in (stages := _STAGES[command]):
+                last = stage is stages[-1]
+                async with (
+                    _still_exists(workspace),
+                    limits.stage(stage.__name__, progress, finishes=not on_ray, last=last),
+                ):
+                    await run_stage(stage, job)
+        await _show_pages(job, command)  # the engine has ended, so no GPU waits for the upload
+        await asyncio.to_thread(workspace.flush)
     return Run(workspace)
 
 
