@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -51,6 +52,7 @@ class Scripted:
 
     def __post_init__(self) -> None:
         self._runner: web.AppRunner | None = None
+        self._listening: socket.socket | None = None
         self._end: asyncio.Future[str] | None = None
         self._hung = False
         self._turns = asyncio.Condition()
@@ -85,9 +87,13 @@ class Scripted:
         if runner is None:
             return
         assert runner.server is not None
-        sites = list(runner.sites)
-        for site in sites:
-            await site.stop()  # nobody can connect any more
+        assert self._listening is not None
+        # Accept no more, then let accepted connections receive their transports: Python 3.13.0 leaves those that come
+        # after `stop` unclosed.
+        asyncio.get_running_loop().remove_reader(self._listening)
+        await asyncio.sleep(0)
+        for site in list(runner.sites):
+            await site.stop()
         for handler in list(runner.server.connections):
             if handler.transport is not None:
                 handler.transport.abort()
@@ -104,7 +110,8 @@ class Scripted:
         app.router.add_get("/metrics", self._metrics)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        await web.SockSite(runner, self._listening).start()
         self._runner = runner
         self._end = asyncio.get_running_loop().create_future()
         port = runner.addresses[0][1]

@@ -174,7 +174,7 @@ def test_a_404_that_does_not_pass_is_an_error_after_the_time_of_a_request() -> N
 @pytest.mark.slow
 def test_a_question_that_kills_a_shared_server_is_the_only_one_that_is_set_aside() -> None:
     async def test() -> None:
-        shared = Shared(seconds=0.03)
+        shared = Shared(seconds=0.1)
 
         def behave(prompt: str) -> None:
             if prompt == "killer":  # before those are answered that came with it
