@@ -184,7 +184,7 @@ def test_the_stages_as_functions_give_what_run_gives(made, page, tmp_path):
 def test_a_bad_keyword_is_named(page, tmp_path):
     with pytest.raises(UsageError, match="run has no setting image_sise; did you mean image_size"):
         llm_ocr.run(page, workspace=tmp_path / "out", image_sise=800)
-    with pytest.raises(UsageError, match="image_size large: must be"):
+    with pytest.raises(UsageError, match="`image_size=large`: must be"):
         llm_ocr.run(page, workspace=tmp_path / "out", image_size="large")
     assert not (tmp_path / "out").exists()
 
