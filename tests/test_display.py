@@ -150,7 +150,7 @@ def test_boxes_that_were_drawn_before_are_used(load):
 
 def test_a_page_without_an_image_says_what_to_do(load):
     for page in (FAILED, load(Images.FIGURES)["train"][0]):
-        with pytest.raises(UsageError, match="no image to show") as caught:
+        with pytest.raises(UsageError, match="this page has no image") as caught:
             display.display_page(page)
         assert "--dataset-images all" in caught.value.hint
 

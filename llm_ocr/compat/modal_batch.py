@@ -110,7 +110,7 @@ MODES: Mapping[str, Content] = {"layout-all": "layout", "layout-only": "layout-o
 _OTHERS = frozenset(
     {"manifest", "output_path", "error_path", "download_dir", "pdf_filenames", "max_retries", "workspace"}
 )
-#: Exit codes of Extract after which every page is read; 3: more pages failed than --max-failed-rate.
+#: Exit codes of Extract after which every page is read; 3: more pages failed than `max_failed_rate` allows.
 _READ = (0, 3)
 
 
@@ -155,7 +155,7 @@ def run_batch(
     try:
         ended = run_command(batch.argv, {**(environment or {}), **batch.environment}, limit=limit)
         if ended.exit_code not in _READ:
-            raise RuntimeError(f"exit code {ended.exit_code}: {ended.last}. The same command goes on.")
+            raise RuntimeError(f"exit code {ended.exit_code}: {ended.last}. The same command continues.")
         return write_lines(batch, model=str(flags.get("model_name") or ""))
     finally:
         for commit in commits:
@@ -175,13 +175,13 @@ def batch_from(flags: Mapping[str, Any]) -> Batch:
     given = {name: value for name, value in flags.items() if value not in (None, "")}
     unknown = sorted(given.keys() - SAME.keys() - _OTHERS)
     if unknown:
-        raise UsageError(f"unknown flag --{unknown[0].replace('_', '-')}")
+        raise UsageError(f"unknown argument {unknown[0]}")
     for name in ("manifest", "output_path", "error_path"):
         if name not in given:
-            raise UsageError(f"no --{name.replace('_', '-')} given")
+            raise UsageError(f"no {name} given")
     mode = given.setdefault("prompt_mode", "layout-all")
     if mode not in MODES:
-        raise UsageError(f"--prompt-mode {mode}: must be one of {', '.join(MODES)}")
+        raise UsageError(f"prompt_mode={mode}: must be one of {', '.join(MODES)}")
     workspace = given.get("workspace") or str(PurePosixPath(given["output_path"]).with_suffix(".llm-ocr"))
     argv = ["python", "-m", "llm_ocr.stages", "extract", str(given["manifest"]), "-w", workspace]
     argv += [f"--only={name.strip()}" for name in str(given.get("pdf_filenames", "")).split(",") if name.strip()]

@@ -61,8 +61,8 @@ async def export_olmocr_bench(job: ExportJob) -> Exported:
     """
     if job.settings.drop_over_error_rate:
         raise UsageError(
-            "--drop-over-error-rate is not for --format olmocr-bench: the scorer takes no candidate that lacks one",
-            hint="Leave it out; pages that failed are empty files, which the scorer counts as such.",
+            "`drop_over_error_rate` is not possible with `format=olmocr-bench`: the scorer needs every document",
+            hint="Leave out `drop_over_error_rate`. Failed pages become empty files, which count as failed.",
         )
     return await export_files(job, Form("olmocr-bench", 1, _write, _opened, unit="pages"))
 

@@ -35,7 +35,7 @@ def test_the_second_time_nothing_is_written(llm_ocr, workspace):
         (["-w", "out", "--output", "gcs://bucket/x"], "gs://"),
         (["-w", "out", "--output", "hf://ns/name"], "hf://datasets/ns/name"),
         (["-w", "out", "--output", "hf://datasets/ns/name/folder"], "hf://datasets/ns/name@BRANCH"),
-        (["-w", "out", "--output", "out/x"], "lies in the workspace"),
+        (["-w", "out", "--output", "out/x"], "is inside the workspace"),
     ],
 )
 def test_wrong_usage_is_exit_2_and_writes_nothing(llm_ocr, workspace, tmp_path, arguments, said):
