@@ -161,7 +161,7 @@ def test_open_of_no_workspace_says_what_to_do(tmp_path):
 def test_a_run_that_is_only_planned_has_no_pages_and_no_dataset_yet(page, tmp_path):
     run = llm_ocr.plan(page, workspace=tmp_path / "out")
     assert (run.status.pages.expected, run.status.pages.ok) == (1, 0)
-    with pytest.raises(StageMissing, match="extract has not begun"):
+    with pytest.raises(StageMissing, match="extract has not started"):
         list(run.pages())
     with pytest.raises(StageMissing, match="llm-ocr assemble"):
         run.to_dataset()

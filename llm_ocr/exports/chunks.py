@@ -1,4 +1,4 @@
-"""`export --format chunks`: passages for retrieval."""
+"""Export with `format=chunks`: passages for retrieval."""
 
 import asyncio
 import hashlib

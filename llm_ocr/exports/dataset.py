@@ -1,4 +1,4 @@
-"""`export --format dataset`: Parquet shards of even size and a card."""
+"""Export with `format=dataset`: Parquet shards of even size and a card."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""`export --format json`, `jsonl`, and `markdown`: documents and pages as files."""
+"""Export with `format=json`, `jsonl`, and `markdown`: documents and pages as files."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence

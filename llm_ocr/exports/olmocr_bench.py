@@ -1,4 +1,4 @@
-"""`export --format olmocr-bench`: Markdown files for the scorer of olmOCR-bench."""
+"""Export with `format=olmocr-bench`: Markdown files for the scorer of olmOCR-bench."""
 
 from collections.abc import Iterator, Sequence
 
@@ -50,7 +50,7 @@ def bench_markdown(row: DatasetRow) -> str:
 
 
 # The output is a candidate's folder, whose name is the candidate's. It belongs next to the benchmark's `pdfs/`:
-# `--output olmOCR-bench/bench_data/NAME`, of a run over that folder `pdfs/`.
+# `output=olmOCR-bench/bench_data/NAME`, of a run over that folder `pdfs/`.
 
 
 async def export_olmocr_bench(job: ExportJob) -> Exported:

@@ -143,7 +143,7 @@ def test_without_the_library_the_package_is_named(workspace, tokenizer, tmp_path
 
 
 def test_an_overlap_that_leaves_no_room_is_told(workspace, tmp_path):
-    with pytest.raises(UsageError, match="`chunk_overlap=.*`"):
+    with pytest.raises(UsageError, match="`chunk_overlap=60` is more than half"):
         export(workspace, tmp_path / "o", chunk_size=100, chunk_overlap=60)
 
 

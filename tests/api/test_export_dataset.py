@@ -274,4 +274,4 @@ def test_a_file_of_a_bucket_that_has_lost_its_end_is_noticed_without_reading_it(
 def test_a_bucket_that_is_not_there_names_the_flags_of_the_output(standing):
     with s3() as (_, settings), pytest.raises(StorageError, match="nowhere") as caught:
         llm_ocr.export(workspace=standing, output="s3://nowhere/x", output_endpoint=settings["workspace_endpoint"])
-    assert "workspace_endpoint" not in str(caught.value)
+    assert "`output_endpoint`" in str(caught.value) and "workspace_" not in str(caught.value)

@@ -102,7 +102,7 @@ def test_a_figure_that_it_did_not_describe_is_counted_as_failed(tmp_path):
 
 
 def test_without_descriptions_assemble_says_what_comes_first(tmp_path):
-    with pytest.raises(LlmOcrError, match="describe has not begun") as caught:
+    with pytest.raises(LlmOcrError, match="describe has not started") as caught:
         llm_ocr.assemble(workspace=tmp_path / "w", input=folder_input(tmp_path, [made.row(0)]))
     assert "llm-ocr describe" in caught.value.hint
 

@@ -302,7 +302,7 @@ def test_a_second_writing_replaces_the_first_and_other_folders_are_refused(works
     assert next(iter(after - before)) in (output / "index.html").read_text()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.txt").write_text("mine")
-    with pytest.raises(UsageError, match="holds other things"):
+    with pytest.raises(UsageError, match="has other content"):
         llm_ocr.view(workspace=workspace, output=tmp_path / "other")
     assert [path.name for path in (tmp_path / "other").iterdir()] == ["thesis.txt"]
     with pytest.raises(UsageError, match="is a file"):

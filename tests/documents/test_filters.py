@@ -168,7 +168,7 @@ def test_codes_are_those_that_are_known():
             await languages.check()
 
     asyncio.run(check("en", "de"))
-    with pytest.raises(UsageError, match=r"--filter-language deu: .*\n.*Did you mean .*de") as refused:
+    with pytest.raises(UsageError, match=r"`filter_language=deu`: .*\n.*Did you mean .*de") as refused:
         asyncio.run(check("en", "deu"))
     assert "zh" in refused.value.hint and "zxx" not in refused.value.hint
 

@@ -107,12 +107,12 @@ def test_a_launch_gives_what_was_launched_and_without_its_hash_only_harmless_set
     url, data = made(tmp_path / "w", {}, {name: value_of(name)})
     given = {name: value_of(name)}
     assert launched(url, StoreOptions(), launch_reference(LAUNCH, data), "extract") == given
-    with pytest.raises(WorkspaceError, match="is not what was launched"):
+    with pytest.raises(WorkspaceError, match="differs from the launched file"):
         launched(url, StoreOptions(), launch_reference(LAUNCH, data + b" "), "extract")
     if name in ALLOWED:
         assert launched(url, StoreOptions(), LAUNCH, "extract") == given
     else:
-        with pytest.raises(WorkspaceError, match=rf"launch\.json sets {name}, which a workspace may not choose"):
+        with pytest.raises(WorkspaceError, match=rf"launch\.json sets {name}, which a workspace must not choose"):
             launched(url, StoreOptions(), LAUNCH, "extract")
 
 
@@ -126,7 +126,7 @@ def test_without_the_hash_a_launch_names_only_known_models_and_parsers(tmp_path,
 @pytest.mark.parametrize("reference", ["../../x", f"{LAUNCH}@", f"{LAUNCH}@abc", f"{LAUNCH}@{'g' * 64}", "a/b"])
 def test_a_reference_that_is_none_is_wrong_usage(tmp_path, reference):
     url, _ = made(tmp_path / "w", {}, {})
-    with pytest.raises(UsageError, match="--launch"):
+    with pytest.raises(UsageError, match="`launch="):
         launched(url, StoreOptions(), reference, "extract")
 
 

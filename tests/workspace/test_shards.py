@@ -69,7 +69,7 @@ def test_a_child_of_an_array_without_its_size_needs_the_count_too():
 
 def test_a_given_count_that_the_platform_contradicts_is_refused():
     tasks = {"BATCH_TASK_INDEX": "1", "BATCH_TASK_COUNT": "4"}
-    with pytest.raises(UsageError, match="share 1 of 4, and --shard-count is 8"):
+    with pytest.raises(UsageError, match="share 1 of 4, but `shard_count=8`"):
         detected_shard(tasks, (), count=8)
     assert detected_shard({"BATCH_TASK_INDEX": "0", "BATCH_TASK_COUNT": "1"}, (), count=8) is None
 
@@ -133,7 +133,7 @@ def test_the_end_of_a_slurm_range_need_not_be_an_id():
 def test_what_cannot_be_is_refused_by_name(environment, named):
     with pytest.raises(UsageError, match=named) as error:
         detected_shard(environment, ())
-    assert "--shard-index" in str(error.value)
+    assert "`shard_index`" in str(error.value)
 
 
 @pytest.mark.parametrize("content", ["[]", "{", '{"hosts": "algo-1", "current_host": "algo-1"}', "{}"])

@@ -131,4 +131,4 @@ class Filters:
             return ""
         documents = "document" if self.trouble == 1 else "documents"
         named = ", ".join(self._named) + (", ..." if self.trouble > len(self._named) else "")
-        return f"{self.trouble} {documents} kept because a filter could not look: {named}"
+        return f"{self.trouble} {documents} kept because a filter failed: {named}"

@@ -160,9 +160,7 @@ def refused(response: aiohttp.ClientResponse, url: str) -> PageFailure | None:
     if status in _GONE:
         return PageFailure(Reason.NOT_FOUND, said)
     if status in _LOCKED:
-        return PageFailure(
-            Reason.UNREADABLE, said, hint="The server requires credentials, or the credentials have expired."
-        )
+        return PageFailure(Reason.UNREADABLE, said, hint="The server requires valid credentials.")
     if status in _PASSING or status >= 500:
         return NotNow(PageFailure(Reason.UNREADABLE, said), _patience(response.headers))
     if status != 200:

@@ -213,9 +213,7 @@ class RemoteListing:
         found = self._stores.at(place.root).list(folder)
         first = next(found, None)
         if first is None:
-            yield _failed(
-                place.at(place.key), name_of(place.key), Reason.NOT_FOUND, "no object has this name or prefix"
-            )
+            yield _failed(place.at(place.key), name_of(place.key), Reason.NOT_FOUND, "no object has this prefix")
             return
         shown_ones = (info for info in chain([first], found) if not hidden(info.key[len(folder) :]))
         yield from self._kept(place, shown_ones, folder)

@@ -54,7 +54,7 @@ def image_column(schema: Any, features: Mapping[str, Any] | None, wanted: str | 
         if wanted not in shapes:
             kind = schema.field(wanted).type
             raise UsageError(
-                f"`image_column={wanted}`: the column has {kind}, not images", hint=_there_is(schema, likely)
+                f"`image_column={wanted}`: the column is {kind}, not images", hint=_there_is(schema, likely)
             )
         return ImageColumn(wanted, shapes[wanted] == "many")
     if len(likely) == 1:

@@ -72,9 +72,11 @@ def test_each_missing_permission_is_found_and_named(gcs, open_gcs, operation, pe
 @pytest.mark.parametrize(
     ("fault", "says", "hint"),
     [
-        (answer(400, "Bucket is a requester pays bucket but no user project provided.", "required"), "charges the requester", "QUOTA"),
+        (answer(400, "Bucket is a requester pays bucket but no user project provided.", "required"),
+         "charges the requester", "QUOTA"),
         (answer(403, "Caller does not have required permission to use project x. Grant the caller "
-                "roles/serviceusage.serviceUsageConsumer", "forbidden"), "may not bill the project", "GOOGLE_CLOUD_QUOTA_PROJECT"),
+                "roles/serviceusage.serviceUsageConsumer", "forbidden"),
+         "may not bill the project", "GOOGLE_CLOUD_QUOTA_PROJECT"),
         (answer(403, "The billing account for the owning project is disabled in state closed", "accountDisabled"),
          "billing is disabled", "another project"),
         (answer(403, "Cloud Storage API has not been used in project 1 before or it is disabled.",
