@@ -324,7 +324,7 @@ def test_a_server_that_is_gone_is_given_up_in_time(gcs, open_gcs):
         with pytest.raises(StorageError, match="is unreachable") as caught:
             call()
         assert caught.value.retryable
-        assert "Is a server running at http://127.0.0.1" in caught.value.hint
+        assert "Check that a server runs at http://127.0.0.1" in caught.value.hint
 
 
 def test_as_many_threads_as_a_worker_has_keep_their_connections(gcs_store, caplog):
