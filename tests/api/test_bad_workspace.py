@@ -87,7 +87,7 @@ def test_a_read_only_workspace_is_refused_before_anything_is_read(tmp_path, sour
     done = in_own_mounts(script, cwd=tmp_path)
     assert done.returncode == 1, said(done)
     assert "read-only" in done.stderr.lower()
-    assert "-w FOLDER" in done.stderr
+    assert "use a folder on another file system" in done.stderr
     assert "extract:" not in done.stderr
     assert published(copy) == before
 

@@ -49,7 +49,7 @@ def test_what_is_not_assembled_is_exit_1(llm_ocr, workspace, tmp_path):
     shutil.rmtree(workspace / "assemble")
     done = llm_ocr("export", "-w", "out", "--output", "scans")
     assert done.returncode == 1
-    assert "1 of 1 items not assembled" in done.stderr
+    assert "1 of 1 items are not assembled" in done.stderr
     assert "llm-ocr assemble -w" in done.stderr
     assert not (tmp_path / "scans").exists()
 

@@ -53,7 +53,7 @@ def test_machines_of_batch_services_have_the_share_of_their_variables(environmen
 def test_a_pod_of_an_indexed_job_needs_the_count_that_kubernetes_does_not_say():
     pod = {"JOB_COMPLETION_INDEX": "3"}
     assert detected_shard(pod, (), count=8) == DetectedShard(3, 8, "JOB_COMPLETION_INDEX")
-    with pytest.raises(UsageError, match="JOB_COMPLETION_INDEX is 3, and nothing says of how many") as error:
+    with pytest.raises(UsageError, match="JOB_COMPLETION_INDEX is 3, but the number of shares is unknown") as error:
         detected_shard(pod, ())
     assert "LLM_OCR_SHARD_COUNT" in str(error.value)
     with pytest.raises(UsageError, match="share 3 of 2"):
