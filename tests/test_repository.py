@@ -101,7 +101,7 @@ FLAGS_THERE = ("cli/", "config/", "launch/", "simulator/", "engines/", "models/"
 FLAGS_LEFT = ("estimating.py", "session.py")
 #: Arguments of other programs by file, and names in style sheets.
 OF_OTHERS = {
-    "compat/modal_batch.py": {"--only"},  # of the command that the job runs
+    "compat/modal_batch.py": {"--only", "--prompt-mode"},  # of the command that the job runs, and of `modal run`
     "exports/olmocr_bench.py": {"--dir", "--candidate"},
     "sandbox/confinement.py": {"--target"},
     "scheduling/shards.py": {"--array", "--num-jobs"},

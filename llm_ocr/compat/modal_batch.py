@@ -175,13 +175,13 @@ def batch_from(flags: Mapping[str, Any]) -> Batch:
     given = {name: value for name, value in flags.items() if value not in (None, "")}
     unknown = sorted(given.keys() - SAME.keys() - _OTHERS)
     if unknown:
-        raise UsageError(f"unknown argument {unknown[0]}")
+        raise UsageError(f"unknown flag --{unknown[0].replace('_', '-')}")
     for name in ("manifest", "output_path", "error_path"):
         if name not in given:
-            raise UsageError(f"no {name} given")
+            raise UsageError(f"no --{name.replace('_', '-')} given")
     mode = given.setdefault("prompt_mode", "layout-all")
     if mode not in MODES:
-        raise UsageError(f"prompt_mode={mode}: must be one of {', '.join(MODES)}")
+        raise UsageError(f"--prompt-mode {mode}: must be one of {', '.join(MODES)}")
     workspace = given.get("workspace") or str(PurePosixPath(given["output_path"]).with_suffix(".llm-ocr"))
     argv = ["python", "-m", "llm_ocr.stages", "extract", str(given["manifest"]), "-w", workspace]
     argv += [f"--only={name.strip()}" for name in str(given.get("pdf_filenames", "")).split(",") if name.strip()]
