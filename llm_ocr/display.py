@@ -76,8 +76,8 @@ def display_page(page: Mapping[str, Any] | PageRecord) -> str | None:
     url = data_url(_boxes(page), _PAGE_SIDE)
     if url is None:
         raise UsageError(
-            "this page has no image to show",
-            hint="Failed pages have none; of the others Assemble keeps the images with --dataset-images all.",
+            "this page has no image",
+            hint="Failed pages have no image. Assemble keeps the images of other pages with `dataset_images=all`.",
         )
     return _show(f"![page]({url})")
 

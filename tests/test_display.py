@@ -150,9 +150,9 @@ def test_boxes_that_were_drawn_before_are_used(load):
 
 def test_a_page_without_an_image_says_what_to_do(load):
     for page in (FAILED, load(Images.FIGURES)["train"][0]):
-        with pytest.raises(UsageError, match="no image to show") as caught:
+        with pytest.raises(UsageError, match="this page has no image") as caught:
             display.display_page(page)
-        assert "--dataset-images all" in caught.value.hint
+        assert "`dataset_images=all`" in caught.value.hint
 
 
 def test_the_names_of_older_notebooks_stand():

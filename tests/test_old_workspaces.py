@@ -112,4 +112,4 @@ def test_extract_says_that_the_version_differs_and_what_can_be_done(old):
         llm_ocr.extract(workspace=old)
     message = str(caught.value)
     assert "settings of the workspace" not in message
-    assert all(way in message for way in ("assemble, and export", "another workspace (-w)", "the version that"))
+    assert all(way in message for way in ("Assemble, and exports", "another `workspace`", "the version that"))

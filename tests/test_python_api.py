@@ -161,7 +161,7 @@ def test_open_of_no_workspace_says_what_to_do(tmp_path):
 def test_a_run_that_is_only_planned_has_no_pages_and_no_dataset_yet(page, tmp_path):
     run = llm_ocr.plan(page, workspace=tmp_path / "out")
     assert (run.status.pages.expected, run.status.pages.ok) == (1, 0)
-    with pytest.raises(StageMissing, match="extract has not begun"):
+    with pytest.raises(StageMissing, match="extract has not started"):
         list(run.pages())
     with pytest.raises(StageMissing, match="llm-ocr assemble"):
         run.to_dataset()
@@ -184,7 +184,7 @@ def test_the_stages_as_functions_give_what_run_gives(made, page, tmp_path):
 def test_a_bad_keyword_is_named(page, tmp_path):
     with pytest.raises(UsageError, match="run has no setting image_sise; did you mean image_size"):
         llm_ocr.run(page, workspace=tmp_path / "out", image_sise=800)
-    with pytest.raises(UsageError, match="image_size large: must be"):
+    with pytest.raises(UsageError, match="`image_size=large`: must be"):
         llm_ocr.run(page, workspace=tmp_path / "out", image_size="large")
     assert not (tmp_path / "out").exists()
 

@@ -15,6 +15,7 @@ import llm_ocr
 from llm_ocr.cli.commands import BY_NAME, find_command
 from llm_ocr.cli.flags import parse_flags
 from llm_ocr.config import models
+from llm_ocr.config.fields import command_models, settings_of
 
 #: All that tell users what to type; the changelog also names flags alone.
 ROOT = Path(__file__).resolve().parent.parent
@@ -93,6 +94,52 @@ def test_one_module_alone_reads_the_environment(repository):
     }
     # The second one runs before the library is installed.
     assert found == {"llm_ocr/config/environment.py", "llm_ocr/launch/bootstrap.py"}
+
+
+#: Parts of the package that print or send flags, and parts whose messages still name flags.
+FLAGS_THERE = ("cli/", "config/", "launch/", "simulator/", "engines/", "models/", "stages/")
+FLAGS_LEFT = ("estimating.py", "session.py")
+#: Arguments of other programs by file, and names in style sheets.
+OF_OTHERS = {
+    "compat/modal_batch.py": {"--only", "--prompt-mode"},  # of the command that the job runs, and of `modal run`
+    "exports/olmocr_bench.py": {"--dir", "--candidate"},
+    "sandbox/confinement.py": {"--target"},
+    "scheduling/shards.py": {"--array", "--num-jobs"},
+    "serverless/__init__.py": {"--test_input", "--rp_serve_api"},
+    "serverless/variables.py": {"--max-num-seqs", "--max-num-batched-tokens"},
+    "storage/gcs/errors.py": {"--location", "--project"},
+    "storage/s3/client.py": {"--x-s3"},
+    "storage/s3/errors.py": {"--profile"},
+}
+STYLE = re.compile(r"--(?:c\d|back|card|ink|soft|rule|ok|degraded|failed|left|c)\b")
+
+
+def test_messages_outside_of_the_command_line_name_settings_and_no_flags(repository):
+    package = repository / "llm_ocr"
+    found = {}
+    for path in modules(repository):
+        name = path.relative_to(package).as_posix()
+        if name.startswith(FLAGS_THERE) or name in FLAGS_LEFT:
+            continue
+        text = STYLE.sub("", path.read_text()) if name == "report/__init__.py" else path.read_text()
+        flags = set(re.findall(r"--[a-z][a-z0-9_-]+", text)) - {"--help"} - OF_OTHERS.get(name, set())
+        if flags:
+            found[name] = flags
+    assert found == {}
+
+
+def test_settings_with_a_value_in_messages_exist(repository):
+    """The command line shows a known setting as its flag, and leaves a misspelled one as it is."""
+    known = {name for model in command_models() for name in settings_of(model)} | {"max_num_seqs"}  # of vLLM
+    named = re.compile(r"`([a-z][a-z0-9_]*)=[^`\n]*`")
+    found = {
+        (path.name, name)
+        for path in modules(repository)
+        if not path.is_relative_to(repository / "llm_ocr/cli")
+        for name in named.findall(path.read_text())
+        if name not in known and "_" in name
+    }
+    assert found == set()
 
 
 def test_no_file_names_a_folder_of_a_developers_machine(repository):

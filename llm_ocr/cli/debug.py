@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llm_ocr.cli.output import json_text, one_line, write_json, write_line
+from llm_ocr.cli.output import json_text, one_line, write, write_json, write_line
 from llm_ocr.config.models import DebugSettings
 from llm_ocr.errors import PageFailure, UsageError
 
@@ -69,7 +69,7 @@ def run_debug(command: str, settings: DebugSettings) -> int:
         write_json(_as_json(traced, settings.file, output))
         return 0
     for line in () if settings.quiet else _as_text(traced, settings.file):
-        write_line(one_line(line))
+        write(one_line(line) + "\n")
     write_line(one_line(f"Blocks in reading order: {output}"))
     return 0
 

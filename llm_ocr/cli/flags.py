@@ -4,13 +4,14 @@ import argparse
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pydantic import BaseModel
 
 from llm_ocr.cli.commands import Command
-from llm_ocr.config.fields import Setting, models_with, settings_of
+from llm_ocr.config.fields import Setting, command_models, models_with, settings_of
 from llm_ocr.config.groups import LogSettings
 from llm_ocr.config.loading import did_you_mean
 from llm_ocr.errors import UsageError
@@ -152,12 +153,16 @@ def _add(section: argparse._ArgumentGroup, setting: Setting) -> None:
             help=_help(setting),
         )
         return
-    names = {True: setting.flag, False: "--no-" + setting.flag.removeprefix("--")}
+    names = {True: setting.flag, False: _negated(setting)}
     for value, name in names.items():
         text = _help(setting) if value is not setting.default else argparse.SUPPRESS
         if value is False and text is not argparse.SUPPRESS:
             text = f"do not {text}"
         section.add_argument(name, dest=setting.name, action=_Record, switch=value, help=text)
+
+
+def _negated(setting: Setting) -> str:
+    return "--no-" + setting.flag.removeprefix("--")
 
 
 def _help(setting: Setting) -> str:
@@ -228,3 +233,38 @@ def _unknown_flag(model: type[BaseModel], token: str) -> UsageError:
 def _commands_with(flag: str) -> list[str]:
     name = flag.removeprefix("--").replace("-", "_")
     return [(model.__doc__ or "").split(":")[0].removeprefix("llm-ocr ") for model in models_with(name)]
+
+
+# Messages of the library name settings in backticks, as keywords: `workers=4`. Users of the program type flags.
+
+
+_NAMED = re.compile(r"(?<!`)`([a-z][a-z0-9_]*)(?:=([^`\n]*))?`(?!`)")
+
+
+def with_flags(text: str) -> str:
+    """Return a message with its settings as flags: `` `layout_first=never` `` becomes `--layout-first never`.
+
+    A switch that is off (`` `page_markers=False` ``) becomes `--no-page-markers`. Other texts in backticks stay.
+    """
+    return _NAMED.sub(_typed, text)
+
+
+def _typed(match: re.Match[str]) -> str:
+    setting = _settings().get(match[1])
+    value = match[2]
+    if setting is None:
+        return match[0]
+    if setting.positional:
+        return setting.metavar if value is None else value
+    if setting.kind is bool:
+        return _negated(setting) if value == "False" else setting.flag
+    if value is None:
+        return setting.flag
+    return f"{setting.flag}{'=' if value.startswith('-') else ' '}{value}"
+
+
+@cache
+def _settings() -> dict[str, Setting]:
+    """Return the settings of all commands by name. A flag has precedence over a positional argument of its name."""
+    every = [setting for model in command_models() for setting in settings_of(model).values()]
+    return {setting.name: setting for setting in sorted(every, key=lambda one: not one.positional)}

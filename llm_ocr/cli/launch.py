@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from llm_ocr.cli import outcome
-from llm_ocr.cli.output import one_line, write_json, write_line
+from llm_ocr.cli.output import harmless, one_line, write, write_json, write_line
 from llm_ocr.config.environment import environment
 from llm_ocr.config.models import JobsSettings, LaunchSettings
 from llm_ocr.errors import UsageError
@@ -107,7 +107,7 @@ def _logs(settings: JobsSettings, found: Sequence["LaunchedJob"]) -> None:
         return
     one = found[-1]
     for line in one.launcher.logs(one.job, follow=settings.follow, tail=settings.tail):
-        write_line(line)
+        write(harmless(line) + "\n")
 
 
 def _cancel(settings: JobsSettings, found: Sequence["LaunchedJob"]) -> None:

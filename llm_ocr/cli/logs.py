@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from pydantic import SecretStr
 
-from llm_ocr.cli.output import harmless, json_text, one_line, write_line
+from llm_ocr.cli.output import harmless, json_text, one_line, with_flags, write_line
 from llm_ocr.config.groups import LogSettings
 from llm_ocr.config.loading import MASKED
 from llm_ocr.errors import UsageError
@@ -88,7 +88,7 @@ class _Masked(logging.Formatter):
 
 class _TextLine(_Masked):
     def formatMessage(self, record: logging.LogRecord) -> str:
-        return one_line(super().formatMessage(record))
+        return one_line(with_flags(super().formatMessage(record)))
 
     def format(self, record: logging.LogRecord) -> str:
         return harmless(self.masked(super().format(record)))
@@ -100,7 +100,7 @@ class _JsonLine(_Masked):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": self.masked(record.getMessage()),
+            "message": self.masked(with_flags(record.getMessage())),
         }
         if record.exc_info:
             line["exception"] = self.masked(self.formatException(record.exc_info))

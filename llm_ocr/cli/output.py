@@ -31,8 +31,20 @@ def write(text: str, stream: TextIO | None = None) -> None:
 
 
 def write_line(text: str, stream: TextIO | None = None) -> None:
-    """Write a message and a line end. Names in a message of several lines must have passed through `one_line`."""
-    write(harmless(text) + "\n", stream)
+    """Write a message and a line end, with its settings as flags.
+
+    Names in a message of several lines must have passed through `one_line`.
+    """
+    write(harmless(with_flags(text)) + "\n", stream)
+
+
+def with_flags(text: str) -> str:
+    """Return a message with its settings as flags, see `llm_ocr.cli.flags.with_flags`."""
+    if "`" not in text:
+        return text
+    from llm_ocr.cli import flags  # heavy, and not needed for the help
+
+    return flags.with_flags(text)
 
 
 def write_json(value: Any, *, indent: int | None = 2) -> None:
@@ -62,8 +74,9 @@ def paragraph(text: str) -> str:
 
 def complain(*lines: str) -> None:
     """Write an error and its remedy to standard error and to the error file of a job's platform."""
-    write_line("llm-ocr: " + "\n".join(lines), sys.stderr)
-    leave_error("\n".join(lines))
+    text = with_flags("\n".join(lines))
+    write_line(f"llm-ocr: {text}", sys.stderr)
+    leave_error(text)
 
 
 def _silence(stream: TextIO) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from llm_ocr.cli.output import harmless, paragraph, write_line
+from llm_ocr.cli.output import harmless, paragraph, with_flags, write_line
 from llm_ocr.config.environment import environment
 from llm_ocr.config.groups import LogSettings
 from llm_ocr.engines import Load
@@ -315,7 +315,9 @@ class LiveProgress(_Metering):
         if self._bars is None:
             write_line(paragraph(message), self._stream)
         else:
-            self._bars.console.print(harmless(paragraph(message)), markup=False, highlight=False, soft_wrap=True)
+            self._bars.console.print(
+                harmless(with_flags(paragraph(message))), markup=False, highlight=False, soft_wrap=True
+            )
 
     def end(self) -> None:
         if self._bars is not None and self._task is not None and self._meter is not None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llm_ocr.cli.outcome import advice, status_text, worst_text
-from llm_ocr.cli.output import json_text, write_json, write_line
+from llm_ocr.cli.output import json_text, write, write_json, write_line
 from llm_ocr.cli.progress import progress_for
 from llm_ocr.config.models import EstimateSettings, ExportSettings, ReportSettings, StatusSettings, ViewSettings
 
@@ -55,7 +55,10 @@ def watch(look: Callable[[], "Look"], settings: StatusSettings, sleep: Callable[
         status, spent = look()
         text = status_as_text(status, settings, spent)
         if text != shown:
-            write_line(text)
+            if settings.json_output:
+                write(text + "\n")
+            else:
+                write_line(text)
             shown = text
         if not settings.watch or _accounted(status):
             return

@@ -79,14 +79,14 @@ def open_input(given: str, options: StoreOptions) -> InputDataset:
     """
     store = open_store(store_url(given), options)
     if isinstance(store, LocalStore) and not store.root.is_dir():
-        raise ObjectNotFound(f"--input {given}: there is no such folder", hint=_FORMS)
+        raise ObjectNotFound(f"`input={given}`: the folder does not exist", hint=_FORMS)
     url, commit = store.url, ""
     if store.url.startswith("hf://datasets/"):
         try:
             url, store, commit = _at_commit(store.url, options)
         except StorageError as error:
             if not split_scheme(given)[0]:
-                error.hint = f"{error.hint}\nNor is there a folder {given} here.".strip()
+                error.hint = f"{error.hint}\nA local folder {given} does not exist either.".strip()
             raise
     folder, files = _arrow_files(store) or _parquet_files(store, given)
     _refuse_own(store, folder, options)
@@ -129,19 +129,19 @@ def _of_state(store: ObjectStore, folder: str, split: str) -> list[InputFile]:
     state = _note(store, folder + _STATE)
     if state.get("_indices_data_files"):
         raise UsageError(
-            f"{store.url}/{folder}: rows in an order of their own (saved by an old version of datasets)",
-            hint="Load it with datasets and save it again: load_from_disk(...).flatten_indices().save_to_disk(...).",
+            f"{store.url}/{folder}: the rows have an indices mapping (saved by an old version of datasets)",
+            hint="Load the dataset and save it again: load_from_disk(...).flatten_indices().save_to_disk(...).",
         )
     try:
         names = [str(file["filename"]) for file in state["_data_files"]]
     except (KeyError, TypeError) as error:
-        raise codec.damaged(f"{store.url}/{folder}{_STATE}", f"no list of data files ({error})") from error
+        raise codec.damaged(f"{store.url}/{folder}{_STATE}", f"not a list of data files ({error})") from error
     found = {info.key: info for info in store.list(folder)}
     missing = [name for name in names if folder + name not in found]
     if missing:
         raise StorageError(
             f"{store.url}/{folder}{missing[0]} is missing ({len(missing)} of {len(names)} data files)",
-            hint="The dataset was not uploaded whole: run the predecessor's stage again, or upload the rest.",
+            hint="The upload is not complete. Run the stage of the predecessor again, or upload the missing files.",
         )
     return [_file(found[folder + name], split) for name in names]
 
@@ -166,7 +166,7 @@ def _parquet_files(store: ObjectStore, given: str) -> tuple[str, list[InputFile]
     usual = next((folder for folder in _FOLDERS if folder in by_folder), None)
     if usual is None and len(by_folder) > 1:
         names = ", ".join(sorted(by_folder)[:5])
-        raise UsageError(f"--input {given} holds several datasets: {names}", hint=f"Name one: {given.rstrip('/')}/…")
+        raise UsageError(f"`input={given}` contains several datasets: {names}", hint=f"Name one: {given.rstrip('/')}/…")
     folder = usual if usual is not None else next(iter(by_folder))
     return folder, by_folder[folder]
 
@@ -175,7 +175,7 @@ def _nothing(store: ObjectStore, given: str) -> LlmOcrError:
     if _is_workspace(store):
         return _own(store.url, store.url)
     return ObjectNotFound(
-        f"--input {given}: no dataset there, neither {_STATE} (save_to_disk) nor Parquet files", hint=_FORMS
+        f"`input={given}` has no dataset, neither {_STATE} (save_to_disk) nor Parquet files", hint=_FORMS
     )
 
 
@@ -194,8 +194,8 @@ def _is_workspace(store: ObjectStore) -> bool:
 
 def _own(url: str, workspace: str) -> UsageError:
     return UsageError(
-        f"--input {url}: this is of llm-ocr's own workspace {workspace}",
-        hint=f"Work on it where it is: -w {workspace}, without --input.",
+        f"`input={url}` is part of the workspace {workspace} of llm-ocr",
+        hint=f"Set `workspace={workspace}`, and leave out `input`.",
     )
 
 
@@ -309,8 +309,8 @@ class InputRows:
             info = store.stat(file.key)
             if info is None or info.version != file.version:
                 raise StorageError(
-                    f"{self._dataset.name(file)} was changed while it was read",
-                    hint="Wait until nothing writes to the dataset any more, then run the same command again.",
+                    f"{self._dataset.name(file)} changed during the read",
+                    hint="Wait until no process writes to the dataset, then run the same command again.",
                 )
             self._copied = file.key
         return self._copy
@@ -391,7 +391,7 @@ def _as_storage_error(dataset: InputDataset, file: InputFile) -> Iterator[None]:
     except (pa.ArrowException, OSError, EOFError, ValueError) as error:
         raise StorageError(
             f"{dataset.name(file)} cannot be read: {error}",
-            hint="Its upload may have been cut off: upload it again, or run the predecessor's stage again.",
+            hint="The upload may be incomplete: upload the file again, or run the stage of the predecessor again.",
         ) from error
 
 
@@ -403,16 +403,16 @@ def _check(dataset: InputDataset, file: InputFile, names: Sequence[str]) -> None
     missing = [name for name in _NEEDED if name not in names]
     if missing:
         raise UsageError(
-            f"{dataset.name(file)} is not of the predecessor's Extract: it has no column {missing[0]} "
+            f"{dataset.name(file)} is not from Extract of the predecessor: it lacks the column {missing[0]} "
             f"(it has {', '.join(names) or 'none'})",
-            hint="A dataset whose rows hold page images is a source: llm-ocr run --dataset NS/NAME.",
+            hint="Read a dataset of page images with `dataset=NS/NAME`.",
         )
 
 
 # Check that a command's input is a dataset of the predecessor, and that a workspace can import it.
 
 
-_ANOTHER = "Give another workspace (-w) for it."
+_ANOTHER = "Set another `workspace` for it."
 
 
 def input_of(settings: Group) -> InputDataset | None:
@@ -433,9 +433,9 @@ def input_of(settings: Group) -> InputDataset | None:
         if _is_there(workspace, workspace_options(settings)):
             return None
         raise UsageError(
-            f"--input {given} lies in the workspace {workspace}, and that is no workspace of llm-ocr",
-            hint="Give a new workspace for the results: -w URL (or S3_OUTPUT_URI, GCS_OUTPUT_URI, HF_REPO_ID). "
-            "The pages of the input are taken over into it.",
+            f"`input={given}` is inside {workspace}, which is not a workspace of llm-ocr",
+            hint="Set `workspace=URL` (or S3_OUTPUT_URI, GCS_OUTPUT_URI, HF_REPO_ID) to a new workspace. It receives "
+            "the pages of the input.",
         )
     return open_input(given, options)
 
@@ -452,16 +452,16 @@ def into(workspace: Workspace, dataset: InputDataset) -> Mapping[str, Any] | Non
     imported: Mapping[str, Any] = keys[-1].settings.get("imported", {}) if keys else {}
     if not imported:
         raise WorkspaceMismatch(
-            f"{workspace.url} has documents of its own: the pages of {dataset.url} cannot be added to them",
-            hint=f"{_ANOTHER} Without --input the command works on what is in this one.",
+            f"{workspace.url} already has documents, so an import of the pages of {dataset.url} is not possible",
+            hint=f"{_ANOTHER} Without `input`, the command works on the existing documents.",
         )
     if imported["from"] != dataset.url:
         raise WorkspaceMismatch(
-            f"{workspace.url} holds the pages of another input: {imported['from']}, not {dataset.url}", hint=_ANOTHER
+            f"{workspace.url} contains the pages of another input: {imported['from']}, not {dataset.url}", hint=_ANOTHER
         )
     if imported["version"] != dataset.version:
         raise WorkspaceMismatch(
-            f"{dataset.url} has changed since its pages were taken over into {workspace.url}: "
+            f"{dataset.url} has changed since the import into {workspace.url}: "
             f"version {imported['version']} -> {dataset.version}",
             hint=_changed(dataset, imported["version"]),
         )
@@ -471,10 +471,10 @@ def into(workspace: Workspace, dataset: InputDataset) -> Mapping[str, Any] | Non
 def _changed(dataset: InputDataset, version: str) -> str:
     older = ""
     if dataset.url.startswith("hf://datasets/"):
-        older = f" (or with --input {replace(parse(dataset.url), revision=version).url})"
+        older = f" (or with `input={replace(parse(dataset.url), revision=version).url}`)"
     return (
-        "Give another workspace (-w) for what it holds now. Without --input the command works on what was taken "
-        f"over{older}."
+        "Set another `workspace` for the new version. Without `input`, the command works on the imported "
+        f"version{older}."
     )
 
 

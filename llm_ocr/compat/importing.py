@@ -120,7 +120,7 @@ def page_of(part: DocumentPart, index: int, row: Row) -> TakenOver:
     problems = _Problems()
     image = _image(row.get(IMAGE))
     if image is None:
-        problems.add(Reason.UNREADABLE, "the row has no page image that can be read")
+        problems.add(Reason.UNREADABLE, "the row has no readable page image")
     markdown = row.get(MARKDOWN)
     markdown = markdown if isinstance(markdown, str) else ""
     if not markdown.strip():
@@ -175,11 +175,11 @@ def _crops(page: str, row: Row, image: EncodedImage | None, problems: _Problems)
     for number, picture in enumerate(pictures, 1):
         crop = _image(picture)
         if crop is None:
-            problems.add(Reason.UNREADABLE, f"figure {number} is no image that can be read")
+            problems.add(Reason.UNREADABLE, f"figure {number} is not a readable image")
             continue
         about = _metadata(entries[number - 1]) if number <= len(entries) else {}
         if about is None:
-            problems.add(Reason.MALFORMED, f"the metadata of figure {number} are damaged")
+            problems.add(Reason.MALFORMED, f"the metadata of figure {number} is damaged")
         crops.append(_crop(figure_id(page, len(crops) + 1), number, crop, row, about or {}, image, problems))
     return crops
 
@@ -279,13 +279,13 @@ def _described(record: PageRecord, crop: _Crop) -> FigureRecord:
         status=Status.OK if found else Status.FAILED,
         mode="describe",
         reason=None if found else Reason.EMPTY,
-        detail="" if found else "the dataset has no description of it",
+        detail="" if found else "the dataset has no description of the figure",
         description=crop.description,
         engine=ENGINE,
     )
 
 
-# Imported descriptions: `describe --input` requests only the missing ones, as the predecessor does. They are stored in
+# Imported descriptions: Describe with `input` requests only the missing ones, as the predecessor does. They are in
 # a file on the local disk, because the order of their figures is unknown.
 
 
@@ -510,7 +510,7 @@ async def _planned(
                     planner.add(document)
                 first += len(batch)
         if not survey.rows:
-            raise UsageError(f"--input {dataset.url} has no rows", hint="Run the predecessor's Extract first.")
+            raise UsageError(f"`input={dataset.url}` has no rows", hint="First run Extract of the predecessor.")
         imported = {
             "from": dataset.url,
             "version": dataset.version,

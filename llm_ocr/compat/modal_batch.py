@@ -110,7 +110,7 @@ MODES: Mapping[str, Content] = {"layout-all": "layout", "layout-only": "layout-o
 _OTHERS = frozenset(
     {"manifest", "output_path", "error_path", "download_dir", "pdf_filenames", "max_retries", "workspace"}
 )
-#: Exit codes of Extract after which every page is read; 3: more pages failed than --max-failed-rate.
+#: Exit codes of Extract after which every page is read; 3: more pages failed than `max_failed_rate` allows.
 _READ = (0, 3)
 
 
@@ -155,7 +155,7 @@ def run_batch(
     try:
         ended = run_command(batch.argv, {**(environment or {}), **batch.environment}, limit=limit)
         if ended.exit_code not in _READ:
-            raise RuntimeError(f"exit code {ended.exit_code}: {ended.last}. The same command goes on.")
+            raise RuntimeError(f"exit code {ended.exit_code}: {ended.last}. The same command continues.")
         return write_lines(batch, model=str(flags.get("model_name") or ""))
     finally:
         for commit in commits:

@@ -99,7 +99,7 @@ def name_dataset(job: Job[Group]) -> None:
     if after != before:
         store.put(CARD, after.encode())
     elif _DATASET not in before:
-        job.progress.say(f"{CARD} names other data files and stays: name {_DATASET} there for load_dataset")
+        job.progress.say(f"{CARD} names other data files and remains unchanged: add {_DATASET} for load_dataset")
     for info in list(store.list(_PREVIEW)):
         store.delete(info.key)
 
@@ -121,7 +121,7 @@ async def show_pages(job: Job[Group], command: str) -> None:
         await to_thread(files.add, _rows(workspace, extract, described, item))
     await to_thread(files.end)
     if files.rows:
-        progress.say(f"{files.rows} pages to look at before Assemble: {workspace.url}/{_PREVIEW}, which {CARD} names")
+        progress.say(f"Preview of {files.rows} pages before Assemble: {workspace.url}/{_PREVIEW}, named in {CARD}")
 
 
 def _wanted(job: Job[Group]) -> tuple[str, str, str] | None:
@@ -131,7 +131,7 @@ def _wanted(job: Job[Group]) -> tuple[str, str, str] | None:
         return None
     named = named_files(_card(workspace))
     if named is None:
-        job.progress.say(f"{CARD} names other data files and stays: there is no preview for load_dataset")
+        job.progress.say(f"{CARD} names other data files and remains unchanged: load_dataset has no preview")
     extract = newest_key(workspace, EXTRACT)
     if named in (None, _DATASET) or extract is None or not _is_done(workspace, EXTRACT, extract):
         return None

@@ -69,7 +69,7 @@ def _chosen(settings: EngineSettings, engine: str) -> str:
     if settings.engine == "auto":
         return ""
     if kind == "flag":
-        return f"which {where} {engine} chose"
+        return f"which `engine={engine}` chose"
     if kind == "workspace":
         return f"with which this workspace was begun {where}".rstrip()
     return f"which {where} chose" if where else ""
@@ -77,8 +77,8 @@ def _chosen(settings: EngineSettings, engine: str) -> str:
 
 def _way_out(engine: str, concerned: Collection[str], listed: str) -> str:
     if engine == EMBEDDED:
-        return f"Add --server-url URL or --engine vllm, or leave out {listed}."
-    return f"Leave out {listed}, or use --engine {' or '.join(sorted(concerned))}."
+        return f"Add `server_url=URL` or `engine=vllm`, or leave out {listed}."
+    return f"Leave out {listed}, or use {' or '.join(f'`engine={name}`' for name in sorted(concerned))}."
 
 
 # Load the settings of a command from flags, environment, .env, configuration file, and workspace.
@@ -135,14 +135,15 @@ class Source(PydanticBaseSettingsSource):
 
 
 class FlagSource(Source):
-    """Values from the command line; `written` holds the spelling of each flag."""
+    """Values from the command line; `written` holds the spelling of each flag, or a Python keyword in backticks."""
 
     def __init__(self, model: type[BaseSettings], flags: Mapping[str, Any], written: Mapping[str, str]) -> None:
         super().__init__(model)
         for name, value in flags.items():
             setting = self.settings[name]
             spelling = written.get(name) or (setting.metavar if setting.positional else setting.flag)
-            self.given[name] = Given(value, f"flag {spelling}", _after(spelling + " "))
+            shown = _around(f"`{name}=", "`") if spelling.startswith("`") else _after(spelling + " ")
+            self.given[name] = Given(value, f"flag {spelling}", shown)
             if setting.secret:
                 self.warnings.append(
                     f"{spelling}: other users of this machine can see it in the list of processes; "
@@ -260,12 +261,12 @@ def read_config(path: Path) -> Mapping[Any, Any]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise UsageError(f"--config {path} cannot be read: {reason}") from error
+        raise UsageError(f"the configuration file {path} cannot be read: {reason}") from error
     if path.suffix == ".toml":
         return _read_toml(path, text)
     if path.suffix in (".yaml", ".yml"):
         return _read_yaml(path, text)
-    raise UsageError(f"--config {path}: unknown kind of file", hint="Accepted: .toml, .yaml, .yml")
+    raise UsageError(f"the configuration file {path} has an unknown type", hint="Accepted: .toml, .yaml, .yml")
 
 
 def _read_toml(path: Path, text: str) -> Mapping[Any, Any]:
@@ -381,7 +382,7 @@ def load(
         environ: Environment variables.
         dotenv: The .env file.
         stored: Settings that the workspace holds.
-        written: Spelling of each flag, for messages.
+        written: Spelling of each flag, for messages; keywords of Python are in backticks.
         lenient: Fill a missing required value with `NOT_GIVEN`, to show settings.
 
     Raises:
@@ -440,9 +441,8 @@ def _complaint(settings: Mapping[str, Setting], given: Mapping[str, Given], deta
     if detail["type"] == "missing":
         if setting.positional:
             return f"no {setting.name} given: write {setting.metavar} after the command, or set {setting.variable}"
-        short = f"-{setting.short}/" if setting.short else ""
-        return f"no {setting.name} given: use {short}{setting.flag} {setting.metavar} or {setting.variable}"
-    value, shown = setting.default, setting.metavar if setting.positional else setting.flag
+        return f"no {setting.name} given: use `{setting.name}={setting.metavar}` or {setting.variable}"
+    value, shown = setting.default, f"`{setting.name}`"
     if setting.name in given:
         value = given[setting.name].value
         index = next((part for part in detail["loc"][1:] if isinstance(part, int)), None)
@@ -469,7 +469,7 @@ def _nearest(setting: Setting, value: Any) -> str:
 
 
 def settings_from(model: type[M], call: str, keywords: Mapping[str, Any], stored: Mapping[str, Any] | None = None) -> M:
-    """Return the settings of a call; messages name keywords as written.
+    """Return the settings of a call.
 
     Raises:
         UsageError: A value is bad or missing, or a keyword is unknown.
@@ -487,5 +487,5 @@ def settings_from(model: type[M], call: str, keywords: Mapping[str, Any], stored
         environ=environment(),
         dotenv=Path(".env"),
         stored=stored,
-        written={name: name for name in keywords},
+        written={name: f"`{name}`" for name in keywords},
     ).settings

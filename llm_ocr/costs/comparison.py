@@ -92,8 +92,8 @@ def _line(row: Row) -> str:
 
 _HEAD = ("where", "cost", "time", "pages/min", "start-up", "rate", "price")
 _RATES = (
-    "rate: reported for this model on this GPU by somebody; or guessed: scaled from another GPU, or another model's; "
-    "or measured: here, just now"
+    "rate: reported (published for this model on this GPU), guessed (scaled from another GPU or model), or measured "
+    "(now, on this machine)"
 )
 
 
@@ -155,7 +155,7 @@ class Comparison:
         return list(dict.fromkeys([*self.notes, *stored, *rates, *lines, *(one.source for one in self.options)]))
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values, for `estimate --json`."""
+        """Return JSON values."""
         ins, outs = self.tokens or (Span.of(0), Span.of(0))
         return {
             "stage": self.stage,
@@ -204,8 +204,8 @@ _MINUTE = 60
 #: Name of this machine in a table with others.
 HERE = "here"
 EMBEDDED_HERE = (
-    "here: text layer and OCR on the CPU, without a model. Scans decide the rate; --engine embedded --calibrate "
-    "measures it on your own pages"
+    "here: text layer and OCR on the CPU, without a model. The rate depends on the share of scans; `engine=embedded` "
+    "and `calibrate` measure the rate of your pages"
 )
 
 
@@ -266,7 +266,7 @@ def on_own_cores(stage: str, pages: int, cores: int) -> Option | None:
         known=cores == MEASURED_CORES,
     )
     name = f"{HERE}, {EMBEDDED_MODEL} ({cores} cores)"
-    return Option(name, EMBEDDED_MODEL, Span.of(0), "no rent", f"{HERE}: no rent; power is not counted", found)
+    return Option(name, EMBEDDED_MODEL, Span.of(0), "no rent", f"{HERE}: no rent; power is not included", found)
 
 
 def at_providers(tokens: Tokens, chosen: Sequence[Provider] | None = None) -> list[Option]:
@@ -299,13 +299,13 @@ def tokens_of(pages: int, *, model: str = "") -> Tokens:
     try:
         page = max(find_profile(name).page_tokens, 2 * _ANSWER)
     except UsageError:
-        name, page = "a model that is not known, as many as", 5 * _ANSWER
+        name, page = "an unknown model:", 5 * _ANSWER
     prompt = page - _ANSWER
     return Tokens(
         Span(prompt / 2, prompt, max(_MOST, prompt)) * pages,
         Span(_ANSWER / 2, _ANSWER, _MOST) * pages,
         f"tokens of a page: {prompt:,} in and {_ANSWER:,} out (a full page, by the profile of {name}); at most "
-        f"{_MOST:,} each, as a user of olmOCR counted them in October 2025; half of it at least is a guess",
+        f"{_MOST:,} each, from a count of a user of olmOCR in October 2025; the minimum, half of that, is a guess",
     )
 
 
@@ -322,7 +322,7 @@ def _rank(one: Option) -> tuple[bool, float, str]:
 
 def _option(name: str, model: str, found: Estimate, price: Price | None) -> Option:
     if price is None:
-        return Option(name, model, None, "not known", "price not known: give it with --price-per-hour", found)
+        return Option(name, model, None, "not known", "price unknown: set `price_per_hour`", found)
     source = f"prices of {found.machine.platform}: {price.words}"
     shown = f"{money_text(price.per_hour, price.currency)} an hour"
     return Option(name, model, found.cost(price), shown, source, found, price.currency)
@@ -407,7 +407,7 @@ def _scaled(here: Machine, there: Machine, pages: int, seconds: float, startup: 
     before = startup_of(there)[0].likely if startup is None else startup
     words = (
         f"this run's rate on {here.label}, scaled by the GPUs' speeds (measured with one model, or computed), with the "
-        "same start-up; each may be half or twice as fast"
+        "same start-up; the error may be a factor of 2"
     )
     doubt = Span(before + work / 2, before + work, before + work * 2)
     return WhatIf(
@@ -419,7 +419,7 @@ def _expected(there: Machine, model: str, pages: int) -> WhatIf | None:
     found = estimate("extract", model, there, pages)
     if found is None or there.price is None:
         return None
-    words = f"this run's rate says nothing of GPUs: taken from what others reported of {model}"
+    words = f"no rate of this run on a GPU: published rates of {model}"
     hours = found.billed.likely / _HOUR
     return WhatIf(there.label, pages, found.rate.likely, hours, found.cost(there.price), False, words)
 
@@ -512,12 +512,12 @@ def _words(sample: Sampled, pages: int, startup: Span) -> list[str]:
     read = len(sample.tokens_in)
     failed = f", {sample.failed} of them failed" if sample.failed else ""
     return [
-        f"here: measured on {sample.where} just now: {read:,} of {pages:,} pages{failed}, drawn by chance (seed "
-        f"{sample.seed}), {len(sample.ends):,} of them against the clock in {sample.seconds:.0f} s",
-        f"its range: a 95 % t-interval over {SLICES} slices of the sample, narrowed by the share of all pages that was "
-        f"read, and at least {LEAST_TIME:.0%} either way for a machine that is not as fast every minute",
-        f"its start-up of {startup.likely:.0f} s: plan, engine and first pages as they just took; half or twice is a "
-        "guess",
+        f"here: measured now on {sample.where}: {read:,} of {pages:,} pages{failed}, a random sample (seed "
+        f"{sample.seed}), {len(sample.ends):,} of them timed in {sample.seconds:.0f} s",
+        f"range: a 95 % t-interval over {SLICES} slices of the sample, narrowed by the sampled share of all pages, and "
+        f"at least {LEAST_TIME:.0%} in both directions for changes in the speed of the machine",
+        f"start-up of {startup.likely:.0f} s: measured time of plan, engine, and first pages; the range of half to "
+        "twice is a guess",
     ]
 
 
@@ -526,7 +526,7 @@ def _tokens(sample: Sampled, pages: int, share: float) -> Tokens:
         mean_span(values, share, least=LEAST_TOKENS) for values in (sample.tokens_in, sample.tokens_out)
     )
     if not answers.likely:
-        return Tokens(Span.of(0), Span.of(0), "no tokens: no model was asked")
+        return Tokens(Span.of(0), Span.of(0), "no tokens: no requests to a model")
     words = f"tokens of a page, measured here: {_span(prompts)} in and {_span(answers)} out"
     return Tokens(prompts * pages, answers * pages, words)
 
@@ -547,6 +547,6 @@ def _calibrated_option(found: Estimate, tokens: Tokens, prices: Prices) -> Optio
         shown.append(f"{money_text(prices.hour)} an hour")
     name = "here" + (f" x {found.count}" if found.count > 1 else "")
     if cost is None:
-        source = "here: price not known: give it with --price-per-hour, or --price-in and --price-out"
+        source = "here: price unknown: set `price_per_hour`, or `price_in` and `price_out`"
         return Option(name, found.model, None, "not known", source, found)
     return Option(name, found.model, cost, "; ".join(shown), "here: prices as given", found)

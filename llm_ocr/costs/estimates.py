@@ -85,7 +85,7 @@ def expected_seconds(
 ) -> Estimate | None:
     """Return the estimate for a stage; None for unknown hardware, or for a model without data on the hardware.
 
-    `model` is as in `--model`, "" for the default, `embedded` for the engine without a model.
+    `model` is the setting `model`, "" for the default, `embedded` for the engine without a model.
     """
     machine = machine_named(platform, hardware)
     if machine is None:
@@ -165,7 +165,7 @@ def stored_of(stage: str, model: str, pages: int) -> Stored | None:
 
 def measured_stored(each: Span, pages: int) -> Stored:
     """Return the bytes from the pages of a sample that were written as in Extract."""
-    words = f"{size_text(each.likely)} a page, page images, figures and Parquet, as written just now"
+    words = f"{size_text(each.likely)} a page, page images, figures, and Parquet, measured now"
     return Stored(each * pages, "; ".join([words, *_then("extract")]))
 
 
@@ -186,4 +186,4 @@ def _then(stage: str) -> Iterator[str]:
         return
     found = next((one for one in stored_rates() if one["stage"] == "assemble"), None)
     if found is not None:
-        yield f"Assemble adds about {size_text(found['bytes_per_page'])} a page (--dataset-images none: far less)"
+        yield f"Assemble adds about {size_text(found['bytes_per_page'])} a page (with `dataset_images=none`, much less)"

@@ -151,17 +151,17 @@ def live_prices(platform: str, *, endpoint: str | None = None) -> tuple[Mapping[
     """
     stored = {one.name: one.price for one in machines() if one.platform == platform and one.price is not None}
     if platform not in _WHOM:
-        return stored, f"{platform}: has no list of prices that could be asked; {_dated(stored)}"
+        return stored, f"{platform}: has no list of current prices; {_dated(stored)}"
     try:
         hourly = hub_prices(endpoint)
     except Exception as error:  # noqa: BLE001 - for any failure of the Hub, the file has prices
         why = (str(error).strip() or type(error).__name__).splitlines()[0]
-        return stored, f"{platform}: {_WHOM[platform]} could not be read ({why}); {_dated(stored)}"
+        return stored, f"{platform}: cannot read {_WHOM[platform]} ({why}); {_dated(stored)}"
     today = datetime.now(UTC).date().isoformat()
     found = {
         name: Price(price, _WHOM[platform], today, live=True) for name, price in hourly.items() if price is not None
     }
-    return {**stored, **found}, f"{platform}: prices of {_WHOM[platform]}, just now"
+    return {**stored, **found}, f"{platform}: current prices of {_WHOM[platform]}"
 
 
 def hub_prices(endpoint: str | None = None, token: str | bool | None = None) -> Mapping[str, float | None]:
@@ -190,4 +190,4 @@ def _live_price(one: Mapping[str, Any]) -> float | None:
 
 def _dated(stored: Mapping[str, Price]) -> str:
     words = "; ".join(dict.fromkeys(price.words for price in stored.values()))
-    return f"the file's are of {words}" if words else "none are known"
+    return f"prices of the file: {words}" if words else "no known prices"

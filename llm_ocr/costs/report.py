@@ -54,7 +54,7 @@ class Spent:
     ended: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values for `status --json`."""
+        """Return JSON values for the status."""
         return asdict(self)
 
 
@@ -82,7 +82,7 @@ def unknown(found: Sequence[Spent]) -> int:
 
 
 def spent_to_json(found: Sequence[Spent]) -> dict[str, Any]:
-    """Return the sums and each submission, for `status --json`."""
+    """Return JSON values of the sums and of each submission, for the status."""
     return {"total": dict(totals(found)), "unknown": unknown(found), "jobs": [one.to_json() for one in found]}
 
 
@@ -93,7 +93,7 @@ def spent_text(found: Sequence[Spent]) -> str:
         money = " and ".join(money_text(value, currency) for currency, value in sums.items())
         parts.append(f"{money} for jobs ({', '.join(_stages(found))})")
     if missing := unknown(found):
-        parts.append(f"{missing} {'submission' if missing == 1 else 'submissions'} of which the cost is not known")
+        parts.append(f"{missing} {'submission' if missing == 1 else 'submissions'} with unknown cost")
     return "; ".join(parts)
 
 
@@ -325,13 +325,13 @@ def _stage_costs(name: str, pages: int, status: RunStatus, found: Sequence[Spent
 
 def _notes(stages: Sequence[StageCost], found: Sequence[Spent], what_if: Sequence[WhatIf]) -> Iterator[str]:
     if missing := unknown(found):
-        yield f"{missing} of {len(found)} submissions: what they cost is not known"
+        yield f"{missing} of {len(found)} submissions have an unknown cost"
     if not found:
-        yield "no jobs of a platform are recorded in this workspace"
+        yield "this workspace has no jobs of a platform"
     if any(one.working is None and one.pages for one in stages):
-        yield "where workers recorded no working time, pages/min is of the billed time, and start-up is not known"
+        yield "without recorded working time, pages/min is for the billed time, and the start-up is unknown"
     if any(one.hardware and not one.pages for one in stages):
-        yield "a stage that ran on several kinds of hardware has no pages/min: which pages were read where is not kept"
+        yield "a stage on several kinds of hardware has no pages/min: the hardware of each page is unknown"
     yield from dict.fromkeys(one.words for one in what_if)
 
 

@@ -153,7 +153,7 @@ def rate_of(stage: str, model: str, machine: Machine) -> Rate | None:
     if found is None and name != DEFAULT:
         found = _on_gpu(stage, DEFAULT, machine.gpu)
         if found is not None:
-            said = f"{stage} with {name or model}: no rate is known; taken as {DEFAULT}'s, in a wide range"
+            said = f"{stage} with {name or model}: unknown rate; the rate of {DEFAULT}, with a wide range"
             found = Rate(found.pages_per_minute.wider(_OTHER_MODEL), (said, *found.words), False)
     return _of_all(found, machine) if found else None
 
@@ -188,9 +188,9 @@ def startup_here() -> tuple[Span, str]:
 def of_cores(rate: Span, cores: int) -> tuple[Span, str]:
     """Return the rate of a CPU with another number of cores, and the assumption as text."""
     if cores == MEASURED_CORES:
-        return rate, f"{cores} cores, as many as the measured machine had"
+        return rate, f"{cores} cores, as on the measured machine"
     scaled = (rate * (cores / MEASURED_CORES)).wider(_MEASURED)
-    return scaled, f"scaled from {MEASURED_CORES} cores to {cores}, as each core reads a page of its own"
+    return scaled, f"scaled from {MEASURED_CORES} cores to {cores}, since each core reads a separate page"
 
 
 def known_model(name: str) -> str:
@@ -269,7 +269,7 @@ def _borrowed(rate: Mapping[str, Any], model: str) -> tuple[str, ...]:
 def _of_all(rate: Rate, machine: Machine) -> Rate:
     if machine.gpus < 2:
         return rate
-    words = "several GPUs of a machine are taken for so many times one"
+    words = "the rate is proportional to the number of GPUs of a machine"
     return Rate(rate.pages_per_minute * machine.gpus, (*rate.words, words), rate.known)
 
 

@@ -242,7 +242,7 @@ class ImageFile:
         except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
             raise PageFailure(Reason.RENDER_LIMIT, f"more than {MAX_PIXELS // 1_000_000} million pixels") from error
         except UnidentifiedImageError as error:
-            raise PageFailure(Reason.UNREADABLE, "not an image that can be read (PNG, JPEG, WebP, TIFF)") from error
+            raise PageFailure(Reason.UNREADABLE, "not a readable image (PNG, JPEG, WebP, TIFF)") from error
         except _DAMAGED as error:
             raise PageFailure(Reason.UNREADABLE, f"cannot be opened as an image: {error}") from error
         self._file = file
@@ -292,7 +292,7 @@ def _check(width: int, height: int, size: int) -> None:
         raise PageFailure(Reason.RENDER_LIMIT, f"{width} x {height} pixels")
     shrink = min(1.0, size / max(width, height))
     if min(width, height) * shrink < MIN_SIDE:
-        raise PageFailure(Reason.RENDER_LIMIT, f"{width} x {height} pixels is too narrow to be read")
+        raise PageFailure(Reason.RENDER_LIMIT, f"{width} x {height} pixels is too narrow to read")
 
 
 def _prepared(image: "Image.Image", size: int) -> "Image.Image":

@@ -28,11 +28,11 @@ def local_path(source: str, base: Path | None = None) -> Path:
         source = unquote(parts.path)
     elif "://" in source and not exists(Path(source)):
         named = without_credentials(source)
-        raise unknown_scheme(source) or UsageError(f"{named}: no file, folder or URL that can be read")
+        raise unknown_scheme(source) or UsageError(f"{named}: not a readable file, folder, or URL")
     elif source.startswith("~") and not os.path.lexists(source):
         source = str(_user_folder(source))
     if not source:
-        raise UsageError("a source is empty", hint="Name files, folders, globs, .txt lists or .jsonl manifests.")
+        raise UsageError("a source is empty", hint="Give files, folders, globs, .txt lists, or .jsonl manifests.")
     return Path(os.path.abspath(base / source if base else source))  # noqa: PTH100 - keeps links
 
 
@@ -104,7 +104,7 @@ def parse_pages(text: str) -> PageRanges:
     """Parse `1-5,9,12-` (`-5` is `1-5`). Raises `UsageError` that names the wrong part."""
     parts = [part.strip() for part in text.split(",")]
     if not any(parts):
-        raise UsageError(f"pages {text!r}: no page is named", hint=_RANGES_HINT)
+        raise UsageError(f"pages {text!r}: names no page", hint=_RANGES_HINT)
     return PageRanges(tuple(_range(part, text) for part in parts))
 
 
@@ -150,8 +150,8 @@ class UniqueIds:
         """Register an id. Raises `UsageError` if another line has the same id."""
         if document_id in self._places:
             raise UsageError(
-                f"{place}: id {document_id!r} stands in {self._places[document_id]} already",
-                hint="Give each document an id of its own.",
+                f"{place}: id {document_id!r} already exists in {self._places[document_id]}",
+                hint="Give each document a different id.",
             )
         self._places[document_id] = place
 
@@ -186,7 +186,7 @@ def entry_of(line: str, place: str, ids: UniqueIds) -> ManifestEntry:
     except json.JSONDecodeError as error:
         raise UsageError(f"{place}: not JSON ({error.msg})", hint=_MANIFEST_HINT) from error
     except (ValueError, RecursionError) as error:  # numbers with thousands of digits, or thousands of levels
-        raise UsageError(f"{place}: not JSON that can be read", hint=_MANIFEST_HINT) from error
+        raise UsageError(f"{place}: not readable JSON", hint=_MANIFEST_HINT) from error
     if not isinstance(entry, dict):
         raise UsageError(f"{place}: not an object", hint=_MANIFEST_HINT)
     path = entry.get("pdf_path")
@@ -195,7 +195,7 @@ def entry_of(line: str, place: str, ids: UniqueIds) -> ManifestEntry:
     return ManifestEntry(path, _id(entry, place, ids), _pages(entry.get("pages"), place))
 
 
-_MANIFEST_HINT = 'Write one object a line: {"document_id": "a1", "pdf_path": "a.pdf", "pages": [1, 2]}'
+_MANIFEST_HINT = 'Write one object per line: {"document_id": "a1", "pdf_path": "a.pdf", "pages": [1, 2]}'
 
 
 def _id(entry: dict[str, Any], place: str, ids: UniqueIds) -> str | None:
@@ -234,8 +234,8 @@ def _from_ranges(text: str, place: str) -> tuple[int, ...]:
     last = max((end or 0 for _, end in ranges.ranges), default=0)
     if any(end is None for _, end in ranges.ranges):
         raise UsageError(
-            f"{place}: pages {text!r} has no end", hint="Name the last page too: a manifest fixes its pages."
+            f"{place}: pages {text!r} has no end", hint="Also give the last page: a manifest needs exact pages."
         )
     if last > _LAST_PAGE:
-        raise UsageError(f"{place}: pages {text!r} goes beyond a million pages")
+        raise UsageError(f"{place}: pages {text!r} exceeds a million pages")
     return ranges.select(last)

@@ -21,7 +21,7 @@ _PROVED = 256
 #: Nanoseconds: no file system has coarser timestamps.
 _STEP = 2_000_000_000
 #: Remedy for a document that differs from the plan.
-CHANGED_HINT = "Plan again in a new workspace to read it as it is now."
+CHANGED_HINT = "To read the current file, plan again in a new workspace."
 
 
 class _State(NamedTuple):
@@ -90,7 +90,7 @@ class Proofs:
         except OSError as error:
             raise PageFailure(Reason.UNREADABLE, f"{source}: {error.strerror or error}") from error
         if found != version:
-            raise PageFailure(Reason.SOURCE_CHANGED, f"{source} is not the file that was planned", hint=CHANGED_HINT)
+            raise PageFailure(Reason.SOURCE_CHANGED, f"{source} differs from the planned file", hint=CHANGED_HINT)
         # Timestamps have a resolution: a second write within the same step would be invisible.
         if abs(began - state.changed) > _STEP and _state(descriptor) == state:
             with self._lock:
@@ -140,13 +140,13 @@ def _open(source: str) -> int:
     except FileNotFoundError as error:
         raise PageFailure(Reason.NOT_FOUND, f"{source} does not exist") from error
     except PermissionError as error:
-        raise PageFailure(Reason.UNREADABLE, "not a file that may be read") from error
+        raise PageFailure(Reason.UNREADABLE, "not a readable file") from error
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else ""
         raise PageFailure(Reason.UNREADABLE, f"{source}: {why or error}") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise PageFailure(Reason.UNREADABLE, "not a file that may be read")
+        raise PageFailure(Reason.UNREADABLE, "not a readable file")
     return descriptor
 
 

@@ -120,7 +120,7 @@ class PdfFile:
                 raise
             self._open_with_poppler(failure, ["", *passwords])
         if self._total > _BELIEVED and not any(map(self._has, self._spread())):
-            raise PageFailure(Reason.UNREADABLE, f"it claims {self._total:,} pages, and hardly any of them is there")
+            raise PageFailure(Reason.UNREADABLE, f"the file declares {self._total:,} pages, but nearly all are missing")
 
     def _spread(self) -> list[int]:
         """Return numbers of pages, the last one first, without the first page, which may be the only one."""
@@ -152,7 +152,7 @@ class PdfFile:
         given = (
             f"none of the {len(passwords) - 1} passwords given opens it" if len(passwords) > 1 else "no password given"
         )
-        raise PageFailure(Reason.ENCRYPTED, given, hint="Give its password with --password-file.")
+        raise PageFailure(Reason.ENCRYPTED, given, hint="Give the password with `password_file`.")
 
     def _open_with_poppler(self, failure: PageFailure, passwords: Sequence[str]) -> None:
         for password in passwords:
@@ -248,15 +248,15 @@ class PdfFile:
         if not (0 < width < math.inf and 0 < height < math.inf):
             raise PageFailure(Reason.UNREADABLE, "the page has no size")
         if min(width, height) * self._scale(width, height) < MIN_SIDE:
-            raise PageFailure(Reason.RENDER_LIMIT, f"a page of {width:g} x {height:g} points is too narrow to be read")
+            raise PageFailure(Reason.RENDER_LIMIT, f"a page of {width:g} x {height:g} points is too narrow to read")
 
     def _check_images(self, largest: int) -> None:
         allowed = min(IMAGE_SHARE * self._look.memory, _IMAGE_BYTES)
         if largest > allowed:
             raise PageFailure(
                 Reason.RENDER_LIMIT,
-                f"an image of the page takes {largest >> 20} MiB, {int(allowed) >> 20} are allowed",
-                hint="Raise the renderer's memory limit if the document is to be trusted.",
+                f"an image of the page takes {largest >> 20} MiB, and the limit is {int(allowed) >> 20} MiB",
+                hint="If you trust the document, increase `render_memory`.",
             )
 
     def _scale(self, width: float, height: float) -> float:
@@ -307,9 +307,9 @@ def _forget_last_error() -> None:
 
 def _refused(error: pypdfium2.PdfiumError) -> PageFailure:
     if error.err_code == pdfium.FPDF_ERR_SECURITY:
-        return PageFailure(Reason.ENCRYPTED, "encrypted in a way that the renderer does not know")
+        return PageFailure(Reason.ENCRYPTED, "encrypted with an unsupported method")
     if error.err_code in (pdfium.FPDF_ERR_FORMAT, pdfium.FPDF_ERR_UNKNOWN):
-        return PageFailure(Reason.UNREADABLE, "not a PDF that can be read: damaged, empty or without pages")
+        return PageFailure(Reason.UNREADABLE, "not a readable PDF: damaged, empty, or without pages")
     return PageFailure(Reason.UNREADABLE, str(error))
 
 

@@ -229,14 +229,14 @@ class Renderer:
             return PageFailure(
                 Reason.RENDER_TIMEOUT,
                 f"{failing} in {self._options.timeout:g} s",
-                hint="Raise --render-timeout if the document is to be trusted.",
+                hint="If you trust the document, increase `render_timeout`.",
             )
         if death.out_of_memory:
             megabytes = self._options.memory >> 20
             return PageFailure(
                 Reason.RENDER_LIMIT,
                 f"{failing} with {megabytes} MiB",
-                hint="Raise --render-memory if the document is to be trusted.",
+                hint="If you trust the document, increase `render_memory`.",
             )
         return PageFailure(Reason.RENDER_CRASHED, f"{failing}: the renderer {death}", retryable=True)
 

@@ -93,7 +93,7 @@ def unfollowed(entry: "Path | os.DirEntry[str]") -> Unlisted | None:
         entry.stat()
     except OSError as error:
         dangling = isinstance(error, (FileNotFoundError, NotADirectoryError))
-        problem = "link leads to nothing" if dangling else f"link cannot be followed: {error.strerror or error}"
+        problem = "broken link" if dangling else f"link cannot be followed: {error.strerror or error}"
         return Unlisted(Path(entry), problem, dangling)
     return None
 

@@ -138,21 +138,21 @@ def card(facts: CardFacts, front: Mapping[str, Any], *, whole: bool = True) -> s
 
 
 def _sections(facts: CardFacts, *, whole: bool) -> list[str]:
-    mark = f"<!-- llm-ocr export of {facts.workspace}; the next export writes the text below this line anew -->"
+    mark = f"<!-- llm-ocr export of {facts.workspace}; the next export replaces the text below this line -->"
     intro = (
         f"{facts.documents:,} {'document' if facts.documents == 1 else 'documents'}, read page by page with llm-ocr "
-        f"{facts.version}. A row is a page: its image, its Markdown, its figures and their descriptions. Pages that "
-        "could not be read are rows too; `status` and `reason` tell them."
+        f"{facts.version}. A row is a page: its image, its Markdown, its figures and their descriptions. The dataset "
+        "includes failed pages, which `status` and `reason` identify."
     )
     if facts.left_out:
         more = f"{facts.left_out:,} more {'document' if facts.left_out == 1 else 'documents'}"
         intro += (
-            f" {more} had too many bad pages and left no rows here; `dropped-documents.jsonl` lists them, and the "
-            "statistics count their pages."
+            f" {more} had too many bad pages and have no rows; `dropped-documents.jsonl` lists these documents, "
+            "and the statistics include their pages."
         )
     sections = [mark, f"# {facts.title}", intro, "## Statistics", _counts_table(facts)]
     if not whole:
-        sections[2:] = ["**This dataset is being written: files of it are missing yet.**"]
+        sections[2:] = ["**An export is in progress: this dataset is not complete.**"]
         return sections
     if facts.reasons:
         sections.append(_table(("Why pages are degraded or failed", "Pages"), list(facts.reasons.items())))

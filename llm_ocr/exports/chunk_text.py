@@ -290,14 +290,14 @@ def token_count(name: str) -> TokenCount:
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
-        raise MissingExtra("--tokenizer: the library tokenizers is not installed", install="chunks") from error
+        raise MissingExtra("`tokenizer` needs the library tokenizers", install="chunks") from error
     path = _local(name) or _fetched(name)
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # errors of the Rust library have no type of their own
         raise UsageError(
-            f"--tokenizer {name}: {path} is no tokenizer of the library tokenizers: {error}",
-            hint=f"Give a {_FILE}, or a model of the Hub that has one.",
+            f"`tokenizer={name}`: the library tokenizers cannot read {path}: {error}",
+            hint=f"Give a {_FILE}, or a model of the Hub with a {_FILE}.",
         ) from error
     tokenizer.no_truncation()  # files may contain both, for the model's own input
     tokenizer.no_padding()
@@ -319,7 +319,7 @@ def _local(name: str) -> Path | None:
     if path.is_file():
         return path
     if path.suffix == ".json" or name.startswith((".", "/", "~")):
-        raise UsageError(f"--tokenizer {name}: there is no file {path}", hint=f"Give a {_FILE} that is there.")
+        raise UsageError(f"`tokenizer={name}`: the file {path} does not exist", hint=f"Give an existing {_FILE}.")
     return None
 
 
@@ -333,15 +333,15 @@ def _fetched(name: str) -> Path:
     except (HFValidationError, EntryNotFoundError, HfHubHTTPError, OSError) as error:
         if isinstance(error, HFValidationError):
             raise UsageError(
-                f"--tokenizer {name} is neither a file nor the name of a model: {error}",
-                hint=f"Give a {_FILE}, the folder of one, or a model of the Hub: NAMESPACE/NAME",
+                f"`tokenizer={name}` is neither a file nor the name of a model: {error}",
+                hint=f"Give a {_FILE}, its folder, or a model of the Hub: NAMESPACE/NAME",
             ) from error
         if isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError):
             raise UsageError(
-                f"--tokenizer {name}: the model has no {_FILE}",
-                hint=f"Give a {_FILE} of its family, or another model's.",
+                f"`tokenizer={name}`: the model has no {_FILE}",
+                hint=f"Give the {_FILE} of a related model.",
             ) from error
         raise StorageError(
-            f"--tokenizer {name}: its {_FILE} cannot be fetched: {error}",
-            hint=f"Is the name right, and the Hub to be reached? A {_FILE} on this machine needs neither.",
+            f"`tokenizer={name}`: cannot download the {_FILE}: {error}",
+            hint=f"Check the name and the connection to the Hub, or give a {_FILE} on this machine.",
         ) from error

@@ -1,4 +1,4 @@
-"""`export --format chunks`: passages for retrieval."""
+"""Export with `format=chunks`: passages for retrieval."""
 
 import asyncio
 import hashlib
@@ -659,8 +659,8 @@ async def export_chunks(job: ExportJob) -> Exported:
     settings = job.settings
     if settings.chunk_overlap > settings.chunk_size // 2:
         raise UsageError(
-            f"--chunk-overlap {settings.chunk_overlap} is more than half of --chunk-size {settings.chunk_size}",
-            hint="Give a smaller overlap, or larger passages.",
+            f"`chunk_overlap={settings.chunk_overlap}` is more than half of `chunk_size={settings.chunk_size}`",
+            hint="Decrease the overlap, or increase the size.",
         )
     limits, tokenizer = await asyncio.to_thread(_limits, settings)
     form = Form(

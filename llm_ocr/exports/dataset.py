@@ -1,4 +1,4 @@
-"""`export --format dataset`: Parquet shards of even size and a card."""
+"""Export with `format=dataset`: Parquet shards of even size and a card."""
 
 import asyncio
 import hashlib
@@ -172,8 +172,8 @@ def _plan(job: ExportJob, dataset: Assembled) -> list[Shard]:
     if job.output.repository is not None and len(shards) > _MOST_FILES:
         enough = 1 + sum(source.size for source in dataset.sources) // (_MB * _MOST_FILES // 2)
         raise UsageError(
-            f"{len(shards):,} files are more than the {_MOST_FILES:,} that a folder of {job.output.url} may hold",
-            hint=f"Make them larger: --shard-size {enough}",
+            f"{len(shards):,} files exceed the limit of a folder of {job.output.url}, {_MOST_FILES:,} files",
+            hint=f"Write larger files: `shard_size={enough}`",
         )
     return shards
 
@@ -193,10 +193,10 @@ def _look(output: Output, identity: str, wanted: Sequence[Shard]) -> _Place:
     names = {shard.name for shard in wanted}
     stale = tuple(sorted(found.keys() - names))
     if standing.workspace != identity and (standing.workspace or stale):
-        what = "the dataset of another workspace" if standing.workspace else f"an export of which no {name} tells"
+        what = "the dataset of another workspace" if standing.workspace else f"an export without a {name}"
         raise WorkspaceMismatch(
             f"{output.url} holds {what}",
-            hint=f"Give another --output, or remove {name} and {PREFIX}*.parquet there first.",
+            hint=f"Set another `output`, or first remove {name} and {PREFIX}*.parquet there.",
         )
     return _Place(name, text, standing, {key: found[key] for key in found.keys() & names}, stale)
 
@@ -212,7 +212,7 @@ def _begin(job: ExportJob, place: _Place, text: str) -> None:
     """Write a card before the first shard."""
     if place.card == OTHER_CARD:
         url = job.output.url
-        job.progress.say(f"{CARD} at {url} was not written by llm-ocr and stays; the dataset card is {OTHER_CARD}")
+        job.progress.say(f"{CARD} at {url} is not by llm-ocr and remains; the dataset card is {OTHER_CARD}")
     if not place.standing.workspace:
         job.output.store.put(place.card, text.encode())
 
@@ -284,8 +284,8 @@ def _check_unchanged(workspace: Workspace, sources: Iterable[Source]) -> None:
         info = workspace.store.stat(source.key)
         if info is None or info.version != source.version:
             raise StorageError(
-                f"{workspace.url}: {source.key} was written anew while it was exported",
-                hint="Wait until Assemble has ended, then run the same command again.",
+                f"{workspace.url}: {source.key} changed during the export",
+                hint="Wait until Assemble has finished, then export again.",
             )
 
 

@@ -1,4 +1,4 @@
-"""`export --format json`, `jsonl`, and `markdown`: documents and pages as files."""
+"""Export with `format=json`, `jsonl`, and `markdown`: documents and pages as files."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -272,7 +272,7 @@ def _read(workspace: Workspace, key: str) -> bytes:
     except ObjectNotFound as error:
         raise StorageError(
             f"{workspace.url}: {key} is missing",
-            hint=f"Run `llm-ocr assemble -w {workspace.url}`, which writes it anew; then export again.",
+            hint="Run Assemble again, which writes the file. Then export again.",
         ) from error
 
 

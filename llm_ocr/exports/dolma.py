@@ -1,4 +1,4 @@
-"""`export --format dolma`: documents for training, one JSON object per line."""
+"""Export with `format=dolma`: documents for training, one JSON object per line."""
 
 import gzip
 import io

@@ -1,15 +1,13 @@
 """Export finished results: the command, its destination, and the arguments that formats receive."""
 
 import asyncio
-import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from llm_ocr.config.models import ExportSettings
-from llm_ocr.errors import DatasetDamaged, LlmOcrError, UsageError
+from llm_ocr.errors import DatasetDamaged, UsageError
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.assemble import rebuild_views
 from llm_ocr.stages.loop import run_blocking
@@ -38,15 +36,16 @@ class Output:
             MissingExtra: the client library is not installed.
         """
         self._settings = settings
-        self._options = StoreOptions(settings.output_profile, settings.output_endpoint, settings.output_region)
-        with _named():
-            self.store = open_store(settings.output, self._options)
-            self.repository = _repository(settings.output)
-            if self.repository is not None:
-                self.store = _few_commits(self.repository, self._options)
+        self._options = StoreOptions(
+            settings.output_profile, settings.output_endpoint, settings.output_region, role="output"
+        )
+        self.store = open_store(settings.output, self._options)
+        self.repository = _repository(settings.output)
+        if self.repository is not None:
+            self.store = _few_commits(self.repository, self._options)
         if settings.public and self.repository is None:
             raise UsageError(
-                f"--public makes nothing public at {self.store.url}", hint="It is for hf://datasets/NAMESPACE/NAME."
+                f"`public` has no effect at {self.store.url}", hint="Only hf://datasets/NAMESPACE/NAME can be public."
             )
 
     @property
@@ -68,13 +67,12 @@ class Output:
         """
         if f"{_plain(self.url)}/".startswith(f"{_plain(workspace)}/"):
             raise UsageError(
-                f"{self.url} lies in the workspace {workspace}, whose own files are there",
-                hint="Give --output a place outside of it.",
+                f"{self.url} is inside the workspace {workspace}",
+                hint="Set `output` to a place outside of the workspace.",
             )
-        with _named():
-            if self.repository is not None and self._settings.public:
-                _make_public(self.repository, self._options)
-            self.store.check()
+        if self.repository is not None and self._settings.public:
+            _make_public(self.repository, self._options)
+        self.store.check()
 
     def flush(self) -> None:
         """Return when all writes are durable.
@@ -100,16 +98,6 @@ def _plain(url: str) -> str:
     return url if split_scheme(url)[0] else str(Path(url).resolve())
 
 
-@contextlib.contextmanager
-def _named() -> Iterator[None]:
-    """Rename settings in hints: the stores' hints name the workspace's, but here the output's are meant."""
-    try:
-        yield
-    except LlmOcrError as error:
-        error.hint = error.hint.replace("--workspace-", "--output-").replace("(-w ", "(--output ")
-        raise
-
-
 def _repository(url: str) -> "Place | None":
     if split_scheme(url)[0] != "hf":
         return None
@@ -120,7 +108,7 @@ def _repository(url: str) -> "Place | None":
         return None
     if place.prefix:
         raise UsageError(
-            f"{url}: an export is a dataset repository of its own, which has no folder {place.prefix}",
+            f"{url}: an export is a whole dataset repository, so the folder {place.prefix} is not possible",
             hint=f"Give hf://datasets/{place.id}, or a branch of it: hf://datasets/{place.id}@BRANCH",
         )
     return place

@@ -153,7 +153,7 @@ class Notes:
         elif found != own:
             what = "another workspace" if found.get("workspace") != workspace else f"the format {found.get('format')}"
             raise self._mismatch(
-                f"an export of {what}", f"Give another --output, or remove what is there, {NOTES}/ too"
+                f"an export of {what}", f"Set another `output`, or remove the files there, including {NOTES}/"
             )
         self._spool.mkdir(parents=True, exist_ok=True)
         keys = [info.key for info in self._output.store.list(f"{NOTES}/")]
@@ -172,7 +172,7 @@ class Notes:
         keys = (info.key for info in self._output.store.list())
         found = next((key for key in keys if not _is_hidden(key)), None)
         if found is not None:
-            raise self._mismatch(f"files that no such export has written ({found})", "Give --output a place of its own")
+            raise self._mismatch(f"files of another origin ({found})", "Set `output` to an unused place")
 
     def _mismatch(self, what: str, hint: str) -> WorkspaceMismatch:
         return WorkspaceMismatch(f"{self._output.url} holds {what}", hint=f"{hint}.")
@@ -182,7 +182,7 @@ class Notes:
         try:
             return Note(**codec.load(self._output.store.get(key), where))
         except TypeError as error:
-            raise codec.damaged(where, "it is no note of an export") from error
+            raise codec.damaged(where, "it is not a note of an export") from error
 
     def _keep(self, batch: str, note: Note) -> None:
         (self._spool / batch).write_bytes(codec.dump(asdict(note)))
@@ -249,7 +249,7 @@ def refuse_texts(output: Output) -> None:
     """Raise `WorkspaceMismatch` if the output has a text export: a dataset must not be mixed with it."""
     if output.store.stat(_CLAIM) is not None:
         raise WorkspaceMismatch(
-            f"{output.url} holds an export in another format", hint="Give --output a place of its own."
+            f"{output.url} holds an export in another format", hint="Set `output` to an unused place."
         )
 
 
@@ -401,7 +401,7 @@ def _write_batch(work: _Work, batch: Batch) -> None:
     for number, group in enumerate(_groups(files)):
         for file in group:
             if file.key in note.files:
-                raise StorageError(f"{work.job.output.url}: two documents want the file {file.key}")
+                raise StorageError(f"{work.job.output.url}: two documents have the same file name, {file.key}")
             note.files[file.key] = len(file.data)
             note.records += file.records
         work.notes.begin(batch.name, number, [file.key for file in group])

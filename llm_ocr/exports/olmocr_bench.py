@@ -1,4 +1,4 @@
-"""`export --format olmocr-bench`: Markdown files for the scorer of olmOCR-bench."""
+"""Export with `format=olmocr-bench`: Markdown files for the scorer of olmOCR-bench."""
 
 from collections.abc import Iterator, Sequence
 
@@ -50,7 +50,7 @@ def bench_markdown(row: DatasetRow) -> str:
 
 
 # The output is a candidate's folder, whose name is the candidate's. It belongs next to the benchmark's `pdfs/`:
-# `--output olmOCR-bench/bench_data/NAME`, of a run over that folder `pdfs/`.
+# `output=olmOCR-bench/bench_data/NAME`, of a run over that folder `pdfs/`.
 
 
 async def export_olmocr_bench(job: ExportJob) -> Exported:
@@ -61,8 +61,8 @@ async def export_olmocr_bench(job: ExportJob) -> Exported:
     """
     if job.settings.drop_over_error_rate:
         raise UsageError(
-            "--drop-over-error-rate is not for --format olmocr-bench: the scorer takes no candidate that lacks one",
-            hint="Leave it out; pages that failed are empty files, which the scorer counts as such.",
+            "`drop_over_error_rate` is not possible with `format=olmocr-bench`: the scorer needs every document",
+            hint="Leave out `drop_over_error_rate`. Failed pages become empty files, which count as failed.",
         )
     return await export_files(job, Form("olmocr-bench", 1, _write, _opened, unit="pages"))
 

@@ -217,7 +217,7 @@ class UnreadableFile(StorageError):
     def __init__(self, key: str, why: str) -> None:
         super().__init__(
             f"cannot read the dataset file {key} of the workspace: {why}",
-            hint="It is damaged. Remove it and run `llm-ocr assemble`, which writes it again; then export again.",
+            hint="The file is damaged. Remove it, run Assemble again, and then export again.",
         )
         self.key = key
 

@@ -110,7 +110,7 @@ class AssembledRows:
         made = key_settings(workspace, ASSEMBLE, key)
         if not made:
             raise StageMissing(
-                f"nothing is assembled in {workspace.url}", hint=f"Run first: llm-ocr assemble -w {workspace.url}"
+                f"{workspace.url} has no assembled results", hint=f"Run first: llm-ocr assemble -w {workspace.url}"
             )
         self._extracted = markers_of(workspace, made.get("pages_from", EXTRACT), made["extract"])
         self._described = markers_of(workspace, DESCRIBE, made["describe"])
@@ -240,7 +240,7 @@ def assembled(workspace: Workspace) -> Assembled:
     whole = [one for one in found if one and one.key == key]
     if len(whole) < len(found) or not found:
         raise StageMissing(
-            f"{len(found) - len(whole)} of {len(found)} items not assembled in {workspace.url}",
+            f"{len(found) - len(whole)} of {len(found)} items are not assembled in {workspace.url}",
             hint=f"Run first: llm-ocr assemble -w {workspace.url}",
         )
     identity = generations(workspace)[0].attempt

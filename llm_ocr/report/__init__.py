@@ -184,7 +184,7 @@ def write_report(workspace: Workspace, path: Path) -> Written:
         StorageError: the file cannot be written, or the store cannot be read.
     """
     if path.is_dir():
-        raise UsageError(f"{path} is a folder", hint=f"Name a file: --output {path / 'report.html'}")
+        raise UsageError(f"{path} is a folder", hint=f"Name a file: `output={path / 'report.html'}`")
     data = page(report_of(workspace)).encode()
     try:
         _replace(path, data)
@@ -212,7 +212,7 @@ def report_of(workspace: Workspace) -> Report:
         facts=list(_facts(workspace, found)),
         tiles=[*outcome_tiles(status), *time_tiles(status, found), *money_tile(costs)],
         sections=[section for section in sections if section is not None],
-        footer=f"Made {_moment(datetime.now(UTC))} by llm-ocr {library_version()} from markers and metrics of "
+        footer=f"Created {_moment(datetime.now(UTC))} by llm-ocr {library_version()} from markers and metrics of "
         f"{workspace.url}. Times are UTC.",
     )
 
@@ -243,8 +243,8 @@ def _facts(workspace: Workspace, found: list[Series]) -> Iterator[tuple[str, str
     if found:
         begun = min(one.began for one in found)
         ended = max(one.began + one.seconds for one in found)
-        yield "first page asked for", _moment(_datetime(begun))
-        yield "last seen at work", _moment(_datetime(ended))
+        yield "first page requested", _moment(_datetime(begun))
+        yield "last activity", _moment(_datetime(ended))
     yield "made with", f"llm-ocr {plain(workspace.run.get('created_by', 'unknown'))}"
     if batches := sorted({one.batch_id for one in found if one.batch_id}):
         yield "batch", ", ".join(batches[:5]) + (" …" if len(batches) > 5 else "")

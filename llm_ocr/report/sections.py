@@ -55,13 +55,13 @@ def outcome_tiles(status: RunStatus) -> Iterator[Tile]:
 def outcome_section(status: RunStatus) -> Section:
     """Return the section of pages and figures by outcome, and the progress of each stage."""
     if not status.generations:
-        return Section("Outcome", ["Nothing is planned in this workspace yet: llm-ocr plan or llm-ocr run begins it."])
+        return Section("Outcome", ["This workspace has no plan yet. Start with llm-ocr plan or llm-ocr run."])
     names = {"pages": status.pages, "figures": status.figures}
     counted = [_outcome(name, counts) for name, counts in names.items() if counts.expected]
     stages = [_stage(name, stage) for name, stage in status.stages.items()]
     charts = [
         BarChart(
-            "How pages and figures ended",
+            "Outcome of pages and figures",
             _words(status),
             "share",
             counted,
@@ -71,8 +71,8 @@ def outcome_section(status: RunStatus) -> Section:
         )
     ]
     how_far = BarChart(
-        "How far each stage is",
-        "Done are units of work, for Assemble documents or groups of them.",
+        "Progress of each stage",
+        "The progress counts units of work; for Assemble, documents or groups of documents.",
         "share of the units",
         stages,
         names=("done", "not done yet"),
@@ -85,8 +85,8 @@ def outcome_section(status: RunStatus) -> Section:
 def _words(status: RunStatus) -> str:
     pages = status.pages
     words = (
-        f"Of {plural(pages.expected, 'page')} {pages.ok:,} are ok, {pages.degraded:,} degraded (usable, but other than "
-        f"asked for), {pages.failed:,} failed and {_left(pages):,} not done yet."
+        f"Of {plural(pages.expected, 'page')} {pages.ok:,} are ok, {pages.degraded:,} degraded (usable, but not as "
+        f"requested), {pages.failed:,} failed and {_left(pages):,} not done yet."
     )
     figures = status.figures
     if not figures.expected:
@@ -97,16 +97,16 @@ def _words(status: RunStatus) -> str:
 def _outcome_sentences(status: RunStatus) -> Iterator[str]:
     for name, stage in status.stages.items():
         if not stage.key:
-            yield f"{name.capitalize()} has not begun."
+            yield f"{name.capitalize()} has not started."
         elif not stage.finished:
             yield f"{name.capitalize()} is not finished: {stage.done:,} of {stage.total:,} units are done."
     if filtered := status.filtered:
         causes = ", ".join(f"{count:,} {plain(cause, 60)}" for cause, count in filtered.items())
         yield f"{plural(sum(filtered.values()), 'document')} left out by filters: {causes}."
     if status.estimated:
-        yield "Some documents are counted only when they are read: how many pages are expected is an estimate."
+        yield "The number of expected pages is an estimate: some page counts are unknown until reading."
     if retries := status.stages["extract"].retries:
-        yield f"{plural(retries, 'request')} beyond the first of a page: the models were asked again."
+        yield f"{plural(retries, 'request')} beyond the first request of a page (retries)."
 
 
 def _outcome(name: str, counts: Counts) -> Bar:
@@ -129,8 +129,8 @@ def _left(counts: Counts) -> int:
 def failure_sections(status: RunStatus) -> Iterator[Section]:
     """Yield the section of failures by reason, with examples and the retry command; nothing without failures."""
     charts = [
-        _reasons("Pages that are not ok, by reason", "pages", status.reasons),
-        _reasons("Figures that are not ok, by reason", "figures", status.figure_reasons),
+        _reasons("Failed and degraded pages by reason", "pages", status.reasons),
+        _reasons("Failed and degraded figures by reason", "figures", status.figure_reasons),
     ]
     drawn = [chart for chart in charts if chart.bars]
     if not drawn:
@@ -139,10 +139,10 @@ def failure_sections(status: RunStatus) -> Iterator[Section]:
     if status.pages.failed:
         place = shlex.quote(status.url)
         command = f"llm-ocr retry-failed -w {place} && llm-ocr run -w {place}"
-    sentences = ["The reasons are those of failed and of degraded pages; the examples are pages that failed."]
+    sentences = ["The reasons include degraded pages; the examples are failed pages."]
     if command:
-        sentences.append("The command below plans the failed pages once more and reads them.")
-    yield Section("What is not ok", sentences, drawn, [_example(one) for one in status.examples], command)
+        sentences.append("The command below plans and reads the failed pages again.")
+    yield Section("Failures", sentences, drawn, [_example(one) for one in status.examples], command)
 
 
 def _reasons(title: str, unit: str, reasons: Mapping[str, int]) -> BarChart:
@@ -172,7 +172,7 @@ def quality_section(status: RunStatus) -> Section | None:
     labels = [f"{place / size:g}" if place * 10 % size == 0 else "" for place in range(size + 1)]
     words = f"{plural(total, 'page')} with a score; {below:,} ({share(below, total)}) below 0.5."
     chart = Histogram("Quality of the pages", words, "pages", "score, 0 worst to 1 best", counts, labels, edges=True)
-    sentences = ["The score is made without a true text to compare with: it says which pages to look at first."]
+    sentences = ["The score is an estimate without a reference text. Check the pages with the lowest scores first."]
     return Section("Quality", sentences, [chart], [_weak(one) for one in status.worst])
 
 
@@ -251,10 +251,10 @@ def time_sections(found: Sequence[Series]) -> Iterator[Section]:
     """Yield the sections of recorded values over time."""
     line = timeline(found)
     if line is None:
-        yield Section("Over time", ["No numbers over time are on record: no worker has finished a page yet."])
+        yield Section("Over time", ["No values over time exist yet: no worker has finished a page."])
         return
     pauses = [(at, f"pause of {span(length)}") for at, length in line.pauses]
-    sentences = [f"{plural(len(pauses), 'pause')} without a worker left out, shown as dashed lines."] if pauses else []
+    sentences = [f"{plural(len(pauses), 'pause')} without a worker, shown as dashed lines."] if pauses else []
     charts = [_throughput(line, found, stage, pauses) for stage in ("extract", "describe")]
     drawn = [chart for chart in charts if chart.layers]
     yield Section("Throughput", sentences, [*drawn, *_tokens(line, found, pauses)])
@@ -292,8 +292,8 @@ def _tokens(line: Timeline, found: Sequence[Series], pauses: Pauses) -> Iterator
     if not any(any(one.values) for one in lines):
         return
     highest = max(lines[0].values)
-    words = f"At most {short(highest)} tokens of answers per second over {span(line.width)}. They count when an "
-    yield TimeChart("Tokens per second", f"{words}answer has ended.", "tokens/s", line.seconds, (), lines, pauses)
+    words = f"At most {short(highest)} tokens of answers per second over {span(line.width)}. Tokens count at the "
+    yield TimeChart("Tokens per second", f"{words}end of an answer.", "tokens/s", line.seconds, (), lines, pauses)
 
 
 def _requests(line: Timeline, found: Sequence[Series], pauses: Pauses) -> Section:
@@ -302,15 +302,15 @@ def _requests(line: Timeline, found: Sequence[Series], pauses: Pauses) -> Sectio
     shown: Mapping[str, Callable[[Sample], float | None]] = (
         {"running": _running, "waiting in the server": lambda one: (one.in_flight or 0.0) - _running(one)}
         if gauges
-        else {"under way": lambda one: one.in_flight}
+        else {"in progress": lambda one: one.in_flight}
     )
     layers = [Layer(name, levels(line, asked, value)) for name, value in shown.items()]
-    window = Layer("window: the most that are sent at once", levels(line, asked, lambda one: one.window))
+    window = Layer("window: maximum of concurrent requests", levels(line, asked, lambda one: one.window))
     full, seconds = _sums(asked).get("full", 0.0), sum(one.seconds for one in asked)
     words = (
-        f"Of {span(seconds)} that workers asked servers, {span(full)} had the window full. A full window means that "
-        "the server sets the pace; an empty one, that pages did not come fast enough, or that the run came to its end."
-    ) + (" The servers' gauges say which part of our requests was running." if gauges else "")
+        f"The window was full for {span(full)} of {span(seconds)} with requests. With a full window, the server limits "
+        "the speed. With an empty window, the preparation of pages limits the speed, or the run ends."
+    ) + (" The gauges of the servers give the running share of the requests." if gauges else "")
     charts = [
         TimeChart("Requests at the servers", words, "requests", line.seconds, layers, [window], pauses),
         *_prepared(line, asked, pauses),
@@ -332,9 +332,9 @@ def _prepared(line: Timeline, found: Sequence[Series], pauses: Pauses) -> list[T
     values = [value / 1e6 for value in levels(line, found, lambda one: one.bytes_waiting)]
     if not any(values):
         return []
-    words = f"Rendered pages that wait for a place in the window: at most {short(max(values))} MB over all workers."
+    words = f"Rendered pages that wait for the window: at most {short(max(values))} MB over all workers."
     layer = [Layer("prepared", values)]
-    return [TimeChart("Pages prepared and not sent yet", words, "MB", line.seconds, layer, (), pauses)]
+    return [TimeChart("Prepared pages before sending", words, "MB", line.seconds, layer, (), pauses)]
 
 
 def _again(line: Timeline, found: Sequence[Series], pauses: Pauses) -> list[TimeChart]:
@@ -342,17 +342,17 @@ def _again(line: Timeline, found: Sequence[Series], pauses: Pauses) -> list[Time
     if not total:
         return []
     values = [60 * value for value in rates(line, found, lambda one: one.retries)]
-    words = f"{plural(total, 'request')} refused (429, 503) or lost, and sent again. That costs a page no try."
+    words = f"{plural(total, 'request')} refused (429, 503) or lost, and sent again, without an attempt for the page."
     layer = [Layer("sent again", values)]
-    return [TimeChart("Requests that were sent again", words, "requests/min", line.seconds, layer, (), pauses)]
+    return [TimeChart("Repeated requests", words, "requests/min", line.seconds, layer, (), pauses)]
 
 
 _KINDS = {
     "starting": "until the first page",
     "gone": "no server ready",
-    "full": "window full: the server sets the pace",
-    "short": "window not full: pages are being made, or the end",
-    "idle": "nothing asked",
+    "full": "window full: limited by the server",
+    "short": "window not full: limited by preparation, or end of the run",
+    "idle": "no requests",
     "working": "reading",
 }
 
@@ -368,7 +368,7 @@ def _waits(found: Sequence[Series]) -> Section:
     )
     colours = {"starting": "c1", "gone": "c5", "full": "c0", "short": "c4", "idle": "c8", "working": "c0"}
     where = BarChart(
-        "Where the workers' time went",
+        "Time of the workers",
         f"{words}.",
         "share of the time of all workers",
         bars,
@@ -410,7 +410,7 @@ def _longest(found: Sequence[Series]) -> BarChart:
     """Return the longest times without a finished page or figure of a worker."""
     waits = sorted((wait for one in found if one.stage in ("extract", "describe") for wait in _gaps(one)), reverse=True)
     bars = [Bar(label, [seconds], span(seconds), about) for seconds, label, about in waits[:_MOST_WAITS] if seconds > 0]
-    words = "Times in which a worker finished nothing; one page that takes long counts when nothing ended beside it."
+    words = "Periods without a finished page or figure of a worker, also during one long page."
     return BarChart("The longest waits", words, "seconds", bars)
 
 
@@ -461,19 +461,16 @@ def cost_section(costs: CostReport, jobs: Sequence[Spent], found: Sequence[Serie
 
 def _cost_sentences(costs: CostReport, jobs: Sequence[Spent]) -> Iterator[str]:
     if costs.tokens is None and costs.hours is None and not costs.jobs:
-        yield (
-            "No price is on record: neither of tokens (--price-in, --price-out), nor of machines (--price-per-hour), "
-            "nor of jobs of a platform."
-        )
+        yield ("No price is known: neither of tokens, nor of machines, nor of jobs of a platform.")
     if missing := unknown(jobs):
-        yield f"Of {missing} of {plural(len(jobs), 'submission')} the cost is not known; the sums are without them."
+        yield f"The cost of {missing} of {plural(len(jobs), 'submission')} is unknown and not included in the sums."
 
 
 def _by_kind(costs: CostReport) -> Iterator[BarChart]:
     sums = {"tokens": costs.tokens, "machine hours": costs.hours, "jobs": costs.jobs.get(DOLLARS)}
     bars = [Bar(name, [value], money_text(value)) for name, value in sums.items() if value is not None]
     words = "; ".join(f"{bar.label} {bar.text}" for bar in bars)
-    yield BarChart("What the money was for", f"{words}.", "US dollars", bars)
+    yield BarChart("Cost by kind", f"{words}.", "US dollars", bars)
 
 
 def _by_job(jobs: Sequence[Spent]) -> BarChart:
@@ -484,7 +481,7 @@ def _by_job(jobs: Sequence[Spent]) -> BarChart:
     ]
     if rest := sum(one.cost or 0.0 for one in priced[_MOST_JOBS:]):
         bars.append(Bar(f"{len(priced) - _MOST_JOBS:,} others", [rest], money_text(rest)))
-    words = f"{plural(len(priced), 'job')} with a known cost; the dearest first."
+    words = f"{plural(len(priced), 'job')} with a known cost, the most expensive first."
     return BarChart("Cost by job", words, "US dollars", bars)
 
 
@@ -504,7 +501,7 @@ def _starting(costs: CostReport, found: Sequence[Series]) -> BarChart:
     if not bars:
         bars = list(_to_first_page(found))
     words = "; ".join(bar.about for bar in bars)
-    title = "What starting took of the time"
+    title = "Start-up share of the time"
     return BarChart(title, f"{words}.", "share", bars, ("starting", "working"), ("c1", "c0"), whole=True)
 
 

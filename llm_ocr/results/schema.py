@@ -164,7 +164,7 @@ def iter_rows(source: Source, kind: str, columns: Iterable[str]) -> Iterator[dic
     except (pa.ArrowException, EOFError) as error:
         raise StorageError(
             f"cannot read a result file of the workspace: {error}",
-            hint="The object is damaged. Delete it together with its .done marker and run the stage again.",
+            hint="The object is damaged. Delete the object and its .done marker, and run the stage again.",
         ) from error
 
 
@@ -175,7 +175,7 @@ def _check(metadata: Mapping[bytes, bytes], kind: str) -> None:
     if int(number) > FORMAT:
         raise WorkspaceMismatch(
             f"the result has format {number}, this version reads up to format {FORMAT}",
-            hint="Install the version of llm-ocr that wrote the workspace, or a newer one.",
+            hint="Install the version of llm-ocr that wrote the workspace, or a newer version.",
         )
 
 

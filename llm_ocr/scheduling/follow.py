@@ -235,4 +235,4 @@ def followed(
 def _what(ready: Ready) -> tuple[str, str]:
     if ready.missing:
         return f"{ready.missing} of {ready.total} units of {ready.stage}", "none published"
-    return "units that other workers hold", "none given up"
+    return "units of other workers", "none released"

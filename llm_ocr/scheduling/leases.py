@@ -50,8 +50,8 @@ class LeaseOptions:
     def __post_init__(self) -> None:
         if self.seconds < _BEATS * _FASTEST_BEAT:
             raise UsageError(
-                f"lease_seconds is {self.seconds:g}: it must be {_BEATS * _FASTEST_BEAT:g} or more",
-                hint="A worker shows that it lives five times in this time, at most once a second. 300 is usual.",
+                f"`lease_seconds={self.seconds:g}`: must be {_BEATS * _FASTEST_BEAT:g} or more",
+                hint="A worker renews its lease five times in this period, at most once per second. Default: 300.",
             )
 
     @property
@@ -69,8 +69,8 @@ def lease_options(url: str, seconds: float = DEFAULT_SECONDS, worker: str = "") 
     options = LeaseOptions(seconds, worker)
     if url.startswith("gs://") and options.beat < _FASTEST_BEAT_ON_GCS:
         raise UsageError(
-            f"lease_seconds is {seconds:g}: on gs:// it must be {_BEATS * _FASTEST_BEAT_ON_GCS:g} or more",
-            hint="Google Cloud Storage limits how often one object may be written.",
+            f"`lease_seconds={seconds:g}`: on gs://, must be {_BEATS * _FASTEST_BEAT_ON_GCS:g} or more",
+            hint="Google Cloud Storage limits the rate of writes to an object.",
         )
     return options
 
@@ -208,7 +208,7 @@ class Leases:
         outcome = self._taken(mine)
         if outcome is Claim.OURS:
             self.stolen += 1
-            _log.info("unit %s of %s: its worker was silent for %.0f s, taken over", unit, self.stage, quiet)
+            _log.info("unit %s of %s: no renewal by its worker for %.0f s, taken over", unit, self.stage, quiet)
         return outcome
 
     def release(self, unit: str) -> None:
@@ -255,7 +255,7 @@ class Leases:
             del self._held[lease.unit]
             self.lost += 1
         _log.warning(
-            "unit %s of %s was taken over by another worker, which saw no sign of life of this one for %.0f s",
+            "unit %s of %s was taken over by another worker, which saw no renewal by this one for %.0f s",
             lease.unit,
             self.stage,
             self.options.seconds,
@@ -303,7 +303,7 @@ class Leases:
         try:
             info = self.store.stat(key)
         except StorageError as error:
-            _log.warning("the lease of unit %s stays until it runs out: %s", lease.unit, error)
+            _log.warning("the lease of unit %s remains until it expires: %s", lease.unit, error)
             return
         if info is not None and info.version == lease.version:
             remove_lost(self.store, key)

@@ -295,7 +295,7 @@ def told(over: Exhausted) -> str:
     """Return the message of a worker that leaves while others hold units."""
     about = "" if over.exact else "about "
     units = "unit is" if over.held == 1 else "units are"
-    return f"{about}{over.held} {units} in the hands of other workers; run the same command again if one of them dies"
+    return f"{about}{over.held} {units} claimed by other workers; run the same command again if such a worker dies"
 
 
 class UnitScanner:

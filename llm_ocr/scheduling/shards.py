@@ -20,7 +20,7 @@ from llm_ocr.workspace.publish import done_units, is_done
 #: Files in which SageMaker lists the hosts, for processing jobs and training jobs.
 SAGEMAKER_FILES = (Path("/opt/ml/config/resourceconfig.json"), Path("/opt/ml/input/config/resourceconfig.json"))
 
-_HINT = "Say which share this worker does: --shard-index I --shard-count N."
+_HINT = "Set the share of this worker: `shard_index` and `shard_count`."
 
 #: Variables that number the machines of a job from 0: the index, and the number of machines ("": not available).
 #: Cloud Run jobs: https://docs.cloud.google.com/run/docs/container-contract#jobs-env-vars
@@ -84,7 +84,7 @@ def detected_shard(
     if chosen.count == 1:
         return None
     raise UsageError(
-        f"{chosen.source} says share {chosen.index} of {chosen.count}, and --shard-count is {count}", hint=_HINT
+        f"{chosen.source} says share {chosen.index} of {chosen.count}, but `shard_count={count}`", hint=_HINT
     )
 
 
@@ -95,7 +95,7 @@ def _pair(environment: Mapping[str, str], index: str, count: str, given: int | N
         return DetectedShard(_number(environment, index), _number(environment, count), index)
     if given is None:
         raise UsageError(
-            f"{index} is {environment[index]}, and nothing says of how many shares",
+            f"{index} is {environment[index]}, but the number of shares is unknown",
             hint="Set LLM_OCR_SHARD_COUNT to the number of machines of the job.",
         )
     return DetectedShard(_number(environment, index), given, index)
@@ -126,7 +126,7 @@ def _sagemaker(environment: Mapping[str, str], files: Iterable[Path]) -> Detecte
 def _of_file(path: Path) -> DetectedShard:
     config = _readable(lambda: json.loads(path.read_bytes()), str(path))
     if not isinstance(config, dict):
-        raise UsageError(f"{path} is no JSON object", hint=_HINT)
+        raise UsageError(f"{path} is not a JSON object", hint=_HINT)
     return _host(config.get("hosts"), config.get("current_host"), str(path))
 
 
@@ -153,8 +153,8 @@ def _slurm(environment: Mapping[str, str]) -> DetectedShard | None:
     step = _step(environment, first, last, count)
     if not step or (task - first) % step:
         raise UsageError(
-            f"SLURM_ARRAY_TASK_ID is {task} in an array of {count} from {first} to {last}: its ids are not even, so it "
-            f"is not said which share this is",
+            f"SLURM_ARRAY_TASK_ID is {task} in an array of {count} from {first} to {last}: the ids are not evenly "
+            f"spaced, so the share is unknown",
             hint=f"Use --array=0-{max(count - 1, 0)}. {_HINT}",
         )
     return DetectedShard((task - first) // step, count, "SLURM_ARRAY_TASK_ID")
@@ -174,11 +174,11 @@ def _step(environment: Mapping[str, str], first: int, last: int, count: int) -> 
 def _number(environment: Mapping[str, str], name: str) -> int:
     value = environment.get(name)
     if value is None:
-        raise UsageError(f"{name} is not set, though the platform's other variables are", hint=_HINT)
+        raise UsageError(f"{name} is not set, but other variables of the platform are", hint=_HINT)
     try:
         return int(value)
     except ValueError:
-        raise UsageError(f"{name} is {value!r}, which is no number", hint=_HINT) from None
+        raise UsageError(f"{name} is {value!r}, which is not a number", hint=_HINT) from None
 
 
 # Units of a shard.
@@ -203,7 +203,7 @@ class Shard:
             last = max(self.count, 1) - 1
             raise UsageError(
                 f"shard {self.index} of {self.count} does not exist",
-                hint=f"The index counts from 0: with --shard-count {last + 1} it is 0 to {last}.",
+                hint=f"The index counts from 0: with `shard_count={last + 1}`, from 0 to {last}.",
             )
 
     def of(self, units: Iterable[T]) -> Iterator[T]:

@@ -110,36 +110,39 @@ _FIELDS = (*_SOURCES, *_BESIDE, *_STAGE)
 _SETTINGS = (WorkerSettings, DescribeSettings, AssembleSettings)
 
 
-#: Request fields in place of flags in messages.
+#: Request fields in place of settings in messages.
 _FIELDS_FOR = {
-    "--pages": "start_page and end_page",
-    "--region-task": "label_task_mapping",
-    "--layout-first": "layout",
-    "--workspace": "workspace",
-    "--shard-index": "shard_index",
-    "--shard-count": "shard_count",
-    "--launch": "launch",
+    "pages": "start_page and end_page",
+    "region_task": "label_task_mapping",
+    "layout_first": "layout",
+    "workspace": "workspace",
+    "shard_index": "shard_index",
+    "shard_count": "shard_count",
+    "launch": "launch",
 }
+#: Settings in messages: keywords in backticks, and in the output of stages flags of the command line.
+_KEYWORD = re.compile(r"`([a-z][a-z0-9_]*)(?:=([^`\n]*))?`")
 _FLAG = re.compile(r"(--[a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?:[ =]([A-Z][A-Z_]*)\b)?")
 
 
 def advised(message: str) -> str:
     """Return a message with advice for a reply.
 
-    Flags of the command line are replaced by the request's field, or otherwise the endpoint's variable. Arguments of
-    other programs are kept.
+    Settings are replaced by the request's field, or otherwise the endpoint's variable. Arguments of other programs are
+    kept.
     """
-    variables = {one.flag: one.variable for model in _SETTINGS for one in settings_of(model).values()}
+    settings = [one for model in _SETTINGS for one in settings_of(model).values()]
+    known = {one.name: one for one in settings} | {one.flag: one for one in settings}
 
     def replaced(found: re.Match[str]) -> str:
-        flag, value = found.groups()
-        if flag in _FIELDS_FOR:
-            return _FIELDS_FOR[flag]
-        if flag not in variables:
+        setting, value = known.get(found[1]), found[2]
+        if setting is None:
             return found[0]
-        return f"{variables[flag]}={value}" if value else variables[flag]
+        if setting.name in _FIELDS_FOR:
+            return _FIELDS_FOR[setting.name]
+        return f"{setting.variable}={value}" if value else setting.variable
 
-    return _FLAG.sub(replaced, message)
+    return _FLAG.sub(replaced, _KEYWORD.sub(replaced, message))
 
 
 def read_input(job: Mapping[str, Any]) -> DocumentRequest | StageRequest | WarmUp:
@@ -154,7 +157,7 @@ def read_input(job: Mapping[str, Any]) -> DocumentRequest | StageRequest | WarmU
     held = {str(name): value for name, value in given.items() if value is not None}
     for name in held:
         if name not in _FIELDS:
-            raise InputError(f"{name}: no such field{did_you_mean(name, _FIELDS)}")
+            raise InputError(f"{name}: unknown field{did_you_mean(name, _FIELDS)}")
     if _bool(held, "warmup", False):
         _only(held, ("warmup",), "warmup")
         return WarmUp()
@@ -162,14 +165,14 @@ def read_input(job: Mapping[str, Any]) -> DocumentRequest | StageRequest | WarmU
         _only(held, _STAGE, "stage")
         return _stage(held)
     if stray := next((name for name in _STAGE if name in held), None):
-        raise InputError(f"{stray}: belongs to a stage, and none is named", hint=f"stage: {', '.join(STAGES)}")
+        raise InputError(f"{stray}: needs the field stage", hint=f"stage: {', '.join(STAGES)}")
     return _document(held)
 
 
 def _only(held: Mapping[str, Any], names: Sequence[str], first: str) -> None:
     for name in held:
         if name not in names:
-            raise InputError(f"{name}: does not go with {first}")
+            raise InputError(f"{name}: not possible together with {first}")
 
 
 def _stage(held: Mapping[str, Any]) -> StageRequest:
@@ -177,7 +180,7 @@ def _stage(held: Mapping[str, Any]) -> StageRequest:
     if stage not in STAGES:
         raise InputError(f"stage: must be one of {', '.join(STAGES)}, not {stage!r}{did_you_mean(stage, STAGES)}")
     if "workspace" not in held:
-        raise InputError("workspace: a stage needs one", hint="For example s3://bucket/run")
+        raise InputError("workspace: required for a stage", hint="For example s3://bucket/run")
     environment = {variable: _text(held, name) for name, variable in _VARIABLES.items() if name in held}
     index, count = _shard(held)
     name = _text(held, "name") if "name" in held else ""
@@ -204,9 +207,9 @@ def _shard(held: Mapping[str, Any]) -> tuple[int, int]:
 def _document(held: Mapping[str, Any]) -> DocumentRequest:
     named = [name for name in _SOURCES if name in held]
     if not named:
-        raise InputError(f"input: no document; give one of {', '.join(_SOURCES)}")
+        raise InputError(f"input: has no document; give one of {', '.join(_SOURCES)}")
     if len(named) > 1:
-        raise InputError(f"{named[1]}: {named[0]} is given, too; one of them is enough")
+        raise InputError(f"{named[1]}: not possible together with {named[0]}")
     first = _number(held, "start_page", 1, least=1)
     last = _number(held, "end_page", 0, least=1) or None
     if last is not None and last < first:
@@ -214,7 +217,7 @@ def _document(held: Mapping[str, Any]) -> DocumentRequest:
     tasks = _tasks(held["label_task_mapping"]) if "label_task_mapping" in held else ()
     whole = not _bool(held, "layout", True)
     if whole and tasks:
-        raise InputError("label_task_mapping: says what to do with regions, and layout is false")
+        raise InputError("label_task_mapping: needs regions, but layout is false")
     return DocumentRequest(
         files=_files(named[0], held[named[0]]),
         first=first,
@@ -257,7 +260,7 @@ def _of_text(field: str, kind: str, value: Any) -> File:
     try:
         data = base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise InputError(f"{field}: is no base64: {error}") from error
+        raise InputError(f"{field}: is not base64: {error}") from error
     if not data:
         raise InputError(f"{field}: is empty")
     return File(field, kind, data=data)
@@ -272,7 +275,7 @@ def _tasks(value: Any) -> tuple[str, ...]:
         labels = held if isinstance(held, list) else [key]
         task = key if isinstance(held, list) else held
         if task not in TASKS:
-            raise InputError(f"label_task_mapping: no task {task!r}", hint=f"Tasks: {', '.join(TASKS)}.")
+            raise InputError(f"label_task_mapping: unknown task {task!r}", hint=f"Tasks: {', '.join(TASKS)}.")
         if not all(isinstance(label, str) and label for label in labels):
             raise InputError(f"label_task_mapping: the labels of {task} must be texts")
         tasks += [f"{label}={task}" for label in labels]
@@ -362,9 +365,7 @@ def _selected(request: DocumentRequest, parts: list[DocumentPart]) -> list[Numbe
     total = sum(part.expected for part in parts)
     if request.first > total:
         pages = "1 page" if total == 1 else f"{total} pages"
-        raise InputError(
-            f"start_page: {request.first} is behind the end, there {'is' if total == 1 else 'are'} {pages}"
-        )
+        raise InputError(f"start_page: {request.first} is after the last page; the document has {pages}")
     last = min(request.last or total, total)
     found, before = [], 0
     for part in parts:

@@ -214,16 +214,16 @@ class Replies:
         plain = size_of(rest) + sum(size_of({"": [one.about for one in pictures]}) for pictures, _ in kinds.values())
         if plain + inline > self._limit and not place.there:
             raise LlmOcrError(
-                f"the reply has {(plain + inline) / 1e6:.1f} MB, more than a reply may have "
-                f"({self._settings.reply_limit:g} MB)",
-                hint="Give the endpoint a workspace for such replies (LLM_OCR_WORKSPACE=s3://bucket/prefix, or gs://), "
-                "or ask for fewer pages (start_page, end_page), or without pictures in base64.",
+                f"the reply of {(plain + inline) / 1e6:.1f} MB exceeds the limit of a reply, "
+                f"{self._settings.reply_limit:g} MB",
+                hint="Set a workspace for large replies on the endpoint (LLM_OCR_WORKSPACE=s3://bucket/prefix). "
+                "Or request fewer pages (start_page, end_page), or no images in base64.",
             )
         for name, (pictures, wish) in kinds.items():
             keep = wish.inline and plain + inline <= self._limit
             rest[name] = [_with_data(one) if keep else {**one.about, **place.url_of(one)} for one in pictures]
             if pictures and not wish.inline and not place.there:
-                answer.notes.append(f"{name}: without their data; {_how(name)} or LLM_OCR_WORKSPACE brings them")
+                answer.notes.append(f"{name}: image data is not included; set {_how(name)} or LLM_OCR_WORKSPACE")
         if plain > self._limit:
             rest |= place.texts(rest)
         if answer.notes:

@@ -56,11 +56,11 @@ def permitted(request: StageRequest, settings: WorkerSettings) -> StageRequest:
     environment, server = dict(request.environment), settings.workspace_endpoint
     if environment.setdefault(_SERVER, server or "") != (server or ""):
         raise InputError(
-            "workspace_endpoint: is not the endpoint's own",
+            "workspace_endpoint: must be the server that the endpoint sets",
             hint=f"Set {_SERVER} on the endpoint to the server of the workspace's store.",
         )
     if not re.fullmatch(r"[a-z0-9-]*", environment.get(_REGION, "")):
-        raise InputError(f"workspace_region: {environment[_REGION]!r:.80} is no name of a region")
+        raise InputError(f"workspace_region: {environment[_REGION]!r:.80} is not the name of a region")
     if reference := environment.get("LLM_OCR_LAUNCH"):
         options = StoreOptions(settings.workspace_profile, server, environment.get(_REGION))
         try:
@@ -69,7 +69,7 @@ def permitted(request: StageRequest, settings: WorkerSettings) -> StageRequest:
             raise InputError(f"launch: {error.args[0]}", hint=error.hint) from error
         if refused := sorted(OF_MACHINE & chosen.keys()):
             raise InputError(
-                f"launch: it sets {', '.join(refused)}, and programs and folders are the endpoint's to choose",
+                f"launch: sets {', '.join(refused)}, but only the endpoint may choose programs and folders",
                 hint=f"Set {PREFIX}{refused[0].upper()} on the endpoint.",
             )
     return replace(request, environment={name: value for name, value in environment.items() if value})
@@ -112,7 +112,7 @@ async def run_stage(request: StageRequest, variables: Mapping[str, str], say: Ca
 def _why(lines: Sequence[str]) -> str:
     """Return the command's own error message, before its advice, or otherwise its last lines."""
     said = next((line for line in reversed(lines) if line.startswith(_COMPLAINT)), "")
-    return said.removeprefix(_COMPLAINT) or (lines[-1] if lines else "no word")
+    return said.removeprefix(_COMPLAINT) or (lines[-1] if lines else "no message")
 
 
 async def _finished(stage: str, environment: Mapping[str, str], say: Callable[[str], None]) -> tuple[int, deque[str]]:

@@ -26,15 +26,15 @@ class Variable:
 
 
 TABLE = (
-    Variable("GLMOCR_MAX_WORKERS", "max_inflight_requests", "regions asked for at the same time; unset: no cap"),
+    Variable("GLMOCR_MAX_WORKERS", "max_inflight_requests", "concurrent region requests; unset: no limit"),
     Variable(
         "GLMOCR_CONNECTION_POOL_SIZE",
         "max_inflight_requests",
-        "a request under way has a connection: the smaller one of the two counts",
+        "each concurrent request has a connection: the smaller of the two values applies",
     ),
     Variable("MAX_NUM_SEQS", "vllm_arg", "`--max-num-seqs` of `vllm serve`", "--max-num-seqs"),
     Variable("MAX_NUM_BATCHED_TOKENS", "vllm_arg", "`--max-num-batched-tokens`", "--max-num-batched-tokens"),
-    Variable("WORKER_MAX_CONCURRENCY", "worker_concurrency", "requests that a worker takes at the same time"),
+    Variable("WORKER_MAX_CONCURRENCY", "worker_concurrency", "concurrent requests of a worker"),
     Variable("MODEL_REVISION", "revision", "commit or tag of the model", count=False),
 )
 

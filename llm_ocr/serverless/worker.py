@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import re
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -266,13 +267,13 @@ def _anything_read(pages: list[PageAnswer], request: DocumentRequest) -> None:
         why = first.record.reason.value if first.record.reason else "failed"
         detail = f": {first.record.detail}" if first.record.detail else ""
         field = request.files[0].field.partition("[")[0]
-        raise LlmOcrError(f"{field}: none of {len(pages)} pages could be read; page {first.number}: {why}{detail}")
+        raise LlmOcrError(f"{field}: all {len(pages)} pages failed; page {first.number}: {why}{detail}")
 
 
 def _as_input(error: BaseException) -> BaseException:
     """Return an error about regions as an error of the one field that requests regions."""
     if isinstance(error, UsageError) and not isinstance(error, InputError):
-        message = str(error.args[0]).removeprefix("--region-task ")
+        message = re.sub(r"^`region_task=([^`]*)`", r"\1", str(error.args[0]))
         return InputError(f"label_task_mapping: {message}", hint=error.hint)
     return error
 

@@ -74,7 +74,9 @@ if TYPE_CHECKING:
 def remote_options(settings: RemoteSettings) -> RemoteOptions:
     """Return the options for reading remote documents."""
     return RemoteOptions(
-        store=StoreOptions(settings.source_profile, settings.source_endpoint, settings.source_region, any_key=True),
+        store=StoreOptions(
+            settings.source_profile, settings.source_endpoint, settings.source_region, any_key=True, role="source"
+        ),
         cache_bytes=settings.source_cache << 20,
         allow_private_addresses=settings.allow_private_addresses,
     )

@@ -38,7 +38,8 @@ class StoreOptions:
 
     `profile` names a profile of the AWS configuration. `endpoint` is the URL of another server than the provider's.
     `token` is a secret that is never shown. `any_key`: read objects of other origin, whatever their names; without it,
-    only keys that a workspace may hold.
+    only keys that a workspace may hold. `role` is the prefix of the settings in messages: `workspace`, `source`, or
+    `output`.
     """
 
     profile: str | None = None
@@ -46,6 +47,11 @@ class StoreOptions:
     region: str | None = None
     token: str | None = field(default=None, repr=False)
     any_key: bool = field(default=False, kw_only=True)
+    role: str = field(default="workspace", kw_only=True)
+
+    def named(self, option: str, value: str = "") -> str:
+        """Return the setting of an option for messages: `workspace_region=eu-west-1`, in backticks."""
+        return f"`{self.role}_{option}={value}`" if value else f"`{self.role}_{option}`"
 
 
 class ObjectStore(Protocol):

@@ -70,7 +70,7 @@ def _problem(key: str) -> str:
     checks = {
         "it is empty": not key,
         "it has an empty part": "" in segments,
-        "it leads elsewhere": "." in segments or ".." in segments,
+        "it has a part . or ..": "." in segments or ".." in segments,
         "it has a control character or half a surrogate pair": bool(_CONTROL.search(key)),
         f"names that begin with {TEMPORARY} are for unfinished writes": any(s.startswith(TEMPORARY) for s in segments),
         f"it is longer than {LONGEST_KEY} bytes": len(key.encode(errors="replace")) > LONGEST_KEY,
@@ -81,7 +81,7 @@ def _problem(key: str) -> str:
 def check_url(url: str) -> None:
     """Raise `UsageError` for a workspace URL or path that is empty or has a control character."""
     if not url or _CONTROL.search(url.encode("utf-8", "surrogateescape").decode("utf-8", "replace")):
-        raise UsageError(f"{url!r} is no workspace: it is empty or has a control character")
+        raise UsageError(f"{url!r} is not a workspace: the text is empty or has a control character")
 
 
 def split_scheme(url: str) -> tuple[str, str]:
@@ -104,10 +104,12 @@ def local_folder(url: str) -> Path:
     if not scheme:
         return _absolute(url)
     if scheme != "file":
-        raise UsageError(f"{url} is no folder", hint="Give a path or a file:// URL.")
+        raise UsageError(f"{url} is not a folder", hint="Give a path or a file:// URL.")
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
-        raise UsageError(f"{url}: a file URL names no host", hint=f"Did you mean file:///{parts.netloc}{parts.path}?")
+        raise UsageError(
+            f"{url}: a file URL must not name a host", hint=f"Did you mean file:///{parts.netloc}{parts.path}?"
+        )
     return _absolute(unquote(parts.path, errors="surrogateescape"))
 
 

@@ -51,13 +51,13 @@ def open_url(url: str, options: StoreOptions) -> ObjectStore:
         if (of_users := _of_users(scheme)) is not None:
             return _completed(of_users(url, options))
         shown = without_credentials(rest)
-        raise _unknown(f"{scheme}:{shown}", scheme, shown)
+        raise _unknown(f"{scheme}:{shown}", scheme, shown, options)
     if not rest.startswith("//"):
         raise UsageError(
-            f"{url} is no workspace: two slashes follow the scheme", hint=f"Did you mean {scheme}:/{rest}?"
+            f"{url} is not a workspace URL: two slashes must follow the scheme", hint=f"Did you mean {scheme}:/{rest}?"
         )
     place = rest.removeprefix("//")
-    _check_place(scheme, place)
+    _check_place(scheme, place, options)
     _check_client(scheme)
     return _OPENERS[scheme](f"{scheme}://{place}", options)
 
@@ -65,7 +65,7 @@ def open_url(url: str, options: StoreOptions) -> ObjectStore:
 def register(scheme: str, opener: Opener) -> None:
     """Register a store; see `llm_ocr.storage.register_store`."""
     if scheme in ("", "file", *_OPENERS) or not _SCHEME.fullmatch(scheme):
-        raise UsageError(f"{scheme!r} cannot be the scheme of a store", hint="Choose one of small letters and digits.")
+        raise UsageError(f"{scheme!r} cannot be the scheme of a store", hint="Use lowercase letters and digits.")
     _USERS[scheme] = opener
 
 
@@ -87,14 +87,14 @@ def _completed(store: ObjectStore) -> ObjectStore:
     return store
 
 
-def _check_place(scheme: str, place: str) -> None:
+def _check_place(scheme: str, place: str, options: StoreOptions) -> None:
     bucket = place.partition("/")[0]
     if scheme == "hf":
         _check_hub(place)
     elif "@" in bucket:
         raise UsageError(
-            f"{scheme}://…@{bucket.rpartition('@')[2]}: credentials do not belong into a URL",
-            hint="Name a profile (--workspace-profile), or leave them to the environment.",
+            f"{scheme}://…@{bucket.rpartition('@')[2]}: a URL must not contain credentials",
+            hint=f"Set {options.named('profile')}, or set the credentials in the environment.",
         )
     elif not bucket:
         raise UsageError(f"{scheme}://{place} names no bucket", hint=f"Give {scheme}://BUCKET/PREFIX.")
@@ -107,10 +107,10 @@ def _check_hub(place: str) -> None:
     if kind in ("buckets", "datasets"):
         raise UsageError(f"hf://{place} names no {kind[:-1]}", hint=f"Give hf://{kind}/NAMESPACE/NAME/PREFIX.")
     if kind in ("models", "spaces"):
-        raise UsageError(f"hf://{place}: a workspace is in a bucket or a dataset repository", hint=f"Give {_FORMS}.")
+        raise UsageError(f"hf://{place}: a workspace needs a bucket or a dataset repository", hint=f"Give {_FORMS}.")
     whole = "/".join([kind, *names]) if kind and names else "NAMESPACE/NAME"
     raise UsageError(
-        f"hf://{place} does not say what it is",
+        f"hf://{place} is ambiguous",
         hint=f"Did you mean hf://buckets/{whole} (a storage bucket) or hf://datasets/{whole} (a dataset repository)?",
     )
 
@@ -125,26 +125,27 @@ def _check_client(scheme: str) -> None:
         raise MissingExtra(f"{scheme}:// needs {module}", install=extra)
 
 
-def _unknown(url: str, scheme: str, rest: str) -> UsageError:
+def _unknown(url: str, scheme: str, rest: str, options: StoreOptions) -> UsageError:
     if scheme in ("http", "https"):
-        return _web(url, rest)
+        return _web(url, rest, options)
     near = OTHER_SCHEMES.get(scheme) or next(
         iter(difflib.get_close_matches(scheme, ["file", *_OPENERS], n=1, cutoff=0.5)), ""
     )
     if not near:
-        return UsageError(f"{url}: {scheme}:// is not a scheme that is known", hint=f"Give {_FORMS}.")
+        return UsageError(f"{url}: the scheme {scheme}:// is unknown", hint=f"Give {_FORMS}.")
     meant = near + "://" + rest.lstrip("/") if near != "file" else "file:///" + rest.lstrip("/")
-    return UsageError(f"{url}: {scheme}:// is not a scheme that is known", hint=f"Did you mean {meant}?")
+    return UsageError(f"{url}: the scheme {scheme}:// is unknown", hint=f"Did you mean {meant}?")
 
 
-def _web(url: str, rest: str) -> UsageError:
-    what = f"{url}: a web address cannot be written to"
+def _web(url: str, rest: str, options: StoreOptions) -> UsageError:
+    what = f"{url}: a web address is not writable"
     for pattern, meant in _PAGES:
         if found := re.match(pattern, rest.removeprefix("//")):
             return UsageError(what, hint=f"Did you mean {found.expand(meant)}?")
     return UsageError(
         what,
-        hint=f"Give {_FORMS}. A server that speaks S3 is given as s3://BUCKET/PREFIX with --workspace-endpoint URL.",
+        hint=f"Give {_FORMS}. For an S3-compatible server, give s3://BUCKET/PREFIX and "
+        f"{options.named('endpoint', 'URL')}.",
     )
 
 

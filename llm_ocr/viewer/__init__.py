@@ -119,9 +119,7 @@ async def _add_all(
         count += await asyncio.to_thread(add_item, item)
     progress.end()
     if not count:
-        raise StageMissing(
-            f"no pages have been read in {workspace.url}", hint=f"Run first: llm-ocr extract -w {workspace.url}"
-        )
+        raise StageMissing(f"{workspace.url} has no read pages", hint=f"Run first: llm-ocr extract -w {workspace.url}")
 
 
 def _rows_of(workspace: Workspace, progress: Progress) -> Rows:
@@ -130,7 +128,7 @@ def _rows_of(workspace: Workspace, progress: Progress) -> Rows:
         ready = AssembledRows(workspace, assembled(workspace).key)
     except StageMissing as missing:
         key = required_key(workspace, EXTRACT)
-        progress.say(f"{missing.args[0]}: shown as far as it was read, without descriptions of figures")
+        progress.say(f"{missing.args[0]}: the site shows the extracted pages without descriptions of figures")
         rows = partial(extracted_pages, workspace, key, images=Images.ALL)
         return lambda item: (DatasetRow(record, record.markdown) for record in rows(item))
     return lambda item: ready.rows(item, Images.ALL)
@@ -143,7 +141,7 @@ def _guarded(output: Path, write: Callable[[], T]) -> T:
     except OSError as error:
         if isinstance(error, LlmOcrError):
             raise
-        raise StorageError(f"the site cannot be written to {output}: {error}") from error
+        raise StorageError(f"cannot write the site to {output}: {error}") from error
 
 
 def _title(workspace: Workspace) -> str:

@@ -67,12 +67,12 @@ def begin_site(output: Path) -> SiteFolder:
         UsageError: `output` is a file, or a folder with content other than an earlier site.
     """
     if output.exists() and not output.is_dir():
-        raise UsageError(f"{output} is a file", hint="--output takes a folder for the site.")
+        raise UsageError(f"{output} is a file", hint="Set `output` to a folder for the site.")
     names = {path.name for path in output.iterdir()} if output.is_dir() else set()
     if names - OF_FILE_MANAGERS and _MARKER not in names:
         raise UsageError(
-            f"{output} holds other things than a site of llm-ocr view",
-            hint="Give an empty or a new folder: --output site",
+            f"{output} has other content than a site of llm-ocr view",
+            hint="Give an empty or a new folder: `output=site`",
         )
     output.mkdir(parents=True, exist_ok=True)
     (output / _MARKER).write_text(json.dumps({"format": _FORMAT}) + "\n", encoding="utf-8")

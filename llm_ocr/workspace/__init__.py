@@ -80,7 +80,7 @@ class Workspace:
         if run is None:
             raise WorkspaceError(
                 f"no workspace at {store.url}",
-                hint="Give the workspace of an earlier run, or begin one: llm-ocr run SOURCE -w FOLDER",
+                hint="Give the workspace of an earlier run, or start one: llm-ocr run SOURCE -w FOLDER",
             )
         _check_format(run, store.url)
         return cls(store, run)
@@ -114,8 +114,8 @@ class Workspace:
         """Raise `WorkspaceError` if the workspace was removed after it was opened."""
         if _read_run(self.store) is None:
             raise WorkspaceError(
-                f"{self.url} was removed while it was in use: its {_RUN} is gone, results are incomplete",
-                hint="Remove what is left there, and run again.",
+                f"{self.url} was removed during use: {_RUN} is missing, and the results are incomplete",
+                hint="Remove the remaining files, and run again.",
             )
 
     def note_published(self, key: str) -> None:
@@ -177,8 +177,8 @@ def _make_run(store: ObjectStore) -> dict[str, Any]:
     found = next((info.key for info in store.list() if _is_content(info.key)), None)
     if found is not None and store.stat(_RUN) is None:  # otherwise another process has created it in the meantime
         raise WorkspaceError(
-            f"{store.url} has content ({found}) and is no workspace: it has no {_RUN}",
-            hint="Give a new or empty folder with -w.",
+            f"{store.url} has content ({found}), but is not a workspace: {_RUN} is missing",
+            hint="Set `workspace` to a new or empty folder.",
         )
     run = {"format": FORMAT, "created_by": library_version(), "settings": {}}
     with contextlib.suppress(ObjectExists):
@@ -194,10 +194,10 @@ def _is_content(key: str) -> bool:
 def _check_format(run: Mapping[str, Any], url: str) -> None:
     number = run.get("format")
     if not isinstance(number, int) or number < 1:
-        raise codec.damaged(f"{url}: {_RUN}", "it has no format number")
+        raise codec.damaged(f"{url}: {_RUN}", "the format number is missing")
     if number > FORMAT:
         raise WorkspaceMismatch(
             f"{url} was made by a newer version: llm-ocr {run.get('created_by', 'unknown')}, format {number}; "
             f"this is {library_version()} and reads formats up to {FORMAT}",
-            hint="Update llm-ocr here: `git pull` in its checkout, or install the wheel of that version.",
+            hint="Update llm-ocr: run `git pull` in its checkout, or install the wheel of that version.",
         )

@@ -94,7 +94,7 @@ def load(data: bytes, where: str) -> dict[str, Any]:
     except ValueError as error:
         raise damaged(where, str(error)) from error
     if not isinstance(value, dict):
-        raise damaged(where, "no JSON object")
+        raise damaged(where, "not a JSON object")
     return value
 
 
@@ -102,7 +102,7 @@ def damaged(where: str, what: str) -> WorkspaceError:
     """Return the error for an object of the workspace with invalid content."""
     return WorkspaceError(
         f"{where} is damaged: {what}",
-        hint="Bring it back from a copy of the workspace, or begin again with another workspace (-w).",
+        hint="Restore the object from a copy of the workspace, or start again with another `workspace`.",
     )
 
 
@@ -129,7 +129,7 @@ def pages_from_text(text: str) -> tuple[int, ...]:
 def _run(text: str) -> Iterator[int]:
     match = _RANGE.fullmatch(text)
     if match is None:
-        raise ValueError(f"no page range: {text}")
+        raise ValueError(f"not a page range: {text}")
     return iter(range(int(match[1]), int(match[2] or match[1]) + 1))
 
 

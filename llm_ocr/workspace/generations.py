@@ -187,7 +187,7 @@ def filtered_text(counts: Mapping[str, int]) -> str:
 
 
 def filtered_to_json(counts: Mapping[str, int], examples: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """Return the object for `status --json`."""
+    """Return the JSON object for the status."""
     reasons: Counter[str] = Counter()
     languages: dict[str, int] = {}
     for cause, count in counts.items():
@@ -230,10 +230,10 @@ def need_file_quota(url: str, most: int, *, units: int, documents: int) -> None:
     needed = files_of(units, documents)
     if needed > most:
         raise WorkspaceError(
-            f"{documents:,} documents in {units:,} units would become {needed:,} files or more; {url} should hold no "
-            f"more than {most:,}",
-            hint="Use a bucket (-w hf://buckets/NS/NAME/PREFIX, s3://… or gs://…), or fewer documents; larger units "
-            "(--pages-per-unit) make fewer files.",
+            f"{documents:,} documents in {units:,} units need at least {needed:,} files; the limit of {url} is "
+            f"{most:,}",
+            hint="Use a bucket (hf://buckets/NS/NAME/PREFIX, s3://…, or gs://…), fewer documents, or larger units "
+            "(`pages_per_unit`).",
         )
 
 
@@ -379,9 +379,9 @@ def units_of(workspace: Workspace, generation: Generation) -> Iterator[Unit]:
         try:
             data = workspace.store.get(part.object)
         except ObjectNotFound as error:
-            raise codec.damaged(where, "it is missing") from error
+            raise codec.damaged(where, "the object is missing") from error
         if hashlib.sha256(data).hexdigest() != part.sha256:
-            raise codec.damaged(where, "its content was changed")
+            raise codec.damaged(where, "the content has changed")
         for line in data.splitlines():
             yield codec.unit_from_json(codec.load(line, where))
 

@@ -218,7 +218,7 @@ def newest_key(workspace: Workspace, stage: str, wanted: str = "") -> str | None
     """
     keys = [one.key for one in stage_keys(workspace, stage)]
     if wanted and wanted not in keys:
-        there = f"There are: {', '.join(keys)}." if keys else f"{stage} has not begun there."
+        there = f"Keys: {', '.join(keys)}." if keys else f"{stage} has not started there."
         raise UsageError(f"{workspace.url} has no {stage} key {wanted}", hint=there)
     return wanted or (keys[-1] if keys else None)
 
@@ -234,7 +234,7 @@ def required_key(workspace: Workspace, stage: str, wanted: str = "") -> str:
         ours = f"llm-ocr {stage} -w {workspace.url}"
         own = f"llm_ocr.transform(..., stage={stage!r})"
         raise StageMissing(
-            f"{stage} has not begun in {workspace.url}", hint=f"Run first: {ours if stage in STAGES else own}"
+            f"{stage} has not started in {workspace.url}", hint=f"Run first: {ours if stage in STAGES else own}"
         )
     return key
 
@@ -305,9 +305,9 @@ def _other_release(workspace: Workspace, standing: Mapping[str, Any], changed: S
     release = f" ({by})" if by and by != library_version() else ""
     return WorkspaceMismatch(
         f"{workspace.url} was extracted by another version of llm-ocr{release}, whose results differ "
-        f"({'; '.join(changed)}): pages of two versions are not mixed",
-        hint="Its finished pages stay: describe, assemble, and export work with them. To read pages, use another "
-        "workspace (-w), or the version that extracted this one.",
+        f"({'; '.join(changed)}): a workspace must not mix pages of two versions",
+        hint="Describe, Assemble, and exports work with the finished pages. To read more pages, use another "
+        "`workspace`, or the version that extracted this one.",
     )
 
 
@@ -321,7 +321,7 @@ def _mismatch(workspace: Workspace, standing: Mapping[str, Any], new: Mapping[st
     by = stored_by(standing.get("command", ""), standing.get("created", ""))
     return WorkspaceMismatch(
         f"{workspace.url} was extracted with other settings{f' by {by}' if standing.get('command') else ''}: {lines}",
-        hint="Use the settings of the workspace (on the left), or another workspace (-w) for the new ones.",
+        hint="Use the settings of the workspace (on the left), or another `workspace` for the new settings.",
     )
 
 

@@ -38,9 +38,7 @@ def settle(store: ObjectStore, key: str, marker: bytes) -> bytes:
         except ObjectNotFound:
             if not isinstance(error, ObjectExists):
                 raise error from None
-            raise StorageError(
-                f"{store.url}: {key} was there and is gone", hint="Run the same command again."
-            ) from error
+            raise StorageError(f"{store.url}: {key} disappeared", hint="Run the same command again.") from error
     return marker
 
 
@@ -49,4 +47,4 @@ def remove_lost(store: ObjectStore, key: str) -> None:
     try:
         store.delete(key)
     except StorageError as error:
-        _log.warning("%s stays until `llm-ocr clean`: %s", key, error)
+        _log.warning("%s remains until `llm-ocr clean`: %s", key, error)

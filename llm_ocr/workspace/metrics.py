@@ -65,7 +65,7 @@ class Spending:
         return (self.tokens_in * (self.price_in or 0.0) + self.tokens_out * (self.price_out or 0.0)) / 1e6
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values for `status --json`."""
+        """Return JSON values for the status."""
         cost = self.cost
         speed = round(self.items / self.seconds, 3) if self.seconds else 0.0
         return {**asdict(self), "items_per_second": speed, "cost": None if cost is None else round(cost, 6)}

@@ -156,12 +156,12 @@ def _lines(workspace: Workspace, filtered: Filtered) -> Iterator[dict[str, Any]]
         workspace.store.download(filtered.object, path)
         with path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != filtered.sha256:
-                raise codec.damaged(where, "its content was changed")
+                raise codec.damaged(where, "the content has changed")
             file.seek(0)
             for line in file:
                 yield codec.load(line, where)
     except ObjectNotFound as error:
-        raise codec.damaged(where, "it is missing") from error
+        raise codec.damaged(where, "the object is missing") from error
     finally:
         path.unlink(missing_ok=True)
 
@@ -321,7 +321,7 @@ def check_pages(workspace: Workspace, found: Iterable[Generation], asked: Mappin
             raise UsageError(
                 f"{shown(asked[name].source)} is in the plan with pages {codec.pages_to_text(sorted(pages_there))}, "
                 f"without {codec.pages_to_text(missing)}",
-                hint="A workspace keeps the pages that a document was planned with: read others in another one (-w).",
+                hint="The pages of a planned document are fixed. Read other pages in another `workspace`.",
             )
 
 
@@ -555,10 +555,10 @@ def _cut(choice: Choice, draft: Generation) -> Iterator[CutUnit]:
 def _two_documents(document: PlannedDocument) -> UsageError:
     if document.document_id is not None:
         return UsageError(
-            f"the id {document.document_id} stands for two documents; the second is {shown(document.source)}",
-            hint="Give each document of the manifest an id of its own.",
+            f"two documents have the id {document.document_id}; the second is {shown(document.source)}",
+            hint="Give each document of the manifest a different id.",
         )
     return UsageError(
-        f"{shown(document.source)} is named twice with different pages",
-        hint="Name it once, with all its pages.",
+        f"{shown(document.source)} is given twice with different pages",
+        hint="Give the document once, with all its pages.",
     )

@@ -100,7 +100,7 @@ def place_of(wanted: PageSelection, number: int) -> int:
 
 def no_such_page(total: int) -> str:
     """Return the message for a document without any selected page."""
-    return f"none of the selected pages is among its {total}"
+    return f"none of the selected pages exists; the document has {total} page{'' if total == 1 else 's'}"
 
 
 def _merged(ranges: PageRanges) -> str:

@@ -157,7 +157,8 @@ def standing_marker(workspace: Workspace, stage: str, key: str, unit: str) -> Ma
     marker = find_marker(workspace, stage, key, unit)
     if marker is None:
         raise StageMissing(
-            f"{workspace.url}: {stage} has not done unit {unit}", hint=f"Run first: llm-ocr {stage} -w {workspace.url}"
+            f"{workspace.url}: {stage} has not done unit {unit}",
+            hint=f"Run first: llm-ocr {stage} -w {workspace.url}",
         )
     return marker
 
@@ -217,9 +218,9 @@ def read_data(workspace: Workspace, marker: Marker) -> bytes:
 
 def _data_damaged(workspace: Workspace, marker: Marker, how: str) -> DataDamaged:
     return DataDamaged(
-        f"{workspace.url}: the data of unit {marker.unit} of {marker.stage} are {how}: {marker.object}",
-        hint=f"Remove its marker {marker_key(marker.stage, marker.key, marker.unit)} from the workspace and run the "
-        f"same command again: the unit is then done once more. No other unit is touched.",
+        f"{workspace.url}: the data of unit {marker.unit} of {marker.stage} is {how}: {marker.object}",
+        hint=f"Remove the marker {marker_key(marker.stage, marker.key, marker.unit)} from the workspace, and run the "
+        f"same command again, which processes only this unit again.",
     )
 
 
@@ -245,7 +246,7 @@ def check_conserved(counts: Counts, where: str, what: str = "pages") -> None:
         raise NotConserved(
             f"{where}: expected {counts.expected} {what}, but {counts.ok} ok + {counts.degraded} degraded + "
             f"{counts.failed} failed = {counts.ok + counts.degraded + counts.failed}",
-            hint="This is an error of llm-ocr, or the workspace was changed by hand: please report it.",
+            hint="This is a bug of llm-ocr, or a manual change of the workspace: please report it.",
         )
 
 

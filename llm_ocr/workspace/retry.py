@@ -213,7 +213,7 @@ def _add(state: _State, unit: Unit, rows: _Rows, item: str | None, marker: Marke
     for row, reason, known in chosen:
         place = places.get(row.page_id) or _place(uncounted, row)
         if place is None:
-            raise codec.damaged(marker.object, f"it has the page {row.page_id}, which is not in unit {unit.id}")
+            raise codec.damaged(marker.object, f"the page {row.page_id} is not in unit {unit.id}")
         part, number, index = place
         state.failed[row.page_id] = _Failed(part, number, index, reason, known)
         if item is not None:

@@ -107,7 +107,7 @@ class RunStatus:
         return all(stage.finished for stage in self.stages.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values for `status --json`."""
+        """Return JSON values."""
         return {
             "workspace": self.url,
             "model": self.model or None,

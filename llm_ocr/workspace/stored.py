@@ -123,10 +123,10 @@ def remembered(
     left = fields.keys() - chosen.keys() - known.keys()
     missing = {name: held[name] for name in OF_MODELS if name in left and held.get(name) is not None}
     if missing and {**chosen, **known}.get("engine") != "embedded":
-        flags = " ".join(_flags(missing))
+        named = ", ".join(_named(missing))
         raise UsageError(
-            f"{url} was made with {flags}: a workspace may not choose code, weights, or files by itself",
-            hint=f"If you trust this, repeat it: {flags}",
+            f"{url} was made with {named}: a workspace must not choose code, weights, or files by itself",
+            hint=f"If you trust these settings, repeat them: {named}",
         )
     return chosen
 
@@ -145,9 +145,11 @@ def _may_choose(name: str, value: Any) -> bool:
         return False
 
 
-def _flags(settings: Mapping[str, Any]) -> Iterator[str]:
+def _named(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield settings for messages, with values quoted for a shell, since the workspace may be another user's."""
     for name, value in settings.items():
-        yield f"--{name.replace('_', '-')} {shlex.quote(without_credentials(str(value)))}"
+        text = shlex.quote(without_credentials(str(value)))
+        yield f"`{name}`" if "`" in text else f"`{name}={text}`"
 
 
 def remembered_in(workspace: Workspace) -> Stored:
@@ -162,7 +164,7 @@ def remembered_in(workspace: Workspace) -> Stored:
     found = Stored({}, {})
     for values, by in layers:
         if not isinstance(values, dict):
-            raise codec.damaged(workspace.url, "its remembered settings are no object")
+            raise codec.damaged(workspace.url, "the stored settings are not an object")
         for name, value in values.items():
             if name in REMEMBERED + OF_MODELS + OF_PLANS:
                 found[name], found.by[name] = value, by
@@ -192,7 +194,7 @@ def verified_launch(url: str, options: StoreOptions, reference: str) -> dict[str
         WorkspaceError: there is no such launch, or its file has changed since the launch.
     """
     if "@" not in reference:
-        raise UsageError(f"LLM_OCR_LAUNCH={reference}: must be ID@SHA256 as launchers give it")
+        raise UsageError(f"LLM_OCR_LAUNCH={reference}: must be ID@SHA256, as launchers set it")
     return _launch_record(url, options, reference)
 
 
@@ -216,12 +218,12 @@ def launched(url: str, options: StoreOptions, reference: str, stage: str) -> Map
     launch, _, digest = reference.partition("@")
     key = launch_key(launch)
     if not isinstance(settings, dict):
-        raise codec.damaged(f"{url}: {key}", f"it has no settings of {stage}")
+        raise codec.damaged(f"{url}: {key}", f"the settings of {stage} are missing")
     refused = [] if digest else sorted(name for name, value in settings.items() if not _may_choose(name, value))
     if refused:
         raise WorkspaceError(
-            f"{url}: {key} sets {', '.join(refused)}, which a workspace may not choose",
-            hint="Launch the stage again: its jobs then know the hash of the file. Or give these settings yourself.",
+            f"{url}: {key} sets {', '.join(refused)}, which a workspace must not choose",
+            hint="Launch the stage again, so that its jobs have the hash of the file. Or give these settings yourself.",
         )
     return settings
 
@@ -229,20 +231,20 @@ def launched(url: str, options: StoreOptions, reference: str, stage: str) -> Map
 def _launch_record(url: str, options: StoreOptions, reference: str) -> dict[str, Any]:
     launch, _, digest = reference.partition("@")
     if not re.fullmatch(r"[A-Za-z0-9-]+(@[0-9a-f]{64})?", reference):
-        raise UsageError(f"--launch {reference}: must be a launch's id, or ID@SHA256 as launchers give it")
+        raise UsageError(f"`launch={reference}`: must be the id of a launch, or ID@SHA256, as launchers set it")
     key = launch_key(launch)
     try:
         with Workspace.open(url, options=options) as workspace:
             data = workspace.store.get(key)
     except ObjectNotFound:
         raise WorkspaceError(
-            f"{url} knows no launch {launch}",
-            hint="Launches of it: llm-ocr jobs list -w URL. Without --launch: no need.",
+            f"{url} has no launch {launch}",
+            hint="Launches: llm-ocr jobs list -w URL. Or leave out `launch`.",
         ) from None
     if digest and hashlib.sha256(data).hexdigest() != digest:
         raise WorkspaceError(
-            f"{url}: {key} is not what was launched: its SHA-256 has changed",
-            hint="Somebody else has written it, and its settings are not used. Launch the stage again.",
+            f"{url}: {key} differs from the launched file: the SHA-256 has changed",
+            hint="Another process has written the file, so its settings have no effect. Launch the stage again.",
         )
     return codec.load(data, f"{url}: {key}")
 

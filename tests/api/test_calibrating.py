@@ -53,7 +53,7 @@ def test_what_was_measured_here_comes_first_with_its_range_and_says_on_what_it_r
     assert 0 < hours["low"] <= hours["likely"] <= hours["high"]
     words = " ".join(found["assumptions"])
     port = server.url.split(":")[2].split("/")[0]
-    assert f"measured on the server at 127.0.0.1:{port} just now: {PAGES} of {PAGES} pages" in words
+    assert f"measured now on the server at 127.0.0.1:{port}: {PAGES} of {PAGES} pages" in words
     assert "t-interval" in words and "tokens of a page, measured here" in words
 
 

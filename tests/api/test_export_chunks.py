@@ -128,9 +128,9 @@ def test_pages_that_failed_have_no_passages(tmp_path):
 
 def test_what_is_no_tokenizer_is_told(workspace, tmp_path):
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(UsageError, match="no tokenizer of the library"):
+    with pytest.raises(UsageError, match="the library tokenizers cannot read"):
         export(workspace, tmp_path / "o", tokenizer=str(tmp_path))
-    with pytest.raises(UsageError, match="there is no file"):
+    with pytest.raises(UsageError, match="does not exist"):
         export(workspace, tmp_path / "o", tokenizer=str(tmp_path / "other.json"))
     with pytest.raises(UsageError, match="neither a file nor the name of a model"):
         export(workspace, tmp_path / "o", tokenizer="a/b/c")
@@ -143,7 +143,7 @@ def test_without_the_library_the_package_is_named(workspace, tokenizer, tmp_path
 
 
 def test_an_overlap_that_leaves_no_room_is_told(workspace, tmp_path):
-    with pytest.raises(UsageError, match="chunk-overlap"):
+    with pytest.raises(UsageError, match="`chunk_overlap=60` is more than half"):
         export(workspace, tmp_path / "o", chunk_size=100, chunk_overlap=60)
 
 

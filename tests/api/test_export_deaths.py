@@ -36,7 +36,7 @@ def test_what_a_dead_export_has_left_of_an_older_state_goes(workspace, tmp_path,
     output = tmp_path / "o"
     assert not exported_with(CrashPoint(3, When.AFTER), monkeypatch, workspace, output, **SHARD)
     assert len(shards(output)) == 2
-    assert "is being written" in (output / "README.md").read_text()
+    assert "An export is in progress" in (output / "README.md").read_text()
     retry(str(workspace))
     assert llm_ocr.export(workspace=workspace, output=output, **SHARD).written == 1
     assert len(shards(output)) == 2

@@ -310,8 +310,8 @@ def test_a_hub_that_stays_down_is_told_and_the_same_command_goes_on(making, expo
     ("token", "said"),
     [
         ("hf_nobody", "the token is not valid"),
-        ("hf_reader", "this token may not do that"),
-        ("hf_other", "does not exist, or this token may not see it"),
+        ("hf_reader", "this token lacks a permission"),
+        ("hf_other", "does not exist, or this token may not read it"),
         ("", "no token"),
     ],
 )
@@ -343,7 +343,7 @@ def test_no_repository_is_made_for_what_is_not_assembled(making, exported, tmp_p
 
 
 def test_a_folder_of_a_repository_is_no_dataset(exported):
-    with pytest.raises(UsageError, match="no folder some/prefix") as caught:
+    with pytest.raises(UsageError, match="the folder some/prefix is not possible") as caught:
         exported("tester/x/some/prefix")
     assert "hf://datasets/tester/x@BRANCH" in caught.value.hint
 

@@ -77,6 +77,6 @@ def test_figures_are_plain_links_with_the_description_as_alt_text(tmp_path):
 
 
 def test_documents_cannot_be_left_out(real, tmp_path):
-    with pytest.raises(UsageError, match="drop-over-error-rate"):
+    with pytest.raises(UsageError, match="`drop_over_error_rate` is not possible"):
         export(real / "w", tmp_path / "o", drop_over_error_rate=True)
     assert not (tmp_path / "o").exists()

@@ -107,13 +107,13 @@ def test_a_note_that_is_damaged_is_told(standing, tmp_path):
     export(standing, tmp_path / "o", "jsonl")
     note = sorted((tmp_path / "o/_llm-ocr/batches").iterdir())[0]
     note.write_text('{"other": 1}')
-    with pytest.raises(WorkspaceError, match="no note of an export"):
+    with pytest.raises(WorkspaceError, match="not a note of an export"):
         export(standing, tmp_path / "o", "jsonl")
 
 
 def test_nothing_is_written_for_what_is_not_assembled(workspace, tmp_path):
     next((workspace / "assemble").rglob("*.done")).unlink()
-    with pytest.raises(StageMissing, match="1 of 6 items not assembled"):
+    with pytest.raises(StageMissing, match="1 of 6 items are not assembled"):
         export(workspace, tmp_path / "o", "json")
     empty = tmp_path / "empty"
     Workspace.open(str(empty), create=True).close()
@@ -126,11 +126,11 @@ def test_a_file_of_the_tree_that_is_gone_is_told(workspace, tmp_path):
     (workspace / "documents/3.pdf.md").unlink()
     with pytest.raises(StorageError, match=r"3\.pdf\.md is missing") as caught:
         export(workspace, tmp_path / "o", "markdown")
-    assert "llm-ocr assemble" in caught.value.hint
+    assert "Run Assemble again" in caught.value.hint
 
 
 def test_the_workspace_itself_is_no_output(workspace):
-    with pytest.raises(UsageError, match="lies in the workspace"):
+    with pytest.raises(UsageError, match="is inside the workspace"):
         export(workspace, workspace / "texts", "markdown")
 
 

@@ -288,5 +288,5 @@ def test_without_follow_the_stage_before_must_have_finished(played):
     with pytest.raises(StageMissing, match="2 of 4 units not extracted"):
         llm_ocr.assemble(workspace=played.url)
     played.extract("0001-*")
-    with pytest.raises(StageMissing, match="describe has not begun"):
+    with pytest.raises(StageMissing, match="describe has not started"):
         llm_ocr.assemble(workspace=played.url)

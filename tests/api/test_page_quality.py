@@ -49,7 +49,7 @@ def test_status_names_the_worst_pages_and_what_is_wrong(done):
     table = run.stdout[run.stdout.index("worst") :].splitlines()
     assert table[1].split() == ["score", "document", "page", "what", "is", "wrong"]
     assert "scribble.png" in table[2]
-    assert "less text than the ink is good for" in table[2]
+    assert "less text than the ink suggests" in table[2]
     scores = [float(line.split()[0]) for line in table[2:]]
     assert scores == sorted(scores)
     assert scores[0] < 0.5
@@ -108,7 +108,7 @@ def test_an_answer_that_is_not_what_the_page_says_is_asked_for_again(invented):
     assert (once, often) == (1, 4)
     (first,), (best,) = plain.pages(images=False), asked.pages(images=False)
     assert first.quality < 0.1
-    assert "text of the page's layer is missing" in plain.worst()[0].wrong
+    assert "text of the text layer is missing" in plain.worst()[0].wrong
     assert best.status is Status.OK
     assert len(best.attempts) == 4
     assert best.quality >= first.quality

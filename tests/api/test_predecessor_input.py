@@ -102,7 +102,7 @@ def test_a_figure_that_it_did_not_describe_is_counted_as_failed(tmp_path):
 
 
 def test_without_descriptions_assemble_says_what_comes_first(tmp_path):
-    with pytest.raises(LlmOcrError, match="describe has not begun") as caught:
+    with pytest.raises(LlmOcrError, match="describe has not started") as caught:
         llm_ocr.assemble(workspace=tmp_path / "w", input=folder_input(tmp_path, [made.row(0)]))
     assert "llm-ocr describe" in caught.value.hint
 
@@ -153,7 +153,7 @@ def test_an_input_that_has_changed_is_not_mixed_with_what_it_was(tmp_path):
 def test_a_workspace_with_documents_takes_no_input(tmp_path, examples):
     llm_ocr.plan(examples / "invoice.png", workspace=tmp_path / "w")
     source = folder_input(tmp_path, [made.row(0, "One.")])
-    with pytest.raises(WorkspaceMismatch, match="documents of its own"):
+    with pytest.raises(WorkspaceMismatch, match="already has documents"):
         llm_ocr.assemble(workspace=tmp_path / "w", input=source)
 
 
@@ -168,7 +168,7 @@ def test_a_branch_of_the_hub_is_read_at_the_commit_of_the_first_time(tmp_path):
         making.api().upload_folder(repo_id=place.input, folder_path=changed, path_in_repo="data", repo_type="dataset")
         with pytest.raises(WorkspaceMismatch, match="has changed since") as caught:
             llm_ocr.assemble(workspace=place.workspace, input=place.input)
-        older = caught.value.hint.split("--input ")[-1].split(")")[0]
+        older = caught.value.hint.split("`input=")[-1].split("`)")[0]
         llm_ocr.assemble(workspace=place.workspace, input=older)
         assert llm_ocr.open(place.workspace).status.pages.expected == 1
 
@@ -225,7 +225,7 @@ def test_a_missing_bucket_leaves_no_workspace(tmp_path, monkeypatch):
 def test_a_dataset_of_something_else_is_refused(tmp_path):
     other = made.dataset([made.row(0)]).remove_columns(["document_markdown"])
     other.save_to_disk(tmp_path / "run")
-    with pytest.raises(UsageError, match="no column document_markdown"):
+    with pytest.raises(UsageError, match="lacks the column document_markdown"):
         llm_ocr.assemble(workspace=tmp_path / "w", input=tmp_path / "run")
 
 
@@ -254,7 +254,7 @@ def test_an_input_in_the_workspace_is_the_workspace(tmp_path, examples, monkeypa
 
 def test_its_own_place_is_not_written_over(tmp_path):
     folder_input(tmp_path, [made.row(0, "One.")])
-    with pytest.raises(UsageError, match="no workspace of llm-ocr") as caught:
+    with pytest.raises(UsageError, match="not a workspace of llm-ocr") as caught:
         llm_ocr.assemble(workspace=tmp_path / "run", input=tmp_path / "run" / "dataset")
     assert "S3_OUTPUT_URI" in caught.value.hint
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["dataset"]
@@ -264,9 +264,9 @@ def test_a_workspace_of_ours_is_no_input_of_another(tmp_path):
     source = folder_input(tmp_path, [made.row(0, "One.")])
     llm_ocr.assemble(workspace=tmp_path / "w", input=source)
     for spelt in ("w", "w/dataset"):
-        with pytest.raises(UsageError, match="llm-ocr's own workspace") as caught:
+        with pytest.raises(UsageError, match="is part of the workspace") as caught:
             llm_ocr.assemble(workspace=tmp_path / "other", input=tmp_path / spelt)
-        assert f"-w {tmp_path / 'w'}" in caught.value.hint
+        assert f"`workspace={tmp_path / 'w'}`" in caught.value.hint
 
 
 @pytest.mark.slow

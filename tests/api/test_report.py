@@ -23,20 +23,20 @@ EVIL = '/in/<script>document.title="hit"</script><img src=x onerror="document.ti
 def test_a_plan_alone_gives_an_honest_page(examples, tmp_path):
     llm_ocr.plan(examples / "paper.pdf", workspace=tmp_path / "w")
     words = words_of(report_of(tmp_path / "w", tmp_path / "r.html"))
-    assert "Extract has not begun." in words and "Assemble has not begun." in words
-    assert "No numbers over time are on record" in words
-    assert "What is not ok" not in words
+    assert "Extract has not started." in words and "Assemble has not started." in words
+    assert "No values over time exist yet" in words
+    assert "Failures" not in words
 
 
 def test_an_empty_workspace_gives_an_honest_page(tmp_path):
     Workspace.open(str(tmp_path / "w"), create=True).close()
-    assert "Nothing is planned in this workspace yet" in words_of(report_of(tmp_path / "w", tmp_path / "r.html"))
+    assert "This workspace has no plan yet" in words_of(report_of(tmp_path / "w", tmp_path / "r.html"))
 
 
 def test_a_workspace_of_an_older_version_gives_a_page(standing, tmp_path):
     text = report_of(standing, tmp_path / "r.html")
     assert "engine timeout: /in/4.pdf, page 1 (too slow)" in words_of(text)
-    assert "No numbers over time are on record" in words_of(text)
+    assert "No values over time exist yet" in words_of(text)
 
 
 def test_no_row_is_read(workspace, tmp_path):

@@ -41,9 +41,9 @@ def test_a_run_of_several_workers_is_told_whole_and_its_numbers_over_time_are_th
     pages = run.status.pages
     assert pages.failed == 1
     assert f"{pages.ok:,}  ok" in words
-    assert "Describe has not begun." in words
+    assert "Describe has not started." in words
     assert f"{pages.expected} pages by 3 workers" in words
-    for title in ("Tokens per second", "Requests at the servers", "Where the workers' time went", "Cost"):
+    for title in ("Tokens per second", "Requests at the servers", "Time of the workers", "Cost"):
         assert title in words
     assert "deepseek-ai/DeepSeek-OCR" in words and "march" in words
     assert "broken.pdf" in words
@@ -66,4 +66,4 @@ def test_the_embedded_engine_is_on_record_too(examples, tmp_path):
     assert "embedded: text layer and OCR on the CPU" in words
     assert "Extract: pages per second" in words
     assert "Requests at the servers" not in words
-    assert "No price is on record" in words
+    assert "No price is known" in words

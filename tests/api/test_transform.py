@@ -94,7 +94,7 @@ def test_names_that_are_taken_or_none(extracted, stage):
 
 
 def test_a_stage_that_was_not_run_is_missing(extracted):
-    with pytest.raises(StageMissing, match="redact has not begun"):
+    with pytest.raises(StageMissing, match="redact has not started"):
         llm_ocr.describe(workspace=extracted, pages_from="redact", **EMBEDDED)
 
 

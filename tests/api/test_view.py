@@ -174,7 +174,7 @@ def test_markdown_as_it_is_written_and_details_are_a_key_away(home, site):
 def test_a_failed_page_says_why_and_what_to_do(home, site, workspace):
     opened(home, page_of(site, "letter.pdf", 2))
     told = home.texts(".callout")[0]
-    assert "could not be read: engine timeout" in told
+    assert "This page failed: engine timeout" in told
     assert "no answer <b>within</b> 60 seconds" in told
     assert f"llm-ocr retry-failed -w {workspace}" in told
 
@@ -202,7 +202,7 @@ def test_a_link_to_a_page_holds_in_a_new_tab_and_names_one_that_is_gone(browser,
     browser.open(f"{(site / 'index.html').as_uri()}#{place}")
     browser.wait("document.querySelector('.page-bar h1')?.textContent === 'river.pdfpage 2 of 4'")
     browser.open(f"{(site / 'index.html').as_uri()}#page=%3Cimg%3E")
-    assert browser.texts(".message") == ["There is no page <img> here."]
+    assert browser.texts(".message") == ["The page <img> does not exist."]
 
 
 def test_documents_lead_to_their_pages(home):
@@ -302,7 +302,7 @@ def test_a_second_writing_replaces_the_first_and_other_folders_are_refused(works
     assert next(iter(after - before)) in (output / "index.html").read_text()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.txt").write_text("mine")
-    with pytest.raises(UsageError, match="holds other things"):
+    with pytest.raises(UsageError, match="has other content"):
         llm_ocr.view(workspace=workspace, output=tmp_path / "other")
     assert [path.name for path in (tmp_path / "other").iterdir()] == ["thesis.txt"]
     with pytest.raises(UsageError, match="is a file"):
@@ -320,7 +320,7 @@ def test_a_writing_that_breaks_off_leaves_the_site_before(workspace, tmp_path, m
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(SiteWriter, "add", broken)
-    with pytest.raises(llm_ocr.errors.StorageError, match="cannot be written"):
+    with pytest.raises(llm_ocr.errors.StorageError, match="cannot write the site"):
         llm_ocr.view(workspace=workspace, output=output)
     assert (output / "index.html").read_text() == before
     assert len(list(output.iterdir())) == 3

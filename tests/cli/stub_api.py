@@ -79,6 +79,8 @@ def execute(command: str, settings: Any, progress: Any) -> Run:
 def _raise(what: str) -> None:
     if what == "usage":
         raise UsageError("no such file: x.pdf", hint="Accepted: .pdf")
+    if what == "limits":
+        raise UsageError("`pages=9-` has no page", hint="Correct `pages`, or leave out `max_samples=5`.")
     if what == "library":
         raise LlmOcrError("the disk is full", hint="Make room.")
     if what == "bug":

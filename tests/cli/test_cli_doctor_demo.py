@@ -4,6 +4,8 @@ import json
 import logging
 from types import SimpleNamespace
 
+import pytest
+
 from llm_ocr.cli import doctor
 from llm_ocr.cli.demo import example_documents, where_to_look
 from llm_ocr.cli.doctor import Check, State, engine_works, run_doctor, table, verdict
@@ -119,6 +121,14 @@ def test_a_secret_never_reaches_the_log(tmp_path):
     with logging_to(settings):
         logging.getLogger("llm_ocr.test").warning("tried %s", "hunter2")
     assert path.read_text().endswith("WARNING llm_ocr.test: tried ********\n")
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_the_log_names_settings_as_flags(tmp_path, form):
+    path = tmp_path / "log"
+    with logging_to(RetrySettings(workspace="w", log_file=path, log_format=form)):
+        logging.getLogger("llm_ocr.test").warning("set %s", "`workers=2`")
+    assert "set --workers 2" in path.read_text()
 
 
 def test_logging_is_left_as_it_was_found(tmp_path):

@@ -118,6 +118,14 @@ def test_a_name_in_an_error_cannot_forge_lines(llm_ocr, tmp_path):
     assert not [line for line in done.stderr.splitlines() if line.startswith("412 ok")]
 
 
+def test_errors_and_progress_name_settings_as_flags(llm_ocr, tmp_path):
+    stub = {"raises": "limits", "say": ["`max_samples=5` leaves out 7 documents"]}
+    done = llm_ocr("run", "a.pdf", stub=stub, env={"LLM_OCR_ERROR_FILE": str(tmp_path / "reason")})
+    said = "--pages 9- has no page\nCorrect --pages, or leave out --max-samples 5."
+    assert done.stderr.endswith(f"--max-samples 5 leaves out 7 documents\nllm-ocr: {said}\n")
+    assert (tmp_path / "reason").read_text() == said
+
+
 def test_a_reader_that_goes_away_is_no_error(llm_ocr):
     reading, writing = os.pipe()
     os.close(reading)

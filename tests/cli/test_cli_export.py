@@ -35,7 +35,7 @@ def test_the_second_time_nothing_is_written(llm_ocr, workspace):
         (["-w", "out", "--output", "gcs://bucket/x"], "gs://"),
         (["-w", "out", "--output", "hf://ns/name"], "hf://datasets/ns/name"),
         (["-w", "out", "--output", "hf://datasets/ns/name/folder"], "hf://datasets/ns/name@BRANCH"),
-        (["-w", "out", "--output", "out/x"], "lies in the workspace"),
+        (["-w", "out", "--output", "out/x"], "is inside the workspace"),
     ],
 )
 def test_wrong_usage_is_exit_2_and_writes_nothing(llm_ocr, workspace, tmp_path, arguments, said):
@@ -49,7 +49,7 @@ def test_what_is_not_assembled_is_exit_1(llm_ocr, workspace, tmp_path):
     shutil.rmtree(workspace / "assemble")
     done = llm_ocr("export", "-w", "out", "--output", "scans")
     assert done.returncode == 1
-    assert "1 of 1 items not assembled" in done.stderr
+    assert "1 of 1 items are not assembled" in done.stderr
     assert "llm-ocr assemble -w" in done.stderr
     assert not (tmp_path / "scans").exists()
 

@@ -7,9 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from llm_ocr.cli.commands import BY_NAME, COMMANDS, find_command
-from llm_ocr.cli.flags import Flags, build_parser, parse_flags
+from llm_ocr.cli.flags import Flags, build_parser, parse_flags, with_flags
 from llm_ocr.config import models
-from llm_ocr.config.fields import settings_of
+from llm_ocr.config.fields import command_models, settings_of
 from llm_ocr.config.loading import load
 from llm_ocr.errors import UsageError
 
@@ -82,11 +82,36 @@ def test_a_mistyped_flag_is_named_with_what_was_meant(typed, said):
 def test_what_is_missing_is_named_as_it_is_typed():
     with pytest.raises(UsageError) as caught:
         load(models.LaunchSettings, {}, config=None, environ={}, dotenv=Path("none"))
-    assert str(caught.value).splitlines() == [
-        "no workspace given: use -w/--workspace URL or LLM_OCR_WORKSPACE",
+    assert with_flags(str(caught.value)).splitlines() == [
+        "no workspace given: use --workspace URL or LLM_OCR_WORKSPACE",
         "no platform given: write PLATFORM after the command, or set LLM_OCR_PLATFORM",
         "no stage given: write STAGE after the command, or set LLM_OCR_STAGE",
     ]
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("Set `server_model`.", "Set --server-model."),
+        ("Set `server_model=NAME`, or `layout_first=never`", "Set --server-model NAME, or --layout-first never"),
+        ("`allow_private_addresses`, `page_markers=False`", "--allow-private-addresses, --no-page-markers"),
+        ("`dry_run=True`", "--dry-run"),
+        ("`vllm_arg=--max-num-seqs=8`", "--vllm-arg=--max-num-seqs=8"),
+        ("`json_output`, `describe_key=KEY`", "--json, --describe KEY"),
+        ("`sources`, `sources=scans/`, `stage=extract`", "SOURCE, scans/, --stage extract"),
+        ("`vllm serve`, `nobody=knows`, `Pages`, ``pages``, ```pages```", None),
+        ("a lone ` before `pages", None),
+    ],
+)
+def test_settings_in_messages_are_shown_as_they_are_typed(written, shown):
+    assert with_flags(written) == (shown or written)
+
+
+def test_every_setting_has_a_form_to_type():
+    for model in command_models():
+        for setting in settings_of(model).values():
+            typed = with_flags(f"`{setting.name}`")
+            assert typed in (setting.flag, setting.metavar), setting.name
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_on_a_terminal_each_stage_leaves_one_line(clock, monkeypatch):
     progress.say("before")
     for stage in ("extract", "describe"):
         progress.begin(stage, 3, Counts())
-        progress.say(f"[bold]{stage}[/] begins")
+        progress.say(f"[bold]{stage}[/] begins with `page_markers=False`")
         for status in (Status.OK, Status.DEGRADED, Status.FAILED):
             clock.now += 1
             progress.count(status)
@@ -109,7 +109,7 @@ def test_on_a_terminal_each_stage_leaves_one_line(clock, monkeypatch):
     progress.close()
     text = out.getvalue()
     assert text.startswith("before\n")
-    assert "[bold]extract[/] begins" in text
+    assert "[bold]extract[/] begins with --no-page-markers" in text
     assert "3/3 pages, 1 ok, 1 degraded, 1 failed  in 0:0" in text
     assert "3/3 figures, 1 ok, 1 degraded, 1 failed  in 0:0" in text
 

@@ -30,7 +30,7 @@ def test_every_setting_of_models_is_refused_with_the_cpu_engine(tmp_path):
         settings = loaded(tmp_path, {one.name: [value] if one.many else value})
         with pytest.raises(UsageError, match=f"{one.flag} has no effect with the CPU engine, which it is") as refused:
             check_effect(settings, EMBEDDED, "which it is")
-        assert "--server-url" in refused.value.hint
+        assert "`server_url=URL`" in refused.value.hint
 
 
 @pytest.mark.parametrize(
@@ -45,14 +45,14 @@ def test_what_is_for_another_kind_of_server_is_refused(tmp_path, engine, flags):
     other = VLLM if engine == SERVER else SERVER
     with pytest.raises(UsageError, match="has no effect with") as refused:
         check_effect(loaded(tmp_path, {"engine": engine, **flags}), engine)
-    assert f"or use --engine {other}" in refused.value.hint
+    assert f"or use `engine={other}`" in refused.value.hint
 
 
 def test_several_are_named_together_with_what_chose_the_engine(tmp_path):
     settings = loaded(tmp_path, {"engine": "embedded", "model": "dots.mocr", "guided": True})
     with pytest.raises(UsageError, match="--model, --guided have no effect") as refused:
         check_effect(settings, EMBEDDED)
-    assert "which --engine embedded chose" in refused.value.args[0]
+    assert "which `engine=embedded` chose" in refused.value.args[0]
     stored = Stored({"engine": "embedded"}, {"engine": "llm-ocr run on 2026-11-22 at 22:10 UTC"})
     with pytest.raises(UsageError, match=r"begun \(llm-ocr run on 2026-11-22 at 22:10 UTC\)"):
         check_effect(loaded(tmp_path, {"model": "dots.mocr"}, stored=stored), EMBEDDED)

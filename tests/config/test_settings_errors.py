@@ -79,7 +79,7 @@ def test_an_unknown_variable_of_ours_is_a_warning_with_the_nearest_name(loaded):
 
 
 def test_a_missing_workspace_says_how_to_give_one(loaded):
-    with pytest.raises(UsageError, match="-w/--workspace URL or LLM_OCR_WORKSPACE"):
+    with pytest.raises(UsageError, match="`workspace=URL` or LLM_OCR_WORKSPACE"):
         loaded(StatusSettings)
 
 
@@ -124,7 +124,7 @@ def test_a_shard_outside_of_the_count_is_refused(loaded):
 
 def test_a_configuration_file_that_is_not_there_or_of_another_kind_is_named(loaded, tmp_path):
     for path in (tmp_path / "none.toml", tmp_path):
-        with pytest.raises(UsageError, match=f"--config {path} cannot be read"):
+        with pytest.raises(UsageError, match=f"the configuration file {path} cannot be read"):
             load(RunSettings, {}, config=path, environ={}, dotenv=Path("/nowhere/.env"))
     with pytest.raises(UsageError, match=r"Accepted: .toml, .yaml, .yml"):
         loaded(config="a=1", suffix=".ini")

@@ -54,15 +54,15 @@ def test_other_hardware_is_scaled_from_this_runs_rate():
 def test_a_run_without_a_gpu_is_not_scaled_to_one():
     report = cost_report(replace(STATUS, model="", workers=()), [replace(JOBS, platform="local", hardware="cpu")])
     assert report.what_if and not any(one.scaled for one in report.what_if)
-    assert any("says nothing of GPUs" in line for line in report.notes)
+    assert any("no rate of this run on a GPU" in line for line in report.notes)
 
 
 def test_what_is_not_recorded_is_said_and_not_made_up():
     report = cost_report(replace(STATUS, workers=()), [replace(JOBS, cost=None, seconds=None)])
     extract = report.stages[0]
     assert (extract.pages_per_minute, extract.startup_share, extract.cost, report.per_thousand) == (None,) * 4
-    assert "1 of 1 submissions: what they cost is not known" in report.notes
-    assert "no jobs of a platform are recorded in this workspace" in cost_report(STATUS, []).notes
+    assert "1 of 1 submissions have an unknown cost" in report.notes
+    assert "this workspace has no jobs of a platform" in cost_report(STATUS, []).notes
 
 
 def test_pages_of_a_stage_on_several_kinds_of_hardware_are_not_shared_out():

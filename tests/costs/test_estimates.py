@@ -39,7 +39,7 @@ def test_a_model_without_a_rate_is_taken_as_another_and_that_is_said():
     known = expected_seconds("extract", "deepseek-ocr", *A100, 1000)
     found = expected_seconds("extract", "someone/unheard-of", *A100, 1000)
     assert not found.known
-    assert "someone/unheard-of: no rate is known; taken as deepseek-ocr's" in said(found)
+    assert "someone/unheard-of: unknown rate; the rate of deepseek-ocr" in said(found)
     assert found.work.high > 2 * known.work.high and found.work.low < known.work.low / 2
 
 

@@ -41,7 +41,7 @@ def test_costs_are_summed_by_currency_and_what_is_not_known_is_counted(workspace
     assert totals(found) == {"USD": 1.0, "EUR": 2.0} and unknown(found) == 1
     text = spent_text(found)
     assert "$1.00 and 2.00 EUR for jobs" in text and "extract $1.00 on hf-jobs:a100-large" in text
-    assert "1 submission of which the cost is not known" in text
+    assert "1 submission with unknown cost" in text
     value = json.loads(json.dumps(spent_to_json(found)))
     assert value["total"] == {"USD": 1.0, "EUR": 2.0} and len(value["jobs"]) == 4 and value["unknown"] == 1
 

@@ -22,7 +22,7 @@ def claiming(pages: int) -> bytes:
 @pytest.mark.parametrize("pages", [100_000, 1_000_000])
 def test_a_small_file_that_claims_very_many_pages_is_one_failed_document(tmp_path, pages):
     (tmp_path / "mad.pdf").write_bytes(claiming(pages))
-    with pytest.raises(PageFailure, match=f"claims {pages:,} pages") as caught:
+    with pytest.raises(PageFailure, match=f"declares {pages:,} pages") as caught:
         opened(tmp_path / "mad.pdf")
     assert caught.value.reason is Reason.UNREADABLE
 

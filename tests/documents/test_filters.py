@@ -148,7 +148,7 @@ def test_a_document_that_stops_a_filter_stays_and_is_named(tmp_path):
         timeout=1.5,
     )
     assert found["bomb.pdf"] == "" and found["empty.pdf"].startswith("blank")
-    assert trouble.startswith("1 document kept because a filter could not look: bomb.pdf (render timeout")
+    assert trouble.startswith("1 document kept because a filter failed: bomb.pdf (render timeout")
 
 
 def test_languages_that_die_keep_the_documents(tmp_path, monkeypatch):
@@ -168,7 +168,7 @@ def test_codes_are_those_that_are_known():
             await languages.check()
 
     asyncio.run(check("en", "de"))
-    with pytest.raises(UsageError, match=r"--filter-language deu: .*\n.*Did you mean .*de") as refused:
+    with pytest.raises(UsageError, match=r"`filter_language=deu`: .*\n.*Did you mean .*de") as refused:
         asyncio.run(check("en", "deu"))
     assert "zh" in refused.value.hint and "zxx" not in refused.value.hint
 

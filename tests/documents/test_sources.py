@@ -61,7 +61,7 @@ def test_a_bad_link_fails_alone_and_the_rest_of_its_folder_is_read(folder, sourc
     assert {one.relative: (one.reason, one.detail) for one in documents if one.reason} == {
         "bad.pdf": (Reason.UNREADABLE, "link cannot be followed: Too many levels of symbolic links"),
         "circle": (Reason.UNREADABLE, "link cannot be followed: Too many levels of symbolic links"),
-        "gone.pdf": (Reason.NOT_FOUND, "link leads to nothing"),
+        "gone.pdf": (Reason.NOT_FOUND, "broken link"),
         "long": (Reason.UNREADABLE, "link cannot be followed: File name too long"),
     }
 

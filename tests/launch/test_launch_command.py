@@ -106,4 +106,4 @@ def test_a_launch_that_is_not_there_is_an_error(examples, tmp_path):
     cli("plan", examples / "invoice.png", "-w", "w", "--engine", "embedded", cwd=tmp_path)
     run = cli("extract", "-w", "w", "--launch", "20260101-000000-abcd", cwd=tmp_path)
     assert run.returncode == 1, said(run)
-    assert "knows no launch 20260101-000000-abcd" in run.stderr
+    assert "has no launch 20260101-000000-abcd" in run.stderr

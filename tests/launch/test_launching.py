@@ -302,7 +302,7 @@ def test_jobs_refuse_a_launch_that_another_has_changed(platform, sources, tmp_pa
     begun = launch(tmp_path / "w", "extract", sources)
     file = tmp_path / "w" / "launches" / begun.id / "launch.json"
     rewritten(file, lambda value: value["settings"]["extract"].update(engine="vllm", vllm_command="/bin/evil"))
-    with pytest.raises(WorkspaceError, match="is not what was launched"):
+    with pytest.raises(WorkspaceError, match="differs from the launched file"):
         begun.submit()
 
 

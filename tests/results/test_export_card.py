@@ -43,7 +43,7 @@ def test_a_card_of_ours_is_known_again_with_its_workspace():
 
 def test_a_card_before_the_files_says_so_and_is_ours():
     text = card(facts(), {}, whole=False)
-    assert "is being written" in text
+    assert "An export is in progress" in text
     assert "Pages" not in text
     assert read_card(text).workspace == "0123456789abcdef"
 

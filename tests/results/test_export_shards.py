@@ -141,7 +141,7 @@ def test_a_damaged_file_is_named_with_what_to_do(files, tmp_path):
     files.data[one.key] = b"x" * one.size
     with pytest.raises(StorageError, match=r"dataset/train-a\.parquet") as caught:
         write_shard(tmp_path / "s.parquet", [Part(one, one.size)], files.read)
-    assert "llm-ocr assemble" in caught.value.hint
+    assert "run Assemble again" in caught.value.hint
 
 
 def test_the_pattern_for_readers_finds_shards_and_no_files_of_others():

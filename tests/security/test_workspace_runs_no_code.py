@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+import shlex
 
 import pytest
 
 import llm_ocr
+from llm_ocr.cli.output import with_flags
 from llm_ocr.config.fields import settings_of
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import AssembleSettings, DescribeSettings, ExtractSettings, WorkerSettings
@@ -83,8 +85,9 @@ def test_what_a_workspace_may_not_choose_is_to_be_repeated(tmp_path, name, value
     url, _ = made(tmp_path / "w", {"engine": "vllm", name: value}, place=place)
     with pytest.raises(UsageError) as caught:
         llm_ocr.extract(workspace=url)
-    flag = f"--{name.replace('_', '-')} " + ("'/tmp/x y'" if " " in value else value)
-    assert flag in str(caught.value.args[0]) and flag in caught.value.hint
+    setting = f"`{name}={shlex.quote(value)}`"
+    assert setting in str(caught.value.args[0]) and setting in caught.value.hint
+    assert f"--{name.replace('_', '-')} {shlex.quote(value)}" in with_flags(caught.value.hint)
     for keywords in ({name: value}, {name: "other"}, {"engine": "embedded"}):
         assert name not in remembered(ExtractSettings(workspace=url, **keywords), StoreOptions())
     assert remembered(AssembleSettings(workspace=url), StoreOptions()) == {"engine": "vllm"}
@@ -107,12 +110,12 @@ def test_a_launch_gives_what_was_launched_and_without_its_hash_only_harmless_set
     url, data = made(tmp_path / "w", {}, {name: value_of(name)})
     given = {name: value_of(name)}
     assert launched(url, StoreOptions(), launch_reference(LAUNCH, data), "extract") == given
-    with pytest.raises(WorkspaceError, match="is not what was launched"):
+    with pytest.raises(WorkspaceError, match="differs from the launched file"):
         launched(url, StoreOptions(), launch_reference(LAUNCH, data + b" "), "extract")
     if name in ALLOWED:
         assert launched(url, StoreOptions(), LAUNCH, "extract") == given
     else:
-        with pytest.raises(WorkspaceError, match=rf"launch\.json sets {name}, which a workspace may not choose"):
+        with pytest.raises(WorkspaceError, match=rf"launch\.json sets {name}, which a workspace must not choose"):
             launched(url, StoreOptions(), LAUNCH, "extract")
 
 
@@ -126,7 +129,7 @@ def test_without_the_hash_a_launch_names_only_known_models_and_parsers(tmp_path,
 @pytest.mark.parametrize("reference", ["../../x", f"{LAUNCH}@", f"{LAUNCH}@abc", f"{LAUNCH}@{'g' * 64}", "a/b"])
 def test_a_reference_that_is_none_is_wrong_usage(tmp_path, reference):
     url, _ = made(tmp_path / "w", {}, {})
-    with pytest.raises(UsageError, match="--launch"):
+    with pytest.raises(UsageError, match="`launch="):
         launched(url, StoreOptions(), reference, "extract")
 
 
@@ -186,7 +189,7 @@ def test_the_server_of_the_workspace_is_the_endpoints(tmp_path):
 @pytest.mark.parametrize("name", sorted(OF_MACHINE))
 def test_programs_and_folders_of_the_endpoint_are_not_the_launchs_to_choose(tmp_path, name):
     url, data = made(tmp_path / "w", {}, {name: value_of(name)})
-    with pytest.raises(InputError, match=rf"^launch: it sets {name}"):
+    with pytest.raises(InputError, match=rf"^launch: sets {name}"):
         permitted(asking(url, launch=launch_reference(LAUNCH, data)), WorkerSettings(allowed_workspaces=(url,)))
 
 

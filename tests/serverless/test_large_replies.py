@@ -11,7 +11,7 @@ from llm_ocr.storage import open_store
 
 
 def test_a_reply_above_the_limit_says_what_to_do(examples):
-    with pytest.raises(LlmOcrError, match=r"(?s)more than a reply may have \(0.001 MB\).*LLM_OCR_WORKSPACE.*end_page"):
+    with pytest.raises(LlmOcrError, match=r"(?s)exceeds the limit of a reply, 0.001 MB.*LLM_OCR_WORKSPACE.*end_page"):
         asked({"pdf_base64": b64(examples / "paper.pdf")}, reply_limit=0.001)
 
 

@@ -44,7 +44,7 @@ def test_pages_from_and_to(small_examples):
 
 
 def test_a_page_behind_the_end_is_said_with_their_number(small_examples):
-    with pytest.raises(InputError, match=r"start_page: 4 is behind the end, there are 3 pages"):
+    with pytest.raises(InputError, match=r"start_page: 4 is after the last page; the document has 3 pages"):
         asked({"pdf_base64": b64(small_examples / "paper.pdf"), "start_page": 4})
 
 
@@ -125,7 +125,7 @@ def test_a_damaged_image_is_one_failed_page(small_examples):
 
 
 def test_when_no_page_can_be_read_the_job_fails_with_the_reason(site):
-    with pytest.raises(LlmOcrError, match=r"image_urls: none of 2 pages could be read; page 1: not found"):
+    with pytest.raises(LlmOcrError, match=r"image_urls: all 2 pages failed; page 1: not found"):
         asked({"image_urls": [f"{site}/a.png", f"{site}/b.png"]}, allow_private_addresses=True)
 
 

@@ -94,7 +94,7 @@ def test_the_check_notices_links_that_replace(tmp_path):
 def test_a_file_where_the_folder_should_be_is_said(tmp_path):
     (tmp_path / "w").write_text("a file")
     for call in (LocalStore(tmp_path / "w").check, lambda: LocalStore(tmp_path / "w" / "x").put("a", b"")):
-        with pytest.raises(StorageError, match="file stands where a folder is needed"):
+        with pytest.raises(StorageError, match="A file has the path of a required folder"):
             call()
 
 

@@ -81,7 +81,7 @@ def test_a_url_that_is_nearly_right_is_never_a_folder_and_shows_the_right_one(tm
     [
         ("ftp://host/x", "s3://BUCKET/PREFIX"),
         ("az://container/x", "s3://BUCKET/PREFIX"),
-        ("https://minio.example/x", "--workspace-endpoint"),
+        ("https://minio.example/x", "`workspace_endpoint=URL`"),
         ("s3://", "names no bucket"),
         ("gs:///run", "names no bucket"),
         ("hf://", "hf://datasets/NAMESPACE/NAME"),
@@ -148,7 +148,7 @@ def test_a_store_of_ones_own_is_opened_by_its_scheme(registered):
     registered("sqlite", Own)
     store = open_store("sqlite:///a/run.db", StoreOptions(profile="work"))
     assert (store.url, store.options.profile) == ("sqlite:///a/run.db", "work")
-    with pytest.raises(UsageError, match="not a scheme"):
+    with pytest.raises(UsageError, match="the scheme sqlit:// is unknown"):
         open_store("sqlit:///a/run.db")
 
 

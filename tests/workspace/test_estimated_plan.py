@@ -227,10 +227,10 @@ def test_pages_of_an_uncounted_document_that_it_is_planned_without_are_wrong_usa
 
 
 def test_one_id_for_two_documents_is_wrong_usage_whether_counted_or_not(made, workspace):
-    with pytest.raises(UsageError, match="stands for two documents"):
+    with pytest.raises(UsageError, match="two documents have the id x"):
         made.plan(workspace, [uncounted(made, "a", 1, document_id="x"), uncounted(made, "b", 1, document_id="x")])
     other = wanted_of(None, (2,))
-    with pytest.raises(UsageError, match="named twice with different pages"):
+    with pytest.raises(UsageError, match="given twice with different pages"):
         made.plan(workspace, [uncounted(made, "a", 1), uncounted(made, "a", 1, wanted=other)])
     assert generations(workspace) == []
 

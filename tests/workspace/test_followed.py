@@ -176,7 +176,7 @@ def test_a_follower_leaves_units_that_a_living_worker_holds(store, clock):
     follower = Follower(store, units, clock)
     follower.run(meanwhile)
     assert len(follower.taken) == 5
-    assert "1 unit is in the hands of other workers" in follower.said[-1]
+    assert "1 unit is claimed by other workers" in follower.said[-1]
     assert max(follower.pauses) <= BEAT * 1.5
 
 
@@ -196,7 +196,7 @@ def test_units_that_come_late_are_found_though_others_hold_many(store, clock):
     follower = Follower(store, units, clock)
     follower.run(meanwhile)
     assert len(follower.taken) == 1990
-    assert "10 units are in the hands of other workers" in follower.said[-1]
+    assert "10 units are claimed by other workers" in follower.said[-1]
 
 
 def test_two_followers_do_each_unit_once(store, clock):

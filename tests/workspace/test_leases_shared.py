@@ -204,7 +204,7 @@ def test_a_worker_leaves_when_all_is_in_live_hands_and_says_how_many(clock):
     said = []
     leases = worker(store, clock, kind=Watching)
     assert list(leased(leases, units, say=said.append)) == []
-    assert [line.partition(";")[0] for line in said] == ["10 units are in the hands of other workers"]
+    assert [line.partition(";")[0] for line in said] == ["10 units are claimed by other workers"]
     assert clock() <= 3 * BEAT
 
 

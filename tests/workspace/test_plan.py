@@ -114,9 +114,9 @@ def test_a_selection_without_pages_is_one_failed_page(made, workspace):
 
 
 def test_an_id_for_two_documents_is_wrong_usage(made, workspace):
-    with pytest.raises(UsageError, match="mine stands for two documents"):
+    with pytest.raises(UsageError, match="two documents have the id mine"):
         made.plan(workspace, [made.document("a", 1, document_id="mine"), made.document("b", 1, document_id="mine")])
-    with pytest.raises(UsageError, match="named twice with different pages"):
+    with pytest.raises(UsageError, match="given twice with different pages"):
         made.plan(workspace, [made.document("a", (1, 2)), made.document("a", (5,))])
     assert generations(workspace) == []
 
@@ -184,7 +184,7 @@ def test_pages_that_a_known_document_is_planned_without_are_wrong_usage(made, wo
     asked = made.document("a", [2, 3])
     with pytest.raises(UsageError, match="/data/a is in the plan with pages 1-2, without 3") as refused:
         made.plan(workspace, [asked, made.document("b", [8])])
-    assert "-w" in refused.value.hint
+    assert "another `workspace`" in refused.value.hint
     assert [info.key for info in workspace.store.list()] == before
     with pytest.raises(UsageError, match="without 3"):  # beside a new document: no generation either
         made.plan(workspace, [made.document("new", 1), asked])

@@ -53,7 +53,7 @@ def test_machines_of_batch_services_have_the_share_of_their_variables(environmen
 def test_a_pod_of_an_indexed_job_needs_the_count_that_kubernetes_does_not_say():
     pod = {"JOB_COMPLETION_INDEX": "3"}
     assert detected_shard(pod, (), count=8) == DetectedShard(3, 8, "JOB_COMPLETION_INDEX")
-    with pytest.raises(UsageError, match="JOB_COMPLETION_INDEX is 3, and nothing says of how many") as error:
+    with pytest.raises(UsageError, match="JOB_COMPLETION_INDEX is 3, but the number of shares is unknown") as error:
         detected_shard(pod, ())
     assert "LLM_OCR_SHARD_COUNT" in str(error.value)
     with pytest.raises(UsageError, match="share 3 of 2"):
@@ -69,7 +69,7 @@ def test_a_child_of_an_array_without_its_size_needs_the_count_too():
 
 def test_a_given_count_that_the_platform_contradicts_is_refused():
     tasks = {"BATCH_TASK_INDEX": "1", "BATCH_TASK_COUNT": "4"}
-    with pytest.raises(UsageError, match="share 1 of 4, and --shard-count is 8"):
+    with pytest.raises(UsageError, match="share 1 of 4, but `shard_count=8`"):
         detected_shard(tasks, (), count=8)
     assert detected_shard({"BATCH_TASK_INDEX": "0", "BATCH_TASK_COUNT": "1"}, (), count=8) is None
 
@@ -133,7 +133,7 @@ def test_the_end_of_a_slurm_range_need_not_be_an_id():
 def test_what_cannot_be_is_refused_by_name(environment, named):
     with pytest.raises(UsageError, match=named) as error:
         detected_shard(environment, ())
-    assert "--shard-index" in str(error.value)
+    assert "`shard_index`" in str(error.value)
 
 
 @pytest.mark.parametrize("content", ["[]", "{", '{"hosts": "algo-1", "current_host": "algo-1"}', "{}"])

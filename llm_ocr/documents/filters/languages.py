@@ -46,14 +46,14 @@ class Languages:
             UsageError: A code is unknown.
         """
         if find_spec("py3langid") is None:
-            raise MissingExtra("--filter-language: py3langid is not installed", install="filters")
+            raise MissingExtra("`filter_language` needs py3langid, which is not installed", install="filters")
         known = (await self._pool.call("known", {}, deadline=_DEADLINE))["codes"]
         for code in self._wanted:
             if code not in known:
                 near = get_close_matches(code.partition("-")[0], known, n=3, cutoff=0.5)
                 meant = f"Did you mean {' or '.join(near)}? " if near else ""
                 raise UsageError(
-                    f"--filter-language {code}: no language that is known", hint=f"{meant}Known: {', '.join(known)}"
+                    f"`filter_language={code}`: unknown language", hint=f"{meant}Known: {', '.join(known)}"
                 )
 
     async def judge(self, text: str) -> LeftOut | None:
@@ -131,4 +131,4 @@ class Filters:
             return ""
         documents = "document" if self.trouble == 1 else "documents"
         named = ", ".join(self._named) + (", ..." if self.trouble > len(self._named) else "")
-        return f"{self.trouble} {documents} kept because a filter could not look: {named}"
+        return f"{self.trouble} {documents} kept because a filter failed: {named}"

@@ -158,8 +158,8 @@ class Sink:
             yield
         except OSError as error:
             raise DiskError(
-                f"cannot keep a document in {self._path.parent}: {error.strerror or error}",
-                hint="Make room there, or name another folder for the local copies of documents.",
+                f"cannot store a document in {self._path.parent}: {error.strerror or error}",
+                hint="Free space there, or set another folder for temporary files (TMPDIR).",
             ) from error
 
 

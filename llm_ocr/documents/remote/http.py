@@ -30,7 +30,7 @@ from llm_ocr.types import Reason
 # Allowed addresses. A host is resolved, checked, and connected to in one step, without a second look-up.
 
 
-_HINT = "Give --allow-private-addresses if documents are to be read from inside this network."
+_HINT = "To read documents from inside this network, set `allow_private_addresses`."
 #: Ranges without public hosts. Source: the IANA IPv4 and IPv6 Special-Purpose Address Registries (RFC 6890), IPv4 as
 #: updated on 2020-09-04, with the later RFC 9602 (5f00::/16), 9637 (3fff::/20), and 9780 (100:0:0:1::/64); also
 #: multicast and Azure's wire server. The table replaces `ipaddress`, whose definition of private and global differs
@@ -109,7 +109,7 @@ def check_literal(host: str) -> None:
     try:
         address = ipaddress.ip_address(plain)
     except ValueError as error:
-        raise PageFailure(Reason.UNREADABLE, f"{host} is no address in its usual form") from error
+        raise PageFailure(Reason.UNREADABLE, f"{host} is not an address in the standard form") from error
     _refuse(host, address)
 
 
@@ -160,14 +160,14 @@ def refused(response: aiohttp.ClientResponse, url: str) -> PageFailure | None:
     if status in _GONE:
         return PageFailure(Reason.NOT_FOUND, said)
     if status in _LOCKED:
-        return PageFailure(Reason.UNREADABLE, said, hint="The server wants credentials, or has let them run out.")
+        return PageFailure(Reason.UNREADABLE, said, hint="The server requires valid credentials.")
     if status in _PASSING or status >= 500:
         return NotNow(PageFailure(Reason.UNREADABLE, said), _patience(response.headers))
     if status != 200:
         return PageFailure(Reason.UNREADABLE, said)
     coding = response.headers.get("Content-Encoding", "identity")
     if coding.strip().lower() not in ("", "identity"):
-        return PageFailure(Reason.UNREADABLE, f"{url}: sent compressed ({short(coding)}), which was not asked for")
+        return PageFailure(Reason.UNREADABLE, f"{url}: unrequested compression ({short(coding)})")
     return None
 
 
@@ -187,7 +187,7 @@ def version_in(headers: Mapping[str, str], fingerprint: str) -> str:
 def too_large(url: str, most: int) -> PageFailure:
     """Return the failure for a document above the limit."""
     return PageFailure(
-        Reason.UNREADABLE, f"{url}: larger than {most >> 20} MiB", hint="Raise the limit if the document is wanted."
+        Reason.UNREADABLE, f"{url}: larger than {most >> 20} MiB", hint="To read the document, increase the limit."
     )
 
 
@@ -196,21 +196,21 @@ def outage(error: Exception, url: str) -> PageFailure:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return PageFailure(
             Reason.UNREADABLE,
-            f"{url}: its certificate is not trusted: {error.certificate_error}",
-            hint="Add its authority to the system's certificates, or name a file with it in SSL_CERT_FILE.",
+            f"{url}: the certificate is not trusted: {error.certificate_error}",
+            hint="Add the certificate authority to the system certificates, or set SSL_CERT_FILE to a file with it.",
         )
     if isinstance(error, (aiohttp.InvalidURL, aiohttp.ClientSSLError)):
         return PageFailure(Reason.UNREADABLE, f"{url}: {error}")
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return _unknown_host(error, url)
     if isinstance(error, aiohttp.ServerTimeoutError | asyncio.TimeoutError):
-        return NotNow(PageFailure(Reason.UNREADABLE, f"{url}: the server went silent"))
+        return NotNow(PageFailure(Reason.UNREADABLE, f"{url}: the server stopped sending"))
     if isinstance(error, aiohttp.ClientPayloadError):
-        return NotNow(PageFailure(Reason.UNREADABLE, f"{url}: ended before it was whole"))
+        return NotNow(PageFailure(Reason.UNREADABLE, f"{url}: ended early"))
     what = short(str(error)) or type(error).__name__
     if isinstance(error, (HttpProcessingError, aiohttp.ClientResponseError)):
         # the error quotes the response, and the URL with its signature
-        what = "the server's answer is no HTTP that can be read"
+        what = "the response of the server is not valid HTTP"
     return NotNow(PageFailure(Reason.UNREADABLE, f"{url}: {what}"))
 
 
@@ -287,7 +287,7 @@ class WebClient:
                     pause=self._options.pause,
                 )
         except TimeoutError as error:
-            detail = f"{shown(url)}: not whole within {self._options.seconds:g} s"
+            detail = f"{shown(url)}: not complete after {self._options.seconds:g} s"
             raise PageFailure(Reason.UNREADABLE, detail, retryable=True) from error
         finally:
             await asyncio.to_thread(sink.close)
@@ -320,7 +320,7 @@ class WebClient:
             resize(length)
         named = version_in(response.headers, fingerprint(url))
         if version.startswith("etag:") and version != named:
-            raise changed(f"{shown(url)}: its ETag is not that of the plan")
+            raise changed(f"{shown(url)}: the ETag differs from the plan")
         async for piece in _pieces(response.content):
             if sink.size + len(piece) > most:
                 raise too_large(shown(url), most)
@@ -329,7 +329,7 @@ class WebClient:
         resize(sink.size)
         content = f"sha256:{sink.sha256()}"
         if version not in ("", named, content):
-            raise changed(f"{shown(url)} is not the document that was planned")
+            raise changed(f"{shown(url)} differs from the planned document")
         return Fetched(version or named or content, sink.size)
 
     @contextlib.asynccontextmanager
@@ -416,7 +416,7 @@ def _next(response: aiohttp.ClientResponse, at: URL, url: str) -> URL:
         raise PageFailure(Reason.UNREADABLE, f"{shown(url)}: redirected to {short(shown(place)) or 'nowhere'}")
     if at.scheme == "https" and target.scheme == "http":
         detail = f"{shown(url)}: redirected from https to {short(shown(place))}"
-        raise PageFailure(Reason.UNREADABLE, detail, hint="Name the http:// address itself if it is to be trusted.")
+        raise PageFailure(Reason.UNREADABLE, detail, hint="If you trust the http:// address, give that address.")
     return target
 
 
@@ -431,4 +431,4 @@ def _no_web_page(url: str, path: Path) -> None:
     with path.open("rb") as file:
         head = file.read(1024).lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if head.startswith((b"<!doctype html", b"<html")):
-        raise PageFailure(Reason.UNKNOWN_TYPE, f"{shown(url)}: a web page came, not a document")
+        raise PageFailure(Reason.UNKNOWN_TYPE, f"{shown(url)}: the response is a web page, not a document")

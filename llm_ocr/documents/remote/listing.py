@@ -170,7 +170,7 @@ class RemoteListing:
         relative = near or name_of(url)
         try:
             if not is_remote(url):
-                raise unknown_scheme(url) or UsageError("a list from elsewhere names no files of this machine")
+                raise unknown_scheme(url) or UsageError("a remote list must not name files of this machine")
             if not is_web(url):
                 split(url)
             relative = near or path_of(url)
@@ -213,7 +213,7 @@ class RemoteListing:
         found = self._stores.at(place.root).list(folder)
         first = next(found, None)
         if first is None:
-            yield _failed(place.at(place.key), name_of(place.key), Reason.NOT_FOUND, "no object, and nothing below it")
+            yield _failed(place.at(place.key), name_of(place.key), Reason.NOT_FOUND, "no object has this prefix")
             return
         shown_ones = (info for info in chain([first], found) if not hidden(info.key[len(folder) :]))
         yield from self._kept(place, shown_ones, folder)

@@ -147,17 +147,17 @@ class StoreClient:
         store = self._stores.at(place.root)
         while sink.size < info.size:
             if stop.is_set():
-                raise PageFailure(Reason.UNREADABLE, f"{shown(url)}: reading was ended")
+                raise PageFailure(Reason.UNREADABLE, f"{shown(url)}: the read was canceled")
             piece = store.read_range(place.key, sink.size, min(_PIECE, info.size - sink.size))
             if not piece:
                 self._stat(url, store_version(url, info))
-                raise NotNow(PageFailure(Reason.UNREADABLE, f"{shown(url)}: ended before it was whole"))
+                raise NotNow(PageFailure(Reason.UNREADABLE, f"{shown(url)}: ended early"))
             sink.write(piece)
         self._stat(url, store_version(url, info))
 
 
 def _changed(url: str) -> PageFailure:
-    return changed(f"{shown(url)} is not the object that was planned")
+    return changed(f"{shown(url)} differs from the planned object")
 
 
 def _as_failures(step: Callable[..., ObjectInfo], url: str, *rest: object) -> ObjectInfo:

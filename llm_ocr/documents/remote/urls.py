@@ -96,8 +96,8 @@ def unknown_scheme(source: str) -> UsageError | None:
     if not scheme or scheme in known:
         return None
     near = OTHER_SCHEMES.get(scheme) or next(iter(difflib.get_close_matches(scheme, known, n=1, cutoff=0.5)), "")
-    hint = f"Did you mean {near}://?" if near else "Known are s3://, gs://, hf://, https://, http:// and file://."
-    return UsageError(f"{shown(source)}: {scheme}:// is not a scheme that is known", hint=hint)
+    hint = f"Did you mean {near}://?" if near else "Known schemes: s3://, gs://, hf://, https://, http://, file://."
+    return UsageError(f"{shown(source)}: the scheme {scheme}:// is unknown", hint=hint)
 
 
 def split(url: str) -> StoreUrl:
@@ -117,7 +117,7 @@ def split(url: str) -> StoreUrl:
         )
     if len(parts) < count or not all(parts[:count]):
         form = "hf://datasets/OWNER/NAME/PATH" if scheme == "hf" else f"{scheme}://BUCKET/KEY"
-        raise UsageError(f"{shown(url)}: no whole address", hint=f"Write {form}.")
+        raise UsageError(f"{shown(url)}: not a complete address", hint=f"Write {form}.")
     return StoreUrl(f"{scheme}://{'/'.join(parts[:count])}", "/".join(parts[count:]))
 
 

@@ -97,7 +97,7 @@ def _is_inside(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DatasetOptions:
-    """Settings of `--dataset` and its related flags; None for unset ones."""
+    """Settings of `dataset` and its related settings; None for unset ones."""
 
     name: str
     config: str | None = None

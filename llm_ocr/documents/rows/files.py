@@ -47,25 +47,27 @@ def image_column(schema: Any, features: Mapping[str, Any] | None, wanted: str | 
     likely = _with_images(schema, features, shapes)
     if wanted is not None:
         if wanted not in schema.names:
-            raise UsageError(f"--image-column {wanted}: {where} has no such column", hint=_there_is(schema, likely))
+            raise UsageError(f"`image_column={wanted}`: {where} has no such column", hint=_there_is(schema, likely))
         if wanted in several:
             hint = _there_is(schema, likely)
-            raise UsageError(f"--image-column {wanted}: {where} has several columns of that name", hint=hint)
+            raise UsageError(f"`image_column={wanted}`: {where} has several columns of this name", hint=hint)
         if wanted not in shapes:
             kind = schema.field(wanted).type
-            raise UsageError(f"--image-column {wanted}: it holds {kind}, no images", hint=_there_is(schema, likely))
+            raise UsageError(
+                f"`image_column={wanted}`: the column is {kind}, not images", hint=_there_is(schema, likely)
+            )
         return ImageColumn(wanted, shapes[wanted] == "many")
     if len(likely) == 1:
         return ImageColumn(likely[0], shapes[likely[0]] == "many")
     if likely:
-        raise UsageError(f"{where} has several columns with images: {', '.join(likely)}", hint="Say --image-column.")
+        raise UsageError(f"{where} has several columns with images: {', '.join(likely)}", hint="Set `image_column`.")
     raise UsageError(f"{where} has no column with images", hint=_there_is(schema, likely))
 
 
 def _there_is(schema: Any, likely: list[str]) -> str:
     if likely:
         return f"Columns with images: {', '.join(likely)}."
-    return f"Columns: {', '.join(schema.names)}. Bytes of images can be named with --image-column."
+    return f"Columns: {', '.join(schema.names)}. For a column with bytes of images, set `image_column`."
 
 
 def _with_images(schema: Any, features: Mapping[str, Any] | None, shapes: Mapping[str, str]) -> list[str]:
@@ -271,18 +273,18 @@ class Footer:
         import pyarrow as pa
 
         names = self.schema.names
-        for setting, name in (("--image-column", column.name), ("--id-column", id_column)):
+        for setting, name in (("image_column", column.name), ("id_column", id_column)):
             if name is not None and name not in names:
                 hint = f"Columns: {', '.join(names)}."
-                raise UsageError(f"{setting} {name}: there is no such column in {self._file.url}", hint=hint)
+                raise UsageError(f"`{setting}={name}`: {self._file.url} has no such column", hint=hint)
             if name is not None and names.count(name) > 1:
-                raise UsageError(f"{setting} {name}: {self._file.url} has several columns of that name")
+                raise UsageError(f"`{setting}={name}`: {self._file.url} has several columns of this name")
         if id_column is None:
             return
         kind = self.schema.field(id_column).type
         is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
         if not (is_text or pa.types.is_integer(kind)):
-            raise UsageError(f"--id-column {id_column}: it holds {kind}, neither text nor whole numbers")
+            raise UsageError(f"`id_column={id_column}`: the column has {kind}, neither text nor whole numbers")
 
     def _images(self, number: int, column: str) -> list[int] | None:
         """Return the number of images per row; None for one each.
@@ -305,8 +307,8 @@ class Footer:
         empty = next((place for place, value in enumerate(ids) if not value.strip()), None)
         if empty is not None:
             raise UsageError(
-                f"--id-column {column}: row {first + empty} of {self._file.url} has no id",
-                hint="Name a column with an id in each row, or none: ids are made of commit, file and row then.",
+                f"`id_column={column}`: row {first + empty} of {self._file.url} has no id",
+                hint="Name a column with an id in each row, or none: ids then consist of commit, file, and row.",
             )
         return ids
 
@@ -325,4 +327,4 @@ def _damaged(file: DataFile, error: Exception) -> Exception:
     if isinstance(error, LlmOcrError):
         return error
     said = str(error).strip().partition("\n")[0]
-    return StorageError(f"{file.url} cannot be read as Parquet: {said}", hint="Name a revision in which it is whole.")
+    return StorageError(f"{file.url} cannot be read as Parquet: {said}", hint="Name a revision with an intact file.")

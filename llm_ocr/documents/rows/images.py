@@ -79,7 +79,7 @@ class Groups:
                 with pa.ipc.new_file(sink, schema) as writer:
                     for batch in _batches(group, parquet, column, rows):
                         if stop.is_set():
-                            raise PageFailure(Reason.UNREADABLE, f"{group.file.url}: reading was ended")
+                            raise PageFailure(Reason.UNREADABLE, f"{group.file.url}: the read was canceled")
                         writer.write_table(pa.Table.from_arrays([batch.column(0)], schema=schema), 1)
             return target.stat().st_size
         finally:
@@ -154,8 +154,8 @@ def _disk(path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise DiskError(
-            f"cannot keep images of a dataset in {path.parent}: {error.strerror or error}",
-            hint="Make room there, or name another folder for temporary files (TMPDIR).",
+            f"cannot store images of a dataset in {path.parent}: {error.strerror or error}",
+            hint="Free space there, or set another folder for temporary files (TMPDIR).",
         ) from error
 
 

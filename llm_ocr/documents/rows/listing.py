@@ -49,7 +49,7 @@ def resolve(options: DatasetOptions) -> Dataset:
     try:
         import datasets  # noqa: F401
     except ImportError as error:
-        what = f"--dataset {options.name} needs datasets, which is not installed"
+        what = f"`dataset={options.name}` needs datasets, which is not installed"
         raise MissingExtra(what, install="datasets") from error
     place = _place(options.name)
     client = HubClient(place, StoreOptions())
@@ -58,31 +58,31 @@ def resolve(options: DatasetOptions) -> Dataset:
     base = f"hf://datasets/{place.id}@{commit}/"
     elsewhere = next((url for url in files if not url.startswith(base)), None)
     if elsewhere is not None:
-        raise UsageError(f"the dataset {place.id} has its data elsewhere: {elsewhere}", hint=_OTHERS)
+        raise UsageError(f"the dataset {place.id} has its data in another place: {elsewhere}", hint=_OTHERS)
     paths = [url.removeprefix(base) for url in files]
     other = next((path for path in paths if not path.lower().endswith(_SUFFIXES)), None)
     if other is not None:
         raise UsageError(
             f"the dataset {place.id} is not in Parquet: {other}",
-            hint=f"Read the Parquet that the Hub makes of it (--dataset-revision {CONVERTED}), or name its images and "
+            hint=f"Read the conversion of the Hub to Parquet (`dataset_revision={CONVERTED}`), or give its images and "
             f"PDFs as a source: hf://datasets/{place.id}/…",
         )
     where = f"the dataset {place.id}, split {split}"
     return Dataset(tuple(DataFile(place.id, commit, path) for path in paths), features, where)
 
 
-_OTHERS = "Name the dataset that holds the files."
+_OTHERS = "Name the dataset with the files."
 
 
 def _place(name: str) -> Place:
     try:
         place = parse(f"hf://datasets/{name.removeprefix('hf://datasets/')}")
     except UsageError as error:
-        raise UsageError(f"--dataset {name}: no name of a dataset", hint="Give NAMESPACE/NAME.") from error
+        raise UsageError(f"`dataset={name}` is not the name of a dataset", hint="Give NAMESPACE/NAME.") from error
     if place.prefix or place.revision:
         raise UsageError(
-            f"--dataset {name}: more than a name",
-            hint=f"Give {place.id}, and --dataset-config, --dataset-split or --dataset-revision.",
+            f"`dataset={name}` is more than a name",
+            hint=f"Give {place.id}, and `dataset_config`, `dataset_split`, or `dataset_revision`.",
         )
     return place
 
@@ -100,8 +100,8 @@ def _commit(client: HubClient, revision: str | None) -> str:
             refs = client.api.list_repo_refs(name, repo_type="dataset")
             names = ", ".join(ref.name for ref in (*refs.branches, *refs.tags))
             raise UsageError(
-                f"--dataset-revision {revision}: the dataset {name} has no such branch, tag or commit",
-                hint=f"There are: {names}.",
+                f"`dataset_revision={revision}`: the dataset {name} has no such branch, tag, or commit",
+                hint=f"Branches and tags: {names}.",
             ) from error
         if found.gated:  # gated: the dataset is visible, but not readable, without access
             client.api.auth_check(name, repo_type="dataset")
@@ -122,8 +122,8 @@ def _data_files(
     splits = builder.config.data_files or {}
     if options.split not in splits:
         raise UsageError(
-            f"--dataset-split {options.split}: {_what(client, options)} has no such split",
-            hint=f"There is: {', '.join(map(str, splits))}.",
+            f"`dataset_split={options.split}`: {_what(client, options)} has no such split",
+            hint=f"Splits: {', '.join(map(str, splits))}.",
         )
     return options.split, [str(url) for url in splits[options.split]], builder.info.features
 
@@ -140,7 +140,7 @@ def _builder(name: str, commit: str, given: Mapping[str, Any]) -> Any:
     except DatasetNotFoundError as error:
         if error.__cause__ is not None:
             raise error.__cause__ from error  # the Hub's error
-        raise UsageError(f"--dataset {name}: {error}") from error
+        raise UsageError(f"`dataset={name}`: {error}") from error
     except FileNotFoundError as error:
         raise UsageError(f"the dataset {name} has no data files: {error}") from error
     except RuntimeError as error:  # a script, which `datasets` no longer runs
@@ -163,7 +163,7 @@ def _quiet() -> Iterator[None]:
             datasets.enable_progress_bars()
 
 
-_SCRIPT = f"Read the Parquet that the Hub makes of it: --dataset-revision {CONVERTED}."
+_SCRIPT = f"Read the conversion of the Hub to Parquet: `dataset_revision={CONVERTED}`."
 
 
 def _no_configuration(name: str, commit: str, given: Mapping[str, Any], error: ValueError) -> UsageError:
@@ -175,13 +175,13 @@ def _no_configuration(name: str, commit: str, given: Mapping[str, Any], error: V
         return UsageError(f"the dataset {name} has several configurations: {', '.join(names)}", hint=_SAY_ONE)
     if wanted is not None and wanted not in names:
         return UsageError(
-            f"--dataset-config {wanted}: the dataset {name} has no such configuration",
-            hint=f"There is: {', '.join(names)}.",
+            f"`dataset_config={wanted}`: the dataset {name} has no such configuration",
+            hint=f"Configurations: {', '.join(names)}.",
         )
     return UsageError(f"the dataset {name} cannot be read: {error}")
 
 
-_SAY_ONE = "Say --dataset-config."
+_SAY_ONE = "Set `dataset_config`."
 
 
 def _what(client: HubClient, options: DatasetOptions) -> str:
@@ -197,8 +197,8 @@ def _converted_configuration(client: HubClient, commit: str, wanted: str | None)
         raise UsageError(f"the dataset {client.place.id} has several configurations: {listed}", hint=_SAY_ONE)
     if wanted not in names:
         raise UsageError(
-            f"--dataset-config {wanted}: the dataset {client.place.id} has no such configuration",
-            hint=f"There is: {', '.join(names)}.",
+            f"`dataset_config={wanted}`: the dataset {client.place.id} has no such configuration",
+            hint=f"Configurations: {', '.join(names)}.",
         )
     return wanted
 

@@ -57,17 +57,17 @@ def on_scale(name: str, value: float) -> float:
 #: Parts below this on the common scale are described.
 _TOLD = 0.9
 _WORDS: Mapping[str, str] = {
-    FOUND: "text of the page's layer is missing: {lack}",
-    BACKED: "text that the page's layer does not have: {lack}",
-    ORDER: "text that is not read down its columns, by the places of the layer: {lack}",
-    SEQUENCE: "pieces that are not read down their columns, by their boxes: {lack}",
+    FOUND: "text of the text layer is missing: {lack}",
+    BACKED: "text that is not in the text layer: {lack}",
+    ORDER: "text out of column order, by the text layer: {lack}",
+    SEQUENCE: "blocks out of column order: {lack}",
     COVERED: "ink outside of all boxes: {lack}",
-    FILLED: "less text than the ink is good for: {share} of it",
-    FITS: "more text than the ink is good for: it holds {share} of it",
-    UNREPEATED: "text that repeats itself: {lack}",
-    READABLE: "characters that cannot be read: {lack}",
-    WHOLE: "the answer was cut off or malformed",
-    CONFIDENT: "OCR is not sure of what it read: {share}",
+    FILLED: "less text than the ink suggests: {share} of it",
+    FITS: "more text than the ink suggests: the ink accounts for {share} of it",
+    UNREPEATED: "repeated text: {lack}",
+    READABLE: "unreadable characters: {lack}",
+    WHOLE: "the answer is truncated or malformed",
+    CONFIDENT: "low OCR confidence: {share}",
 }
 
 

@@ -40,11 +40,11 @@ def parse_url(url: str) -> Place:
     """
     found = _URL.fullmatch(url)
     if found is None:
-        raise UsageError(f"{url} is no URL of Google Cloud Storage", hint=_EXAMPLE)
+        raise UsageError(f"{url} is not a URL of Google Cloud Storage", hint=_EXAMPLE)
     bucket, prefix = found[1], (found[2] or "").removesuffix("/")
     if "@" in bucket or ":" in bucket:  # may hold a secret: not repeated
         raise UsageError(
-            "a gs:// URL holds no credentials", hint=f"{_EXAMPLE} Name a profile with --workspace-profile."
+            "a gs:// URL must not contain credentials", hint=f"{_EXAMPLE} Give a profile for the credentials."
         )
     if not _BUCKET.fullmatch(bucket):
         lower = bucket.lower()
@@ -93,7 +93,7 @@ def _checked(url: str, what: str) -> str:
     if not named or secret:
         # Not repeated: it may hold a password.
         raise UsageError(
-            f"{what} for gs:// is no http or https URL of a host",
+            f"{what} for gs:// is not an http or https URL of a host",
             hint="Give it as http://localhost:9023 or https://HOST, without user, query or fragment.",
         )
     return url.rstrip("/")

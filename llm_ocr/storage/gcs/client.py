@@ -77,7 +77,7 @@ def connect(place: Place, options: StoreOptions, limits: Limits) -> Connection:
     """
     known = environment()
     endpoint = find_endpoint(options.endpoint, known.get("STORAGE_EMULATOR_HOST", ""))
-    context = Context(place.url, place.bucket, endpoint.url, profile=options.profile, token=options.token is not None)
+    context = Context(place.url, place.bucket, endpoint.url, options=options)
     with translated("use", place.url, context):
         credentials, whose = _credentials(options, endpoint)
         client = storage.Client(
@@ -101,8 +101,8 @@ def _credentials(options: StoreOptions, endpoint: Endpoint) -> tuple[Any, str]:
     """Return the credentials and a description: a token, a file, none for an emulator, otherwise Google's default."""
     if (options.token or options.profile) and not endpoint.private:
         raise UsageError(
-            f"credentials would be sent to {endpoint.url} unencrypted",
-            hint="Give the endpoint as https://…, or leave token and profile out.",
+            f"the connection to {endpoint.url} would send credentials unencrypted",
+            hint="Give the endpoint as https://…, or leave out the token and the profile.",
         )
     if options.token:
         return Credentials(token=options.token), "the access token"
@@ -124,8 +124,8 @@ def _from_file(profile: str) -> Any:
     except (google.auth.exceptions.DefaultCredentialsError, OSError, ValueError) as error:
         first = (str(error.args[0] if error.args else error).splitlines() or [""])[0]
         raise UsageError(
-            f"{profile} is no file with Google credentials ({first})",
-            hint="For gs:// a profile is the path of a credentials file in JSON: a service account's key, what "
-            "`gcloud auth application-default login` wrote, or a workload identity configuration.",
+            f"{profile} is not a file with Google credentials ({first})",
+            hint="For gs://, a profile is the path of a credentials file in JSON: the key of a service account, the "
+            "file that `gcloud auth application-default login` writes, or a workload identity configuration.",
         ) from error
     return found

@@ -13,11 +13,12 @@ from requests import RequestException
 from urllib3.exceptions import HTTPError
 
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError
+from llm_ocr.storage import DEFAULT_OPTIONS, StoreOptions
 
 # Remedies for error responses of Google Cloud Storage.
 
 
-AGAIN = "What was published stays: run the same command again later."
+AGAIN = "Published results remain. Run the same command again later."
 
 #: Variable with the billed project, read by Google's libraries.
 QUOTA_PROJECT = "GOOGLE_CLOUD_QUOTA_PROJECT"
@@ -40,8 +41,7 @@ class Context:
     bucket: str
     endpoint: str = ""
     credentials: str = "the Google credentials"
-    profile: str | None = None
-    token: bool = False
+    options: StoreOptions = DEFAULT_OPTIONS
 
     @property
     def server(self) -> str:
@@ -50,20 +50,24 @@ class Context:
     @property
     def sign_in(self) -> str:
         """Instructions to obtain credentials."""
-        if self.token:
-            return "Give a fresh access token: gcloud auth print-access-token prints one, good for an hour."
-        if self.profile:
-            return f"Give another credentials file than {self.profile} (--workspace-profile FILE for the workspace)."
+        if self.options.token:
+            return "Give a new access token, which is valid for one hour: gcloud auth print-access-token."
+        profile = self.options.named("profile", "FILE")
+        if self.options.profile:
+            return f"Give another credentials file than {self.options.profile}: {profile}."
         return (
             "Run `gcloud auth application-default login`, set GOOGLE_APPLICATION_CREDENTIALS to a credentials file, "
-            "or give one with --workspace-profile FILE (--source-profile for documents)."
+            f"or set {profile}."
         )
 
     @property
     def network(self) -> str:
         """Instructions if there is no response."""
         if self.endpoint:
-            return f"Is a server running at {self.endpoint} (--workspace-endpoint, or STORAGE_EMULATOR_HOST)?"
+            return (
+                f"Check that a server runs at {self.endpoint}. The URL comes from {self.options.named('endpoint')} or "
+                "STORAGE_EMULATOR_HOST."
+            )
         return f"Check the network and the proxy settings (HTTPS_PROXY). {AGAIN}"
 
 
@@ -71,16 +75,16 @@ def advice_for(status: int, reasons: frozenset[str], message: str, context: Cont
     """Return the advice for a response's status, reason codes, and message."""
     if status == 401:
         return Advice(
-            f"{context.credentials} are missing, expired or revoked (401 {message})".rstrip(), context.sign_in
+            f"{context.credentials} are missing, expired, or revoked (401 {message})".rstrip(), context.sign_in
         )
     if status == 404:
         return _missing(message, context)
     if status == 400 and "requester pays" in message.lower():
-        return Advice(f"the one who asks pays for the bucket {context.bucket}", _to_bill())
+        return Advice(f"the bucket {context.bucket} charges the requester", _to_bill())
     if status == 403:
         return _forbidden(reasons, message, context)
     if status == 429:
-        return Advice(f"too many requests for too long ({message})", f"Use fewer workers. {AGAIN}", retryable=True)
+        return Advice(f"too many requests after all retries ({message})", f"Use fewer workers. {AGAIN}", retryable=True)
     if status == 408 or status >= 500:
         return Advice(f"{context.server} failed ({status} {message})", AGAIN, retryable=True)
     return Advice(f"{context.server} answered {status} {message}".rstrip())
@@ -91,37 +95,37 @@ def _missing(message: str, context: Context) -> Advice:
         return Advice(f"{context.server} answered 404 {message}".rstrip())
     return Advice(
         f"there is no bucket {context.bucket}",
-        f"Check its spelling, or make it: gcloud storage buckets create gs://{context.bucket} "
+        f"Check its spelling, or create the bucket: gcloud storage buckets create gs://{context.bucket} "
         "--location=LOCATION --project=PROJECT",
     )
 
 
 def _to_bill() -> str:
-    return f"Set {QUOTA_PROJECT} to a project of yours that is billed, and that this account may use."
+    return f"Set {QUOTA_PROJECT} to a project with billing that this account may use."
 
 
 def _forbidden(reasons: frozenset[str], message: str, context: Context) -> Advice:
     low, words = message.lower(), " ".join(reasons).lower()
     if "ratelimit" in words or "rate limit" in low:
-        return Advice(f"too many requests for too long ({message})", f"Use fewer workers. {AGAIN}", retryable=True)
+        return Advice(f"too many requests after all retries ({message})", f"Use fewer workers. {AGAIN}", retryable=True)
     if "retention" in low or "retention" in words or "object is under active" in low:
         hint = "A workspace needs to replace and remove objects: use a bucket without retention policy and holds."
-        return Advice(f"the bucket keeps its objects as they are ({message})", hint)
+        return Advice(f"the bucket does not allow changes to its objects ({message})", hint)
     if "user_project_denied" in low or "userproject" in words or "serviceusage" in low:
-        return Advice(f"the project that is to be billed is not one that may be used ({message})", _to_bill())
+        return Advice(f"this account may not bill the project ({message})", _to_bill())
     if "billing" in low or "accountdisabled" in words:
         return Advice(
-            f"billing is off for the project of the bucket {context.bucket} ({message})",
-            "Turn billing on for that project, or use a bucket of another project.",
+            f"billing is disabled for the project of the bucket {context.bucket} ({message})",
+            "Enable billing for that project, or use a bucket of another project.",
         )
     if "has not been used in project" in low or "accessnotconfigured" in words:
-        hint = f"Turn the Cloud Storage API on in that project, or set {QUOTA_PROJECT} to another one."
-        return Advice(f"the Cloud Storage API is off in the project ({message})", hint)
+        hint = f"Enable the Cloud Storage API in that project, or set {QUOTA_PROJECT} to another one."
+        return Advice(f"the Cloud Storage API is disabled in the project ({message})", hint)
     return Advice(
-        f"{context.credentials} may not do that ({message})",
+        f"{context.credentials} lack a permission ({message})",
         f"Give that account the role Storage Object Admin (roles/storage.objectAdmin) on the bucket {context.bucket}, "
-        "or use other credentials (GOOGLE_APPLICATION_CREDENTIALS, --workspace-profile FILE). Is it a bucket of the "
-        "project that you mean?",
+        f"or use other credentials (GOOGLE_APPLICATION_CREDENTIALS, {context.options.named('profile', 'FILE')}). Check "
+        "that the bucket belongs to the intended project.",
     )
 
 
@@ -220,20 +224,22 @@ def _made(error: BaseException, action: str, where: str, context: Context, *, re
 
 def _without_answer(error: BaseException, context: Context) -> Advice:
     if isinstance(error, auth.TransportError):
-        return Advice(f"Google's sign-in could not be reached ({_short(error)})", AGAIN, retryable=True)
-    if isinstance(error, auth.RefreshError) and context.token:  # the message says only that the token cannot be renewed
+        return Advice(f"the sign-in service of Google is unreachable ({_short(error)})", AGAIN, retryable=True)
+    if (
+        isinstance(error, auth.RefreshError) and context.options.token
+    ):  # the message says only that the token cannot be renewed
         return Advice("the access token is wrong or has expired", context.sign_in)
     if isinstance(error, auth.RefreshError):
-        return Advice(f"{context.credentials} are not accepted any more ({_short(error)})", context.sign_in)
+        return Advice(f"{context.credentials} are no longer valid ({_short(error)})", context.sign_in)
     if isinstance(error, auth.InvalidOperation):
-        return Advice(f"{context.server} wants credentials, and none are sent to an emulator", context.sign_in)
+        return Advice(f"{context.server} requires credentials, but an emulator receives none", context.sign_in)
     if isinstance(error, auth.DefaultCredentialsError):
         return Advice(f"no usable Google credentials ({_short(error)})", context.sign_in)
     if isinstance(error, auth.GoogleAuthError):
         return Advice(_short(error), context.sign_in)
     if isinstance(error, DataCorruption):
-        return Advice("the content was damaged on its way", AGAIN, retryable=True)
-    return Advice(f"{context.server} could not be reached ({_short(error)})", context.network, retryable=True)
+        return Advice("the transfer damaged the content", AGAIN, retryable=True)
+    return Advice(f"{context.server} is unreachable ({_short(error)})", context.network, retryable=True)
 
 
 def _short(error: BaseException) -> str:

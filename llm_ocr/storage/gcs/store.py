@@ -110,7 +110,7 @@ def replace(connection: Connection, name: str, content: Content) -> None:
         if standing != ABSENT:
             write(connection, name, content, standing)
             return
-    raise StorageError(f"gs://{connection.bucket.name}/{name} was removed again and again while it was written")
+    raise StorageError(f"gs://{connection.bucket.name}/{name} was removed repeatedly during the write")
 
 
 def remove(connection: Connection, name: str) -> None:
@@ -296,9 +296,9 @@ class GcsStore(BaseStore):
         written = secrets.token_bytes(16)
         _create(connection, self._place, key, written)
         if _fetch(connection, self._place, key)[0] != written:
-            raise StorageError(f"cannot use {self.url}: what was written is not what is read")
+            raise StorageError(f"cannot use {self.url}: the content read differs from the content written")
         if key not in {info.key for info in _listed(connection, self._place, key, "")}:
-            raise StorageError(f"cannot use {self.url}: what was written is not listed")
+            raise StorageError(f"cannot use {self.url}: the listing lacks the written object")
         with translated("remove", self._where(key), connection.context):
             remove(connection, self._place.inside(key))
 
@@ -338,7 +338,7 @@ def _whole(connection: Connection, name: str, read: Callable[[Any], T]) -> T:
             if not replaced_meanwhile(error):
                 raise
             if not left:
-                said = StorageError(f"gs://{connection.bucket.name}/{name} is replaced faster than it can be read")
+                said = StorageError(f"gs://{connection.bucket.name}/{name} is replaced faster than a read completes")
                 said.retryable = True
                 raise said from error
     raise AssertionError("the last read returns or raises")

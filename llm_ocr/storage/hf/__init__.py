@@ -69,13 +69,13 @@ def parse(url: str) -> Place:
     """
     kind, _, rest = (url := without_credentials(url)).removeprefix(_SCHEME).partition("/")
     if kind not in ("buckets", "datasets"):
-        raise UsageError(f"{url} does not say what it is", hint=_forms(kind, rest))
+        raise UsageError(f"{url} is ambiguous", hint=_forms(kind, rest))
     namespace, _, below = rest.partition("/")
     name, revision, prefix = _split_revision(below)
     if revision is not None and kind == "buckets":
         raise UsageError(f"{url}: a bucket has no revisions", hint=f"Give {_SCHEME}buckets/{namespace}/{name}/PREFIX.")
     if revision == "":
-        raise UsageError(f"{url} names no revision after its @", hint="Leave the @ out for the branch main.")
+        raise UsageError(f"{url} names no revision after its @", hint="Leave out the @ for the branch main.")
     for part in (namespace, name):
         if not _NAME.fullmatch(part) or ".." in part or "--" in part:
             raise UsageError(

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 _WHY = "writes to a bucket of the Hub have no conditions"
 _NOTE = (
-    f"{_WHY}: of two workers that finish the same unit the last one's marker stays, and units cannot be claimed. "
-    "Share the units out with --shard-index and --shard-count, or give the bucket as s3:// with the Hub's S3 gateway "
-    "as --workspace-endpoint."
+    f"{_WHY}: if two workers finish the same unit, the last marker remains, and workers cannot claim units. "
+    "Divide the units with `shard_index` and `shard_count`, or give the bucket as s3:// with the S3 gateway of the Hub "
+    "as `workspace_endpoint`."
 )
 
 
@@ -179,7 +179,7 @@ class BucketStore(BaseStore):
         self._write(probe, data)
         try:
             if self.get(probe) != data:
-                raise StorageError(f"cannot use {self.url}: what is written there reads as something else")
+                raise StorageError(f"cannot use {self.url}: the content read differs from the content written")
         finally:
             self.delete(probe)
 

@@ -167,6 +167,6 @@ def cannot_swap(where: str, why: str) -> StorageError:
     """Return the error of `swap` for a store without support for it."""
     return StorageError(
         f"cannot replace one version of {where}: {why}",
-        hint="Share the units out beforehand: --shard-index I --shard-count N. Claims need S3, Google Cloud Storage, "
-        "a folder, or a bucket through the Hub's S3 gateway (s3://… with --workspace-endpoint).",
+        hint="Divide the units between workers with `shard_index` and `shard_count`. Claims need S3, Google Cloud "
+        "Storage, a folder, or a bucket through the S3 gateway of the Hub (s3://… with `workspace_endpoint`).",
     )

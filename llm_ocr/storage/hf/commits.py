@@ -219,7 +219,7 @@ class CommitQueue:
             self._ending = self._rushed = True
             self._changed.notify_all()
             if not self._changed.wait_for(lambda: not self._under_way, _LAST_WAIT):
-                raise StorageError("the last commit takes too long")
+                raise StorageError("the last commit timed out")
             while self._waiting:
                 self._commit(self._take(), last=True)
 
@@ -230,7 +230,7 @@ class CommitQueue:
     def _wait_for(self, true: Callable[[], bool]) -> None:
         while True:
             if not self._changed.wait_for(partial(self._is_over, true, self._failures), _LONGEST_WAIT):
-                raise StorageError("no commit was made for hours", hint="Run the same command again.")
+                raise StorageError("no commit succeeded for hours", hint="Run the same command again.")
             if true():
                 return
             if self._error is not None:  # otherwise a later commit included the failed changes
@@ -358,7 +358,7 @@ SEND_EARLY = 1 << 20
 #: At the end of a process, only seconds may be left until it is killed.
 _AT_THE_END = Patience(tries=4, limit=20.0)
 
-_IGNORED = "Look for a rule in the repository's .gitignore that leaves these files out."
+_IGNORED = "Remove the rule in the .gitignore of the repository that excludes these files."
 
 
 class Committer:
@@ -448,7 +448,7 @@ class Committer:
     def _proved(self, change: Change, file: "RepoFile | None") -> str:
         where = self._client.where(self._place.key(change.path))
         if file is None:
-            raise StorageError(f"cannot write {where}: the commit was made without it", hint=_IGNORED)
+            raise StorageError(f"cannot write {where}: the commit lacks the file", hint=_IGNORED)
         if not _same(change, file):
             raise StorageError(f"cannot write {where}: other content was committed", hint="Run the same command again.")
         return version_of(file)

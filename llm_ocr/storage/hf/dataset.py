@@ -56,11 +56,11 @@ class KeyLocks:
 #: Half of the 100,000 files up to which a repository stays fast (the Hub's documentation).
 MOST_FILES = 50_000
 
-_WHY = "commits to a repository are few, and a condition holds for all of it"
+_WHY = "commits to a repository are limited, and a condition applies to the whole repository"
 _NOTE = (
-    f"{_WHY}: of two workers that finish the same unit the last one's marker stays, and units cannot be claimed. Share "
-    "them out with --shard-index and --shard-count. Writes of all workers go into less than 100 commits an hour, so a "
-    "finished unit may take minutes to be seen; when files were written is not known."
+    f"{_WHY}: if two workers finish the same unit, the last marker remains, and workers cannot claim units. Divide the "
+    "units with `shard_index` and `shard_count`. Writes of all workers go into less than 100 commits per hour, so a "
+    "finished unit may become visible after minutes. The write times of files are unknown."
 )
 
 #: Files in the root of repositories that are not content of a workspace: made by the Hub, or by its user for readers.
@@ -158,7 +158,7 @@ class DatasetStore(BaseStore):
     def _check_writable(self) -> None:
         if self._place.is_commit:
             raise UsageError(
-                f"{self.url} is a commit, which cannot be changed", hint="Give a branch, or none for main."
+                f"{self.url} is a commit, which is read-only", hint="Give a branch, or no revision for main."
             )
 
     def download(self, key: str, path: Path) -> None:
@@ -267,7 +267,7 @@ class DatasetStore(BaseStore):
             if api.repo_exists(self._place.id, repo_type=kind):
                 raise StorageError(
                     f"{where}: {self._place.id} is a {kind} repository",
-                    hint="Give a dataset repository, or a name that is free.",
+                    hint="Give a dataset repository, or an unused name.",
                 )
         if self._place.revision:
             raise missing(where, self._client.context)

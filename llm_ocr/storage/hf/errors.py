@@ -11,9 +11,9 @@ from llm_ocr.storage.hf import Place
 from llm_ocr.storage.local import storage_error
 
 _TOKENS = "https://huggingface.co/settings/tokens"
-_AGAIN = "What was published stays: run the same command again later."
-_LOG_IN = "Set HF_TOKEN to a token that may write, or log in: hf auth login."
-_WRITE = f"Use a token that may write there (HF_TOKEN): {_TOKENS}"
+_AGAIN = "Published results remain. Run the same command again later."
+_LOG_IN = "Set HF_TOKEN to a token with write permission, or log in: hf auth login."
+_WRITE = f"Use a token with write permission (HF_TOKEN): {_TOKENS}"
 
 #: Statuses for concurrent commits, too many requests, and failures of the Hub itself.
 _PASSING = frozenset({408, 409, 412, 423, 425, 429, 500, 502, 503, 504})
@@ -106,10 +106,10 @@ def _of_answer(error: Any, action: str, where: str, context: Context, *, reading
     if isinstance(error, hub.EntryNotFoundError) and reading:
         return ObjectNotFound(f"no object {where}")
     if isinstance(error, hub.GatedRepoError):
-        hint = f"Ask for access at {context.page}, with the account whose token is used."
+        hint = f"Request access at {context.page} with the account of the token."
         return _made(403, f"{what}: the {context.place.name} is gated, and this account has no access", hint)
     if isinstance(error, hub.RevisionNotFoundError):
-        hint = f"Make the branch first, or leave the @ and the revision out: {context.page}"
+        hint = f"Create the branch first, or leave out the @ and the revision: {context.page}"
         return _made(404, f"{what}: the {context.place.name} has no revision {context.place.revision}", hint)
     if isinstance(error, hub.RepositoryNotFoundError | hub.BucketNotFoundError) and status in (401, 404):
         return missing(what, context)
@@ -138,8 +138,8 @@ def missing(what: str, context: Context) -> HubRefused:
         return _made(
             401, f"{what}: the {context.place.name} does not exist or is private, and there is no token", _LOG_IN
         )
-    hint = f"Check the name and which account the token belongs to (hf auth whoami): {context.page}"
-    return _made(404, f"{what}: the {context.place.name} does not exist, or this token may not see it", hint)
+    hint = f"Check the name, and the account of the token (hf auth whoami): {context.page}"
+    return _made(404, f"{what}: the {context.place.name} does not exist, or this token may not read it", hint)
 
 
 def no_token(what: str) -> HubRefused:
@@ -151,14 +151,14 @@ def _refused(status: int, what: str, message: str, context: Context) -> HubRefus
     if status == 401 and not context.token:
         return no_token(what)
     if status == 401:
-        hint = f"It has expired or was revoked: make another ({_TOKENS}) and set HF_TOKEN, or: hf auth login."
+        hint = f"The token has expired or was revoked. Create another ({_TOKENS}) and set HF_TOKEN, or: hf auth login."
         return _made(status, f"{what}: the token is not valid ({message})", hint)
     if status == 403:
-        return _made(status, f"{what}: this token may not do that ({message})", _WRITE)
+        return _made(status, f"{what}: this token lacks a permission ({message})", _WRITE)
     if status == 429:
-        return _made(status, f"{what}: the Hub's limit of requests or commits is used up ({message})", _AGAIN)
+        return _made(status, f"{what}: the limit of requests or commits of the Hub is exceeded ({message})", _AGAIN)
     if status in (409, 412):
-        return _made(status, f"{what}: others wrote at the same moment ({message})", _AGAIN)
+        return _made(status, f"{what}: another process wrote at the same time ({message})", _AGAIN)
     if status >= 500:
         return _made(status, f"{what}: the Hub failed with {status} ({message})", _AGAIN)
     return _made(status, f"{what}: {message}", f"See {context.page}")

@@ -53,20 +53,20 @@ def set_apart(path: Path) -> None:
 # Translation of the operating system's errors into errors with a remedy.
 
 
-_AGAIN = "What was published stays: run the same command again afterwards."
-_MAY_NOT = "This user may not do that there: change the folder's permissions, or use another folder (-w FOLDER)."
+_AGAIN = "Published results remain. Then run the same command again."
+_MAY_NOT = "This user lacks a permission: change the permissions of the folder, or use another folder."
 _HINTS = {
     errno.ENOSPC: f"The disk is full. Free some space, or use a workspace on another disk. {_AGAIN}",
     errno.EDQUOT: f"The disk quota is used up. Free some space, or use a workspace on another disk. {_AGAIN}",
-    errno.EROFS: "The file system is mounted read-only: use a workspace elsewhere (-w FOLDER).",
+    errno.EROFS: "The file system is mounted read-only: use a folder on another file system.",
     errno.EACCES: _MAY_NOT,
     errno.EPERM: _MAY_NOT,
-    errno.EFBIG: "The file would be larger than this process may write (ulimit -f) or the file system takes.",
+    errno.EFBIG: "The file exceeds the limit of this process (ulimit -f) or of the file system.",
     errno.EMFILE: "Too many files are open: raise the limit (ulimit -n).",
     errno.ENAMETOOLONG: "The path is too long for this file system: use a workspace with a shorter path.",
-    errno.ENOTDIR: "A file stands where a folder is needed: use another folder (-w FOLDER).",
-    errno.EEXIST: "A file stands where a folder is needed: use another folder (-w FOLDER).",
-    errno.EISDIR: "A folder stands where a file is needed: use another folder (-w FOLDER).",
+    errno.ENOTDIR: "A file has the path of a required folder: use another folder.",
+    errno.EEXIST: "A file has the path of a required folder: use another folder.",
+    errno.EISDIR: "A folder has the path of a required file: use another folder.",
     errno.EIO: "The disk or the network file system failed: check it, then run the same command again.",
     errno.ESTALE: "The network file system lost the file: run the same command again.",
 }
@@ -76,8 +76,8 @@ _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
 #: Errors of `link` without hard link support: FAT, exFAT, object stores mounted as folders, some network shares.
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 
-NO_LINKS_HINT = "Use a folder on another file system, or a bucket (-w s3://BUCKET/PREFIX, gs://… or hf://buckets/…)."
-NO_LOCKS_HINT = "Units cannot be claimed here. Share them out beforehand: --shard-index I --shard-count N."
+NO_LINKS_HINT = "Use a folder on another file system, or a bucket (s3://BUCKET/PREFIX, gs://…, or hf://buckets/…)."
+NO_LOCKS_HINT = "Workers cannot claim units here. Divide the units with `shard_index` and `shard_count`."
 
 
 @contextlib.contextmanager
@@ -341,7 +341,7 @@ class LocalStore(BaseStore):
                 version = version_of(temporary.stat())
                 self._rename(temporary, probe)
                 if probe.read_bytes() != b"probe":
-                    raise StorageError(f"cannot use the folder {self.root}: a rename does not replace a file here")
+                    raise StorageError(f"cannot use the folder {self.root}: a rename does not replace a file")
                 return no_links, version_at(probe) == version
             finally:
                 probe.unlink(missing_ok=True)
@@ -359,7 +359,7 @@ class LocalStore(BaseStore):
         except FileExistsError:
             return None
         where = f"cannot use the folder {self.root}"
-        raise StorageError(f"{where}: a hard link replaces a file here", hint=NO_LINKS_HINT)
+        raise StorageError(f"{where}: a hard link replaces a file", hint=NO_LINKS_HINT)
 
     # Steps of a write, as separate methods: tests interrupt a write between any two of them.
 
@@ -448,12 +448,12 @@ def _expect(path: Path, version: str) -> None:
 
 def _judged(links: bool, moves: bool, no_locks: str) -> Capabilities:
     if not links and no_locks:
-        note = f"There are no hard links here, and {no_locks}. Give a bucket that is mounted here by its URL"
+        note = f"the file system has no hard links, and {no_locks}. For a mounted bucket, give its URL"
         return Capabilities(False, False, note)
     if not links:
-        return Capabilities(True, False, "without hard links a file's inode does not last: units cannot be claimed")
+        return Capabilities(True, False, "without hard links, inodes are not stable: workers cannot claim units")
     if no_locks:
-        return Capabilities(True, False, f"{no_locks}: units cannot be claimed")
+        return Capabilities(True, False, f"{no_locks}: workers cannot claim units")
     if not moves:
-        return Capabilities(True, False, "a rename copies the file here: units cannot be claimed")
+        return Capabilities(True, False, "a rename copies the file: workers cannot claim units")
     return Capabilities(True, True)

@@ -97,7 +97,7 @@ def _take(handle: int, patience: float, where: str) -> None:
         if time.monotonic() >= give_up:
             error = StorageError(
                 f"{where} has been locked by another worker for {patience:.0f} s",
-                hint="A worker on this folder is stopped or cut off: end it, or wait until it goes on.",
+                hint="A worker on this folder is suspended or disconnected: end that worker, or wait for it.",
             )
             error.retryable = True
             raise error

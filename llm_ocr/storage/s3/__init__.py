@@ -42,7 +42,7 @@ def open_s3(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> "S3Store":
     """
     place = parse_url(url)
     if options.endpoint is not None:
-        check_endpoint(options.endpoint)
+        check_endpoint(options.endpoint, options)
     return S3Store(place, options)
 
 
@@ -97,7 +97,7 @@ class S3Store(BaseStore):
         can = self.capabilities()
         if not can.swap:
             raise StorageError(
-                f"cannot swap {self._name(key)}: {can.note}", hint="Use --shard-index and --shard-count."
+                f"cannot swap {self._name(key)}: {can.note}", hint="Use `shard_index` and `shard_count`."
             )
         return swap(target, data, version)
 

@@ -55,27 +55,26 @@ def parse_url(url: str) -> Place:
     """
     found = _URL.fullmatch(url)
     if found is None:
-        raise UsageError("this is no S3 URL", hint="Give s3://BUCKET/PREFIX.")
+        raise UsageError("this is not an S3 URL", hint="Give s3://BUCKET/PREFIX.")
     bucket, prefix = found[1], (found[2] or "").removesuffix("/")
     if "@" in bucket or ":" in bucket:  # may hold a secret: not repeated
         raise UsageError(
-            "an S3 URL holds no credentials, ports or ARNs: s3://BUCKET/PREFIX",
-            hint="Name a profile with --workspace-profile, another server with --workspace-endpoint URL, and an access "
-            "point by its alias.",
+            "an S3 URL must not contain credentials, ports, or ARNs: s3://BUCKET/PREFIX",
+            hint="Give a profile for credentials, an endpoint for another server, and the alias of an access point.",
         )
     if not _BUCKET.fullmatch(bucket):
         raise UsageError(f"{url}: {bucket!r} cannot be the name of a bucket", hint="Give s3://BUCKET/PREFIX.")
     if bucket.endswith(_DIRECTORY_BUCKET):
         raise UsageError(
-            f"{url}: directory buckets (S3 Express One Zone) list their objects in no order",
+            f"{url}: listings of directory buckets (S3 Express One Zone) are unordered",
             hint="Use a general purpose bucket.",
         )
     return Place(bucket, checked_prefix(url, prefix, "Give s3://BUCKET/PREFIX without empty parts."))
 
 
-def check_endpoint(endpoint: str) -> None:
+def check_endpoint(endpoint: str, options: StoreOptions) -> None:
     """Raise `UsageError` unless `endpoint` is `http(s)://host[:port][/path]`; secrets in it are not repeated."""
-    example = "Give it as http://localhost:9000 or https://s3.hf.co/NAMESPACE (--workspace-endpoint)."
+    example = f"Example: {options.named('endpoint', 'http://localhost:9000')}, or https://s3.hf.co/NAMESPACE."
     if re.fullmatch(r"[A-Za-z0-9.-]+(:\d+)?(/.*)?", endpoint):
         raise UsageError(f"the endpoint {endpoint} has no scheme", hint=f"Did you mean https://{endpoint}? {example}")
     try:
@@ -84,11 +83,11 @@ def check_endpoint(endpoint: str) -> None:
     except ValueError:
         named = False
     if not named:
-        raise UsageError("the S3 endpoint is no http or https URL", hint=example)
+        raise UsageError("the S3 endpoint is not an http or https URL", hint=example)
     if parts.username is not None or parts.query or parts.fragment:
         raise UsageError(
-            "the S3 endpoint has a user, a query or a fragment",
-            hint="Credentials belong into a profile (--workspace-profile) or the AWS_ variables.",
+            "the S3 endpoint has a user, a query, or a fragment",
+            hint=f"Set {options.named('profile')}, or set the credentials in the AWS_ variables.",
         )
 
 
@@ -204,7 +203,7 @@ def connect(place: Place, options: StoreOptions, limits: Limits) -> Connection:
     except ImportError as error:
         raise MissingExtra("s3:// needs boto3, which is not installed", install="s3") from error
 
-    context = Context(place.url, place.bucket, place.root, options.profile, options.endpoint, options.region)
+    context = Context(place.url, place.bucket, place.root, options.endpoint, options.region, options)
     with translated("use", place.url, context):
         session = boto3.Session(
             profile_name=options.profile, region_name=options.region, botocore_session=_botocore_session()
@@ -217,7 +216,7 @@ def connect(place: Place, options: StoreOptions, limits: Limits) -> Connection:
             endpoint = client.meta.endpoint_url
             service = service_of(endpoint)
             client = _client(session, service, endpoint, limits)
-        context = Context(place.url, place.bucket, place.root, options.profile, endpoint, session.region_name)
+        context = Context(place.url, place.bucket, place.root, endpoint, session.region_name, options)
         _check_credentials(session, context)
     return Connection(client, service, context, limits.multipart or _MULTIPART[service])
 
@@ -278,13 +277,12 @@ def _check_credentials(session: Any, context: Context) -> None:
     frozen = found.get_frozen_credentials()
     if not frozen.access_key or not frozen.secret_key:
         raise StorageError(
-            f"cannot use {context.url}: half of the credentials is missing (found by: {found.method})",
+            f"cannot use {context.url}: the credentials are incomplete (source: {found.method})",
             hint="Set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a complete profile with "
-            "--workspace-profile.",
+            f"{context.options.named('profile')}.",
         )
     if frozen.access_key.startswith(_TEMPORARY_KEY) and not frozen.token:
         raise StorageError(
-            f"cannot use {context.url}: the credentials are temporary ones without their session token "
-            f"(found by: {found.method})",
-            hint="Set AWS_SESSION_TOKEN too (aws_session_token in a profile): it comes with the key.",
+            f"cannot use {context.url}: the temporary credentials lack their session token (source: {found.method})",
+            hint="Also set AWS_SESSION_TOKEN (in a profile: aws_session_token), which is issued with the key.",
         )

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError
+from llm_ocr.storage import DEFAULT_OPTIONS, StoreOptions
 from llm_ocr.storage.local import storage_error
 
 # Meaning of error responses of S3 and of SDK errors, with remedies.
 
 
-AGAIN = "What was published stays: run the same command again."
+AGAIN = "Published results remain. Run the same command again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +22,9 @@ class Context:
     url: str
     bucket: str
     root: str = ""
-    profile: str | None = None
     endpoint: str | None = None
     region: str | None = None
+    options: StoreOptions = DEFAULT_OPTIONS
 
     @property
     def server(self) -> str:
@@ -33,7 +34,7 @@ class Context:
     @property
     def credentials(self) -> str:
         """Description of the credentials in use, without secrets."""
-        return f"profile {self.profile}" if self.profile else "these credentials"
+        return f"profile {self.options.profile}" if self.options.profile else "these credentials"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def advice_for(answer: Answer, context: Context) -> Advice:
     if answer.status >= 500 or answer.code == "RequestTimeout":
         return Advice(f"{context.server} failed ({said})", "", answer.status not in (501, 505))
     if answer.code == "400":
-        hint = "The answer says no more: the credentials may have expired, or the region may be another."
+        hint = "The response has no reason. Check that the credentials are valid, and that the region is correct."
         return Advice(f"{context.server} refused the request (400)", hint)
     return Advice(f"{context.server} refused the request ({said})", "")
 
@@ -112,9 +113,10 @@ def _region(answer: Answer, context: Context) -> Advice:
     asked = f", not in {context.region}" if context.region and context.region != answer.region else ""
     if answer.region:
         what = f"the bucket {context.bucket} is in the region {answer.region}{asked}"
-        return Advice(what, f"Set --workspace-region {answer.region} (or AWS_DEFAULT_REGION).")
-    what = f"the bucket {context.bucket} is in another region than {context.region or 'the one asked'}"
-    return Advice(what, "Set --workspace-region (or AWS_DEFAULT_REGION) to the region of the bucket.")
+        return Advice(what, f"Set {context.options.named('region', answer.region)} (or AWS_DEFAULT_REGION).")
+    where = f"not in the region {context.region}" if context.region else "in another region"
+    what = f"the bucket {context.bucket} is {where}"
+    return Advice(what, f"Set {context.options.named('region')} (or AWS_DEFAULT_REGION) to the region of the bucket.")
 
 
 def _denied(answer: Answer, context: Context) -> Advice:
@@ -122,59 +124,63 @@ def _denied(answer: Answer, context: Context) -> Advice:
     on = context.bucket if permission.startswith("s3:List") else f"{context.bucket}/{context.root}*"
     return Advice(
         f"no permission ({answer.code} for {permission})",
-        f"Allow {permission} on arn:aws:s3:::{on} for {context.credentials}, or use others with --workspace-profile.",
+        f"Allow {permission} on arn:aws:s3:::{on} for {context.credentials}, or use others with "
+        f"{context.options.named('profile')}.",
     )
 
 
 def _expired(answer: Answer, context: Context) -> Advice:
-    sign_in = f"aws sso login --profile {context.profile}" if context.profile else "aws sso login"
+    profile = context.options.profile
+    sign_in = f"aws sso login --profile {profile}" if profile else "aws sso login"
     return Advice(
         f"the credentials have expired ({answer.code})",
-        f"Sign in again ({sign_in}), or set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN anew, "
-        f"then run the same command again.",
+        f"Sign in again ({sign_in}), or set new values of AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, and "
+        "AWS_SESSION_TOKEN. Then run the same command again.",
     )
 
 
 def _wrong_key(answer: Answer, context: Context) -> Advice:
     return Advice(
         f"{context.server} does not know {context.credentials} ({answer.code})",
-        "Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or --workspace-profile. Keys of another service than "
-        "Amazon's need its URL in --workspace-endpoint.",
+        f"Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or {context.options.named('profile')}. Keys of another "
+        f"service than Amazon S3 need its URL in {context.options.named('endpoint')}.",
     )
 
 
 def _no_bucket(answer: Answer, context: Context) -> Advice:
     return Advice(
         f"there is no bucket {context.bucket} at {context.server}",
-        f"Create it (aws s3 mb s3://{context.bucket}) or correct the name in the workspace's URL. A bucket of another "
-        f"service needs --workspace-endpoint.",
+        f"Create it (aws s3 mb s3://{context.bucket}) or correct the name in the URL. A bucket of another service "
+        f"needs {context.options.named('endpoint')}.",
     )
 
 
 def _busy(answer: Answer, context: Context) -> Advice:
     return Advice(
-        f"{context.server} still asks for patience after all retries ({answer.code})",
-        f"Use fewer workers at a time. {AGAIN}",
+        f"{context.server} is still overloaded after all retries ({answer.code})",
+        f"Use fewer concurrent workers. {AGAIN}",
         retryable=True,
     )
 
 
 def _clock(answer: Answer, context: Context) -> Advice:
-    return Advice("the clock of this machine is wrong (RequestTimeTooSkewed)", "Set it, for example by NTP.")
+    return Advice("the clock of this machine is wrong (RequestTimeTooSkewed)", "Set the clock, for example by NTP.")
 
 
 def _full(answer: Answer, context: Context) -> Advice:
-    return Advice(f"{context.server} has no space left ({answer.code})", f"Free some, or raise the quota. {AGAIN}")
+    return Advice(
+        f"{context.server} has no space left ({answer.code})", f"Free some space, or raise the quota. {AGAIN}"
+    )
 
 
 def _too_large(answer: Answer, context: Context) -> Advice:
-    return Advice("the object is larger than the service takes at once", "Use a smaller --pages-per-unit.")
+    return Advice("the object exceeds the size limit of the service", "Use a smaller `pages_per_unit`.")
 
 
 def _archived(answer: Answer, context: Context) -> Advice:
     return Advice(
         "the object was moved to an archive (InvalidObjectState)",
-        "Restore it, and take the workspace out of the bucket's lifecycle rule.",
+        "Restore the object, and exclude the workspace from the lifecycle rule of the bucket.",
     )
 
 
@@ -193,21 +199,19 @@ _ADVICE = (
 
 _SET_KEYS = (
     "Set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile of ~/.aws/credentials with "
-    "--workspace-profile, or sign in (aws configure, aws sso login)."
+    "{profile}, or sign in (aws configure, aws sso login)."
 )
-_CHECK_PROFILE = (
-    "Correct the profile in ~/.aws/config and ~/.aws/credentials, or name another with --workspace-profile."
-)
+_CHECK_PROFILE = "Correct the profile in ~/.aws/config and ~/.aws/credentials, or name another with {profile}."
 _SIGN_IN = "Sign in again (aws sso login), or correct the profile in ~/.aws/config."
 
-#: Classes of botocore.exceptions by name, derived classes before their base classes.
+#: Classes of botocore.exceptions by name, derived classes before their base classes. Hints name options in braces.
 _SDK: tuple[tuple[frozenset[str], str, str, bool], ...] = (
     (frozenset({"NoCredentialsError"}), "no credentials were found", _SET_KEYS, False),
-    (frozenset({"PartialCredentialsError"}), "half of the credentials is missing", _SET_KEYS, False),
+    (frozenset({"PartialCredentialsError"}), "the credentials are incomplete", _SET_KEYS, False),
     (frozenset({"ProfileNotFound"}), "there is no such profile", _CHECK_PROFILE, False),
     (
         frozenset({"CredentialRetrievalError", "SSOError", "TokenRetrievalError", "NoAuthTokenError", "LoginError"}),
-        "the credentials could not be fetched",
+        "the credentials cannot be retrieved",
         _SIGN_IN,
         False,
     ),
@@ -220,14 +224,13 @@ _SDK: tuple[tuple[frozenset[str], str, str, bool], ...] = (
     (
         frozenset({"SSLError"}),
         "no secure connection",
-        "Check that --workspace-endpoint has the right scheme, http or https; for a certificate of your own set "
-        "AWS_CA_BUNDLE.",
+        "Check that {endpoint} has the correct scheme, http or https. For a private certificate, set AWS_CA_BUNDLE.",
         False,
     ),
     (
         frozenset({"HTTPClientError", "ConnectionError", "HTTPError", "IncompleteReadError", "FlexibleChecksumError"}),
         "the connection failed",
-        f"Check the network, and --workspace-endpoint if one is set. {AGAIN}",
+        f"Check the network, and {{endpoint}} if set. {AGAIN}",
         True,
     ),
 )
@@ -238,7 +241,9 @@ def sdk_advice(error: Exception, context: Context) -> Advice:
     names = {kind.__name__ for kind in type(error).__mro__}
     for kinds, what, hint, retryable in _SDK:
         if kinds & names:
-            return Advice(f"{what} ({error})", hint, retryable)
+            options = context.options
+            named = {name: options.named(name) for name in ("profile", "endpoint")}
+            return Advice(f"{what} ({error})", hint.format(**named), retryable)
     return Advice(str(error), "")
 
 

@@ -114,7 +114,7 @@ def _read(ask: Callable[[], Any], read: Callable[[Any], T], connection: Connecti
 #: the S3 user guide on conditional writes recommends a retry after 409.
 _WRITE_PAUSES = (0.1, 0.3, 1.0, 3.0)
 
-_LEASES_OFF = "leases are off here, and shards are static"
+_LEASES_OFF = "workers cannot claim units"
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,8 @@ def probe(target: Target) -> Capabilities:
         swapped = _probe_swap(target, version)
         if target.find() is None:
             raise StorageError(
-                f"{target.name} cannot be read after it was written", hint="Nothing can be kept in such a store."
+                f"{target.name} is not readable after the write",
+                hint="This store does not keep objects: use another.",
             )
     except StorageError:
         with contextlib.suppress(StorageError):  # the first error is more informative than a cleanup error
@@ -243,7 +244,7 @@ def probe(target: Target) -> Capabilities:
         raise
     target.remove()
     missing = [name for name, there in (("If-None-Match", created), ("If-Match", swapped)) if not there]
-    note = f"{' and '.join(missing)} of PutObject: not honoured by {target.connection.server}, so {_LEASES_OFF}"
+    note = f"{' and '.join(missing)} of PutObject are not supported by {target.connection.server}, so {_LEASES_OFF}"
     return Capabilities(created, swapped, note if missing else "")
 
 
@@ -366,7 +367,7 @@ def _uploads(connection: Connection, pages: Any) -> Iterator[Any]:
             hidden = isinstance(error, (Unsupported, Denied)) or connection.service is Service.HUGGING_FACE
             if error.retryable or not hidden:
                 raise
-            _log.warning("%s: uploads that were cut off are not found: %s", connection.context.url, error)
+            _log.warning("%s: cannot find interrupted uploads: %s", connection.context.url, error)
             return
         if page is None:
             return

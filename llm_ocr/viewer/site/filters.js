@@ -57,9 +57,9 @@ const Filters = (() => {
       nameField(),
       make("div", { class: "chips" }, HAS.slice(0, 3).map(([flag, word]) => hasChip(flag, word))),
       facts.scored || facts.compares ? belowField(facts.compares) : null,
-      select("sort", facts.compares ? "Least alike first" : "Worst first", [
-        ["best", facts.compares ? "Most alike first" : "Best first"],
-        ["order", "In the documents' order"],
+      select("sort", facts.compares ? "Lowest similarity first" : "Worst first", [
+        ["best", facts.compares ? "Highest similarity first" : "Best first"],
+        ["order", "Document order"],
       ]),
       make("button", { type: "button", class: "clear", id: "clear", onclick: clear }, "Clear"),
     ];

@@ -23,7 +23,7 @@ const List = (() => {
     if (documents) await Site.loadAll("documents", Site.facts.documents);
     else {
       const slow = setTimeout(() => mine === turn && say("Looking ..."), 250);
-      const left = await Filters.ranks((share) => mine === turn && share < 1 && say(`Looking ... ${Math.round(100 * share)} %`));
+      const left = await Filters.ranks((share) => mine === turn && share < 1 && say(`Searching ... ${Math.round(100 * share)} %`));
       clearTimeout(slow);
       if (mine !== turn) return;
       ranks = left;
@@ -55,7 +55,7 @@ const List = (() => {
     drawn = new Map();
     const space = document.getElementById("space");
     space.style.height = `${Math.min(count(), MOST) * ROW}px`;
-    space.dataset.empty = count() ? "" : State.filtered() ? "Nothing is left by these filters." : "No pages.";
+    space.dataset.empty = count() ? "" : State.filtered() ? "No page matches these filters." : "No pages.";
     draw();
   }
 

@@ -14,7 +14,7 @@ const Page = (() => {
     if (mine !== turn) return;
     if (!found) {
       here = null;
-      return root().replaceChildren(head([back()]), make("p", { class: "message" }, `There is no page ${id} here.`));
+      return root().replaceChildren(head([back()]), make("p", { class: "message" }, `The page ${id} does not exist.`));
     }
     const [row, readings] = await Promise.all([Site.loadRow(found.rank), Site.readings(found.n)]);
     if (mine !== turn) return;
@@ -106,7 +106,7 @@ const Page = (() => {
   }
 
   function failure(row, reading, status, at) {
-    const words = status === "failed" ? "This page could not be read" : "This page was read, but not as asked";
+    const words = status === "failed" ? "This page failed" : "This page is degraded";
     const reason = at && row[SIDE] === "" ? "" : row[REASON];
     const retry = status === "failed" ? make("p", {}, "To read the failed pages again: ", make("code", {}, `llm-ocr retry-failed -w ${Site.facts.workspaces[at]}`)) : null;
     return make("div", { class: `callout ${status}` }, make("strong", {}, reason ? `${words}: ${reason}` : words), reading.detail ? make("p", {}, reading.detail) : null, attempts(reading), retry);

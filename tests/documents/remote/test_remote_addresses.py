@@ -131,7 +131,7 @@ def test_the_failure_names_the_address_and_the_setting(tmp_path):
 
     failure = asyncio.run(run())
     assert "inside.example is 10.1.2.3" in failure.detail
-    assert "--allow-private-addresses" in failure.hint
+    assert "`allow_private_addresses`" in failure.hint
 
 
 def test_one_inner_address_among_public_ones_refuses_the_host(tmp_path):

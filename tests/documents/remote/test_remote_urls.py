@@ -31,7 +31,7 @@ def test_paths_and_file_urls_are_not_remote(path):
 
 @pytest.mark.parametrize(
     ("url", "hint"),
-    [("gcs://b/k", "gs://"), ("s3a://b/k", "s3://"), ("htps://h", "https://"), ("qqqqq://h", "Known are")],
+    [("gcs://b/k", "gs://"), ("s3a://b/k", "s3://"), ("htps://h", "https://"), ("qqqqq://h", "Known schemes")],
 )
 def test_an_unknown_scheme_is_explained(url, hint):
     error = unknown_scheme(url)

@@ -130,7 +130,7 @@ configs:
     assert len(listed(config="photos")) == 5
     assert "scans, photos" in refused(config="drawings")
     message = refused(split="validation")
-    assert "--dataset-split validation" in message and "train, test" in message
+    assert "`dataset_split=validation`" in message and "train, test" in message
 
 
 def test_several_configurations_must_be_told_apart(hub):
@@ -138,7 +138,7 @@ def test_several_configurations_must_be_told_apart(hub):
     hub.new(NAME)
     hub.add(NAME, {"README.md": card.encode(), "a.parquet": images(1), "b.parquet": images(2)})
     message = refused()
-    assert "a, b" in message and "--dataset-config" in message
+    assert "a, b" in message and "`dataset_config`" in message
     assert len(listed(config="b")) == 2
 
 
@@ -164,7 +164,7 @@ def test_a_row_without_id_is_named(hub, empty):
     hub.new(NAME)
     hub.add(NAME, {"train.parquet": images(6, id=["a", "b", "c", "d", empty, "f"])})
     message = refused(id_column="id")
-    assert "row 4" in message and "train.parquet" in message and "--id-column id" in message
+    assert "row 4" in message and "train.parquet" in message and "`id_column=id`" in message
 
 
 def test_a_column_is_chosen_where_there_is_one_with_images(hub):
@@ -173,12 +173,12 @@ def test_a_column_is_chosen_where_there_is_one_with_images(hub):
     hub.new(NAME)
     hub.add(NAME, {"train.parquet": parquet({name: [value] for name, value in row.items()}, types)})
     message = refused()
-    assert "scan, photo" in message and "--image-column" in message
+    assert "scan, photo" in message and "`image_column`" in message
     assert row_address(listed(image_column="photo")[0].source).column == "photo"
     assert row_address(listed(image_column="raw")[0].source).column == "raw"
     assert "Columns with images: scan, photo" in refused(image_column="pages")
     assert "int64" in refused(image_column="number")
-    assert "--id-column" in refused(image_column="scan", id_column="nowhere")
+    assert "`id_column=nowhere`" in refused(image_column="scan", id_column="nowhere")
 
 
 def test_what_is_declared_as_something_else_is_no_image(hub):
@@ -237,14 +237,14 @@ def test_the_hubs_own_parquet_of_another_format_can_be_read(hub):
 
 @pytest.mark.parametrize("name", ["docs", "a/b/c", "", "https://example.org/x", "tester/docs@main"])
 def test_what_is_no_name_of_a_dataset_is_refused(hub, name):
-    assert "--dataset" in refused(name)
+    assert "`dataset=" in refused(name)
 
 
 def test_an_unknown_revision_names_what_there_is(hub):
     hub.new(NAME)
     hub.add(NAME, {"train.parquet": images(1)})
     message = refused(revision="v9")
-    assert "--dataset-revision v9" in message and "main" in message
+    assert "`dataset_revision=v9`" in message and "main" in message
 
 
 def test_without_the_package_datasets_the_message_names_the_extra(hub, monkeypatch):

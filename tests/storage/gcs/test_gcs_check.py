@@ -72,15 +72,17 @@ def test_each_missing_permission_is_found_and_named(gcs, open_gcs, operation, pe
 @pytest.mark.parametrize(
     ("fault", "says", "hint"),
     [
-        (answer(400, "Bucket is a requester pays bucket but no user project provided.", "required"), "pays", "QUOTA"),
+        (answer(400, "Bucket is a requester pays bucket but no user project provided.", "required"),
+         "charges the requester", "QUOTA"),
         (answer(403, "Caller does not have required permission to use project x. Grant the caller "
-                "roles/serviceusage.serviceUsageConsumer", "forbidden"), "to be billed", "GOOGLE_CLOUD_QUOTA_PROJECT"),
+                "roles/serviceusage.serviceUsageConsumer", "forbidden"),
+         "may not bill the project", "GOOGLE_CLOUD_QUOTA_PROJECT"),
         (answer(403, "The billing account for the owning project is disabled in state closed", "accountDisabled"),
-         "billing is off", "another project"),
+         "billing is disabled", "another project"),
         (answer(403, "Cloud Storage API has not been used in project 1 before or it is disabled.",
-                "accessNotConfigured"), "API is off", "Turn the Cloud Storage API on"),
+                "accessNotConfigured"), "API is disabled", "Enable the Cloud Storage API"),
         (answer(403, "Object 'a-bucket/k' is subject to bucket's retention policy", "retentionPolicyNotMet"),
-         "keeps its objects", "without retention policy"),
+         "does not allow changes to its objects", "without retention policy"),
         (answer(418, "I am a teapot", "teapot"), "answered 418 I am a teapot", ""),
     ],
 )  # fmt: skip
@@ -103,8 +105,8 @@ def test_an_expired_token_is_said_and_a_good_one_works():
 def test_a_server_that_wants_credentials_from_an_emulators_client():
     with running("a-bucket", token="good") as gcs:
         error = failure(open_by_url("gs://a-bucket", StoreOptions(endpoint=gcs.url)))
-    assert "wants credentials, and none are sent to an emulator" in str(error)
-    assert "--workspace-profile FILE" in error.hint
+    assert "requires credentials, but an emulator receives none" in str(error)
+    assert "`workspace_profile=FILE`" in error.hint
 
 
 def test_without_any_credentials_the_command_that_gives_some_is_named():
@@ -125,7 +127,7 @@ def test_a_profile_that_is_no_credentials_file_is_wrong_usage(tmp_path, content)
     if content is not None:
         (tmp_path / "key.json").write_text(content)
     store = open_by_url("gs://a-bucket", StoreOptions(profile=str(tmp_path / "key.json"), endpoint="https://localhost"))
-    with pytest.raises(UsageError, match=r"key\.json is no file with Google credentials") as caught:
+    with pytest.raises(UsageError, match=r"key\.json is not a file with Google credentials") as caught:
         store.check()
     assert caught.value.exit_code == 2
     assert "service account" in caught.value.hint
@@ -169,7 +171,7 @@ def test_a_key_that_was_revoked_is_said(profile):
     with running("a-bucket", token="good") as gcs:
         gcs.faults.add(Fault(operation="token", status=400, reason="invalid_grant", message="Invalid JWT Signature."))
         error = failure(open_by_url("gs://a-bucket/run", StoreOptions(profile=profile(gcs.url), endpoint=gcs.url)))
-        assert "account.json are not accepted any more (invalid_grant: Invalid JWT Signature.)" in str(error)
+        assert "account.json are no longer valid (invalid_grant: Invalid JWT Signature.)" in str(error)
         assert "Give another credentials file" in error.hint
         assert "PRIVATE KEY" not in str(error)
 
@@ -284,7 +286,7 @@ def test_a_url_that_names_no_place_is_wrong_usage(url):
     "endpoint", ["localhost:9023", "ftp://host", "http://", "http://u:secret@host", "https://h/?a=b"]
 )
 def test_an_endpoint_that_is_none_is_wrong_usage(endpoint):
-    with pytest.raises(UsageError, match="no http or https URL") as caught:
+    with pytest.raises(UsageError, match="is not an http or https URL") as caught:
         open_by_url("gs://bucket", StoreOptions(endpoint=endpoint))
     assert "secret" not in str(caught.value)
 

@@ -31,7 +31,7 @@ def test_a_url_names_a_bucket_or_a_dataset_with_revision_and_prefix(url, place):
         ("hf://ns/name", "hf://buckets/ns/name (a storage bucket) or hf://datasets/ns/name (a dataset repository)"),
         ("hf://buckets/ns", "hf://buckets/NAMESPACE/NAME"),
         ("hf://buckets/ns/name@dev/a", "hf://buckets/ns/name/PREFIX"),
-        ("hf://datasets/ns/name@/a", "Leave the @ out"),
+        ("hf://datasets/ns/name@/a", "Leave out the @"),
         ("hf://datasets/ns/na me", "letters"),
         ("hf://datasets/-ns/name", "letters"),
         ("hf://datasets/ns/na--me", "letters"),

@@ -91,4 +91,4 @@ def test_stores_of_the_same_bucket_do_not_see_each_other(making, store):
 def test_without_conditions_it_says_so_and_what_to_do(store):
     found = store.capabilities()
     assert not found.create and not found.swap
-    assert "last" in found.note and "--shard-index" in found.note and "s3://" in found.note
+    assert "last" in found.note and "`shard_index`" in found.note and "s3://" in found.note

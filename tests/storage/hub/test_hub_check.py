@@ -43,8 +43,8 @@ def test_a_check_of_a_dataset_makes_no_commit(making):
     [
         (None, "no token", "HF_TOKEN"),
         ("hf_nobody", "the token is not valid", "hf auth login"),
-        ("hf_reader", "this token may not do that", "a token that may write"),
-        ("hf_other", "does not exist, or this token may not see it", "hf auth whoami"),
+        ("hf_reader", "this token lacks a permission", "a token with write permission"),
+        ("hf_other", "does not exist, or this token may not read it", "hf auth whoami"),
     ],
 )
 def test_a_token_that_will_not_do_is_told_before_any_work(making, tokens, kind, token, said, hint):
@@ -59,7 +59,7 @@ def test_a_token_that_will_not_do_is_told_before_any_work(making, tokens, kind, 
 
 
 def test_what_belongs_to_others_cannot_be_made(making, kind):
-    with pytest.raises(StorageError, match="does not exist, or this token may not see it"):
+    with pytest.raises(StorageError, match="does not exist, or this token may not read it"):
         making.store_at(Place(kind, "nobody/thing")).check()
 
 
@@ -69,9 +69,9 @@ def test_what_others_show_can_be_read_and_not_written(making, tokens, kind):
     owner.create("k", b"1")
     guest = making.store_at(place, "hf_other")
     assert guest.get("k") == b"1"
-    with pytest.raises(StorageError, match="this token may not do that"):
+    with pytest.raises(StorageError, match="this token lacks a permission"):
         guest.check()
-    with pytest.raises(StorageError, match="this token may not do that"):
+    with pytest.raises(StorageError, match="this token lacks a permission"):
         guest.create("new", b"1")
     assert owner.stat("new") is None
 

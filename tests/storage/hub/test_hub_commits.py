@@ -265,7 +265,7 @@ def test_what_the_repository_ignores_is_an_error(making, place, store):
     making.api().upload_file(
         path_or_fileobj=b"*.done", path_in_repo=".gitignore", repo_id=place.id, repo_type="dataset"
     )
-    with pytest.raises(StorageError, match="the commit was made without it") as caught:
+    with pytest.raises(StorageError, match="the commit lacks the file") as caught:
         store.create("u.done", b"1")
     assert ".gitignore" in caught.value.hint
 
@@ -277,7 +277,7 @@ def test_what_was_ignored_is_committed_once_the_rule_is_gone(making, place, stor
     for name, data in (("runs/one/u/small", b"1"), ("u/small", b"2"), ("u/large.parquet", b"3" * 2_000_000)):
         store.put(name, data)
     api.upload_file(path_or_fileobj=b"*/u/*", path_in_repo=".gitignore", repo_id=place.id, repo_type="dataset")
-    with pytest.raises(StorageError, match="the commit was made without it"):
+    with pytest.raises(StorageError, match="the commit lacks the file"):
         store.flush()
     api.delete_file(".gitignore", repo_id=place.id, repo_type="dataset")
     store.flush()

@@ -33,7 +33,7 @@ def files(monkeypatch, tmp_path):
 @pytest.mark.usefixtures("no_keys")
 def test_without_credentials_the_settings_are_named(store):
     for call in (store.check, lambda: store.get("k")):
-        with pytest.raises(StorageError, match=r"no credentials.*\n.*AWS_ACCESS_KEY_ID.*--workspace-profile") as caught:
+        with pytest.raises(StorageError, match=r"no credentials.*\n.*AWS_ACCESS_KEY_ID.*`workspace_profile`") as caught:
             call()
         assert caught.value.exit_code == 1
 
@@ -49,7 +49,7 @@ def test_half_of_the_variables_is_said_before_any_request(behind, proxy, monkeyp
 @pytest.mark.usefixtures("no_keys")
 def test_half_of_a_profile_is_said_before_any_request(place, proxy, files):
     files(credentials="[work]\naws_access_key_id = AKIAHALF\n")
-    with pytest.raises(StorageError, match=r"half of the credentials.*aws_secret_access_key"):
+    with pytest.raises(StorageError, match=r"the credentials are incomplete.*aws_secret_access_key"):
         making.store_at(place, proxy.url, profile="work").check()
     assert proxy.seen == []
 

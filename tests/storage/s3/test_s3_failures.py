@@ -23,9 +23,9 @@ def test_a_service_that_fails_for_a_moment_is_asked_again(place, proxy, status, 
 @pytest.mark.parametrize(
     ("status", "code", "says"),
     [
-        (429, "", "asks for patience"),
-        (503, "SlowDown", "asks for patience"),
-        (503, "", "asks for patience"),
+        (429, "", "still overloaded"),
+        (503, "SlowDown", "still overloaded"),
+        (503, "", "still overloaded"),
         (500, "InternalError", "failed"),
         (504, "", "failed"),
     ],
@@ -38,7 +38,7 @@ def test_a_service_that_keeps_failing_is_an_error_that_may_be_tried_again(place,
             call()
         assert caught.value.retryable
         assert caught.value.exit_code == 1
-        assert "run the same command again" in caught.value.hint
+        assert "Run the same command again" in caught.value.hint
 
 
 @pytest.mark.parametrize("lost", ["before", "after"])
@@ -72,7 +72,7 @@ def test_a_service_that_does_not_answer_is_given_up_after_the_time_limit(place, 
 
 def test_nobody_at_the_endpoint_is_said_with_the_setting(place):
     store = making.store_at(place, "http://127.0.0.1:9", making.Limits(retries=0))
-    with pytest.raises(StorageError, match="--workspace-endpoint") as caught:
+    with pytest.raises(StorageError, match="`workspace_endpoint`") as caught:
         store.check()
     assert caught.value.retryable
 
@@ -144,8 +144,8 @@ def test_another_region_is_followed_where_the_service_says_which(behind, proxy):
 @pytest.mark.parametrize(
     ("status", "code", "headers", "more", "says"),
     [
-        (301, "PermanentRedirect", {"x-amz-bucket-region": "eu-west-1"}, "", "--workspace-region eu-west-1"),
-        (400, "AuthorizationHeaderMalformed", {}, "<Region>eu-west-1</Region>", "--workspace-region eu-west-1"),
+        (301, "PermanentRedirect", {"x-amz-bucket-region": "eu-west-1"}, "", "`workspace_region=eu-west-1`"),
+        (400, "AuthorizationHeaderMalformed", {}, "<Region>eu-west-1</Region>", "`workspace_region=eu-west-1`"),
         (400, "IllegalLocationConstraintException", {}, "", "region of the bucket"),
     ],
 )
