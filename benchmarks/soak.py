@@ -54,19 +54,8 @@ _EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 #: Pages of the examples; a bad document is one expected page.
 _REAL = {"paper.pdf": 3, "scan.pdf": 3, "invoice.png": 1, "fax.tiff": 2}
 _WORDS = (
-    "river",
-    "gauge",
-    "level",
-    "paper",
-    "table",
-    "result",
-    "method",
-    "season",
-    "water",
-    "reading",
-    "signal",
-    "rain",
-)
+    "river", "gauge", "level", "paper", "table", "result", "method", "season", "water", "reading", "signal", "rain",
+)  # fmt: skip
 _LONG = 40  # pages: more than two units
 _LONGEST_LETTER = 6
 
