@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import proctree
-from growth_runs import PAGES_EACH, SMALL, make_documents
-from report_scale import timed
+from growth import PAGES_EACH, SMALL, make_documents
 from reporting import keep
 
 from llm_ocr.simulator import running
@@ -168,6 +167,15 @@ def commands(scratch: Path, repeats: int) -> dict[str, dict[str, float]]:
         found[f"import {module}"] = _median([_imported(module) for _ in range(repeats)])
     shutil.rmtree(workspace)
     return found
+
+
+def timed(*arguments: str) -> dict[str, float]:
+    """Return the seconds of the clock and of the CPU of a command."""
+    before, began = os.times(), time.monotonic()
+    subprocess.run([sys.executable, "-m", "llm_ocr", *arguments], check=True, stdout=subprocess.DEVNULL)
+    after = os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return {"wall_s": round(time.monotonic() - began, 2), "cpu_s": round(cpu, 2)}
 
 
 def _imported(module: str) -> dict[str, float]:

@@ -18,9 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agreement_faults import FAULTS
-from agreement_formats import FORMATS
-from agreement_pages import Maker
+from agreement_answers import FAULTS, FORMATS, Maker
 from reporting import keep
 
 from llm_ocr.models.parsers import PARSERS

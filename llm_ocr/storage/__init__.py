@@ -158,6 +158,14 @@ class BaseStore:
     most_files: int | None = None
     gathers = False
 
+    def fetch(self, key: str) -> tuple[bytes, str]:
+        """Return the whole object and its version."""
+        raise NotImplementedError
+
+    def get(self, key: str) -> bytes:
+        """Return the whole object."""
+        return self.fetch(key)[0]
+
     def flush(self) -> None:
         """Return at once: no write is pending."""
 

@@ -216,10 +216,10 @@ def deadly() -> type[Worker]:
     """A worker that dies when it is given the first unit of the plan; in a function, so that Ray sends its code."""
 
     class Deadly(Worker):
-        def turn(self, held, *, more, over):
+        def turn(self, held, *, over):
             if 0 in held:
                 os._exit(1)
-            return super().turn(held, more=more, over=over)
+            return super().turn(held, over=over)
 
     return Deadly
 
@@ -328,7 +328,8 @@ def test_a_cluster_that_is_not_there_is_named(tmp_path, examples):
             flags = ("-w", "w", "--engine=embedded", "--ray", address)
             run = cli("extract", examples / "invoice.png", *flags, cwd=tmp_path)
             assert run.returncode == 1, said(run)
-            assert f"--ray {address}: the cluster cannot be used" in run.stderr
+            assert address in run.stderr
+            assert "the cluster cannot be used" in run.stderr
             assert "ray start" in run.stderr
 
 
@@ -337,7 +338,8 @@ def test_somebody_else_who_listens_there_is_not_waited_for_long(tmp_path, exampl
         address = f"127.0.0.1:{mute.getsockname()[1]}"
         run = cli("extract", examples / "invoice.png", "-w", "w", "--engine=embedded", "--ray", address, cwd=tmp_path)
     assert run.returncode == 1, said(run)
-    assert f"--ray {address}: the cluster cannot be used" in run.stderr
+    assert address in run.stderr
+    assert "the cluster cannot be used" in run.stderr
 
 
 def test_a_cluster_without_the_gpus_is_said(cluster, documents, server, tmp_path):
@@ -352,7 +354,7 @@ def test_without_ray_the_command_that_brings_it_is_named(tmp_path, examples, mon
 
 
 def test_shards_do_not_go_with_it(tmp_path, examples):
-    with pytest.raises(UsageError, match="--shard-count"):
+    with pytest.raises(UsageError, match="shard_count"):
         llm_ocr.extract(
             examples / "invoice.png", workspace=tmp_path / "w", engine="embedded", ray="local", shard_count=2
         )

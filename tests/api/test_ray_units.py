@@ -1,4 +1,4 @@
-"""What --ray promises about units and workers, without a cluster: who gets which unit, and which worker is believed."""
+"""Check the assignment of units and the replacement of workers with --ray, without a cluster."""
 
 import asyncio
 from dataclasses import replace
@@ -9,15 +9,15 @@ import pytest
 import llm_ocr
 from llm_ocr.config.models import DescribeSettings, ExtractSettings
 from llm_ocr.errors import LlmOcrError
+from llm_ocr.stages import ray
 from llm_ocr.stages.ray import (
     AHEAD,
     MOST_LOST,
     SUSPECT,
     Done,
-    Exchange,
     Failure,
-    Hands,
     Size,
+    UnitQueue,
     Work,
     Worker,
     reason_of,
@@ -27,12 +27,8 @@ from llm_ocr.types import Status
 from llm_ocr.workspace import library_version
 
 
-def hands(places) -> Hands:
-    return Hands(list(places))
-
-
 def test_a_worker_has_a_little_more_than_it_has_begun():
-    all_ = hands(range(10))
+    all_ = UnitQueue(range(10))
     assert all_.take((), 0) == [0, 1]
     assert all_.take((0, 1), 2) == []
     assert all_.take((0, 1), 1) == [2]
@@ -40,23 +36,23 @@ def test_a_worker_has_a_little_more_than_it_has_begun():
 
 
 def test_it_ends_when_all_is_done_whoever_did_it():
-    all_ = hands([3, 4])
+    all_ = UnitQueue([3, 4])
     for place in all_.take((), 0):
         assert not all_.finished.is_set()
         all_.done(place)
     assert all_.finished.is_set()
-    assert hands([]).finished.is_set()
+    assert UnitQueue([]).finished.is_set()
 
 
 def test_units_of_a_lost_worker_go_to_others():
-    all_ = hands(range(3))
+    all_ = UnitQueue(range(3))
     lost = all_.take((), 0)
-    all_.back(lost, blame=True)
+    all_.restore(lost, blame=True)
     assert sorted([*all_.take((), 0), *all_.take((), 0)]) == [0, 1, 2]
 
 
 def test_a_unit_that_ends_its_workers_is_done_last_and_alone_and_is_given_up_in_the_end():
-    all_ = hands(range(3))
+    all_ = UnitQueue(range(3))
     deaths = 0
     while not all_.finished.is_set():
         held: list[int] = []
@@ -70,31 +66,38 @@ def test_a_unit_that_ends_its_workers_is_done_last_and_alone_and_is_given_up_in_
             held += more
         if deaths >= SUSPECT:
             assert held == [0]
-            assert not all_.offers(held)
-        all_.back(held, blame=True)
+            assert all_.take(held, 0) == []
+        all_.restore(held, blame=True)
         deaths += 1
     assert deaths == MOST_LOST
-    assert all_.given_up == [0]
+    assert all_.aborted == [0]
 
 
 def test_what_a_server_or_a_store_refused_is_no_units_fault():
-    all_ = hands([7])
+    all_ = UnitQueue([7])
     for _ in range(2 * MOST_LOST):
-        all_.back(all_.take((), 0), blame=False)
+        all_.restore(all_.take((), 0), blame=False)
     assert all_.take((), 0) == [7]
 
 
-def test_a_report_that_was_lost_is_made_good():
-    exchange = Exchange()
-    exchange.give([5, 6])
-    exchange.published(5, Done(10))
-    exchange.count(Status.OK)
-    assert exchange.report((5, 6), more=False).done == {5: Done(10)}
-    again = exchange.report((5, 6), more=False)
+class Idle(Worker):
+    """A worker without a stage."""
+
+    def _run(self) -> None:
+        return
+
+
+def test_a_report_that_was_lost_is_made_good(work):
+    worker = Idle(work)
+    worker.turn((5, 6), over=False)
+    worker.published(5, Done(10))
+    worker.count(Status.OK)
+    first = worker.turn((5, 6), over=False)
+    assert (first.done, first.counted) == ({5: Done(10)}, {Status.OK: 1})
+    again = worker.turn((5, 6), over=False)
     assert again.done == {5: Done(10)}
     assert again.counted == {}
-    exchange.give([6, 7])  # what it has is not taken in twice
-    assert exchange.report((6, 7), more=False).waiting == 3
+    assert worker.turn((6, 7), over=False).waiting == 3  # what it has is not taken in twice
 
 
 NODE = {"CPU": 8.0, "GPU": 4.0}
@@ -140,13 +143,13 @@ def work(tmp_path_factory, examples) -> Work:
     workspace = tmp_path_factory.mktemp("worker") / "w"
     llm_ocr.plan(examples / "invoice.png", workspace=workspace, engine="embedded")
     settings = ExtractSettings(workspace=str(workspace), engine="embedded", render_workers=1, ocr_workers=1)
-    return Work("extract", "0" * 12, settings, "embedded", 1, str(Path.cwd()), "", library_version())
+    return Work("extract", "0" * 12, settings, "embedded", Size(1, 0.0, 1), str(Path.cwd()), "", library_version())
 
 
 def failure_of(work: Work) -> Failure:
     """Why a worker that has been given nothing ends."""
     worker = Worker(work)
-    while not (report := worker.turn((), more=False, over=False)).ended:
+    while not (report := worker.turn((), over=False)).ended:
         pass
     assert report.failure is not None
     return report.failure
@@ -176,7 +179,7 @@ def test_a_workspace_that_a_node_does_not_see_stops_the_command(work, tmp_path):
 
 def test_new_workers_are_wanted_only_while_there_is_something_to_take():
     async def wait() -> None:
-        all_ = hands([1])
+        all_ = UnitQueue([1])
         assert await all_.wanted()
         all_.take((), 0)
         waiting = asyncio.create_task(all_.wanted())
@@ -187,11 +190,9 @@ def test_new_workers_are_wanted_only_while_there_is_something_to_take():
 
 
 def test_cores_are_shared_by_the_workers_of_a_machine(work, monkeypatch):
-    from llm_ocr.stages import ray
-
     monkeypatch.setattr(ray, "cores", lambda: 8)
     settings = ExtractSettings(workspace="w", ocr_workers=3)
-    shared = ray._shared_cores(replace(work, settings=settings, beside=4))
+    shared = ray.shared_cores(replace(work, settings=settings, size=Size(4, 0.0, 4)))
     assert (shared.render_workers, shared.ocr_workers) == (2, 3)
-    figures = ray._shared_cores(replace(work, settings=DescribeSettings(workspace="w"), beside=4))
+    figures = ray.shared_cores(replace(work, settings=DescribeSettings(workspace="w"), size=Size(4, 0.0, 4)))
     assert figures.ocr_workers == 2 and "render_workers" not in dict(figures)

@@ -5,18 +5,16 @@ import base64
 import contextlib
 import copy
 import itertools
-import json
 import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tests.fakes.cloud_run_tasks import Account, Execution, Json, Refused
+from tests.fakes.loopback import Handler, LoopbackFake, Server, served
 
 # API: the part of Google's REST APIs that launches on Cloud Run use.
 
@@ -210,9 +208,6 @@ def _missing(name: str) -> Refused:
 # `--platform-endpoint`. In tests: `with running(environment={...}) as run: ...`.
 
 
-_HOST = "127.0.0.1"
-
-
 @dataclass(frozen=True, slots=True)
 class Fault:
     """Faulty response to requests with this method whose path contains `path`; `count` times."""
@@ -225,7 +220,7 @@ class Fault:
     count: int = 1
 
 
-class FakeRun:
+class FakeRun(LoopbackFake):
     """Server. `environment` contains the variables of every container in addition to the job's own, for its account.
 
     `hurry`: a time limit of N seconds ends after N * `hurry`. `start_failures`: number of tasks that end before their
@@ -243,12 +238,7 @@ class FakeRun:
         self._faults: list[Fault] = []
         self._lock = threading.Lock()
         self.api = Api(self.account, self._begin)
-        self._server = _Server((_HOST, port), self)
-
-    @property
-    def url(self) -> str:
-        """Return the value for `--platform-endpoint`."""
-        return f"http://{_HOST}:{self._server.server_address[1]}"
+        self._server = Server(port, _Handler, self)
 
     @property
     def executions(self) -> list[Execution]:
@@ -260,18 +250,9 @@ class FakeRun:
         with self._lock:
             self._faults.extend([fault] * fault.count)
 
-    def serve(self) -> None:
-        """Answer requests until `stop`."""
-        self._server.serve_forever(poll_interval=0.05)
-
-    def stop(self) -> None:
-        """Close the port; `serve` must be running."""
-        self._server.shutdown()
-        self.close()
-
     def close(self) -> None:
         """Close all sockets and end every container."""
-        self._server.server_close()
+        super().close()
         for execution in self.executions:
             execution.remove()
 
@@ -308,42 +289,11 @@ class FakeRun:
         return "The container failed to start."
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
+class _Handler(Handler):
+    server: Server[FakeRun]
 
-    server: "_Server"
-
-    def handle(self) -> None:
-        with contextlib.suppress(ConnectionError):  # a disconnected client needs no answer
-            super().handle()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Write nothing: the requests are recorded."""
-
-    def _do(self) -> None:
-        parts = urlsplit(self.path)
-        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
-        query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        code, answer = self.server.fake.answer(self.command, unquote(parts.path), query, body)
-        data = json.dumps(answer).encode()
-        self.send_response(code)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    do_GET = do_POST = do_PATCH = do_DELETE = _do
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 64
-
-    def __init__(self, address: tuple[str, int], fake: FakeRun) -> None:
-        self.fake = fake
-        super().__init__(address, _Handler)
+    def reply(self) -> None:
+        self.send_json(*self.server.fake.answer(*self.json_request()))
 
 
 @contextlib.contextmanager
@@ -351,14 +301,8 @@ def running(
     *, port: int = 0, environment: Mapping[str, str] | None = None, hurry: float = 1.0, grace: float = 10.0
 ) -> Iterator[FakeRun]:
     """Run a server in a thread of this process; the server and all containers end with the block."""
-    run = FakeRun(port=port, environment=environment, hurry=hurry, grace=grace)
-    thread = threading.Thread(target=run.serve, name="fake-run", daemon=True)
-    thread.start()
-    try:
+    with served(FakeRun(port=port, environment=environment, hurry=hurry, grace=grace)) as run:
         yield run
-    finally:
-        run.stop()
-        thread.join()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -30,6 +29,7 @@ from tests.fakes.gcs_objects import (
     resource,
     store,
 )
+from tests.fakes.loopback import Handler, LoopbackFake, Server, served
 
 # Faults on demand.
 
@@ -380,13 +380,11 @@ def _ranged(wanted: str, data: bytes, headers: Mapping[str, str]) -> Answer:
 # /fake/requests returns the number of requests, DELETE resets it. POST /token is an OAuth endpoint.
 
 
-_HOST = "127.0.0.1"
-
 #: Maximum connections that wait to be accepted. With the standard library's 5, 24 concurrent clients are refused.
 _BACKLOG = 256
 
 
-class FakeGcs:
+class FakeGcs(LoopbackFake):
     """Server. A test in the same process may use `objects` and `faults` directly.
 
     With `token`, requests without `Authorization: Bearer <token>` are refused with 401.
@@ -399,12 +397,7 @@ class FakeGcs:
         self._api = Api(self.objects)
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
-        self._server = _Server((_HOST, port), self)
-
-    @property
-    def url(self) -> str:
-        """Return the URL without a path, for STORAGE_EMULATOR_HOST."""
-        return f"http://{_HOST}:{self._server.server_address[1]}"
+        self._server: _Server = _Server(port, _Handler, self)
 
     @property
     def requests(self) -> dict[str, int]:
@@ -412,18 +405,8 @@ class FakeGcs:
         with self._lock:
             return dict(self._counts)
 
-    def serve(self) -> None:
-        """Answer requests until `stop`."""
-        self._server.serve_forever(poll_interval=0.05)
-
-    def stop(self) -> None:
-        """Close the port and every connection. `serve` must be running."""
-        self._server.shutdown()
-        self.close()
-
     def close(self) -> None:
-        """Close all sockets of a server that does not serve."""
-        self._server.server_close()
+        super().close()
         self._server.close_connections()
 
     def answer(self, request: Request) -> tuple[Answer | None, bool]:
@@ -491,9 +474,7 @@ def _faulty(fault: Fault, route: Route, request: Request) -> Answer:
     return error(fault.status, fault.reason, fault.message, media=request.query.get("alt") == "media")
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
+class _Handler(Handler):
     wbufsize = io.DEFAULT_BUFFER_SIZE  # head and body are sent together
 
     server: "_Server"
@@ -507,21 +488,14 @@ class _Handler(BaseHTTPRequestHandler):
         with contextlib.suppress(OSError):
             super().finish()
 
-    def handle(self) -> None:
-        with contextlib.suppress(ConnectionError):  # a disconnected client needs no answer
-            super().handle()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Write nothing: the requests are counted."""
-
-    def _do(self) -> None:
+    def reply(self) -> None:
         parts = urlsplit(self.path)
         request = Request(
             self.command,
             parts.path,
             dict(parse_qsl(parts.query, keep_blank_values=True)),
             {name.lower(): value for name, value in self.headers.items()},
-            self.rfile.read(int(self.headers.get("Content-Length") or 0)),
+            self.body(),
         )
         answer, cut = self.server.fake.answer(request)
         if answer is None:
@@ -536,19 +510,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
         self.close_connection = self.close_connection or cut
 
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _do
 
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
+class _Server(Server["FakeGcs"]):
     request_queue_size = _BACKLOG
 
-    def __init__(self, address: tuple[str, int], fake: FakeGcs) -> None:
-        self.fake = fake
+    def __init__(self, port: int, handler: type[Handler], fake: FakeGcs) -> None:
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
-        super().__init__(address, _Handler)
+        super().__init__(port, handler, fake)
 
     def opened(self, connection: socket.socket) -> None:
         with self._lock:
@@ -569,16 +538,10 @@ class _Server(ThreadingHTTPServer):
 @contextlib.contextmanager
 def running(*buckets: str, port: int = 0, one_write_a_second: bool = False, token: str = "") -> Iterator[FakeGcs]:
     """Run a server with these buckets in a thread of this process; the server ends with the block."""
-    gcs = FakeGcs(port=port, one_write_a_second=one_write_a_second, token=token)
-    thread = threading.Thread(target=gcs.serve, name="fake-gcs", daemon=True)
-    thread.start()
-    try:
+    with served(FakeGcs(port=port, one_write_a_second=one_write_a_second, token=token)) as gcs:
         for bucket in buckets:
             gcs.objects.make_bucket(bucket)
         yield gcs
-    finally:
-        gcs.stop()
-        thread.join()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

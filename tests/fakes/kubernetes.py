@@ -13,15 +13,12 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tests.fakes.kubernetes_pods import GPU, Job, Json, Node, Pod
+from tests.fakes.loopback import Handler, LoopbackFake, Server, served
 
 TOKEN = "token-of-tests"
-_HOST = "127.0.0.1"
 
 
 class Refused(Exception):
@@ -32,7 +29,7 @@ class Refused(Exception):
         self.code, self.message = code, message
 
 
-class FakeKubernetes:
+class FakeKubernetes(LoopbackFake):
     """Server. `environment` contains the variables of every container in addition to the pod's own, for its account.
 
     `hurry`: a time limit of N seconds ends after N * `hurry`. `denied` are rights as (resource, verb). `forbids` is the
@@ -52,11 +49,7 @@ class FakeKubernetes:
         self.jobs: dict[tuple[str, str], Job] = {}
         self.requests: list[tuple[str, str, Mapping[str, str], Json]] = []
         self.lock = threading.RLock()
-        self._server = _Server((_HOST, 0), self)
-
-    @property
-    def url(self) -> str:
-        return f"http://{_HOST}:{self._server.server_address[1]}"
+        self._server = Server(0, _Handler, self)
 
     def kubeconfig(self, path: Path, namespace: str = "default") -> Path:
         """Write a kubeconfig with the context `tests`."""
@@ -90,13 +83,9 @@ class FakeKubernetes:
             )
         return found
 
-    def serve(self) -> None:
-        self._server.serve_forever(poll_interval=0.05)
-
-    def stop(self) -> None:
-        """Close the port, and end every container."""
-        self._server.shutdown()
-        self._server.server_close()
+    def close(self) -> None:
+        """Close all sockets and end every container."""
+        super().close()
         for job in self.jobs.values():
             for pod in job.pods:
                 pod.over.set()
@@ -183,23 +172,11 @@ class FakeKubernetes:
             raise Refused(403, f'{resource} is forbidden: User "tester" cannot {verb} resource "{resource}"')
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
+class _Handler(Handler):
+    server: Server[FakeKubernetes]
 
-    server: "_Server"
-
-    def handle(self) -> None:
-        with contextlib.suppress(ConnectionError):  # a disconnected client needs no answer
-            super().handle()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Write nothing: the requests are recorded."""
-
-    def _do(self) -> None:
-        parts = urlsplit(self.path)
-        path, query = unquote(parts.path), dict(parse_qsl(parts.query, keep_blank_values=True))
-        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+    def reply(self) -> None:
+        method, path, query, body = self.json_request()
         fake = self.server.fake
         try:
             if self.headers.get("Authorization") != f"Bearer {TOKEN}":
@@ -208,15 +185,10 @@ class _Handler(BaseHTTPRequestHandler):
                 words = path.strip("/").split("/")
                 self._send_log(fake.log(words[3], words[5]), query)
                 return
-            code, answer = 200, fake.answer(self.command, path, query, body)
+            code, answer = 200, fake.answer(method, path, query, body)
         except Refused as refused:
             code, answer = refused.code, {"kind": "Status", "code": refused.code, "message": refused.message}
-        data = json.dumps(answer).encode()
-        self.send_response(code)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        self.send_json(code, answer)
 
     def _send_log(self, pod: Pod, query: Mapping[str, str]) -> None:
         self.send_response(200)
@@ -237,28 +209,11 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(0.02)
         self.wfile.write(b"0\r\n\r\n")
 
-    do_GET = do_POST = do_PATCH = do_DELETE = _do
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-
-    def __init__(self, address: tuple[str, int], fake: FakeKubernetes) -> None:
-        self.fake = fake
-        super().__init__(address, _Handler)
-
 
 @contextlib.contextmanager
 def running(
     *, environment: Mapping[str, str] | None = None, hurry: float = 1.0, grace: float = 5.0
 ) -> Iterator[FakeKubernetes]:
     """Serve in a thread of this process; the server and all containers end with the block."""
-    cluster = FakeKubernetes(environment=environment, hurry=hurry, grace=grace)
-    thread = threading.Thread(target=cluster.serve, name="fake-kubernetes", daemon=True)
-    thread.start()
-    try:
+    with served(FakeKubernetes(environment=environment, hurry=hurry, grace=grace)) as cluster:
         yield cluster
-    finally:
-        cluster.stop()
-        thread.join()

@@ -1,6 +1,5 @@
 """A fake RunPod: one serverless endpoint whose jobs run in real worker processes."""
 
-import contextlib
 import json
 import threading
 import time
@@ -8,10 +7,10 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from tests.fakes import loopback
 from tests.fakes.container import Container
 
 # HTTP of the fake RunPod: JSON in, JSON out, refusals with a status.
@@ -27,23 +26,16 @@ class Refusal(Exception):
         self.answer = known or {"error": message}
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(loopback.Handler):
     """One request."""
 
-    protocol_version = "HTTP/1.1"
-    answer: Callable[["Handler"], Any]
-    body: bytes  # body of the request
+    server: loopback.Server["LoopbackServer"]
+    content: bytes  # body of the request
 
-    def do_GET(self) -> None:
-        self._reply()
-
-    def do_POST(self) -> None:
-        self._reply()
-
-    def _reply(self) -> None:
-        self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+    def reply(self) -> None:
+        self.content = self.body()
         try:
-            found, status = type(self).answer(self), 200
+            found, status = self.server.fake.answer(self), 200
         except Refusal as refusal:
             found, status = refusal.answer, refusal.status
         if found is None:
@@ -52,33 +44,23 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
-        with contextlib.suppress(ConnectionError):  # the client may be gone
-            self.end_headers()
-            self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Write nothing: the output of tests must stay readable."""
+        self.end_headers()
+        self.wfile.write(data)
 
 
-class LoopbackServer:
+class LoopbackServer(loopback.LoopbackFake):
     """Server on loopback; `answer` receives each request in a separate thread."""
 
     def __init__(self, answer: Callable[[Handler], Any]) -> None:
-        kind = type("BoundHandler", (Handler,), {"answer": staticmethod(answer)})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        self.answer = answer
+        self._server = loopback.Server(0, Handler, self)
+        self._thread = threading.Thread(target=self.serve, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().stop()
         self._thread.join()
 
 
@@ -217,7 +199,7 @@ class FakeRunPod:
             case ["job-stop", _, _]:
                 return self._stops()
             case ["job-done", _, _, id_]:
-                return self._done(id_, json.loads(request.body))
+                return self._done(id_, json.loads(request.content))
         raise Refusal(404, "no such path")
 
     def _of_users(self, request: Handler, parts: Sequence[str]) -> Any:
@@ -231,9 +213,9 @@ class FakeRunPod:
             case ["GET", "v2", "catalog", "gpus"]:
                 return {"gpus": [{"id": name, "pool": pool} for name, pool in _POOLS.items()]}
             case ["POST", "v2", endpoint, "run"]:
-                return self._run(endpoint, json.loads(request.body))
+                return self._run(endpoint, json.loads(request.content))
             case ["POST", "v2", endpoint, "runsync"]:
-                return self._finished(self._run(endpoint, json.loads(request.body))["id"])
+                return self._finished(self._run(endpoint, json.loads(request.content))["id"])
             case ["GET", "v2", endpoint, "health"]:
                 self._check(endpoint)
                 return {"jobs": {"inQueue": 0}, "workers": {"idle": 0, "running": len(self._containers)}}

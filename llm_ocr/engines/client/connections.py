@@ -255,7 +255,7 @@ class Flight:
 
 
 #: Interval in seconds in which events are collected. Faster events stay in the sockets until the next beat of all
-#: streams. With one event per token this saves a quarter of the client's CPU time (benchmarks/chat_client.py). The end
+#: streams. With one event per token this saves a quarter of the client's CPU time. The end
 #: of an answer is late by at most this interval.
 BEAT = 0.05
 _TAIL_SECONDS = 1.0  # for the end of a body after the complete answer; then the connection is closed

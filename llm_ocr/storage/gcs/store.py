@@ -207,9 +207,6 @@ class GcsStore(BaseStore):
         """gs://bucket/prefix."""
         return self._place.url
 
-    def get(self, key: str) -> bytes:
-        return self.fetch(key)[0]
-
     def fetch(self, key: str) -> tuple[bytes, str]:
         return _fetch(self._connection(), self._place, key)
 

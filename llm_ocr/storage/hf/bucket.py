@@ -46,9 +46,6 @@ class BucketStore(BaseStore):
     def url(self) -> str:
         return self._place.url
 
-    def get(self, key: str) -> bytes:
-        return self.fetch(key)[0]
-
     def fetch(self, key: str) -> tuple[bytes, str]:
         found = self._client.read(self._address(key), key, "ETag")
         return found.data, found.version

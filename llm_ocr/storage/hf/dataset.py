@@ -99,9 +99,6 @@ class DatasetStore(BaseStore):
         """
         self._queue.flush()
 
-    def get(self, key: str) -> bytes:
-        return self.fetch(key)[0]
-
     def fetch(self, key: str) -> tuple[bytes, str]:
         found = self._client.read(self._address(key), key, "ETag")
         return found.data, found.version

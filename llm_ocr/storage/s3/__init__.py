@@ -65,9 +65,6 @@ class S3Store(BaseStore):
         """`s3://BUCKET/PREFIX`."""
         return self._place.url
 
-    def get(self, key: str) -> bytes:
-        return self.fetch(key)[0]
-
     def fetch(self, key: str) -> tuple[bytes, str]:
         inside = self._place.inside(key)
         return read_object(self._connected(), inside, self._name(key))

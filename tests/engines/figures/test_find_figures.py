@@ -6,15 +6,13 @@ import io
 import pypdfium2
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from llm_ocr.documents.pdf_text import page_content
 from llm_ocr.engines.embedded.figures import find_figures
 from llm_ocr.engines.embedded.regions import Region
 from llm_ocr.engines.embedded.tables import find_tables
-from llm_ocr.types import Box, Line, PageContent, Path, Raster, Word
-
-PROSE = "the quick brown fox jumps over the lazy dog and runs away from it all again"
+from llm_ocr.types import Box, Line, PageContent, Path, Raster
+from tests.engines.any_page import PROSE, contents
 
 
 def line(text, x, y, size=10, **look):
@@ -207,31 +205,6 @@ def test_a_photo_and_its_caption_are_read_from_a_pdf():
     figure = only(content)
     assert figure.box.iou(Box(150, 142, 450, 342)) > 0.95
     assert [content.lines[index].text for index in figure.caption] == ["Figure 1: Noise."]
-
-
-numbers = st.floats(-50, 900, allow_nan=False) | st.sampled_from([0.0, 100.0, 300.0])
-
-
-@st.composite
-def boxes(draw):
-    x, y = draw(numbers), draw(numbers)
-    return Box(
-        x, y, x + draw(st.sampled_from([0, 0.5, 10, 40, 200, 600])), y + draw(st.sampled_from([0, 0.5, 10, 30, 400]))
-    )
-
-
-@st.composite
-def contents(draw):
-    lines = []
-    for box in draw(st.lists(boxes(), max_size=25)):
-        text = draw(st.sampled_from(["Table 1: x", "12.5", "Figure 2. y", "Fig. 3", PROSE, "a b", "", " "]))
-        words = tuple(Word(part, box) for part in text.split()) if draw(st.booleans()) else ()
-        lines.append(Line(text, box, draw(st.sampled_from([0.0, 1.0, 10.0, box.height])), words))
-    colour = st.none() | st.just((0, 0, 0)) | st.just((255, 255, 255))
-    paths = draw(st.lists(st.builds(Path, boxes(), colour, colour, st.integers(0, 40)), max_size=40))
-    rasters = draw(st.lists(st.builds(Raster, boxes()), max_size=8))
-    return PageContent(draw(st.sampled_from([0.0, 1.0, 595.0])), draw(st.sampled_from([0.0, 842.0])), tuple(lines),
-                       tuple(rasters), tuple(paths))  # fmt: skip
 
 
 @settings(deadline=None, suppress_health_check=list(HealthCheck))

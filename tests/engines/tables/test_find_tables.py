@@ -4,13 +4,11 @@ from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from table_pages import drawn, grid, line, page, rows, rule
 
 from llm_ocr.engines.embedded.tables import find_tables
-from llm_ocr.types import Box, Line, PageContent, Path, Raster, Word
-
-PROSE = "the quick brown fox jumps over the lazy dog and runs away from it all again"
+from llm_ocr.types import Box, Path, Raster
+from tests.engines.any_page import PROSE, contents
 
 
 def only(content):
@@ -276,33 +274,6 @@ def test_tables_come_from_top_to_bottom():
     second, lower = booktabs([["A", "B", "C"], ["x", "1", "2"], ["y", "3", "4"]], top=100)
     found = find_tables(page([*first, *second], [*upper, *lower]))
     assert [table.text.split("\n")[0] for table in found] == ["| A | B | C |", "| Model | Size | Score |"]
-
-
-numbers = st.floats(-50, 900, allow_nan=False) | st.sampled_from([0.0, 100.0, 100.5, 200.0, 300.0])
-
-
-@st.composite
-def boxes(draw):
-    x, y = draw(numbers), draw(numbers)
-    return Box(
-        x, y, x + draw(st.sampled_from([0, 0.5, 10, 40, 200, 600])), y + draw(st.sampled_from([0, 0.5, 10, 30, 400]))
-    )
-
-
-@st.composite
-def contents(draw):
-    lines = []
-    for box in draw(st.lists(boxes(), max_size=25)):
-        text = draw(
-            st.sampled_from(["Table 1: x", "12.5", "Figure 2. y", PROSE, "a b", ". . . . .", "نص", "表", "", " "])
-        )
-        words = tuple(Word(part, box) for part in text.split()) if draw(st.booleans()) else ()
-        lines.append(Line(text, box, draw(st.sampled_from([0.0, 1.0, 10.0, box.height])), words))
-    colour = st.none() | st.just((0, 0, 0)) | st.just((255, 255, 255))
-    paths = draw(st.lists(st.builds(Path, boxes(), colour, colour, st.integers(0, 40)), max_size=30))
-    rasters = draw(st.lists(st.builds(Raster, boxes()), max_size=5))
-    return PageContent(draw(st.sampled_from([0.0, 1.0, 595.0])), draw(st.sampled_from([0.0, 842.0])), tuple(lines),
-                       tuple(rasters), tuple(paths))  # fmt: skip
 
 
 @settings(deadline=None, suppress_health_check=list(HealthCheck))
