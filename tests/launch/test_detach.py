@@ -113,7 +113,7 @@ def test_a_cancelled_coordinator_ends_with_its_stage_and_wait_goes_on(bucket, ex
     assert main(words(bucket, examples / "invoice.png")) == 0
     until(lambda: any(job.labels["stage"] == "extract" for job in jobs_of(bucket)))
     assert main(["jobs", "cancel", "-w", WORKSPACE, "--workspace-endpoint", bucket.hub.url]) == 0
-    assert capsys.readouterr().out.count("cancelled ") == 2
+    assert capsys.readouterr().out.count("Canceled ") == 2
     assert all(job.over.wait(60) for job in jobs_of(bucket))
     assert main(words(bucket, examples / "invoice.png", how=("--wait",))) == 0
     assert capsys.readouterr().out == "1 ok\n"

@@ -58,7 +58,7 @@ def test_what_was_submitted_is_cancelled(examples, tmp_path, state):
 
     assert when(over) == "cancelled"
     again = cli("jobs", "cancel", "-w", "w", cwd=tmp_path, env=state)
-    assert again.stdout == "No job was under way.\n"
+    assert again.stdout == "No job is running.\n"
 
 
 def test_a_job_that_fails_is_an_error_with_its_reason(examples, tmp_path, state):
@@ -95,7 +95,7 @@ def test_wrong_usage_is_said_and_nothing_is_made(tmp_path, words, message):
 
 def test_jobs_of_a_workspace_without_any(examples, tmp_path):
     cli("plan", examples / "invoice.png", "-w", "w", "--engine", "embedded", cwd=tmp_path)
-    assert cli("jobs", "-w", "w", cwd=tmp_path).stdout == "No jobs were launched on this workspace.\n"
+    assert cli("jobs", "-w", "w", cwd=tmp_path).stdout == "This workspace has no jobs.\n"
     unknown = cli("jobs", "logs", "x", "-w", "w", cwd=tmp_path)
     assert unknown.returncode == 2
     assert "no job x was launched" in unknown.stderr
