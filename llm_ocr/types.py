@@ -35,6 +35,7 @@ __all__ = [
     "Word",
     "figure_id",
     "page_id",
+    "plural",
 ]
 
 
@@ -552,3 +553,8 @@ def page_id(document_id: str, number: int | None) -> str:
 def figure_id(page: str, index: int) -> str:
     """Return `<page_id>-f02`; figures count from 1 in reading order."""
     return f"{page}-f{index:02d}"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return `1 page` or `1,234 pages`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -227,7 +227,7 @@ def test_the_help_answers_without_importing_anything_heavy(repository, tmp_path)
     code = "import sys; from llm_ocr.cli import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
     environment = {**os.environ, "PYTHONPATH": str(repository)}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert "usage: llm-ocr" in done.stdout
+    assert "Usage: llm-ocr" in done.stdout
     assert "llm_ocr.cli" in done.stderr.split(), done.stderr
     heavy = {"numpy", "pyarrow", "pandas", "boto3", "datasets", "onnxruntime", "cv2", "PIL", "torch", "pydantic"}
     assert heavy & set(done.stderr.split()) == set()

@@ -46,7 +46,7 @@ def _run(argv: Sequence[str] | None) -> int:
     except SystemExit as exit_:  # from argparse, after the help
         return int(exit_.code or 0)
     except KeyboardInterrupt:
-        complain("interrupted. Run the same command again to go on.")
+        complain("interrupted. Run the same command again to continue.")
         return 4
     except LlmOcrError as error:
         complain(*_complaint(error))
@@ -82,7 +82,7 @@ def _dispatch(arguments: list[str]) -> int:
     if first == "help":
         return _dispatch([rest[0], "--help"] if rest else ["--help"])
     if first.startswith("-"):
-        raise UsageError(f"{first} stands before the command", hint="The command comes first: llm-ocr run report.pdf")
+        raise UsageError(f"{first} precedes the command", hint="Put the command first: llm-ocr run report.pdf")
     command = find_command(first)
 
     from llm_ocr.cli.start import start

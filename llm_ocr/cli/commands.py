@@ -24,241 +24,247 @@ _PIPELINE = "pipeline:run_stage"
 COMMANDS: tuple[Command, ...] = (
     Command(
         "run",
-        "all three stages here: documents to Markdown, figures and a dataset",
+        "Run all three stages on this machine: documents to Markdown, figures, and a dataset",
         "RunSettings",
         _PIPELINE,
         "run SOURCE... [-w FOLDER] [options]",
         (
-            ("llm-ocr run report.pdf", "read one document; the result is in ./llm-ocr-out"),
-            ("llm-ocr run scans/ -w out --server-url http://gpu:8000", "read by a model on a running server"),
-            ("llm-ocr run scans/ -w out --text-layer never", "a folder of documents, every page by OCR"),
-            ("llm-ocr run paper.pdf --pages 1-5,9 --stdout", "print the Markdown of some pages"),
+            ("llm-ocr run report.pdf", "Read one document into ./llm-ocr-out"),
+            ("llm-ocr run scans/ -w out --server-url http://gpu:8000", "Use a model on a running server"),
+            ("llm-ocr run scans/ -w out --text-layer never", "Read every page of a folder with OCR"),
+            ("llm-ocr run paper.pdf --pages 1-5,9 --stdout", "Print the Markdown of six pages"),
         ),
     ),
     Command(
         "plan",
-        "list the documents, count their pages, cut units of work",
+        "List documents, count pages, and divide them into units of work",
         "PlanOnlySettings",
         _PIPELINE,
         "plan SOURCE... -w FOLDER [options]",
         (
-            ("llm-ocr plan scans/ -w out", "what extract will do"),
-            ("llm-ocr plan scans/ -w trial --sample 200", "a trial: 200 documents, drawn by chance"),
-            ("llm-ocr plan scans/ -w out --filter-language en --dry-run", "what would be left out, and why"),
-            ("llm-ocr plan list.jsonl -w out --max-samples 100", "the first 100 documents of a manifest"),
+            ("llm-ocr plan scans/ -w out", "Plan the work of extract"),
+            ("llm-ocr plan scans/ -w trial --sample 200", "Plan a random sample of 200 documents"),
+            ("llm-ocr plan scans/ -w out --filter-language en --dry-run", "Show what the filter excludes, and why"),
+            ("llm-ocr plan list.jsonl -w out --max-samples 100", "Plan the first 100 documents of a manifest"),
         ),
     ),
     Command(
         "extract",
-        "stage 1: pages to Markdown, figures and layout",
+        "Run stage 1: pages to Markdown, figures, and layout",
         "ExtractSettings",
         _PIPELINE,
         "extract [SOURCE...] -w FOLDER [options]",
         (
-            ("llm-ocr extract scans/ -w out", "plan, start vLLM on the GPUs here, read every page"),
-            ("llm-ocr extract scans/ -w out --engine embedded", "the same on the CPU, without a model"),
+            ("llm-ocr extract scans/ -w out", "Plan, start vLLM on the GPUs here, and read every page"),
+            ("llm-ocr extract scans/ -w out --engine embedded", "Read the pages on the CPU, without a model"),
             (
                 "llm-ocr extract -w out --shard-index 0 --shard-count 4",
-                "a quarter of the units",
+                "Read a quarter of the units",
             ),
         ),
     ),
     Command(
         "describe",
-        "stage 2: a description for each figure",
+        "Run stage 2: a description of each figure",
         "DescribeSettings",
         _PIPELINE,
         "describe -w FOLDER [options]",
         (
-            ("llm-ocr describe -w out", "describe the figures that extract found"),
-            ("llm-ocr describe -w out --describe-mode classify", "name their kind instead"),
+            ("llm-ocr describe -w out", "Describe the figures that extract found"),
+            ("llm-ocr describe -w out --describe-mode classify", "Classify them instead"),
         ),
     ),
     Command(
         "assemble",
-        "stage 3: descriptions into the Markdown; documents and dataset written",
+        "Run stage 3: documents and dataset from pages and descriptions",
         "AssembleSettings",
         _PIPELINE,
         "assemble -w FOLDER [options]",
         (
-            ("llm-ocr assemble -w out", "write out/documents and out/dataset"),
-            ("llm-ocr assemble -w out --no-page-markers --dataset-images figures", "with other options"),
+            ("llm-ocr assemble -w out", "Write out/documents and out/dataset"),
+            ("llm-ocr assemble -w out --no-page-markers --dataset-images figures", "Omit page markers and page images"),
         ),
     ),
     Command(
         "status",
-        "what is done, what failed and why",
+        "Show progress, failures, and their reasons",
         "StatusSettings",
         "results:run_status",
         "status -w FOLDER [--json] [--watch] [--worst N]",
         (
-            ("llm-ocr status -w out", "pages, figures, units, reasons of failures"),
-            ("llm-ocr status -w out --worst 10", "and the ten pages of the lowest quality"),
-            ("llm-ocr status -w out --json", "the same for programs"),
+            ("llm-ocr status -w out", "Show pages, figures, units, and reasons of failures"),
+            ("llm-ocr status -w out --worst 10", "Also list the ten pages with the lowest quality"),
+            ("llm-ocr status -w out --json", "Print JSON for programs"),
         ),
     ),
     Command(
         "estimate",
-        "what a run will take and cost: pages, times rates, times prices",
+        "Estimate time and cost of a run",
         "EstimateSettings",
         "results:run_estimate",
         "estimate [SOURCE...] [-w URL] [--hardware PLATFORM:NAME] [options]",
         (
-            ("llm-ocr estimate scans/", "count the pages; own machines and providers, the cheapest first"),
+            ("llm-ocr estimate scans/", "Count the pages; rank machines and providers by cost"),
             (
                 "llm-ocr estimate scans/ --calibrate --server-url http://gpu:8000",
-                "read some of them for a minute first",
+                "Measure the speed for a minute first",
             ),
-            ("llm-ocr estimate --page-count 10000 --hardware hf-jobs:a100-large --shards 4", "four machines of a kind"),
+            (
+                "llm-ocr estimate --page-count 10000 --hardware hf-jobs:a100-large --shards 4",
+                "Estimate for four machines",
+            ),
             (
                 "llm-ocr estimate --tokens-in 75000 --tokens-out 75000 --price-in 0.07 --price-out 0.15",
-                "tokens at a provider's prices per million",
+                "Price tokens at a provider",
             ),
         ),
     ),
     Command(
         "retry-failed",
-        "plan the failed pages again",
+        "Plan failed pages again",
         "RetrySettings",
         _PIPELINE,
         "retry-failed -w FOLDER [options]",
         (
-            ("llm-ocr retry-failed -w out --password-file secrets.txt", "a new generation with the failed pages"),
-            ("llm-ocr retry-failed -w out --below-quality 0.5", "with those that a model read badly, too"),
-            ("llm-ocr run -w out --password-file secrets.txt", "then read them: passwords are not stored"),
+            ("llm-ocr retry-failed -w out --password-file secrets.txt", "Add the failed pages to the plan"),
+            ("llm-ocr retry-failed -w out --below-quality 0.5", "Also add pages of low quality"),
+            ("llm-ocr run -w out --password-file secrets.txt", "Then read them; passwords are not stored"),
         ),
     ),
     Command(
         "export",
-        "results in the form of what comes next",
+        "Convert results to datasets, Markdown, JSON, and other formats",
         "ExportSettings",
         "results:run_export",
         "export -w FOLDER --output URL [options]",
         (
-            ("llm-ocr export -w out --output hf://datasets/me/scans", "a private dataset on the Hub, with its card"),
-            ("llm-ocr export -w out --output s3://bucket/scans --shard-size 1000", "files of 1 GB in a bucket"),
-            ("llm-ocr export -w out --format dolma --output corpus/ --drop-over-error-rate", "documents for training"),
-            ("llm-ocr export -w out --format chunks --output chunks/ --chunk-size 1500", "passages for retrieval"),
+            ("llm-ocr export -w out --output hf://datasets/me/scans", "Upload a private dataset to the Hub"),
+            ("llm-ocr export -w out --output s3://bucket/scans --shard-size 1000", "Write files of 1 GB to a bucket"),
+            (
+                "llm-ocr export -w out --format dolma --output corpus/ --drop-over-error-rate",
+                "Write training documents",
+            ),
+            ("llm-ocr export -w out --format chunks --output chunks/ --chunk-size 1500", "Write retrieval passages"),
         ),
     ),
     Command(
         "view",
-        "a static site of the results that opens from disk",
+        "Build a static website of the results, to open from disk",
         "ViewSettings",
         "results:run_view",
         "view -w FOLDER --output FOLDER [options]",
         (
-            ("llm-ocr view -w out --output site", "open site/index.html"),
-            ("llm-ocr view -w out --compare other --output site", "two runs of the same documents side by side"),
+            ("llm-ocr view -w out --output site", "Write site/index.html"),
+            ("llm-ocr view -w out --compare other --output site", "Show two runs side by side"),
         ),
     ),
     Command(
         "report",
-        "one HTML page about a run: throughput, tokens, failures, quality, cost",
+        "Write an HTML report of a run: throughput, tokens, failures, quality, cost",
         "ReportSettings",
         "results:run_report",
         "report -w FOLDER [--output FILE]",
         (
-            ("llm-ocr report -w out", "writes llm-ocr-report.html"),
-            ("llm-ocr report -w s3://bucket/run --output run.html", "of any workspace, while it runs or later"),
+            ("llm-ocr report -w out", "Write llm-ocr-report.html"),
+            ("llm-ocr report -w s3://bucket/run --output run.html", "Report on a run in a bucket, also while it runs"),
         ),
     ),
     Command(
         "launch",
-        "stages as jobs on rented machines",
+        "Run stages as jobs on a cloud platform or cluster",
         "LaunchSettings",
         "launch:run_launch",
         "launch PLATFORM STAGE|pipeline [SOURCE...] -w URL [options]",
         (
-            ("llm-ocr launch hf-jobs extract -w hf://buckets/me/scans/run --dry-run", "what would be sent"),
+            ("llm-ocr launch hf-jobs extract -w hf://buckets/me/scans/run --dry-run", "Print the requests"),
             (
                 "llm-ocr launch sagemaker pipeline s3://archive/ -w s3://bucket/run --shards 4 --wait",
-                "all three stages",
+                "Run all three stages, and wait",
             ),
-            ("llm-ocr launch local extract scans/ -w out --shards 2", "as jobs on this machine"),
+            ("llm-ocr launch local extract scans/ -w out --shards 2", "Start two jobs on this machine"),
         ),
         remembers=False,
     ),
     Command(
         "jobs",
-        "the jobs that were launched on a workspace",
+        "List, watch, and cancel the jobs of a workspace",
         "JobsSettings",
         "launch:run_jobs",
         "jobs [list|logs|cancel|clean] [JOB] -w URL",
         (
-            ("llm-ocr jobs -w s3://bucket/run", "where they are"),
-            ("llm-ocr jobs logs -w s3://bucket/run --follow", "the log of the newest one"),
-            ("llm-ocr jobs cancel -w s3://bucket/run", "end all that run"),
+            ("llm-ocr jobs -w s3://bucket/run", "Show all jobs and their states"),
+            ("llm-ocr jobs logs -w s3://bucket/run --follow", "Follow the log of the newest job"),
+            ("llm-ocr jobs cancel -w s3://bucket/run", "Cancel all running jobs"),
         ),
         remembers=False,
     ),
     Command(
         "models",
-        "the models that are known, one of them, or which suits this machine",
+        "List models, show one, or recommend one for this machine",
         "ModelsSettings",
         "models:run_models",
         "models [NAME] [--recommend] [--json] [options]",
         (
-            ("llm-ocr models", "a table of all"),
-            ("llm-ocr models dots.mocr", "everything about one, with its exact vllm serve line"),
-            ("llm-ocr models --recommend --gpu-memory 24 --licence open --language de", "ranked, with the reasons"),
+            ("llm-ocr models", "Show a table of all models"),
+            ("llm-ocr models dots.mocr", "Show one model, with its exact vllm serve command"),
+            ("llm-ocr models --recommend --gpu-memory 24 --licence open --language de", "Rank models, with reasons"),
         ),
     ),
     Command(
         "clean",
-        "remove what no finished unit refers to",
+        "Remove files that no finished unit needs",
         "CleanSettings",
         _PIPELINE,
         "clean -w FOLDER [--dry-run]",
         (
-            ("llm-ocr clean -w out --dry-run", "list what would go"),
-            ("llm-ocr clean -w out", "remove it"),
+            ("llm-ocr clean -w out --dry-run", "List the files"),
+            ("llm-ocr clean -w out", "Remove them"),
         ),
     ),
     Command(
         "demo",
-        "the three stages on documents that come with the library",
+        "Run all three stages on the included example documents",
         "DemoSettings",
         "demo:run_demo",
         "demo [-w FOLDER]",
         (
-            ("llm-ocr demo", "result in ./llm-ocr-demo"),
-            ("llm-ocr demo -w /tmp/demo", "result elsewhere"),
+            ("llm-ocr demo", "Write to ./llm-ocr-demo"),
+            ("llm-ocr demo -w /tmp/demo", "Write to /tmp/demo"),
         ),
     ),
     Command(
         "doctor",
-        "what works on this machine, what is missing and how to get it",
+        "Check what works on this machine, and how to install the rest",
         "DoctorSettings",
         "doctor:run_doctor",
         "doctor [--image PROFILE] [--json]",
         (
-            ("llm-ocr doctor", "a table"),
-            ("llm-ocr doctor --json", "the same for programs"),
-            ("llm-ocr doctor --image glm-ocr", "whether the packages here can serve that model"),
+            ("llm-ocr doctor", "Show a table of checks"),
+            ("llm-ocr doctor --json", "Print JSON for programs"),
+            ("llm-ocr doctor --image glm-ocr", "Check whether the packages here can serve a model"),
         ),
     ),
     Command(
         "debug",
-        "the decisions of the embedded engine on one page, and an image of its blocks",
+        "Show how the embedded engine reads a page, and draw its blocks",
         "DebugSettings",
         "debug:run_debug",
         "debug page FILE [--page N] [--output IMAGE] [--overwrite] [--json] [options]",
         (
-            ("llm-ocr debug page report.pdf --page 3", "each pass's decision; writes report-p0003.png"),
-            ("llm-ocr debug page scan.png --output blocks.png --overwrite", "an image; the overlay elsewhere"),
-            ("llm-ocr debug page report.pdf --text-layer never --json", "read by OCR; printed for programs"),
+            ("llm-ocr debug page report.pdf --page 3", "Show each step; write report-p0003.png"),
+            ("llm-ocr debug page scan.png --output blocks.png --overwrite", "Read an image; write blocks.png"),
+            ("llm-ocr debug page report.pdf --text-layer never --json", "Use OCR; print JSON for programs"),
         ),
     ),
     Command(
         "init",
-        "write a configuration file with every setting explained",
+        "Write a configuration file with every setting explained",
         "InitSettings",
         "init:run_init",
         "init [PATH] [--force]",
         (
-            ("llm-ocr init", "writes ./llm-ocr.toml"),
-            ("llm-ocr run scans/ --config llm-ocr.toml", "uses it"),
+            ("llm-ocr init", "Write ./llm-ocr.toml"),
+            ("llm-ocr run scans/ --config llm-ocr.toml", "Use it"),
         ),
     ),
 )
@@ -278,7 +284,7 @@ def find_command(name: str) -> Command:
     if near:
         hint = f"Did you mean llm-ocr {near[0]}?"
     elif "." in name or "/" in name:
-        hint = f"To read documents: llm-ocr run {name}"
+        hint = f"To read a document: llm-ocr run {name}"
     else:
         hint = f"Commands: {', '.join(BY_NAME)}"
     raise UsageError(f"unknown command {name!r}", hint=hint)
@@ -288,25 +294,25 @@ def general_help() -> str:
     """Return the text of `llm-ocr --help`."""
     width = max(len(command.name) for command in COMMANDS)
     commands = "\n".join(f"  {command.name:<{width}}  {command.summary}" for command in COMMANDS)
-    return f"""usage: llm-ocr COMMAND [options]
+    return f"""Usage: llm-ocr COMMAND [options]
 
-Documents (PDF, images) to clean Markdown with figures cropped and described, in three resumable stages.
+Convert PDFs and images to Markdown, with cropped and described figures, in three resumable stages.
 
-commands:
+Commands:
 {commands}
 
-on every command:
-  -h, --help       its settings, with defaults and examples
-  --config FILE    settings from a TOML or YAML file
-  --show-settings  print each setting and where it came from, do nothing
-  --version        (without a command) print the version
+Global options:
+  -h, --help       Print the settings of a command, with defaults and examples
+  --config FILE    TOML or YAML file of settings
+  --show-settings  Print each setting and its origin, and exit
+  --version        Print the version (without a command)
 
-Settings: flags > environment (LLM_OCR_PAGES=1-5 is --pages 1-5) > .env > --config > what the workspace holds > default.
-Exit codes: 0 clean, 1 could not be done, 2 wrong usage, 3 more pages failed than --max-failed-rate, 4 interrupted,
+Precedence of settings: flags, environment (LLM_OCR_PAGES=1-5 is --pages 1-5), .env, --config, workspace, default.
+Exit codes: 0 success, 1 error, 2 wrong usage, 3 more pages failed than --max-failed-rate allows, 4 interrupted,
 5 stopped by --max-cost or --max-hours.
 
-examples:
-  llm-ocr demo                   see it work, on documents that come with it
-  llm-ocr run report.pdf         read a document; the result is in ./llm-ocr-out
-  llm-ocr doctor                 what works on this machine
+Examples:
+  llm-ocr demo                   Try it on the included example documents
+  llm-ocr run report.pdf         Read one document into ./llm-ocr-out
+  llm-ocr doctor                 Check what works on this machine
 """

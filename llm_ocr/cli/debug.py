@@ -40,7 +40,7 @@ def run_debug(command: str, settings: DebugSettings) -> int:
     """Read one page, print the decisions, and write the image; returns 0.
 
     Raises:
-        UsageError: The document has no such page, or the image is there already.
+        UsageError: The document has no such page, or the image already exists.
         PageFailure: The document cannot be opened, or the page cannot be read.
     """
     from llm_ocr.results.images import boxes_image
@@ -75,7 +75,9 @@ def run_debug(command: str, settings: DebugSettings) -> int:
 
 
 def _there(output: Path) -> UsageError:
-    return UsageError(f"{output} is there already", hint="Replace it: --overwrite. Or name another: --output FILE.png")
+    return UsageError(
+        f"{output} already exists", hint="Replace it with --overwrite, or set another file: --output FILE.png"
+    )
 
 
 async def _trace(settings: DebugSettings) -> _Traced:
@@ -83,6 +85,7 @@ async def _trace(settings: DebugSettings) -> _Traced:
     from llm_ocr.engines.embedded.trace import TIME, collected
     from llm_ocr.results.quality.scoring import score
     from llm_ocr.stages.runtime import embedded_reader, passwords, render_options
+    from llm_ocr.types import plural
 
     source = str(settings.file)
     clock = _Clock()
@@ -90,9 +93,8 @@ async def _trace(settings: DebugSettings) -> _Traced:
     async with Renderer(render_options(settings, secrets)) as renderer:
         pages = await renderer.open(source)
         if settings.page > pages:
-            known = f"{pages} page{'' if pages == 1 else 's'}"
-            raise UsageError(f"--page {settings.page}: {source} has {known}")
-        clock.stop("opening (with the start of a process)")
+            raise UsageError(f"--page {settings.page}: {source} has {plural(pages, 'page')}")
+        clock.stop("opening (with process start)")
         page = await renderer.page(source, "", settings.page, page_id="page", document_id="document")
         clock.stop("rendering")
     reader = embedded_reader(settings)
@@ -103,11 +105,11 @@ async def _trace(settings: DebugSettings) -> _Traced:
         await reader.close()
     passes: dict[str, float] = {}
     for one in decisions:
-        if one.step == TIME:  # OCR is asked for twice where a text layer lies
+        if one.step == TIME:  # OCR may run twice on a page with a text layer
             name = str(one.facts["name"])
             passes[name] = passes.get(name, 0.0) + float(str(one.facts["milliseconds"]))
     reading = clock.since()
-    clock.times += [*passes.items(), ("start of the reader's process, transfer", reading - sum(passes.values()))]
+    clock.times += [*passes.items(), ("reader process start and transfer", reading - sum(passes.values()))]
     clock.began = time.perf_counter()
     quality = score(page, attempt)
     clock.stop("quality")
@@ -129,7 +131,7 @@ class _Clock:
         self.began = time.perf_counter()
 
 
-# The output for people: a name at the left, what was decided at its right.
+# Output for people: names on the left, decisions on the right.
 
 
 def _as_text(traced: _Traced, file: Path) -> Iterator[str]:
@@ -152,7 +154,7 @@ def _as_text(traced: _Traced, file: Path) -> Iterator[str]:
         f"{name} {value:.3f} (score {on_scale(name, value):.2f})" for name, value in quality.parts.items()
     )
     yield _row("quality", f"{quality.score:.2f}; {parts or 'no parts'}")
-    yield _row("wrong", what_is_wrong(quality.parts) or "nothing found")
+    yield _row("problems", what_is_wrong(quality.parts) or "none found")
     yield _row("time in ms", ", ".join(f"{name} {spent:,.1f}" for name, spent in traced.times))
 
 
@@ -167,7 +169,7 @@ def _size(page: "Page") -> str:
 
 
 def _facts(facts: Mapping[str, object]) -> str:
-    """Boxes and texts of the page, which stand in no message."""
+    """Return boxes and texts of the page, which no message contains."""
     parts = [
         f"{name} {json_text(value, indent=None)}" if isinstance(value, list) else f'{name} "{_first_words(value)}"'
         for name, value in facts.items()
@@ -194,7 +196,7 @@ def _first_words(text: object) -> str:
     return words if len(words) <= _FIRST else words[: _FIRST - 1].rstrip() + "…"
 
 
-# The same for programs.
+# Output for programs.
 
 
 def _as_json(traced: _Traced, file: Path, output: Path) -> dict[str, object]:

@@ -12,6 +12,7 @@ from llm_ocr.cli.pipeline import finish
 from llm_ocr.cli.progress import progress_for
 from llm_ocr.config.models import DemoSettings, RunSettings
 from llm_ocr.errors import LlmOcrError
+from llm_ocr.types import plural
 
 if TYPE_CHECKING:
     from llm_ocr.runs import Document
@@ -29,7 +30,8 @@ def run_demo(command: str, settings: DemoSettings) -> int:
     run_settings = RunSettings(sources=sources, engine="embedded", **dict(settings))
     progress = progress_for(settings)
     progress.say(
-        f"The three stages on {len(sources)} documents in {documents[0].parent}, on the CPU, no model download"
+        f"Running all three stages on {plural(len(sources), 'document')} in {documents[0].parent}, on the CPU, without "
+        "a model download"
     )
     try:
         run = execute("run", run_settings, progress)
@@ -51,32 +53,30 @@ def example_documents() -> list[Path]:
         found = sorted(path for path in folder.glob("*") if path.suffix.lower() in _TYPES)
         if found:
             return found
-    raise LlmOcrError(
-        "the example documents did not come with this installation", hint="Any PDF will do: llm-ocr run report.pdf"
-    )
+    raise LlmOcrError("this installation has no example documents", hint="Use any PDF: llm-ocr run report.pdf")
 
 
 def where_to_look(documents: "Iterable[Document]", workspace: str) -> str:
     """Return a text on the results of the demo, the limits of this engine, and the next steps."""
     made = [(one.path, one.markdown.count("![")) for one in documents]
-    lines = ["", "Look at:"]
+    lines = ["", "Results:"]
     lines += [f"  {_below(path, workspace)}{_figures(count)}" for path, count in made]
     following = (
         *_activation(),
-        ("llm-ocr run your.pdf -w out", "your own documents"),
-        (f"llm-ocr status -w {quoted(workspace)}", "what was read, what failed and why"),
-        ("llm-ocr doctor", "what works on this machine"),
-        ("llm-ocr run --help", "every setting"),
+        ("llm-ocr run your.pdf -w out", "Read your own documents"),
+        (f"llm-ocr status -w {quoted(workspace)}", "Show progress, failures, and their reasons"),
+        ("llm-ocr doctor", "Check what works on this machine"),
+        ("llm-ocr run --help", "Show every setting"),
     )
     width = max(len(typed) for typed, _ in following)
     return "\n".join(
         [
             *lines,
-            f"  {workspace}/dataset  one row a page: image, Markdown, figures, the page with its boxes drawn",
+            f"  {workspace}/dataset  (one row per page: image, Markdown, figures, page with its boxes drawn)",
             f'    python -c "from datasets import load_dataset; print(load_dataset({workspace + "/dataset"!r}))"',
             "",
-            "What the CPU engine cannot do: it leaves formulas as the text that stands there (no LaTeX), and describes",
-            "a figure by its caption and the words inside it, never by what it shows. Handwriting is beyond it.",
+            "Limits of the CPU engine: it keeps formulas as plain text (no LaTeX), describes a figure only by its",
+            "caption and the words inside it, and cannot read handwriting.",
             "",
             "Next:",
             *(f"  {typed:<{width}}  {meaning}" for typed, meaning in following),
@@ -91,7 +91,7 @@ def _activation() -> tuple[tuple[str, str], ...]:
     if shutil.which("llm-ocr") or not activate.is_file():
         return ()
     place = activate.relative_to(Path.cwd()) if activate.is_relative_to(Path.cwd()) else activate
-    return ((f"source {quoted(str(place))}", "so that your shell finds llm-ocr"),)
+    return ((f"source {quoted(str(place))}", "Let your shell find llm-ocr"),)
 
 
 def _below(path: str, workspace: str) -> str:
@@ -102,4 +102,4 @@ def _below(path: str, workspace: str) -> str:
 def _figures(count: int) -> str:
     if not count:
         return ""
-    return f"  with {count} figure{'s' if count > 1 else ''} beside it"
+    return f"  ({plural(count, 'figure')})"

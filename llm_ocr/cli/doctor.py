@@ -74,7 +74,7 @@ def python() -> Check:
     """Check for Python 3.11 to 3.13, on Linux or macOS."""
     here = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     if sys.platform == "win32":
-        return Check("Python", State.BROKEN, here, "Use WSL2: Windows itself is not supported.", needed=True)
+        return Check("Python", State.BROKEN, here, "Use WSL2; Windows itself is not supported.", needed=True)
     if not (3, 11) <= sys.version_info[:2] <= (3, 13):
         return Check("Python", State.LIMITED, here, "Tested with Python 3.11 to 3.13.", needed=True)
     return Check("Python", State.WORKS, here, needed=True)
@@ -96,7 +96,7 @@ def memory() -> Check:
     usable = min(total, limit or total)
     text = _gib(usable) + (f" (container limit; the machine has {_gib(total)})" if usable < total else "")
     if usable < LITTLE_MEMORY:
-        return Check("memory", State.LIMITED, text, "Little: use --ocr-workers 1 --render-workers 1")
+        return Check("memory", State.LIMITED, text, "Low memory: use --ocr-workers 1 --render-workers 1")
     return Check("memory", State.WORKS, text)
 
 
@@ -105,7 +105,7 @@ def disk() -> Check:
     free = shutil.disk_usage(".").free
     text = f"{_gib(free)} free in {Path.cwd()}"
     if free < LITTLE_DISK:
-        return Check("disk", State.LIMITED, text, "Little: give a workspace elsewhere with -w")
+        return Check("disk", State.LIMITED, text, "Low disk space: choose a workspace on another disk with -w")
     return Check("disk", State.WORKS, text)
 
 
@@ -118,7 +118,9 @@ def hard_links() -> Check:
             os.link(first, Path(folder) / "b")
     except OSError as error:
         reason = error.strerror or str(error)
-        return Check("hard links", State.LIMITED, f"not here: {reason}", "Give a workspace on another disk with -w")
+        return Check(
+            "hard links", State.LIMITED, f"not in this folder: {reason}", "Choose a workspace on another disk with -w"
+        )
     return Check("hard links", State.WORKS, "work in this folder")
 
 
@@ -151,7 +153,7 @@ def pillow() -> Check:
 def isolation(*, confined: bool = True) -> Check:
     """Report the restrictions that the kernel enforces on processes that open documents, tested in one process."""
     if not confined:
-        text = "processes that open documents: limits only; the rest is switched off (confinement is off)"
+        text = "processes that open documents: memory and time limits only (confinement is off)"
         return Check("isolation", State.LIMITED, text, "Unset LLM_OCR_CONFINEMENT, or open trusted documents only")
     words = [sys.executable, "-P", "-m", "llm_ocr.sandbox.confinement", "pdftoppm", "pdfinfo"]
     environ = environment.worker_environment()
@@ -159,13 +161,13 @@ def isolation(*, confined: bool = True) -> Check:
         answer = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60, check=True).stdout
         found: dict[str, bool] = json.loads(answer)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        return Check("isolation", State.BROKEN, f"cannot be tried: {type(error).__name__}")
+        return Check("isolation", State.BROKEN, f"cannot be tested: {type(error).__name__}")
     active = ", ".join(name for name, there in found.items() if there)
     lacking = ", ".join(name for name, there in found.items() if not there)
     if not lacking:
         return Check("isolation", State.WORKS, f"processes that open documents: {active}")
-    text = f"processes that open documents: {active or 'limits only'}; not offered by this system: {lacking}"
-    return Check("isolation", State.LIMITED, text, "Open documents of strangers in a container, or as another user")
+    text = f"processes that open documents: {active or 'limits only'}; not supported by this system: {lacking}"
+    return Check("isolation", State.LIMITED, text, "Open untrusted documents in a container, or as another user")
 
 
 def ocr() -> Check:
@@ -195,7 +197,7 @@ def poppler() -> Check:
     """Check poppler, an optional second renderer."""
     found = shutil.which("pdftoppm")
     if found is None:
-        return Check("poppler", State.MISSING, "optional: a second chance for PDFs that pdfium cannot open", _POPPLER)
+        return Check("poppler", State.MISSING, "optional: fallback for PDFs that pdfium cannot open", _POPPLER)
     return Check("poppler", State.WORKS, found)
 
 
@@ -227,7 +229,7 @@ def gpu() -> Check:
     """Report the GPUs that nvidia-smi lists."""
     program = shutil.which("nvidia-smi")
     if program is None:
-        return Check("GPU", State.MISSING, "no nvidia-smi; the embedded engine needs none")
+        return Check("GPU", State.MISSING, "nvidia-smi not found; the embedded engine needs no GPU")
     query = [program, "--query-gpu=name,memory.total", "--format=csv,noheader"]
     try:
         answer = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True).stdout
@@ -246,7 +248,7 @@ def _tried(name: str, packages: tuple[str, ...], use: str, attempt: Callable[[],
         remark = attempt()
     except (ImportError, OSError, RuntimeError, AttributeError, ValueError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        return Check(name, State.BROKEN, f"installed, does not work: {reason}", fix, needed=True)
+        return Check(name, State.BROKEN, f"installed, but fails: {reason}", fix, needed=True)
     text = ", ".join(f"{package} {version}" for package, version in versions.items())
     if remark:
         return Check(name, State.LIMITED, f"{text}, {remark}", fix, needed=True)
@@ -449,12 +451,16 @@ def engine_works(checks: list[Check]) -> bool:
 def verdict(checks: list[Check], image: str | None = None) -> str:
     """Return the last line; `image` is the model that an image will serve."""
     if engine_works(checks):
-        return f"This image can serve {image}." if image else "The embedded engine works here: llm-ocr demo"
-    what = f"This image cannot serve {image}" if image else "The embedded engine does not work here"
+        return (
+            f"This image can serve {image}."
+            if image
+            else "The embedded engine works on this machine. Try: llm-ocr demo"
+        )
+    what = f"This image cannot serve {image}" if image else "The embedded engine does not work on this machine"
     lacking = [check for check in checks if check.needed and check.state not in (State.WORKS, State.LIMITED)]
     fixes = list(dict.fromkeys(check.fix for check in lacking if check.fix))
     names = ", ".join(dict.fromkeys(check.name for check in lacking))
-    return f"{what}: {names}." + (f" Do: {'; '.join(fixes)}" if fixes else "")
+    return f"{what}: {names}." + (f" Fix: {'; '.join(fixes)}" if fixes else "")
 
 
 def table(checks: list[Check]) -> str:

@@ -59,7 +59,7 @@ def build_parser(command: Command, model: type[BaseModel], *, for_help: bool = F
     parser = _Parser(
         prog="llm-ocr",
         usage=f"llm-ocr {command.usage}",
-        description=command.summary[0].upper() + command.summary[1:] + ".",
+        description=f"{command.summary}.",
         epilog=_epilog(command),
         formatter_class=_Format,
         argument_default=argparse.SUPPRESS,
@@ -73,12 +73,10 @@ def build_parser(command: Command, model: type[BaseModel], *, for_help: bool = F
                 _add(section, setting)
             elif for_help:
                 section.add_argument(setting.name, metavar=setting.metavar, nargs="*", help=_help(setting))
-    more = parser.add_argument_group("on every command")
-    more.add_argument("-h", "--help", action=_Help, command=command, model=model, nargs=0, help="this help")
-    more.add_argument("--config", metavar="FILE", help="settings from a TOML or YAML file (llm-ocr init writes one)")
-    more.add_argument(
-        "--show-settings", action="store_true", help="print each setting and where it came from, do nothing"
-    )
+    more = parser.add_argument_group("Global options")
+    more.add_argument("-h", "--help", action=_Help, command=command, model=model, nargs=0, help="Print this help")
+    more.add_argument("--config", metavar="FILE", help="TOML or YAML file of settings (llm-ocr init writes one)")
+    more.add_argument("--show-settings", action="store_true", help="Print each setting and its origin, and exit")
     return parser
 
 
@@ -105,13 +103,16 @@ class _Parser(argparse.ArgumentParser):
         match = re.match(r"argument (?:-\w/)?(-[^:]+): (.*)", message)
         if match and match[2] == "expected one argument":
             flag = match[1]
-            raise UsageError(f"{flag} needs a value", hint=f"A value that begins with a dash is written {flag}=-value")
+            raise UsageError(f"{flag} needs a value", hint=f"Write a value that begins with a dash as {flag}=-value")
         raise UsageError(f"{match[1]}: {match[2]}" if match else message)
 
 
 class _Format(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=34)
+
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:
+        super().add_usage(usage, actions, groups, prefix or "Usage: ")
 
 
 class _Help(argparse.Action):
@@ -157,7 +158,7 @@ def _add(section: argparse._ArgumentGroup, setting: Setting) -> None:
     for value, name in names.items():
         text = _help(setting) if value is not setting.default else argparse.SUPPRESS
         if value is False and text is not argparse.SUPPRESS:
-            text = f"do not {text}"
+            text = f"Do not {text[0].lower()}{text[1:]}"
         section.add_argument(name, dest=setting.name, action=_Record, switch=value, help=text)
 
 
@@ -166,7 +167,7 @@ def _negated(setting: Setting) -> str:
 
 
 def _help(setting: Setting) -> str:
-    unsaid = setting.default is None or setting.default == () or setting.kind is bool
+    unsaid = setting.default in (None, ()) or setting.kind is bool or "(default: " in setting.description
     default = "" if unsaid else f" (default: {_number(setting.default)})"
     missing = " (required)" if setting.required else ""
     return (setting.description + default + missing).replace("%", "%%")
@@ -178,16 +179,17 @@ def _number(value: Any) -> str:
 
 def _title(model: type[BaseModel], group: type[BaseModel]) -> str:
     if group is model:
-        return "options"
-    text = (group.__doc__ or "").splitlines()[0].rstrip(".")
-    return text[0].lower() + text[1:]
+        return "Options"
+    return (group.__doc__ or "").splitlines()[0].rstrip(".")
 
 
 def _epilog(command: Command) -> str:
     width = max(len(typed) for typed, _ in command.examples)
     lines = "\n".join(f"  {typed:<{width}}  {meaning}" for typed, meaning in command.examples)
-    note = "Each flag is an environment variable too: --log-level is LLM_OCR_LOG_LEVEL. Lists there: one item a line."
-    return f"examples:\n{lines}\n\n{note}"
+    note = (
+        "Each flag has an environment variable: --log-level is LLM_OCR_LOG_LEVEL. There, lists have one item per line."
+    )
+    return f"Examples:\n{lines}\n\n{note}"
 
 
 def _cut(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -210,12 +212,12 @@ def _place(model: type[BaseModel], positional: list[str], values: dict[str, Any]
         many = next((one for one in takers if one.many), None)
         if many is None:
             taken = " and one ".join(one.metavar for one in single)
-            raise UsageError(f"unexpected argument {rest[0]!r}: only one {taken} can be given")
+            raise UsageError(f"unexpected argument {rest[0]!r}: only one {taken} is allowed")
         values[many.name] = rest
 
 
 def _sources_elsewhere(word: str) -> str:
-    return f"Documents are given to run, plan and extract: llm-ocr run {word}"
+    return f"run, plan, and extract accept documents: llm-ocr run {word}"
 
 
 def _unknown_flag(model: type[BaseModel], token: str) -> UsageError:
@@ -223,7 +225,7 @@ def _unknown_flag(model: type[BaseModel], token: str) -> UsageError:
     known = {setting.flag for setting in settings_of(model).values()} | {"--config", "--show-settings", "--help"}
     others = _commands_with(flag)
     if others:
-        return UsageError(f"unknown flag {flag}", hint=f"It is a flag of: {', '.join(others)}")
+        return UsageError(f"unknown flag {flag}", hint=f"These commands have this flag: {', '.join(others)}")
     return UsageError(
         f"unknown flag {flag}{did_you_mean(flag, frozenset(known))}",
         hint="A file name that begins with a dash goes after --, for example: llm-ocr run -- -name.pdf",

@@ -129,11 +129,13 @@ def allowed_edges(file: Path | None) -> tuple[Allowed, ...]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
             f"--allowed-edges {file} cannot be used: {type(error).__name__}: {error}",
-            hint=f"It holds [[allowed]] tables with {', '.join(_FIELDS)}, all of them text.",
+            hint=f"It must contain [[allowed]] tables with the text fields {', '.join(_FIELDS)}.",
         ) from error
     for one in found:
         if not one.reason:
-            raise UsageError(f"--allowed-edges {file}: {one.package} -> {one.needs} has no reason", hint="Say why.")
+            raise UsageError(
+                f"--allowed-edges {file}: {one.package} -> {one.needs} has no reason", hint="Add a reason."
+            )
     return found
 
 
@@ -147,21 +149,22 @@ def _edge(site: Site, package: str, needs: str, allowed: Sequence[Allowed]) -> C
     asked = [one for one in _requirements(site, package) if _same(one.name, needs)]
     version = site.version(needs)
     if not version:
-        fix = f"Build on an image that has it (VLLM_BASE_IMAGE), or pip install {needs}"
+        fix = f"Build from an image that has it (VLLM_BASE_IMAGE), or pip install {needs}"
         return Check(name, State.MISSING, f"{needs} is not installed", fix, needed=True)
     if not asked:
-        return Check(name, State.WORKS, f"{package} asks for no version; {version} is here", needed=True)
+        return Check(name, State.WORKS, f"{package} requires no specific version; {version} is installed", needed=True)
     unmet = [str(one) for asks in asked for one in asks.specifier if not one.contains(version, prereleases=True)]
     reasons = {word: _reason(package, needs, word, allowed) for word in unmet}
     if not unmet:
         words = ", ".join(str(asks.specifier) or "any" for asks in asked)
-        return Check(name, State.WORKS, f"{version} fits {words}", needed=True)
+        return Check(name, State.WORKS, f"{version} satisfies {words}", needed=True)
     refused = [word for word, reason in reasons.items() if not reason]
     if refused:
-        fix = f"Another vLLM image, or an entry with a reason in --allowed-edges for {needs}{','.join(refused)}"
-        return Check(name, State.BROKEN, f"{package} asks for {','.join(refused)}, {version} is here", fix, needed=True)
+        fix = f"Use another vLLM image, or accept {needs}{','.join(refused)} with a reason in --allowed-edges"
+        detail = f"{package} requires {','.join(refused)}, but {version} is installed"
+        return Check(name, State.BROKEN, detail, fix, needed=True)
     known = "; ".join(f"{word}: {reason}" for word, reason in reasons.items())
-    return Check(name, State.LIMITED, f"{version} is let through against {known}", needed=True)
+    return Check(name, State.LIMITED, f"{version} is accepted despite {known}", needed=True)
 
 
 def _requirements(site: Site, package: str) -> "list[Requirement]":
@@ -192,8 +195,8 @@ def _same(left: str, right: str) -> bool:
 
 _REGISTRY = "model_executor/models/registry.py"
 _TYPES = ("models/auto/auto_mappings.py", "models/auto/configuration_auto.py")  # paths in transformers
-_BASE = "Build on a newer vLLM image (VLLM_BASE_IMAGE)"
-_OTHER = "Build on another vLLM image (VLLM_BASE_IMAGE)"
+_BASE = "Build from a newer vLLM image (VLLM_BASE_IMAGE)"
+_OTHER = "Build from another vLLM image (VLLM_BASE_IMAGE)"
 
 
 def image_checks(profile: Profile, allowed: tuple[Allowed, ...], site: Site) -> list[Check]:
@@ -223,9 +226,9 @@ def _floor(site: Site, package: str, least: str, profile: Profile) -> Check:
         return Check(package, State.MISSING, "not installed", _OTHER, needed=True)
     # A nightly build of the next release counts as that release.
     if least and Version(Version(version).base_version) < Version(least):
-        detail = f"{version}, and {profile.name} needs {least} or newer"
+        detail = f"{version}, but {profile.name} needs {least} or newer"
         return Check(package, State.BROKEN, detail, _BASE, needed=True)
-    return Check(package, State.WORKS, f"{version}{f', {least} or newer is needed' if least else ''}", needed=True)
+    return Check(package, State.WORKS, f"{version}{f' ({least} or newer is needed)' if least else ''}", needed=True)
 
 
 def _classes(site: Site, profile: Profile) -> Iterator[Check]:
@@ -233,7 +236,7 @@ def _classes(site: Site, profile: Profile) -> Iterator[Check]:
     name = "architecture"
     known = architecture_of(profile)
     if known is None:
-        detail = f"not known for {profile.name}: not checked"
+        detail = f"unknown for {profile.name}, not checked"
         yield Check(name, State.LIMITED, detail, "See `architectures` in the model's config.json", needed=True)
         return
     registry = site.table("vllm", _REGISTRY)
@@ -242,7 +245,9 @@ def _classes(site: Site, profile: Profile) -> Iterator[Check]:
         if place is None:
             yield Check(name, State.BROKEN, f"{one} is not in vLLM's registry", _BASE, needed=True)
         elif not any(site.file("vllm", path) for path in (f"{place}.py", f"{place}/__init__.py")):
-            yield Check(name, State.BROKEN, f"{one}: vLLM's registry names {place}.py, which is not there", needed=True)
+            yield Check(
+                name, State.BROKEN, f"{one}: vLLM's registry names {place}.py, which does not exist", needed=True
+            )
         else:
             yield Check(name, State.WORKS, f"{one} is in vLLM's registry", needed=True)
 
@@ -254,12 +259,12 @@ def _model_type(site: Site, profile: Profile) -> Check:
     if profile.trust_remote_code:
         return Check(name, State.WORKS, "comes with the model's own code (--trust-remote-code)", needed=True)
     if known is None or not known.model_type:
-        return Check(name, State.LIMITED, f"not known for {profile.name}: not checked", needed=True)
+        return Check(name, State.LIMITED, f"unknown for {profile.name}, not checked", needed=True)
     if any(known.model_type in site.table("transformers", path, "CONFIG_MAPPING_NAMES") for path in _TYPES):
-        return Check(name, State.WORKS, f"transformers knows {known.model_type}", needed=True)
+        return Check(name, State.WORKS, f"transformers supports {known.model_type}", needed=True)
     if known.model_type in site.table("vllm", "transformers_utils/config.py", "_CONFIG_REGISTRY"):
-        return Check(name, State.WORKS, f"vLLM itself knows {known.model_type}", needed=True)
-    detail = f"neither transformers nor vLLM knows {known.model_type}"
+        return Check(name, State.WORKS, f"vLLM itself supports {known.model_type}", needed=True)
+    detail = f"neither transformers nor vLLM supports {known.model_type}"
     return Check(name, State.BROKEN, detail, _BASE, needed=True)
 
 

@@ -14,9 +14,9 @@ from llm_ocr.config.models import InitSettings, RunSettings
 from llm_ocr.errors import LlmOcrError, UsageError
 
 _HEAD = """\
-# Settings of llm-ocr, for every command: llm-ocr run SOURCE... --config {name}
-# Each line shows a default; take the first # away to change it. "" means: not set.
-# Flags and LLM_OCR_* variables win over this file. Paths are relative to the folder where llm-ocr is started.
+# Settings for all llm-ocr commands. Use: llm-ocr run SOURCE... --config {name}
+# Each line shows a default. Remove the leading # to change it. "" means: not set.
+# Flags and LLM_OCR_* variables override this file. Paths are relative to the working directory of llm-ocr.
 """
 
 
@@ -28,7 +28,7 @@ def run_init(command: str, settings: InitSettings) -> int:
     """
     path = settings.path
     if path.suffix not in (".toml", ""):
-        raise UsageError(f"{path}: init writes TOML", hint="Give it a name that ends in .toml")
+        raise UsageError(f"{path}: the file name must end in .toml", hint="Example: llm-ocr init llm-ocr.toml")
     if path.is_dir():
         path = path / "llm-ocr.toml"
     elif not path.suffix:
@@ -37,7 +37,7 @@ def run_init(command: str, settings: InitSettings) -> int:
         with path.open("w" if settings.force else "x", encoding="utf-8") as file:
             file.write(config_text(path.name))
     except FileExistsError as error:
-        raise UsageError(f"{path} is there already", hint="--force replaces it.") from error
+        raise UsageError(f"{path} already exists", hint="Replace it with --force.") from error
     except OSError as error:
         raise LlmOcrError(f"{path} cannot be written: {error.strerror or error}") from error
     if not settings.quiet:

@@ -11,6 +11,7 @@ from llm_ocr.cli.output import harmless, one_line, write, write_json, write_line
 from llm_ocr.config.environment import environment
 from llm_ocr.config.models import JobsSettings, LaunchSettings
 from llm_ocr.errors import UsageError
+from llm_ocr.types import plural
 
 if TYPE_CHECKING:
     from llm_ocr.launch.watching import LaunchedJob
@@ -28,9 +29,9 @@ def run_launch(command: str, settings: LaunchSettings) -> int:
         return 0
     if settings.stage == "pipeline" and not settings.wait and not settings.detach:
         raise UsageError(
-            "the stages of a pipeline follow one another: something must wait for each of them",
-            hint="Add --wait, and this machine waits; or --detach, and a CPU job on the platform does. Or launch the "
-            "stages one by one (describe and assemble with --follow).",
+            "a pipeline needs a process that waits for each stage",
+            hint="Add --wait to wait on this machine, or --detach to wait in a CPU job on the platform. Or launch each "
+            "stage separately (describe and assemble with --follow).",
         )
     shown = not settings.quiet and sys.stderr.isatty() and environment().get("TERM") != "dumb"
     launch = begin(
@@ -41,7 +42,7 @@ def run_launch(command: str, settings: LaunchSettings) -> int:
     workspace = outcome.quoted(settings.workspace)
     if not settings.wait:
         jobs = launch.detach() if settings.detach else launch.submit()
-        write_line(f"{len(jobs)} {'job' if len(jobs) == 1 else 'jobs'} submitted. Watch: llm-ocr jobs -w {workspace}")
+        write_line(f"{plural(len(jobs), 'job')} submitted. Watch: llm-ocr jobs -w {workspace}")
         return 0
     launch.wait()
     return _outcome(settings)
@@ -75,7 +76,7 @@ def run_jobs(command: str, settings: JobsSettings) -> int:
         found = launched_jobs(workspace)
     chosen = [one for one in found if settings.job in (None, one.job.id, one.job.name)]
     if settings.job is not None and not chosen:
-        raise UsageError(f"no job {settings.job} was launched on {settings.workspace}", hint=_there(found))
+        raise UsageError(f"{settings.workspace} has no job {settings.job}", hint=_there(found))
     _ACTIONS[settings.action](settings, chosen)
     return 0
 
@@ -86,7 +87,7 @@ def _list(settings: JobsSettings, found: Sequence["LaunchedJob"]) -> None:
         write_json(values)
         return
     if not found:
-        write_line("No jobs were launched on this workspace.")
+        write_line("This workspace has no jobs.")
         return
     rows = [("platform", "stage", "state", "time", "job", ""), *(_row(one) for one in found)]
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
@@ -103,7 +104,7 @@ def _row(one: "LaunchedJob") -> tuple[str, ...]:
 
 def _logs(settings: JobsSettings, found: Sequence["LaunchedJob"]) -> None:
     if not found:
-        write_line("No jobs were launched on this workspace.")
+        write_line("This workspace has no jobs.")
         return
     one = found[-1]
     for line in one.launcher.logs(one.job, follow=settings.follow, tail=settings.tail):
@@ -114,20 +115,20 @@ def _cancel(settings: JobsSettings, found: Sequence["LaunchedJob"]) -> None:
     running = [one for one in found if not one.status.state.over]
     for one in running:
         one.launcher.cancel(one.job)
-        write_line(f"cancelled {one.job.id}")
+        write_line(f"Canceled {one.job.id}")
     if not running:
-        write_line("No job was under way.")
+        write_line("No job is running.")
 
 
 def _clean(settings: JobsSettings, found: Sequence["LaunchedJob"]) -> None:
     running = [one.job.id for one in found if not one.status.state.over]
     if running:
-        raise UsageError(f"jobs are under way: {', '.join(running)}", hint="Wait for them, or: llm-ocr jobs cancel")
+        raise UsageError(f"still running: {', '.join(running)}", hint="Wait for these jobs, or: llm-ocr jobs cancel")
     lines: list[str] = []
     for platform in dict.fromkeys(one.platform for one in found):
         own = [one for one in found if one.platform == platform]
         lines += own[0].launcher.clean([one.job for one in own])
-    for line in lines or ["Nothing was left on the platforms."]:
+    for line in lines or ["Nothing to remove on the platforms."]:
         write_line(line)
 
 
@@ -135,4 +136,4 @@ _ACTIONS = {"list": _list, "logs": _logs, "cancel": _cancel, "clean": _clean}
 
 
 def _there(found: Sequence["LaunchedJob"]) -> str:
-    return f"There are: {', '.join(one.job.id for one in found)}" if found else "None was launched on it."
+    return f"Its jobs: {', '.join(one.job.id for one in found)}" if found else "It has no jobs."

@@ -34,7 +34,7 @@ from llm_ocr.models.registry import DEFAULT, PROFILES
 from llm_ocr.stages.runtime import named_model
 from llm_ocr.stages.servers import serve_options
 
-# Data of `llm-ocr models` as JSON values: all models, one model, or models that suit a machine.
+# Data of `llm-ocr models` as JSON values: all models, one model, or models for a machine.
 
 
 #: Placeholder for the free port of a server.
@@ -166,15 +166,13 @@ def _version(settings: ModelsSettings) -> str:
 _WIDTH = 110
 _LICENCE, _LANGUAGES = 18, 30  # maximum characters in the table
 _NOTES = """\
-*         the default; (e): experimental, taken from descriptions alone
-figures   boxes: the model says where they are; page: they are found on the page itself; detector: a detector finds them
-describes figures when asked, or within the answer for a page
-GPU       the smallest whose memory holds the weights, one whole context and 2 GB beside them
-Scores are as published; versions of OmniDocBench (in brackets) cannot be compared with each other.
-All about one: llm-ocr models NAME. Which suits this machine: llm-ocr models --recommend"""
-_ORDER = (
-    "Order: places of figures in the page's own answer first, then the published result in olmOCR-bench, then the size."
-)
+*         the default model; (e): experimental, based on descriptions only
+figures   boxes: the model returns their boxes; page: found on the page itself; detector: found by a layout detector
+describes whether the model describes figures on request, or in its answer for a page
+GPU       the smallest GPU with memory for the weights, one full context, and 2 GB of overhead
+Scores are as published. Scores of different OmniDocBench versions (in parentheses) are not comparable.
+Details of one model: llm-ocr models NAME. Models for this machine: llm-ocr models --recommend"""
+_ORDER = "Order: models that return boxes of figures first, then by published olmOCR-bench score, then by size."
 
 
 def run_models(command: str, settings: ModelsSettings) -> int:
@@ -184,7 +182,7 @@ def run_models(command: str, settings: ModelsSettings) -> int:
         UsageError: A model is unknown.
     """
     if settings.name and settings.recommend:
-        raise UsageError("--recommend ranks all models", hint=f"All about {settings.name}: leave out --recommend.")
+        raise UsageError("--recommend does not accept a model", hint=f"Remove --recommend to show {settings.name}.")
     found: Any
     if settings.name:
         found, text = (one := one_model(settings)), one_text(one)
@@ -201,7 +199,7 @@ def run_models(command: str, settings: ModelsSettings) -> int:
 
 def table_text(models: Sequence[Mapping[str, Any]]) -> str:
     """Return the table of all models."""
-    head = ("model", "size", "licence", "figures", "describes", "GPU", "olmOCR-bench", "OmniDocBench", "languages")
+    head = ("model", "size", "license", "figures", "describes", "GPU", "olmOCR-bench", "OmniDocBench", "languages")
     rows = [head, *(tuple(_cells(model)) for model in models)]
     return "\n".join([*_columns(rows), "", _NOTES])
 
@@ -214,10 +212,10 @@ def one_text(model: Mapping[str, Any]) -> str:
 def recommended_text(found: Mapping[str, Any]) -> str:
     """Return the ranking with its reasons, and the excluded models."""
     rows = [(f"{place}.", one["name"], "; ".join(one["reasons"])) for place, one in enumerate(found["ranked"], 1)]
-    lines = [_conditions(found), _ORDER, "", *(_columns(rows) if rows else ["No model is left."])]
+    lines = [_conditions(found), _ORDER, "", *(_columns(rows) if rows else ["No model matches."])]
     if found["left_out"]:
         out = [("-", one["name"], "; ".join(one["reasons"])) for one in found["left_out"]]
-        lines += ["", "Left out:", *_columns(out)]
+        lines += ["", "Excluded:", *_columns(out)]
     return "\n".join(lines)
 
 
@@ -241,17 +239,17 @@ def _facts(model: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if model["aliases"]:
         yield "also called", ", ".join(model["aliases"])
     yield "size", _size(model) + (f", {model['weights_gb']:g} GB of weights" if model["weights_gb"] else "")
-    yield "licence", model["licence"] or "not known"
+    yield "license", model["licence"] or "unknown"
     if model["notice"]:
         yield "notice", model["notice"]
-    yield "GPU", f"{model['smallest_gpu']} (about {model['needed_gb']:g} GB)" if model["smallest_gpu"] else "not known"
-    where = {"boxes": "by the model's boxes", "page": "found on the page itself", "detector": "found by a detector"}
+    yield "GPU", f"{model['smallest_gpu']} (about {model['needed_gb']:g} GB)" if model["smallest_gpu"] else "unknown"
+    where = {"boxes": "boxes from the model", "page": "found on the page itself", "detector": "found by a detector"}
     yield (
         "figures",
         where[model["figures"]] + (f" ({', '.join(model['figure_labels'])})" if model["figure_labels"] else ""),
     )
     yield "describes", model["describes"]
-    yield "languages", model["languages"] or "nothing is said of them"
+    yield "languages", model["languages"] or "not stated"
     for score in model["scores"]:
         yield "score", f"{score['benchmark']} {score['value']:g} ({score['source']})"
     needs = [f"vLLM {model['min_vllm']}"] if model["min_vllm"] else []
@@ -261,10 +259,10 @@ def _facts(model: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if model["trust_remote_code"]:
         yield "code", "runs code that comes with the model (--trust-remote-code)"
     if model["experimental"]:
-        yield "experimental", "taken from descriptions alone, or facts about it disagree"
-    image, order = model["image"], "before" if model["image_first"] else "behind"
+        yield "experimental", "based on descriptions only, or sources disagree"
+    image, order = model["image"], "before" if model["image_first"] else "after"
     yield "image", f"longest side {image['longest_side']} pixels, {image['format']}, {order} the text"
-    yield "answers", f"at most {model['max_tokens']} tokens of a context of {model['context']}"
+    yield "answers", f"at most {model['max_tokens']} tokens, in a context of {model['context']} tokens"
     yield "sampling", ", ".join([f"temperature {model['temperature']:g}", *_pairs(model["request"])])
     retries = ", ".join(_rung(rung) for rung in model["ladder"])
     yield "retries", retries or "the same request again"
@@ -275,27 +273,27 @@ def _prompts(model: Mapping[str, Any]) -> Iterator[str]:
     if model["system"] is not None:
         yield f"  (system message: {json.dumps(model['system'])})"
     for mode, prompt in model["prompts"].items():
-        usual = " (the usual one)" if mode == model["mode"] else ""
+        usual = " (default)" if mode == model["mode"] else ""
         yield f"  {mode}{usual}:"
-        yield textwrap.indent(prompt.rstrip("\n"), "    ") if prompt else "    (the image alone)"
+        yield textwrap.indent(prompt.rstrip("\n"), "    ") if prompt else "    (image only)"
 
 
 def _serving(model: Mapping[str, Any]) -> Iterator[str]:
-    version = f"vLLM {model['vllm']}" if model["vllm"] else "a new vLLM (none is installed here)"
-    yield f"its server, for {version}:"
+    version = f"vLLM {model['vllm']}" if model["vllm"] else "a recent vLLM (none is installed here)"
+    yield f"server command for {version}:"
     yield f"  {model['serve']}"
     if preset := model["preset"]:
-        yield f"  Preset {preset['name']}: at most {preset['window']} requests under way; {preset['source']}."
+        yield f"  Preset {preset['name']}: at most {preset['window']} requests in flight; {preset['source']}."
     if not model["revision"]:
-        yield "  No commit is pinned: a run asks for the newest one, records it and stays with it (--revision)."
+        yield "  No commit is pinned: a run uses and records the newest one, unless --revision is set."
 
 
 def _conditions(found: Mapping[str, Any]) -> str:
     vllm = f"vLLM {found['vllm']}" if found["vllm"] else "any vLLM (none is installed here)"
-    memory = f"a GPU of {found['gpu_gb']:g} GB" if found["gpu_gb"] else "any GPU (none is seen here; --gpu-memory GB)"
+    memory = f"a GPU of {found['gpu_gb']:g} GB" if found["gpu_gb"] else "any GPU (none found here; see --gpu-memory)"
     if found["gpus"] > 1 and found["gpu_gb"]:
         memory = f"{found['gpus']} GPUs of {found['gpu_gb']:g} GB for one server"
-    licence = "open licences only" if found["licence"] == "open" else "any licence"
+    licence = "open licenses only" if found["licence"] == "open" else "any license"
     language = found["language"] or "any language"
     return f"For {vllm}, {memory}, {licence}, {language}:"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from llm_ocr.cli.output import one_line
 from llm_ocr.cli.progress import about, outcome
 from llm_ocr.storage.names import split_scheme
-from llm_ocr.types import Counts, Reason
+from llm_ocr.types import Counts, Reason, plural
 from llm_ocr.workspace.generations import filtered_text
 
 if TYPE_CHECKING:
@@ -34,24 +34,24 @@ def quality_text(status: "RunStatus") -> str:
     """Return `12 of 412 pages below 0.8`, or "" if no page has a score."""
     total = sum(status.quality)
     low = sum(status.quality[: round(DOUBTFUL * len(status.quality))])
-    return f"{low} of {total} pages below {DOUBTFUL:g}" if total else ""
+    return f"{low:,} of {plural(total, 'page')} below {DOUBTFUL:g}" if total else ""
 
 
 def worst_text(pages: Sequence["WeakPage"], wanted: int) -> str:
     """Return a table of score, document, page, and problem, the worst page first."""
     if not pages:
-        return "worst: nothing is wrong with any page, as far as can be seen"
+        return "worst: no problems found on any page"
     rows = [
         (f"{one.score:.2f}", one_line(_shortened(one.source)), str(one.page or "-"), one_line(one.wrong))
         for one in pages
     ]
-    head = ("score", "document", "page", "what is wrong")
+    head = ("score", "document", "page", "problem")
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(3)]
     lines = [
         f"  {score:<{widths[0]}}  {document:<{widths[1]}}  {page:>{widths[2]}}  {wrong}"
         for score, document, page, wrong in (head, *rows)
     ]
-    more = f", which are all that markers name ({wanted} were asked for)" if len(pages) < wanted else ""
+    more = f" (of {wanted} requested; no others are recorded)" if len(pages) < wanted else ""
     return "\n".join([f"worst {len(pages)}{more}", *lines])
 
 
@@ -85,34 +85,38 @@ def figures_line(status: "RunStatus") -> str:
     """Return `40 figures: 39 ok, 1 failed (engine error)`."""
     figures = status.figures
     reasons = ", ".join(status.figure_reasons) if figures.failed else ""
-    return f"{figures.expected} figures: {outcome(figures)}" + (f" ({reasons})" if reasons else "") + _waiting(figures)
+    return (
+        f"{plural(figures.expected, 'figure')}: {outcome(figures)}"
+        + (f" ({reasons})" if reasons else "")
+        + _waiting(figures)
+    )
 
 
 def plan_line(status: "RunStatus") -> str:
     """Return `12 documents, 412 pages, 26 units`; `about 412 pages` if documents are counted while they are read."""
     units = status.stages["extract"].total
-    pages = f"{about(status.pages.expected)} pages" if status.estimated else _plural(status.pages.expected, "page")
-    text = ", ".join((_plural(status.documents, "document"), pages, _plural(units, "unit")))
+    pages = f"{about(status.pages.expected)} pages" if status.estimated else plural(status.pages.expected, "page")
+    text = ", ".join((plural(status.documents, "document"), pages, plural(units, "unit")))
     return f"{text}; {filtered_text(status.filtered)}" if status.filtered else text
 
 
 def preview_lines(found: "Preview") -> list[str]:
     """Return the planned documents, some of the excluded documents, and a note that no work was done."""
-    pages = f"{about(found.pages)} pages" if found.estimated else _plural(found.pages, "page")
+    pages = f"{about(found.pages)} pages" if found.estimated else plural(found.pages, "page")
     new = "new document" if found.known else "document"
-    line = ", ".join((_plural(found.documents, new), pages, _plural(found.units, "unit")))
+    line = ", ".join((plural(found.documents, new), pages, plural(found.units, "unit")))
     line += f"; {filtered_text(found.filtered)}" if found.filtered else ""
-    line += f"; {found.known} in the plan already" if found.known else ""
+    line += f"; {found.known:,} already in the plan" if found.known else ""
     examples = [f"  {one['source']}: {one['reason']} ({one['detail']})" for one in found.examples]
     more = sum(found.filtered.values()) - len(examples)
     examples += [f"  and {more} more"] if more > 0 and examples else []
-    return [*map(one_line, (line, *examples)), "Nothing was written: --dry-run"]
+    return [*map(one_line, (line, *examples)), "Dry run: nothing was written"]
 
 
 def retry_line(status: "RunStatus") -> str:
-    """Return `2 units to be read again`."""
+    """Return `2 units to read again`."""
     extract = status.stages["extract"]
-    return f"{_plural(extract.total - extract.done, 'unit')} to be read again"
+    return f"{plural(extract.total - extract.done, 'unit')} to read again"
 
 
 def failures_text(status: "RunStatus") -> str:
@@ -138,14 +142,14 @@ def _speed(status: "RunStatus") -> str:
     if speed is None:
         return ""
     readers = sum(one.stage == "extract" and one.items > 0 for one in status.workers)
-    mean = f", the mean of {readers} workers" if readers > 1 else ""
+    mean = f" (average of {readers} workers)" if readers > 1 else ""
     return f"{speed:.{1 if speed >= 1 else 2}f} pages/s{mean}"
 
 
 def _cost(cost: float, hours: float | None, workers: str) -> str:
     if hours is None:
-        return f"{cost:.2f} for the tokens of {workers}"
-    return f"{cost:.2f} for {workers}: {hours:.2f} by the hour, {cost - hours:.2f} for tokens"
+        return f"${cost:.2f} for tokens of {workers}"
+    return f"${cost:.2f} for {workers}: ${hours:.2f} for time, ${cost - hours:.2f} for tokens"
 
 
 def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
@@ -158,13 +162,13 @@ def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
         *((name, _stage_text(name, stage)) for name, stage in status.stages.items()),
     ]
     if status.tokens_in or status.tokens_out:
-        rows.append(("tokens", f"{status.tokens_in} in, {status.tokens_out} out"))
+        rows.append(("tokens", f"{status.tokens_in:,} in, {status.tokens_out:,} out"))
     if speed := _speed(status):
         rows.append(("speed", speed))
     if retries := status.stages["extract"].retries:
-        rows.append(("retries", f"{retries} requests beyond the first of a page"))
+        rows.append(("retries", plural(retries, "repeated request")))
     if status.cost is not None:
-        rows.append(("cost", _cost(status.cost, status.hours_cost, _plural(len(status.workers), "worker"))))
+        rows.append(("cost", _cost(status.cost, status.hours_cost, plural(len(status.workers), "worker"))))
     if spent:
         from llm_ocr.costs.report import spent_text
 
@@ -251,25 +255,21 @@ def _documents(status: "RunStatus") -> str:
 
 
 def _counts_text(counts: Counts, *, estimated: bool = False) -> str:
-    number = about(counts.expected) if estimated else str(counts.expected)
+    number = about(counts.expected) if estimated else f"{counts.expected:,}"
     return f"{number} expected: {outcome(counts)}{_waiting(counts, estimated=estimated)}"
 
 
 def _waiting(counts: Counts, *, estimated: bool = False) -> str:
     waiting = counts.expected - counts.ok - counts.degraded - counts.failed
-    number = about(waiting) if estimated else str(waiting)
+    number = about(waiting) if estimated else f"{waiting:,}"
     return f", {number} not done yet" if waiting > 0 else ""
 
 
 def _stage_text(name: str, stage: "StageStatus") -> str:
     if not stage.key:
-        return "not begun"
+        return "not started"
     return f"{stage.done} of {stage.total} {'items' if name == 'assemble' else 'units'} done (key {stage.key})"
 
 
 def _tally(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {name or 'without a suffix'}" for name, count in counts.items())
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return ", ".join(f"{count} {name or 'without an extension'}" for name, count in counts.items())

@@ -100,10 +100,10 @@ class Removals(QuietProgress):
 def _results(command: str, settings: PipelineCommand, status: "RunStatus") -> list[str]:
     if isinstance(settings, AssemblyCommand):
         workspace = settings.workspace
-        how = "load_dataset opens it" if outcome.is_folder(workspace) else "one row a page"
+        how = "open with load_dataset" if outcome.is_folder(workspace) else "one row per page"
         result = [f"Result: {workspace}/documents (Markdown), {workspace}/dataset ({how})"]
         if not outcome.is_folder(workspace):
-            result.append(f"Open it: {outcome.load_line(settings)}")
+            result.append(f"Open the dataset: {outcome.load_line(settings)}")
         return [outcome.figures_line(status), *result] if status.figures.expected else result
     return [_next(command, settings)]
 

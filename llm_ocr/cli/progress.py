@@ -12,7 +12,7 @@ from llm_ocr.config.environment import environment
 from llm_ocr.config.groups import LogSettings
 from llm_ocr.engines import Load
 from llm_ocr.stages import Progress, Silent
-from llm_ocr.types import Counts, Status
+from llm_ocr.types import Counts, Status, plural
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -97,7 +97,7 @@ EVERY, SHARES = 10.0, 10
 #: Minimum time between two plain lines, in seconds.
 APART = 1.0
 #: Units of stages that do not count pages.
-NOUNS = {"describe": "figures", "export": "files"}
+NOUNS = {"describe": "figure", "export": "file"}
 
 Clock = Callable[[], float]
 
@@ -177,16 +177,16 @@ class Meter:
 
     def words(self) -> str:
         """Return `120/412 pages, 118 ok, 1 degraded, 1 failed`, or `120 of about 412 pages, ...` for an estimate."""
-        noun = NOUNS.get(self.stage, "pages")
-        of = f" of {about(self.expected)}" if self.estimated else f"/{self.expected}"
-        return f"{self.done}{of} {noun}, {outcome(self.total)}"
+        noun = NOUNS.get(self.stage, "page")
+        expected = f" of {about(self.expected)} {noun}s" if self.estimated else f"/{plural(self.expected, noun)}"
+        return f"{self.done:,}{expected}, {outcome(self.total)}"
 
     def pace(self) -> str:
         """Return `12.3 pages/s, 0:24 left, $0.42 of about $3.10, 5,310 tok/s, 120 of 128 in flight`, if known."""
         speed, left = self.speed(), self.left()
         parts = []
         if left is not None:
-            parts.append(f"{speed:.{1 if speed >= 1 else 2}f} {NOUNS.get(self.stage, 'pages')}/s")
+            parts.append(f"{speed:.{1 if speed >= 1 else 2}f} {NOUNS.get(self.stage, 'page')}s/s")
             parts.append(f"{span_text(left)} left")
         if self.spend is not None:
             parts.append(self.spend.words(self.ended, max(0, self.expected - self.done) + self.ended))
@@ -197,9 +197,9 @@ class Meter:
 
 def outcome(counts: Counts) -> str:
     """Return `412 ok, 3 degraded, 1 failed`, without zeros in the last two."""
-    parts = [f"{counts.ok} ok"]
-    parts += [f"{counts.degraded} degraded"] if counts.degraded else []
-    parts += [f"{counts.failed} failed"] if counts.failed else []
+    parts = [f"{counts.ok:,} ok"]
+    parts += [f"{counts.degraded:,} degraded"] if counts.degraded else []
+    parts += [f"{counts.failed:,} failed"] if counts.failed else []
     return ", ".join(parts)
 
 
@@ -255,9 +255,9 @@ class PlainProgress(_Metering):
     def begin(self, stage: str, expected: int, done: Counts, estimated: bool = False) -> None:
         meter = self._begun(stage, expected, done, estimated)
         self._last = (meter.started, meter.done)
-        before = f", {meter.done} of them done before" if meter.done else ""
-        number = about(expected) if estimated else str(expected)
-        self.say(f"{stage}: {number} {NOUNS.get(stage, 'pages')}{before}")
+        before = f", {meter.done:,} already done" if meter.done else ""
+        noun = NOUNS.get(stage, "page")
+        self.say(f"{stage}: {f'{about(expected)} {noun}s' if estimated else plural(expected, noun)}{before}")
 
     def correct(self, change: int, *, exact: bool) -> None:
         if self._meter is not None:

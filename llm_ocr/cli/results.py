@@ -9,6 +9,7 @@ from llm_ocr.cli.outcome import advice, status_text, worst_text
 from llm_ocr.cli.output import json_text, write, write_json, write_line
 from llm_ocr.cli.progress import progress_for
 from llm_ocr.config.models import EstimateSettings, ExportSettings, ReportSettings, StatusSettings, ViewSettings
+from llm_ocr.types import plural
 
 if TYPE_CHECKING:
     from llm_ocr.costs.comparison import Comparison
@@ -95,12 +96,11 @@ def run_export(command: str, settings: ExportSettings) -> int:
         done = export(settings, progress)
     finally:
         progress.close()
-    files = f"{done.files:,} file{'' if done.files == 1 else 's'}"
-    unit = done.unit.removesuffix("s") if done.rows == 1 else done.unit
-    write_line(f"{done.rows:,} {unit} in {files} ({done.size / 1e6:,.1f} MB, {done.written:,} written now): {done.url}")
+    rows, files = plural(done.rows, done.unit.removesuffix("s")), plural(done.files, "file")
+    write_line(f"{rows} in {files} ({done.size / 1e6:,.1f} MB, {done.written:,} newly written): {done.url}")
     if done.dropped:
-        documents = f"{done.dropped:,} document{'' if done.dropped == 1 else 's'}"
-        write_line(f"{documents} with too many bad pages left out: {done.url}/dropped-documents.jsonl")
+        documents = plural(done.dropped, "document")
+        write_line(f"{documents} left out because of too many failed pages: {done.url}/dropped-documents.jsonl")
     write_line(f"Open it: {done.load}")
     return 0
 
@@ -117,7 +117,7 @@ def run_view(command: str, settings: ViewSettings) -> int:
         done = view(settings, progress)
     finally:
         progress.close()
-    write_line(f"{done.pages:,} page{'' if done.pages == 1 else 's'}: open {done.index}")
+    write_line(f"{plural(done.pages, 'page')}: open {done.index}")
     return 0
 
 

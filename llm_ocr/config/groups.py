@@ -45,7 +45,7 @@ def name_text(value: Any) -> str:
     if not value:
         raise ValueError("must not be empty")
     if "\0" in value:
-        raise ValueError("must not hold a NUL character")
+        raise ValueError("must not contain a NUL character")
     return value
 
 
@@ -90,7 +90,7 @@ def split_list(text: str) -> tuple[str, ...]:
             items = json.loads(text)
         except ValueError as error:
             if text.lstrip()[1:].lstrip().startswith('"'):
-                raise ValueError(f"begins like a JSON list and is none: {error}") from error
+                raise ValueError(f"is not a valid JSON list: {error}") from error
             items = None
         if isinstance(items, list) and all(isinstance(item, str) for item in items):
             return tuple(items)
@@ -167,263 +167,287 @@ class Group(BaseSettings):
 
 
 class LogSettings(Group):
-    """What is told, and where."""
+    """Output and logging."""
 
-    quiet: bool = Field(False, description="no progress, only the last line")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("warning", description="how much is logged")
-    log_file: FILE | None = Field(None, description="write the log there instead of standard error")
-    log_format: Literal["text", "json"] = Field("text", description="lines for people or for machines")
+    quiet: bool = Field(False, description="Print only the result")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("warning", description="Minimum log level")
+    log_file: FILE | None = Field(None, description="Log file (default: standard error)")
+    log_format: Literal["text", "json"] = Field("text", description="Log format: text lines or JSON lines")
 
 
 class WorkspaceSettings(LogSettings):
-    """Where everything of a run stands."""
+    """Workspace."""
 
     workspace: NAME = Field(
-        description="workspace: the folder, s3://, gs:// or hf:// URL that everything of a run is written to",
+        description="Folder or s3://, gs://, or hf:// URL for the plan and all results",
         json_schema_extra={"short": "w", "metavar": "URL"},
     )
     workspace_profile: NAME | None = Field(
-        None, description="credentials of its store: a profile of the AWS configuration, or a Google credentials file"
+        None, description="Credentials for the workspace: an AWS profile or a Google credentials file"
     )
     workspace_endpoint: NAME | None = Field(
         None,
-        description="its store's server, where it is not Amazon's or Google's",
+        description="Server of the workspace's store (default: the provider's)",
         json_schema_extra={"metavar": "URL"},
     )
-    workspace_region: NAME | None = Field(None, description="its bucket's region (default: the SDK's)")
+    workspace_region: NAME | None = Field(None, description="Region of the workspace's bucket (default: the SDK's)")
 
 
 class SourceSettings(Group):
-    """Which documents, and which of their pages."""
+    """Documents and pages."""
 
     sources: NAMES = Field(
         (),
-        description="files, folders, globs, .txt lists of paths or .jsonl manifests",
+        description="Files, folders, globs, URLs, .txt lists of paths, or .jsonl manifests",
         json_schema_extra={"positional": True, "metavar": "SOURCE"},
     )
     pages: str | None = Field(
-        None, description="pages of each document, for example 1-5,9 or 12-", json_schema_extra={"metavar": "RANGES"}
+        None,
+        description="Pages to read of each document, for example 1-5,9 or 12-",
+        json_schema_extra={"metavar": "RANGES"},
     )
-    only: NAMES = Field((), description="only documents of this file name (repeat it for more)")
-    max_pages_per_document: COUNT | None = Field(None, description="read no more than the first N pages of a document")
-    max_samples: COUNT | None = Field(None, description="read no more than N documents")
-    password: SECRETS = Field((), description="password for encrypted PDFs (better: --password-file)")
-    password_file: FILE | None = Field(None, description="file with passwords to try, one a line")
+    only: NAMES = Field((), description="Read only documents with this file name or pattern (repeatable)")
+    max_pages_per_document: COUNT | None = Field(None, description="Read at most the first N pages of each document")
+    max_samples: COUNT | None = Field(None, description="Read at most N documents")
+    password: SECRETS = Field((), description="Password for encrypted PDFs (repeatable; safer: --password-file)")
+    password_file: FILE | None = Field(None, description="File with passwords to try, one per line")
     pages_per_unit: COUNT | None = Field(
         None,
-        description="pages of one unit of work (default: 64; fewer below 2,048 pages; 16 with the embedded engine)",
+        description="Pages per unit of work (default: 64, fewer below 2,048 pages; 16 with the embedded engine)",
     )
 
 
 class DatasetSettings(Group):
-    """A Hugging Face dataset whose rows hold page images, as a source."""
+    """Hugging Face dataset of page images."""
 
     dataset: NAME | None = Field(
-        None, description="Hugging Face dataset whose rows hold page images", json_schema_extra={"metavar": "NS/NAME"}
+        None,
+        description="Dataset whose rows contain page images",
+        json_schema_extra={"metavar": "NS/NAME"},
     )
-    dataset_config: NAME | None = Field(None, description="its configuration (default: the only one, or `default`)")
-    dataset_split: NAME = Field("train", description="its split")
+    dataset_config: NAME | None = Field(None, description="Dataset configuration (default: the only one, or `default`)")
+    dataset_split: NAME = Field("train", description="Dataset split")
     dataset_revision: NAME | None = Field(
-        None, description="its branch, tag or commit; the commit is recorded when it is planned (default: the newest)"
+        None, description="Dataset branch, tag, or commit; the plan records the commit (default: the newest)"
     )
     image_column: NAME | None = Field(
-        None, description="column with the image, or with a list of a document's images (default: the only such column)"
+        None, description="Column with the image, or with a list of a document's images (default: the only such column)"
     )
     id_column: NAME | None = Field(
-        None, description="column with the documents' ids (default: made of commit, file and row)"
+        None, description="Column with document IDs (default: IDs from commit, file, and row)"
     )
 
 
 class CountSettings(Group):
-    """How the pages of a plan are counted."""
+    """Page counts."""
 
     count_pages: Literal["auto", "exact", "estimate"] = Field(
         "auto",
-        description="exact: open every document; estimate: open a sample and judge the others by their size, which "
-        "becomes exact when they are read; auto: exact up to 10,000 documents",
+        description=(
+            "exact: open every document to count its pages; estimate: open a sample, and infer the other counts "
+            "from file sizes; auto: exact for up to 10,000 documents"
+        ),
     )
 
 
 class RemoteSettings(Group):
-    """How documents on stores and on the web are read."""
+    """Remote documents."""
 
     source_profile: NAME | None = Field(
-        None, description="credentials of the documents' store, which may be another account than the workspace's"
+        None,
+        description="Credentials for the documents: AWS profile or Google credentials file (default: the SDK's)",
     )
     source_endpoint: NAME | None = Field(
-        None, description="server of the documents' store", json_schema_extra={"metavar": "URL"}
+        None,
+        description="Server of the documents' store (default: the provider's)",
+        json_schema_extra={"metavar": "URL"},
     )
-    source_region: NAME | None = Field(None, description="region of the documents' bucket")
-    source_cache: COUNT = Field(4096, description="local space for documents that are being read, in MiB")
-    allow_private_addresses: bool = Field(False, description="fetch https:// documents from private addresses, too")
+    source_region: NAME | None = Field(None, description="Region of the documents' bucket (default: the SDK's)")
+    source_cache: COUNT = Field(4096, description="Disk space for downloaded documents in MiB")
+    allow_private_addresses: bool = Field(False, description="Allow https:// documents at private IP addresses")
 
 
 class ConfinementSettings(Group):
-    """How the processes that look at documents are locked in."""
+    """Process isolation."""
 
     confinement: Literal["auto", "off"] = Field(
         "auto",
-        description="auto: processes that open documents give up network, files and programs, as far as the kernel "
-        "offers it; off: they keep them, where this breaks something (limits on memory and time stay)",
+        description=(
+            "auto: processes that open documents cannot access the network, files, and programs, as far as the "
+            "kernel supports this; off: they can, if this breaks something (memory and time limits stay)"
+        ),
     )
 
 
 class RenderSettings(ConfinementSettings):
-    """How pages become images."""
+    """Page rendering."""
 
     image_size: Annotated[int, Field(ge=64, le=10000)] | None = Field(
-        None, description="longest side of page images in pixels (default: the engine's)"
+        None, description="Longest side of page images in pixels (default: the engine's)"
     )
     image_format: Literal["auto", "png", "jpeg"] = Field(
-        "auto", description="encoding of page images; auto: what suits the engine"
+        "auto", description="Encoding of page images (auto: what suits the engine)"
     )
-    renderer: Literal["pdfium", "poppler"] = Field("pdfium", description="program that renders PDF pages")
-    render_timeout: Annotated[float, Field(gt=0)] = Field(60.0, description="seconds until a page's renderer is killed")
-    render_memory: Annotated[int, Field(ge=128)] = Field(2048, description="memory limit of a renderer process in MiB")
-    render_workers: COUNT | None = Field(None, description="renderer processes (default: one per core)")
+    renderer: Literal["pdfium", "poppler"] = Field("pdfium", description="Renderer of PDF pages")
+    render_timeout: Annotated[float, Field(gt=0)] = Field(60.0, description="Maximum seconds to render a page")
+    render_memory: Annotated[int, Field(ge=128)] = Field(
+        2048, description="Memory limit of each renderer process in MiB"
+    )
+    render_workers: COUNT | None = Field(None, description="Renderer processes (default: one per core)")
 
 
 class EngineSettings(Group):
-    """What reads the pages and describes the figures."""
+    """Engine."""
 
     engine: Literal["auto", "vllm", "server", "embedded"] = Field(
         "auto",
-        description="vllm: a server of our own on this machine's GPUs; server: the one at --server-url; "
-        "embedded: text layer and OCR on the CPU; auto: the best that works here",
+        description=(
+            "vllm: start a vLLM server on the GPUs of this machine; server: use the server at --server-url; "
+            "embedded: PDF text layer and OCR on the CPU; auto: the best one available"
+        ),
     )
-    batch_id: NAME | None = Field(None, description="a name for this run in status and metrics")
+    batch_id: NAME | None = Field(None, description="Name of this run in status and metrics")
 
 
 class EmbeddedSettings(ConfinementSettings):
-    """The embedded engine."""
+    """Embedded engine (--engine embedded)."""
 
     text_layer: Literal["auto", "never"] = Field(
-        "auto", description="auto: a PDF's text layer where it is true; never: OCR"
+        "auto", description="auto: use a PDF's text layer if it is correct; never: always use OCR"
     )
     ocr_workers: COUNT | None = Field(None, description="OCR processes (default: one per core)")
-    ocr_memory: Annotated[int, Field(ge=512)] = Field(4096, description="memory limit of one OCR process in MiB")
-    page_timeout: Annotated[float, Field(gt=0)] = Field(300.0, description="seconds until reading one page is given up")
+    ocr_memory: Annotated[int, Field(ge=512)] = Field(4096, description="Memory limit of each OCR process in MiB")
+    page_timeout: Annotated[float, Field(gt=0)] = Field(300.0, description="Maximum seconds to read a page")
 
 
 class FilterSettings(Group):
-    """Which documents are left out of the plan, and which trial of them is made. All off by default."""
+    """Document filters and samples."""
 
     filter_language: NAMES = Field(
         (),
-        description="only documents in these languages, by code (en, de; repeat it for more); those without text to "
-        "judge by stay",
+        description=(
+            "Keep only documents in this language, by code such as en or de (repeatable); documents without text "
+            "are kept"
+        ),
         json_schema_extra={"metavar": "CODE"},
     )
-    filter_forms: bool = Field(False, description="leave out PDFs that are forms to be filled in")
-    filter_spam: bool = Field(False, description="leave out documents that read like text made for search engines")
-    filter_blank: bool = Field(False, description="leave out documents whose pages are all blank")
-    sample: COUNT | None = Field(None, description="read only N documents, drawn by chance over all")
-    seed: Annotated[int, Field(ge=0)] = Field(0, description="what decides the draw: the same number, the same sample")
+    filter_forms: bool = Field(False, description="Skip PDFs that are forms to fill in")
+    filter_spam: bool = Field(False, description="Skip documents that look like search-engine spam")
+    filter_blank: bool = Field(False, description="Skip documents whose pages are all blank")
+    sample: COUNT | None = Field(None, description="Read a random sample of N documents")
+    seed: Annotated[int, Field(ge=0)] = Field(0, description="Seed of the random sample")
 
 
 class QualitySettings(Group):
-    """What is done about pages that look wrong."""
+    """Quality."""
 
     ENGINES: ClassVar[tuple[str, ...]] = MODELS
 
     min_quality: FRACTION | None = Field(
         None,
-        description="read a page again, by the next way the model offers, when its quality score is below this "
-        "(0 to 1; the best answer is kept; default: off)",
+        description=(
+            "Read a page again with the model's next method if its quality score is below this (0 to 1), and keep"
+            " the best result (default: off)"
+        ),
     )
 
 
 class LimitSettings(Group):
-    """When a run stops by itself; what is done stays, and the same command goes on later."""
+    """Stop conditions."""
 
     max_hours: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="stop after so many hours (exit 5)", json_schema_extra={"metavar": "HOURS"}
+        None,
+        description="Stop after this many hours (exit code 5); the same command continues",
+        json_schema_extra={"metavar": "HOURS"},
     )
     max_cost: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="stop when the workspace has cost so much (exit 5)", json_schema_extra={"metavar": "DOLLARS"}
+        None,
+        description="Stop when the workspace has cost this much (exit code 5)",
+        json_schema_extra={"metavar": "DOLLARS"},
     )
     price_per_hour: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="what this machine costs, for --max-cost and the record of what was spent"
+        None, description="Hourly price of this machine in dollars, for --max-cost and cost reports"
     )
 
 
 class OutcomeSettings(Group):
-    """When a finished run counts as failed."""
+    """Failures."""
 
-    max_failed_rate: FRACTION = Field(0.01, description="exit code 3 when more than this share of the pages failed")
+    max_failed_rate: FRACTION = Field(0.01, description="Exit with code 3 if more than this share of the pages failed")
 
 
 class LeaseSettings(Group):
-    """How workers of one workspace share its units."""
+    """Several workers on one workspace."""
 
     lease_seconds: Annotated[float, Field(gt=0)] | None = Field(
         None,
-        description="after so many seconds without a sign of life another worker takes a unit over (default: 300 on "
-        "stores that allow it; in a folder units are shared only where this is given)",
+        description=(
+            "Seconds without a heartbeat until another worker takes over a unit (default: 300; in a folder, "
+            "workers share units only if this is set)"
+        ),
     )
 
 
 class ShardSettings(LeaseSettings):
-    """Which share of the units this worker does."""
+    """Static shards."""
 
-    shard_index: Annotated[int, Field(ge=0)] = Field(0, description="this worker's number, from 0")
-    shard_count: COUNT = Field(1, description="number of workers that share the units")
+    shard_index: Annotated[int, Field(ge=0)] = Field(0, description="Number of this worker, from 0")
+    shard_count: COUNT = Field(1, description="Number of workers that divide the units")
 
     @field_validator("shard_count")
     @classmethod
     def _above_index(cls, value: int, info: ValidationInfo) -> int:
         index: Any = info.data.get("shard_index", 0)
         if value <= index:
-            raise ValueError(f"must be more than shard_index, which is {index} (workers are numbered from 0)")
+            raise ValueError(f"must be greater than shard_index, which is {index} (workers are numbered from 0)")
         return value
 
 
 class FollowSettings(Group):
-    """Work beside the stage before."""
+    """Simultaneous stages."""
 
     follow: bool = Field(
-        False, description="take units as soon as the stage before has published them, and wait for it"
+        False, description="Process units as soon as the previous stage publishes them, until it is done"
     )
 
 
 class InputSettings(Group):
-    """Results of the predecessor to begin with."""
+    """Pages from other sources."""
 
     input: NAME | None = Field(
         None,
-        description="a dataset that the predecessor's Extract wrote: s3://, gs://, a folder, or NS/NAME on the Hub; "
-        "taken over as this workspace's pages",
+        description="Import pages that batch-ocr-inference extracted: s3://, gs://, a folder, or NS/NAME on the Hub",
         json_schema_extra={"metavar": "URL"},
     )
     pages_from: NAME = Field(
-        "extract", description="stage whose pages are taken: extract, or one of your own (llm_ocr.transform)"
+        "extract", description="Stage whose pages to use: extract, or a stage of your own (llm_ocr.transform)"
     )
 
 
 class RaySettings(Group):
-    """Many machines of a Ray cluster."""
+    """Ray."""
 
     ray: NAME | None = Field(
         None,
-        description="do the units on a Ray cluster: its address, or `auto`, or `local` for one on this machine",
+        description="Ray cluster to run on: its address, `auto`, or `local` for a new one on this machine",
         json_schema_extra={"metavar": "ADDRESS"},
     )
     ray_workers: COUNT | None = Field(
-        None, description="workers on the cluster (default: one for each of its GPUs; without GPUs: for each node)"
+        None, description="Workers on the cluster (default: one per GPU; without GPUs, one per node)"
     )
     ray_gpus: Annotated[float, Field(ge=0)] = Field(
-        1.0, description="GPUs of each worker (unless set: as many as one server needs, none without --engine vllm)"
+        1.0, description="GPUs per worker (default: what one server needs with --engine vllm, otherwise 0)"
     )
 
 
 class AssembleGroup(Group):
-    """How the documents are put together."""
+    """Documents and dataset."""
 
-    page_markers: bool = Field(True, description="mark where each page begins in a document's Markdown")
-    dataset_images: Literal["all", "figures", "none"] = Field("all", description="images that the dataset holds")
+    page_markers: bool = Field(True, description="Mark page starts in the Markdown")
+    dataset_images: Literal["all", "figures", "none"] = Field("all", description="Images to store in the dataset")
     describe_key: str | None = Field(
         None,
-        description="descriptions to use (default: the newest)",
+        description="Key of the descriptions to use (default: the newest)",
         json_schema_extra={"flag": "describe", "metavar": "KEY"},
     )
 
@@ -452,80 +476,100 @@ TEXT = Annotated[str, PlainValidator(name_text)]
 
 
 class WhichModel(Group):
-    """Which model reads the pages (vLLM and servers)."""
+    """Model (--engine vllm and server)."""
 
     ENGINES: ClassVar[tuple[str, ...]] = MODELS
 
     model: NAME = Field(
         "deepseek-ocr",
-        description="deepseek-ocr, deepseek-ocr-2, lightonocr-3, dots.mocr, chandra-2, olmocr-2, glm-ocr, "
-        "paddleocr-vl, hunyuanocr, nanonets-ocr2, qwen3-vl ... (llm-ocr models lists them); a profile's .toml or .yaml "
-        "file; or with --prompt any model: its Hugging Face id, folder, s3:// or gs:// URL",
+        description=(
+            "Model to use: deepseek-ocr, lightonocr-3, dots.mocr, olmocr-2 ... (llm-ocr models lists all); a "
+            "profile's .toml or .yaml file; or, with --prompt, any model by Hugging Face ID, folder, or s3:// or "
+            "gs:// URL"
+        ),
         json_schema_extra={"metavar": "NAME"},
     )
     weights: NAME | None = Field(
         None,
-        description="other weights for that profile: a folder, an s3:// or gs:// URL, or the Hugging Face id of a copy "
-        "or fine-tune",
+        description="Other weights for this model: a Hugging Face ID, folder, or s3:// or gs:// URL",
     )
-    revision: NAME | None = Field(None, description="commit or tag of the model (default: the newest, recorded)")
+    revision: NAME | None = Field(
+        None, description="Commit or tag of the model (default: the newest, which the workspace records)"
+    )
     parser: NAME | None = Field(
         None,
-        description="how answers are read, where it is not the profile's way: plain, grounding, lighton, layout-json, "
-        "html-blocks, front-matter ... (a wrong name lists all)",
+        description=(
+            "Parser of the answers: plain, grounding, lighton, layout-json, html-blocks, front-matter ... "
+            "(default: the model's; an unknown name lists all)"
+        ),
     )
     chat_template: NAME | None = Field(
         None,
-        description="the chat template that our own server uses instead of the model's",
+        description="Chat template for the vLLM server (default: the model's)",
         json_schema_extra={"metavar": "FILE"},
     )
 
 
 class ModelSettings(WhichModel):
-    """How the model is asked."""
+    """Prompts and results."""
 
     ENGINES: ClassVar[tuple[str, ...]] = MODELS
 
     mode: NAME | None = Field(
         None,
-        description="which of its prompts: layout (or layout-all), layout-only, markdown, text (or ocr) ... (default: "
-        "the profile's)",
+        description=(
+            "Prompt of the model to use: layout (or layout-all), layout-only, markdown, text (or ocr) ... "
+            "(default: the model's)"
+        ),
     )
-    prompt: TEXT | None = Field(None, description="a prompt of your own instead; needed for a model without a profile")
-    max_tokens: COUNT | None = Field(None, description="longest answer in tokens (default: the profile's)")
-    temperature: TEMPERATURE | None = Field(None, description="of the first try at a page (default: the profile's)")
+    prompt: TEXT | None = Field(None, description="Custom prompt; required for a model without a profile")
+    max_tokens: COUNT | None = Field(None, description="Maximum tokens per answer (default: the model's)")
+    temperature: TEMPERATURE | None = Field(
+        None, description="Temperature of the first attempt at a page (default: the model's)"
+    )
     crop: LABELS = Field(
         (),
-        description="labels of blocks that are cut out as figures, for example image,table,chart "
-        "(default: the profile's; with the CPU engine image, chart and diagram)",
+        description=(
+            "Labels of blocks to crop as figures, for example image,table,chart (default: the model's; image, "
+            "chart, and diagram with the embedded engine)"
+        ),
         json_schema_extra={"metavar": "LABELS", "engines": [*ALL]},
     )
     figures_from: Literal["auto", "model", "page", "none"] = Field(
         "auto",
-        description="where figures come from: the model's boxes, what is found on the page itself (a PDF's images and "
-        "drawings, pictures on scans), nowhere; auto: the model's where its answers have boxes, else the page's",
+        description=(
+            "Source of figures. model: boxes in the answer; page: images and drawings in a PDF, pictures on a "
+            "scan; auto: model if its answers have boxes, otherwise page"
+        ),
         json_schema_extra={"engines": [*ALL]},
     )
     rotate: Literal["auto", "never", "probe"] = Field(
         "auto",
-        description="auto: a page is turned and read again when the model says that it does not stand upright; probe: "
-        "OCR looks at each page before, too (a quarter of a second on the CPU)",
+        description=(
+            "auto: turn a page and read it again if the model reports that it is not upright; probe: also check "
+            "each page with OCR first (0.25 s of CPU time)"
+        ),
     )
     anchor_text: Annotated[int, Field(ge=0)] = Field(
         0,
-        description="so many characters of a PDF's text layer go into the prompt, for models that take it; 0: none",
+        description="Characters of a PDF's text layer to add to the prompt, for models that support it",
         json_schema_extra={"metavar": "CHARACTERS"},
     )
-    guided: bool = Field(False, description="let vLLM force the form of the answers, for models whose form is known")
+    guided: bool = Field(
+        False,
+        description="Force answers into the model's format with vLLM's structured outputs, where the format is known",
+    )
     headers: Literal["drop", "keep"] = Field(
         "drop",
-        description="running heads and feet and page numbers in the Markdown (the layout has them always)",
+        description="Running headers, footers, and page numbers in the Markdown (the layout always has them)",
         json_schema_extra={"engines": [*ALL]},
     )
     fallback: Literal["none", "text-layer", "embedded"] = Field(
         "text-layer",
-        description="what reads a page that the model could not: nothing, the PDF's text layer, or that and OCR on the "
-        "CPU; such pages are degraded",
+        description=(
+            "Reader of pages on which the model failed; they count as degraded. embedded: the text layer, "
+            "otherwise OCR on the CPU"
+        ),
     )
 
 
@@ -536,92 +580,98 @@ class ServerSettings(Group):
 
     server_url: NAMES = Field(
         (),
-        description="OpenAI-compatible server, with or without /v1 (repeat it for more)",
+        description="OpenAI-compatible server, with or without /v1 (repeatable)",
         json_schema_extra={"metavar": "URL"},
     )
-    server_key: SecretStr | None = Field(None, description="its API key (better: --server-key-file)")
-    server_key_file: FILE | None = Field(None, description="file with its API key")
-    server_model: NAME | None = Field(None, description="the model's name there (default: the one it serves)")
+    server_key: SecretStr | None = Field(None, description="API key (safer: --server-key-file)")
+    server_key_file: FILE | None = Field(None, description="File with the API key")
+    server_model: NAME | None = Field(None, description="Model name on the server (default: the one it serves)")
     server_wait: SECONDS | None = Field(
         None,
-        description="seconds to wait for a server at whose address nobody answers yet (default: 5; in jobs of a "
-        "launch, and where --server-timeout is given: that)",
+        description=(
+            "Seconds to wait for a server that does not respond yet (default: 5; --server-timeout in launched "
+            "jobs, or if that is set)"
+        ),
     )
     price_in: PRICE | None = Field(
         None,
-        description="its price per million tokens of prompts, for the cost in status",
+        description="Price per million prompt tokens in dollars, for cost reports",
         json_schema_extra={"engines": [*MODELS]},
     )
     price_out: PRICE | None = Field(
-        None, description="its price per million tokens of answers", json_schema_extra={"engines": [*MODELS]}
+        None, description="Price per million answer tokens in dollars", json_schema_extra={"engines": [*MODELS]}
     )
 
 
 class VllmSettings(Group):
-    """A vLLM server of our own (--engine vllm)."""
+    """vLLM server started by this run (--engine vllm)."""
 
     ENGINES: ClassVar[tuple[str, ...]] = (VLLM,)
 
     vllm_command: COMMAND = Field(
         "vllm",
-        description="what starts vLLM: a program, or a whole command such as 'docker run ... image'",
+        description="Command that starts vLLM: a program, or a full command such as 'docker run ... image'",
         json_schema_extra={"metavar": "COMMAND"},
     )
     vllm_arg: NAMES = Field(
         (),
-        description="one more argument of `vllm serve`, as it is: --vllm-arg=--max-num-seqs=64 (repeat it for more)",
+        description="Argument for `vllm serve`, for example --vllm-arg=--max-num-seqs=64 (repeatable)",
         json_schema_extra={"metavar": "ARG"},
     )
     preset: Literal["l4", "a40", "l40s", "a100", "h100"] | None = Field(
         None,
-        description="values for one kind of GPU (docs/tuning.md): they replace the profile's, and yours replace them",
+        description=(
+            "Server arguments tuned for a GPU (docs/tuning.md); they override the model's, and your flags override them"
+        ),
     )
-    vllm_port: Annotated[int, Field(ge=1, le=65535)] | None = Field(None, description="port (default: a free one)")
-    replicas: COUNT | None = Field(None, description="servers, each with its own GPUs (default: one per GPU)")
-    tensor_parallel_size: COUNT = Field(1, description="GPUs that one server splits the model over")
-    data_parallel_size: COUNT = Field(1, description="copies of the model inside one server")
-    max_model_len: COUNT | None = Field(None, description="context in tokens (default: the profile's)")
-    gpu_memory_utilization: FRACTION | None = Field(None, description="share of the GPU's memory (default: vLLM's)")
+    vllm_port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
+        None, description="Port of the server (default: a free one)"
+    )
+    replicas: COUNT | None = Field(None, description="Number of servers, each with its own GPUs (default: one per GPU)")
+    tensor_parallel_size: COUNT = Field(1, description="GPUs per server that the model is split across")
+    data_parallel_size: COUNT = Field(1, description="Copies of the model inside each server")
+    max_model_len: COUNT | None = Field(None, description="Context length in tokens (default: the model's)")
+    gpu_memory_utilization: FRACTION | None = Field(None, description="Share of GPU memory to use (default: vLLM's)")
     model_cache: FILE | None = Field(
         None,
-        description="folder for downloaded models (default: Hugging Face's)",
+        description="Folder for downloaded models (default: Hugging Face's)",
         json_schema_extra={"engines": [*MODELS]},
     )
-    compile_cache: FILE | None = Field(None, description="folder for what vLLM compiles (default: vLLM's)")
+    compile_cache: FILE | None = Field(None, description="Folder for vLLM's compiled code (default: vLLM's)")
     offline: bool = Field(
-        False, description="use only models that are on this machine", json_schema_extra={"engines": [*MODELS]}
+        False, description="Use only models that are already on this machine", json_schema_extra={"engines": [*MODELS]}
     )
     server_timeout: SECONDS = Field(
         1800.0,
-        description="seconds until a server that does not get ready is given up",
+        description="Seconds to wait for a server to become ready",
         json_schema_extra={"engines": [*MODELS]},
     )
     max_server_restarts: Annotated[int, Field(ge=0)] = Field(
         5,
-        description="restarts of a server that died or hangs, without 100 answers in between, before giving up",
+        description="Maximum restarts of a crashed or hung server; 100 answers reset the count",
         json_schema_extra={"engines": [*MODELS]},
     )
 
 
 class RequestSettings(Group):
-    """How much is asked at once (nothing of it needs to be set)."""
+    """Concurrency (defaults are automatic)."""
 
     ENGINES: ClassVar[tuple[str, ...]] = MODELS
 
-    max_inflight_requests: COUNT | None = Field(None, description="requests under way (default: follows the server)")
+    max_inflight_requests: COUNT | None = Field(
+        None, description="Maximum open requests (default: adapts to the server)"
+    )
     max_concurrent_documents: COUNT | None = Field(
-        None, description="documents being read at the same time", json_schema_extra={"engines": [*ALL]}
+        None, description="Maximum documents in progress", json_schema_extra={"engines": [*ALL]}
     )
     max_page_concurrency: COUNT | None = Field(
-        None, description="pages of one document being read at the same time", json_schema_extra={"engines": [*ALL]}
+        None, description="Maximum pages in progress per document", json_schema_extra={"engines": [*ALL]}
     )
-    workers: COUNT | None = Field(
-        None, description="units of work open at the same time", json_schema_extra={"engines": [*ALL]}
-    )
-    max_page_attempts: COUNT = Field(8, description="tries at a page or figure before it is degraded or failed")
+    workers: COUNT | None = Field(None, description="Maximum units in progress", json_schema_extra={"engines": [*ALL]})
+    max_page_attempts: COUNT = Field(8, description="Maximum attempts per page or figure")
     request_timeout: SECONDS = Field(
         180.0,
-        description="seconds without new text until a request is given up; after ten times as many, its answer is cut",
+        description="Seconds without new text until a request is aborted; after 10 times as long, its answer is cut",
     )
 
 
@@ -630,36 +680,40 @@ MODES = ("describe", "parse", "classify")
 
 
 class DescribeGroup(Group):
-    """How figures are described."""
+    """Figure descriptions."""
 
     ENGINES: ClassVar[tuple[str, ...]] = MODELS
 
     # The CPU engine refuses these two fields itself.
     describe_prompt: TEXT | None = Field(
-        None, description="what is asked of each figure, in your words", json_schema_extra={"engines": [*ALL]}
+        None, description="Custom prompt for figures", json_schema_extra={"engines": [*ALL]}
     )
     describe_mode: NAME = Field(
         "describe",
         description="describe, parse (data as JSON), classify, or a name for --describe-prompt",
         json_schema_extra={"engines": [*ALL]},
     )
-    describe_model: NAME | None = Field(None, description="model that describes (default: the one that read the pages)")
+    describe_model: NAME | None = Field(
+        None, description="Model that describes figures (default: the model that read the pages)"
+    )
     describe_classes: LABELS = Field(
-        (), description="classes to choose from with classify", json_schema_extra={"metavar": "LABELS"}
+        (), description="Classes for --describe-mode classify", json_schema_extra={"metavar": "LABELS"}
     )
     describe_known: Literal["ask", "keep"] = Field(
         "ask",
-        description="figures of which the model that read the page has said something already: ask all the same, or "
-        "keep that (describe mode without a prompt of your own)",
+        description=(
+            "Figures that the model described while it read the page. ask: describe them again; keep: keep that "
+            "description (not with a custom prompt or mode)"
+        ),
     )
-    describe_max_tokens: COUNT | None = Field(None, description="longest description in tokens")
-    describe_temperature: TEMPERATURE | None = Field(None, description="of the first try at a figure")
+    describe_max_tokens: COUNT | None = Field(None, description="Maximum tokens per description")
+    describe_temperature: TEMPERATURE | None = Field(None, description="Temperature of the first attempt at a figure")
 
     @field_validator("describe_mode")
     @classmethod
     def _known(cls, value: str, info: ValidationInfo) -> str:
         if info.data.get("describe_prompt") is None and value not in MODES:
-            raise ValueError(f"must be one of {', '.join(MODES)}, or a name for the prompt given as describe_prompt")
+            raise ValueError(f"must be one of {', '.join(MODES)}, or a name for the prompt in describe_prompt")
         return value
 
 
@@ -671,35 +725,44 @@ DEVICE = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")]
 
 
 class LayoutSettings(Group):
-    """Pages by their regions (--layout-first): a detector finds them, the model reads each by itself."""
+    """Reading by region."""
 
     ENGINES: ClassVar[tuple[str, ...]] = MODELS
 
     layout_first: Literal["auto", "always", "never"] = Field(
         "auto",
-        description="auto: where that is the model's way (glm-ocr, paddleocr-vl) and a detector is installed; always: "
-        "with any model that has prompts for regions, by the embedded engine's layout where no detector is installed",
+        description=(
+            "Detect regions first, and read each one separately. auto: for models made for it (glm-ocr, "
+            "paddleocr-vl), if a detector is installed; always: for any model with prompts for regions, with the "
+            "embedded engine's layout if no detector is installed"
+        ),
     )
     region_task: LABELS = Field(
         (),
-        description="what is done with regions of a label: text, table, formula or chart (read so), skip (kept as a "
-        "figure) or abandon (left out); for example footer=text (repeat it for more)",
+        description=(
+            "Task for regions with this label: text, table, formula, chart, skip (keep as a figure), or abandon "
+            "(leave out), for example footer=text (repeatable)"
+        ),
         json_schema_extra={"metavar": "LABEL=TASK"},
     )
     detector: NAME | None = Field(
         None,
-        description="Hugging Face id or folder of the detector, or `embedded` "
-        "(default: PaddlePaddle/PP-DocLayoutV3_safetensors)",
+        description=(
+            "Layout detector: a Hugging Face ID, a folder, or `embedded` (default: "
+            "PaddlePaddle/PP-DocLayoutV3_safetensors)"
+        ),
         json_schema_extra={"metavar": "NAME"},
     )
-    detector_revision: NAME | None = Field(None, description="its commit or tag (default: the newest, recorded)")
-    detector_threshold: FRACTION = Field(0.3, description="regions of which it is less sure are left out")
-    detector_device: DEVICE = Field(
-        "auto", description="where it runs: cpu, cuda, cuda:1 ... (auto: a GPU if there is one)"
+    detector_revision: NAME | None = Field(
+        None, description="Commit or tag of the detector (default: the newest, which the workspace records)"
     )
-    detector_workers: COUNT | None = Field(None, description="its processes on the CPU (default: one per core)")
+    detector_threshold: FRACTION = Field(0.3, description="Minimum confidence of a region")
+    detector_device: DEVICE = Field(
+        "auto", description="Device of the detector: cpu, cuda, cuda:1 ... (auto: a GPU if available)"
+    )
+    detector_workers: COUNT | None = Field(None, description="Detector processes on the CPU (default: one per core)")
     detector_python: FILE | None = Field(
         None,
-        description="a Python that has torch and transformers, where this one has not (such as vLLM's)",
+        description="Python that has torch and transformers, if this one does not (for example vLLM's)",
         json_schema_extra={"metavar": "PROGRAM"},
     )

@@ -19,237 +19,237 @@ class CallKeywords(TypedDict, total=False):
 
 
 class WorkspaceKeywords(TypedDict, total=False):
-    """Where everything of a run stands."""
+    """Workspace."""
 
     workspace_profile: Name | None
-    """credentials of its store: a profile of the AWS configuration, or a Google credentials file"""
+    """Credentials for the workspace: an AWS profile or a Google credentials file"""
     workspace_endpoint: Name | None
-    """its store's server, where it is not Amazon's or Google's"""
+    """Server of the workspace's store (default: the provider's)"""
     workspace_region: Name | None
-    """its bucket's region (default: the SDK's)"""
+    """Region of the workspace's bucket (default: the SDK's)"""
 
 
 class LogKeywords(TypedDict, total=False):
-    """What is told, and where."""
+    """Output and logging."""
 
     quiet: bool
-    """no progress, only the last line"""
+    """Print only the result"""
     log_level: Literal["debug", "info", "warning", "error"]
-    """how much is logged"""
+    """Minimum log level"""
     log_file: str | Path | None
-    """write the log there instead of standard error"""
+    """Log file (default: standard error)"""
     log_format: Literal["text", "json"]
-    """lines for people or for machines"""
+    """Log format: text lines or JSON lines"""
 
 
 class SourceKeywords(TypedDict, total=False):
-    """Which documents, and which of their pages."""
+    """Documents and pages."""
 
     pages: str | None
-    """pages of each document, for example 1-5,9 or 12-"""
+    """Pages to read of each document, for example 1-5,9 or 12-"""
     only: Name | Iterable[Name]
-    """only documents of this file name (repeat it for more)"""
+    """Read only documents with this file name or pattern (repeatable)"""
     max_pages_per_document: int | None
-    """read no more than the first N pages of a document"""
+    """Read at most the first N pages of each document"""
     max_samples: int | None
-    """read no more than N documents"""
+    """Read at most N documents"""
     password: Secret | Iterable[Secret]
-    """password for encrypted PDFs (better: --password-file)"""
+    """Password for encrypted PDFs (repeatable; safer: --password-file)"""
     password_file: str | Path | None
-    """file with passwords to try, one a line"""
+    """File with passwords to try, one per line"""
     pages_per_unit: int | None
-    """pages of one unit of work (default: 64; fewer below 2,048 pages; 16 with the embedded engine)"""
+    """Pages per unit of work (default: 64, fewer below 2,048 pages; 16 with the embedded engine)"""
 
 
 class DatasetKeywords(TypedDict, total=False):
-    """A Hugging Face dataset whose rows hold page images, as a source."""
+    """Hugging Face dataset of page images."""
 
     dataset: Name | None
-    """Hugging Face dataset whose rows hold page images"""
+    """Dataset whose rows contain page images"""
     dataset_config: Name | None
-    """its configuration (default: the only one, or `default`)"""
+    """Dataset configuration (default: the only one, or `default`)"""
     dataset_split: Name
-    """its split"""
+    """Dataset split"""
     dataset_revision: Name | None
-    """its branch, tag or commit; the commit is recorded when it is planned (default: the newest)"""
+    """Dataset branch, tag, or commit; the plan records the commit (default: the newest)"""
     image_column: Name | None
-    """column with the image, or with a list of a document's images (default: the only such column)"""
+    """Column with the image, or with a list of a document's images (default: the only such column)"""
     id_column: Name | None
-    """column with the documents' ids (default: made of commit, file and row)"""
+    """Column with document IDs (default: IDs from commit, file, and row)"""
 
 
 class CountKeywords(TypedDict, total=False):
-    """How the pages of a plan are counted."""
+    """Page counts."""
 
     count_pages: Literal["auto", "exact", "estimate"]
-    """exact: open every document; estimate: open a sample and judge the others by their size, which becomes exact
-    when they are read; auto: exact up to 10,000 documents
+    """exact: open every document to count its pages; estimate: open a sample, and infer the other counts from file
+    sizes; auto: exact for up to 10,000 documents
     """
 
 
 class FilterKeywords(TypedDict, total=False):
-    """Which documents are left out of the plan, and which trial of them is made. All off by default."""
+    """Document filters and samples."""
 
     filter_language: Name | Iterable[Name]
-    """only documents in these languages, by code (en, de; repeat it for more); those without text to judge by stay"""
+    """Keep only documents in this language, by code such as en or de (repeatable); documents without text are kept"""
     filter_forms: bool
-    """leave out PDFs that are forms to be filled in"""
+    """Skip PDFs that are forms to fill in"""
     filter_spam: bool
-    """leave out documents that read like text made for search engines"""
+    """Skip documents that look like search-engine spam"""
     filter_blank: bool
-    """leave out documents whose pages are all blank"""
+    """Skip documents whose pages are all blank"""
     sample: int | None
-    """read only N documents, drawn by chance over all"""
+    """Read a random sample of N documents"""
     seed: int
-    """what decides the draw: the same number, the same sample"""
+    """Seed of the random sample"""
 
 
 class RemoteKeywords(TypedDict, total=False):
-    """How documents on stores and on the web are read."""
+    """Remote documents."""
 
     source_profile: Name | None
-    """credentials of the documents' store, which may be another account than the workspace's"""
+    """Credentials for the documents: AWS profile or Google credentials file (default: the SDK's)"""
     source_endpoint: Name | None
-    """server of the documents' store"""
+    """Server of the documents' store (default: the provider's)"""
     source_region: Name | None
-    """region of the documents' bucket"""
+    """Region of the documents' bucket (default: the SDK's)"""
     source_cache: int
-    """local space for documents that are being read, in MiB"""
+    """Disk space for downloaded documents in MiB"""
     allow_private_addresses: bool
-    """fetch https:// documents from private addresses, too"""
+    """Allow https:// documents at private IP addresses"""
 
 
 class RenderKeywords(TypedDict, total=False):
-    """How pages become images."""
+    """Page rendering."""
 
     image_size: int | None
-    """longest side of page images in pixels (default: the engine's)"""
+    """Longest side of page images in pixels (default: the engine's)"""
     image_format: Literal["auto", "png", "jpeg"]
-    """encoding of page images; auto: what suits the engine"""
+    """Encoding of page images (auto: what suits the engine)"""
     renderer: Literal["pdfium", "poppler"]
-    """program that renders PDF pages"""
+    """Renderer of PDF pages"""
     render_timeout: float
-    """seconds until a page's renderer is killed"""
+    """Maximum seconds to render a page"""
     render_memory: int
-    """memory limit of a renderer process in MiB"""
+    """Memory limit of each renderer process in MiB"""
     render_workers: int | None
-    """renderer processes (default: one per core)"""
+    """Renderer processes (default: one per core)"""
 
 
 class EngineKeywords(TypedDict, total=False):
-    """What reads the pages and describes the figures."""
+    """Engine."""
 
     engine: Literal["auto", "vllm", "server", "embedded"]
-    """vllm: a server of our own on this machine's GPUs; server: the one at --server-url; embedded: text layer and
-    OCR on the CPU; auto: the best that works here
+    """vllm: start a vLLM server on the GPUs of this machine; server: use the server at --server-url; embedded: PDF
+    text layer and OCR on the CPU; auto: the best one available
     """
     batch_id: Name | None
-    """a name for this run in status and metrics"""
+    """Name of this run in status and metrics"""
 
 
 class ModelKeywords(TypedDict, total=False):
-    """How the model is asked."""
+    """Prompts and results."""
 
     mode: Name | None
-    """which of its prompts: layout (or layout-all), layout-only, markdown, text (or ocr) ... (default: the
-    profile's)
+    """Prompt of the model to use: layout (or layout-all), layout-only, markdown, text (or ocr) ... (default: the
+    model's)
     """
     prompt: str | None
-    """a prompt of your own instead; needed for a model without a profile"""
+    """Custom prompt; required for a model without a profile"""
     max_tokens: int | None
-    """longest answer in tokens (default: the profile's)"""
+    """Maximum tokens per answer (default: the model's)"""
     temperature: float | None
-    """of the first try at a page (default: the profile's)"""
+    """Temperature of the first attempt at a page (default: the model's)"""
     crop: Name | Iterable[Name]
-    """labels of blocks that are cut out as figures, for example image,table,chart (default: the profile's; with
-    the CPU engine image, chart and diagram)
+    """Labels of blocks to crop as figures, for example image,table,chart (default: the model's; image, chart, and
+    diagram with the embedded engine)
     """
     figures_from: Literal["auto", "model", "page", "none"]
-    """where figures come from: the model's boxes, what is found on the page itself (a PDF's images and drawings,
-    pictures on scans), nowhere; auto: the model's where its answers have boxes, else the page's
+    """Source of figures. model: boxes in the answer; page: images and drawings in a PDF, pictures on a scan; auto:
+    model if its answers have boxes, otherwise page
     """
     rotate: Literal["auto", "never", "probe"]
-    """auto: a page is turned and read again when the model says that it does not stand upright; probe: OCR looks
-    at each page before, too (a quarter of a second on the CPU)
+    """auto: turn a page and read it again if the model reports that it is not upright; probe: also check each page
+    with OCR first (0.25 s of CPU time)
     """
     anchor_text: int
-    """so many characters of a PDF's text layer go into the prompt, for models that take it; 0: none"""
+    """Characters of a PDF's text layer to add to the prompt, for models that support it"""
     guided: bool
-    """let vLLM force the form of the answers, for models whose form is known"""
+    """Force answers into the model's format with vLLM's structured outputs, where the format is known"""
     headers: Literal["drop", "keep"]
-    """running heads and feet and page numbers in the Markdown (the layout has them always)"""
+    """Running headers, footers, and page numbers in the Markdown (the layout always has them)"""
     fallback: Literal["none", "text-layer", "embedded"]
-    """what reads a page that the model could not: nothing, the PDF's text layer, or that and OCR on the CPU; such
-    pages are degraded
+    """Reader of pages on which the model failed; they count as degraded. embedded: the text layer, otherwise OCR
+    on the CPU
     """
 
 
 class WhichModelKeywords(TypedDict, total=False):
-    """Which model reads the pages (vLLM and servers)."""
+    """Model (--engine vllm and server)."""
 
     model: Name
-    """deepseek-ocr, deepseek-ocr-2, lightonocr-3, dots.mocr, chandra-2, olmocr-2, glm-ocr, paddleocr-vl,
-    hunyuanocr, nanonets-ocr2, qwen3-vl ... (llm-ocr models lists them); a profile's .toml or .yaml file; or
-    with --prompt any model: its Hugging Face id, folder, s3:// or gs:// URL
+    """Model to use: deepseek-ocr, lightonocr-3, dots.mocr, olmocr-2 ... (llm-ocr models lists all); a profile's
+    .toml or .yaml file; or, with --prompt, any model by Hugging Face ID, folder, or s3:// or gs:// URL
     """
     weights: Name | None
-    """other weights for that profile: a folder, an s3:// or gs:// URL, or the Hugging Face id of a copy or
-    fine-tune
-    """
+    """Other weights for this model: a Hugging Face ID, folder, or s3:// or gs:// URL"""
     revision: Name | None
-    """commit or tag of the model (default: the newest, recorded)"""
+    """Commit or tag of the model (default: the newest, which the workspace records)"""
     parser: Name | None
-    """how answers are read, where it is not the profile's way: plain, grounding, lighton, layout-json,
-    html-blocks, front-matter ... (a wrong name lists all)
+    """Parser of the answers: plain, grounding, lighton, layout-json, html-blocks, front-matter ... (default: the
+    model's; an unknown name lists all)
     """
     chat_template: Name | None
-    """the chat template that our own server uses instead of the model's"""
+    """Chat template for the vLLM server (default: the model's)"""
 
 
 class LayoutKeywords(TypedDict, total=False):
-    """Pages by their regions (--layout-first): a detector finds them, the model reads each by itself."""
+    """Reading by region."""
 
     layout_first: Literal["auto", "always", "never"]
-    """auto: where that is the model's way (glm-ocr, paddleocr-vl) and a detector is installed; always: with any
-    model that has prompts for regions, by the embedded engine's layout where no detector is installed
+    """Detect regions first, and read each one separately. auto: for models made for it (glm-ocr, paddleocr-vl), if
+    a detector is installed; always: for any model with prompts for regions, with the embedded engine's layout
+    if no detector is installed
     """
     region_task: Name | Iterable[Name]
-    """what is done with regions of a label: text, table, formula or chart (read so), skip (kept as a figure) or
-    abandon (left out); for example footer=text (repeat it for more)
+    """Task for regions with this label: text, table, formula, chart, skip (keep as a figure), or abandon (leave
+    out), for example footer=text (repeatable)
     """
     detector: Name | None
-    """Hugging Face id or folder of the detector, or `embedded` (default: PaddlePaddle/PP-DocLayoutV3_safetensors)"""
+    """Layout detector: a Hugging Face ID, a folder, or `embedded` (default:
+    PaddlePaddle/PP-DocLayoutV3_safetensors)
+    """
     detector_revision: Name | None
-    """its commit or tag (default: the newest, recorded)"""
+    """Commit or tag of the detector (default: the newest, which the workspace records)"""
     detector_threshold: float
-    """regions of which it is less sure are left out"""
+    """Minimum confidence of a region"""
     detector_device: str
-    """where it runs: cpu, cuda, cuda:1 ... (auto: a GPU if there is one)"""
+    """Device of the detector: cpu, cuda, cuda:1 ... (auto: a GPU if available)"""
     detector_workers: int | None
-    """its processes on the CPU (default: one per core)"""
+    """Detector processes on the CPU (default: one per core)"""
     detector_python: str | Path | None
-    """a Python that has torch and transformers, where this one has not (such as vLLM's)"""
+    """Python that has torch and transformers, if this one does not (for example vLLM's)"""
 
 
 class EmbeddedKeywords(TypedDict, total=False):
-    """The embedded engine."""
+    """Embedded engine (--engine embedded)."""
 
     text_layer: Literal["auto", "never"]
-    """auto: a PDF's text layer where it is true; never: OCR"""
+    """auto: use a PDF's text layer if it is correct; never: always use OCR"""
     ocr_workers: int | None
     """OCR processes (default: one per core)"""
     ocr_memory: int
-    """memory limit of one OCR process in MiB"""
+    """Memory limit of each OCR process in MiB"""
     page_timeout: float
-    """seconds until reading one page is given up"""
+    """Maximum seconds to read a page"""
 
 
 class ConfinementKeywords(TypedDict, total=False):
-    """How the processes that look at documents are locked in."""
+    """Process isolation."""
 
     confinement: Literal["auto", "off"]
-    """auto: processes that open documents give up network, files and programs, as far as the kernel offers it;
-    off: they keep them, where this breaks something (limits on memory and time stay)
+    """auto: processes that open documents cannot access the network, files, and programs, as far as the kernel
+    supports this; off: they can, if this breaks something (memory and time limits stay)
     """
 
 
@@ -257,305 +257,301 @@ class ServerKeywords(TypedDict, total=False):
     """Running servers and providers (--engine server)."""
 
     server_url: Name | Iterable[Name]
-    """OpenAI-compatible server, with or without /v1 (repeat it for more)"""
+    """OpenAI-compatible server, with or without /v1 (repeatable)"""
     server_key: Secret | None
-    """its API key (better: --server-key-file)"""
+    """API key (safer: --server-key-file)"""
     server_key_file: str | Path | None
-    """file with its API key"""
+    """File with the API key"""
     server_model: Name | None
-    """the model's name there (default: the one it serves)"""
+    """Model name on the server (default: the one it serves)"""
     server_wait: float | None
-    """seconds to wait for a server at whose address nobody answers yet (default: 5; in jobs of a launch, and where
-    --server-timeout is given: that)
+    """Seconds to wait for a server that does not respond yet (default: 5; --server-timeout in launched jobs, or if
+    that is set)
     """
     price_in: float | None
-    """its price per million tokens of prompts, for the cost in status"""
+    """Price per million prompt tokens in dollars, for cost reports"""
     price_out: float | None
-    """its price per million tokens of answers"""
+    """Price per million answer tokens in dollars"""
 
 
 class VllmKeywords(TypedDict, total=False):
-    """A vLLM server of our own (--engine vllm)."""
+    """vLLM server started by this run (--engine vllm)."""
 
     vllm_command: Name
-    """what starts vLLM: a program, or a whole command such as 'docker run ... image'"""
+    """Command that starts vLLM: a program, or a full command such as 'docker run ... image'"""
     vllm_arg: Name | Iterable[Name]
-    """one more argument of `vllm serve`, as it is: --vllm-arg=--max-num-seqs=64 (repeat it for more)"""
+    """Argument for `vllm serve`, for example --vllm-arg=--max-num-seqs=64 (repeatable)"""
     preset: Literal["l4", "a40", "l40s", "a100", "h100"] | None
-    """values for one kind of GPU (docs/tuning.md): they replace the profile's, and yours replace them"""
+    """Server arguments tuned for a GPU (docs/tuning.md); they override the model's, and your flags override them"""
     vllm_port: int | None
-    """port (default: a free one)"""
+    """Port of the server (default: a free one)"""
     replicas: int | None
-    """servers, each with its own GPUs (default: one per GPU)"""
+    """Number of servers, each with its own GPUs (default: one per GPU)"""
     tensor_parallel_size: int
-    """GPUs that one server splits the model over"""
+    """GPUs per server that the model is split across"""
     data_parallel_size: int
-    """copies of the model inside one server"""
+    """Copies of the model inside each server"""
     max_model_len: int | None
-    """context in tokens (default: the profile's)"""
+    """Context length in tokens (default: the model's)"""
     gpu_memory_utilization: float | None
-    """share of the GPU's memory (default: vLLM's)"""
+    """Share of GPU memory to use (default: vLLM's)"""
     model_cache: str | Path | None
-    """folder for downloaded models (default: Hugging Face's)"""
+    """Folder for downloaded models (default: Hugging Face's)"""
     compile_cache: str | Path | None
-    """folder for what vLLM compiles (default: vLLM's)"""
+    """Folder for vLLM's compiled code (default: vLLM's)"""
     offline: bool
-    """use only models that are on this machine"""
+    """Use only models that are already on this machine"""
     server_timeout: float
-    """seconds until a server that does not get ready is given up"""
+    """Seconds to wait for a server to become ready"""
     max_server_restarts: int
-    """restarts of a server that died or hangs, without 100 answers in between, before giving up"""
+    """Maximum restarts of a crashed or hung server; 100 answers reset the count"""
 
 
 class RequestKeywords(TypedDict, total=False):
-    """How much is asked at once (nothing of it needs to be set)."""
+    """Concurrency (defaults are automatic)."""
 
     max_inflight_requests: int | None
-    """requests under way (default: follows the server)"""
+    """Maximum open requests (default: adapts to the server)"""
     max_concurrent_documents: int | None
-    """documents being read at the same time"""
+    """Maximum documents in progress"""
     max_page_concurrency: int | None
-    """pages of one document being read at the same time"""
+    """Maximum pages in progress per document"""
     workers: int | None
-    """units of work open at the same time"""
+    """Maximum units in progress"""
     max_page_attempts: int
-    """tries at a page or figure before it is degraded or failed"""
+    """Maximum attempts per page or figure"""
     request_timeout: float
-    """seconds without new text until a request is given up; after ten times as many, its answer is cut"""
+    """Seconds without new text until a request is aborted; after 10 times as long, its answer is cut"""
 
 
 class LeaseKeywords(TypedDict, total=False):
-    """How workers of one workspace share its units."""
+    """Several workers on one workspace."""
 
     lease_seconds: float | None
-    """after so many seconds without a sign of life another worker takes a unit over (default: 300 on stores that
-    allow it; in a folder units are shared only where this is given)
+    """Seconds without a heartbeat until another worker takes over a unit (default: 300; in a folder, workers share
+    units only if this is set)
     """
 
 
 class DescribeGroupKeywords(TypedDict, total=False):
-    """How figures are described."""
+    """Figure descriptions."""
 
     describe_prompt: str | None
-    """what is asked of each figure, in your words"""
+    """Custom prompt for figures"""
     describe_mode: Name
     """describe, parse (data as JSON), classify, or a name for --describe-prompt"""
     describe_model: Name | None
-    """model that describes (default: the one that read the pages)"""
+    """Model that describes figures (default: the model that read the pages)"""
     describe_classes: Name | Iterable[Name]
-    """classes to choose from with classify"""
+    """Classes for --describe-mode classify"""
     describe_known: Literal["ask", "keep"]
-    """figures of which the model that read the page has said something already: ask all the same, or keep that
-    (describe mode without a prompt of your own)
+    """Figures that the model described while it read the page. ask: describe them again; keep: keep that
+    description (not with a custom prompt or mode)
     """
     describe_max_tokens: int | None
-    """longest description in tokens"""
+    """Maximum tokens per description"""
     describe_temperature: float | None
-    """of the first try at a figure"""
+    """Temperature of the first attempt at a figure"""
 
 
 class RayKeywords(TypedDict, total=False):
-    """Many machines of a Ray cluster."""
+    """Ray."""
 
     ray: Name | None
-    """do the units on a Ray cluster: its address, or `auto`, or `local` for one on this machine"""
+    """Ray cluster to run on: its address, `auto`, or `local` for a new one on this machine"""
     ray_workers: int | None
-    """workers on the cluster (default: one for each of its GPUs; without GPUs: for each node)"""
+    """Workers on the cluster (default: one per GPU; without GPUs, one per node)"""
     ray_gpus: float
-    """GPUs of each worker (unless set: as many as one server needs, none without --engine vllm)"""
+    """GPUs per worker (default: what one server needs with --engine vllm, otherwise 0)"""
 
 
 class AssembleGroupKeywords(TypedDict, total=False):
-    """How the documents are put together."""
+    """Documents and dataset."""
 
     page_markers: bool
-    """mark where each page begins in a document's Markdown"""
+    """Mark page starts in the Markdown"""
     dataset_images: Literal["all", "figures", "none"]
-    """images that the dataset holds"""
+    """Images to store in the dataset"""
     describe_key: str | None
-    """descriptions to use (default: the newest)"""
+    """Key of the descriptions to use (default: the newest)"""
 
 
 class QualityKeywords(TypedDict, total=False):
-    """What is done about pages that look wrong."""
+    """Quality."""
 
     min_quality: float | None
-    """read a page again, by the next way the model offers, when its quality score is below this (0 to 1; the best
-    answer is kept; default: off)
+    """Read a page again with the model's next method if its quality score is below this (0 to 1), and keep the
+    best result (default: off)
     """
 
 
 class LimitKeywords(TypedDict, total=False):
-    """When a run stops by itself; what is done stays, and the same command goes on later."""
+    """Stop conditions."""
 
     max_hours: float | None
-    """stop after so many hours (exit 5)"""
+    """Stop after this many hours (exit code 5); the same command continues"""
     max_cost: float | None
-    """stop when the workspace has cost so much (exit 5)"""
+    """Stop when the workspace has cost this much (exit code 5)"""
     price_per_hour: float | None
-    """what this machine costs, for --max-cost and the record of what was spent"""
+    """Hourly price of this machine in dollars, for --max-cost and cost reports"""
 
 
 class OutcomeKeywords(TypedDict, total=False):
-    """When a finished run counts as failed."""
+    """Failures."""
 
     max_failed_rate: float
-    """exit code 3 when more than this share of the pages failed"""
+    """Exit with code 3 if more than this share of the pages failed"""
 
 
 class ShardKeywords(TypedDict, total=False):
-    """Which share of the units this worker does."""
+    """Static shards."""
 
     shard_index: int
-    """this worker's number, from 0"""
+    """Number of this worker, from 0"""
     shard_count: int
-    """number of workers that share the units"""
+    """Number of workers that divide the units"""
 
 
 class JobGroupKeywords(TypedDict, total=False):
-    """What a launcher tells its jobs."""
+    """Launched job."""
 
     launch: Name | None
-    """take the settings of this launch (launchers set it in their jobs)"""
+    """ID of the launch whose settings to use (launchers set it in their jobs)"""
 
 
 class InputKeywords(TypedDict, total=False):
-    """Results of the predecessor to begin with."""
+    """Pages from other sources."""
 
     input: Name | None
-    """a dataset that the predecessor's Extract wrote: s3://, gs://, a folder, or NS/NAME on the Hub; taken over as
-    this workspace's pages
-    """
+    """Import pages that batch-ocr-inference extracted: s3://, gs://, a folder, or NS/NAME on the Hub"""
     pages_from: Name
-    """stage whose pages are taken: extract, or one of your own (llm_ocr.transform)"""
+    """Stage whose pages to use: extract, or a stage of your own (llm_ocr.transform)"""
 
 
 class FollowKeywords(TypedDict, total=False):
-    """Work beside the stage before."""
+    """Simultaneous stages."""
 
     follow: bool
-    """take units as soon as the stage before has published them, and wait for it"""
+    """Process units as soon as the previous stage publishes them, until it is done"""
 
 
 class LaunchGroupKeywords(TypedDict, total=False):
-    """The job."""
+    """Jobs."""
 
     shards: int
-    """jobs, or machines of one job, that share the units"""
+    """Number of jobs, or of machines in one job, that divide the units"""
     hardware: Name | None
-    """the platform's name for the machine (default: the platform's)"""
+    """Machine type, by the platform's name for it (default: the platform's)"""
     image: Name | None
-    """container image (default: a stock image with vLLM)"""
+    """Container image (default: a stock image with vLLM)"""
     cpu_image: Name | None
-    """container image of Assemble (default: a stock image with Python, otherwise --image)"""
+    """Container image for Assemble (default: a stock image with Python, otherwise --image)"""
     secret: Name | Iterable[Name]
-    """name of an environment variable that jobs get as a secret: NAME, or NAME=WHERE it stands on the platform
-    (repeat it for more)
+    """Environment variable to pass to jobs as a secret: NAME, or NAME=WHERE with its place on the platform
+    (repeatable)
     """
     time_limit: int | str | None
-    """of one job, as 90m or 3h (default: fitted to the estimate)"""
+    """Time limit of each job, such as 90m or 3h (default: from the estimate)"""
     attempts: int
-    """submissions of a stage: again only while units are missing and some came"""
+    """Maximum submissions of a stage, while units are missing and each submission finishes some"""
     max_cost: float | None
-    """the most that all jobs of the workspace may cost: their time limits follow from what is left"""
+    """Maximum cost of all jobs of the workspace; limits how long they run"""
     wait: bool
-    """stay until the stage is done, with progress; failed jobs are errors"""
+    """Wait until the stage is done, with progress; a failed job is an error"""
     detach: bool
-    """pipeline: a small CPU job on the platform submits the stages; nothing runs here"""
+    """pipeline: submit the stages from a small CPU job on the platform, not from here"""
     dry_run: bool
-    """print exactly what would be sent; needs no account"""
+    """Print the exact requests without sending them; needs no account"""
 
 
 class PlatformGroupKeywords(TypedDict, total=False):
-    """Where on the platform, and at which price."""
+    """Region and price."""
 
     region: Name | None
-    """region of SageMaker, Cloud Run or Modal (default: the SDK's)"""
+    """Region of SageMaker, Cloud Run, or Modal (default: the SDK's)"""
     platform_endpoint: Name | None
-    """another server for the platform's API"""
+    """API server of the platform (default: the platform's own)"""
     price_per_hour: float | None
-    """what one machine costs, for the bill and --max-cost (default: the platform's list price)"""
+    """Hourly price per machine, for cost reports and --max-cost (default: the platform's list price)"""
 
 
 class LibraryGroupKeywords(TypedDict, total=False):
-    """How the library comes into a job's container: hf-jobs, sagemaker, cloud-run, beaker, kubernetes."""
+    """llm-ocr in jobs (hf-jobs, sagemaker, cloud-run, beaker, kubernetes)."""
 
     wheel: Name | None
-    """the library that jobs install: the file of a wheel, or `image` if the image holds the library (default: the
-    library as it is installed here)
+    """Wheel of llm-ocr for jobs to install, or `image` if the image contains llm-ocr (default: the installed
+    version)
     """
     extra: Name | Iterable[Name]
-    """one more extra of the library that jobs install (repeat it for more)"""
+    """Additional extra of llm-ocr for jobs to install (repeatable)"""
 
 
 class HfJobsGroupKeywords(TypedDict, total=False):
     """Hugging Face Jobs."""
 
     namespace: Name | None
-    """user or organization that pays (default: the token's); on kubernetes, the jobs' namespace"""
+    """User or organization that pays (default: the token's); on kubernetes: namespace of the jobs"""
 
 
 class SageMakerGroupKeywords(TypedDict, total=False):
     """Amazon SageMaker."""
 
     role: Name | None
-    """ARN of the role that jobs have"""
+    """ARN of the jobs' role"""
     spot: bool
-    """spot machines: training jobs, which go on where they were interrupted"""
+    """Use spot machines (on sagemaker in training jobs, which continue after interruptions)"""
     volume_size: int
-    """disk of each machine in GB"""
+    """Disk size per machine in GB"""
     subnet: Name | Iterable[Name]
-    """subnets of a VPC (repeat it for more)"""
+    """VPC subnet (repeatable)"""
     security_group: Name | Iterable[Name]
-    """security groups in it (repeat it for more)"""
+    """VPC security group (repeatable)"""
     kms_key: Name | None
-    """key that encrypts the machines' disks"""
+    """KMS key that encrypts the machines' disks"""
     training_output: Name | None
-    """where SageMaker keeps its files of training jobs, on Amazon's S3 (default: in the workspace)"""
+    """S3 URL for SageMaker's own files of training jobs (default: in the workspace)"""
 
 
 class CloudRunGroupKeywords(TypedDict, total=False):
     """Google Cloud Run."""
 
     project: Name | None
-    """Google Cloud project (default: the credentials')"""
+    """Google Cloud project (default: from the credentials)"""
     service_account: Name | None
-    """account that jobs run as"""
+    """Service account of the jobs"""
     parallelism: int | None
-    """tasks at the same time (default: all shards)"""
+    """Maximum concurrent tasks (default: all shards)"""
     cpu: int | None
-    """cores of a task (default: what the GPU needs)"""
+    """CPU cores per task (default: what the GPU needs)"""
     memory: Name | None
-    """memory of a task, as 32Gi (default: what the GPU needs)"""
+    """Memory per task, such as 32Gi (default: what the GPU needs)"""
 
 
 class ModalGroupKeywords(TypedDict, total=False):
     """Modal."""
 
     modal_app: Name
-    """name of the deployed app (modal-app/README.md)"""
+    """Name of the deployed app (modal-app/README.md)"""
 
 
 class RunPodGroupKeywords(TypedDict, total=False):
     """RunPod."""
 
     runpod_endpoint: Name | None
-    """id of the serverless endpoint (runpod-serverless/README.md)"""
+    """ID of the serverless endpoint (runpod-serverless/README.md)"""
     runpod_cpu_endpoint: Name | None
-    """another one for Assemble, which needs no GPU"""
+    """ID of an endpoint for Assemble, which needs no GPU (default: the same)"""
 
 
 class SlurmGroupKeywords(TypedDict, total=False):
     """Slurm."""
 
     partition: Name | None
-    """partition"""
+    """Slurm partition"""
     slurm_arg: Name | Iterable[Name]
-    """one more argument of sbatch, as it is: --slurm-arg=--account=lab (repeat it for more)"""
+    """Argument for sbatch, for example --slurm-arg=--account=lab (repeatable)"""
     slurm_setup: Name | Iterable[Name]
-    """a shell line that the job runs first, as 'module load cuda' or 'source venv/bin/activate' (repeat it for
-    more)
-    """
+    """Shell line to run first, such as 'module load cuda' or 'source venv/bin/activate' (repeatable)"""
 
 
 class BeakerGroupKeywords(TypedDict, total=False):
@@ -564,11 +560,11 @@ class BeakerGroupKeywords(TypedDict, total=False):
     beaker_workspace: Name | None
     """Beaker workspace"""
     beaker_budget: Name | None
-    """budget that pays (default: the workspace's)"""
+    """Budget that pays (default: the workspace's)"""
     cluster: Name | Iterable[Name]
-    """clusters (repeat it for more)"""
+    """Beaker cluster (repeatable)"""
     priority: Literal["low", "normal", "high", "urgent"]
-    """priority"""
+    """Job priority"""
 
 
 class RunKeywords(
@@ -602,7 +598,7 @@ class RunKeywords(
     """Settings of `llm_ocr.run`."""
 
     stdout: bool
-    """print the Markdown of the documents when done"""
+    """Print the Markdown of the documents to standard output at the end"""
 
 
 class PlanKeywords(
@@ -687,7 +683,7 @@ class ReadPageKeywords(
     """Settings of `llm_ocr.read_page`."""
 
     price_per_hour: float | None
-    """what this machine costs, for --max-cost and the record of what was spent"""
+    """Hourly price of this machine in dollars, for --max-cost and cost reports"""
 
 
 class DescribeKeywords(
@@ -744,11 +740,11 @@ class RetryKeywords(
     """Settings of `llm_ocr.retry_failed`."""
 
     password: Secret | Iterable[Secret]
-    """password for encrypted PDFs (better: --password-file)"""
+    """Password for encrypted PDFs (repeatable; safer: --password-file)"""
     password_file: str | Path | None
-    """file with passwords to try, one a line"""
+    """File with passwords to try, one per line"""
     below_quality: float | None
-    """also read pages again whose quality score is below this (0 to 1); the new reading counts"""
+    """Also plan pages with a quality score below this (0 to 1); the new result replaces the old one"""
 
 
 class TransformKeywords(
@@ -761,39 +757,39 @@ class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, total=False):
     """Settings of `llm_ocr.export`."""
 
     format: Literal["dataset", "markdown", "json", "jsonl", "dolma", "chunks", "olmocr-bench"]
-    """dataset: Parquet files that load_dataset opens; markdown: the tree of documents; json: one file a document,
-    with blocks and boxes; jsonl: pages that succeeded and pages that did not; dolma: documents for training;
-    chunks: passages for retrieval; olmocr-bench: the folder that olmOCR's scorer reads
+    """dataset: Parquet files for load_dataset; markdown: a tree of documents; json: one file per document, with
+    blocks and boxes; jsonl: lines for pages, and for failed pages; dolma: documents for training; chunks:
+    passages for retrieval; olmocr-bench: input of olmOCR-Bench's scorer
     """
     output_profile: Name | None
-    """credentials of the output's store"""
+    """Credentials for the output: an AWS profile or a Google credentials file"""
     output_endpoint: Name | None
-    """server of the output's store"""
+    """Server of the output's store (default: the provider's)"""
     output_region: Name | None
-    """region of the output's bucket"""
+    """Region of the output's bucket (default: the SDK's)"""
     shard_size: int
-    """size of the dataset's files in MB"""
+    """Size of the dataset's files in MB"""
     max_page_error_rate: float
-    """share of a document's pages that may have failed, or been read by a fallback"""
+    """Allowed share of failed and fallback pages in a document"""
     drop_over_error_rate: bool
-    """leave out documents beyond --max-page-error-rate; dropped-documents.jsonl lists them"""
+    """Leave out documents above --max-page-error-rate, and list them in dropped-documents.jsonl"""
     chunk_size: int
-    """chunks: the most that one may hold, in characters, or in tokens with --tokenizer"""
+    """chunks: maximum size of a passage in characters, or in tokens with --tokenizer"""
     chunk_overlap: int
-    """chunks: how much of the last is repeated"""
+    """chunks: overlap of consecutive passages, in the same unit"""
     tokenizer: Name | None
-    """chunks: tokenizer.json, or a model of the Hub whose tokens are counted instead of characters"""
+    """chunks: measure in tokens of this tokenizer.json or Hub model"""
     chunk_format: Literal["jsonl", "parquet"]
-    """chunks: lines of JSON, or Parquet"""
+    """chunks: format of the files"""
     public: bool
-    """let everyone see a dataset repository that is made here"""
+    """Make a new dataset repository public"""
 
 
 class ViewKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, total=False):
     """Settings of `llm_ocr.view`."""
 
     compare: Name | None
-    """another workspace of the same documents, shown beside this one"""
+    """Second workspace with the same documents, shown side by side"""
 
 
 class EstimateKeywords(
@@ -816,71 +812,67 @@ class EstimateKeywords(
     """Settings of `llm_ocr.estimate`."""
 
     server_url: Name | Iterable[Name]
-    """OpenAI-compatible server, with or without /v1 (repeat it for more)"""
+    """OpenAI-compatible server, with or without /v1 (repeatable)"""
     server_key: Secret | None
-    """its API key (better: --server-key-file)"""
+    """API key (safer: --server-key-file)"""
     server_key_file: str | Path | None
-    """file with its API key"""
+    """File with the API key"""
     server_model: Name | None
-    """the model's name there (default: the one it serves)"""
+    """Model name on the server (default: the one it serves)"""
     server_wait: float | None
-    """seconds to wait for a server at whose address nobody answers yet (default: 5; in jobs of a launch, and where
-    --server-timeout is given: that)
+    """Seconds to wait for a server that does not respond yet (default: 5; --server-timeout in launched jobs, or if
+    that is set)
     """
     price_in: float | None
-    """a provider's price per million tokens of prompts"""
+    """Price per million prompt tokens in dollars"""
     price_out: float | None
-    """a provider's price per million tokens of answers"""
+    """Price per million answer tokens in dollars"""
     model: Name
-    """model that reads the pages, or embedded"""
+    """Model that reads the pages, or `embedded`"""
     weights: Name | None
-    """other weights for that profile: a folder, an s3:// or gs:// URL, or the Hugging Face id of a copy or
-    fine-tune
-    """
+    """Other weights for this model: a Hugging Face ID, folder, or s3:// or gs:// URL"""
     revision: Name | None
-    """commit or tag of the model (default: the newest, recorded)"""
+    """Commit or tag of the model (default: the newest, which the workspace records)"""
     parser: Name | None
-    """how answers are read, where it is not the profile's way: plain, grounding, lighton, layout-json,
-    html-blocks, front-matter ... (a wrong name lists all)
+    """Parser of the answers: plain, grounding, lighton, layout-json, html-blocks, front-matter ... (default: the
+    model's; an unknown name lists all)
     """
     chat_template: Name | None
-    """the chat template that our own server uses instead of the model's"""
+    """Chat template for the vLLM server (default: the model's)"""
     stage: Literal["extract", "describe", "assemble"]
-    """of which stage"""
+    """Stage to estimate"""
     engine: Literal["auto", "vllm", "server", "embedded"]
-    """embedded: the CPU engine, on this machine and on rented ones; vllm, server: a model; auto: a model, and the
-    CPU engine of this machine first where no GPU is found
+    """embedded: the CPU engine, here and on rented machines; vllm, server: a model; auto: a model and, without a
+    GPU here, the CPU engine of this machine first
     """
     hardware: Name | Iterable[Name]
-    """only this machine: PLATFORM:NAME, as hf-jobs:a100-large or modal:L40S (repeat it for more; default: all that
-    have a price here)
-    """
+    """Machine to compare, such as hf-jobs:a100-large or modal:L40S (repeatable; default: all with a known price)"""
     shards: int
-    """machines that share the pages"""
+    """Number of machines that share the pages"""
     page_count: int | None
-    """so many pages, without looking at documents"""
+    """Number of pages, instead of SOURCE"""
     tokens_in: int | None
-    """tokens of all prompts (default: guessed)"""
+    """Total prompt tokens (default: estimated)"""
     tokens_out: int | None
-    """tokens of all answers"""
+    """Total answer tokens (default: estimated)"""
     price_per_hour: float | None
-    """of one machine named by --hardware; with --calibrate of the one that is calibrated"""
+    """Hourly price of the --hardware machine in dollars, or of the machine that --calibrate measures"""
     calibrate: bool
-    """read some of the pages now, drawn by chance, with --server-url, vLLM here, or --engine embedded, and
-    estimate by that
+    """Read a random sample of the pages first (with --server-url, vLLM here, or --engine embedded), and estimate
+    from its speed
     """
     calibrate_seconds: float
-    """how long it may begin new pages"""
+    """Seconds until calibration starts no more pages"""
     calibrate_pages: int
-    """how many pages it may read at most"""
+    """Maximum pages to read for calibration"""
     seed: int
-    """what decides which pages: the same number, the same ones"""
+    """Seed of the random sample"""
     live_prices: bool
-    """ask platforms that tell their prices (HF Jobs) for them"""
+    """Query current prices from platforms that publish them (HF Jobs)"""
     platform_endpoint: Name | None
-    """another server for the platform's API"""
+    """API server of the platform (default: the platform's own)"""
     json_output: bool
-    """print JSON"""
+    """Print JSON"""
 
 
 class SubmitKeywords(
@@ -923,10 +915,10 @@ class SubmitKeywords(
     """Settings of `llm_ocr.submit`."""
 
     kube_context: Name | None
-    """context of the kubeconfig (default: the current one)"""
+    """Context of the kubeconfig (default: the current one)"""
     node_selector: Name | Iterable[Name]
-    """label of the nodes for Extract and Describe (repeat it for more)"""
+    """Node label for Extract and Describe (repeatable)"""
     toleration: Name | Iterable[Name]
-    """taint that pods tolerate besides nvidia.com/gpu (repeat it for more)"""
+    """Taint that pods tolerate, in addition to nvidia.com/gpu (repeatable)"""
     image_pull_secret: Name | None
-    """Secret with which the cluster pulls the images"""
+    """Secret for pulling the images"""

@@ -247,9 +247,8 @@ def chosen(setting: str, held: Mapping[str, str]) -> Bare | None:
     for other in strong[1:]:
         if other.read(held[other.name]) != first.read(held[first.name]):
             raise UsageError(
-                f"{first.name}={held[first.name]} and {other.name}={held[other.name]} both name the {setting}, "
-                "and not the same",
-                hint=f"Leave one of them unset, or say it with LLM_OCR_{setting.upper()}.",
+                f"{first.name}={held[first.name]} and {other.name}={held[other.name]} set {setting} differently",
+                hint=f"Unset one of them, or set LLM_OCR_{setting.upper()}.",
             )
     return first
 
@@ -271,7 +270,7 @@ def notices(present: Iterable[str]) -> tuple[str, ...]:
     """Return the warning for variables that are set and have no effect; empty without such variables."""
     found = set(present)
     without = [name for name in _NONE if name in found]
-    return (f"without effect here: {', '.join(without)} (see docs/migrating.md)",) if without else ()
+    return (f"ignored variables: {', '.join(without)} (see docs/migrating.md)",) if without else ()
 
 
 def markdown_table() -> str:

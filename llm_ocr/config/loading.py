@@ -96,7 +96,7 @@ NOT_SETTINGS = frozenset(
 )
 MASKED = "********"
 #: Message for a well-formed file with unusable values.
-_BEYOND = "it holds a date or number that cannot be, or is nested too deeply"
+_BEYOND = "it contains an impossible date or number, or is nested too deeply"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +146,8 @@ class FlagSource(Source):
             self.given[name] = Given(value, f"flag {spelling}", shown)
             if setting.secret:
                 self.warnings.append(
-                    f"{spelling}: other users of this machine can see it in the list of processes; "
-                    f"better: {setting.flag}-file or {setting.variable}"
+                    f"{spelling}: other users of this machine can see it in the process list; "
+                    f"use {setting.flag}-file or {setting.variable} instead"
                 )
 
 
@@ -214,7 +214,7 @@ class FileSource(Source):
             elif name in self.settings and value is not None and value != "":
                 self.given[name] = Given(value, f"file {path}", _around(f"{key} = ", f" in {path}"))
         if unknown:
-            hint = "llm-ocr init writes a file with every key and its meaning."
+            hint = "llm-ocr init writes a file that explains every key."
             raise UsageError(unknown[0], hint="\n".join([*unknown[1:], hint]))
 
 
@@ -273,9 +273,9 @@ def _read_toml(path: Path, text: str) -> Mapping[Any, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is no valid TOML: {error}") from error
+        raise UsageError(f"{path} is not valid TOML: {error}") from error
     except (ValueError, RecursionError):
-        raise UsageError(f"{path} is no valid TOML: {_BEYOND}") from None
+        raise UsageError(f"{path} is not valid TOML: {_BEYOND}") from None
 
 
 def _read_yaml(path: Path, text: str) -> Mapping[Any, Any]:
@@ -288,13 +288,13 @@ def _read_yaml(path: Path, text: str) -> Mapping[Any, Any]:
         marked = error if isinstance(error, yaml.MarkedYAMLError) else yaml.MarkedYAMLError(problem="unreadable")
         mark = marked.problem_mark
         where = f" (at line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        raise UsageError(f"{path} is no valid YAML: {marked.problem}{where}") from None
+        raise UsageError(f"{path} is not valid YAML: {marked.problem}{where}") from None
     except (ValueError, TypeError, RecursionError):  # their messages may quote values, too
-        raise UsageError(f"{path} is no valid YAML: {_BEYOND}") from None
+        raise UsageError(f"{path} is not valid YAML: {_BEYOND}") from None
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise UsageError(f"{path} must hold names and values, one a line", hint="For example: max_samples: 10")
+        raise UsageError(f"{path} must contain names and values, one per line", hint="Example: max_samples: 10")
     return content
 
 
@@ -345,7 +345,7 @@ def _around(before: str, after: str) -> Callable[[str], str]:
 M = TypeVar("M", bound=BaseSettings)
 
 #: Placeholder for a missing required value, in `load(..., lenient=True)` only.
-NOT_GIVEN = "(not given)"
+NOT_GIVEN = "(not set)"
 DEFAULT = "default"
 
 
@@ -457,7 +457,7 @@ def _demand(setting: Setting, detail: ErrorDetails) -> str:
         return detail["msg"].removeprefix("Value error, ")
     kind = detail["type"]
     if setting.many and kind in ("tuple_type", "list_type"):
-        return "must be a list of texts"
+        return "must be a list of strings"
     return f"must be {setting.allowed}"
 
 

@@ -60,59 +60,61 @@ from llm_ocr.config.launch_groups import (
 
 
 class ExportSettings(WorkspaceSettings):
-    """llm-ocr export: results in the form of what comes next."""
+    """llm-ocr export: convert results to other formats."""
 
     format: Literal["dataset", "markdown", "json", "jsonl", "dolma", "chunks", "olmocr-bench"] = Field(
         "dataset",
-        description="dataset: Parquet files that load_dataset opens; markdown: the tree of documents; json: one file a "
-        "document, with blocks and boxes; jsonl: pages that succeeded and pages that did not; dolma: documents for "
-        "training; chunks: passages for retrieval; olmocr-bench: the folder that olmOCR's scorer reads",
+        description=(
+            "dataset: Parquet files for load_dataset; markdown: a tree of documents; json: one file per document,"
+            " with blocks and boxes; jsonl: lines for pages, and for failed pages; dolma: documents for training;"
+            " chunks: passages for retrieval; olmocr-bench: input of olmOCR-Bench's scorer"
+        ),
     )
     output: NAME = Field(
-        description="folder, s3:// or gs:// prefix, or hf://datasets/NS/NAME (private unless --public)",
+        description="Folder, s3:// or gs:// prefix, or hf://datasets/NS/NAME (private unless --public)",
         json_schema_extra={"metavar": "URL"},
     )
-    output_profile: NAME | None = Field(None, description="credentials of the output's store")
+    output_profile: NAME | None = Field(
+        None, description="Credentials for the output: an AWS profile or a Google credentials file"
+    )
     output_endpoint: NAME | None = Field(
-        None, description="server of the output's store", json_schema_extra={"metavar": "URL"}
+        None, description="Server of the output's store (default: the provider's)", json_schema_extra={"metavar": "URL"}
     )
-    output_region: NAME | None = Field(None, description="region of the output's bucket")
-    shard_size: COUNT = Field(500, description="size of the dataset's files in MB")
-    max_page_error_rate: FRACTION = Field(
-        0.004, description="share of a document's pages that may have failed, or been read by a fallback"
-    )
+    output_region: NAME | None = Field(None, description="Region of the output's bucket (default: the SDK's)")
+    shard_size: COUNT = Field(500, description="Size of the dataset's files in MB")
+    max_page_error_rate: FRACTION = Field(0.004, description="Allowed share of failed and fallback pages in a document")
     drop_over_error_rate: bool = Field(
-        False, description="leave out documents beyond --max-page-error-rate; dropped-documents.jsonl lists them"
+        False, description="Leave out documents above --max-page-error-rate, and list them in dropped-documents.jsonl"
     )
     chunk_size: COUNT = Field(
-        2000, description="chunks: the most that one may hold, in characters, or in tokens with --tokenizer"
+        2000, description="chunks: maximum size of a passage in characters, or in tokens with --tokenizer"
     )
-    chunk_overlap: Annotated[int, Field(ge=0)] = Field(0, description="chunks: how much of the last is repeated")
-    tokenizer: NAME | None = Field(
-        None, description="chunks: tokenizer.json, or a model of the Hub whose tokens are counted instead of characters"
+    chunk_overlap: Annotated[int, Field(ge=0)] = Field(
+        0, description="chunks: overlap of consecutive passages, in the same unit"
     )
-    chunk_format: Literal["jsonl", "parquet"] = Field("jsonl", description="chunks: lines of JSON, or Parquet")
-    public: bool = Field(False, description="let everyone see a dataset repository that is made here")
+    tokenizer: NAME | None = Field(None, description="chunks: measure in tokens of this tokenizer.json or Hub model")
+    chunk_format: Literal["jsonl", "parquet"] = Field("jsonl", description="chunks: format of the files")
+    public: bool = Field(False, description="Make a new dataset repository public")
 
 
 class ViewSettings(WorkspaceSettings):
-    """llm-ocr view: a static site of the results."""
+    """llm-ocr view: build a static website of the results."""
 
     output: FILE = Field(
-        description="folder for the site; open its index.html", json_schema_extra={"metavar": "FOLDER"}
+        description="Folder for the site; open its index.html", json_schema_extra={"metavar": "FOLDER"}
     )
     compare: NAME | None = Field(
         None,
-        description="another workspace of the same documents, shown beside this one",
+        description="Second workspace with the same documents, shown side by side",
         json_schema_extra={"metavar": "URL"},
     )
 
 
 class ReportSettings(WorkspaceSettings):
-    """llm-ocr report: one HTML page about a run."""
+    """llm-ocr report: write an HTML report of a run."""
 
     output: FILE = Field(
-        Path("llm-ocr-report.html"), description="where the page is written", json_schema_extra={"metavar": "FILE"}
+        Path("llm-ocr-report.html"), description="File to write", json_schema_extra={"metavar": "FILE"}
     )
 
 
@@ -138,9 +140,9 @@ class PlanSettings(
 
 
 class PlanOnlySettings(PlanSettings):
-    """llm-ocr plan: list documents, count pages, cut units."""
+    """llm-ocr plan: list documents, count pages, and divide them into units of work."""
 
-    dry_run: bool = Field(False, description="write nothing: only say what would be planned, and what filtered out")
+    dry_run: bool = Field(False, description="Print what the plan would contain and filter out, and write nothing")
 
 
 class ServingSettings(ServerSettings, VllmSettings, RequestSettings):
@@ -150,7 +152,7 @@ class ServingSettings(ServerSettings, VllmSettings, RequestSettings):
 class ExtractSettings(
     PlanSettings, ServingSettings, ShardSettings, RaySettings, QualitySettings, LimitSettings, OutcomeSettings, JobGroup
 ):
-    """llm-ocr extract: pages to Markdown, figures and layout."""
+    """llm-ocr extract: stage 1, pages to Markdown, figures, and layout."""
 
 
 class DescribeSettings(
@@ -168,13 +170,13 @@ class DescribeSettings(
     OutcomeSettings,
     JobGroup,
 ):
-    """llm-ocr describe: figures to descriptions."""
+    """llm-ocr describe: stage 2, a description of each figure."""
 
 
 class AssembleSettings(
     WorkspaceSettings, InputSettings, AssembleGroup, ShardSettings, FollowSettings, OutcomeSettings, JobGroup
 ):
-    """llm-ocr assemble: descriptions into the Markdown; documents and dataset written."""
+    """llm-ocr assemble: stage 3, documents and dataset from pages and descriptions."""
 
 
 class RunSettings(
@@ -188,14 +190,14 @@ class RunSettings(
     LimitSettings,
     OutcomeSettings,
 ):
-    """llm-ocr run: all three stages here."""
+    """llm-ocr run: run all three stages on this machine."""
 
     workspace: NAME = Field(
         "llm-ocr-out",
-        description="workspace: the folder, s3://, gs:// or hf:// URL that everything of a run is written to",
+        description="Folder or s3://, gs://, or hf:// URL for the plan and all results",
         json_schema_extra={"short": "w", "metavar": "URL"},
     )
-    stdout: bool = Field(False, description="print the Markdown of the documents when done")
+    stdout: bool = Field(False, description="Print the Markdown of the documents to standard output at the end")
 
 
 class LaunchSettings(
@@ -219,42 +221,45 @@ class LaunchSettings(
     BeakerGroup,
     KubernetesGroup,
 ):
-    """llm-ocr launch: stages as jobs on rented machines."""
+    """llm-ocr launch: run stages as jobs on a cloud platform or cluster."""
 
     platform: NAME = Field(
-        description="hf-jobs, sagemaker, cloud-run, modal, runpod, slurm, beaker, kubernetes or local",
+        description="hf-jobs, sagemaker, cloud-run, modal, runpod, slurm, beaker, kubernetes, or local",
         json_schema_extra={"positional": True, "metavar": "PLATFORM"},
     )
     stage: Literal["extract", "describe", "assemble", "pipeline"] = Field(
-        description="extract, describe, assemble, or pipeline: all three, one after the other",
+        description="extract, describe, assemble, or pipeline (all three in order)",
         json_schema_extra={"positional": True, "metavar": "STAGE"},
     )
 
 
 class JobsSettings(WorkspaceSettings):
-    """llm-ocr jobs: the jobs that were launched on a workspace."""
+    """llm-ocr jobs: list, watch, and cancel the jobs of a workspace."""
 
     action: Literal["list", "logs", "cancel", "clean"] = Field(
         "list",
-        description="list, logs, cancel, or clean: remove what launching has left on the platforms",
+        description=(
+            "list: show all jobs; logs: print a log; cancel: stop running jobs; clean: remove what launches left "
+            "on the platforms"
+        ),
         json_schema_extra={"positional": True, "metavar": "ACTION"},
     )
     job: NAME | None = Field(
         None,
-        description="a job's id or name (default: all that are not over; logs: the newest)",
+        description="ID or name of one job (default: all; logs: the newest)",
         json_schema_extra={"positional": True, "metavar": "JOB"},
     )
-    follow: bool = Field(False, description="logs: go on until the job is over", json_schema_extra={"flag": "follow"})
-    tail: COUNT | None = Field(None, description="logs: only the last N lines")
-    json_output: bool = Field(False, description="print JSON", json_schema_extra={"flag": "json"})
+    follow: bool = Field(False, description="logs: continue until the job ends", json_schema_extra={"flag": "follow"})
+    tail: COUNT | None = Field(None, description="logs: print only the last N lines")
+    json_output: bool = Field(False, description="Print JSON", json_schema_extra={"flag": "json"})
 
 
 class StatusSettings(WorkspaceSettings):
-    """llm-ocr status: what is done, what failed and why."""
+    """llm-ocr status: show progress, failures, and their reasons."""
 
-    json_output: bool = Field(False, description="print JSON", json_schema_extra={"flag": "json"})
-    watch: bool = Field(False, description="repeat until every page is accounted for")
-    worst: COUNT | None = Field(None, description="also name the N pages of the lowest quality, with what is wrong")
+    json_output: bool = Field(False, description="Print JSON", json_schema_extra={"flag": "json"})
+    watch: bool = Field(False, description="Repeat until all pages are done")
+    worst: COUNT | None = Field(None, description="Also list the N pages with the lowest quality, and their problems")
 
 
 class EstimateSettings(
@@ -269,57 +274,68 @@ class EstimateSettings(
     EmbeddedSettings,
     ServingSettings,
 ):
-    """llm-ocr estimate: what a run will take and cost."""
+    """llm-ocr estimate: estimate time and cost of a run."""
 
     workspace: NAME | None = Field(  # type: ignore[assignment]  # optional for this command
         None,
-        description="workspace whose plan is meant where no sources are named",
+        description="Workspace whose plan is estimated if no SOURCE is given",
         json_schema_extra={"short": "w", "metavar": "URL"},
     )
-    stage: Literal["extract", "describe", "assemble"] = Field("extract", description="of which stage")
+    stage: Literal["extract", "describe", "assemble"] = Field("extract", description="Stage to estimate")
     engine: Literal["auto", "vllm", "server", "embedded"] = Field(
         "auto",
-        description="embedded: the CPU engine, on this machine and on rented ones; vllm, server: a model; auto: a "
-        "model, and the CPU engine of this machine first where no GPU is found",
+        description=(
+            "embedded: the CPU engine, here and on rented machines; vllm, server: a model; auto: a model and, "
+            "without a GPU here, the CPU engine of this machine first"
+        ),
     )
-    model: NAME = Field("deepseek-ocr", description="model that reads the pages, or embedded")
+    model: NAME = Field("deepseek-ocr", description="Model that reads the pages, or `embedded`")
     hardware: NAMES = Field(
         (),
-        description="only this machine: PLATFORM:NAME, as hf-jobs:a100-large or modal:L40S (repeat it for more; "
-        "default: all that have a price here)",
+        description=(
+            "Machine to compare, such as hf-jobs:a100-large or modal:L40S (repeatable; default: all with a known price)"
+        ),
         json_schema_extra={"metavar": "PLATFORM:NAME"},
     )
-    shards: COUNT = Field(1, description="machines that share the pages")
-    page_count: COUNT | None = Field(None, description="so many pages, without looking at documents")
-    tokens_in: Annotated[int, Field(ge=0)] | None = Field(None, description="tokens of all prompts (default: guessed)")
-    tokens_out: Annotated[int, Field(ge=0)] | None = Field(None, description="tokens of all answers")
-    price_in: PRICE | None = Field(None, description="a provider's price per million tokens of prompts")
-    price_out: PRICE | None = Field(None, description="a provider's price per million tokens of answers")
+    shards: COUNT = Field(1, description="Number of machines that share the pages")
+    page_count: COUNT | None = Field(None, description="Number of pages, instead of SOURCE")
+    tokens_in: Annotated[int, Field(ge=0)] | None = Field(None, description="Total prompt tokens (default: estimated)")
+    tokens_out: Annotated[int, Field(ge=0)] | None = Field(None, description="Total answer tokens (default: estimated)")
+    price_in: PRICE | None = Field(None, description="Price per million prompt tokens in dollars")
+    price_out: PRICE | None = Field(None, description="Price per million answer tokens in dollars")
     price_per_hour: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="of one machine named by --hardware; with --calibrate of the one that is calibrated"
+        None,
+        description="Hourly price of the --hardware machine in dollars, or of the machine that --calibrate measures",
     )
     calibrate: bool = Field(
         False,
-        description="read some of the pages now, drawn by chance, with --server-url, vLLM here, or --engine embedded, "
-        "and estimate by that",
+        description=(
+            "Read a random sample of the pages first (with --server-url, vLLM here, or --engine embedded), and "
+            "estimate from its speed"
+        ),
     )
-    calibrate_seconds: Annotated[float, Field(gt=0)] = Field(60.0, description="how long it may begin new pages")
-    calibrate_pages: COUNT = Field(2000, description="how many pages it may read at most")
-    seed: Annotated[int, Field(ge=0)] = Field(0, description="what decides which pages: the same number, the same ones")
-    live_prices: bool = Field(False, description="ask platforms that tell their prices (HF Jobs) for them")
+    calibrate_seconds: Annotated[float, Field(gt=0)] = Field(
+        60.0, description="Seconds until calibration starts no more pages"
+    )
+    calibrate_pages: COUNT = Field(2000, description="Maximum pages to read for calibration")
+    seed: Annotated[int, Field(ge=0)] = Field(0, description="Seed of the random sample")
+    live_prices: bool = Field(False, description="Query current prices from platforms that publish them (HF Jobs)")
     platform_endpoint: NAME | None = Field(
-        None, description="another server for the platform's API", json_schema_extra={"metavar": "URL"}
+        None,
+        description="API server of the platform (default: the platform's own)",
+        json_schema_extra={"metavar": "URL"},
     )
-    json_output: bool = Field(False, description="print JSON", json_schema_extra={"flag": "json"})
+    json_output: bool = Field(False, description="Print JSON", json_schema_extra={"flag": "json"})
 
 
 class RetrySettings(WorkspaceSettings, RemoteSettings, RenderSettings, EngineSettings):
-    """llm-ocr retry-failed: plan the failed pages again."""
+    """llm-ocr retry-failed: plan failed pages again."""
 
-    password: SECRETS = Field((), description="password for encrypted PDFs (better: --password-file)")
-    password_file: FILE | None = Field(None, description="file with passwords to try, one a line")
+    password: SECRETS = Field((), description="Password for encrypted PDFs (repeatable; safer: --password-file)")
+    password_file: FILE | None = Field(None, description="File with passwords to try, one per line")
     below_quality: FRACTION | None = Field(
-        None, description="also read pages again whose quality score is below this (0 to 1); the new reading counts"
+        None,
+        description="Also plan pages with a quality score below this (0 to 1); the new result replaces the old one",
     )
 
 
@@ -328,84 +344,91 @@ class TransformSettings(WorkspaceSettings, RemoteSettings, ShardSettings):
 
 
 class CleanSettings(WorkspaceSettings):
-    """llm-ocr clean: remove what no finished unit refers to."""
+    """llm-ocr clean: remove files that no finished unit needs."""
 
-    dry_run: bool = Field(False, description="only list what would be removed")
+    dry_run: bool = Field(False, description="List the files without removing them")
     older_than: Annotated[float, Field(ge=0)] = Field(
-        86400.0, description="spare files younger than this, in seconds, by the store's clock"
+        86400.0, description="Keep files younger than this, in seconds by the store's clock"
     )
 
 
 class ModelsSettings(VllmSettings, LogSettings):
-    """llm-ocr models: the models that are known, one of them, or which suits."""
+    """llm-ocr models: list models, show one, or recommend one."""
 
     name: NAME | None = Field(
         None,
-        description="a model, to see all about it; without one: the table of all",
+        description="Model to show in detail (default: a table of all models)",
         json_schema_extra={"positional": True, "metavar": "NAME"},
     )
-    recommend: bool = Field(False, description="rank them for the vLLM and the GPU that are here")
+    recommend: bool = Field(False, description="Rank the models for the GPU and the vLLM of this machine")
     gpu_memory: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="memory of the GPU in GB (default: what nvidia-smi says)", json_schema_extra={"metavar": "GB"}
+        None, description="GPU memory in GB (default: from nvidia-smi)", json_schema_extra={"metavar": "GB"}
     )
     licence: Literal["any", "open"] = Field(
-        "any", description="open: only MIT, Apache-2.0 and the like, without further terms"
+        "any", description="open: only permissive licenses, such as MIT and Apache-2.0"
     )
-    language: NAME | None = Field(None, description="language of the documents, by its English name or code (de)")
-    json_output: bool = Field(False, description="print JSON", json_schema_extra={"flag": "json"})
+    language: NAME | None = Field(None, description="Language of the documents, by English name or code (German, de)")
+    json_output: bool = Field(False, description="Print JSON", json_schema_extra={"flag": "json"})
 
 
 class DemoSettings(LogSettings):
-    """llm-ocr demo: the three stages on documents that come with the library."""
+    """llm-ocr demo: run all three stages on the included example documents."""
 
     workspace: NAME = Field(
         "llm-ocr-demo",
-        description="folder for the result",
+        description="Folder for the results",
         json_schema_extra={"short": "w", "metavar": "FOLDER", "bare": False},
     )
 
 
 class DoctorSettings(LogSettings, ConfinementSettings):
-    """llm-ocr doctor: what works here, and what is missing."""
+    """llm-ocr doctor: check what works on this machine, and how to install the rest."""
 
     image: NAME | None = Field(
         None,
-        description="instead: whether the packages here can serve this model; a gate for building images (exit 1)",
+        description=(
+            "Check instead whether the installed packages can serve this model, for image builds (exit code 1 if not)"
+        ),
         json_schema_extra={"metavar": "PROFILE"},
     )
     allowed_edges: FILE | None = Field(
         None,
-        description="for --image: TOML file of known mismatches between packages, with reasons (default: our own)",
+        description="TOML file of accepted package mismatches, with reasons, for --image (default: the built-in list)",
     )
-    json_output: bool = Field(False, description="print JSON", json_schema_extra={"flag": "json"})
+    json_output: bool = Field(False, description="Print JSON", json_schema_extra={"flag": "json"})
 
 
 class DebugSettings(RenderSettings, EmbeddedSettings, LogSettings):
-    """llm-ocr debug: the decisions of the embedded engine on one page."""
+    """llm-ocr debug: show how the embedded engine reads a page."""
 
     subject: Literal["page"] = Field(
-        "page", description="page: the passes of one page", json_schema_extra={"positional": True, "metavar": "page"}
+        "page",
+        description="page: each step of reading one page",
+        json_schema_extra={"positional": True, "metavar": "page"},
     )
     file: FILE = Field(description="PDF or image on this machine", json_schema_extra={"positional": True})
-    page: COUNT = Field(1, description="number of the page, from 1")
+    page: COUNT = Field(1, description="Page number, from 1")
     output: FILE | None = Field(
-        None, description="image of the page with its blocks, .png or .jpg (default: FILE's name with -p0001.png, here)"
+        None,
+        description=(
+            "Image of the page with its blocks, .png or .jpg (default: FILE's name with -p0001.png, in this folder)"
+        ),
     )
-    overwrite: bool = Field(False, description="replace an image that is there")
-    password: SECRETS = Field((), description="password for encrypted PDFs (better: --password-file)")
-    password_file: FILE | None = Field(None, description="file with passwords to try, one a line")
-    json_output: bool = Field(False, description="print JSON", json_schema_extra={"flag": "json"})
+    overwrite: bool = Field(False, description="Replace an existing image")
+    password: SECRETS = Field((), description="Password for encrypted PDFs (repeatable; safer: --password-file)")
+    password_file: FILE | None = Field(None, description="File with passwords to try, one per line")
+    json_output: bool = Field(False, description="Print JSON", json_schema_extra={"flag": "json"})
 
 
 class InitSettings(LogSettings):
-    """llm-ocr init: a configuration file with every setting of run, commented out."""
+    """llm-ocr init: write a configuration file with every setting explained."""
 
     path: FILE = Field(
         Path("llm-ocr.toml"),
-        description="where the file is written",
+        description="File to write",
         json_schema_extra={"positional": True, "metavar": "PATH"},
     )
-    force: bool = Field(False, description="replace a file that is there")
+    force: bool = Field(False, description="Replace an existing file")
 
 
 #: Commands that use an engine: a model's servers, or the embedded engine.
@@ -433,10 +456,12 @@ class WorkerSettings(ExtractSettings):
     """Settings of a serverless worker: documents arrive with requests, and pages are read as in Extract."""
 
     workspace: NAME = Field(
-        NONE, description="where replies go that are larger than reply_limit, below replies/ (default: nowhere)"
+        NONE, description="Place for replies larger than reply_limit, below replies/ (default: none)"
     )
     allowed_workspaces: NAMES = Field(
-        (), description="workspaces of stage requests: these and all below (default: the endpoint's own)"
+        (), description="Workspaces that stage requests may use, with all below them (default: the endpoint's own)"
     )
-    reply_limit: Annotated[float, Field(gt=0)] = Field(10.0, description="size of a reply in MB (RunPod's /run: 10)")
-    worker_concurrency: COUNT = Field(1, description="requests that a worker takes at the same time")
+    reply_limit: Annotated[float, Field(gt=0)] = Field(
+        10.0, description="Maximum size of a reply in MB (10 for RunPod's /run)"
+    )
+    worker_concurrency: COUNT = Field(1, description="Maximum concurrent requests per worker")

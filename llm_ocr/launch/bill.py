@@ -13,6 +13,7 @@ from llm_ocr.launch import JobSpec, JobStatus, Launcher
 from llm_ocr.launch.cloud_run.plan import MACHINES, size
 from llm_ocr.launch.platforms import launcher_for
 from llm_ocr.launch.records import Submission, write_end, write_jobs
+from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
 
 #: Platforms whose job limit follows from the pages; others use the platform's default.
@@ -36,8 +37,8 @@ def check_prices(platform: str, specs: Mapping[str, JobSpec]) -> None:
     for stage, spec in specs.items():
         if _known_price(platform, spec, live=False) is None and price_of(platform, spec) is None:
             machine = f"spot machines of {platform}" if spec.options.get("spot") else f"{spec.hardware} on {platform}"
-            hint = "Give the price of one machine in dollars: --price-per-hour 1.80"
-            raise UsageError(f"--max-cost cannot limit {stage}: no price is known of {machine}", hint=hint)
+            hint = "Set the hourly price of one machine in dollars: --price-per-hour 1.80"
+            raise UsageError(f"--max-cost cannot limit {stage}: the price of {machine} is unknown", hint=hint)
 
 
 def billed_seconds(spec: JobSpec, statuses: Sequence[JobStatus], *, until: float | None = None) -> float | None:
@@ -153,31 +154,33 @@ def bounded(launcher: Launcher, spec: JobSpec, budget: Budget, *, share: float =
         return spec
     if price is None:  # `check_prices` found a price at the start of the launch
         raise LimitReached(
-            f"{spec.stage} is not submitted: --max-cost cannot limit it without a price of {spec.hardware}",
-            hint="Give the price of one machine in dollars: --price-per-hour 1.80. The same command goes on.",
+            f"{spec.stage} was not submitted: --max-cost requires a price for {spec.hardware}",
+            hint="Set the hourly price of one machine in dollars (--price-per-hour 1.80), and run the command again.",
         )
     wanted = spec.time_limit or launcher.time_limit(spec)
     paid = int(share * max(0.0, budget.left) / price.per_hour * 3600 / spec.shards) - _STOPPING
     if paid < min(SHORTEST, wanted or SHORTEST):
         raise LimitReached(
-            f"{spec.stage} is not submitted: of --max-cost {money_text(budget.limit)}, {money_text(budget.spent)} is "
-            f"spent and {money_text(budget.committed)} may be spent by open jobs. The rest pays for "
-            f"{max(0, paid) // 60} minutes on {spec.shards} x {spec.hardware} at {money_text(price.per_hour)} an hour",
-            hint=f"A job needs {SHORTEST // 60} minutes to be of use. Raise --max-cost, or use fewer --shards or "
-            "cheaper --hardware. The same command goes on.",
+            f"{spec.stage} was not submitted: of --max-cost {money_text(budget.limit)}, {money_text(budget.spent)} is "
+            f"spent, and open jobs may spend {money_text(budget.committed)}. The rest pays for "
+            f"{plural(max(0, paid) // 60, 'minute')} on {spec.shards} x {spec.hardware} at "
+            f"{money_text(price.per_hour)} per hour",
+            hint=f"A job needs at least {SHORTEST // 60} minutes. Raise --max-cost, or use fewer --shards or cheaper "
+            "--hardware, and run the same command again.",
         )
     return replace(spec, time_limit=paid // 60 * 60 if wanted is None else min(wanted, max(paid // 60 * 60, SHORTEST)))
 
 
 def most_text(platform: str, spec: JobSpec) -> str:
-    """Return the maximum cost of a bounded submission: `at most $4.81: 1 x ml.g6e.2xlarge for 103 min at …`."""
+    """Return the maximum cost of a bounded submission: `at most $4.81: 1 x ml.g6e.2xlarge for 103 minutes at …`."""
     price = price_of(platform, spec)
     if price is None or spec.time_limit is None:
         return ""
     most = (spec.time_limit + _STOPPING) / 3600 * price.per_hour * spec.shards
+    minutes = plural(round(spec.time_limit / 60), "minute")
     return (
-        f"at most {money_text(most)}: {spec.shards} x {spec.hardware} for {spec.time_limit / 60:.0f} minutes at "
-        f"{money_text(price.per_hour)} an hour ({price.words})"
+        f"at most {money_text(most)}: {spec.shards} x {spec.hardware} for {minutes} at "
+        f"{money_text(price.per_hour)} per hour ({price.words})"
     )
 
 

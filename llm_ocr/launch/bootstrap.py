@@ -58,7 +58,7 @@ def install(requirement: str, folder: str) -> None:
     if run.wait():
         start = next((number for number, line in enumerate(said) if line.startswith("ERROR")), -8)
         words = [line for line in said[start:] if line]
-        raise Failed("\n".join(["pip cannot install the library next to the packages of this image:", *words]))
+        raise Failed("\n".join(["pip cannot install llm-ocr without changing the packages of this image:", *words]))
     # Without root, pip installs into the user's folder, which may not have existed when Python started.
     site.addsitedir(site.getusersitepackages())
     invalidate_caches()
@@ -114,17 +114,17 @@ def fetch(url: str, sha256: str, folder: str) -> str:
             break
         except Exception as error:
             if number == TRIES:
-                raise Failed(f"the library's wheel cannot be fetched from {url}: {error}") from error
+                raise Failed(f"the llm-ocr wheel cannot be downloaded from {url}: {error}") from error
             time.sleep(number)
     if hashlib.sha256(Path(path).read_bytes()).hexdigest() != sha256:
-        raise Failed(f"the library's wheel at {url} has another sha256 than the wheel that was launched")
+        raise Failed(f"the llm-ocr wheel at {url} has changed since the launch: its sha256 differs")
     return path
 
 
 def prepare(wheel: str, sha256: str, extras: list[str]) -> None:
     """Make the library importable, or raise `Failed`."""
     if sys.version_info < (3, 11):
-        raise Failed(f"llm-ocr needs Python 3.11 or newer, and this image has {sys.version.split()[0]}")
+        raise Failed(f"llm-ocr needs Python 3.11 or newer, but this image has {sys.version.split()[0]}")
     folder = tempfile.mkdtemp(prefix="llm-ocr-")
     if GOOGLE_KEY in os.environ:
         # Only this user can access the folder.

@@ -24,8 +24,8 @@ SHARE = 0.1
 #: Platform -> reason why its jobs cannot submit jobs, and an alternative.
 _REFUSED: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "local": ("jobs on this machine end with it", "Use --wait."),
-        "runpod": ("a RunPod endpoint runs stages only", "Use --wait, on a small machine that stays on."),
+        "local": ("jobs on this machine end when it stops", "Use --wait."),
+        "runpod": ("RunPod endpoints only run stages", "Use --wait on a small machine that stays on."),
     }
 )
 #: Platform -> secrets without which its jobs cannot submit jobs. On other platforms, jobs have an identity.
@@ -50,11 +50,11 @@ def with_coordinator(asked: LaunchRequest, launcher: Launcher) -> LaunchRequest:
         raise UsageError(f"--detach does not work on {platform}: {why}", hint=hint)
     if platform == "slurm" and assemble.image:
         hint = "Install the library on the nodes (--slurm-setup) instead of --image, or use --wait."
-        raise UsageError("--detach on slurm: the coordinator calls sbatch, which the image does not have", hint=hint)
+        raise UsageError("--detach on slurm: the image lacks sbatch, which the coordinator needs", hint=hint)
     if platform == "kubernetes" and not assemble.options.get("service_account"):
         raise UsageError(
             "--detach on kubernetes: the coordinator needs a service account that may create Jobs",
-            hint="Give --service-account NAME (kubernetes-jobs/README.md), or use --wait.",
+            hint="Set --service-account NAME (kubernetes-jobs/README.md), or use --wait.",
         )
     if missing := [name for name in _KEYS.get(platform, ()) if name not in assemble.secrets]:
         flags = " ".join(f"--secret {name}" for name in missing)

@@ -43,6 +43,7 @@ from llm_ocr.launch.watching import (
     stage_progress,
     until_over,
 )
+from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.stored import remembered, workspace_options
 
@@ -113,11 +114,11 @@ def complete_plan(launcher: Launcher, spec: JobSpec) -> Plan:
     for name, value in {"workspace": bucket, "image": spec.image, **spec.options}.items():
         if name in _EXAMPLES_IN and (found := _EXAMPLE.search(value or "")):
             flag = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{flag} {value}: {found[0]} is an example", hint="Replace it by a value of yours.")
+            raise UsageError(f"{flag} {value}: {found[0]} is a placeholder", hint="Replace it with your own value.")
     plan = launcher.plan(spec)
     if plan.missing:
         gaps = ", ".join(f"{name[1:-1]}: {how}" for name, how in plan.missing.items())
-        raise UsageError(f"{launcher.platform} needs {gaps}")
+        raise UsageError(f"{launcher.platform} requires {gaps}")
     check_library(spec)
     return plan
 
@@ -135,7 +136,7 @@ class Launch:
 
     @property
     def _again(self) -> str:
-        return f"Log: llm-ocr jobs logs -w {self.workspace.url}. The same command goes on."
+        return f"Log: llm-ocr jobs logs -w {self.workspace.url}. Run the same command again to continue."
 
     @property
     def id(self) -> str:
@@ -183,7 +184,7 @@ class Launch:
         if (why := reasons(statuses)) and not stage_progress(self.workspace, self.asked.stages[-1]).finished:
             raise JobFailed(f"{PIPELINE}: {why}", hint=self._again)
         if why:
-            self.display.say(f"{PIPELINE}: all units are done, though: {why}")
+            self.display.say(f"{PIPELINE}: all units are done, but a job failed: {why}")
 
     def _carry_out(self, stage: str) -> None:
         before, settings = stage_progress(self.workspace, stage), self.asked.settings[stage]
@@ -203,7 +204,7 @@ class Launch:
             after = stage_progress(self.workspace, stage)
             if after.finished:
                 if why := reasons(statuses):  # for example, more failed pages than --max-failed-rate
-                    self.display.say(f"{stage}: all units are done, though: {why}")
+                    self.display.say(f"{stage}: all units are done, but a job failed: {why}")
                 return
             self._judge(stage, spec, statuses, before, after)
             before = after
@@ -212,16 +213,20 @@ class Launch:
         self, stage: str, spec: JobSpec, statuses: Sequence[JobStatus], before: StageProgress, after: StageProgress
     ) -> None:
         """Return if another submission is likely to make progress, otherwise raise `JobFailed`."""
-        why = reasons(statuses) or "its jobs ended well, and left units undone"
-        missing = f"{stage}: {after.total - after.done} of {after.total} units are missing" if after.total else stage
+        why = reasons(statuses) or "its jobs succeeded without finishing all units"
+        missing = (
+            f"{stage}: {after.total - after.done:,} of {plural(after.total, 'unit')} are missing"
+            if after.total
+            else stage
+        )
         again = self._again
         if after.done <= before.done:
-            raise JobFailed(f"{missing}, and none was finished since the last submission: {why}", hint=again)
+            raise JobFailed(f"{missing}, and the last submission finished none: {why}", hint=again)
         if spec.submission >= self.limits.attempts:
-            raise JobFailed(f"{missing} after {spec.submission} submissions: {why}", hint=again)
+            raise JobFailed(f"{missing} after {plural(spec.submission, 'submission')}: {why}", hint=again)
         if any(one.state is State.CANCELLED for one in statuses):
             raise JobFailed(f"{missing}: {why}", hint=again)
-        self.display.say(f"{missing} ({why}): submitted again")
+        self.display.say(f"{missing} ({why}): submitting again")
 
     def _affordable(self, spec: JobSpec) -> JobSpec:
         """Return the spec with the time limit that `max_cost` allows, or raise `LimitReached`."""
@@ -239,7 +244,7 @@ class Launch:
         if found is not None and found.jobs:
             return found.jobs
         if stage not in self.asked.specs:
-            hint = "The same command goes on ten minutes later, or cancel it: llm-ocr jobs cancel."
+            hint = "Run the same command again in 10 minutes, or cancel the launch: llm-ocr jobs cancel."
             raise LaunchError(f"{stage} of {self.workspace.url} is being submitted by another process", hint=hint)
         # The recorded decision only shows that a submission exists; the spec is that of this command.
         spec = self._next_spec(stage, None if found is None else found.spec.submission)
@@ -302,7 +307,7 @@ def begin(settings: LaunchSettings, say: Say = print, terminal: TextIO | None = 
     every = 1.0 if settings.platform == "local" else EVERY
     limits = Limits(settings.attempts, settings.max_cost, every, settings.max_failed_rate)
     if running := under_way(workspace, asked, asdict(limits)):
-        say(f"launch {running.id} is under way: going on with it")
+        say(f"continuing launch {running.id}, which is in progress")
         return Launch(workspace, launcher, running, limits, Display(say, terminal), resumed=True)
     for spec in asked.specs.values():
         launcher.check(complete_plan(launcher, spec))
@@ -326,8 +331,8 @@ def _asked(settings: LaunchSettings, launcher: Launcher, launch: str) -> LaunchR
         return asked
     if settings.wait or settings.stage != PIPELINE:
         with_what = "--wait" if settings.wait else settings.stage
-        hint = "Leave out --wait: the platform waits. Without a pipeline a stage is one submission: leave out both."
-        raise UsageError(f"--detach does not go with {with_what}", hint=hint)
+        hint = "Remove --wait: the platform waits. For a single stage, remove both."
+        raise UsageError(f"--detach cannot be used with {with_what}", hint=hint)
     return with_coordinator(asked, launcher)
 
 
@@ -348,8 +353,8 @@ def under_way(workspace: Workspace, asked: LaunchRequest, limits: Mapping[str, A
     same = same and (PIPELINE not in asked.specs or _has_jobs(found, asked, limits))
     if found is None or not same or not _covers(found, asked, f"{workspace.url}/{UPLOADS}/"):
         raise LaunchError(
-            f"{spec.stage} of {workspace.url} is under way as launch {spec.launch} on {running[-1].platform}",
-            hint=f"See: llm-ocr jobs -w {workspace.url}. To end it: llm-ocr jobs cancel -w {workspace.url}",
+            f"{spec.stage} of {workspace.url} is in progress as launch {spec.launch} on {running[-1].platform}",
+            hint=f"Show it: llm-ocr jobs -w {workspace.url}. Cancel it: llm-ocr jobs cancel -w {workspace.url}",
         )
     going_on = LaunchRequest(found.id, found.platform, found.stages, asked.specs, found.settings)
     return known_as(going_on, found.reference)

@@ -78,8 +78,8 @@ def check_library(spec: JobSpec) -> None:
     """Raise `UsageError` if the wheel cannot be used, or if an image must contain the library and none is named."""
     given = spec.options.get("wheel")
     if given == "image" and not spec.image:
-        hint = "Name an image that does, for example --image registry.example/llm-ocr:1 (docker/README.md)."
-        raise UsageError("--wheel image: the stock images do not hold the library", hint=hint)
+        hint = "Set an image that does, for example --image registry.example/llm-ocr:1 (docker/README.md)."
+        raise UsageError("--wheel image: the stock images do not contain llm-ocr", hint=hint)
     if given not in (None, "image"):
         check_wheel(given)
 
@@ -88,10 +88,10 @@ def library_notes(spec: JobSpec) -> list[str]:
     """Return the notes of a plan about the library."""
     if not installs(spec):
         return []
-    source = spec.options.get("wheel") or "the library as it is installed here"
+    source = spec.options.get("wheel") or "the llm-ocr installed here"
     return [
-        f"{WHEEL} is {source}, uploaded to the workspace; each job checks its sha256 and installs it next to the "
-        f"image's packages, without changing them ({BOOTSTRAP} is llm_ocr/launch/bootstrap.py)"
+        f"{WHEEL} is {source}, uploaded to the workspace; each job checks its sha256 and installs it without changing "
+        f"the image's packages ({BOOTSTRAP} is llm_ocr/launch/bootstrap.py)"
     ]
 
 
@@ -134,8 +134,8 @@ def library_wheel(given: str | None = None) -> Wheel:
     try:
         return _packed(distribution("llm-ocr"))
     except PackageNotFoundError as error:
-        hint = "Install the checkout (pip install -e .), or give a wheel with --wheel FILE."
-        raise LaunchError("llm-ocr is not installed here, so its wheel cannot be made", hint=hint) from error
+        hint = "Install the checkout (pip install -e .), or set --wheel FILE."
+        raise LaunchError("llm-ocr is not installed here, so it cannot be packed into a wheel", hint=hint) from error
 
 
 def check_wheel(given: str) -> Path:
@@ -143,11 +143,11 @@ def check_wheel(given: str) -> Path:
     path = Path(given).expanduser()
     if path.suffix != ".whl":
         raise UsageError(
-            f"--wheel {given}: expected the file of a wheel (llm_ocr-VERSION-py3-none-any.whl), or `image`",
-            hint="Leave it out to send the library as it is installed here.",
+            f"--wheel {given}: must be a wheel file (llm_ocr-VERSION-py3-none-any.whl) or 'image'",
+            hint="Remove it to send the llm-ocr installed here.",
         )
     if not path.is_file():
-        raise UsageError(f"--wheel {given}: there is no such file")
+        raise UsageError(f"--wheel {given}: the file does not exist")
     if not _NAME.fullmatch(path.name) or not zipfile.is_zipfile(path):
         raise UsageError(f"--wheel {given} is not a wheel of llm-ocr (llm_ocr-VERSION-py3-none-any.whl)")
     return path

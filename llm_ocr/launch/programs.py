@@ -39,7 +39,7 @@ def run_program(
     except FileNotFoundError as error:
         raise LaunchError(f"{words[0]} is not installed on this machine", hint=absent) from error
     except subprocess.TimeoutExpired as error:
-        raise LaunchError(f"{words[0]} has not answered for {TIMEOUT:.0f} s") from error
+        raise LaunchError(f"{words[0]} did not respond within {TIMEOUT:.0f} s") from error
     if not done.returncode:
         return done.stdout
     message = " ".join((done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").split())
@@ -64,7 +64,7 @@ def secrets_here(names: Iterable[str], hint: str) -> dict[str, str]:
     values = {name: now.get(name, "") for name in names}
     for name, value in values.items():
         if not value:
-            raise LaunchError(f"the secret {name} is not set here", hint=hint.format(name=name))
+            raise LaunchError(f"the secret {name} is not set on this machine", hint=hint.format(name=name))
     return values
 
 

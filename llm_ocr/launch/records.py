@@ -127,10 +127,10 @@ def _submission(where: tuple[str, str, int], parts: Mapping[str, Any]) -> Submis
     jobs = tuple(Job(**job) for job in parts["jobs"]["jobs"]) if "jobs" in parts else None
     place = f"{LAUNCHES}/{where[0]}/{where[1]}-{where[2]}"
     if (spec.launch, spec.stage, spec.submission) != where or not _NAME.fullmatch(spec.launch):
-        raise codec.damaged(place, "it is the record of another submission")
+        raise codec.damaged(place, "this is the record of another submission")
     for job in jobs or ():
         if not _NAME.fullmatch(job.name) or not _ID.fullmatch(job.id) or ".." in job.id:
-            raise codec.damaged(place, f"{job.id!r:.80} and {job.name!r:.80} are no id and name of a job")
+            raise codec.damaged(place, f"{job.id!r:.80} and {job.name!r:.80} are not a valid ID and name of a job")
         _check_server(place, str(job.place.get("api" if about["platform"] == "runpod" else "endpoint") or ""))
     return Submission(about["platform"], spec, jobs, parts.get("end"), about["done"], decided)
 
@@ -144,8 +144,8 @@ def _check_server(place: str, server: str) -> None:
     if not _LOOPBACK.match(server):
         server = without_credentials(server)
         raise WorkspaceError(
-            f"{place} names {server} as the platform's server: a workspace may not choose where keys are sent",
-            hint=f"If this server is yours: {_ENDPOINT}={server}",
+            f"{place} sets {server} as the platform's server, but a workspace must not determine where keys are sent",
+            hint=f"If you trust this server, set {_ENDPOINT}={server}",
         )
 
 

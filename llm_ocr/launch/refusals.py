@@ -8,7 +8,7 @@ from typing import NamedTuple
 from llm_ocr.errors import LaunchError, LlmOcrError
 from llm_ocr.launch import Job
 
-AGAIN = "Try again; the same command goes on: it finds what was created."
+AGAIN = "Run the same command again; it finds the existing jobs."
 
 
 class Refusal(NamedTuple):
@@ -62,5 +62,5 @@ def taken_back(made: Iterable[Job], cancel: Callable[[Job], None], error: Launch
             cancel(job)
         except LaunchError:
             left.append(job.url or job.id)
-    more = f"; still there: {', '.join(left)}" if left else ""
+    more = f"; still running: {', '.join(left)}" if left else ""
     return LaunchError(f"{error.args[0]}{more}", hint=error.hint)

@@ -75,8 +75,8 @@ def launch_request(settings: LaunchSettings, launcher: Launcher, launch: str) ->
     stages = STAGES if settings.stage == "pipeline" else (settings.stage,)
     if is_local(settings.workspace) and settings.platform not in SHARED_DISK:
         raise UsageError(
-            f"{settings.workspace} is on this machine: jobs on {settings.platform} cannot reach it",
-            hint="Give a workspace at s3://, gs:// or hf://",
+            f"{settings.workspace} is on this machine, where jobs on {settings.platform} cannot reach it",
+            hint="Use a workspace at s3://, gs://, or hf://",
         )
     specs, travelling = {}, {}
     for stage in stages:
@@ -134,7 +134,7 @@ def _secrets(given: tuple[str, ...]) -> dict[str, str]:
     for one in given:
         name, _, where = one.partition("=")
         if not name.isidentifier():
-            raise UsageError(f"--secret {name}: must be the name of an environment variable, then =WHERE")
+            raise UsageError(f"--secret {name}: must be the name of an environment variable, optionally with =WHERE")
         found[name] = where
     return found
 
@@ -152,7 +152,7 @@ def _options(settings: LaunchSettings) -> dict[str, Any]:
         for name in group.model_fields:
             kind, _, flag = settings.origins.get(name, "").partition(" ")
             if kind == "flag" and name not in names:
-                raise UsageError(f"{flag} has no effect on {settings.platform}", hint=f"Leave out {flag}.")
+                raise UsageError(f"{flag} has no effect on {settings.platform}", hint=f"Remove {flag}.")
     values = dict(settings)
     return {name: list(values[name]) if isinstance(values[name], tuple) else values[name] for name in names}
 
@@ -185,8 +185,8 @@ def _check_files(stage: str, values: Mapping[str, Any]) -> None:
         if isinstance(value, str) and (
             Path(value).is_absolute() or value.startswith((".", "~")) or Path(value).is_file()
         ):
-            hint = "Put it on s3:// or gs:// where that setting takes a URL, or into the image."
-            raise UsageError(f"{name} {value} is on this machine: a job of {stage} cannot read it", hint=hint)
+            hint = "Put it on s3:// or gs:// if this setting accepts a URL, or into the image."
+            raise UsageError(f"{name} {value} is on this machine, where jobs of {stage} cannot read it", hint=hint)
 
 
 def _with_engine(stage: str, values: Mapping[str, Any], launcher: Launcher, hardware: str) -> dict[str, Any]:
@@ -201,10 +201,10 @@ def _with_engine(stage: str, values: Mapping[str, Any], launcher: Launcher, hard
         return settings
     engine = settings.get("engine", "server" if settings.get("server_url") else "auto")
     if gpus and engine == "embedded":
-        hint = "Leave --engine out, or take a machine without GPUs with --hardware."
-        raise UsageError(f"--engine embedded uses no GPU, and {hardware} has {gpus}", hint=hint)
+        hint = "Remove --engine, or choose --hardware without GPUs."
+        raise UsageError(f"--engine embedded uses no GPU, but {hardware} has {gpus}", hint=hint)
     if not gpus and engine in ("auto", "vllm"):
-        hint = "Take a machine with one (--hardware), a running server (--server-url), or --engine embedded."
+        hint = "Use --hardware with a GPU, a running server (--server-url), or --engine embedded."
         raise UsageError(f"{hardware} has no GPU for {stage}", hint=hint)
     if engine == "auto":
         settings["engine"] = "vllm"
@@ -213,13 +213,13 @@ def _with_engine(stage: str, values: Mapping[str, Any], launcher: Launcher, hard
 
 def _check_value(setting: Setting, value: Any) -> None:
     if setting.secret:
-        hint = f"Put it into {setting.variable} and give --secret {setting.variable}"
-        raise UsageError(f"{setting.flag} is a secret: jobs do not get it from the workspace", hint=hint)
+        hint = f"Set {setting.variable}, and add --secret {setting.variable}"
+        raise UsageError(f"{setting.flag} is a secret, which the workspace does not pass to jobs", hint=hint)
     if setting.name not in _WITH_URLS and isinstance(value, str) and without_credentials(value) != value:
         raise UsageError(
-            f"{setting.flag} holds a name or password, which jobs do not get from the workspace",
-            hint="Leave it out of the URL, and give the jobs their credentials with --secret NAME.",
+            f"{setting.flag} contains a name or password, which the workspace does not pass to jobs",
+            hint="Remove it from the URL, and pass credentials to the jobs with --secret NAME.",
         )
     if setting.kind is Path and setting.name.endswith("_file"):
-        hint = f"Give its content as a secret: --secret {setting.variable.removesuffix('_FILE')}"
-        raise UsageError(f"{setting.flag} {value} is a file of this machine: jobs cannot read it", hint=hint)
+        hint = f"Pass its content as a secret: --secret {setting.variable.removesuffix('_FILE')}"
+        raise UsageError(f"{setting.flag} {value} is on this machine, where jobs cannot read it", hint=hint)

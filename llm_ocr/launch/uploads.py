@@ -9,6 +9,7 @@ from pathlib import Path
 from llm_ocr.errors import UsageError
 from llm_ocr.launch.watching import Say
 from llm_ocr.storage.names import split_scheme
+from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
 
 #: Folder below the workspace.
@@ -46,8 +47,8 @@ def uploaded(workspace: Workspace, sources: Sequence[str], say: Say) -> tuple[st
 def _upload(workspace: Workspace, source: str, say: Say) -> str:
     root = Path(source.removeprefix("file://")).expanduser().resolve()
     if not root.exists() or (root.is_file() and root.suffix.lower() not in _KINDS):
-        hint = "Give files, folders, or s3://, gs://, hf:// and https:// sources (lists of them stand there, too)."
-        raise UsageError(f"{source}: jobs elsewhere cannot read it", hint=hint)
+        hint = "Use files, folders, or s3://, gs://, hf://, and https:// sources; put lists of sources there, too."
+        raise UsageError(f"{source}: jobs on other machines cannot read it", hint=hint)
     files = [root] if root.is_file() else sorted(_documents(root, say))
     # Folders with equal names must not overwrite each other: `2023/scans` and `2024/scans`.
     place = f"{FOLDER}/{hashlib.sha256(os.fsencode(root.parent)).hexdigest()[:8]}"
@@ -60,7 +61,7 @@ def _upload(workspace: Workspace, source: str, say: Say) -> str:
             workspace.store.upload(file, key)
             sent += 1
     workspace.flush()
-    say(f"{source}: {sent} of {len(files)} files uploaded to {workspace.url}/{place}")
+    say(f"{source}: {sent:,} of {plural(len(files), 'file')} uploaded to {workspace.url}/{place}")
     return f"{workspace.url}/{place}/{root.name}{'' if root.is_file() else '/'}"
 
 
@@ -68,7 +69,7 @@ def _documents(folder: Path, say: Say) -> Iterator[Path]:
     """Yield the documents below a folder; report unreadable ones."""
 
     def passed_over(error: OSError) -> None:
-        say(f"{error.filename} is not uploaded: {error.strerror or error}")
+        say(f"{error.filename} was not uploaded: {error.strerror or error}")
 
     for place, folders, names in os.walk(folder, onerror=passed_over):
         folders[:] = [name for name in folders if not name.startswith(".")]

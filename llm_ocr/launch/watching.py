@@ -14,6 +14,7 @@ from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, State
 from llm_ocr.launch.bill import billed_seconds, has_ended, price_of
 from llm_ocr.launch.platforms import launcher_for
 from llm_ocr.launch.records import Submission, submissions
+from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import Generation, generations, has_generation, totals_of
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, newest_key
@@ -158,8 +159,8 @@ class Progress:
             self._looks.append((now, self._done))
             while len(self._looks) > 2 and self._looks[0][0] < now - _WINDOW:
                 self._looks.popleft()
-        noun = "figures" if self._spec.stage == DESCRIBE else "pages"
-        counted = f"{self._done}/{self._total} {noun}" if self._total else ""
+        noun = "figure" if self._spec.stage == DESCRIBE else "page"
+        counted = f"{self._done:,}/{plural(self._total, noun)}" if self._total else ""
         return ", ".join(part for part in (counted, self._pace(noun), self._money(statuses)) if part)
 
     def _read(self) -> None:
@@ -180,7 +181,7 @@ class Progress:
             return ""
         speed = (after - before) / (now - begun)
         left = time_span(Span.of((self._total - after) / speed))
-        return f"{speed:.{1 if speed >= 1 else 2}f} {noun}/s" + (f", {left} left" if after < self._total else "")
+        return f"{speed:.{1 if speed >= 1 else 2}f} {noun}s/s" + (f", {left} left" if after < self._total else "")
 
     def _money(self, statuses: Sequence[JobStatus]) -> str:
         """Return the costs of ended submissions of the workspace, and of these jobs so far."""
@@ -253,14 +254,14 @@ def until_over(
             failed += 1
             if failed >= _MOST_FAILURES:
                 raise
-            display.say(f"{stage}: {error.args[0]}; asking again")
+            display.say(f"{stage}: {error.args[0]}; retrying")
             time.sleep(every)
             continue
         states = summary(statuses)
         try:
             words = "" if progress is None else progress.words(statuses, every=_READ_EVERY * every)
         except (LaunchError, StorageError, WorkspaceError) as error:  # a temporary failure must not end the launch
-            words = f"its progress cannot be read: {error.args[0]}"
+            words = f"progress cannot be read: {error.args[0]}"
         line = f"{stage}: {words}; {states}" if words else f"{stage}: {states}"
         display.progress(line, changed=states != shown)
         shown = states
@@ -274,7 +275,7 @@ def summary(statuses: Sequence[JobStatus]) -> str:
     """Return the states as text: `3 jobs: 1 running, 2 queued`."""
     counts = Counter(one.state for one in statuses)
     states = ", ".join(f"{counts[state]} {state.value}" for state in State if counts[state])
-    return f"{len(statuses)} {'job' if len(statuses) == 1 else 'jobs'}: {states}"
+    return f"{plural(len(statuses), 'job')}: {states}"
 
 
 def reasons(statuses: Sequence[JobStatus]) -> str:

@@ -48,7 +48,7 @@ async def _serve(options: Options) -> int:
     except OSError as error:
         await runner.cleanup()
         why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)  # negative: unknown host
-        hint = "--port 0 takes a free port."
+        hint = "Use --port 0 for a free port."
         sys.stderr.write(f"simulator: cannot listen on {options.host}:{options.port}: {why}. {hint}\n")
         return 1
     host, port = runner.addresses[0][:2]

@@ -131,54 +131,59 @@ def _said(file: str | None) -> dict[str, str]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m llm_ocr.simulator",
-        description="A simulated vLLM server: real HTTP, modelled engine, made-up answers, faults on demand.",
-        epilog="Or: python -m llm_ocr.simulator serve MODEL ..., with vLLM's flags. See faults.py for --fault.",
+        description="Simulate a vLLM server: real HTTP, simulated engine and answers, faults on request.",
+        epilog="As a replacement of vLLM: python -m llm_ocr.simulator serve MODEL ..., with vLLM's flags.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=VERSION)
-    add = parser.add_argument_group("server").add_argument
-    add("--host", default="127.0.0.1")
-    add("--port", type=int, default=0, help="0: any free one")
-    add("--model", default="deepseek-ocr")
-    add("--served-model-name", nargs="+")
-    add("--api-key")
-    add("--no-metrics", action="store_true", help="no /metrics and no /version, as at providers")
-    add("--stream-interval", type=int, default=20, help="tokens per piece of a streamed answer")
-    add("--lifetime", type=float, default=3600.0, help="ends after so many seconds at the latest")
-    add("--until-stdin-closes", action="store_true")
-    add("--ignore-parent", action="store_true", help="go on when the parent process ends")
-    add = parser.add_argument_group("engine").add_argument
-    add("--preset", choices=sorted(PRESETS), default="a100")
-    add("--speed", type=float, default=1.0, help="divides all of the engine's times")
-    add("--preprocess-seconds", type=float, default=PREPROCESS_SECONDS, help="per image, ahead of the queue")
-    add("--max-num-seqs", type=int, default=128)
-    add("--max-num-batched-tokens", type=int, default=8192)
-    add("--max-model-len", type=int, default=8192)
-    add("--kv-tokens", type=int, help="size of the KV cache instead of the preset's")
-    add("--patch", type=int, help="pixels a side: images cost a token for each such square (default: DeepSeek-OCR's)")
-    add = parser.add_argument_group("answers").add_argument
-    add("--seed", type=int, default=0)
-    add("--mean-tokens", type=float, default=1000.0)
-    add("--sigma", type=float, default=0.5)
-    add("--max", type=int, default=4096, help="tokens of the longest answer that is no loop")
-    add("--loop-rate", type=float, default=0.0)
-    add("--empty-rate", type=float, default=0.0)
-    add("--malformed-rate", type=float, default=0.0, help="of answers that have their text and not their form")
+    add = parser.add_argument_group("Server").add_argument
+    add("--host", default="127.0.0.1", help="Address to listen on (default: 127.0.0.1)")
+    add("--port", type=int, default=0, help="Port to listen on (default: a free one)")
+    add("--model", default="deepseek-ocr", help="Model name (default: deepseek-ocr)")
+    add("--served-model-name", nargs="+", help="Model name in the API (default: --model)")
+    add("--api-key", help="Required API key (default: VLLM_API_KEY)")
+    add("--no-metrics", action="store_true", help="Serve no /metrics and no /version, like a provider")
+    add("--stream-interval", type=int, default=20, help="Tokens per chunk of a streamed answer (default: 20)")
+    add("--lifetime", type=float, default=3600.0, help="Exit after this many seconds (default: 3600)")
+    add("--until-stdin-closes", action="store_true", help="Exit when standard input closes")
+    add("--ignore-parent", action="store_true", help="Continue when the parent process exits")
+    add = parser.add_argument_group("Engine").add_argument
+    add("--preset", choices=sorted(PRESETS), default="a100", help="GPU to simulate (default: a100)")
+    add("--speed", type=float, default=1.0, help="Speed factor of the engine (default: 1)")
+    add("--preprocess-seconds", type=float, default=PREPROCESS_SECONDS, help="Seconds per image before the queue")
+    add("--max-num-seqs", type=int, default=128, help="Maximum concurrent sequences (default: 128)")
+    add("--max-num-batched-tokens", type=int, default=8192, help="Maximum tokens per step (default: 8192)")
+    add("--max-model-len", type=int, default=8192, help="Context length in tokens (default: 8192)")
+    add("--kv-tokens", type=int, help="Size of the KV cache in tokens (default: the preset's)")
+    add("--patch", type=int, help="Side of an image token's square in pixels (default: as DeepSeek-OCR)")
+    add = parser.add_argument_group("Answers").add_argument
+    add("--seed", type=int, default=0, help="Seed of the answers (default: 0)")
+    add("--mean-tokens", type=float, default=1000.0, help="Mean tokens per answer (default: 1000)")
+    add("--sigma", type=float, default=0.5, help="Spread of answer lengths (log-normal, default: 0.5)")
+    add("--max", type=int, default=4096, help="Maximum tokens of an answer without a loop (default: 4096)")
+    add("--loop-rate", type=float, default=0.0, help="Share of answers that loop (default: 0)")
+    add("--empty-rate", type=float, default=0.0, help="Share of empty answers (default: 0)")
+    add("--malformed-rate", type=float, default=0.0, help="Share of answers without their markup (default: 0)")
     add(
         "--in-order",
         action="store_true",
-        help="the n-th image that comes gets the n-th answer and fault, whatever its pixels: to compare clients",
+        help="Assign answers and faults by the order of images, not by their pixels, to compare clients",
     )
-    add("--said", metavar="FILE", help='JSON object: the answers to prompts, word for word; "*" for all others')
-    add = parser.add_argument_group("faults").add_argument
-    add("--fault", action="append", default=[], metavar="KIND=VALUE")
-    add("--kill-image", metavar="HASHPREFIX", help="the same as --fault die-image=HASHPREFIX")
-    add("--state-file", help="counts starts and questions per image over restarts")
-    add = parser.add_argument_group("in place of vllm serve").add_argument
-    add("--startup-seconds", type=float, default=0.0, help="until it listens")
-    add("--oom-above", type=int, help="dies at start, out of memory, when --max-num-seqs is larger")
+    add("--said", metavar="FILE", help='JSON object of prompts and their exact answers; "*" is any other prompt')
+    add = parser.add_argument_group("Faults").add_argument
     add(
-        "--shutdown-timeout", type=float, default=0.0, help="as vLLM's: seconds in which requests may end after SIGTERM"
+        "--fault", action="append", default=[], metavar="KIND=VALUE", help="Fault to inject, see faults.py (repeatable)"
     )
-    add("--exit-seconds", type=float, default=0.2, help="from SIGTERM, or the last request after it, to the end")
+    add("--kill-image", metavar="HASHPREFIX", help="Same as --fault die-image=HASHPREFIX")
+    add("--state-file", help="File that counts starts and requests per image across restarts")
+    add = parser.add_argument_group("Replacement of vllm serve").add_argument
+    add("--startup-seconds", type=float, default=0.0, help="Seconds until the server listens (default: 0)")
+    add("--oom-above", type=int, help="Run out of memory at the start if --max-num-seqs is larger")
+    add("--shutdown-timeout", type=float, default=0.0, help="Seconds for requests to end after SIGTERM, as in vLLM")
+    add(
+        "--exit-seconds",
+        type=float,
+        default=0.2,
+        help="Seconds from SIGTERM, or the last request after it, to the exit",
+    )
     return parser

@@ -147,14 +147,14 @@ def test_a_dry_run_needs_no_workspace_and_writes_nothing(documents, tmp_path, pr
     first, *examples, last = out.splitlines()
     assert code == 0 and first == "10 documents, 10 pages, 1 unit; 4 filtered: 3 language (de), 1 blank"
     assert len(examples) == 4 and "german 0.pdf: language (de, " in out
-    assert last == "Nothing was written: --dry-run" and list(tmp_path.iterdir()) == []
+    assert last == "Dry run: nothing was written" and list(tmp_path.iterdir()) == []
 
 
 def test_a_dry_run_over_a_workspace_tells_what_is_new_and_leaves_it_as_it_is(documents, tmp_path, program):
     program("plan", documents, "-w", "w", "--only", "english*")
     before = tree(tmp_path)
     _, out, _ = program("plan", documents, "-w", "w", "--filter-blank", "--sample", "14", "--dry-run")
-    assert out.startswith("5 new documents, 5 pages, 1 unit; 1 filtered: 1 blank; 8 in the plan already\n")
+    assert out.startswith("5 new documents, 5 pages, 1 unit; 1 filtered: 1 blank; 8 already in the plan\n")
     assert tree(tmp_path) == before
 
 

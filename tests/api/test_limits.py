@@ -142,7 +142,7 @@ def test_hours_end_the_embedded_engine_and_the_next_run_has_its_own(documents, t
     paid = sum(worker["paid"] for worker in status["workers"])
     assert status["cost"] == pytest.approx(paid * 3.6 / 3600, abs=1e-4) and paid > 1
     text = cli("status", "-w", workspace, cwd=tmp_path).stdout
-    assert "by the hour" in text and llm_ocr.open(str(workspace)).costs().to_json()["cost"]["hours"] > 0
+    assert "for time" in text and llm_ocr.open(str(workspace)).costs().to_json()["cost"]["hours"] > 0
 
 
 def test_money_without_a_price_is_wrong_usage_and_leaves_nothing_behind(documents, tmp_path):

@@ -34,7 +34,7 @@ def test_the_same_command_again_changes_no_file(copy, tmp_path):
     before = files(copy)
     run = cli("run", PAPER, "-w", copy, *FRUGAL, cwd=tmp_path)
     assert run.returncode == 0, said(run)
-    assert "3 of them done before" in run.stderr
+    assert "3 already done" in run.stderr
     assert files(copy) == before
     assert run.stdout.splitlines()[-1] == "3 ok"
 

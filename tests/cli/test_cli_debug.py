@@ -54,10 +54,10 @@ def test_a_page_of_a_paper_with_two_columns(debug, repository, tmp_path):
     assert blocks[0].startswith("1 title 1 [")
     assert blocks[0].endswith('"Reading the Staff: Forecasting a Small River with Paint, Pa…"')
     assert blocks[-1].endswith('"1"')
-    [quality], [wrong], [times] = (values_of(done, step) for step in ("quality", "wrong", "time in ms"))
+    [quality], [wrong], [times] = (values_of(done, step) for step in ("quality", "problems", "time in ms"))
     assert quality.startswith("1.00; ")
     assert "found 1.000 (score 1.00)" in quality
-    assert wrong == "nothing found"
+    assert wrong == "none found"
     assert all(f"{name} " in times for name in ("rendering", "probe", "tables", "figures", "layout", "quality"))
     with Image.open(tmp_path / "paper-p0001.png") as overlay:
         assert (overlay.format, overlay.size) == ("PNG", (1089, 1540))
@@ -137,7 +137,7 @@ def test_an_image_that_is_there_is_not_replaced(debug, sign, tmp_path):
     there.write_text("mine")
     refused = debug("sign.png")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "sign-p0001.png is there already" in refused.stderr
+    assert "sign-p0001.png already exists" in refused.stderr
     assert "--overwrite" in refused.stderr
     assert there.read_text() == "mine"
     assert debug("sign.png", "--overwrite", "--quiet").stdout == "Blocks in reading order: sign-p0001.png\n"

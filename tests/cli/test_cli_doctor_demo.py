@@ -29,7 +29,7 @@ def test_doctor_agrees_with_itself(capsys):
 def test_doctor_says_that_confinement_is_off():
     check = doctor.isolation(confined=False)
     assert check.state is State.LIMITED
-    assert "switched off" in check.detail
+    assert "limits only (confinement is off)" in check.detail
     assert "LLM_OCR_CONFINEMENT" in check.fix
 
 
@@ -49,7 +49,7 @@ def test_a_part_that_is_installed_and_fails_is_broken():
     check = doctor._tried("OCR", ("pypdfium2",), "reads scans", fail, "fix")
     assert (check.state, check.detail) == (
         State.BROKEN,
-        "installed, does not work: libGL.so.1: cannot open shared object file",
+        "installed, but fails: libGL.so.1: cannot open shared object file",
     )
 
 
@@ -89,7 +89,7 @@ def test_demo_says_where_to_look_and_what_this_engine_cannot_do(llm_ocr, called)
     done = llm_ocr("demo", "-w", "my demo", stub=stub)
     assert done.returncode == 0, done.stderr
     assert (called()["command"], called()["engine"], called()["workspace"]) == ("run", "embedded", "my demo")
-    assert "my demo/documents/paper.pdf.md  with 2 figures beside it" in done.stdout
+    assert "my demo/documents/paper.pdf.md  (2 figures)" in done.stdout
     assert "formulas" in done.stdout
     assert "llm-ocr status -w 'my demo'" in done.stdout
     assert done.stdout.splitlines()[-1] == "10 ok"

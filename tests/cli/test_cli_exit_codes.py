@@ -60,7 +60,7 @@ def test_progress_goes_to_standard_error_and_results_to_standard_output(llm_ocr)
     assert done.stderr.splitlines()[:2] == ["engine: embedded", "run: 10 pages"]
     assert done.stdout.splitlines() == [
         "4 figures: 4 ok",
-        "Result: w/documents (Markdown), w/dataset (load_dataset opens it)",
+        "Result: w/documents (Markdown), w/dataset (open with load_dataset)",
         "10 ok",
     ]
 
@@ -148,9 +148,9 @@ def test_other_stages_say_what_comes_next(llm_ocr):
     assert elsewhere.stdout == f"Next: llm-ocr describe -w w --server-url {url}\n10 ok\n"
     assert llm_ocr("describe", "-w", "w", stub={}).stdout == "Next: llm-ocr assemble -w w\n4 figures: 4 ok\n"
     retry = llm_ocr("retry-failed", "-w", "w", stub={})
-    assert retry.stdout == "1 unit to be read again. Next: llm-ocr run -w w\n"
+    assert retry.stdout == "1 unit to read again. Next: llm-ocr run -w w\n"
     nothing = llm_ocr("retry-failed", "-w", "w", stub={"units": [3, 3]})
-    assert nothing.stdout == "0 units to be read again\n"
+    assert nothing.stdout == "0 units to read again\n"
 
 
 def test_clean_lists_what_it_removes_as_its_result(llm_ocr):
@@ -168,7 +168,7 @@ def test_status_ends_with_0_whatever_failed_and_prints_json(llm_ocr):
     assert "failed     encrypted 9: a.pdf page 1, ..." in done.stdout
     assert "  /in/a.pdf, page 1: encrypted\n" in done.stdout
     assert "skipped    2 .docx" in done.stdout
-    assert "assemble   not begun" in done.stdout
+    assert "assemble   not started" in done.stdout
     data = json.loads(llm_ocr("status", "-w", "w", "--json", stub=stub).stdout)
     assert data["pages"] == {"expected": 10, "ok": 0, "degraded": 0, "failed": 9}
 
@@ -176,4 +176,4 @@ def test_status_ends_with_0_whatever_failed_and_prints_json(llm_ocr):
 def test_no_command_is_wrong_usage_and_shows_the_help(llm_ocr):
     done = llm_ocr()
     assert (done.returncode, done.stdout) == (2, "")
-    assert "commands:" in done.stderr
+    assert "Commands:" in done.stderr

@@ -13,9 +13,9 @@ def test_the_result_and_how_it_is_opened_are_the_last_words(llm_ocr, workspace, 
     assert done.returncode == 0, done.stderr
     where, how = done.stdout.splitlines()
     assert where.startswith("2 rows in 1 file (")
-    assert where.endswith(f"1 written now): {tmp_path}/scans")
+    assert where.endswith(f"1 newly written): {tmp_path}/scans")
     assert how == f'Open it: load_dataset("{tmp_path}/scans", split="train")'
-    assert "export: 1/1 files" in done.stderr
+    assert "export: 1/1 file," in done.stderr
     assert "MB" in done.stderr
 
 
@@ -23,7 +23,7 @@ def test_the_second_time_nothing_is_written(llm_ocr, workspace):
     for written in (1, 0):
         done = llm_ocr("export", "-w", "out", "--output", "scans", "--format", "dataset", "--quiet")
         assert (done.returncode, done.stderr) == (0, "")
-        assert f"{written} written now" in done.stdout
+        assert f"{written} newly written" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def test_rows_are_called_what_they_are(llm_ocr, workspace, tmp_path, form, rows,
     assert done.returncode == 0, done.stderr
     where, how = done.stdout.splitlines()
     assert where.startswith(rows)
-    assert where.endswith(f"written now): {tmp_path}/texts")
+    assert where.endswith(f"newly written): {tmp_path}/texts")
     assert opened.format(tmp_path / "texts") in how
     assert f"{form}: 2/2 pages" in done.stderr
 

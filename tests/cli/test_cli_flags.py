@@ -66,7 +66,7 @@ def test_a_switch_can_be_turned_both_ways():
         (["run", "--pagse", "3"], r"unknown flag --pagse; did you mean --pages\?"),
         (["run", "--page", "3"], r"unknown flag --page"),
         (["run", "-report.pdf"], r"(?s)unknown flag -report.pdf.*goes after --"),
-        (["extract", "-w", "w", "--stdout"], r"(?s)unknown flag --stdout.*It is a flag of: run"),
+        (["extract", "-w", "w", "--stdout"], r"(?s)unknown flag --stdout.*These commands have this flag: run"),
         (["status", "-w"], r"--workspace needs a value"),
         (["run", "--only", "-a.pdf"], r"(?s)--only needs a value.*--only=-value"),
         (["status", "-w", "w", "a.pdf"], r"(?s)unexpected argument 'a.pdf'.*llm-ocr run a.pdf"),

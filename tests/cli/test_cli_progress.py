@@ -54,7 +54,7 @@ def test_plain_lines_come_at_the_start_every_ten_seconds_or_ten_per_cent_and_at_
         progress.count(Status.OK)
     progress.end()
     shown = out.getvalue().splitlines()
-    assert shown[0] == "extract: 100 pages, 20 of them done before"
+    assert shown[0] == "extract: 100 pages, 20 already done"
     assert shown[1] == "extract: 30/100 pages, 30 ok, 4.0 pages/s, 0:18 left"
     assert shown[-1] == "extract: 100/100 pages, 100 ok in 0:20"
     assert len(shown) == 9
@@ -67,10 +67,10 @@ def test_a_slow_stage_still_says_something_every_ten_seconds(clock):
     for _ in range(4):
         clock.now += 6
         progress.count(Status.OK)
-    assert [line.split(",")[0] for line in out.getvalue().splitlines()] == [
-        "describe: 10000 figures",
-        "describe: 2/10000 figures",
-        "describe: 4/10000 figures",
+    assert [line.split(", ")[0] for line in out.getvalue().splitlines()] == [
+        "describe: 10,000 figures",
+        "describe: 2/10,000 figures",
+        "describe: 4/10,000 figures",
     ]
 
 

@@ -93,7 +93,7 @@ def test_a_runner_of_the_predecessor_runs_the_stage_and_fails_with_it(llm_ocr, c
     done = run(PIPELINE_STAGE="assemble", LLM_OCR_WORKSPACE="nowhere")
     assert (done.returncode, "no workspace" in done.stderr) == (1, True), done.stderr
     helped = run()
-    assert (helped.returncode, helped.stderr.startswith("usage: llm-ocr COMMAND")) == (2, True)
+    assert (helped.returncode, helped.stderr.startswith("Usage: llm-ocr COMMAND")) == (2, True)
     assert not (tmp_path / "success").exists()
     assert llm_ocr("-w", "W", stub={}, env={"PIPELINE_STAGE": "describe"}, process=True).returncode == 0
     assert called()["command"] == "describe"
@@ -120,7 +120,7 @@ def test_an_unknown_key_in_the_file_ends_with_2(llm_ocr, tmp_path):
 
 def test_a_flag_before_the_command_is_explained(llm_ocr):
     done = llm_ocr("-w", "x", "run")
-    assert (done.returncode, "The command comes first" in done.stderr) == (2, True)
+    assert (done.returncode, "Put the command first" in done.stderr) == (2, True)
 
 
 def test_show_settings_prints_values_and_origins_and_masks_secrets(llm_ocr, tmp_path):
@@ -155,7 +155,7 @@ def test_warnings_about_variables_come_once_at_start(llm_ocr):
     assert done.returncode == 0
     assert [line for line in done.stderr.splitlines() if "warning" in line] == [
         "llm-ocr: warning: unknown variable LLM_OCR_PAGS is ignored; did you mean LLM_OCR_PAGES?",
-        "llm-ocr: warning: without effect here: EXTRACT_BATCH_SIZE, JOB_CODE_REPO (see docs/migrating.md)",
+        "llm-ocr: warning: ignored variables: EXTRACT_BATCH_SIZE, JOB_CODE_REPO (see docs/migrating.md)",
     ]
 
 
@@ -177,7 +177,7 @@ def test_init_does_not_replace_a_file_unless_told(llm_ocr, tmp_path):
     path.write_text("pages = '1'\n")
     done = llm_ocr("init", "mine.toml")
     assert (done.returncode, path.read_text()) == (2, "pages = '1'\n")
-    assert "--force replaces it" in done.stderr
+    assert "Replace it with --force" in done.stderr
     assert llm_ocr("init", "mine.toml", "--force").returncode == 0
     assert "max_samples" in path.read_text()
     assert llm_ocr("init", "no/such/folder.toml").returncode == 1

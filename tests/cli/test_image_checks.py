@@ -104,8 +104,8 @@ def test_versions_below_the_profiles_floors_fail(packages):
     packages.dist("transformers", "5.2.0", NEEDS["transformers"])
     checks = packages.check()
     assert failing(checks) == {"vllm", "transformers"}
-    assert "0.18.1, and glm-ocr needs 0.19.0 or newer" in one(checks, "vllm").detail
-    assert "cannot serve glm-ocr: vllm, transformers. Do: " in verdict(checks, "glm-ocr")
+    assert "0.18.1, but glm-ocr needs 0.19.0 or newer" in one(checks, "vllm").detail
+    assert "cannot serve glm-ocr: vllm, transformers. Fix: " in verdict(checks, "glm-ocr")
 
 
 def test_a_nightly_build_counts_as_the_release_that_it_becomes(packages):
@@ -128,12 +128,12 @@ def test_a_class_whose_module_is_not_there_fails(packages):
     packages.remove("vllm/model_executor/models/glm_ocr.py")
     checks = packages.check()
     assert failing(checks) == {"architecture"}
-    assert any("names model_executor/models/glm_ocr.py, which is not there" in check.detail for check in checks)
+    assert any("names model_executor/models/glm_ocr.py, which does not exist" in check.detail for check in checks)
 
 
 def test_a_model_type_is_known_to_transformers_or_to_vllm(packages):
-    assert one(packages.check("glm-ocr"), "model type").detail == "transformers knows glm_ocr"
-    assert one(packages.check("deepseek-ocr"), "model type").detail == "vLLM itself knows deepseek_vl_v2"
+    assert one(packages.check("glm-ocr"), "model type").detail == "transformers supports glm_ocr"
+    assert one(packages.check("deepseek-ocr"), "model type").detail == "vLLM itself supports deepseek_vl_v2"
     packages.write("transformers/models/auto/auto_mappings.py", "CONFIG_MAPPING_NAMES = {}\n")
     assert failing(packages.check("glm-ocr")) == {"model type"}
     added = 'CONFIG_MAPPING_NAMES.update({"glm_ocr": "GlmOcrConfig"})\n'

@@ -27,7 +27,7 @@ from llm_ocr.errors import UsageError
         ({"flags": {"image_size": "20000"}}, "must be a whole number from 64 to 10000"),
         ({"environ": {"LLM_OCR_QUIET": "maybe"}}, "LLM_OCR_QUIET=maybe: must be true or false"),
         ({"environ": {"LOG_LEVEL": "loud"}}, "LOG_LEVEL=loud: must be one of debug, info, warning, error"),
-        ({"environ": {"LLM_OCR_ONLY": '["a.pdf",'}}, "LLM_OCR_ONLY begins like a JSON list and is none"),
+        ({"environ": {"LLM_OCR_ONLY": '["a.pdf",'}}, "LLM_OCR_ONLY is not a valid JSON list"),
         ({"stored": {"image_size": 1}}, "image_size = 1 in the workspace: must be"),
     ],
 )
@@ -63,7 +63,7 @@ def test_a_secret_is_never_in_an_error(loaded, given, named):
 
 def test_a_secret_is_not_in_the_error_for_a_broken_file(loaded):
     for text, suffix in (("password: ['hunter2'\nx: [", ".yaml"), ('password = ["hunter2"\nx', ".toml")):
-        with pytest.raises(UsageError, match=f"conf{suffix} is no valid") as caught:
+        with pytest.raises(UsageError, match=f"conf{suffix} is not valid") as caught:
             loaded(config=text, suffix=suffix)
         assert "hunter2" not in str(caught.value)
 
@@ -118,7 +118,7 @@ def test_settings_can_be_shown_without_a_workspace(loaded):
 
 
 def test_a_shard_outside_of_the_count_is_refused(loaded):
-    with pytest.raises(UsageError, match="--shard-count 2: must be more than shard_index, which is 2"):
+    with pytest.raises(UsageError, match="--shard-count 2: must be greater than shard_index, which is 2"):
         loaded(ExtractSettings, flags={"workspace": "w", "shard_index": "2", "shard_count": "2"})
 
 
@@ -131,7 +131,7 @@ def test_a_configuration_file_that_is_not_there_or_of_another_kind_is_named(load
 
 
 def test_a_file_that_holds_no_names_is_refused(loaded):
-    with pytest.raises(UsageError, match="must hold names and values"):
+    with pytest.raises(UsageError, match="must contain names and values"):
         loaded(config="- a\n- b\n", suffix=".yml")
 
 

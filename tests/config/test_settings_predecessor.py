@@ -56,7 +56,7 @@ def test_output_dir_is_the_workspace(loaded):
 def test_variables_without_effect_get_one_warning_together_wherever_they_stand(loaded):
     result = loaded(environ={"EXTRACT_BATCH_SIZE": "8", "HF_PATH_IN_REPO": "x"}, dotenv="JOB_CODE_REVISION=r\n")
     assert result.warnings == (
-        "without effect here: EXTRACT_BATCH_SIZE, HF_PATH_IN_REPO, JOB_CODE_REVISION (see docs/migrating.md)",
+        "ignored variables: EXTRACT_BATCH_SIZE, HF_PATH_IN_REPO, JOB_CODE_REVISION (see docs/migrating.md)",
     )
 
 
@@ -106,7 +106,7 @@ def test_its_dataset_is_a_source_and_none_is_one_by_default(loaded):
     result = loaded(environ=environ)
     settings = result.settings
     assert (settings.dataset, settings.dataset_config, settings.dataset_split) == ("ns/pages", "scans", "test")
-    assert result.warnings == ("without effect here: STREAM_DATASET (see docs/migrating.md)",)
+    assert result.warnings == ("ignored variables: STREAM_DATASET (see docs/migrating.md)",)
     assert loaded().settings.dataset is None
 
 

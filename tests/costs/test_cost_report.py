@@ -91,5 +91,5 @@ def test_status_says_pages_per_second_as_the_guide_to_tuning_promises():
     from llm_ocr.cli.outcome import status_text
 
     assert STATUS.pages_per_second == pytest.approx(1000 / 600)
-    assert "speed      1.7 pages/s, the mean of 2 workers" in status_text(STATUS)
+    assert "speed      1.7 pages/s (average of 2 workers)" in status_text(STATUS)
     assert "speed" not in status_text(replace(STATUS, workers=()))

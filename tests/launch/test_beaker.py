@@ -127,7 +127,7 @@ def test_status_logs_and_cancel_ask_the_program(beaker):
     (beaker / "experiment-get").write_text(json.dumps([{"id": "01ABC", "jobs": [replica(0, **ended(0))]}]))
     launcher.cancel(JOB)
     assert asked(beaker)[-1][:2] == ["experiment", "get"]
-    assert launcher.clean([JOB]) == ["left: the experiment 01ABC (beaker experiment delete 01ABC)"]
+    assert launcher.clean([JOB]) == ["kept: experiment 01ABC (beaker experiment delete 01ABC)"]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_status_logs_and_cancel_ask_the_program(beaker):
         ("Error: image lab/nothing not found", "--image"),
         ("Error: cluster ai2/moon does not exist", "beaker cluster list"),
         ("Error: unauthorized", "Log in"),
-        ("Error: quota exceeded", "Fewer --shards"),
+        ("Error: quota exceeded", "fewer --shards"),
     ],
 )
 def test_what_beaker_refuses_is_said_in_its_words_with_what_to_do(beaker, said, hint):

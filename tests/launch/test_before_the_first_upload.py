@@ -21,13 +21,13 @@ def account():
     ("given", "words"),
     [
         ([], ("role", "--role ARN")),
-        (["--role", "arn:aws:iam::ACCOUNT:role/llm-ocr-job"], ("ACCOUNT is an example", "Replace it")),
-        (["--role", "ROLE", "--image", "vllm/vllm-openai:v0.33.0"], ("takes images from ECR only",)),
-        (["--role", "ROLE", "--image", f"{ELSEWHERE}@sha256:DIGEST"], ("DIGEST is an example",)),
+        (["--role", "arn:aws:iam::ACCOUNT:role/llm-ocr-job"], ("ACCOUNT is a placeholder", "Replace it")),
+        (["--role", "ROLE", "--image", "vllm/vllm-openai:v0.33.0"], ("only runs images from ECR",)),
+        (["--role", "ROLE", "--image", f"{ELSEWHERE}@sha256:DIGEST"], ("DIGEST is a placeholder",)),
         (["--role", "ROLE", "--image", ELSEWHERE], ("is in eu-west-1", "would run in us-east-1", "--region eu-west-1")),
-        (["--role", "ROLE", "--region", "cn-north-1"], ("no image with vLLM in cn-north-1", "--image")),
-        (["--role", "ROLE", "--wheel", "image"], ("stock images do not hold the library", "--image")),
-        (["--role", "ROLE", "--wheel", "llm-ocr==1.0"], ("expected the file of a wheel",)),
+        (["--role", "ROLE", "--region", "cn-north-1"], ("no vLLM image in cn-north-1", "--image")),
+        (["--role", "ROLE", "--wheel", "image"], ("stock images do not contain llm-ocr", "--image")),
+        (["--role", "ROLE", "--wheel", "llm-ocr==1.0"], ("must be a wheel file",)),
         (["--role", "ROLE", "--namespace", "me"], ("--namespace has no effect on sagemaker",)),
     ],
 )
@@ -45,15 +45,15 @@ def test_sagemaker(account, given, words, capsys, monkeypatch):
 def test_a_workspace_whose_keys_the_job_gets_too_late_is_refused(account, capsys):
     flags = ["--role", account.role, "--secret", "AWS_ACCESS_KEY_ID=x"]
     assert main(["launch", "sagemaker", "extract", "-w", "s3://bucket/first", *flags]) == 2
-    assert "cannot install the library from s3://bucket/first" in capsys.readouterr().err
+    assert "cannot install llm-ocr from s3://bucket/first" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         (["--project", "my-project"], ("region", "--region REGION")),
-        (["--project", "PROJECT", "--region", "us-central1"], ("PROJECT is an example",)),
-        (["--project", "my-project", "--region", "us-central1", "--image", "<image>"], ("<image> is an example",)),
+        (["--project", "PROJECT", "--region", "us-central1"], ("PROJECT is a placeholder",)),
+        (["--project", "my-project", "--region", "us-central1", "--image", "<image>"], ("<image> is a placeholder",)),
     ],
 )
 def test_cloud_run(given, words, capsys, monkeypatch):

@@ -78,7 +78,7 @@ def test_a_limit_without_a_price_is_wrong_usage_before_anything_is_written(words
     code = main(["launch", platform, "extract", "a.pdf", "-w", workspace, "--max-cost", "5", *more])
     said = capsys.readouterr().err
     assert code == 2, said
-    assert "no price is known of" in said
+    assert "is unknown" in said
     assert "--price-per-hour 1.80" in said
     assert not any(tmp_path.iterdir())
 
@@ -119,8 +119,8 @@ def test_too_little_for_ten_minutes_is_said_with_its_figures():
     with pytest.raises(LimitReached) as caught:
         bounded(Platform(), spec, budget_of(4, [of("extract", 1)]))
     assert caught.value.exit_code == 5
-    assert "of --max-cost $4.00, $0.00 is spent and $3.60 may be spent by open jobs" in str(caught.value)
-    assert "pays for 4 minutes on 2 x l40sx1 at $1.80 an hour" in str(caught.value)
+    assert "of --max-cost $4.00, $0.00 is spent, and open jobs may spend $3.60" in str(caught.value)
+    assert "pays for 4 minutes on 2 x l40sx1 at $1.80 per hour" in str(caught.value)
 
 
 def test_a_limit_of_the_users_that_is_shorter_stays():
@@ -178,6 +178,6 @@ def test_a_dry_run_shows_the_limit_that_the_budget_pays_for(capsys):
 def test_a_price_that_is_gone_meanwhile_submits_nothing_without_a_limit():
     launcher = launcher_for("sagemaker")
     spec = JobSpec("extract", "s3://b/w", "l", hardware="ml.of-no-price")
-    with pytest.raises(LimitReached, match="without a price of"):
+    with pytest.raises(LimitReached, match="requires a price for"):
         bounded(launcher, spec, Budget(5.0, 0.0, 0.0))
     assert bounded(launcher, spec, Budget(5.0, 0.0, 0.0), live=False) == spec

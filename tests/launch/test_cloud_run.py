@@ -102,7 +102,7 @@ def test_checking_creates_nothing(platform, launcher, spec):
 def test_the_credentials_project_is_used_where_none_is_said(platform, launcher, spec, monkeypatch):
     asked = spec(options={"project": None})
     monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
-    with pytest.raises(LaunchError, match="name no project\nGive --project"):
+    with pytest.raises(LaunchError, match="contain no project\nSet --project"):
         CloudRun().check(launcher.plan(asked))
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "theirs")
     assert submitted(launcher, asked).id.startswith("projects/theirs/")
@@ -167,17 +167,17 @@ def test_what_is_cleaned_up_and_what_is_left_is_said(platform, launcher, spec):
     other = submitted(launcher, spec(SLEEP, submission=2))
     ended(launcher, job)
     left = launcher.clean([job])
-    assert "1 of its runs are not over" in left[0]
+    assert "1 run in progress" in left[0]
     assert len(platform.api.jobs) == 1
     launcher.cancel(other)
     ended(launcher, other)
     removed = launcher.clean([job, other])
-    assert removed[0].startswith("deleted the job projects/my-project/")
+    assert removed[0].startswith("deleted: job projects/my-project/")
     assert "Artifact Registry" in removed[1]
     assert platform.api.jobs == {}
-    assert "was not there any more" in launcher.clean([job])[0]
+    assert "no longer exists" in launcher.clean([job])[0]
     (status,) = launcher.status([job])
-    assert (status.state, "does not know" in status.reason) == (State.FAILED, True)
+    assert (status.state, "no longer has" in status.reason) == (State.FAILED, True)
     assert list(launcher.find(spec())) == []
 
 
@@ -211,7 +211,7 @@ def broken(platform, what):
         ("unreadable", {"secrets": {"HF_TOKEN": ""}}, "Permission denied on secret", "secretmanager.secretAccessor"),
         ("image", {}, f"Image '{IMAGE}' not found", "google-cloud-run/README.md"),
         ("account", {"options": {"service_account": "a@b"}}, "a@b does not exist", "--service-account"),
-        ("quota", {"hardware": "nvidia-l4"}, "do not have quota", "page of quotas"),
+        ("quota", {"hardware": "nvidia-l4"}, "do not have quota", "Request a higher quota"),
         ("region", {}, "us-central1 is not found", "--region"),
         ("permission", {}, "run.jobs.create", "roles/run.developer"),
         ("service", {}, "has not been used", "gcloud services enable"),
@@ -239,7 +239,7 @@ def test_without_a_login_it_is_said_how_to_log_in(launcher, spec, monkeypatch, t
 
 @pytest.mark.parametrize(
     ("secrets", "states", "words"),
-    [({}, {}, "Secret not found"), ({"HF_TOKEN": "x"}, {"HF_TOKEN": "DISABLED"}, "its version latest is disabled")],
+    [({}, {}, "Secret not found"), ({"HF_TOKEN": "x"}, {"HF_TOKEN": "DISABLED"}, ": version latest is disabled")],
 )
 def test_secrets_are_looked_at_before_cloud_run_is_asked(platform, launcher, spec, secrets, states, words):
     platform.account.secrets.update(secrets)

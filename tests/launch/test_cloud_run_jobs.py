@@ -91,7 +91,7 @@ def test_a_pipeline_of_many_tasks_ends_with_a_result(place, bucket, platform, ex
         ("assemble", "succeeded"),
     ]
     assert main(["jobs", "clean", *workspace]) == 0
-    assert capsys.readouterr().out.count("deleted the job") == 3
+    assert capsys.readouterr().out.count("deleted: job") == 3
     assert platform.api.jobs == {}
 
 

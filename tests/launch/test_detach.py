@@ -113,7 +113,7 @@ def test_a_cancelled_coordinator_ends_with_its_stage_and_wait_goes_on(bucket, ex
     assert main(words(bucket, examples / "invoice.png")) == 0
     until(lambda: any(job.labels["stage"] == "extract" for job in jobs_of(bucket)))
     assert main(["jobs", "cancel", "-w", WORKSPACE, "--workspace-endpoint", bucket.hub.url]) == 0
-    assert capsys.readouterr().out.count("cancelled ") == 2
+    assert capsys.readouterr().out.count("Canceled ") == 2
     assert all(job.over.wait(60) for job in jobs_of(bucket))
     assert main(words(bucket, examples / "invoice.png", how=("--wait",))) == 0
     assert capsys.readouterr().out == "1 ok\n"
@@ -128,8 +128,8 @@ def test_who_comes_later_starts_no_second_coordinator_and_may_wait_for_the_first
     second = begin(settings(bucket, examples / "invoice.png"), lines.append)
     assert second.id == first.id
     assert [one.id for one in second.detach()] == [job.id]
-    assert "is under way: going on with it" in lines[0]
-    with pytest.raises(LaunchError, match="is under way as launch"):
+    assert "which is in progress" in lines[0]
+    with pytest.raises(LaunchError, match="is in progress as launch"):
         begin(settings(bucket, examples / "invoice.png", stage="extract", detach=False), lines.append)
     waiting = begin(settings(bucket, examples / "invoice.png", detach=False), lines.append)
     waiting.wait()
@@ -185,7 +185,7 @@ def test_a_coordinator_does_not_trust_specs_that_another_has_changed(bucket, exa
         value["specs"]["extract"]["image"] = "attacker/image"
         workspace.store.put(key, json.dumps(value).encode())
         workspace.flush()
-    with pytest.raises(LaunchError, match="is under way as launch"):
+    with pytest.raises(LaunchError, match="is in progress as launch"):
         begin(settings(bucket, examples / "invoice.png"), lambda _: None)
     (coordinator,) = jobs_of(bucket)
     assert coordinator.over.wait(120)
@@ -201,9 +201,9 @@ def test_a_coordinator_does_not_trust_specs_that_another_has_changed(bucket, exa
         (("runpod", "pipeline", "--detach"), "--detach does not work on runpod", "--wait"),
         (("beaker", "pipeline", "--detach"), "needs BEAKER_TOKEN", "--secret BEAKER_TOKEN"),
         (("modal", "pipeline", "--detach"), "MODAL_TOKEN_ID and MODAL_TOKEN_SECRET", "--secret MODAL_TOKEN_ID"),
-        (("slurm", "pipeline", "--detach", "--image", "x.sif"), "calls sbatch", "--slurm-setup"),
-        (("hf-jobs", "pipeline", "--detach", "--wait"), "--detach does not go with --wait", "Leave out --wait"),
-        (("hf-jobs", "extract", "--detach"), "--detach does not go with extract", "leave out both"),
+        (("slurm", "pipeline", "--detach", "--image", "x.sif"), "lacks sbatch", "--slurm-setup"),
+        (("hf-jobs", "pipeline", "--detach", "--wait"), "--detach cannot be used with --wait", "Remove --wait"),
+        (("hf-jobs", "extract", "--detach"), "--detach cannot be used with extract", "remove both"),
         (("hf-jobs", "pipeline"), "Add --wait", "--detach"),
     ],
 )

@@ -84,7 +84,7 @@ def test_a_wheel_that_is_another_one_is_not_installed(planned):
     (job,) = planned.submit(planned.launcher.plan(replace(spec, submission=2)))
     (status,) = planned.over([job])
     assert status.state is State.FAILED
-    assert "has another sha256 than the wheel that was launched" in status.reason
+    assert "has changed since the launch" in status.reason
 
 
 @pytest.mark.slow
@@ -189,7 +189,7 @@ def test_cleaning_up_says_what_the_hub_keeps(platform):
     (job,) = platform.submit(platform.launcher.plan(platform.spec()))
     platform.launcher.cancel(job)
     assert platform.launcher.clean([job]) == [
-        f"left: ended jobs and their logs, which the Hub keeps: {platform.hub.url}/jobs/tester"
+        f"kept: finished jobs and their logs on the Hub: {platform.hub.url}/jobs/tester"
     ]
 
 

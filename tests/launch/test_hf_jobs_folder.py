@@ -56,7 +56,7 @@ def test_the_readme_can_be_followed_word_for_word(folder, platform, monkeypatch,
     capsys.readouterr()
     for line in commands(text, "Clean up"):
         followed(line, hub, monkeypatch, tmp_path)
-    assert "left: ended jobs and their logs" in capsys.readouterr().out
+    assert "kept: finished jobs and their logs" in capsys.readouterr().out
     assert hub.state.buckets == {}
 
 

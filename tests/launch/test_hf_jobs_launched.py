@@ -40,7 +40,7 @@ def test_a_launch_whose_job_ran_out_of_time_goes_on_where_it_was(bucket, example
         *(("1", "0"), ("1", "1"), ("2", "0"), ("2", "1"))
     ]
     assert any("Job timeout" in line and "submitted again" in line for line in said)
-    assert "extract: 2 pages, 2 of them done before" in jobs[2].lines
+    assert "extract: 2 pages, 2 already done" in jobs[2].lines
 
 
 def test_an_image_that_is_not_found_is_paid_for_once(bucket, examples):

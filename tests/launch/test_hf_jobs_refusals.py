@@ -26,13 +26,13 @@ def refused(platform: Platform, **more) -> LaunchError:
 def test_hardware_that_is_not_offered_is_named_with_its_neighbours(platform):
     error = refused(platform, hardware="a100-larg")
     assert "no hardware 'a100-larg'" in str(error)
-    assert "a100-large ($2.50 an hour)" in error.hint
+    assert "a100-large ($2.50 per hour)" in error.hint
 
 
 def test_a_client_that_cannot_start_these_jobs_names_the_release_that_can(platform, monkeypatch):
     monkeypatch.setattr("huggingface_hub.__version__", "1.33.0")
     plan = platform.launcher.plan(platform.spec())
-    with pytest.raises(MissingExtra, match=r"needs huggingface_hub 2.1, and 1.33.0 is installed") as caught:
+    with pytest.raises(MissingExtra, match=r"needs huggingface_hub 2.1, but 1.33.0 is installed") as caught:
         platform.launcher.check(plan)
     assert 'pip install --upgrade "huggingface_hub>=2.1"' in caught.value.hint
 
@@ -47,7 +47,7 @@ def test_nobody_is_logged_in(platform, monkeypatch, tmp_path):
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
     plan = platform.launcher.plan(platform.spec())
-    with pytest.raises(LaunchError, match="no token") as caught:
+    with pytest.raises(LaunchError, match="no Hugging Face token found") as caught:
         platform.launcher.check(plan)
     assert "hf auth login" in caught.value.hint
 
@@ -73,12 +73,12 @@ def test_a_token_that_nobody_has(platform, monkeypatch):
 
 def test_a_token_that_may_only_read(platform):
     platform.hub.state.accounts.by_token["hf_fake"] = Account("tester", role="read")
-    assert "may only read" in str(refused(platform))
+    assert "is read-only" in str(refused(platform))
 
 
 def test_an_organisation_of_others(platform):
     error = refused(platform, options={"namespace": "teem"})
-    assert "not in the organisation teem" in str(error)
+    assert "not a member of the organization teem" in str(error)
     assert error.hint == "Did you mean team?"
 
 
@@ -104,9 +104,9 @@ def test_jobs_without_keys_for_the_workspace(platform, workspace, hint):
 def test_a_wheel_that_cannot_be_used_is_refused_before_anything_is_sent(given, tmp_path):
     (tmp_path / "other-1-py3-none-any.whl").write_bytes(b"no wheel")
     files = {"missing": tmp_path / "llm_ocr-1-py3-none-any.whl", "no-wheel": tmp_path / "other-1-py3-none-any.whl"}
-    words = {"missing": "there is no such file", "no-wheel": "is not a wheel of llm-ocr"}
+    words = {"missing": "the file does not exist", "no-wheel": "is not a wheel of llm-ocr"}
     given_spec = spec("extract", options={"wheel": str(files.get(given, given))})
-    with pytest.raises(UsageError, match=words.get(given, "expected the file of a wheel")):
+    with pytest.raises(UsageError, match=words.get(given, "must be a wheel file")):
         complete_plan(HfJobs(), given_spec)
 
 
@@ -148,7 +148,7 @@ def test_a_job_that_the_hub_does_not_know_any_more(platform):
     platform.hub.state.jobs.by_id.clear()
     (status,) = platform.launcher.status([job])
     assert status.state is State.FAILED
-    assert "knows nothing" in status.reason
+    assert "does not have this job" in status.reason
 
 
 def told(stage: str, **more) -> State:

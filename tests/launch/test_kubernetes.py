@@ -285,11 +285,11 @@ def test_what_is_cleaned_up_and_what_is_left_is_said(cluster, launcher, spec):
     other = submitted(launcher, spec(SLEEP, submission=2))
     ended(launcher, job)
     said = launcher.clean([job, other])
-    assert said == [f"deleted the Job {job.id} with its pods", f"left {other.id}: it is not over", said[2]]
+    assert said == [f"deleted: Job {job.id} and its pods", f"kept: Job {other.id}, still in progress", said[2]]
     assert [name for _, name in cluster.jobs] == [other.name]
     (status,) = launcher.status([job])
-    assert (status.state, "does not know this Job" in status.reason) == (State.FAILED, True)
-    with pytest.raises(LaunchError, match="does not exist anymore"):
+    assert (status.state, "no longer has this Job" in status.reason) == (State.FAILED, True)
+    with pytest.raises(LaunchError, match="and its log no longer exist"):
         list(launcher.logs(job))
 
 
@@ -297,7 +297,7 @@ def test_a_job_of_others_is_neither_ended_nor_deleted_whatever_the_records_say(c
     job = submitted(launcher, spec(SLEEP))
     job_of(cluster).body["metadata"]["labels"] = {"app": "theirs"}
     launcher.cancel(job)
-    assert launcher.clean([job]) == ["left: the Secrets and the workspace"]
+    assert launcher.clean([job]) == ["kept: Secrets and workspace"]
     assert job_of(cluster).end is None
 
 
@@ -313,8 +313,8 @@ def test_a_job_of_another_cluster_is_not_taken_for_one_that_is_gone(cluster, lau
 @pytest.mark.parametrize(
     ("arrange", "more", "words", "to_do"),
     [
-        (lambda one: one.denied.add(("jobs", "create")), {}, "may not create jobs in default", "Role"),
-        (lambda one: one.denied.add(("pods/log", "get")), {}, "may not get pods/log in default", "Role"),
+        (lambda one: one.denied.add(("jobs", "create")), {}, "lacks permissions in default: create jobs", "Role"),
+        (lambda one: one.denied.add(("pods/log", "get")), {}, "lacks permissions in default: get pods/log", "Role"),
         (lambda one: None, {"options": {"namespace": "absent"}}, 'namespaces "absent" not found', "--namespace"),
         (lambda one: None, {"secrets": {"K": ""}}, "default has no Secret llm-ocr", "kubectl create secret generic"),
         (
@@ -397,7 +397,7 @@ def test_inside_a_cluster_the_account_of_the_pod_is_used(cluster, launcher, spec
 def test_a_cluster_that_does_not_answer_may_be_asked_again(cluster, launcher, spec):
     job = submitted(launcher, spec())
     cluster.stop()
-    with pytest.raises(LaunchError, match="does not answer") as raised:
+    with pytest.raises(LaunchError, match="does not respond") as raised:
         Kubernetes().status([job])
     assert raised.value.retryable
 
@@ -421,7 +421,7 @@ def test_without_the_client_the_pip_command_is_said(launcher, spec, monkeypatch)
     ("more", "words"),
     [
         ({"hardware": "L4"}, "--hardware L4: must be cpu or gpu:N"),
-        ({"secrets": {"HF_TOKEN": "Upper"}}, "--secret HF_TOKEN: 'Upper' cannot be a Secret"),
+        ({"secrets": {"HF_TOKEN": "Upper"}}, "--secret HF_TOKEN: 'Upper' is not a valid name of a Kubernetes Secret"),
         ({"options": {"node_selector": ["gpu"]}}, "--node-selector gpu: must be KEY=VALUE"),
         ({"options": {"toleration": ["a=b=c"]}}, "--toleration a=b=c: must be KEY or KEY=VALUE"),
         ({"shards": 100_001}, "--shards 100001"),

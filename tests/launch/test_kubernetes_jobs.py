@@ -66,7 +66,7 @@ def test_a_pipeline_on_s3_ends_with_a_dataset(cluster, bucket, examples, capsys)
         ("assemble", "succeeded"),
     ]
     assert main(["jobs", "clean", *workspace]) == 0
-    assert capsys.readouterr().out.count("deleted the Job") == 3
+    assert capsys.readouterr().out.count("deleted: Job") == 3
     assert cluster.jobs == {}
 
 
@@ -110,8 +110,8 @@ def test_a_job_whose_stage_fails_ends_with_its_last_words(cluster, bucket, examp
     ("given", "code", "words"),
     [
         (["--hardware", "L4"], 2, "--hardware L4: must be cpu or gpu:N"),
-        (["--namespace", "NAMESPACE"], 2, "NAMESPACE is an example"),
-        (["--wheel", "image"], 2, "the stock images do not hold the library"),
+        (["--namespace", "NAMESPACE"], 2, "NAMESPACE is a placeholder"),
+        (["--wheel", "image"], 2, "the stock images do not contain llm-ocr"),
         (["--role", "ROLE"], 2, "--role has no effect on kubernetes"),
         (["--namespace", "absent"], 1, 'namespaces "absent" not found'),
         (["--secret", "HF_TOKEN"], 1, "kubectl create secret generic llm-ocr -n default --from-literal=HF_TOKEN=VALUE"),

@@ -49,7 +49,7 @@ def test_every_command_works_in_its_order(tmp_path):
     said = f"{done.stdout}\n{done.stderr}"
     assert done.returncode == 0, said
     assert "9 ok" in done.stdout, said
-    assert done.stdout.count("deleted the Job llm-ocr/") == 3, said
+    assert done.stdout.count("deleted: Job llm-ocr/") == 3, said
     assert "geheimnis" not in said
     assert cluster.jobs == {}
 

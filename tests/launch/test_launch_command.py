@@ -58,7 +58,7 @@ def test_what_was_submitted_is_cancelled(examples, tmp_path, state):
 
     assert when(over) == "cancelled"
     again = cli("jobs", "cancel", "-w", "w", cwd=tmp_path, env=state)
-    assert again.stdout == "No job was under way.\n"
+    assert again.stdout == "No job is running.\n"
 
 
 def test_a_job_that_fails_is_an_error_with_its_reason(examples, tmp_path, state):
@@ -69,7 +69,7 @@ def test_a_job_that_fails_is_an_error_with_its_reason(examples, tmp_path, state)
         env=state,
     )
     assert run.returncode == 1, said(run)
-    assert "none was finished since the last submission: exit code 1" in run.stderr
+    assert "the last submission finished none: exit code 1" in run.stderr
     assert "llm-ocr jobs logs -w" in run.stderr
     log = cli("jobs", "logs", "-w", "w", cwd=tmp_path, env=state)
     assert "no-such-program" in log.stdout
@@ -80,7 +80,7 @@ def test_a_job_that_fails_is_an_error_with_its_reason(examples, tmp_path, state)
     [
         (("modals", "extract", "-w", "s3://b/w"), "unknown platform 'modals'\nDid you mean modal?"),
         (("hf-jobs", "extrakt", "-w", "s3://b/w"), "must be one of extract, describe, assemble, pipeline"),
-        (("hf-jobs", "extract", "-w", "out"), "out is on this machine: jobs on hf-jobs cannot reach it"),
+        (("hf-jobs", "extract", "-w", "out"), "out is on this machine, where jobs on hf-jobs cannot reach it"),
         (("local", "pipeline", "-w", "out", "a.pdf"), "Add --wait"),
         (("local", "extract", "-w", "out", "--time-limit", "soon"), "--time-limit"),
         (("hf-jobs", "extract", "-w", "s3://b/w", "--weights", "./mine"), "weights ./mine is on this machine"),
@@ -95,10 +95,10 @@ def test_wrong_usage_is_said_and_nothing_is_made(tmp_path, words, message):
 
 def test_jobs_of_a_workspace_without_any(examples, tmp_path):
     cli("plan", examples / "invoice.png", "-w", "w", "--engine", "embedded", cwd=tmp_path)
-    assert cli("jobs", "-w", "w", cwd=tmp_path).stdout == "No jobs were launched on this workspace.\n"
+    assert cli("jobs", "-w", "w", cwd=tmp_path).stdout == "This workspace has no jobs.\n"
     unknown = cli("jobs", "logs", "x", "-w", "w", cwd=tmp_path)
     assert unknown.returncode == 2
-    assert "no job x was launched" in unknown.stderr
+    assert "w has no job x" in unknown.stderr
     assert not Path(tmp_path / "w/launches").exists()
 
 

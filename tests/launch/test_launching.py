@@ -123,7 +123,7 @@ def test_nothing_is_submitted_beyond_the_costs_allowed(platform, sources, tmp_pa
         launch(tmp_path / "w", "extract", max_cost=2.2, **price).wait()
     assert len(platform.submitted) == 2
     launch(tmp_path / "w", "extract", max_cost=3.0, **price).wait()
-    with pytest.raises(LimitReached, match="describe is not submitted"):
+    with pytest.raises(LimitReached, match="describe was not submitted"):
         launch(tmp_path / "w", "pipeline", max_cost=3.0, **price).wait()
     assert [spec.stage for spec in platform.submitted] == ["extract", "extract", "extract"]
     assert llm_ocr.open(tmp_path / "w").status.pages.ok == 3
@@ -134,7 +134,7 @@ def test_what_jobs_of_others_may_still_cost_is_not_spent_twice(platform, sources
     said: list[str] = []
     launch(tmp_path / "w", "extract", sources, max_cost=5.0, price_per_hour=2.0, said=said).submit()
     assert said[-2].startswith("extract: at most $")
-    with pytest.raises(LimitReached, match=r"may be spent by open jobs"):
+    with pytest.raises(LimitReached, match=r"open jobs may spend"):
         launch(tmp_path / "w", "describe", max_cost=5.0, price_per_hour=2.0).submit()
 
 
@@ -150,12 +150,12 @@ def test_a_failed_job_whose_units_are_all_there_is_no_failure(platform, sources,
     said: list[str] = []
     launch(tmp_path / "w", "extract", sources, said=said).wait()
     assert len(platform.submitted) == 1
-    assert any("all units are done, though: exit code 3" in line for line in said)
+    assert any("all units are done, but a job failed: exit code 3" in line for line in said)
 
 
 def test_a_job_that_ended_well_and_planned_nothing_is_a_failure(platform, sources, tmp_path):
     platform.endings["extract"] = [Ending(None)]
-    with pytest.raises(JobFailed, match="its jobs ended well, and left units undone"):
+    with pytest.raises(JobFailed, match="its jobs succeeded without finishing all units"):
         launch(tmp_path / "w", "extract", sources).wait()
 
 
@@ -204,8 +204,8 @@ def test_one_who_comes_later_goes_on_with_what_runs(platform, sources, tmp_path)
     said: list[str] = []
     second = launch(tmp_path / "w", "extract", sources, said=said)
     assert second.id == first.id
-    assert "is under way: going on with it" in said[0]
-    with pytest.raises(LaunchError, match="is under way as launch") as caught:
+    assert "which is in progress" in said[0]
+    with pytest.raises(LaunchError, match="is in progress as launch") as caught:
         launch(tmp_path / "w", "extract", sources, text_layer="never")
     assert "jobs cancel" in caught.value.hint
     platform.ended[job.id] = finished
@@ -218,7 +218,7 @@ def test_a_platform_that_does_not_answer_for_a_while_ends_nothing(platform, sour
     said: list[str] = []
     one = launch(tmp_path / "w", "extract", sources, said=said)
     one.wait()
-    assert sum("does not answer; asking again" in line for line in said) == 3
+    assert sum("does not answer; retrying" in line for line in said) == 3
 
 
 def test_jobs_lists_what_was_launched(platform, sources, tmp_path):
@@ -248,11 +248,11 @@ def test_a_launch_of_which_many_pages_failed_is_no_success(platform, sources, tm
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"hardware": "gpu", "engine": "embedded"}, "uses no GPU, and gpu has 1"),
+        ({"hardware": "gpu", "engine": "embedded"}, "uses no GPU, but gpu has 1"),
         ({"hardware": "small"}, "small has no GPU for extract"),
         ({"password": ("geheim",)}, "--password is a secret"),
         ({"server_url": ("http://x",), "server_key": "geheim"}, "--server-key is a secret"),
-        ({"password_file": "p.txt"}, "--password-file p.txt is a file of this machine"),
+        ({"password_file": "p.txt"}, "--password-file p.txt is on this machine"),
         ({"secret": ("A B",)}, "--secret A B"),
     ],
 )
@@ -294,7 +294,7 @@ def test_a_launch_that_another_has_changed_is_not_gone_on_with(platform, sources
     assert launch(tmp_path / "w", "extract", sources).id == begun.id
     file = tmp_path / "w" / "launches" / begun.id / "launch.json"
     rewritten(file, lambda value: change(value["settings"]["extract"]))
-    with pytest.raises(LaunchError, match="is under way as launch"):
+    with pytest.raises(LaunchError, match="is in progress as launch"):
         launch(tmp_path / "w", "extract", sources)
 
 
@@ -331,7 +331,7 @@ def test_settings_that_a_workspace_may_not_choose_are_repeated_before_anything_i
 
 @pytest.mark.parametrize("name", ["weights", "model", "detector", "source_endpoint"])
 def test_keys_in_urls_do_not_travel(platform, sources, tmp_path, name):
-    with pytest.raises(UsageError, match="holds a name or password"):
+    with pytest.raises(UsageError, match="contains a name or password"):
         launch(tmp_path / "w", "extract", sources, **{name: "s3://AKIA:hun/ter2@bucket/model"})
     assert not (tmp_path / "w").exists()
 
@@ -371,7 +371,7 @@ def test_a_record_names_no_folder_and_no_flag_of_this_machine(tmp_path, job):
 def test_a_record_does_not_choose_where_the_platforms_keys_are_sent(tmp_path, monkeypatch, platform_name, field):
     monkeypatch.delenv("LLM_OCR_PLATFORM_ENDPOINT", raising=False)
     with recorded(tmp_path, platform_name, place={field: "https://attacker/"}) as workspace:
-        with pytest.raises(WorkspaceError, match="may not choose where keys are sent") as caught:
+        with pytest.raises(WorkspaceError, match="must not determine where keys are sent") as caught:
             submissions(workspace)
         assert "LLM_OCR_PLATFORM_ENDPOINT=https://attacker" in caught.value.hint
         monkeypatch.setenv("LLM_OCR_PLATFORM_ENDPOINT", "https://attacker")
@@ -381,6 +381,6 @@ def test_a_record_does_not_choose_where_the_platforms_keys_are_sent(tmp_path, mo
 def test_a_local_job_is_in_its_own_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "precious").mkdir()
-    with pytest.raises(LaunchError, match="is no job of this machine"):
+    with pytest.raises(LaunchError, match="is not a job on this machine"):
         Local().clean([Job("../../../precious", "x")])
     assert (tmp_path / "precious").is_dir()

@@ -132,7 +132,7 @@ def test_a_conflict_of_pip_is_shown_whole_and_ends_the_job(tmp_path, servers):
     }
     run = subprocess.run([sys.executable, "-c", code], env=own, cwd=tmp_path, capture_output=True, text=True)
     assert run.returncode == 1
-    assert "llm-ocr: pip cannot install the library next to the packages of this image:" in run.stderr
+    assert "llm-ocr: pip cannot install llm-ocr without changing the packages of this image:" in run.stderr
     assert "pillow<5" in run.stderr
 
 
@@ -143,7 +143,7 @@ def test_a_reason_is_left_where_the_platform_shows_it(tmp_path):
     run = started(job, tmp_path, **hub, LLM_OCR_ERROR_FILE=str(message))
     assert run.returncode == 1
     assert message.read_text() in run.stderr
-    assert "the library's wheel cannot be fetched from hf://buckets/me/ocr/x.whl" in run.stderr
+    assert "the llm-ocr wheel cannot be downloaded from hf://buckets/me/ocr/x.whl" in run.stderr
     nowhere = started(job, tmp_path, **hub, LLM_OCR_ERROR_FILE="/proc/nowhere/message")
     assert (nowhere.returncode, nowhere.stderr) == (1, run.stderr)
 

@@ -68,7 +68,7 @@ def test_a_job_is_cancelled_while_it_starts_and_leaves_no_process(monkeypatch, t
         launcher, jobs = started(f"import time; time.sleep(600); {mark!r}", monkeypatch, submission=number + 1)
         launcher.cancel(jobs[0])
         (status,) = over(launcher, jobs)
-        assert (status.state, status.reason) == (State.CANCELLED, "cancelled")
+        assert (status.state, status.reason) == (State.CANCELLED, "canceled")
     listed = subprocess.run(["ps", "-ww", "-eo", "args="], capture_output=True, text=True, check=True)
     assert mark not in listed.stdout
 
@@ -79,12 +79,12 @@ def test_a_job_whose_processes_were_killed_is_failed(monkeypatch):
     os.kill(int((_folder(jobs[0].id) / "supervisor").read_text()), signal.SIGKILL)
     os.kill(child, signal.SIGKILL)
     (status,) = over(launcher, jobs)
-    assert (status.state, status.reason) == (State.FAILED, "its process is gone, it was killed")
+    assert (status.state, status.reason) == (State.FAILED, "its process was killed")
 
 
 def test_secrets_come_from_this_environment_and_stand_in_no_file(monkeypatch, tmp_path):
     code = "import os; print(len(os.environ['MY_KEY']))"
-    with pytest.raises(LaunchError, match="secret MY_KEY is not set here"):
+    with pytest.raises(LaunchError, match="secret MY_KEY is not set on this machine"):
         started(code, monkeypatch, secrets={"MY_KEY": ""})
     monkeypatch.setenv("MY_KEY", "geheimnis")
     launcher, jobs = started(code, monkeypatch, secrets={"MY_KEY": ""})

@@ -77,7 +77,7 @@ def test_a_stage_is_told_to_stop_before_its_time_limit_and_may_publish(account, 
         (errors.InputCancellation("Input was cancelled"), State.CANCELLED, "cancelled"),
         (errors.RemoteError("Runner failed with exit code: -1"), State.FAILED, "exit code: -1"),
         (errors.InternalFailure("worker lost"), State.FAILED, "worker lost"),
-        (errors.OutputExpiredError(), State.FAILED, "forgotten"),
+        (errors.OutputExpiredError(), State.FAILED, "has deleted its result"),
         (errors.NotFoundError("no such call"), State.FAILED, "no such call"),
     ],
 )
@@ -119,8 +119,8 @@ def test_what_was_submitted_before_a_crash_is_found_and_cleaned_up_afterwards(ac
     assert account.calls[jobs[0].id].cancelled
     lines = launcher.clean(jobs)
     assert lines == [
-        f"removed what Modal noted of {jobs[0].name}",
-        "left: the app llm-ocr (modal app stop llm-ocr) and its volumes (modal volume list)",
+        f"deleted: records of {jobs[0].name} on Modal",
+        "kept: app llm-ocr (modal app stop llm-ocr) and its volumes (modal volume list)",
     ]
     assert launcher.find(spec(shards=2)) == jobs[1:]
 
@@ -190,9 +190,9 @@ def test_secrets_stand_nowhere_but_with_modal(account, monkeypatch):
         ({"image": "example.org/mine"}, "LLM_OCR_MODAL_IMAGE=example.org/mine modal deploy"),
         ({"image": "example.org/mine", "hardware": "cpu"}, "LLM_OCR_MODAL_CPU_IMAGE=example.org/mine modal deploy"),
         ({"time_limit": 90000}, "24 hours"),
-        ({"hardware": "A10:8"}, "at most A10:4"),
-        ({"hardware": "H100:many"}, "how many"),
-        ({"hardware": "H100:0"}, "how many"),
+        ({"hardware": "A10:8"}, "the maximum is A10:4"),
+        ({"hardware": "H100:many"}, "a number of GPUs"),
+        ({"hardware": "H100:0"}, "a number of GPUs"),
     ],
 )
 def test_what_can_never_work_is_wrong_usage(more, said):

@@ -89,7 +89,7 @@ def test_jobs_do_the_units_of_their_shards(bucket, examples):
         lines = list(launcher.logs(jobs[1]))
         assert "console.runpod.io" in lines[0]
         assert any('"units"' in line for line in lines)
-        assert launcher.clean(jobs) == [f"left: endpoint {ENDPOINT}, which was there before ({jobs[0].url})"]
+        assert launcher.clean(jobs) == [f"kept: endpoint {ENDPOINT} ({jobs[0].url})"]
         assert launcher.find(wanted) == []
     status = llm_ocr.open(url, endpoint=endpoint).status
     assert status.pages.ok == status.pages.expected == 4
@@ -158,7 +158,7 @@ def test_a_job_that_is_forgotten_is_over_and_says_why():
         server.forget()
         [status] = launcher.status(jobs)
         assert status.state is State.FAILED
-        assert "half an hour" in status.reason
+        assert "30 minutes" in status.reason
         launcher.cancel(jobs[0])  # nothing happens
 
 
@@ -226,7 +226,7 @@ def test_an_endpoint_that_cannot_be_described_is_launched_and_the_log_says_what_
         launcher.check(plan)
         assert len(launcher.submit(plan)) == 1
     assert "workers, GPU, and variables of endpoint fake-endpoint were not checked" in caplog.text
-    assert f"RunPod says {status} " in caplog.text
+    assert f"RunPod returned {status} " in caplog.text
     assert "the endpoint cannot be read" in caplog.text
 
 
@@ -275,7 +275,7 @@ def test_a_platform_that_cannot_be_reached():
     launcher = RunPod()
     with FakeRunPod() as server:
         wanted = on(server)
-    with pytest.raises(LaunchError, match="RunPod cannot be asked"):
+    with pytest.raises(LaunchError, match="RunPod cannot be reached"):
         launcher.check(launcher.plan(wanted))
 
 
@@ -283,9 +283,9 @@ def test_a_platform_that_cannot_be_reached():
     ("more", "said"),
     [
         ({"image": "mine:1"}, "--image"),
-        ({"hardware": "NVIDIA A4O"}, "Near: .*NVIDIA A40"),
+        ({"hardware": "NVIDIA A4O"}, "Similar: .*NVIDIA A40"),
         ({"time_limit": 8 * 86_400}, "--time-limit"),
-        ({"environment": {"MORE": "x"}}, "MORE: a job on RunPod cannot be given it"),
+        ({"environment": {"MORE": "x"}}, "MORE: jobs on RunPod cannot receive this"),
     ],
 )
 def test_what_can_never_work_is_wrong_usage(more, said):
@@ -296,7 +296,7 @@ def test_what_can_never_work_is_wrong_usage(more, said):
 def test_a_folder_of_this_machine_is_no_workspace(capsys):
     words = ["launch", "runpod", "extract", "paper.pdf", "-w", "/tmp/run", "--runpod-endpoint", ENDPOINT, "--dry-run"]
     assert main(words) == 2
-    assert "/tmp/run is on this machine: jobs on runpod cannot reach it" in capsys.readouterr().err
+    assert "/tmp/run is on this machine, where jobs on runpod cannot reach it" in capsys.readouterr().err
 
 
 def test_gpus_are_known_by_runpods_names():

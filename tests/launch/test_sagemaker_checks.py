@@ -117,7 +117,7 @@ def test_too_small_a_quota(account, monkeypatch, more, what):
     name = f"{job.hardware} for {what} job usage"
     monkeypatch.setitem(account.fake.quotas, name, 1.0)
     error = refused(account, job=job)
-    assert f"the quota {name!r} is 1, and 2 are needed" in error.args[0]
+    assert f"the quota {name!r} is 1, but the job needs 2" in error.args[0]
     assert "request-service-quota-increase" in error.hint
 
 

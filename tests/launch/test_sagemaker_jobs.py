@@ -199,8 +199,8 @@ def test_cleaning_removes_what_sagemaker_wrote_and_says_what_it_leaves(account):
         store.put_object(Bucket="bucket", Key=f"sagemaker/{job.name}/output/{number}", Body=b"x")
     store.put_object(Bucket="bucket", Key=f"sagemaker/{job.name}-other/x", Body=b"x")
     said = account.launcher.clean([job])
-    assert said[0] == f"s3://bucket/sagemaker/{job.name}/: 3 objects removed"
-    assert all(line.startswith("left: ") for line in said[1:])
+    assert said[0] == f"deleted: 3 objects in s3://bucket/sagemaker/{job.name}/"
+    assert all(line.startswith("kept: ") for line in said[1:])
     assert "/aws/sagemaker/TrainingJobs" in said[1]
     left = store.list_objects_v2(Bucket="bucket", Prefix="sagemaker/")["Contents"]
     assert [one["Key"] for one in left] == [f"sagemaker/{job.name}-other/x"]
@@ -210,8 +210,8 @@ def test_cleaning_removes_what_sagemaker_wrote_and_says_what_it_leaves(account):
 def test_a_job_that_is_not_there_has_failed(account):
     place = {"kind": "processing", "machines": 1, "region": "us-east-1"}
     (found,) = account.launcher.status([Job("arn", "nothing", place=place)])
-    assert (found.state, "knows no job nothing" in found.reason) == (State.FAILED, True)
-    with pytest.raises(LaunchError, match="no job of SageMaker"):
+    assert (found.state, "has no job nothing" in found.reason) == (State.FAILED, True)
+    with pytest.raises(LaunchError, match="not a SageMaker job"):
         account.launcher.cancel(Job("arn", "x", place={}))
 
 

@@ -124,21 +124,21 @@ LONG = "s3://bucket/" + "x" * 250
 @pytest.mark.parametrize(
     ("job", "named", "hint"),
     [
-        (spec(workspace=LONG), "LLM_OCR_WORKSPACE is 262 characters long", "--spot"),
-        (spec(workspace=LONG * 2, options={"spot": True}), "takes 512", "shorter"),
-        (spec(secrets={f"SECRET_{n}": "x" * 60 for n in range(4)}), "LLM_OCR_SECRETS is", "fewer"),
+        (spec(workspace=LONG), "LLM_OCR_WORKSPACE has 262 characters", "--spot"),
+        (spec(workspace=LONG * 2, options={"spot": True}), "allows 512", "Shorten"),
+        (spec(secrets={f"SECRET_{n}": "x" * 60 for n in range(4)}), "LLM_OCR_SECRETS has", "fewer"),
         (spec(environment={f"V{n}": "" for n in range(100)}), "at most 100 variables", ""),
         (spec(environment={"A-B": "1"}), "'A-B'", ""),
         (spec(options={"role": "llm-ocr-job"}), "--role llm-ocr-job", "arn:aws:iam::"),
-        (spec(image="ghcr.io/someone/llm-ocr:1"), "from ECR only", "Mirror"),
+        (spec(image="ghcr.io/someone/llm-ocr:1"), "only runs images from ECR", "Mirror"),
         (spec(shards=101), "--shards 101", "--spot"),
-        (spec(time_limit=777_601), "--time-limit 777601", "goes on"),
+        (spec(time_limit=777_601), "--time-limit 777601", "the next job continues"),
         (spec(options={"volume_size": 20_000}), "--volume-size", ""),
         (spec(options={"subnet": ["subnet-1"]}), "--security-group", ""),
         (spec(options={"security_group": ["sg-1"]}), "--subnet", ""),
         (spec(options={"subnet": ["s"] * 17, "security_group": ["g"]}), "16 --subnet", ""),
         (spec(options={"training_output": "gs://bucket"}), "--training-output gs://bucket", ""),
-        (spec(secrets={"KEY": "a,b"}), "--secret KEY", "never the value"),
+        (spec(secrets={"KEY": "a,b"}), "--secret KEY", "not the value"),
     ],
 )
 def test_what_can_never_work_is_refused_by_its_name(job, named, hint):

@@ -166,7 +166,7 @@ def test_a_job_is_cancelled_and_its_log_followed_to_the_end(slurm, monkeypatch):
     assert list(lines) == []
     launcher.cancel(jobs[0])
     assert list(launcher.logs(jobs[0], tail=1)) == ["begun"]
-    assert launcher.clean(jobs) == [f"left: {jobs[0].place['log']}"]
+    assert launcher.clean(jobs) == [f"kept: {jobs[0].place['log']}"]
 
 
 def test_what_was_submitted_before_a_crash_is_found(slurm, monkeypatch):
@@ -188,7 +188,7 @@ def test_a_queue_that_forgets_leaves_it_to_the_accounts_and_the_other_way_round(
     assert launcher.status(jobs)[0].state is State.SUCCEEDED
     slurm.forgets = True
     (status,) = launcher.status(jobs)
-    assert (status.state, status.reason) == (State.FAILED, "Slurm knows nothing of it (any more)")
+    assert (status.state, status.reason) == (State.FAILED, "Slurm does not have this job, or no longer")
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_a_node_without_so_much_memory_is_an_error_that_names_the_flag(slurm):
 
 @pytest.mark.parametrize("hardware", ["a100", "gpu:0", "gpu:a100:", "gpu:1\n#SBATCH --uid=0"])
 def test_hardware_that_slurm_could_not_read_is_wrong_usage(hardware):
-    with pytest.raises(UsageError, match="must be cpu, gpu:N or gpu:TYPE:N"):
+    with pytest.raises(UsageError, match="must be cpu, gpu:N, or gpu:TYPE:N"):
         Slurm().plan(spec(hardware=hardware))
 
 

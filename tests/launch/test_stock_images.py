@@ -145,7 +145,7 @@ def test_a_conflict_in_the_job_ends_the_launch_with_the_words_of_pip(hub, images
             found.rename(site / found.name)
     said = capsys.readouterr().err
     assert code == 1
-    assert "pip cannot install the library next to the packages of this image" in said
+    assert "pip cannot install llm-ocr without changing the packages of this image" in said
     assert "markdown-it-py>=3" in said
     assert "markdown-it-py==1.0" in said
 

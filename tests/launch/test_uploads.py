@@ -57,6 +57,6 @@ def test_a_bad_link_is_said_and_the_rest_of_its_folder_is_uploaded(tmp_path):
         (source,) = uploaded(workspace, [str(folder)], said.append)
         assert in_store(workspace, source) == {"a.pdf": b"first"}
     assert sorted(said[:-1]) == [
-        f"{folder}/circle.pdf is not uploaded: Too many levels of symbolic links",
-        f"{folder}/long.pdf is not uploaded: File name too long",
+        f"{folder}/circle.pdf was not uploaded: Too many levels of symbolic links",
+        f"{folder}/long.pdf was not uploaded: File name too long",
     ]

@@ -106,7 +106,7 @@ def test_without_a_terminal_a_change_of_state_is_a_message(read):
         until_over(platform, [ENDED.job], Display(lines.append), "extract", every=0.01, progress=progress)
     assert lines == [
         "extract: 3/3 pages, $1.00; 1 job: 1 running",
-        "extract: no answer; asking again",
+        "extract: no answer; retrying",
         "extract: 3/3 pages, $2.00; 1 job: 1 succeeded",
     ]
 
@@ -121,7 +121,7 @@ def test_on_a_terminal_one_line_is_redrawn_and_its_end_stays(read):
     shown = [one.partition("\r")[2] or one for one in terminal.getvalue().replace("\x1b[K", "").split("\n")]
     assert terminal.getvalue().startswith("\rextract: 3/3 pages, $1.00; 1 job: 1 running\x1b[K")
     assert [one.rpartition("\r")[2] for one in shown] == [
-        "extract: no answer; asking again",
+        "extract: no answer; retrying",
         "extract: 3/3 pages, $2.00; 1 job: 1 succeeded",
         "",
     ]
@@ -133,7 +133,7 @@ def test_a_store_that_does_not_answer_ends_no_launch(read, tmp_path):
         progress = Progress(workspace, "local", SPEC)
         workspace.store = Broken(workspace.store)
         until_over(Platform([ENDED]), [ENDED.job], Display(lines.append), "extract", every=0.01, progress=progress)
-    assert lines == ["extract: its progress cannot be read: the disk is gone; 1 job: 1 succeeded"]
+    assert lines == ["extract: progress cannot be read: the disk is gone; 1 job: 1 succeeded"]
 
 
 @dataclass

@@ -220,5 +220,5 @@ def test_a_busy_port_is_said_in_one_line_with_the_way_out(arguments):
         command = [sys.executable, "-m", "llm_ocr.simulator", *arguments, "--port", str(port)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    said = f"simulator: cannot listen on 127.0.0.1:{port}: Address already in use. --port 0 takes a free port.\n"
+    said = f"simulator: cannot listen on 127.0.0.1:{port}: Address already in use. Use --port 0 for a free port.\n"
     assert done.stderr == said

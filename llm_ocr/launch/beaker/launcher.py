@@ -28,17 +28,17 @@ _ORDER = (
     *(State.RUNNING, State.QUEUED, State.FAILED, State.TIMED_OUT),
     *(State.PREEMPTED, State.CANCELLED, State.SUCCEEDED),
 )
-_ABSENT = "Install the beaker program and log in (beaker account whoami), or send the plan of --dry-run yourself."
+_ABSENT = "Install the beaker program and log in (beaker account whoami), or submit the output of --dry-run yourself."
 #: Text of an error of the program -> its hint.
 _HINTS = {
-    "image": "Give an image that Beaker can pull: --image REPOSITORY/NAME@sha256:...",
-    "cluster": "Clusters: beaker cluster list",
-    "secret": "Make it: beaker secret write --workspace WORKSPACE NAME",
-    "budget": "Give the budget of your team: --beaker-budget NAME",
-    "workspace": "Workspaces: beaker workspace list",
-    "unauthorized": "Log in: beaker account whoami says as whom.",
+    "image": "Use an image that Beaker can pull: --image REPOSITORY/NAME@sha256:...",
+    "cluster": "List the clusters: beaker cluster list",
+    "secret": "Create it: beaker secret write --workspace WORKSPACE NAME",
+    "budget": "Set the budget of your team: --beaker-budget NAME",
+    "workspace": "List the workspaces: beaker workspace list",
+    "unauthorized": "Log in, and check the account: beaker account whoami",
     "permission": "Ask an owner of the workspace.",
-    "quota": "Fewer --shards, or another --cluster.",
+    "quota": "Use fewer --shards, or another --cluster.",
 }
 
 
@@ -57,7 +57,7 @@ class Beaker(Launcher):
     def plan(self, spec: JobSpec) -> Plan:
         gpus = self.gpus(spec.hardware or self.hardware(spec.stage))
         if gpus is None:
-            hint = "--cluster determines which GPU."
+            hint = "--cluster determines the type of GPU."
             raise UsageError(f"--hardware {spec.hardware}: must be cpu or gpu:N", hint=hint)
         workspace = spec.options.get("beaker_workspace")
         missing = {} if workspace else {"<workspace>": "--beaker-workspace WORKSPACE"}
@@ -77,7 +77,7 @@ class Beaker(Launcher):
         lines = _beaker("secret", "list", f"--workspace={workspace}").splitlines()
         absent = sorted(wanted - {line.split()[0] for line in lines if line.strip()})
         if absent:
-            hint = f"Make it: beaker secret write --workspace={workspace} {absent[0]}"
+            hint = f"Create it: beaker secret write --workspace={workspace} {absent[0]}"
             raise LaunchError(f"the workspace {workspace} has no secret {absent[0]}", hint=hint)
 
     def find(self, spec: JobSpec) -> Sequence[Job]:
@@ -94,7 +94,7 @@ class Beaker(Launcher):
             answer = _beaker("experiment", "create", *words)
         found = re.search(r"/ex/(\w+)", answer)
         if found is None:
-            raise LaunchError(f"beaker did not name the experiment: {' '.join(answer.split())}")
+            raise LaunchError(f"beaker returned no experiment: {' '.join(answer.split())}")
         return [_job(plan.spec, found[1])]
 
     def _status(self, job: Job) -> JobStatus:
@@ -103,14 +103,14 @@ class Beaker(Launcher):
 
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
         if follow:
-            raise LaunchError(f"the log of {job.id} cannot be followed from here", hint=f"Look at {job.url}")
+            raise LaunchError(f"the log of {job.id} cannot be followed from here", hint=f"Open {job.url}")
         yield from last(_beaker("experiment", "logs", job.id).splitlines(), tail)
 
     def _end(self, job: Job) -> None:
         _beaker("experiment", "stop", job.id)
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
-        return [f"left: the experiment {job.id} (beaker experiment delete {job.id})" for job in jobs]
+        return [f"kept: experiment {job.id} (beaker experiment delete {job.id})" for job in jobs]
 
 
 def _task(spec: JobSpec, gpus: int) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def _replica(status: Mapping[str, Any]) -> tuple[State, str]:
     if _moment(status, "canceled"):
         if status.get("canceledCode") in _PREEMPTED:
             return State.PREEMPTED, message or "preempted"
-        return (State.TIMED_OUT if late else State.CANCELLED), message or "cancelled"
+        return (State.TIMED_OUT if late else State.CANCELLED), message or "canceled"
     if _moment(status, "failed") or (code is not None and code != 0):
         why = ", ".join(filter(None, (message, f"exit code {code}" if code is not None else "")))
         return (State.TIMED_OUT if late else State.FAILED), why or "failed"
@@ -192,5 +192,5 @@ def _json(*words: str) -> list[Any]:
     try:
         found = json.loads(text or "[]")
     except ValueError as error:
-        raise LaunchError(f"beaker did not answer in JSON: {' '.join(text.split())[:200]}") from error
+        raise LaunchError(f"beaker did not return JSON: {' '.join(text.split())[:200]}") from error
     return found if isinstance(found, list) else [found]

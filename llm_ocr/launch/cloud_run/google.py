@@ -53,8 +53,8 @@ class Google:
     def project(self) -> str:
         """Return the project of the credentials, or raise `LaunchError` if they name none."""
         if not self._found[1]:
-            hint = "Give --project PROJECT, or set GOOGLE_CLOUD_PROJECT."
-            raise LaunchError("Cloud Run: the credentials name no project", hint=hint)
+            hint = "Set --project PROJECT or GOOGLE_CLOUD_PROJECT."
+            raise LaunchError("Cloud Run: the credentials contain no project", hint=hint)
         return self._found[1]
 
     @cached_property
@@ -128,7 +128,7 @@ def check_endpoint(url: str) -> None:
     parts = urlsplit(url)
     local = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
     if url and not local and not (parts.scheme == "https" and parts.hostname):
-        hint = "Leave it out for Google's own."
+        hint = "Remove it to use Google's server."
         raise UsageError(f"--platform-endpoint {url}: must be an https URL, or http on this machine", hint=hint)
 
 
@@ -143,48 +143,48 @@ _ADVICE = (
     ),
     (
         r"quota",
-        "Ask for more on the console's page of quotas (service Cloud Run Admin API, this GPU without zonal redundancy, "
-        "this region), or use fewer --shards, a lower --parallelism or another --region.",
+        "Request a higher quota in the console (service Cloud Run Admin API, this GPU without zonal redundancy, this "
+        "region), or use fewer --shards, a lower --parallelism, or another --region.",
     ),
     (
         r"permission denied on secret|secretmanager\.versions\.access",
-        "Let the jobs' account read it: gcloud secrets add-iam-policy-binding SECRET "
+        "Allow the jobs' account to read it: gcloud secrets add-iam-policy-binding SECRET "
         "--member=serviceAccount:EMAIL --role=roles/secretmanager.secretAccessor.",
     ),
     (
         r"secret.*not found|SECRETS_ACCESS_CHECK_FAILED",
         'Create it: printf %s "$VALUE" | gcloud secrets create SECRET --data-file=-; '
-        "or name another with --secret NAME=SECRET.",
+        "or set another with --secret NAME=SECRET.",
     ),
     (
         r"image.*not found|CONTAINER_MISSING|manifest.*unknown|CONTAINER_IMAGE_UNAUTHORIZED",
-        "Build and push it as google-cloud-run/README.md says, or give another --image: one in Artifact Registry, with "
-        "a tag or digest that exists.",
+        "Build and push it (google-cloud-run/README.md), or set --image to an image in Artifact Registry, with an "
+        "existing tag or digest.",
     ),
-    (r"actas|act as", "Whoever launches needs roles/iam.serviceAccountUser on the jobs' account."),
+    (r"actas|act as", "Your account needs roles/iam.serviceAccountUser on the jobs' account."),
     (
         r"service account.*(not exist|not found)",
-        "Create it as google-cloud-run/README.md says, or give another --service-account.",
+        "Create it (google-cloud-run/README.md), or set another --service-account.",
     ),
     (r"accelerator|gpu type|node.?selector", "This region may not have that GPU: use another --region or --hardware."),
     (
         r"location.*(not found|invalid|unknown)|locations/\S+ (?:was )?not found",
-        "Give a region of Cloud Run as --region, for example us-central1.",
+        "Set --region to a region of Cloud Run, for example us-central1.",
     ),
-    (r"project.*(not found|deleted|invalid)", "Give the project's id, not its name or number, as --project."),
+    (r"project.*(not found|deleted|invalid)", "Set --project to the project's ID, not its name or number."),
 )
 
 _BY_STATUS = {
     401: _SIGN_IN,
-    403: "Whoever launches needs roles/run.developer in the project, and roles/iam.serviceAccountUser on the jobs' "
+    403: "Your account needs roles/run.developer in the project, and roles/iam.serviceAccountUser on the jobs' "
     "account.",
-    409: f"Somebody else changes it at this moment. {AGAIN}",
+    409: f"Another change is in progress. {AGAIN}",
     429: f"Too many requests. {AGAIN}",
 }
 
 
 def asking(action: str) -> AbstractContextManager[None]:
-    """Turn errors of Google's clients into a `LaunchError` "Cloud Run: cannot <action>: <Google's words>"."""
+    """Turn errors of Google's clients into a `LaunchError` "Cloud Run: cannot <action>: <Google's message>"."""
     return translated(f"Cloud Run: cannot {action}", _explained)
 
 
@@ -207,7 +207,7 @@ def _explained(error: Any) -> Refusal | None:
         words = f"{message} ({reason})" if reason and reason not in message else message
         return _refusal(words, status if isinstance(status, int) else 0)
     if isinstance(error, RequestException | ConnectionError | TimeoutError):
-        return _refusal(f"Google could not be reached ({first_line(error)})", 0)
+        return _refusal(f"Google cannot be reached ({first_line(error)})", 0)
     return None
 
 

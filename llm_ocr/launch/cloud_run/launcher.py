@@ -24,6 +24,7 @@ from llm_ocr.launch.cloud_run.plan import (
 )
 from llm_ocr.launch.library import filled
 from llm_ocr.launch.logs import explained, followed
+from llm_ocr.types import plural
 
 #: Maximum tasks of a running execution for which each task is requested, to compute its costs so far: one page.
 _TASKS_WHILE_RUNNING = 100
@@ -58,7 +59,7 @@ class CloudRun(Launcher):
         for variable in patch["job"]["template"]["template"]["containers"][0].get("env", ()):
             if "valueSource" in variable:
                 _check_secret(google, run["name"], variable["valueSource"]["secretKeyRef"])
-        google.update("take the job", {**patch, "validateOnly": True})
+        google.update("accept the job", {**patch, "validateOnly": True})
 
     def find(self, spec: JobSpec) -> Sequence[Job]:
         google = self._google(_endpoint(spec))
@@ -77,13 +78,15 @@ class CloudRun(Launcher):
         with asking("run the job"):
             execution = google.jobs.run_job(request=google.message("RunJobRequest", run), timeout=TIMEOUT).metadata
         if execution is None or not execution.name:
-            raise LaunchError("Cloud Run: the run was taken, but not named", hint="The same command finds it.")
+            raise LaunchError(
+                "Cloud Run: the run was accepted without a name", hint="Run the command again to find it."
+            )
         if execution.labels.get(JOB_LABEL, plan.spec.name) != plan.spec.name:
             self.cancel(Job(execution.name, plan.spec.name, place=_place(plan.spec)))
             made = LaunchError(
-                f"Cloud Run: another launch changed {run['name'].rpartition('/')[2]} at the same moment; the run with "
-                "its image and secrets was cancelled",
-                hint="The same command tries again.",
+                f"Cloud Run: another launch changed {run['name'].rpartition('/')[2]} at the same time; the run with "
+                "its image and secrets was canceled",
+                hint="Run the same command again.",
             )
             made.retryable = True
             raise made
@@ -109,22 +112,22 @@ class CloudRun(Launcher):
         lines = []
         for name, google in {job.id.partition("/executions/")[0]: self._of_job(job) for job in jobs}.items():
             if running := [one.name for one in _executions(google, name) if not is_over(one)]:
-                lines.append(f"left {name}: {len(running)} of its runs are not over")
+                lines.append(f"kept {name}: {plural(len(running), 'run')} in progress")
             else:
                 lines.append(_delete(google, name))
         if lines:
-            lines.append("left: images in Artifact Registry, the secrets, the workspace, the logs (30 days by default)")
+            lines.append("kept: images in Artifact Registry, secrets, workspace, logs (30 days by default)")
         return lines
 
     def _status(self, job: Job) -> JobStatus:
         from google.api_core.exceptions import NotFound
 
         google = self._of_job(job)
-        with asking("ask for the run"):
+        with asking("read the run"):
             try:
                 execution = google.executions.get_execution(name=job.id, timeout=TIMEOUT)
             except NotFound:
-                reason = "Cloud Run does not know this execution any more: deleted, or too old"
+                reason = "Cloud Run no longer has this execution: deleted, or too old"
                 return JobStatus(job, State.FAILED, reason)
             over = is_over(execution)
             ask = over or (execution.running_count and execution.task_count <= _TASKS_WHILE_RUNNING)
@@ -157,7 +160,7 @@ def _job(execution: str, spec: JobSpec) -> Job:
 def _bodies(plan: Plan, google: Google) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the two requests, with the credentials' project if the plan leaves the project open."""
     if plan.missing:
-        raise UsageError(f"cloud-run needs {', '.join(plan.missing.values())}")
+        raise UsageError(f"cloud-run requires {', '.join(plan.missing.values())}")
     name = _with_project(plan.requests[1].body["name"], google)
     patch, run = (filled(one.body, {plan.requests[1].body["name"]: name}) for one in plan.requests)
     return patch, run
@@ -177,7 +180,7 @@ def _check_secret(google: Google, job: str, reference: dict[str, str]) -> None:
         raise refused(action, status, f"Secret not found: {message_in(answer)}")
     if status == 200 and answer.get("state", "ENABLED") != "ENABLED":
         hint = f'Add one: printf %s "$VALUE" | gcloud secrets versions add {secret} --data-file=-'
-        raise LaunchError(f"Cloud Run: cannot {action}: its version {version} is {answer['state'].lower()}", hint=hint)
+        raise LaunchError(f"Cloud Run: cannot {action}: version {version} is {answer['state'].lower()}", hint=hint)
 
 
 def _executions(google: Google, job: str) -> list[Any]:
@@ -198,8 +201,8 @@ def _delete(google: Google, name: str) -> str:
         try:
             google.jobs.delete_job(name=name, timeout=TIMEOUT).result(timeout=CHANGE_TIMEOUT)
         except NotFound:
-            return f"{name} was not there any more"
-    return f"deleted the job {name} and the records of its runs"
+            return f"{name} no longer exists"
+    return f"deleted: job {name} and the records of its runs"
 
 
 #: Exit code of a stage that SIGTERM ended (see errors.Interrupted).
@@ -236,14 +239,14 @@ def _outcome(execution: Any, completed: Any, tasks: Sequence[Any]) -> tuple[Stat
         return State.SUCCEEDED, ""
     said = completed.message if completed is not None else ""
     if execution.cancelled_count or (completed is not None and completed.execution_reason.name == "CANCELLED"):
-        return State.CANCELLED, said or "cancelled"
+        return State.CANCELLED, said or "canceled"
     results = [(task, task.last_attempt_result) for task in tasks]
     failed = [(task, *_of_task(task)) for task, one in results if one.exit_code or one.term_signal or one.status.code]
     if not failed:
         return (State.TIMED_OUT if _TIMEOUT.search(said) else State.FAILED), said or "failed without a reason"
     states = {state for _, state, _ in failed}
     state = next((one for one in (State.FAILED, State.PREEMPTED, State.TIMED_OUT) if one in states), State.FAILED)
-    count = f"{len(failed)} of {execution.task_count} tasks failed"
+    count = f"{len(failed)} of {plural(execution.task_count, 'task')} failed"
     told = [f"task {task.index}: {why}" for task, one, why in failed if one is state]
     return state, f"{count}: {'; '.join([*told[:_TOLD], *(['...'] if told[_TOLD:] else [])])}"
 
@@ -294,7 +297,7 @@ class _Log:
         self._google = google
         self._many = execution.task_count > 1
         uri = str(execution.log_uri)
-        self._hint = f"Reading it needs roles/logging.viewer. It is at {uri}" if uri else ""
+        self._hint = f"This requires roles/logging.viewer. The log is at {uri}" if uri else ""
         self._filter = (
             f'resource.type="cloud_run_job" AND resource.labels.job_name="{job}" AND '
             f'resource.labels.location="{region}" AND labels."run.googleapis.com/execution_name"="{name}"'

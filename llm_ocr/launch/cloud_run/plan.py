@@ -15,6 +15,7 @@ from llm_ocr.launch import GPU_STAGES, JobSpec, Plan, Request
 from llm_ocr.launch.cloud_run.google import check_endpoint
 from llm_ocr.launch.library import CPU_IMAGE, GPU_IMAGE, GPU_IMAGE_CUDA, job_command, library_notes
 from llm_ocr.launch.refusals import near
+from llm_ocr.types import plural
 
 PATCH = "run.projects.locations.jobs.patch"
 RUN = "run.projects.locations.jobs.run"
@@ -75,7 +76,7 @@ def make_plan(platform: str, spec: JobSpec) -> Plan:
     patch, run = {"job": job, "allowMissing": True}, {"name": name, "overrides": overrides}
     requests = (Request(PATCH, patch), Request(RUN, run))
     # The credentials contain the project.
-    missing = {} if spec.options.get("region") else {_REGION: "--region REGION, one that has the hardware"}
+    missing = {} if spec.options.get("region") else {_REGION: "--region REGION, a region with this hardware"}
     return Plan(platform, spec, requests, missing, tuple(_notes(spec, hardware, limit)))
 
 
@@ -118,8 +119,8 @@ def _secret(name: str, where: str) -> dict[str, str]:
     """Parse `SECRET`, `SECRET:VERSION`, or `projects/P/secrets/SECRET`; "" is the name of the variable."""
     found = _SECRET.fullmatch(where or name)
     if found is None:
-        hint = f"Give --secret {name}=SECRET, {name}=SECRET:VERSION or {name}=projects/PROJECT/secrets/SECRET."
-        raise UsageError(f"--secret {name}: {where!r} cannot be a secret of Secret Manager", hint=hint)
+        hint = f"Use --secret {name}=SECRET, {name}=SECRET:VERSION, or {name}=projects/PROJECT/secrets/SECRET."
+        raise UsageError(f"--secret {name}: {where!r} is not a valid name in Secret Manager", hint=hint)
     return {"secret": found["secret"], "version": found["version"] or "latest"}
 
 
@@ -131,7 +132,7 @@ def time_limit(spec: JobSpec) -> int:
     if limit > most:
         raise UsageError(
             f"--time-limit {limit}s: a task {'with' if gpu else 'without'} GPU ends after {most // _HOUR} hours",
-            hint="A stage goes on where its last job ended: use a shorter limit and more --attempts or --shards.",
+            hint="Use a shorter limit, and more --attempts or --shards: the next job continues the stage.",
         )
     return limit
 
@@ -141,17 +142,17 @@ def _notes(spec: JobSpec, hardware: str, limit: int) -> list[str]:
     if _compatibility(spec, hardware):
         major, minor = MACHINES[hardware].cuda
         notes.append(
-            f"{hardware} has a driver for CUDA {major}.{minor}, and {GPU_IMAGE} is built for CUDA {GPU_IMAGE_CUDA[0]}: "
+            f"{hardware} has a driver for CUDA {major}.{minor}, but {GPU_IMAGE} is built for CUDA {GPU_IMAGE_CUDA[0]}: "
             "VLLM_ENABLE_CUDA_COMPATIBILITY=1 makes vLLM use the compatibility libraries of the image"
         )
     if not spec.options.get("project"):
-        notes.append(f"{PROJECT} is the project of the credentials, or --project")
+        notes.append(f"{PROJECT} is the project of the credentials; --project sets another")
     if not spec.options.get("service_account"):
-        notes.append("tasks run as the project's default compute service account; --service-account names another")
+        notes.append("tasks run as the project's default compute service account; --service-account sets another")
     if machine(hardware).gpus and limit > _HOUR:
-        notes.append("more than an hour for a task with GPU is a preview of Cloud Run's, which may refuse it")
+        notes.append("GPU tasks longer than one hour are a preview feature of Cloud Run, which may refuse them")
     if MACHINES[hardware].preview:
-        notes.append(f"{hardware} may be a preview in this region")
+        notes.append(f"{hardware} may be a preview feature in this region")
     return notes
 
 
@@ -192,7 +193,7 @@ def machine(hardware: str) -> Machine:
     """Return the machine with that name, or raise `UsageError` with similar names."""
     if hardware not in MACHINES:
         close = near(hardware.lower(), MACHINES, n=2, cutoff=0.4)
-        hint = f"{close} --hardware takes one of {', '.join(MACHINES)}.".lstrip()
+        hint = f"{close} --hardware accepts {', '.join(MACHINES)}.".lstrip()
         raise UsageError(f"Cloud Run has no hardware {hardware!r}", hint=hint)
     return MACHINES[hardware]
 
@@ -223,17 +224,17 @@ def _check(hardware: str, found: Machine, cpu: int, gib: float, memory: str) -> 
         raise UsageError(
             f"{hardware} needs at least {found.least_cpu} cores and {found.least_memory}Gi, "
             f"not {cpu} cores and {memory}",
-            hint="Raise --cpu and --memory, or leave both out.",
+            hint="Raise --cpu and --memory, or remove both.",
         )
     if found.least_cpu > max(_MOST_MEMORY):  # a larger class of machines: the platform validates the combination
         return
     if cpu not in _MOST_MEMORY:
-        hint = "Choose one of them."
-        raise UsageError(f"--cpu {cpu}: a task has {', '.join(map(str, _MOST_MEMORY))} cores", hint=hint)
+        sizes = ", ".join(map(str, _MOST_MEMORY))
+        raise UsageError(f"--cpu {cpu}: must be one of {sizes}")
     if gib > _MOST_MEMORY[cpu]:
         enough = _cores_for(gib)
-        hint = f"Use --cpu {enough}, or less --memory." if enough else "At most 32Gi, with --cpu 8."
-        raise UsageError(f"{cpu} cores go with at most {_MOST_MEMORY[cpu]}Gi, not {memory}", hint=hint)
+        hint = f"Use --cpu {enough}, or less --memory." if enough else "The maximum is --memory 32Gi, with --cpu 8."
+        raise UsageError(f"{plural(cpu, 'core')} can have at most {_MOST_MEMORY[cpu]}Gi, not {memory}", hint=hint)
 
 
 def _cores_for(gib: float) -> int | None:
@@ -243,5 +244,5 @@ def _cores_for(gib: float) -> int | None:
 def _gib(memory: str) -> float:
     found = _MEMORY.fullmatch(memory)
     if found is None:
-        raise UsageError(f"--memory {memory}: must be a number with Gi or Mi", hint="For example --memory 32Gi.")
+        raise UsageError(f"--memory {memory}: must be a number with Gi or Mi", hint="Example: --memory 32Gi")
     return int(found[1]) / (1 if found[2] == "Gi" else 1024)

@@ -63,18 +63,18 @@ _STATES: Mapping[str, State] = {
 _TIME = re.compile(r"time[ -]?out|timed out|time limit|deadline", re.IGNORECASE)
 _TAKEN = re.compile(r"pre-?empt|evict|node (?:was )?(?:lost|shut ?down|drained)", re.IGNORECASE)
 
-LOG_IN = "Log in (hf auth login), or set HF_TOKEN to a token that may write: https://huggingface.co/settings/tokens"
-_NO_TOKEN = "there is no token of the Hugging Face Hub"
-_PAYING = "https://huggingface.co/settings/billing (for an organisation: its settings)"
-_AGAIN = "Run the same command again later: what stands already is found."
+LOG_IN = "Log in (hf auth login), or set HF_TOKEN to a token with write access: https://huggingface.co/settings/tokens"
+_NO_TOKEN = "no Hugging Face token found"
+_PAYING = "https://huggingface.co/settings/billing (for an organization: its settings)"
+_AGAIN = "Run the same command again later; it finds the existing jobs."
 
 _HINTS = {
     401: f"The token has expired or was revoked. {LOG_IN}",
-    402: f"Jobs need a positive balance of credits: {_PAYING}",
-    403: "The token must be allowed to write and to start jobs in this namespace, and the account must have a plan or "
+    402: f"Jobs require a positive balance of credits: {_PAYING}",
+    403: "The token needs write access and permission to start jobs in this namespace, and the account needs a plan or "
     f"credits for jobs: {_PAYING}",
-    404: "Check --namespace, and which account the token belongs to: hf auth whoami",
-    429: f"The Hub's limit of requests or jobs is used up. {_AGAIN}",
+    404: "Check --namespace and the account of the token: hf auth whoami",
+    429: f"The Hub's limit of requests or jobs is reached. {_AGAIN}",
 }
 
 
@@ -110,7 +110,7 @@ class HfJobs(Launcher):
 
     def find(self, spec: JobSpec) -> Sequence[Job]:
         api, namespace = self._account(spec)
-        with _asking(f"look for jobs in {namespace}"):
+        with _asking(f"list jobs in {namespace}"):
             found = list(api.list_jobs(namespace=namespace, labels=_labels(spec)))
         # A cancelled job counts only if its shard has no other job.
         found.sort(key=lambda info: (info.status.stage != "CANCELED", str(info.created_at)))
@@ -137,7 +137,7 @@ class HfJobs(Launcher):
         places = {(job.place["endpoint"], job.place["namespace"], *job.place["labels"].items()) for job in jobs}
         infos: dict[str, Any] = {}
         for endpoint, namespace, *labels in places:
-            with _asking(f"look after jobs in {namespace}"):
+            with _asking(f"list jobs in {namespace}"):
                 listed = self._api(endpoint).list_jobs(namespace=namespace, labels=dict(labels))
                 infos |= {info.id: info for info in listed}
         found = [status_of(job, infos[job.id]) if job.id in infos else self._status(job) for job in jobs]
@@ -156,7 +156,7 @@ class HfJobs(Launcher):
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
         places = sorted({(str(job.place["endpoint"]), str(job.place["namespace"])) for job in jobs})
-        return [f"left: ended jobs and their logs, which the Hub keeps: {one}/jobs/{name}" for one, name in places]
+        return [f"kept: finished jobs and their logs on the Hub: {one}/jobs/{name}" for one, name in places]
 
     def _api(self, endpoint: str | None) -> "HfApi":
         from huggingface_hub import HfApi, __version__, constants
@@ -164,7 +164,7 @@ class HfJobs(Launcher):
 
         if Version(__version__) < Version(HUB_RELEASE):
             raise MissingExtra(
-                f"launching on Hugging Face Jobs needs huggingface_hub {HUB_RELEASE}, and {__version__} is installed",
+                f"launching on Hugging Face Jobs needs huggingface_hub {HUB_RELEASE}, but {__version__} is installed",
                 hint=f'Install it: pip install --upgrade "huggingface_hub>={HUB_RELEASE}"',
             )
         if endpoint not in self._apis:
@@ -181,11 +181,11 @@ class HfJobs(Launcher):
         own = [account["name"], *(one["name"] for one in account.get("orgs", ()))]
         wanted = _namespace(spec) if spec.options.get("namespace") else own[0]
         if wanted not in own:
-            hint = near(wanted, own, f"The token's: {', '.join(own)}", n=1)
-            raise LaunchError(f"{own[0]} is not in the organisation {wanted}", hint=hint)
+            hint = near(wanted, own, f"Namespaces of the token: {', '.join(own)}", n=1)
+            raise LaunchError(f"{own[0]} is not a member of the organization {wanted}", hint=hint)
         if account.get("auth", {}).get("accessToken", {}).get("role") == "read":
-            hint = "Make one that may write: https://huggingface.co/settings/tokens"
-            raise LaunchError(f"the token of {own[0]} may only read: it cannot start jobs", hint=hint)
+            hint = "Create a token with write access: https://huggingface.co/settings/tokens"
+            raise LaunchError(f"the token of {own[0]} is read-only and cannot start jobs", hint=hint)
         return api, wanted
 
     def _standing(self, spec: JobSpec) -> Mapping[int | None, Job]:
@@ -209,23 +209,23 @@ class HfJobs(Launcher):
         from huggingface_hub.errors import JobNotFoundError
 
         try:
-            with _asking(f"look after {job.url or job.id}"):
+            with _asking(f"read the status of {job.url or job.id}"):
                 api = self._api(job.place["endpoint"])
                 return status_of(job, api.inspect_job(job_id=job.id, namespace=job.place["namespace"]))
         except LaunchError as error:
             if isinstance(error.__cause__, JobNotFoundError):
-                return JobStatus(job, State.FAILED, "the Hub knows nothing of this job")
+                return JobStatus(job, State.FAILED, "the Hub does not have this job")
             raise
 
 
 def _check_keys(spec: JobSpec) -> None:
     """Raise an error for missing keys: jobs have no identity in other clouds, and would fail on a paid machine."""
     if spec.workspace.startswith("s3:") and not any(name.startswith("AWS_") for name in spec.secrets):
-        hint = "Give --secret AWS_ACCESS_KEY_ID --secret AWS_SECRET_ACCESS_KEY, and AWS_SESSION_TOKEN if it is set."
-        raise LaunchError(f"jobs on Hugging Face have no keys for {spec.workspace}", hint=hint)
+        hint = "Add --secret AWS_ACCESS_KEY_ID --secret AWS_SECRET_ACCESS_KEY, and AWS_SESSION_TOKEN if it is set."
+        raise LaunchError(f"jobs on Hugging Face have no credentials for {spec.workspace}", hint=hint)
     emulated = "LLM_OCR_WORKSPACE_ENDPOINT" in spec.environment
     if spec.workspace.startswith("gs:") and GOOGLE_KEY not in spec.secrets and not emulated:
-        hint = f"Put the content of a service account's key file into {GOOGLE_KEY}, and give --secret {GOOGLE_KEY}."
+        hint = f"Set {GOOGLE_KEY} to the content of a service account's key file, and add --secret {GOOGLE_KEY}."
         raise LaunchError(f"jobs on Hugging Face have no credentials for {spec.workspace}", hint=hint)
 
 
@@ -239,7 +239,7 @@ def _values(spec: JobSpec) -> dict[str, str]:
         if not value and where == "HF_TOKEN":
             raise Refusal(_NO_TOKEN, LOG_IN).error("cannot start jobs")
         if not value:
-            raise LaunchError(f"secret {name} is not set here", hint=f"Set it first: export {where}=…")
+            raise LaunchError(f"the secret {name} is not set on this machine", hint=f"Set it: export {where}=...")
         values[name] = value
     return values
 
@@ -249,8 +249,8 @@ def _check_flavor(flavor: str, offered: Mapping[str, float | None]) -> None:
     if flavor in offered:
         return
     close = get_close_matches(flavor, offered, n=4, cutoff=0.4) or list(offered)
-    prices = {name: "" if (price := offered[name]) is None else f" (${price:.2f} an hour)" for name in close}
-    hint = f"Near: {', '.join(name + price for name, price in prices.items())}. All of them: hf jobs hardware"
+    prices = {name: "" if (price := offered[name]) is None else f" (${price:.2f} per hour)" for name in close}
+    hint = f"Similar: {', '.join(name + price for name, price in prices.items())}. List all: hf jobs hardware"
     raise LaunchError(f"Hugging Face Jobs has no hardware {flavor!r}", hint=hint)
 
 
@@ -299,7 +299,7 @@ def _explained(error: Exception) -> Refusal | None:
         words = f"{first_line(error.server_message or error)} ({status})"
         return Refusal(words, _HINTS.get(status, _AGAIN if status >= 500 else ""), status)
     if isinstance(error, (no_answer, OSError, RuntimeError)):
-        return Refusal(f"no answer from the Hub ({first_line(error)})", _AGAIN, 0)
+        return Refusal(f"no response from the Hub ({first_line(error)})", _AGAIN, 0)
     return Refusal(first_line(error)) if isinstance(error, ValueError) else None
 
 
@@ -343,8 +343,8 @@ def _body(spec: JobSpec, image: str, shard: int) -> dict[str, Any]:
 def _notes(spec: JobSpec) -> tuple[str, ...]:
     notes = library_notes(spec)
     if _namespace(spec) == "<namespace>":
-        notes.append("<namespace> is the account of the token")
+        notes.append("<namespace> is the account of the token; --namespace sets another")
     named = ", ".join(name if name == where else f"{name} (from {where})" for name, where in _secrets(spec).items())
     if named:
-        notes.append(f"secrets of this machine, which the Hub encrypts: {named}")
+        notes.append(f"secrets from this machine, encrypted by the Hub: {named}")
     return tuple(notes)

@@ -43,12 +43,12 @@ _RIGHTS = (
 #: `providerID` of nodes outside of clouds; in a cloud, an autoscaler may add nodes with a GPU.
 _OWN_MACHINES = ("", "kind", "k3s", "k3d", "minikube")
 _HINTS = {
-    401: "Sign in to the cluster: kubectl auth whoami says as whom.",
-    403: "Ask for the Role in kubernetes-jobs/README.md, or give another --namespace or --kube-context.",
-    404: "Give another --namespace or --kube-context.",
-    400: "Kubernetes 1.29 or newer is needed.",
+    401: "Sign in to the cluster, and check the account: kubectl auth whoami",
+    403: "Request the Role in kubernetes-jobs/README.md, or set another --namespace or --kube-context.",
+    404: "Set another --namespace or --kube-context.",
+    400: "Kubernetes 1.29 or newer is required.",
 }
-_LOGIN = "Sign in to the cluster so that kubectl works (KUBECONFIG or ~/.kube/config), or give --kube-context."
+_LOGIN = "Sign in to the cluster so that kubectl works (KUBECONFIG or ~/.kube/config), or set --kube-context."
 
 
 class Kubernetes(Launcher):
@@ -97,7 +97,7 @@ class Kubernetes(Launcher):
         cluster = self._cluster(job.place)
         about = cluster.read(job)
         if about is None:
-            raise LaunchError(f"Kubernetes: {job.id} does not exist anymore, and neither does its log")
+            raise LaunchError(f"Kubernetes: {job.id} and its log no longer exist")
 
         def lines(pod: Json) -> Iterator[str]:
             start = f"[{_index_of(pod)}] " if about["spec"]["completions"] > 1 else ""
@@ -120,22 +120,22 @@ class Kubernetes(Launcher):
             if (about := cluster.read(job)) is None:
                 continue
             if _end_of(about) is None:
-                said.append(f"left {job.id}: it is not over")
+                said.append(f"kept: Job {job.id}, still in progress")
             else:
                 cluster.delete(job)
-                said.append(f"deleted the Job {job.id} with its pods")
-        return [*said, "left: the Secrets and the workspace"]
+                said.append(f"deleted: Job {job.id} and its pods")
+        return [*said, "kept: Secrets and workspace"]
 
     def _status(self, job: Job) -> JobStatus:
         cluster = self._cluster(job.place)
         about = cluster.read(job)
         if about is None and job.place.get("cluster", cluster.host) != cluster.host:
             raise LaunchError(
-                f"Kubernetes: {job.id} is on {job.place['cluster']}, and the kubeconfig's cluster is {cluster.host}",
+                f"Kubernetes: {job.id} is on {job.place['cluster']}, but the kubeconfig's cluster is {cluster.host}",
                 hint="Switch to its context: kubectl config use-context NAME",
             )
         if about is None:
-            return JobStatus(job, State.FAILED, "the cluster does not know this Job anymore: deleted, or too old")
+            return JobStatus(job, State.FAILED, "the cluster no longer has this Job: deleted, or too old")
         pods, over = cluster.pods(job), _end_of(about) is not None
         if not over and (why := _stuck(pods)):
             cluster.end(job, why)  # otherwise its pods would hold their GPUs
@@ -208,7 +208,7 @@ class _Cluster:
 
     def read(self, job: Job) -> Json | None:
         """Return the Job, or None. Jobs of other programs do not count, whatever a workspace's records contain."""
-        found = self._ask("ask for the Job", self._batch.read_namespaced_job, *_at(job), allow=(404,))
+        found = self._ask("read the Job", self._batch.read_namespaced_job, *_at(job), allow=(404,))
         return found if LABEL in found.get("metadata", {}).get("labels", {}) else None
 
     def pods(self, job: Job) -> list[Json]:
@@ -247,14 +247,16 @@ class _Cluster:
         for right in _RIGHTS:
             review = {"spec": {"resourceAttributes": {"namespace": namespace, **dict(zip(names, right, strict=True))}}}
             call = self._authorization.create_self_subject_access_review
-            if not self._ask("ask for this account's rights", call, review)["status"]["allowed"]:
+            if not self._ask("check this account's rights", call, review)["status"]["allowed"]:
                 denied.append(f"{right[3]} {'/'.join(filter(None, right[1:3]))}")
         if denied:
-            raise LaunchError(f"Kubernetes: this account may not {', '.join(denied)} in {namespace}", hint=_HINTS[403])
+            raise LaunchError(
+                f"Kubernetes: this account lacks permissions in {namespace}: {', '.join(denied)}", hint=_HINTS[403]
+            )
 
     def check_secret(self, namespace: str, secret: str, key: str) -> None:
         """Raise `LaunchError` if a Secret or its key is missing, as far as this account may read."""
-        found = self._ask("look at Secrets", self._core.read_namespaced_secret, secret, namespace, allow=(403, 404))
+        found = self._ask("read Secrets", self._core.read_namespaced_secret, secret, namespace, allow=(403, 404))
         if found.get("code") == 403 or key in (found.get("data") or {}):
             return
         lacks = f"{namespace} has no Secret {secret}" if "code" in found else f"the Secret {secret} has no key {key}"
@@ -268,8 +270,8 @@ class _Cluster:
         most = max((int(node["status"].get("allocatable", {}).get(GPU, 0)) for node in nodes), default=gpus)
         if own and most < gpus:
             raise LaunchError(
-                f"Kubernetes: the job needs a node with {gpus} {GPU}, and the nodes have at most {most}",
-                hint="Install NVIDIA's device plugin or GPU operator on the nodes, or give another --hardware gpu:N.",
+                f"Kubernetes: the job needs a node with {gpus} {GPU}, but the nodes have at most {most}",
+                hint="Install NVIDIA's device plugin or GPU operator on the nodes, or set another --hardware gpu:N.",
             )
 
     def _ask(
@@ -322,7 +324,7 @@ def _explained(error: Exception) -> Refusal | None:
             words = f"{error.status} {error.reason}"
         return Refusal(words, _HINTS.get(error.status or 0, ""), error.status or 0)
     if isinstance(error, HTTPError | OSError):
-        return Refusal(f"the cluster does not answer: {error}", AGAIN, 0)
+        return Refusal(f"the cluster does not respond: {error}", AGAIN, 0)
     return None
 
 
@@ -356,7 +358,7 @@ def _failure(about: Json, end: Json, pods: Sequence[Json]) -> tuple[State, str]:
         return (State.CANCELLED if why == CANCELLED else State.FAILED), why
     ends = {_index_of(pod): _pod_end(pod) for pod in pods if pod["status"].get("phase") == "Failed"}
     for index in _indexes(about["status"].get("failedIndexes") or ""):
-        ends.setdefault(index, (State.PREEMPTED, "its pod was removed: the node was drained or taken away"))
+        ends.setdefault(index, (State.PREEMPTED, "its pod was removed: the node was drained or withdrawn"))
     order = (State.FAILED, State.TIMED_OUT, State.PREEMPTED)
     state = next((one for one in order if any(one is state for state, _ in ends.values())), State.FAILED)
     told = [f"shard {index}: {why}" for index, (one, why) in sorted(ends.items()) if one is state]

@@ -48,10 +48,10 @@ def make_plan(platform: str, spec: JobSpec) -> Plan:
     hardware = spec.hardware or cpu_or_gpus(spec.stage)
     gpus = gpus_of(hardware)
     if gpus is None:
-        hint = "Choose the kind of GPU by --node-selector, for example cloud.google.com/gke-accelerator=nvidia-l4."
+        hint = "Choose the type of GPU with --node-selector, for example cloud.google.com/gke-accelerator=nvidia-l4."
         raise UsageError(f"--hardware {hardware}: must be cpu or gpu:N", hint=hint)
     if spec.shards > _MOST_SHARDS:
-        raise UsageError(f"--shards {spec.shards}: a Job has at most {_MOST_SHARDS} pods", hint="Use fewer shards.")
+        raise UsageError(f"--shards {spec.shards}: a Job has at most {_MOST_SHARDS} pods", hint="Use fewer --shards.")
     namespace = spec.options.get("namespace") or NAMESPACE
     labels = {"app.kubernetes.io/name": "llm-ocr", LABEL: spec.launch, "llm-ocr/stage": spec.stage}
     job = {
@@ -80,8 +80,8 @@ def secrets_of(spec: JobSpec) -> dict[str, tuple[str, str]]:
     for variable, where in sorted(spec.secrets.items()):
         match = _SECRET.fullmatch(where or SECRET)
         if match is None:
-            hint = f"Give --secret {variable}=SECRET, or --secret {variable}=SECRET/KEY."
-            raise UsageError(f"--secret {variable}: {where!r} cannot be a Secret of Kubernetes", hint=hint)
+            hint = f"Use --secret {variable}=SECRET or --secret {variable}=SECRET/KEY."
+            raise UsageError(f"--secret {variable}: {where!r} is not a valid name of a Kubernetes Secret", hint=hint)
         found[variable] = (match["name"], match["key"] or variable)
     return found
 
@@ -158,7 +158,9 @@ def _pairs(flag: str, given: Sequence[str] | None, *, bare: bool = False) -> dic
 def _notes(spec: JobSpec) -> tuple[str, ...]:
     notes = library_notes(spec)
     if not spec.options.get("namespace"):
-        notes.append(f"{NAMESPACE} is the namespace of the kubeconfig's context, or --namespace")
+        notes.append(f"{NAMESPACE} is the namespace of the kubeconfig's context; --namespace sets another")
     if not spec.secrets and not spec.workspace.startswith("hf:"):
-        notes.append(f"pods reach {spec.workspace} as their service account may; otherwise give keys with --secret")
+        notes.append(
+            f"pods access {spec.workspace} with their service account; if it lacks access, pass keys with --secret"
+        )
     return tuple(notes)

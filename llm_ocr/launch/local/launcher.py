@@ -50,7 +50,7 @@ class Local(Launcher):
         return Plan(self.platform, spec, tuple(requests))
 
     def check(self, plan: Plan) -> None:
-        secrets_here(plan.spec.secrets, "Set it first: export {name}=...")
+        secrets_here(plan.spec.secrets, "Set it: export {name}=...")
 
     def find(self, spec: JobSpec) -> Sequence[Job]:
         folders = [_folder(spec.shard_name(shard)) for shard in range(spec.shards)]
@@ -65,7 +65,7 @@ class Local(Launcher):
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
         log = _folder(job.id) / "log"
         if not log.is_file():
-            raise LaunchError(f"there is no log of {job.id} on this machine")
+            raise LaunchError(f"this machine has no log of {job.id}")
         yield from file_lines(log, lambda: _status(job).state.over, follow=follow, tail=tail, every=0.5)
 
     def _end(self, job: Job) -> None:
@@ -78,7 +78,7 @@ class Local(Launcher):
             folder = _folder(job.id)
             if folder.is_dir() and _status(job).state.over:
                 shutil.rmtree(folder)
-                removed.append(f"removed {folder}")
+                removed.append(f"deleted: {folder}")
         return removed
 
 
@@ -106,7 +106,7 @@ def _start(body: Mapping[str, Any], shard: int) -> Job:
 def _folder(name: str) -> Path:
     """Return the folder of a job, or raise `LaunchError` for a path outside: the name is read from a workspace."""
     if not re.fullmatch(r"[A-Za-z0-9-]+", name):
-        raise LaunchError(f"{name!r:.80} is no job of this machine")
+        raise LaunchError(f"{name!r:.80} is not a job on this machine")
     return state_folder() / "jobs" / name
 
 
@@ -134,7 +134,7 @@ def _status(job: Job) -> JobStatus:
         started = supervisor.stat().st_mtime if supervisor.is_file() else None
         if running:
             return JobStatus(job, State.RUNNING, started=started)
-        reason = "its process is gone, it was killed" if folder.is_dir() else "this machine knows nothing of it"
+        reason = "its process was killed" if folder.is_dir() else "this machine does not have this job"
         return JobStatus(job, State.FAILED, reason, started=started)
     reason = end["reason"] if end["state"] != State.SUCCEEDED else ""
     return JobStatus(job, State(end["state"]), reason, end["started"], end["ended"], end["ended"] - end["started"])

@@ -51,7 +51,7 @@ def _run(words: Sequence[str], limit: float | None, log: int, signals: Sequence[
         time.sleep(EVERY)
     if process.returncode is None:
         end_group(process, GRACE)
-        return (State.CANCELLED, "cancelled") if signals else (State.TIMED_OUT, f"time limit of {limit} s")
+        return (State.CANCELLED, "canceled") if signals else (State.TIMED_OUT, f"time limit of {limit} s")
     return (State.SUCCEEDED, "") if process.returncode == 0 else (State.FAILED, f"exit code {process.returncode}")
 
 

@@ -167,7 +167,7 @@ def run_command(argv: Sequence[str], environment: Mapping[str, str], *, limit: f
         if not end_group(process, GRACE):
             _log.warning("the stage did not stop within %.0f s and was killed", GRACE)
         process.stdout.close()
-    return Ended(process.returncode, timed_out.is_set(), last_words(last) or "it wrote nothing")
+    return Ended(process.returncode, timed_out.is_set(), last_words(last) or "no output")
 
 
 def _store(note: Note | None, key: str, value: Any) -> None:
@@ -179,4 +179,4 @@ def _store(note: Note | None, key: str, value: Any) -> None:
     try:
         note(key, value)
     except Error as error:
-        _log.warning("could not note that the call has %s: %s", key, error)
+        _log.warning("cannot record that the call has %s: %s", key, error)

@@ -30,8 +30,8 @@ LONGEST, USUAL = 24 * 3600, 4 * 3600
 #: Functions of the app that run a stage, with and without a GPU.
 FUNCTION, CPU_FUNCTION = "stage", "stage_cpu"
 _DEPLOY = "Deploy it from a checkout: modal deploy modal-app/app.py (modal-app/README.md)"
-_SECRET = "Set the variable, or give --secret {name}=SECRET with the name of a secret on Modal."
-_UNREACHABLE = "Modal cannot be reached: check the network, then try again."
+_SECRET = "Set the variable, or use --secret {name}=SECRET with the name of a secret on Modal."
+_UNREACHABLE = "Check the network, and try again."
 _CANCELLED = re.compile(r"cancel|terminated by user", re.IGNORECASE)
 
 
@@ -70,9 +70,9 @@ class Modal(Launcher):
             }
             noted = {"dict": board_name(app), "key": f"{spec.shard_name(index)}/call", "value": "<id of the call>"}
             requests += [Request("Function.spawn", body), Request("Dict.put", noted)]
-        notes = ["the image is the one that the app was deployed with"]
+        notes = ["the image is that of the deployed app"]
         if spec.options.get("platform_endpoint"):
-            notes.append("--platform-endpoint has no effect on Modal: set MODAL_SERVER_URL")
+            notes.append("--platform-endpoint has no effect on Modal; set MODAL_SERVER_URL instead")
         return Plan(self.platform, spec, tuple(requests), notes=tuple(notes))
 
     def check(self, plan: Plan) -> None:
@@ -85,7 +85,7 @@ class Modal(Launcher):
             function.hydrate()
             function.with_options(**options).hydrate()  # Modal validates the hardware now
         for name, where in plan.spec.secrets.items():
-            hint = f"Make it: modal secret create {where} {name}=VALUE"
+            hint = f"Create it: modal secret create {where} {name}=VALUE"
             with _asking(f"the secret {where} on Modal", not_found=hint) as modal:
                 if where:
                     modal.Secret.from_name(where, required_keys=[name]).hydrate()
@@ -139,9 +139,9 @@ class Modal(Launcher):
                 board = _board(modal, job.place["app"])
                 for key in ("call", "begun", "ended"):
                     board.pop(f"{job.name}/{key}", None)
-                lines.append(f"removed what Modal noted of {job.name}")
+                lines.append(f"deleted: records of {job.name} on Modal")
         for app in dict.fromkeys(job.place["app"] for job in jobs):
-            lines.append(f"left: the app {app} (modal app stop {app}) and its volumes (modal volume list)")
+            lines.append(f"kept: app {app} (modal app stop {app}) and its volumes (modal volume list)")
         return lines
 
 
@@ -157,7 +157,7 @@ def _asking(subject: str, *, not_found: str = "", invalid: str = "") -> Iterator
         errors.AuthError: "Log in: modal token new (or set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET).",
         errors.NotFoundError: not_found,
         errors.PermissionDeniedError: "Ask an owner of the Modal workspace, or use another token.",
-        errors.ResourceExhaustedError: "A limit of the account is reached: give fewer --shards, or have it raised.",
+        errors.ResourceExhaustedError: "A limit of the account is reached: use fewer --shards, or request a raise.",
         **dict.fromkeys((errors.ConnectionError, errors.ServiceError), _UNREACHABLE),
         errors.InvalidError: invalid,
     }
@@ -175,17 +175,17 @@ def _check_spec(spec: JobSpec, hardware: str) -> None:
     if spec.image:
         variable = VARIABLES["cpu_image" if hardware.lower() == CPU else "image"][0]
         raise UsageError(
-            "Modal runs the image that the app was deployed with: --image and --cpu-image cannot change it",
+            "Modal runs the image of the deployed app; --image and --cpu-image cannot change it",
             hint=f"Deploy it again: {variable}={spec.image} modal deploy modal-app/app.py",
         )
     if spec.time_limit is not None and not 1 <= spec.time_limit <= LONGEST:
-        raise UsageError(f"--time-limit {spec.time_limit} s: Modal allows 24 hours", hint="Give more --shards.")
+        raise UsageError(f"--time-limit {spec.time_limit} s: Modal allows at most 24 hours", hint="Use more --shards.")
     name, _, count = hardware.partition(":")
     most = GPUS.get(name.upper())
     if count and (not count.isdigit() or not int(count)):
-        raise UsageError(f"--hardware {hardware}: must be a GPU and how many of them, as {name}:2")
+        raise UsageError(f"--hardware {hardware}: must be a GPU and a number of GPUs, such as {name}:2")
     if most is not None and int(count or 1) > most:
-        raise UsageError(f"--hardware {hardware}: at most {name}:{most}", hint="Give more --shards.")
+        raise UsageError(f"--hardware {hardware}: the maximum is {name}:{most}", hint="Use more --shards.")
 
 
 def _options(spec: JobSpec, hardware: str) -> dict[str, Any]:
@@ -242,17 +242,17 @@ def _outcome(modal: ModuleType, call: Any, begun: float | None, ended: Mapping[s
     except errors.FunctionTimeoutError as error:
         return State.TIMED_OUT, _message(error, "stopped by its time limit")
     except errors.InputCancellation as error:
-        return State.CANCELLED, _message(error, "cancelled")
+        return State.CANCELLED, _message(error, "canceled")
     except errors.OutputExpiredError:  # Modal deletes results; the notes remain
         if ended is None:
-            return State.FAILED, "Modal has forgotten its result, and it noted no end"
+            return State.FAILED, "Modal has deleted its result, and its end was not recorded"
         code = ended["exit_code"]
         return (State.FAILED, f"exit code {code}") if code else (State.SUCCEEDED, "")
     except (errors.RemoteError, errors.InternalFailure, errors.ExecutionError) as error:
         message = _message(error, "failed on Modal")
         return (State.CANCELLED if _CANCELLED.search(message) else State.FAILED), message
     except errors.NotFoundError as error:
-        return State.FAILED, _message(error, "Modal does not know this call")
+        return State.FAILED, _message(error, "Modal does not have this call")
     except errors.Error:
         raise  # the request failed, not the job
     except Exception as error:  # noqa: BLE001 - an exception of the job
@@ -269,7 +269,7 @@ def _local_secrets(spec: JobSpec) -> dict[str, str]:
 
 
 def _near(hardware: str) -> str:
-    return near(hardware.partition(":")[0].upper(), GPUS, f"GPUs that are known here: {', '.join(GPUS)}")
+    return near(hardware.partition(":")[0].upper(), GPUS, f"Known GPUs: {', '.join(GPUS)}")
 
 
 def _app(spec: JobSpec) -> str:

@@ -21,9 +21,9 @@ JOBS, MANAGEMENT = "https://api.runpod.ai", "https://api.runpod.io"
 SECONDS, MANAGEMENT_SECONDS = 60.0, 15.0
 _KEY = "RUNPOD_API_KEY"
 _HINTS = {
-    401: f"{_KEY} holds no key that RunPod knows: make one in the console under Settings, API Keys.",
-    403: f"The key in {_KEY} may not do this: it needs read and write access to the endpoint.",
-    429: "Too many requests, or too many jobs in the endpoint's queue: try again later, or raise its Max workers.",
+    401: f"Set {_KEY} to a valid key: create one in the console under Settings, API Keys.",
+    403: f"The key in {_KEY} needs read and write access to the endpoint.",
+    429: "Too many requests or queued jobs: try again later, or raise the endpoint's Max workers.",
 }
 
 _log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Api:
         subject = f"workers, GPU, and variables of endpoint {id_}"
         found = _known(subject, lambda: _endpoint(self._manage(f"v2/serverless/{id_}")))
         if found is not None and found.variables is None:
-            _log.warning("variables of endpoint %s were not checked: RunPod does not tell them", id_)
+            _log.warning("variables of endpoint %s were not checked: RunPod did not return them", id_)
         return found
 
     def gpu_types(self, endpoint: Endpoint) -> list[str]:
@@ -91,7 +91,7 @@ def _known(subject: str, ask: Callable[[], _T]) -> _T | None:
     try:
         return ask()
     except (LaunchError, AttributeError, KeyError, TypeError, ValueError) as error:
-        why = error.args[0] if isinstance(error, LaunchError) else "its answer has another form"
+        why = error.args[0] if isinstance(error, LaunchError) else "the response has an unexpected form"
         _log.warning("%s were not checked: %s", subject, why)
         return None
 
@@ -114,7 +114,7 @@ def _endpoint(found: Mapping[str, Any]) -> Endpoint:
 def _call(url: str, body: Mapping[str, Any] | None, seconds: float) -> Mapping[str, Any]:
     key = environment().get(_KEY, "").strip() or _configured()
     if not key:
-        raise LaunchError(f"RunPod needs a key, and {_KEY} is not set", hint=_HINTS[401])
+        raise LaunchError(f"RunPod needs a key, but {_KEY} is not set", hint=_HINTS[401])
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json", "User-Agent": "llm-ocr"}
     request = urllib.request.Request(url, data, headers)
@@ -124,11 +124,11 @@ def _call(url: str, body: Mapping[str, Any] | None, seconds: float) -> Mapping[s
             found = json.loads(answer.read() or b"{}")
     except urllib.error.HTTPError as error:
         kind = NotThere if error.code == 404 else LaunchError
-        message = f"RunPod says {error.code} {error.reason}: {_message(error)}"
+        message = f"RunPod returned {error.code} {error.reason}: {_message(error)}"
         raise kind(message, hint=_HINTS.get(error.code, "")) from error
     except (OSError, HTTPException, ValueError) as error:
         why = getattr(error, "reason", None) or error  # URLError, SSLError, and UnicodeError have a reason
-        raise LaunchError(f"RunPod cannot be asked: {why}", hint="Check the network, then try again.") from error
+        raise LaunchError(f"RunPod cannot be reached: {why}", hint="Check the network, and try again.") from error
     return found if isinstance(found, dict) else {}
 
 
@@ -146,7 +146,7 @@ def _message(error: urllib.error.HTTPError) -> str:
     try:
         found = json.loads(text)
     except ValueError:
-        return text[:300] or "nothing more"
+        return text[:300] or "no message"
     if isinstance(found, dict):
         found = next((found[name] for name in ("error", "message", "detail", "title") if found.get(name)), found)
     return found if isinstance(found, str) else json.dumps(found)[:300]

@@ -91,7 +91,7 @@ class RunPod(Launcher):
         try:
             api.get(f"v2/{endpoint}/health")
         except NotThere as error:
-            hint = "The console shows its id under Serverless: --runpod-endpoint ID"
+            hint = "The console shows IDs under Serverless: --runpod-endpoint ID"
             raise LaunchError(f"RunPod has no endpoint {endpoint}: {error.args[0]}", hint=hint) from error
         _check_endpoint(plan.spec, endpoint, api)
 
@@ -112,7 +112,7 @@ class RunPod(Launcher):
             try:
                 answer = api.post(f"v2/{request.body['endpoint']}/{request.call}", body)
                 if not isinstance(answer.get("id"), str):
-                    raise LaunchError(f"RunPod took the job without an id: {json.dumps(dict(answer))[:200]}")
+                    raise LaunchError(f"RunPod accepted the job without an ID: {json.dumps(dict(answer))[:200]}")
             except LaunchError as error:
                 ledger.unlink(missing_ok=True)
                 raise taken_back(jobs, _cancel, error) from error
@@ -126,7 +126,7 @@ class RunPod(Launcher):
         try:
             return _status_of(job, _ask(job))
         except NotThere:
-            reason = "RunPod deletes jobs half an hour after their end; the workspace holds their results"
+            reason = "RunPod deletes jobs 30 minutes after their end; their results are in the workspace"
             return JobStatus(job, State.FAILED, reason)
 
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
@@ -139,27 +139,27 @@ class RunPod(Launcher):
         for name in {job.name.rpartition("-")[0] for job in jobs}:
             _ledger(name).unlink(missing_ok=True)
         endpoints = sorted({str(job.place["endpoint"]) for job in jobs})
-        return [f"left: endpoint {one}, which was there before ({_console(one)})" for one in endpoints]
+        return [f"kept: endpoint {one} ({_console(one)})" for one in endpoints]
 
 
 def _check_spec(spec: JobSpec) -> None:
     """Raise `UsageError` for a job that no endpoint can run."""
     if spec.image:
         hint = "Set it on the endpoint: runpod-serverless/README.md"
-        raise UsageError("--image: a job on RunPod runs in the image of its endpoint", hint=hint)
+        raise UsageError("--image has no effect on RunPod: jobs run in the image of their endpoint", hint=hint)
     if spec.hardware not in (*GPUS, ENDPOINT, "") and (near := get_close_matches(spec.hardware, GPUS, cutoff=0.5)):
-        raise UsageError(f"--hardware {spec.hardware}: RunPod has no such GPU", hint=f"Near: {', '.join(near)}")
+        raise UsageError(f"--hardware {spec.hardware}: RunPod has no such GPU", hint=f"Similar: {', '.join(near)}")
     if spec.time_limit is not None and spec.time_limit > _LONGEST - 3600:
-        raise UsageError("--time-limit: RunPod ends every job after a week", hint="Give more --shards.")
+        raise UsageError("--time-limit: RunPod ends every job after one week", hint="Use more --shards.")
     if strange := sorted(set(spec.environment) - set(_FIELDS)):
-        raise UsageError(f"{', '.join(strange)}: a job on RunPod cannot be given it; set it on the endpoint")
+        raise UsageError(f"{', '.join(strange)}: jobs on RunPod cannot receive this; set it on the endpoint")
 
 
 def _notes(spec: JobSpec) -> Iterator[str]:
     if spec.shards > 1:
-        yield "as many shards run at the same time as the endpoint has workers (Max workers)"
+        yield "the endpoint's Max workers limits how many shards run at the same time"
     if spec.secrets:
-        yield f"the endpoint's environment must hold {', '.join(sorted(spec.secrets))}: requests carry no secrets"
+        yield f"set {', '.join(sorted(spec.secrets))} in the endpoint's environment: requests contain no secrets"
 
 
 def _check_endpoint(spec: JobSpec, endpoint: str, api: Api) -> None:
@@ -168,24 +168,24 @@ def _check_endpoint(spec: JobSpec, endpoint: str, api: Api) -> None:
     if found is None:
         return
     if found.workers == 0:
-        hint = f"Raise them, within the account's quota: {_console(endpoint)}"
-        raise LaunchError(f"endpoint {endpoint} has no workers: its Max workers are 0", hint=hint)
+        hint = f"Raise Max workers, within the account's quota: {_console(endpoint)}"
+        raise LaunchError(f"endpoint {endpoint} has no workers: Max workers is 0", hint=hint)
     wanted = "cpu" if spec.hardware == "cpu" else "gpu"
     if spec.hardware in GPUS and found.machine and found.machine != wanted:
         raise LaunchError(
-            f"endpoint {endpoint} runs on {found.machine.upper()}s, and the stage is for a {wanted.upper()}",
-            hint="Name another endpoint, or the machine that it has: --hardware cpu (with --engine embedded), or gpu.",
+            f"endpoint {endpoint} runs on {found.machine.upper()}s, but the stage is for a {wanted.upper()}",
+            hint="Use another endpoint, or its type of machine: --hardware cpu (with --engine embedded) or gpu.",
         )
     types = api.gpu_types(found) if found.pools and spec.hardware in GPUS.keys() - {"cpu", GPU} else []
     if types and spec.hardware not in types:
-        hint = "Leave --hardware out, or name one of these."
+        hint = "Remove --hardware, or set one of these."
         raise LaunchError(f"endpoint {endpoint} has no {spec.hardware}: {', '.join(types)}", hint=hint)
     absent = [] if found.variables is None else sorted(set(spec.secrets) - found.variables)
     if absent:
         raise LaunchError(
             f"endpoint {endpoint} has no variable {', '.join(absent)}",
-            hint=f"Set it there, as {{{{ RUNPOD_SECRET_{spec.secrets[absent[0]] or absent[0]} }}}} "
-            f"of a secret: {_console(endpoint)}",
+            hint=f"Set it on the endpoint, as {{{{ RUNPOD_SECRET_{spec.secrets[absent[0]] or absent[0]} }}}} "
+            f"for a secret: {_console(endpoint)}",
         )
 
 
@@ -195,9 +195,9 @@ def _status_of(job: Job, answer: Mapping[str, Any]) -> JobStatus:
     state = STATES.get(word, State.FAILED if answer.get("error") else State.RUNNING)
     reason = ""
     if word not in STATES:
-        reason = f"RunPod calls it {word or 'nothing'}"
+        reason = f"unknown state at RunPod: {word or 'none'}"
     elif state.over and state is not State.SUCCEEDED:
-        late = "its time limit, or its worker was lost" if state is State.TIMED_OUT else ""
+        late = "time limit reached, or worker lost" if state is State.TIMED_OUT else ""
         reason = (_error(answer) or late or state.value).splitlines()[0][:1000]  # the last line of the stage is first
     took = answer.get("executionTime")
     return JobStatus(job, state, reason, seconds=took / 1000 if state.over and isinstance(took, int | float) else None)
@@ -205,7 +205,7 @@ def _status_of(job: Job, answer: Mapping[str, Any]) -> JobStatus:
 
 def _log_lines(job: Job, *, follow: bool) -> Iterator[str]:
     """Yield the place of the log, the worker's reports, and the end of the job."""
-    yield f"The logs of the workers: {_console(str(job.place['endpoint']))} (tab Logs)"
+    yield f"Logs of the workers: {_console(str(job.place['endpoint']))} (tab Logs)"
     shown = ""
     while True:
         answer = _ask(job)

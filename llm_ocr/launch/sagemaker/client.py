@@ -18,13 +18,13 @@ ABSENT = frozenset(
 DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "NotAuthorized"})
 _NOT_FOUND = re.compile(r"not found|could not find|does not exist", re.IGNORECASE)
 SIGN_IN = "Sign in (aws configure, aws sso login), or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE."
-_REGION = "Name it with --region (or AWS_DEFAULT_REGION)."
+_REGION = "Set --region or AWS_DEFAULT_REGION."
 _BUSY = ("ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded")
 
 #: Hints by error code, or by name of botocore's exception.
 _HINTS: Mapping[str, str] = {
     **dict.fromkeys(("NoRegionError", "InvalidRegionError"), _REGION),
-    **dict.fromkeys(("HTTPClientError", "ConnectionError"), f"Check the network, and the region. {_REGION}"),
+    **dict.fromkeys(("HTTPClientError", "ConnectionError"), f"Check the network and the region. {_REGION}"),
     **dict.fromkeys(("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"), SIGN_IN),
     **dict.fromkeys(("CredentialRetrievalError", "SSOError", "TokenRetrievalError"), SIGN_IN),
     **dict.fromkeys(("NoAuthTokenError", "LoginError"), SIGN_IN),
@@ -32,10 +32,10 @@ _HINTS: Mapping[str, str] = {
     **dict.fromkeys(("IncompleteSignature", "InvalidSignatureException", "RequestExpired"), SIGN_IN),
     **dict.fromkeys(("ExpiredToken", "ExpiredTokenException"), SIGN_IN),
     **dict.fromkeys(("MissingAuthenticationToken", "MissingAuthenticationTokenException"), SIGN_IN),
-    **dict.fromkeys(DENIED, "Allow it to whoever launches: sagemaker/launcher-policy.json has all that is needed."),
+    **dict.fromkeys(DENIED, "Grant your account the permissions in sagemaker/launcher-policy.json."),
     **dict.fromkeys(_BUSY, "Try again in a minute."),
-    "ResourceLimitExceeded": "Ask for more under Service Quotas, Amazon SageMaker (new accounts have 0 of most GPUs), "
-    "or take other hardware, fewer --shards or another --region.",
+    "ResourceLimitExceeded": "Request a higher quota under Service Quotas, Amazon SageMaker (new accounts have 0 of "
+    "most GPUs), or use other --hardware, fewer --shards, or another --region.",
 }
 
 
@@ -68,7 +68,7 @@ class Clients:
         except ImportError as error:
             raise MissingExtra("SageMaker needs boto3, which is not installed", install="s3") from error
         config = Config(retries={"mode": "standard", "max_attempts": 4}, connect_timeout=10.0, read_timeout=60.0)
-        with asking(f"ask {service}"):
+        with asking(f"connect to {service}"):
             return boto3.Session().client(service, region_name=region, endpoint_url=self._endpoint, config=config)
 
 
@@ -84,7 +84,7 @@ def code_of(error: Any) -> str:
 
 
 def asking(action: str, hints: Mapping[str, str] | None = None) -> AbstractContextManager[None]:
-    """Turn the client's errors into a `LaunchError` "cannot <action>: <AWS's words>"; `hints` by error code."""
+    """Turn the client's errors into a `LaunchError` "cannot <action>: <AWS's message>"; `hints` by error code."""
 
     def explain(error: Any) -> Refusal | None:
         from botocore.exceptions import BotoCoreError, ClientError

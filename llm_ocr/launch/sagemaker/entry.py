@@ -42,7 +42,7 @@ def fetched(wanted: str, variables: Mapping[str, str]) -> dict[str, str]:
 
 def _fetched(name: str, where: str, variables: Mapping[str, str]) -> str:
     hints = {
-        "AccessDeniedException": "Allow secretsmanager:GetSecretValue on it to the job's role: "
+        "AccessDeniedException": "Grant the job's role secretsmanager:GetSecretValue on it: "
         f"sagemaker/job-policy.json ({where}).",
         "ResourceNotFoundException": f"Create it: aws secretsmanager create-secret --name {where} "
         "--secret-string file://FILE",
@@ -54,7 +54,7 @@ def _fetched(name: str, where: str, variables: Mapping[str, str]) -> str:
     with asking(f"read the secret {where} for {name}", hints):
         text = str(client.get_secret_value(SecretId=where).get("SecretString") or "")
     if not text:
-        raise LaunchError(f"the secret {where} for {name} holds no text", hint="Store it with --secret-string.")
+        raise LaunchError(f"the secret {where} for {name} contains no text", hint="Store it with --secret-string.")
     try:
         pairs = json.loads(text)  # AWS's console stores pairs
     except ValueError:

@@ -18,13 +18,14 @@ from llm_ocr.launch.refusals import near
 from llm_ocr.launch.sagemaker import requests
 from llm_ocr.launch.sagemaker.client import ABSENT, DENIED, Clients, asking, code_of, is_absent
 from llm_ocr.launch.sagemaker.requests import PROCESSING, TRAINING, kind_of
+from llm_ocr.types import plural
 
 _LOGGER = logging.getLogger("llm_ocr")
 
 _SERVICE = "sagemaker.amazonaws.com"
 _TYPES = {TRAINING: "TrainingInstanceType", "processing": "ProcessingInstanceType"}
-_MIRROR = "Mirror it there (sagemaker/README.md), or correct --image."
-_MAKE_ROLE = "Make it (sagemaker/README.md), or correct --role."
+_MIRROR = "Mirror the image there (sagemaker/README.md), or correct --image."
+_MAKE_ROLE = "Create the role (sagemaker/README.md), or correct --role."
 
 #: One L40S of 48 GB; four cores.
 _GPU_MACHINE, _CPU_MACHINE, _SMALL_MACHINE = "ml.g6e.2xlarge", "ml.c5.xlarge", "ml.t3.medium"
@@ -106,11 +107,11 @@ class SageMaker(Launcher):
             # Records of a workspace are not trusted: only a folder with the name of a job of llm_ocr is removed.
             if output.rpartition("/")[2] == job.name and job.name.startswith("llm-ocr-"):
                 removed = _remove(self._of_job(job).of("s3"), output)
-                said.append(f"{output}/: {removed} objects removed")
+                said.append(f"deleted: {plural(removed, 'object')} in {output}/")
         groups = sorted({_GROUPS[str(job.place["kind"])] for job in jobs})
         if groups:
-            said.append(f"left: lines of the jobs in CloudWatch, {', '.join(groups)}, until their retention ends")
-            said.append("left: the entries of the jobs (free), the role, the secrets (sagemaker/README.md)")
+            said.append(f"kept: log lines of the jobs in CloudWatch, {', '.join(groups)}, until their retention ends")
+            said.append("kept: entries of the jobs (free), role, secrets (sagemaker/README.md)")
         return said
 
     def _create(self, clients: Clients, kind: str, call: str, body: Mapping[str, Any]) -> None:
@@ -128,7 +129,7 @@ class SageMaker(Launcher):
     def _described(self, clients: Clients, kind: str, name: str) -> Mapping[str, Any] | None:
         from botocore.exceptions import ClientError
 
-        with asking(f"ask for {name}"):
+        with asking(f"read the status of {name}"):
             try:
                 found: Mapping[str, Any] = getattr(clients.of("sagemaker"), _DESCRIBE[kind])(**{_NAME[kind]: name})
             except ClientError as error:
@@ -141,7 +142,7 @@ class SageMaker(Launcher):
         clients = self._of_job(job)
         found = self._described(clients, str(job.place["kind"]), job.name)
         if found is None:
-            return JobStatus(job, State.FAILED, f"SageMaker knows no job {job.name} in {job.place.get('region')}")
+            return JobStatus(job, State.FAILED, f"SageMaker has no job {job.name} in {job.place.get('region')}")
         status = status_of(job, found)
         # A container that does not run as root cannot write the file that SageMaker shows as the reason.
         return status if found.get("ExitMessage") else explained(status, self.logs, self._words)
@@ -151,7 +152,7 @@ class SageMaker(Launcher):
 
     def _of_job(self, job: Job) -> Clients:
         if job.place.get("kind") not in _NAME:
-            raise LaunchError(f"{job.name} is no job of SageMaker's: its place says {dict(job.place)}")
+            raise LaunchError(f"{job.name} is not a SageMaker job: its place is {dict(job.place)}")
         return self._clients_of(job.place.get("region"), job.place.get("endpoint"))
 
     def _clients_of(self, region: str | None, endpoint: str | None) -> Clients:
@@ -267,7 +268,7 @@ def _billed(job: Job, found: Mapping[str, Any], started: float | None, ended: fl
 
 #: Milliseconds. Events of several machines arrive out of order, so that requests overlap by this time.
 _OVERLAP = 60_000
-_HINTS = {"AccessDeniedException": "Allow logs:FilterLogEvents to whoever looks: sagemaker/launcher-policy.json."}
+_HINTS = {"AccessDeniedException": "Grant your account logs:FilterLogEvents: sagemaker/launcher-policy.json."}
 
 
 class _Log:
@@ -311,23 +312,23 @@ def _check_hardware(plan: Plan, clients: Clients) -> None:
     hardware, kind = plan.spec.hardware, kind_of(plan.spec)
     known = clients.of("sagemaker").meta.service_model.shape_for(_TYPES[kind]).enum
     if hardware not in known:
-        hint = near(hardware, known, "Give one as ml.g6e.2xlarge, or update boto3.")
-        raise LaunchError(f"SageMaker has no machine {hardware} for {kind} jobs, as far as this boto3 knows", hint=hint)
+        hint = near(hardware, known, "Use a name such as ml.g6e.2xlarge, or update boto3.")
+        raise LaunchError(f"the installed boto3 knows no machine {hardware} for {kind} jobs", hint=hint)
 
 
 def _check_role(plan: Plan, clients: Clients, account: str) -> None:
     arn = str(plan.spec.options["role"])
     owner, name = arn.split(":")[4], arn.rpartition("/")[2]
     if owner != account:
-        hint = "A job's role must be of the account that runs it: correct --role, or use other credentials."
-        raise LaunchError(f"the role {arn} is of account {owner}, and these credentials are of {account}", hint=hint)
+        hint = "The role must be in the same account: correct --role, or use other credentials."
+        raise LaunchError(f"the role {arn} is in account {owner}, but the credentials are for {account}", hint=hint)
     found = _asked(lambda: clients.of("iam").get_role(RoleName=name), f"the role {arn}", _MAKE_ROLE)
     if found is None:
         return
     # botocore returns the document as an object, or as text if it is unreadable.
     if _SERVICE not in json.dumps(found["Role"].get("AssumeRolePolicyDocument", _SERVICE)):
         raise LaunchError(
-            f"SageMaker may not take the role {arn}: its trust policy does not name {_SERVICE}",
+            f"SageMaker cannot assume the role {arn}: its trust policy does not name {_SERVICE}",
             hint=f"aws iam update-assume-role-policy --role-name {name} "
             "--policy-document file://sagemaker/trust-policy.json",
         )
@@ -340,8 +341,8 @@ def _check_image(plan: Plan, clients: Clients) -> None:
         return
     if image["region"] != clients.region:
         raise UsageError(
-            f"--image {plan.spec.image} is in {image['region']}, and the job would run in {clients.region}",
-            hint=f"Give --region {image['region']}, or an image in {clients.region}.",
+            f"--image {plan.spec.image} is in {image['region']}, but the job would run in {clients.region}",
+            hint=f"Set --region {image['region']}, or use an image in {clients.region}.",
         )
     which = {"imageDigest": image["digest"]} if image["digest"] else {"imageTag": image["tag"] or "latest"}
     ecr = clients.of("ecr", region=image["region"])
@@ -373,9 +374,9 @@ def _check_quota(plan: Plan, clients: Clients) -> None:
     quota = _asked(ask, f"the quota {wanted!r}", "", absent_is_known=False)
     if quota is not None and quota["Value"] < spec.shards:
         raise LaunchError(
-            f"the quota {wanted!r} is {quota['Value']:g}, and {spec.shards} are needed",
-            hint=f"Ask for more: aws service-quotas request-service-quota-increase --service-code sagemaker "
-            f"--quota-code {quota['QuotaCode']} --desired-value {spec.shards}; or take other hardware, fewer --shards.",
+            f"the quota {wanted!r} is {quota['Value']:g}, but the job needs {spec.shards}",
+            hint="Request more: aws service-quotas request-service-quota-increase --service-code sagemaker "
+            f"--quota-code {quota['QuotaCode']} --desired-value {spec.shards}; or use other --hardware.",
         )
 
 
@@ -383,7 +384,7 @@ def _asked(ask: Callable[[], Any], what: str, hint: str, *, absent_is_known: boo
     """Return the response; None, and a line in the log, if these credentials may not send the request."""
     from botocore.exceptions import ClientError
 
-    with asking(f"ask for {what}"):
+    with asking(f"check {what}"):
         try:
             return ask()
         except ClientError as error:
@@ -392,5 +393,5 @@ def _asked(ask: Callable[[], Any], what: str, hint: str, *, absent_is_known: boo
                 _LOGGER.warning("not checked: %s (%s)", what, code)
                 return None
             if code in ABSENT:
-                raise LaunchError(f"there is no such thing as {what} ({code})", hint=hint) from error
+                raise LaunchError(f"{what} does not exist ({code})", hint=hint) from error
             raise

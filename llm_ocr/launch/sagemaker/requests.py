@@ -79,7 +79,7 @@ def default_image(region: str) -> str:
     """
     account = _ACCOUNTS.get(region)
     if account is None:
-        raise UsageError(f"AWS has no image with vLLM in {region}", hint=f"Mirror one there, then give {_HOW[IMAGE]}.")
+        raise UsageError(f"AWS has no vLLM image in {region}", hint=f"Mirror one there, and set {_HOW[IMAGE]}.")
     return f"{account}.dkr.ecr.{region}.amazonaws.com/{_VLLM}"
 
 
@@ -212,67 +212,69 @@ def _output(spec: JobSpec) -> str:
 def _notes(spec: JobSpec, kind: str) -> list[str]:
     notes = library_notes(spec)
     if not spec.image:
-        notes.append(f"{IMAGE} is AWS's image {_VLLM} in the region of the job")
+        notes.append(f"{IMAGE} is the AWS image {_VLLM} in the region of the job")
     if kind == TRAINING:
         why = "for spot machines" if spec.options.get("spot") else f"for {spec.hardware}"
-        notes.append(f"a training job, {why}; what SageMaker writes goes to {_output(spec)}")
+        notes.append(f"this is a training job ({why}); SageMaker writes its own files to {_output(spec)}")
     if spec.options.get("kms_key") and has_local_disks(spec.hardware):
-        notes.append(f"--kms-key is not for the disks of {spec.hardware}: they encrypt themselves")
+        notes.append(f"--kms-key has no effect on the disks of {spec.hardware}, which have hardware encryption")
     return notes
 
 
 def _check_names(spec: JobSpec) -> None:
     role, output = spec.options.get("role"), spec.options.get("training_output")
     if role and not _ROLE.fullmatch(role):
-        raise UsageError(f"--role {role}: must be the ARN of a role", hint="arn:aws:iam::ACCOUNT:role/NAME")
+        raise UsageError(f"--role {role}: must be the ARN of a role", hint="Example: arn:aws:iam::ACCOUNT:role/NAME")
     if spec.image and parsed_image(spec.image) is None:
-        hint = f"Mirror it (sagemaker/README.md), then give {_HOW[IMAGE]}"
-        raise UsageError(f"--image {spec.image}: SageMaker takes images from ECR only", hint=hint)
+        hint = f"Mirror it (sagemaker/README.md), and set {_HOW[IMAGE]}"
+        raise UsageError(f"--image {spec.image}: SageMaker only runs images from ECR", hint=hint)
     if output and not re.fullmatch(r"s3://[^/]+(/.*)?", output):
         raise UsageError(f"--training-output {output}: must be s3://BUCKET/PREFIX")
     for name, where in spec.secrets.items():
         if not _SECRET.fullmatch(where or name):
             raise UsageError(
                 f"--secret {name}={where}: must be the name or ARN of a secret in AWS Secrets Manager",
-                hint="A name, never the value: create it with aws secretsmanager create-secret.",
+                hint="Use the name, not the value. Create the secret with aws secretsmanager create-secret.",
             )
     # The library is downloaded before the job has its secrets, and thus with the role alone.
     keys = any(name.startswith("AWS_") for name in spec.secrets)
     if installs(spec) and (keys or not spec.workspace.startswith("s3://")):
         raise UsageError(
-            f"jobs on SageMaker cannot install the library from {spec.workspace}: their role reaches s3:// alone",
-            hint="Give a workspace on s3://, or an image that holds the library: --wheel image --image IMAGE.",
+            f"jobs on SageMaker cannot install llm-ocr from {spec.workspace}: their role only grants access to s3://",
+            hint="Use a workspace on s3://, or an image that contains llm-ocr: --wheel image --image IMAGE.",
         )
 
 
 def _check_sizes(spec: JobSpec, kind: str) -> None:
     if kind == PROCESSING and spec.shards > _MOST_MACHINES:
-        hint = "Launch several times on one workspace, or use --spot, whose training jobs may have more."
+        hint = "Launch several times on one workspace, or use --spot: training jobs may have more machines."
         raise UsageError(f"--shards {spec.shards}: a processing job has at most {_MOST_MACHINES} machines", hint=hint)
     if (spec.time_limit or 0) > _LONGEST[kind]:
-        hint = "A job that is ended by its limit is submitted again and goes on."
-        raise UsageError(f"--time-limit {spec.time_limit} s: a {kind} job runs at most {_LONGEST[kind]} s", hint=hint)
+        hint = "Use a shorter limit: the next job continues the stage."
+        raise UsageError(
+            f"--time-limit {spec.time_limit} s: a {kind} job can run for at most {_LONGEST[kind]} s", hint=hint
+        )
     if (size := spec.options.get("volume_size") or 0) > _LARGEST_DISK:
-        raise UsageError(f"--volume-size {size}: at most {_LARGEST_DISK} GB")
+        raise UsageError(f"--volume-size {size}: the maximum is {_LARGEST_DISK} GB")
     subnets, groups = spec.options.get("subnet") or (), spec.options.get("security_group") or ()
     if bool(subnets) != bool(groups):
-        raise UsageError("--subnet and --security-group go together: a job in a VPC needs both")
+        raise UsageError("--subnet requires --security-group, and vice versa")
     if len(subnets) > _MOST_SUBNETS or len(groups) > _MOST_GROUPS:
-        raise UsageError(f"at most {_MOST_SUBNETS} --subnet and {_MOST_GROUPS} --security-group")
+        raise UsageError(f"at most {_MOST_SUBNETS} --subnet and {_MOST_GROUPS} --security-group are allowed")
 
 
 def _check_environment(spec: JobSpec, kind: str) -> None:
     variables = _environment(spec)
     if len(variables) > _MOST_VARIABLES:
-        raise UsageError(f"a job of SageMaker has at most {_MOST_VARIABLES} variables, not {len(variables)}")
+        raise UsageError(f"a SageMaker job can have at most {_MOST_VARIABLES} variables, not {len(variables)}")
     for name, value in variables.items():
         if not _VARIABLE.fullmatch(name):
-            raise UsageError(f"{name!r} cannot be the name of a variable on SageMaker")
+            raise UsageError(f"{name!r} is not a valid variable name on SageMaker")
         if len(value) > _LONGEST_VALUE[kind]:
-            hint = "Make it shorter." if kind == TRAINING else "Make it shorter; --spot (a training job) takes 512."
+            hint = "Shorten it." if kind == TRAINING else "Shorten it, or use --spot: training jobs allow 512."
             raise UsageError(
-                f"{name} is {len(value)} characters long: a {kind} job of SageMaker takes {_LONGEST_VALUE[kind]}",
-                hint="Give the secrets shorter names there, or fewer of them." if name == SECRETS else hint,
+                f"{name} has {len(value)} characters: a {kind} job on SageMaker allows {_LONGEST_VALUE[kind]}",
+                hint="Use fewer secrets, or shorter names for them." if name == SECRETS else hint,
             )
 
 

@@ -42,12 +42,12 @@ _STOPPED, _BEFORE = "4:0", 200
 _FIELDS = "JobID,State,ExitCode,Start,End,ElapsedRaw,TimelimitRaw"
 _HARDWARE = re.compile(r"gpu(:[A-Za-z][\w.-]*)?(:(?P<count>[1-9]\d*))?")
 _LOGIN_NODE = "Run this on a login node of the cluster."
-_SECRET = "Set the variable, or give --secret {name}=FILE with a file that the nodes can read."
-_QUOTA = "A limit of the account is reached: fewer --shards or a shorter --time-limit (sacctmgr show assoc shows it)."
+_SECRET = "Set the variable, or use --secret {name}=FILE with a file that the nodes can read."
+_QUOTA = "A limit of the account is reached (see sacctmgr show assoc): use fewer --shards or a shorter --time-limit."
 #: Hints by text of an error of sbatch; for "", the cluster is queried for its resources.
 _HINTS: Mapping[str, str] = {
-    "memory": "Ask for other memory: --slurm-arg=--mem=16G, or --slurm-arg=--mem-per-cpu=2G",
-    "account": "Give the account that pays: --slurm-arg=--account=NAME",
+    "memory": "Request other memory: --slurm-arg=--mem=16G or --slurm-arg=--mem-per-cpu=2G",
+    "account": "Set the account that pays: --slurm-arg=--account=NAME",
     "partition": "",
     "node configuration": "",
     "generic resource": "",
@@ -77,7 +77,7 @@ class Slurm(Launcher):
         hardware = spec.hardware or self.hardware(spec.stage)
         gpus = self.gpus(hardware)
         if gpus is None:
-            raise UsageError(f"--hardware {hardware}: must be cpu, gpu:N or gpu:TYPE:N")
+            raise UsageError(f"--hardware {hardware}: must be cpu, gpu:N, or gpu:TYPE:N")
         passed = [*PASSED, *(name for name, where in spec.secrets.items() if not where)]
         body = {"arguments": ["--parsable", f"--export={','.join(passed)}"], "script": _script(spec, hardware, gpus)}
         return Plan(self.platform, spec, (Request("sbatch", body),))
@@ -108,8 +108,8 @@ class Slurm(Launcher):
         while not log.is_file():
             ended = self._status(job).state.over
             if ended or not follow:
-                why = "it never ran, or its log is on another machine" if ended else "it has not begun"
-                raise LaunchError(f"no log {log}: {why}")
+                why = "the job never ran, or its log is on another machine" if ended else "the job has not started"
+                raise LaunchError(f"{log} does not exist: {why}")
             time.sleep(2)
         yield from file_lines(log, lambda: self._status(job).state.over, follow=follow, tail=tail, every=2)
 
@@ -117,7 +117,7 @@ class Slurm(Launcher):
         run_program(["scancel", *_on(job.place.get("cluster", "")), job.id], absent=_LOGIN_NODE)
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
-        return [f"left: {job.place['log']}" for job in jobs if Path(job.place["log"]).is_file()]
+        return [f"kept: {job.place['log']}" for job in jobs if Path(job.place["log"]).is_file()]
 
 
 def _script(spec: JobSpec, hardware: str, gpus: int) -> str:
@@ -143,7 +143,9 @@ def _script(spec: JobSpec, hardware: str, gpus: int) -> str:
     ]
     for argument in arguments:
         if "\n" in argument or not argument.startswith("-"):
-            raise UsageError(f"--slurm-arg {argument!r}: must be one argument of sbatch, as --slurm-arg=--account=lab")
+            raise UsageError(
+                f"--slurm-arg {argument!r}: must be an argument of sbatch, such as --slurm-arg=--account=lab"
+            )
     lines = ["#!/bin/bash", *(f"#SBATCH {argument}" for argument in arguments), "set -e"]
     lines += spec.options.get("slurm_setup", ())
     lines += [f"export {name}={shlex.quote(value)}" for name, value in spec.environment.items()]
@@ -183,7 +185,7 @@ class Row:
 def task_status(job: Job, row: Row | None, last: str) -> JobStatus:
     """Return the status of a task; `last` is the last message of its log."""
     if row is None:
-        return JobStatus(job, State.FAILED, "Slurm knows nothing of it (any more)")
+        return JobStatus(job, State.FAILED, "Slurm does not have this job, or no longer")
     state = STATES.get(row.state, State.FAILED if row.ended else State.RUNNING)
     if row.state == "FAILED" and row.exit_code == _STOPPED and row.limit is not None and row.seconds is not None:
         late = row.seconds >= max(row.limit - _BEFORE, row.limit / 2)
