@@ -96,24 +96,24 @@ async def serve(tokens: int, step: float) -> None:
                 streams.discard(stream)
 
 
-def question(number: int) -> CompletionRequest:
+def request(number: int) -> CompletionRequest:
     return CompletionRequest(
         f"page-{number}", IMAGE, "<|grounding|>Convert the document to markdown.", {"max_tokens": TOKENS}
     )
 
 
-async def ask(endpoint: Endpoint, in_flight: int) -> list[Completion]:
-    return await asyncio.gather(*(endpoint.ask(question(number)) for number in range(in_flight)))
+async def complete(endpoint: Endpoint, in_flight: int) -> list[Completion]:
+    return await asyncio.gather(*(endpoint.complete(request(number)) for number in range(in_flight)))
 
 
 async def measure(port: int, in_flight: int, repeats: int) -> tuple[list[float], float]:
     """CPU milliseconds an answer in each round after the first, and the seconds of a round."""
     endpoint = Endpoint(address_of(f"http://127.0.0.1:{port}", "deepseek-ai/DeepSeek-OCR"), vllm=True)
-    await ask(endpoint, in_flight)
+    await complete(endpoint, in_flight)
     costs, began = [], time.perf_counter()
     for _ in range(repeats):
         cpu = time.process_time()
-        answers = await ask(endpoint, in_flight)
+        answers = await complete(endpoint, in_flight)
         costs.append((time.process_time() - cpu) / in_flight * 1000)
         assert all(answer.finish is Finish.STOP and answer.tokens_out == TOKENS for answer in answers)
         assert len({answer.text for answer in answers}) == 1

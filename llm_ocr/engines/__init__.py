@@ -142,13 +142,13 @@ class Engine(Protocol):
     def name(self) -> str:
         """Model name as shown to users."""
 
-    async def ask(self, question: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
+    async def complete(self, request: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
         """Complete a request.
 
         The engine waits for busy servers, restarts dead servers, and replays their requests.
 
         Args:
-            question: The request.
+            request: The request.
             admitted: Called when the request is sent, and again for each replay after a server's death.
 
         Raises:

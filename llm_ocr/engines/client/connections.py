@@ -73,32 +73,32 @@ _IMAGE = ('{"type": "image_url", "image_url": {"url": "', '"}}')
 _OURS = frozenset({"model", "messages", "stream", "stream_options"})
 
 
-def body_parts(question: CompletionRequest, model: str, vllm: bool) -> tuple[bytes, bytes, bytes]:
+def body_parts(request: CompletionRequest, model: str, vllm: bool) -> tuple[bytes, bytes, bytes]:
     """Return the JSON before the image's base64, the image itself (the same object), and the JSON after it."""
-    before, after = _content(question)
+    before, after = _content(request)
     # An empty system message is sent as well: HunyuanOCR was trained with it.
-    given = question.system is not None
-    system = f'{{"role": "system", "content": {json.dumps(question.system)}}}, ' if given else ""
+    given = request.system is not None
+    system = f'{{"role": "system", "content": {json.dumps(request.system)}}}, ' if given else ""
     start = f'{{"model": {json.dumps(model)}, "messages": [{system}{{"role": "user", "content": [{before}'
-    head = f"{start}data:{question.image.media_type};base64,"
-    return head.encode("ascii"), question.image.data, f"{after}]}}], {_settings(question, vllm)}}}".encode("ascii")
+    head = f"{start}data:{request.image.media_type};base64,"
+    return head.encode("ascii"), request.image.data, f"{after}]}}], {_settings(request, vllm)}}}".encode("ascii")
 
 
-def _content(question: CompletionRequest) -> tuple[str, str]:
+def _content(request: CompletionRequest) -> tuple[str, str]:
     """Return the parts of the user's message before and after the image; an empty prompt has no text part."""
     opening, closing = _IMAGE
-    if not question.prompt:
+    if not request.prompt:
         return opening, closing
-    text = json.dumps({"type": "text", "text": question.prompt})
-    return (opening, f"{closing}, {text}") if question.image_first else (f"{text}, {opening}", closing)
+    text = json.dumps({"type": "text", "text": request.prompt})
+    return (opening, f"{closing}, {text}") if request.image_first else (f"{text}, {opening}", closing)
 
 
-def _settings(question: CompletionRequest, vllm: bool) -> str:
+def _settings(request: CompletionRequest, vllm: bool) -> str:
     """Return all other members without the braces."""
     options: dict[str, Any] = {"include_usage": True}
-    settings = dict(question.settings)
+    settings = dict(request.settings)
     if vllm:
-        settings |= question.vllm_settings
+        settings |= request.vllm_settings
         # Each event then includes the counts, so that the counts of a cut answer are known.
         options["continuous_usage_stats"] = True
     settings = {name: value for name, value in settings.items() if name not in _OURS}

@@ -76,7 +76,7 @@ class Endpoint:
         self._pulse = Pulse()
         self._closed = False
 
-    async def ask(self, question: CompletionRequest) -> Completion:
+    async def complete(self, request: CompletionRequest) -> Completion:
         """Send a request and return the complete answer.
 
         Raises:
@@ -86,9 +86,9 @@ class Endpoint:
             ServerError: The key, model, or URL is wrong.
         """
         if self._places is None:
-            return await self._ask(question)
+            return await self._complete(request)
         async with self._places:
-            return await self._ask(question)
+            return await self._complete(request)
 
     async def served(self) -> dict[str, str]:
         """Return the source of each served model by name, "" if not reported; empty if no model is listed."""
@@ -127,7 +127,7 @@ class Endpoint:
         if self._opened is not None:
             await self._opened.close()
 
-    async def _ask(self, question: CompletionRequest) -> Completion:
+    async def _complete(self, request: CompletionRequest) -> Completion:
         if self._closed:
             raise self._ended()
         flight = Flight(self._stall, LONGEST * self._stall)
@@ -135,7 +135,7 @@ class Endpoint:
         if not self._flights:
             self.received = started
         try:
-            reply = await self._fly(question, flight)
+            reply = await self._fly(request, flight)
         except RequestLost as lost:
             if flight.reply is not None:
                 lost.tokens_in, lost.tokens_out, _ = flight.reply.counts()
@@ -150,12 +150,12 @@ class Endpoint:
         self._known = True
         return answer
 
-    async def _fly(self, question: CompletionRequest, flight: Flight) -> Reply:
+    async def _fly(self, request: CompletionRequest, flight: Flight) -> Reply:
         """Run the exchange and convert external interruptions to typed errors."""
         self._flights.add(flight)
         try:
             async with flight:
-                return await self._exchange(question, flight)
+                return await self._exchange(request, flight)
         except (*OUTAGES, TooLong) as error:
             reply = flight.reply
             if reply is not None and not self._closed:
@@ -171,13 +171,13 @@ class Endpoint:
         finally:
             self._flights.discard(flight)
 
-    async def _exchange(self, question: CompletionRequest, flight: Flight) -> Reply:
+    async def _exchange(self, request: CompletionRequest, flight: Flight) -> Reply:
         def heard() -> None:
             self.received = flight.seen = time.monotonic()
             if flight.reply is not None and flight.reply.finish is not None:
                 flight.end_within(_USAGE_SECONDS)
 
-        body = Body(body_parts(question, self.address.model, self._vllm))
+        body = Body(body_parts(request, self.address.model, self._vllm))
         response = await self._session().post(self._chat, data=body, allow_redirects=False)
         del body  # frees the image while the answer is read
         try:
@@ -186,8 +186,8 @@ class Endpoint:
             if response.status != 200:
                 text = await read_whole(response, _ERROR_BYTES)
                 raise self._failures.answered(response.status, response.headers, text)
-            watch = question.watch() if question.watch is not None else None
-            reply = flight.reply = Reply(watch, self._failures, Bounds.of(question.settings))
+            watch = request.watch() if request.watch is not None else None
+            reply = flight.reply = Reply(watch, self._failures, Bounds.of(request.settings))
             await self._read(response, reply, heard)
             return reply
         finally:

@@ -64,9 +64,9 @@ class PoisonDetector:
             request.pause = 0.0 if service.ours else min(longest, self._drawn(request.alone))
             if request.left <= _APART:
                 self._hold(request, service.number)
-        for _, question_id, deaths in () if service.hung else service.recently_lost:
-            if all(request.id != question_id for request in under_way):
-                self._escaped[question_id] = (deaths + 1, service.number)
+        for _, request_id, deaths in () if service.hung else service.recently_lost:
+            if all(request.id != request_id for request in under_way):
+                self._escaped[request_id] = (deaths + 1, service.number)
         service.recently_lost.clear()
 
     def recognise(self, request: Request, alive: Callable[[int], bool], other: int) -> None:

@@ -21,19 +21,19 @@ __all__ = ["PoolOptions", "ServerPool"]
 # Requests adjusted to the context of their server.
 
 
-def fitted(question: CompletionRequest, facts: ServerFacts) -> CompletionRequest:
+def fitted(request: CompletionRequest, facts: ServerFacts) -> CompletionRequest:
     """Return the request with fewer `max_tokens` if the server's context is smaller than the model's.
 
     vLLM refuses a request if the prompt and `max_tokens` together exceed the context, even if the answer is short.
     """
-    wanted = question.settings.get("max_tokens")
+    wanted = request.settings.get("max_tokens")
     if facts.max_model_len is None or not isinstance(wanted, int):
-        return question
+        return request
     # The reserve of a model with a long context may exceed the whole context of this server. Half is for the answer.
-    room = max(1, facts.max_model_len - question.reserve, facts.max_model_len // 2)
+    room = max(1, facts.max_model_len - request.reserve, facts.max_model_len // 2)
     if wanted <= room:
-        return question
-    return replace(question, settings={**question.settings, "max_tokens": room})
+        return request
+    return replace(request, settings={**request.settings, "max_tokens": room})
 
 
 #: Seconds for this pool's tasks to end, and for one server to stop.
@@ -93,22 +93,22 @@ class ServerPool:
             life.add_done_callback(functools.partial(self._gone, member))
             self._lives.append(life)
 
-    async def ask(self, question: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
-        """Complete a request; see `engines.Engine.ask`."""
+    async def complete(self, request: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
+        """Complete a request; see `engines.Engine.complete`."""
         self.begin()
-        request = self._request(question)
+        pooled = self._request(request)
         began = time.monotonic()
         try:
             while True:
-                service = await self._places.take(request)
-                answer = await self._once(service, request, question, admitted)
+                service = await self._places.take(pooled)
+                answer = await self._once(service, pooled, request, admitted)
                 if answer is not None:
-                    return replace(answer, waited=request.sent - began)
-                if request.guilty:
-                    await self._proof(request)
-                    raise self._set_aside(request)
+                    return replace(answer, waited=pooled.sent - began)
+                if pooled.guilty:
+                    await self._proof(pooled)
+                    raise self._set_aside(pooled)
         finally:
-            if self._suspects.clear(request):
+            if self._suspects.clear(pooled):
                 self._places.dispatch()
 
     def load(self) -> Load:
@@ -155,11 +155,11 @@ class ServerPool:
         if troubles:
             raise troubles[0]
 
-    def _request(self, question: CompletionRequest) -> Request:
+    def _request(self, completion_request: CompletionRequest) -> Request:
         task = asyncio.current_task()
         if task is None:
-            raise RuntimeError("Fleet.ask needs a running task")
-        request = Request(question.id, next(self._tickets), task)
+            raise RuntimeError("ServerPool.complete needs a running task")
+        request = Request(completion_request.id, next(self._tickets), task)
         self._suspects.recognise(request, lambda number: self._members[number].gone is None, self._any_alive())
         return request
 
@@ -169,7 +169,11 @@ class ServerPool:
         return alive[0].number if alive else 0
 
     async def _once(
-        self, service: ServerSession, request: Request, question: CompletionRequest, admitted: Callable[[], None]
+        self,
+        service: ServerSession,
+        request: Request,
+        completion_request: CompletionRequest,
+        admitted: Callable[[], None],
     ) -> Completion | None:
         """Send the request to one server; return None if the request must be sent again at no cost to its page."""
         try:
@@ -177,7 +181,7 @@ class ServerPool:
                 return None
             request.go(time.monotonic())
             admitted()
-            return await self._asked(service, request, question)
+            return await self._asked(service, request, completion_request)
         except asyncio.CancelledError:
             if not request.pardoned():
                 raise
@@ -187,9 +191,11 @@ class ServerPool:
             request.pardoned()  # clears a revocation that the exchange did not observe
             self._places.leave(service, request)
 
-    async def _asked(self, service: ServerSession, request: Request, question: CompletionRequest) -> Completion | None:
+    async def _asked(
+        self, service: ServerSession, request: Request, completion_request: CompletionRequest
+    ) -> Completion | None:
         try:
-            answer = await service.endpoint.ask(fitted(question, service.facts))
+            answer = await service.endpoint.complete(fitted(completion_request, service.facts))
         except ServerBusy as busy:
             self._busy(service, request, busy)
             return None

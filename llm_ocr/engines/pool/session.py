@@ -27,7 +27,7 @@ def harm(deaths: int, hangs: int) -> str:
 
 
 class Request:
-    """Request in the caller's task for the duration of one `ServerPool.ask`.
+    """Request in the caller's task for the duration of one `ServerPool.complete`.
 
     Older tickets have priority, also in replays.
     """
@@ -37,8 +37,8 @@ class Request:
         "pause", "place", "sent", "suspect_at", "task", "ticket",
     )  # fmt: skip
 
-    def __init__(self, question_id: str, ticket: int, task: asyncio.Task[Any]) -> None:
-        self.id = question_id
+    def __init__(self, request_id: str, ticket: int, task: asyncio.Task[Any]) -> None:
+        self.id = request_id
         self.ticket = ticket
         self.task = task
         self.place: asyncio.Future[ServerSession] | None = None  # set while the request waits for a place

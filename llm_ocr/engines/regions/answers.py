@@ -17,7 +17,7 @@ from llm_ocr.engines.vlm.requests import (
     Step,
     Tries,
     json_values,
-    question_of,
+    request_of,
     what_fits,
 )
 from llm_ocr.engines.vlm.retry import AttemptLoop, Ended, Ladder, joined, rungs_as_json, rungs_for
@@ -59,7 +59,7 @@ class Asked:
     tries: Tries
 
 
-class Questions:
+class RegionRequests:
     """Prompts, settings, and retry ladder of a profile for regions, with the user's options."""
 
     def __init__(self, engine: Engine, profile: Profile, tools: ImageTools, options: ReadOptions) -> None:
@@ -87,7 +87,7 @@ class Questions:
         """Return the settings that force the form of answers in a mode, if `guided` is on."""
         return self.profile.guides.get(mode, {}) if self.options.guided else {}
 
-    async def ask(self, piece: Piece, went_out: Callable[[], None]) -> Asked:
+    async def complete(self, piece: Piece, went_out: Callable[[], None]) -> Asked:
         """Run the requests for a region.
 
         Args:
@@ -106,16 +106,16 @@ class Questions:
 class _Region:
     """Task of the attempt loop for one region."""
 
-    def __init__(self, how: Questions, piece: Piece) -> None:
+    def __init__(self, how: RegionRequests, piece: Piece) -> None:
         self._how = how
         self._piece = piece
         self._images = Images(piece.image, how.tools)
         self._blank: bool | None = None
         self._empty = 0
 
-    async def question(self, step: Step) -> CompletionRequest:
+    async def request(self, step: Step) -> CompletionRequest:
         profile = self._how.profile
-        return question_of(
+        return request_of(
             profile,
             step,
             self._piece.id,

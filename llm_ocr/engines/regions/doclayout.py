@@ -147,7 +147,7 @@ class DocLayout:
             LlmOcrError: The model is not available or cannot be loaded.
         """
         batches = self._batches or await self._begin()
-        found = await batches.ask(page.image)
+        found = await batches.submit(page.image)
         if isinstance(found, PageFailure):
             raise found
         return Layout(found)

@@ -11,7 +11,7 @@ from llm_ocr.engines.regions.answers import (
     Asked,
     Outcome,
     Piece,
-    Questions,
+    RegionRequests,
     attempt_of,
     rows_of,
     with_failure,
@@ -48,7 +48,7 @@ class Batches(Generic[ItemT, ResultT]):
         self._waiting: deque[tuple[ItemT, asyncio.Future[ResultT]]] = deque()
         self._running: set[asyncio.Task[Any]] = set()
 
-    async def ask(self, item: ItemT) -> ResultT:
+    async def submit(self, item: ItemT) -> ResultT:
         """Return the item's result."""
         answer: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, answer))
@@ -186,7 +186,7 @@ class LayoutReader:
         self.profile = profile
         self.options = options or ReadOptions()
         self.rule = rule
-        self.questions = Questions(engine, profile, tools, self.options)
+        self.requests = RegionRequests(engine, profile, tools, self.options)
 
     @property
     def name(self) -> str:
@@ -199,7 +199,7 @@ class LayoutReader:
             "result_version": RESULT_VERSION,
             "detector": dict(self.detector.identity()),
             "tasks": dict(sorted(self.tasks.items())),
-            **self.questions.identity(),
+            **self.requests.identity(),
         }
         return {**self.whole.identity(), "layout_first": by_regions}
 
@@ -247,7 +247,7 @@ class _Reading:
             return await self.whole(str(many), PageFailure(Reason.ENGINE_LIMIT, str(many)))
         except PageFailure as failure:
             return await self.whole(f"its regions were not cut out: {failure.why}", failure)
-        self._outcome = Outcome(self._outcome.regions, await self._ask(pieces))
+        self._outcome = Outcome(self._outcome.regions, await self._complete_all(pieces))
         return await self._unread() if self._outcome.unread() else await self._rated(self._by_regions())
 
     async def _rated(self, regions: Attempt) -> Attempt:
@@ -311,7 +311,7 @@ class _Reading:
     def _failed(self, failure: PageFailure, why: str) -> PageFailure:
         return failure.with_tries(self._outcome.tries(), joined(why, failure.detail))
 
-    async def _ask(self, pieces: Sequence[Piece | None]) -> tuple[Asked | None, ...]:
+    async def _complete_all(self, pieces: Sequence[Piece | None]) -> tuple[Asked | None, ...]:
         """Request all pieces in parallel, equal images once; the page leaves the queue with its last request."""
         alike = [(piece.mode, piece.image.data) if piece else None for piece in pieces]
         single = {what: piece for what, piece in zip(alike, pieces, strict=True) if what and piece}
@@ -323,13 +323,13 @@ class _Reading:
                 if not waiting:
                     self._admitted()
 
-        async def ask(what: tuple[str, bytes], piece: Piece) -> Asked:
+        async def complete(what: tuple[str, bytes], piece: Piece) -> Asked:
             try:
-                return await self._reader.questions.ask(piece, lambda: went_out(what))
+                return await self._reader.requests.complete(piece, lambda: went_out(what))
             finally:
                 went_out(what)
 
-        tasks = {what: asyncio.create_task(ask(what, piece)) for what, piece in single.items()}
+        tasks = {what: asyncio.create_task(complete(what, piece)) for what, piece in single.items()}
         try:
             await asyncio.gather(*tasks.values())
         finally:

@@ -12,7 +12,7 @@ from llm_ocr.engines.vlm.requests import (
     Tries,
     json_values,
     profile_as_json,
-    question_of,
+    request_of,
     what_fits,
 )
 from llm_ocr.engines.vlm.retry import AttemptLoop, Ended, Ladder, rungs_as_json, rungs_for
@@ -123,11 +123,11 @@ class ModelFigureReader:
     async def close(self) -> None:
         """Do nothing: the engine is shared."""
 
-    def question(self, figure: Figure, step: Step) -> CompletionRequest:
+    def request(self, figure: Figure, step: Step) -> CompletionRequest:
         """Return the request for a figure."""
         known = known_text(figure.caption, figure.inside) if self._tells else ""
         said = f"{self._prompt}\n\nWhat the document says about it. {known}" if known else self._prompt
-        return question_of(self._profile, step, figure.id, figure.image, said, vllm_settings=self._structured)
+        return request_of(self._profile, step, figure.id, figure.image, said, vllm_settings=self._structured)
 
     def judge(self, answer: Completion) -> Verdict[Description]:
         """Judge an answer."""
@@ -141,8 +141,8 @@ class _Asked:
         self._reader = reader
         self._figure = figure
 
-    async def question(self, step: Step) -> CompletionRequest:
-        return self._reader.question(self._figure, step)
+    async def request(self, step: Step) -> CompletionRequest:
+        return self._reader.request(self._figure, step)
 
     async def judge(self, answer: Completion, step: Step) -> Verdict[Description]:
         return self._reader.judge(answer)

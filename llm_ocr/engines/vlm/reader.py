@@ -24,7 +24,7 @@ from llm_ocr.engines.vlm.requests import (
     fitted,
     json_values,
     profile_as_json,
-    question_of,
+    request_of,
     tokens,
     what_fits,
 )
@@ -258,7 +258,7 @@ class PageReading:
         assert failure is not None  # a loop without a sound answer ends with a failure
         return await self._degraded(ended, failure)
 
-    async def question(self, step: Step) -> CompletionRequest:
+    async def request(self, step: Step) -> CompletionRequest:
         """Return the request of a step. Raises `PageFailure` if its image cannot be created."""
         reader = self._reader
         profile = reader.profile
@@ -267,7 +267,7 @@ class PageReading:
         beside = tokens(anchor)
         if anchor:
             step = replace(step, max_tokens=min(step.max_tokens, max(1, answer_room(profile) - beside)))
-        return question_of(
+        return request_of(
             profile,
             step,
             self._page.id,

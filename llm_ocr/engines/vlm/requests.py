@@ -304,7 +304,7 @@ class Tries:
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
-def question_of(
+def request_of(
     profile: Profile,
     step: Step,
     about: str,

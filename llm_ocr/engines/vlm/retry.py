@@ -77,7 +77,7 @@ ResultT = TypeVar("ResultT")
 class Task(Protocol[ResultT]):
     """Requests and verdicts for one page or figure."""
 
-    async def question(self, step: Step) -> CompletionRequest:
+    async def request(self, step: Step) -> CompletionRequest:
         """Return the request. Raises `PageFailure` if its image cannot be created."""
 
     async def judge(self, answer: Completion, step: Step) -> Verdict[ResultT]:
@@ -145,12 +145,12 @@ class AttemptLoop(Generic[ResultT]):
         while self.tries.left and self._may_go_on():
             step = self.ladder.step
             try:
-                question = await self.task.question(step)
+                request = await self.task.request(step)
             except PageFailure as unmade:
                 return self._ended(unmade)
             try:
                 clock.start()
-                answer = await self.engine.ask(question, clock.went_out)
+                answer = await self.engine.complete(request, clock.went_out)
             except RequestRefused as refusal:
                 reason = Reason.TOO_LONG if refusal.too_long else Reason.REFUSED
                 failure = self._failed(step, reason, str(refusal), clock)

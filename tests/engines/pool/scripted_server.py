@@ -14,7 +14,7 @@ from llm_ocr.errors import ServerError
 from llm_ocr.types import EncodedImage
 
 
-def question(name: str) -> CompletionRequest:
+def request_for(name: str) -> CompletionRequest:
     """A question whose prompt is its id: the scripted server goes by it."""
     return CompletionRequest(name, EncodedImage(b"", "image/png", 1, 1), name, {"max_tokens": 10})
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 from fleet_asking import QUICK, VLLM, answered, ask_all, names, until, with_fleet
-from scripted_server import Scripted, question
+from scripted_server import Scripted, request_for
 
 from llm_ocr.engines import Completion
 from llm_ocr.engines.pool.pool import ServerPool
@@ -111,11 +111,11 @@ def test_a_question_that_was_lost_right_before_a_death_is_suspect_when_it_is_ask
     async def test(fleet: ServerPool, said: list[str]) -> None:
         server.behave = behave
         with pytest.raises(RequestLost):
-            await fleet.ask(question("killer"))
+            await fleet.complete(request_for("killer"))
         await until(lambda: fleet.load().restarts == 1 and fleet.load().servers == 1)
         first = asyncio.create_task(ask_all(fleet, names(10)))
         await until(lambda: server.running)
-        assert (await fleet.ask(question("killer"))).text == "answer to killer"
+        assert (await fleet.complete(request_for("killer"))).text == "answer to killer"
         assert len(answered(await first)) == 10
 
     with_fleet([server], replace(QUICK, kills=3), test)
@@ -178,7 +178,7 @@ def test_a_server_that_hangs_at_its_only_question_is_said_to_hang() -> None:
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
         with pytest.raises(ServerError, match="the server hung twice while it read page-0, and has answered nothing"):
-            await fleet.ask(question("page-0"))
+            await fleet.complete(request_for("page-0"))
 
     with_fleet([server], replace(QUICK, stall=0.3, hangs=2), test)
 
@@ -186,7 +186,7 @@ def test_a_server_that_hangs_at_its_only_question_is_said_to_hang() -> None:
 @pytest.mark.slow
 def test_one_answer_that_stalls_while_others_come_is_that_questions_loss() -> None:
     async def test(fleet: ServerPool, said: list[str]) -> None:
-        stuck = asyncio.create_task(fleet.ask(question("stuck")))
+        stuck = asyncio.create_task(fleet.complete(request_for("stuck")))
         while not stuck.done():
             await ask_all(fleet, names(4))
         with pytest.raises(RequestLost) as lost:
@@ -217,7 +217,7 @@ def test_deaths_busy_times_lost_answers_and_cancelled_callers_together_leave_nob
     servers = [Scripted(f"scripted {n}", seconds=0.01, facts=VLLM, behave=behave, ours=n != 1) for n in range(3)]
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
-        asking = {name: asyncio.create_task(fleet.ask(question(name))) for name in names(600)}
+        asking = {name: asyncio.create_task(fleet.complete(request_for(name))) for name in names(600)}
         cancelled = chance.sample(names(600), 60)
         for round_ in range(12):
             await asyncio.sleep(chance.uniform(0.01, 0.08))

@@ -34,11 +34,11 @@ class ScriptedEngine:
 
     def __init__(self, *replies: Reply) -> None:
         self._replies = deque(replies)
-        self.questions: list[CompletionRequest] = []
+        self.requests: list[CompletionRequest] = []
         self.closed = 0
 
-    async def ask(self, question: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
-        self.questions.append(question)
+    async def complete(self, request: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
+        self.requests.append(request)
         admitted()
         reply = self._replies.popleft() if len(self._replies) > 1 else self._replies[0]
         if isinstance(reply, Exception):

@@ -34,11 +34,11 @@ def test_no_page_is_asked_for_while_too_many_wait():
         second = asyncio.create_task(made.read(PAGE))
         for _ in range(10):
             await asyncio.sleep(0)
-        assert len(engine.questions) == 1
+        assert len(engine.requests) == 1
         sight.go.set()
         attempts = await asyncio.wait_for(asyncio.gather(first, second), 10)
         assert [attempt.status for attempt in attempts] == [Status.OK, Status.OK]
-        assert len(engine.questions) == 2
+        assert len(engine.requests) == 2
 
     asyncio.run(steps())
 

@@ -25,10 +25,10 @@ class SlowEngine(ScriptedEngine):
         super().__init__(*replies)
         self.go = asyncio.Event()
 
-    async def ask(self, question: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
+    async def complete(self, request: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
         admitted()
         await self.go.wait()
-        return await super().ask(question)
+        return await super().complete(request)
 
 
 class CountingSight(Sight):

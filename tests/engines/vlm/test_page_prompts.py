@@ -19,7 +19,7 @@ LAYER = "The Danube flows\nthrough {ten} countries."
 
 
 def prompts(engine: ScriptedEngine) -> list[str]:
-    return [question.prompt for question in engine.questions]
+    return [request.prompt for request in engine.requests]
 
 
 def test_the_text_layer_stands_in_the_prompt_as_it_is():
@@ -59,9 +59,9 @@ def test_another_prompt_of_the_ladder_goes_without_it():
 def test_the_answer_is_asked_as_much_shorter_as_the_text_may_take():
     engine = ScriptedEngine(stop())
     asked(engine, TAKER, Sight(text="a" * 600), anchor=1000)
-    (question,) = engine.questions
-    assert question.settings["max_tokens"] == 1000 - 300 - 300
-    assert question.reserve == 200 + 300
+    (request,) = engine.requests
+    assert request.settings["max_tokens"] == 1000 - 300 - 300
+    assert request.reserve == 200 + 300
 
 
 def test_a_request_that_does_not_fit_is_made_without_it():
@@ -103,11 +103,11 @@ def test_models_that_take_no_text_are_refused_and_others_named():
 def test_the_form_of_answers_is_forced_where_it_is_known():
     engine = ScriptedEngine(stop(""), stop(""), stop(""), stop())
     asked(engine, TAKER, guided=True)
-    forced = [question.vllm_settings.get("structured_outputs") for question in engine.questions]
+    forced = [request.vllm_settings.get("structured_outputs") for request in engine.requests]
     assert forced == [{"regex": "a*"}] * 3 + [None]  # the last rung has another prompt
     engine = ScriptedEngine(stop())
     asked(engine, TAKER)
-    assert "structured_outputs" not in engine.questions[0].vllm_settings
+    assert "structured_outputs" not in engine.requests[0].vllm_settings
 
 
 @pytest.mark.parametrize("options", [{"mode": "text"}, {"prompt": "Mine."}])

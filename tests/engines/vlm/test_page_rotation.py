@@ -27,7 +27,7 @@ def answer(correction: int, text: str = GOOD, *, valid: bool | None = None) -> s
 def test_a_page_that_stands_wrong_is_turned_and_asked_for_again():
     engine, tools = ScriptedEngine(stop(answer(270, "gibberish")), stop(answer(0))), Tools()
     attempt = asked(engine, OLMOCR, tools=tools, page=WIDE)
-    assert [question.image.data for question in engine.questions] == [b"pixels", b"turned 90"]
+    assert [request.image.data for request in engine.requests] == [b"pixels", b"turned 90"]
     assert (attempt.status, attempt.rotation, text_of(attempt)) == (
         Status.OK,
         90,
@@ -58,7 +58,7 @@ def test_turning_is_no_failed_try():
     engine = ScriptedEngine(stop(answer(180, "gibberish")), stop(answer(0)))
     attempt = asked(engine, OLMOCR, max_attempts=1)
     assert (attempt.status, attempt.rotation) == (Status.OK, 180)
-    assert {question.settings["temperature"] for question in engine.questions} == {0.1}
+    assert {request.settings["temperature"] for request in engine.requests} == {0.1}
 
 
 def test_an_answer_that_loops_since_the_page_lies_on_its_side_is_asked_for_upright():
@@ -72,7 +72,7 @@ def test_a_page_is_turned_twice_at_most_and_never_back_to_where_it_was():
         engine, tools = ScriptedEngine(*(stop(answer(one, valid=False)) for one in corrections)), Tools()
         attempt = asked(engine, OLMOCR, tools=tools)
         images = [b"pixels", b"turned 90", b"turned 180"]
-        assert [images.index(question.image.data) * 90 for question in engine.questions] == rotations
+        assert [images.index(request.image.data) * 90 for request in engine.requests] == rotations
         assert (attempt.status, attempt.rotation) == (Status.OK, rotations[-1])
         assert attempt.notes["is_rotation_valid"] is False
 
@@ -102,7 +102,7 @@ def test_never_leaves_pages_as_they_are():
 def test_a_probe_turns_a_page_before_it_is_asked_for():
     engine, sight = ScriptedEngine(stop()), Sight(degrees=270)
     attempt = asked(engine, PROFILE, sight, rotate="probe")
-    assert [question.image.data for question in engine.questions] == [b"turned 270"]
+    assert [request.image.data for request in engine.requests] == [b"turned 270"]
     assert (attempt.rotation, attempt.image and attempt.image.data) == (270, b"turned 270")
     assert sight.asked[0] == "orientation"
 
